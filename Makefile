@@ -1,0 +1,40 @@
+# One target a task; each installs what it needs itself.
+PYTHON ?= python3
+VENV := .venv/bin
+SERVICES := $(PYTHON) deploy/local/services.py
+
+.PHONY: help demo test lint bench lock venv services-up services-down
+
+help:
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+venv: ## Python packages into .venv, from the lock file
+	@PYTHON=$(PYTHON) sh deploy/local/bootstrap.sh
+
+demo: venv ## a day of flights through Kafka and RabbitMQ, a worker killed, a verdict
+	@$(VENV)/python deploy/demo/demo.py
+
+test: venv services-up ## lint, and every test on real services
+	@$(MAKE) --no-print-directory lint
+	$(VENV)/coverage run -m pytest $(TESTS)
+	$(VENV)/coverage combine --quiet --keep
+	$(VENV)/coverage report
+
+lint: venv ## ruff, mypy and the import rules
+	$(VENV)/ruff format --check .
+	$(VENV)/ruff check .
+	$(VENV)/mypy
+	$(VENV)/lint-imports
+
+bench: venv services-up ## the bridge against the bare clients, ratios in one run
+	$(VENV)/python -m tests.bench.bridge_bench
+
+lock: ## resolve the lock file anew
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --all-extras --quiet --custom-compile-command "make lock" pyproject.toml -o requirements.lock
+
+services-up: ## real Redis, RabbitMQ and Kafka on ports of their own
+	@$(SERVICES) up
+
+services-down: ## stop what services-up started
+	@$(SERVICES) down

@@ -1,0 +1,121 @@
+"""One envelope by its id: cancel, reschedule, get."""
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+import typer
+
+from bridge.cli.exits import finish
+from bridge.cli.instants import format_instant, parse_at
+from bridge.cli.output import (
+    Output,
+    OutputOption,
+    complain,
+    printable,
+    write,
+    write_json,
+    write_table,
+)
+from bridge.cli.session import ConfigOption, load, opened_producer
+from bridge.receipt import Known
+
+RouteArgument = Annotated[str, typer.Argument(help="The route's name.", show_default=False)]
+IdArgument = Annotated[str, typer.Argument(help="The envelope's id.", show_default=False)]
+DelayOption = Annotated[
+    str | None, typer.Option(help="Due after this time from now: 500ms, 2.5s, 15m, 2h, 3d.")
+]
+AtOption = Annotated[
+    datetime | None,
+    typer.Option(
+        help="Due at: RFC 3339 with an offset, or epoch milliseconds.",
+        parser=parse_at,
+        metavar="<instant>",
+    ),
+]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What became of a wish about one envelope."""
+
+    id: str
+    route: str
+    status: str
+
+
+def cancel(
+    context: typer.Context,
+    route: RouteArgument,
+    envelope_id: IdArgument,
+    output: OutputOption = Output.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Take an envelope back.
+
+    The answer "cancelled" means that it will never be delivered. Exits 1 where it is in flight,
+    dead or unknown.
+    """
+    with opened_producer(load(context, config)) as producer:
+        status = producer.cancel(route, envelope_id)
+    _show_answer(Answer(envelope_id, route, status), output)
+    finish(is_yes=status in ("cancelled", "recorded"))
+
+
+def reschedule(
+    context: typer.Context,
+    route: RouteArgument,
+    envelope_id: IdArgument,
+    delay: DelayOption = None,
+    at: AtOption = None,
+    output: OutputOption = Output.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Give an envelope another due instant.
+
+    It takes exactly one of --delay and --at. Exits 1 where it is in flight, dead or unknown;
+    nothing was changed then.
+    """
+    with opened_producer(load(context, config)) as producer:
+        status = producer.reschedule(route, envelope_id, delay=delay, at=at)
+    _show_answer(Answer(envelope_id, route, status), output)
+    finish(is_yes=status in ("rescheduled", "recorded"))
+
+
+def get(
+    context: typer.Context,
+    route: RouteArgument,
+    envelope_id: IdArgument,
+    output: OutputOption = Output.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Show what the store knows of an envelope.
+
+    Exits 1 where it knows nothing. In JSON, instants are epoch milliseconds, and 0 where there
+    is none.
+    """
+    with opened_producer(load(context, config)) as producer:
+        known = producer.get(route, envelope_id)
+    if known is None:
+        complain(f"duebridge: route {route}: the store knows no envelope {envelope_id!r}")
+        finish(is_yes=False)
+    elif output is Output.JSON:
+        write_json(known)
+    else:
+        write_table(("field", "value"), _fields(known))
+
+
+def _show_answer(answer: Answer, output: Output) -> None:
+    if output is Output.JSON:
+        write_json(answer)
+    else:
+        write(f"{answer.status}  {printable(answer.id)}")
+
+
+def _fields(known: Known) -> list[tuple[str, str]]:
+    """Return the fields for people; the unit at the end of a name is in its value then."""
+    return [
+        (name.removesuffix("_ms"), format_instant(value))
+        if name.endswith("_at_ms")
+        else (name, str(value) or "-")
+        for name, value in msgspec.structs.asdict(known).items()
+    ]

@@ -1,0 +1,57 @@
+"""Instants as they are typed: RFC 3339 with an offset, or integer epoch milliseconds."""
+
+from datetime import UTC, datetime, timedelta
+
+from bridge.durations import parse_instant_ms
+from bridge.errors import EnvelopeError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EXPECTED = (
+    "RFC 3339 with an offset, such as 2026-01-31T09:00:00Z or 2026-01-31T10:00:00+01:00,"
+    " or epoch milliseconds"
+)
+_LIKE_SECONDS = range(10**9, 10**10)  # as seconds 2001 to 2286, as ms some days of 1970
+
+
+def parse_at(value: str | int, name: str = "--at") -> datetime:
+    """Return an aware datetime; raises `EnvelopeError`, also for epoch seconds.
+
+    >>> parse_at("1767225600000").isoformat()
+    '2026-01-01T00:00:00+00:00'
+    """
+    if isinstance(value, int) or (value.isascii() and value.isdigit()):
+        return _of_epoch_ms(int(value), name)
+    try:
+        at = datetime.fromisoformat(value.upper())
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise EnvelopeError(f"{name}: expected {_EXPECTED}; got {value!r}")
+    return at
+
+
+def _of_epoch_ms(value: int, name: str) -> datetime:
+    if value in _LIKE_SECONDS:
+        raise EnvelopeError(
+            f"{name}: expected epoch milliseconds; got {value}, which looks like seconds"
+        )
+    return _EPOCH + timedelta(milliseconds=parse_instant_ms(value, name))
+
+
+def parse_expires(value: str | int) -> str | datetime:
+    """Return a duration as it is, and anything else as `parse_at` reads it."""
+    if isinstance(value, str) and value.endswith(("s", "m", "h", "d")):
+        return value
+    return parse_at(value, "expires")
+
+
+def format_instant(epoch_ms: int) -> str:
+    """Return an instant for people, in UTC; a dash for 0, which means none.
+
+    >>> format_instant(1767225600123), format_instant(0)
+    ('2026-01-01T00:00:00.123Z', '-')
+    """
+    if not epoch_ms:
+        return "-"
+    at = _EPOCH + timedelta(milliseconds=epoch_ms)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,77 @@
+"""Many envelopes from standard input, a line each: a bad line is named, and no other is lost."""
+
+from collections.abc import Sequence
+
+from bridge.cli.lines import Line, opened_stdin, parse_line, read_batches
+from bridge.cli.output import Output, OutputClosed, complain, discard_output
+from bridge.cli.receipts import is_stored, show_receipt
+from bridge.envelope import Envelope
+from bridge.errors import EnvelopeError, StoreError
+from bridge.producer import OnConflict, Producer
+from bridge.receipt import Receipt
+
+BATCH = 500
+
+
+class LineSender:
+    """Sends lines in batches, as they come in; counts those that the store did not take."""
+
+    def __init__(
+        self, producer: Producer, route: str, on_conflict: OnConflict, output: Output
+    ) -> None:
+        self.stored = 0
+        self.refused = 0
+        self._next_line = 1
+        self._producer = producer
+        self._route = route
+        self._on_conflict = on_conflict
+        self._output = output
+
+    def send_all(self) -> None:
+        """Send standard input to its end; raises `StoreError`, naming what is stored by then."""
+        try:
+            with opened_stdin() as lines:
+                for batch in read_batches(lines, BATCH):
+                    self._send(batch)
+        except StoreError as error:
+            raise type(error)(f"{error}; {self._progress()}") from error
+        except KeyboardInterrupt:
+            complain(f"duebridge: interrupted; {self._progress()}")
+            raise
+        if self.refused:
+            complain(f"{self.stored} lines stored, {self.refused} refused")
+
+    def _send(self, batch: Sequence[Line]) -> None:
+        parsed = [(line.number, envelope) for line in batch if (envelope := self._parse(line))]
+        receipts = self._producer.schedule_many(
+            self._route, [envelope for _, envelope in parsed], on_conflict=self._on_conflict
+        )
+        self._next_line = batch[-1].number + 1
+        for (number, _), receipt in zip(parsed, receipts, strict=True):
+            self._take(number, receipt)
+
+    def _parse(self, line: Line) -> Envelope | None:
+        if not line.text.strip():
+            return None
+        try:
+            return parse_line(line.text)
+        except EnvelopeError as error:
+            self._refuse(line.number, str(error))
+            return None
+
+    def _take(self, number: int, receipt: Receipt) -> None:
+        if is_stored(receipt):
+            self.stored += 1
+        else:
+            self._refuse(number, receipt.error or f"{receipt.status}: id {receipt.id}")
+        try:
+            show_receipt(receipt, self._output)
+        except OutputClosed:  # nobody reads the receipts; the envelopes are sent all the same
+            discard_output()
+
+    def _refuse(self, number: int, why: str) -> None:
+        self.refused += 1
+        complain(f"line {number}: {why}")
+
+    def _progress(self) -> str:
+        return f"lines before {self._next_line} are done, later ones may not be stored"

@@ -1,0 +1,146 @@
+"""What a value in the configuration may look like, and how a model says what is wrong with one.
+
+An error of type `expected` says what was expected and leaves "; got ..." to `bridge.config_file`,
+which knows the text of the file. Where an error of type `config` repeats a value itself, after
+"; got ", the same module replaces what came of a reference, so that it is never shown.
+"""
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from bridge.durations import parse_duration_ms
+from bridge.errors import ConfigError, EnvelopeError
+from bridge.sizes import parse_size_bytes
+from bridge.store.keys import checked_name
+
+MAX_WRITTEN = 64  # characters of a duration or a size
+_NOT_IN_YAML = ", or a timedelta"
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
+
+Fault: TypeAlias = tuple[tuple[str | int, ...], str]  # where, and what is the matter there
+
+
+def fault(text: str) -> PydanticCustomError:
+    """Return an error whose message is `text`, to raise in a validator."""
+    return PydanticCustomError("config", "{text}", {"text": text})
+
+
+def refuse(model: BaseModel, faults: Iterable[Fault]) -> None:
+    """Raise every fault at once, each with its place below the model that is being checked."""
+    if found := list(faults):
+        raise ValidationError.from_exception_data(
+            type(model).__name__,
+            [{"type": fault(text), "loc": path, "input": None} for path, text in found],
+        )
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """Return `, did you mean this?`, or nothing where no known word is close."""
+    close = get_close_matches(given, list(known), n=1)
+    return f", did you mean {close[0]}?" if close else ""
+
+
+def _expected(what: str) -> PydanticCustomError:
+    return PydanticCustomError("expected", "{text}", {"text": what})
+
+
+def _duration(value: object) -> int:
+    try:
+        return parse_duration_ms(value, "duration")
+    except EnvelopeError as error:
+        what = _what(str(error)).removeprefix("duration: expected ").replace(_NOT_IN_YAML, "")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        hint = " (a bare number: seconds or milliseconds?)" if is_number else ""
+        raise _expected(what + hint) from None
+
+
+def _size(value: object) -> int:
+    try:
+        return parse_size_bytes(value)
+    except ValueError as error:
+        raise _expected(_what(str(error)).removeprefix("expected ")) from None
+
+
+def _what(message: str) -> str:
+    return message.partition("; got ")[0]
+
+
+def _short(value: object) -> object:
+    # Python itself gives up, with another error, on numbers of thousands of digits
+    if isinstance(value, str) and len(value) > MAX_WRITTEN:
+        raise _expected(f"at most {MAX_WRITTEN} characters")
+    return value
+
+
+def _whole(value: object) -> int:
+    # pydantic alone would take true for 1 and 2.0 for 2
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
+        return int(value)  # a reference gives text
+    raise _expected("a whole number")
+
+
+def _option(value: object) -> object:
+    if isinstance(value, str | int):
+        return value
+    raise _expected("text, a whole number, true or false")
+
+
+def _name(value: str) -> str:
+    try:
+        return checked_name("name", value)
+    except ConfigError as error:
+        raise fault(str(error).removeprefix("name: ")) from None
+
+
+def not_yet(*values: str) -> BeforeValidator:
+    """Return a validator that refuses what duebridge will know one day, and says so."""
+
+    def check(value: object) -> object:
+        if value in values:
+            raise fault(f"{value}: not implemented yet")
+        return value
+
+    return BeforeValidator(check)
+
+
+_Short = BeforeValidator(_short, json_schema_input_type=str)
+Ms = Annotated[int, BeforeValidator(_duration, json_schema_input_type=str), _Short]
+Bytes = Annotated[int, BeforeValidator(_size, json_schema_input_type=str), _Short]
+Whole = Annotated[int, BeforeValidator(_whole)]
+Text = Annotated[str, Field(min_length=1)]
+Name = Annotated[str, AfterValidator(_name)]
+_Option = Annotated[
+    str | int | bool, PlainValidator(_option, json_schema_input_type=str | int | bool)
+]
+Options = Annotated[dict[str, _Option], Field(repr=False)]  # may hold a password
+Version = Annotated[Literal[1], BeforeValidator(_whole)]
+
+
+class Model(BaseModel):
+    """What all models share: frozen, nothing unknown, a default checked like a given value."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_block(cls, given: Any) -> Any:
+        """Take `worker:` with all its lines commented out for a block without settings."""
+        return {} if given is None else given

@@ -1,0 +1,85 @@
+"""One small port for probes and metrics: `/livez`, `/readyz`, `/metrics`.
+
+Liveness asks neither the store nor a broker: only whether the workers' loops turn. Readiness says
+whether the store answers, whether a lane is stopped, and whether a route needs a newer worker.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from bridge.worker import Worker
+
+FROZEN_AFTER_S = 30.0
+
+Page = tuple[int, str, bytes]
+
+
+class HealthServer:
+    """Answers probes in threads of its own; `port` 0 takes a free one."""
+
+    def __init__(self, workers: Sequence[Worker], port: int, host: str = "0.0.0.0") -> None:  # noqa: S104 - probes come from outside the pod
+        pages: dict[str, Callable[[], Page]] = {
+            "/livez": lambda: _verdict(liveness_faults(workers)),
+            "/readyz": lambda: _verdict(readiness_faults(workers)),
+            "/metrics": lambda: (200, CONTENT_TYPE_LATEST, generate_latest()),
+        }
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                status, kind, body = pages.get(self.path.split("?")[0], _not_found)()
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing: probes come every few seconds."""
+
+        self._server = ThreadingHTTPServer((host, port), Handler)
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="health", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def liveness_faults(workers: Sequence[Worker]) -> list[str]:
+    """Return the workers whose loop has not turned for `FROZEN_AFTER_S`."""
+    return [
+        f"worker of {worker.lane.broker}: its loop stands still"
+        for worker in workers
+        if worker.idle_s() > FROZEN_AFTER_S
+    ]
+
+
+def readiness_faults(workers: Sequence[Worker]) -> list[str]:
+    """Return what keeps envelopes from being delivered by this process."""
+    faults = [f"lane {each.lane.broker}: stopped" for each in workers if each.lane.is_stopped]
+    for station in (station for worker in workers for station in worker.stations):
+        if not station.is_heard:
+            faults.append(f"route {station.route.name}: the store does not answer")
+        if station.is_unreadable:
+            faults.append(f"route {station.route.name}: its records need a newer duebridge")
+    return sorted(set(faults))
+
+
+def _verdict(faults: list[str]) -> Page:
+    body = "\n".join(faults) or "ok"
+    return (503 if faults else 200), "text/plain; charset=utf-8", f"{body}\n".encode()
+
+
+def _not_found() -> Page:
+    return 404, "text/plain; charset=utf-8", b"expected /livez, /readyz or /metrics\n"

@@ -1,0 +1,148 @@
+"""The operator's side: how full each route is, what is dead, and what becomes of the dead.
+
+It reads the number of shards from the store, so that it also serves routes that have left the
+configuration, and opens no route by looking at it.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+
+import msgspec
+
+from bridge.config import Config
+from bridge.errors import ConfigError
+from bridge.receipt import Known
+from bridge.store.connection import Connection
+from bridge.store.delay_store import MAX_BATCH, DelayStore
+from bridge.store.keys import Shard
+from bridge.store.registry import Registry
+from bridge.store.replies import Entry, Stats
+from bridge.store.route_store import shard_number
+
+PAGE = 100
+
+
+class RouteStats(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A route's envelopes by state, over all its shards; `ready` includes suspects.
+
+    `oldest_due_age_ms` is how long the oldest undelivered envelope has been due, 0 where none is;
+    `held_since_ms` is the epoch ms of the first of the target errors that hold it, 0 for none.
+    `configured` is false where the store has the route and the configuration does not.
+    """
+
+    route: str
+    pending: int
+    ready: int
+    unack: int
+    retry: int
+    dead: int
+    oldest_due_age_ms: int
+    held_since_ms: int
+    shards: int
+    configured: bool = True
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """What became of one dead envelope: `replayed` or `dropped`, else `in_flight`, `unknown`."""
+
+    id: str
+    route: str
+    status: str
+
+
+class Operator:
+    """Looks into a store and settles what is dead. All methods raise `StoreError`."""
+
+    def __init__(self, config: Config, connection: Connection) -> None:
+        self._config = config
+        self._connection = connection
+        self._registry = Registry(connection, config.store.namespace)
+
+    def stats(self) -> list[RouteStats]:
+        """Return the stats of every route, those of the configuration first."""
+        shards = self._shards()
+        absent = [name for name in sorted(shards) if name not in self._config.routes]
+        return [self._route_stats(name, shards[name]) for name in (*self._config.routes, *absent)]
+
+    def dead(self, route: str, limit: int) -> Iterator[Known]:
+        """Yield at most `limit` dead envelopes, shard by shard."""
+        entries = (entry for store in self._stores(route) for entry in _dead_of(store))
+        return (Known.of(route, entry) for entry in islice(entries, limit))
+
+    def replay(self, route: str, ids: Iterable[str]) -> list[Settled]:
+        """Schedule dead envelopes anew, due now; one answer per id, in order."""
+        return self._settle(route, ids, lambda store, batch: store.replay(batch))
+
+    def drop(self, route: str, ids: Iterable[str]) -> list[Settled]:
+        """Delete dead envelopes for good; one answer per id, in order."""
+        return self._settle(route, ids, lambda store, batch: store.drop(batch))
+
+    def _settle(
+        self, route: str, ids: Iterable[str], settle: Callable[[DelayStore, list[str]], list[str]]
+    ) -> list[Settled]:
+        stores = self._stores(route)
+        asked = list(dict.fromkeys(ids))  # an id named twice is one wish
+        by_shard: dict[int, list[str]] = defaultdict(list)
+        for each in asked:
+            by_shard[shard_number(each, len(stores))].append(each)
+        status: dict[str, str] = {}
+        for number, mine in by_shard.items():
+            for batch in _batches(mine):
+                status.update(zip(batch, settle(stores[number], batch), strict=True))
+        return [Settled(each, route, status[each]) for each in asked]
+
+    def _route_stats(self, name: str, shards: int) -> RouteStats:
+        found = [store.stats() for store in self._open(name, shards)]
+        return _summed(name, found, configured=name in self._config.routes)
+
+    def _stores(self, route: str) -> list[DelayStore]:
+        shards = self._shards()
+        if route not in shards:
+            known = ", ".join(sorted(shards)) or "none"
+            raise ConfigError(
+                f"route: expected one of the configuration or the store ({known}); got {route!r}"
+            )
+        return self._open(route, shards[route])
+
+    def _open(self, route: str, shards: int) -> list[DelayStore]:
+        namespace = self._config.store.namespace
+        return [
+            DelayStore(self._connection, Shard(namespace, route, number))
+            for number in range(shards)
+        ]
+
+    def _shards(self) -> dict[str, int]:
+        """Return each route's number of shards: the store's word, else the configuration's."""
+        configured = {name: route.shards for name, route in self._config.routes.items()}
+        registered = {name: route.shards for name, route in self._registry.routes().items()}
+        return {**configured, **registered}
+
+
+def _summed(name: str, found: list[Stats], *, configured: bool) -> RouteStats:
+    polls = [stats.poll for stats in found]
+    return RouteStats(
+        route=name,
+        pending=sum(poll.pending for poll in polls),
+        ready=sum(poll.ready + poll.suspect for poll in polls),
+        unack=sum(poll.unack for poll in polls),
+        retry=sum(poll.retry for poll in polls),
+        dead=sum(poll.dead for poll in polls),
+        oldest_due_age_ms=max(stats.oldest_due_age_ms for stats in found),
+        held_since_ms=min((poll.held_since_ms for poll in polls if poll.is_held), default=0),
+        shards=len(found),
+        configured=configured,
+    )
+
+
+def _dead_of(store: DelayStore) -> Iterator[Entry]:
+    cursor = None
+    while True:
+        entries, cursor = store.list("dead", limit=PAGE, cursor=cursor)
+        yield from entries
+        if cursor is None:
+            return
+
+
+def _batches(ids: list[str]) -> Iterator[list[str]]:
+    return (ids[at : at + MAX_BATCH] for at in range(0, len(ids), MAX_BATCH))

@@ -1,0 +1,205 @@
+"""The producer's side: hand envelopes to the delay store, take them back, ask after them.
+
+It needs the store and the routes of a configuration, and no broker at all.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal, Self, TypeAlias, Unpack
+
+from bridge.config import Config, Route
+from bridge.config_file import load_config, resolved_store_url
+from bridge.durations import format_ms
+from bridge.envelope import Envelope, EnvelopeFields, due_instant
+from bridge.errors import ConfigError, EnvelopeError
+from bridge.limits import check_envelope
+from bridge.receipt import Known, Receipt
+from bridge.store.connection import Connection, open_connection
+from bridge.store.delay_store import MAX_BATCH_BYTES
+from bridge.store.fitness import check_fitness
+from bridge.store.replies import Scheduled
+from bridge.store.route_store import RouteStore, shard_number
+
+REPEAT_FOR_S = 10.0  # how long a call is repeated while the store is away
+BATCH = 500
+BATCH_BYTES = MAX_BATCH_BYTES - 64 * 1024
+
+OnConflict: TypeAlias = Literal["refuse", "replace"]
+_REFUSED = ("too_far", "expires_before_due")
+
+
+class Producer:
+    """Schedules envelopes. May be shared by threads; close it, or use it as a context manager."""
+
+    def __init__(
+        self, config: Config, connection: Connection, repeat_for_s: float = REPEAT_FOR_S
+    ) -> None:
+        """Use a store that may hold envelopes; raises `StoreUnfit` or `StoreUnavailable`."""
+        check_fitness(connection, config.store.allow_unfit)
+        self._config = config
+        self._connection = connection
+        self._repeat_for_s = repeat_for_s
+        self._stores: dict[str, RouteStore] = {}
+
+    @classmethod
+    def from_config(cls, path: str | Path) -> Self:
+        """Return a producer for a configuration file; raises `ConfigError` and `StoreError`."""
+        config = load_config(path)
+        return cls(config, open_connection(resolved_store_url(config)))
+
+    def schedule(
+        self,
+        route: str,
+        body: bytes | None,
+        *,
+        on_conflict: OnConflict = "refuse",
+        **fields: Unpack[EnvelopeFields],
+    ) -> Receipt:
+        """Return the receipt of an envelope that is now safe in the store, or says why not.
+
+        Its status is `accepted`; `duplicate` if the id lives with the same content, with the due
+        instant it has; `conflict` if the id lives with other content, or `replaced` where
+        `on_conflict="replace"`; `in_flight` where it is too late to replace.
+
+        Raises `EnvelopeError` (nothing was stored), `StoreFull`, and `StoreUnavailable`: then
+        call again with the same id, which is harmless.
+        """
+        receipt = self.schedule_many(
+            route, [Envelope.new(body, **fields)], on_conflict=on_conflict
+        )[0]
+        if receipt.status == "refused":
+            raise EnvelopeError(receipt.error)
+        return receipt
+
+    def schedule_many(
+        self, route: str, envelopes: Iterable[Envelope], *, on_conflict: OnConflict = "refuse"
+    ) -> list[Receipt]:
+        """Return one receipt per envelope, in order, taking them from any iterable in batches.
+
+        An envelope that cannot be stored has status `refused` and says why; all others are stored.
+
+        Raises as `schedule` does, `EnvelopeError` apart; what was stored before stays stored.
+        """
+        store = self._store(route)
+        receipts: list[Receipt] = []
+        for batch in _batches(envelopes):
+            receipts += self._schedule_batch(store, batch, on_conflict == "replace")
+        return receipts
+
+    def _schedule_batch(
+        self, store: RouteStore, batch: Sequence[Envelope], replace: bool
+    ) -> list[Receipt]:
+        receipts: dict[int, Receipt] = {}
+        by_shard: dict[int, list[int]] = {}
+        broker_type = self._config.brokers[store.route.target.broker].type
+        for place, envelope in enumerate(batch):
+            try:
+                check_envelope(envelope, store.route, broker_type)
+            except EnvelopeError as error:
+                receipts[place] = _refused(store.route, envelope, str(error))
+            else:
+                number = shard_number(envelope.id, len(store.shards))
+                by_shard.setdefault(number, []).append(place)
+        for number, places in by_shard.items():
+            answers = store.shards[number].schedule(
+                [batch[place] for place in places],
+                max_delay_ms=store.route.max_delay,
+                remember_ms=store.route.remember,
+                replace=replace,
+            )
+            for place, answer in zip(places, answers, strict=True):
+                receipts[place] = _receipt(store.route, batch[place], answer)
+        return [receipts[place] for place in range(len(batch))]
+
+    def cancel(self, route: str, id: str) -> str:  # noqa: A002 - the public name of the field
+        """Return `cancelled` only if the envelope will never be delivered.
+
+        `in_flight`: a delivery was started and is not known to have failed; it is removed as soon
+        as no worker holds it. `dead`, `unknown` and `recorded` (against a cold row) say so.
+        """
+        return self._store(route).of(id).cancel(id)
+
+    def reschedule(
+        self,
+        route: str,
+        id: str,  # noqa: A002 - the public name of the field
+        *,
+        delay: str | timedelta | None = None,
+        at: datetime | int | None = None,
+    ) -> str:
+        """Return `rescheduled` if the envelope now has the new due instant.
+
+        `in_flight`, `dead` and `unknown` changed nothing; `recorded` is noted against a cold row.
+        Raises `EnvelopeError` for an instant beyond `max_delay` or after the envelope expires.
+        """
+        store = self._store(route)
+        due = due_instant(delay, at)
+        answer = store.of(id).reschedule(id, str(due), store.route.max_delay)
+        if answer.status in _REFUSED:
+            raise EnvelopeError(_why(store.route, answer))
+        return answer.status
+
+    def get(self, route: str, id: str) -> Known | None:  # noqa: A002 - the public name of the field
+        """Return what the store knows of an envelope; None where it knows nothing."""
+        entry = self._store(route).of(id).get(id)
+        return None if entry is None else Known.of(route, entry)
+
+    def close(self) -> None:
+        """Close the connection to the store."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def _store(self, name: str) -> RouteStore:
+        if name not in self._stores:
+            route = find_route(self._config, name)
+            namespace = self._config.store.namespace
+            self._stores[name] = RouteStore(self._connection, namespace, route, self._repeat_for_s)
+        return self._stores[name]
+
+
+def find_route(config: Config, name: str) -> Route:
+    """Return a route of the configuration; raises `ConfigError`, naming those that there are."""
+    if name in config.routes:
+        return config.routes[name]
+    known = ", ".join(sorted(config.routes)) or "none"
+    raise ConfigError(f"route: expected one of the configuration ({known}); got {name!r}")
+
+
+def _batches(envelopes: Iterable[Envelope]) -> Iterable[list[Envelope]]:
+    batch: list[Envelope] = []
+    size = 0
+    for envelope in envelopes:
+        more = len(envelope.body or b"") + len(envelope.key or b"") + 256
+        if batch and (len(batch) == BATCH or size + more > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(envelope)
+        size += more
+    if batch:
+        yield batch
+
+
+def _refused(route: Route, envelope: Envelope, error: str) -> Receipt:
+    return Receipt(envelope.id, route.name, envelope.due.ms, "refused", error)
+
+
+def _receipt(route: Route, envelope: Envelope, answer: Scheduled) -> Receipt:
+    if answer.status in _REFUSED:
+        return _refused(route, envelope, _why(route, answer))
+    return Receipt(envelope.id, route.name, answer.due_at_ms, answer.status)
+
+
+def _why(route: Route, answer: Scheduled) -> str:
+    if answer.status == "too_far":
+        limit = format_ms(route.max_delay)
+        return f"due: expected within max_delay ({limit}) of now; got epoch ms {answer.due_at_ms}"
+    return (
+        "expires: expected an instant after the envelope is due;"
+        f" it would be due at epoch ms {answer.due_at_ms}"
+    )

@@ -1,0 +1,147 @@
+"""One shard of a route as a worker sees it: what it last heard of it, and when.
+
+Everything here is a hint for what to do next and how long to sleep; the scripts decide again.
+"""
+
+import time
+from collections.abc import Callable
+from random import uniform
+
+from bridge.config import Route
+from bridge.envelope import Target
+from bridge.store.delay_store import READY_FULL, DelayStore
+from bridge.store.poll import NONE, Poll
+
+ASK_EVERY_S = 1.0  # at the latest: a lost hint costs no more than this
+PROBE_EVERY_S = 1.0
+FIRST_PAUSE_S = 0.05
+GATHER_S = 0.003  # due envelopes are let gather for a moment, so that a trickle is still a batch
+
+
+class Gate:
+    """Whether a held route may try its target again: one envelope a second, over all its shards."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._next_probe_at = 0.0
+
+    def sleep_s(self) -> float:
+        """Seconds until the next probe may be made."""
+        return max(0.0, self._next_probe_at - self._monotonic())
+
+    def may_probe(self) -> bool:
+        """Whether the next probe's time has come; asking takes it."""
+        if self._monotonic() < self._next_probe_at:
+            return False
+        self._next_probe_at = self._monotonic() + PROBE_EVERY_S
+        return True
+
+
+class Station:
+    """A shard's store, its route, and the latest poll. Only the worker's own thread moves it on."""
+
+    def __init__(
+        self,
+        route: Route,
+        store: DelayStore,
+        settling: DelayStore,
+        gate: Gate,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.route = route
+        self.target: Target = route.target.target()
+        self.store = store
+        self.settling = settling  # the same shard; its calls are repeated while the store is away
+        self.gate = gate
+        self.poll = Poll(0, *[0] * 6, *[NONE] * 7)
+        self.is_unreadable = False  # a record here needs a newer worker
+        self._monotonic = monotonic
+        self._heard_at = -ASK_EVERY_S
+        self._must_ask = True
+        self._away_since: float | None = None
+        self._ask_at = 0.0
+        self._pause_s = FIRST_PAUSE_S
+        self._forgiven_until = 0.0
+
+    def hear(self, poll: Poll) -> None:
+        """Take over the poll of a call that this worker's own thread made."""
+        now = self._monotonic()
+        if self._away_since is not None and now - self._away_since >= self.route.lease / 2000:
+            self._forgiven_until = now + self.route.lease / 1000
+        self._away_since, self._pause_s = None, FIRST_PAUSE_S
+        self.poll, self._heard_at, self._must_ask = poll, now, False
+
+    def overhear(self, poll: Poll | None) -> None:
+        """Take note of a poll from another thread; where it may be the older one, ask again."""
+        if poll is not None and poll.now_ms > self.poll.now_ms:
+            self.hear(poll)
+        else:
+            self._must_ask = True
+
+    def miss(self) -> None:
+        """Note that the store did not answer; it is asked again after a pause."""
+        now = self._monotonic()
+        if self._away_since is None:
+            self._away_since = now
+        self._ask_at = now + uniform(self._pause_s / 2, self._pause_s)  # noqa: S311 - jitter
+        self._pause_s = min(2 * self._pause_s, ASK_EVERY_S)
+        self._must_ask = True
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether the store has answered, and did so the last time it was asked."""
+        return self.poll.now_ms > 0 and self._away_since is None
+
+    @property
+    def is_pausing(self) -> bool:
+        """Whether the store was away a moment ago and is left alone for now."""
+        return self._away_since is not None and self._monotonic() < self._ask_at
+
+    def ask(self) -> None:
+        """Poll the store if the last poll is too old to go by; raises `StoreUnavailable`."""
+        if self._must_ask or self._monotonic() - self._heard_at >= ASK_EVERY_S:
+            self.hear(self.store.next())
+
+    def now_ms(self) -> int:
+        """The store's clock, as far as it can be told from here."""
+        return self.poll.now_ms + round((self._monotonic() - self._heard_at) * 1000)
+
+    def is_due(self, first_ms: int) -> bool:
+        """Whether a first score of the latest poll has come."""
+        return NONE < first_ms <= self.now_ms()
+
+    @property
+    def counts_expiries(self) -> bool:
+        """Whether a lease that ran out is to be blamed: not if we saw the store away that long."""
+        return self._monotonic() >= self._forgiven_until
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the target failed, nothing was confirmed since, and `hold` is not over yet."""
+        return self.poll.is_held and not self.is_past_hold
+
+    @property
+    def is_past_hold(self) -> bool:
+        """Whether a target error now buries its envelope."""
+        hold_ms = self.route.on_target_error.hold
+        return hold_ms == 0 or (
+            self.poll.is_held and self.now_ms() - self.poll.held_since_ms >= hold_ms
+        )
+
+    @property
+    def promotable(self) -> bool:
+        """Whether something is due and ready has room for it."""
+        is_due = self.is_due(self.poll.first_pending_ms) or self.is_due(self.poll.first_retry_ms)
+        return is_due and self.poll.ready < READY_FULL
+
+    def sleep_s(self) -> float:
+        """Seconds until there is something to do here, as far as is known; not claims or shunts."""
+        now = self._monotonic()
+        if self._must_ask:
+            return max(0.0, self._ask_at - now)
+        known = [self.poll.first_unack_ms, self.poll.first_forget_ms]
+        if self.poll.ready < READY_FULL:
+            known += [self.poll.first_pending_ms, self.poll.first_retry_ms]
+        sleep_s = max(0.0, self._heard_at + ASK_EVERY_S - now)
+        waits_ms = [ms - self.now_ms() for ms in known if ms != NONE]
+        return min([sleep_s, *(max(0, ms) / 1000 + GATHER_S for ms in waits_ms)])

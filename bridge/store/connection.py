@@ -1,0 +1,182 @@
+"""The connection to the delay store: runs scripts, and turns the client's errors into ours.
+
+The client itself never repeats a call: a script whose reply was lost may have run, and only
+`DelayStore` knows which scripts may run twice.
+"""
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeAlias
+
+import redis
+from redis.backoff import NoBackoff
+from redis.cluster import RedisCluster
+from redis.exceptions import NoScriptError, RedisClusterException, RedisError, ResponseError
+from redis.maint_notifications import MaintNotificationsConfig
+from redis.retry import Retry
+
+from bridge.errors import ConfigError, StoreError, StoreFull, StoreUnavailable, StoreUnfit
+from bridge.store.scripts import Script, names, script
+
+Argument: TypeAlias = bytes | str | int
+Client: TypeAlias = "redis.Redis | RedisCluster"
+
+SOCKET_TIMEOUT_S = 5.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
+
+_AWAY = (
+    redis.exceptions.ConnectionError,
+    redis.exceptions.TimeoutError,
+    redis.exceptions.BusyLoadingError,
+    redis.exceptions.ReadOnlyError,
+    redis.exceptions.ClusterError,
+    redis.exceptions.ClusterDownError,
+    redis.exceptions.MasterDownError,
+    redis.exceptions.TryAgainError,
+)
+_UNFIT = (
+    redis.exceptions.AuthenticationError,
+    redis.exceptions.AuthorizationError,
+    redis.exceptions.NoPermissionError,
+    redis.exceptions.InvalidResponse,
+)
+_AWAY_WORDS = ("BUSY", "READONLY", "MISCONF", "LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN")
+
+
+class Reply(NamedTuple):
+    """What a script answered, and whether it was asked more than once."""
+
+    value: Any
+    repeated: bool
+
+
+class Connection:
+    """Runs scripts on a standalone server or on a Cluster; may be shared by threads."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def load_scripts(self) -> None:
+        """Make every script known to the server, so that no later call has to send one."""
+        with translated_errors():
+            for name in names():
+                self.client.script_load(script(name).source)
+
+    def run(
+        self,
+        called: Script,
+        keys: Sequence[str],
+        arguments: Sequence[Argument],
+        repeat_for_s: float = 0.0,
+    ) -> Reply:
+        """Run a script; while the store is away, repeat it for as long as `repeat_for_s` says.
+
+        Raises `StoreUnavailable` (the script may have run), `StoreFull`, `StoreUnfit` and
+        `StoreError`.
+        """
+        give_up_at = time.monotonic() + repeat_for_s
+        pause_s, repeated = FIRST_PAUSE_S, False
+        while True:
+            try:
+                return Reply(self._run_once(called, keys, arguments), repeated)
+            except StoreUnavailable:
+                wait_s = random.uniform(pause_s / 2, pause_s)  # noqa: S311 - jitter
+                if time.monotonic() + wait_s >= give_up_at:
+                    raise
+            time.sleep(wait_s)
+            pause_s, repeated = min(2 * pause_s, LONGEST_PAUSE_S), True
+
+    def _run_once(self, called: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
+        rest = (len(keys), *keys, *arguments)
+        with translated_errors():
+            try:
+                return self._execute("EVALSHA", called.sha, *rest)
+            except NoScriptError:  # restarted, failed over, or SCRIPT FLUSH: it did not run
+                self.client.script_load(called.source)
+            try:
+                return self._execute("EVALSHA", called.sha, *rest)
+            except NoScriptError:  # flushed again meanwhile: send it whole
+                return self._execute("EVAL", called.source, *rest)
+
+    def _execute(self, *command: Argument) -> Any:
+        return self.client.execute_command(*command)  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        """Close every socket."""
+        self.client.close()
+
+
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """Turn the client's errors into ours; the class tells the caller what to do."""
+    try:
+        yield
+    except redis.exceptions.OutOfMemoryError as error:
+        raise StoreFull(f"the delay store is out of memory: {error}") from error
+    except _UNFIT as error:
+        raise StoreUnfit(f"the delay store refused us: {error}") from error
+    except RedisClusterException as error:  # no RedisError; its cause says what is the matter
+        if isinstance(error.__cause__, _UNFIT):
+            raise StoreUnfit(f"the delay store refused us: {error}") from error
+        raise StoreUnavailable(f"the delay store did not answer: {error}") from error
+    except _AWAY as error:
+        raise StoreUnavailable(f"the delay store did not answer: {error}") from error
+    except ResponseError as error:
+        raise _from_text(error) from error
+    except RedisError as error:
+        raise StoreError(str(error)) from error
+
+
+def _from_text(error: ResponseError) -> StoreError:
+    text = str(error)
+    if text.startswith("OOM"):
+        return StoreFull(f"the delay store is out of memory: {text}")
+    if text.startswith(_AWAY_WORDS):  # inside scripts, and from older servers, only the text tells
+        return StoreUnavailable(f"the delay store cannot write now: {text}")
+    return StoreError(text)
+
+
+def open_connection(url: str, socket_timeout_s: float = SOCKET_TIMEOUT_S) -> Connection:
+    """Return a connection to the store that `url` names; connects at the first call.
+
+    `redis://` and `unix://` are standalone, `redis+cluster://` is a Cluster, `embedded:DIR` is a
+    server of our own (`bridge.store.embedded`). Raises `ConfigError` for any other.
+    """
+    if url.startswith("embedded:"):
+        from bridge.store.embedded import start_embedded
+
+        directory = url.removeprefix("embedded:")
+        if not directory:
+            raise ConfigError("store.url: expected embedded:DIR; got no directory")
+        return open_connection(start_embedded(directory), socket_timeout_s)
+    options = _options(socket_timeout_s)
+    try:
+        if url.startswith("redis+cluster://"):
+            return _open_cluster(url.replace("redis+cluster://", "redis://", 1), options)
+        if url.startswith("redis://"):
+            return Connection(redis.Redis.from_url(url, socket_keepalive=True, **options))
+        if url.startswith("unix://"):
+            return Connection(redis.Redis.from_url(url, **options))
+    except ValueError:  # its text may quote a password: it is not passed on
+        expected = "redis://[USER:PASSWORD@]HOST:PORT/DB"
+        raise ConfigError(f"store.url: expected {expected}; got one that cannot be read") from None
+    expected = "redis://, unix://, redis+cluster:// or embedded:DIR"
+    raise ConfigError(f"store.url: expected {expected}; got {url.split(':')[0]!r}")
+
+
+def _options(socket_timeout_s: float) -> dict[str, Any]:
+    return {
+        "retry": Retry(NoBackoff(), 0),
+        "socket_timeout": socket_timeout_s,
+        "socket_connect_timeout": socket_timeout_s,
+        "client_name": "duebridge",
+        # A hosted Redis may announce maintenance this way; other servers only refuse the question.
+        "maint_notifications_config": MaintNotificationsConfig(enabled=False),
+    }
+
+
+def _open_cluster(url: str, options: dict[str, Any]) -> Connection:
+    with translated_errors():
+        return Connection(RedisCluster.from_url(url, **options))

@@ -1,0 +1,301 @@
+"""One shard of a delay store: one method per script, replies turned into values.
+
+No method waits for anything but its reply. Instants and durations are ms. Every method raises
+`StoreUnavailable` when the store is away (for a method that says it is not repeated: at once; the
+others are asked again for `repeat_for_s`), and `StoreFull`, `StoreUnfit` or `StoreError`.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from bridge.codec import pack
+from bridge.envelope import Envelope
+from bridge.reasons import Reason
+from bridge.store.connection import Argument, Connection
+from bridge.store.keys import Shard
+from bridge.store.poll import NONE, Poll
+from bridge.store.replies import (
+    Claim,
+    Entry,
+    Page,
+    Scheduled,
+    Settled,
+    Stats,
+    read_claim,
+    read_entry,
+    read_page,
+)
+from bridge.store.scripts import script
+
+MAX_BATCH = 1000  # envelopes in one call: lua/shared/batch.lua
+MAX_BATCH_BYTES = 4 * 1024 * 1024
+JOURNAL_CAP_BYTES = 64 * 1024 * 1024
+READY_FULL = 10_000
+KEEP_ANSWER_FACTOR = 2  # of the time that a client repeats a call
+LEAST_KEPT_ANSWER_MS = 60_000
+NONCE_BYTES = 8
+ERROR_BYTES = 1024
+
+
+class Retry(NamedTuple):
+    """An envelope to put back: after `delay_ms`; whether it failed for certain, or may be out."""
+
+    id: str
+    delay_ms: int
+    is_failure: bool
+    is_unsure: bool
+    error: str
+
+
+class Burial(NamedTuple):
+    """An envelope to end: why; whether it failed for certain, or may be out."""
+
+    id: str
+    reason: Reason
+    is_failure: bool
+    is_unsure: bool
+    error: str
+
+
+class Remembered(NamedTuple):
+    """What an ack brings back for an id that is to be remembered; `place` is its place in ids."""
+
+    place: int
+    remember_ms: int
+    content_hash: bytes
+
+
+class DelayStore:
+    """The envelopes of one shard. All truth is in the store; an instance holds none of it."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        shard: Shard,
+        *,
+        has_dead_letter: bool = False,
+        cold_tier_ms: int = 0,
+        journal_cap_bytes: int = JOURNAL_CAP_BYTES,
+        repeat_for_s: float = 0.0,
+        now_ms: Callable[[], int] | None = None,
+    ) -> None:
+        """Work on `shard`; `now_ms` replaces the server's clock and is for tests only.
+
+        `cold_tier_ms` is how long a tombstone lives, 0 on a route without a cold tier.
+        """
+        self.shard = shard
+        self._connection = connection
+        self._keys = shard.keys()
+        self._dead_score = "" if has_dead_letter else "+inf"
+        self._cold_tier_ms = cold_tier_ms
+        self._journal_cap_bytes = journal_cap_bytes
+        self._repeat_for_s = repeat_for_s
+        self._keep_ms = max(LEAST_KEPT_ANSWER_MS, int(KEEP_ANSWER_FACTOR * repeat_for_s * 1000))
+        self._now_ms = now_ms
+
+    def next(self) -> Poll:
+        """Return what there is to do now and next; changes nothing."""
+        return Poll(*self._run("next"))
+
+    def schedule(
+        self,
+        envelopes: Sequence[Envelope],
+        *,
+        max_delay_ms: int,
+        remember_ms: int = 0,
+        replace: bool = False,
+        generations: Sequence[int] = (),
+    ) -> list[Scheduled]:
+        """Accept envelopes, all in one step: each is pending until due, or says why it is not.
+
+        At most `MAX_BATCH`, of `MAX_BATCH_BYTES` in all. `remember_ms` is the route's, for
+        envelopes that say nothing of their own; `generations` are those of rows from the cold
+        tier, which obey tombstones.
+        """
+        is_repeatable = self._repeat_for_s > 0
+        call_id = secrets.token_bytes(12) if is_repeatable else b""
+        arguments: list[Argument] = [max_delay_ms, int(replace), call_id, self._keep_ms]
+        arguments.append(len(envelopes))
+        for place, envelope in enumerate(envelopes):
+            packed = pack(envelope)
+            arguments += (
+                envelope.id,
+                str(envelope.due),
+                "" if envelope.expires is None else str(envelope.expires),
+                remember_ms if envelope.remember_ms is None else envelope.remember_ms,
+                packed.content_hash,
+                generations[place] if generations else 0,
+                packed.blob,
+            )
+        reply = self._run("schedule", *arguments)
+        pairs = zip(reply[1::2], reply[2::2], strict=True)
+        return [Scheduled(status.decode(), due) for status, due in pairs]
+
+    def promote(self, limit: int = MAX_BATCH, ready_full: int = READY_FULL) -> tuple[Poll, int]:
+        """Make due envelopes ready; returns how many."""
+        poll, promoted = self._run("promote", limit, ready_full)
+        return Poll(*poll), promoted
+
+    def claim(
+        self, limit: int, lease_ms: int, *, limit_bytes: int = MAX_BATCH_BYTES, alone: bool = False
+    ) -> Claim:
+        """Lease ready envelopes to the caller alone until the lease ends; `alone`: one suspect.
+
+        Never repeated: after a lost reply the leases run out.
+        """
+        source = "suspect" if alone else "ready"
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        reply = self._run_once(
+            "claim", source, limit, limit_bytes, lease_ms, nonce, self._dead_score
+        )
+        return read_claim(reply)
+
+    def ack(
+        self,
+        token: bytes,
+        ids: Sequence[str],
+        remembered: Sequence[Remembered] = (),
+        *,
+        shunted: bool = False,
+    ) -> Settled:
+        """Forget envelopes that the broker confirmed; `shunted`: as dead letters."""
+        state = "dead" if shunted else "unack"
+        flat = [part for each in remembered for part in (each.place + 1, *each[1:])]
+        return self._settle("ack", state, token, len(ids), *ids, *flat)
+
+    def retry(
+        self, token: bytes, retries: Sequence[Retry], *, target_failed: bool = False
+    ) -> Settled:
+        """Put envelopes back until their delay is over; `target_failed` holds the route."""
+        arguments: list[Argument] = [token, int(target_failed), len(retries)]
+        for each in retries:
+            arguments += (each.id, each.delay_ms, int(each.is_failure), int(each.is_unsure))
+            arguments.append(_cut(each.error))
+        return self._settle("retry", *arguments)
+
+    def release(self, token: bytes, ids: Sequence[str]) -> Settled:
+        """Give back at once what never reached a broker's client; nothing is counted."""
+        return self._settle("release", token, len(ids), *ids)
+
+    def bury(self, token: bytes, burials: Sequence[Burial]) -> Settled:
+        """End envelopes: they are dead, for a shunt to take to the dead-letter target."""
+        arguments: list[Argument] = [token, self._dead_score, len(burials)]
+        for each in burials:
+            arguments += (each.id, int(each.reason), int(each.is_failure), int(each.is_unsure))
+            arguments.append(_cut(each.error))
+        return self._settle("bury", *arguments)
+
+    def reclaim(
+        self, limit: int = MAX_BATCH, *, poison: int = 5, counted: bool = True
+    ) -> tuple[Poll, int]:
+        """Take back envelopes whose lease ran out; returns how many.
+
+        `counted` is false when the caller itself saw the store away: nobody's expiry then.
+        """
+        reply = self._run("reclaim", limit, int(counted), poison, self._dead_score)
+        return Poll(*reply[0]), reply[1]
+
+    def shunt(self, limit: int, lease_ms: int, *, limit_bytes: int = MAX_BATCH_BYTES) -> Claim:
+        """Lease dead envelopes whose turn it is; an `ack(shunted=True)` or `postpone` ends it.
+
+        Never repeated: after a lost reply the leases run out.
+        """
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        return read_claim(self._run_once("shunt", limit, limit_bytes, lease_ms, nonce))
+
+    def postpone(self, token: bytes, ids: Sequence[str], delay_ms: int) -> Settled:
+        """End a shunt's lease whose dead letters could not be sent; its turn comes again."""
+        return self._settle("postpone", token, delay_ms, len(ids), *ids)
+
+    def replay(self, ids: Sequence[str], delays_ms: Sequence[int] = ()) -> list[str]:
+        """Schedule dead envelopes anew; answers `replayed`, `in_flight` or `unknown` for each."""
+        pairs = zip(ids, delays_ms or [0] * len(ids), strict=True)
+        flat = [part for pair in pairs for part in pair]
+        return _words(self._run("replay", len(ids), *flat)[1:])
+
+    def drop(self, ids: Sequence[str]) -> list[str]:
+        """Delete dead envelopes; answers `dropped`, `in_flight` or `unknown` for each."""
+        return _words(self._run("drop", len(ids), *ids)[1:])
+
+    def cancel(self, id: str) -> str:  # noqa: A002 - the public name of the field
+        """See to it that an envelope is not delivered.
+
+        Answers `cancelled` (it never will be), `in_flight` (it may have been; it is removed as
+        soon as no worker holds it), `dead`, `unknown`, or `recorded` for the cold tier.
+        """
+        call_id = secrets.token_bytes(12)
+        return _word(self._run("cancel", id, call_id, self._keep_ms, self._cold_tier_ms)[1])
+
+    def reschedule(self, id: str, due: str, max_delay_ms: int) -> Scheduled:  # noqa: A002
+        """Give an envelope another due instant, `+15000` or epoch ms.
+
+        Answers `rescheduled` and the new due; `in_flight`, `dead`, `unknown`, `too_far` and
+        `expires_before_due` changed nothing; `recorded` for the cold tier.
+        """
+        call_id = secrets.token_bytes(12)
+        reply = self._run(
+            "reschedule", id, due, max_delay_ms, call_id, self._keep_ms, self._cold_tier_ms
+        )
+        return Scheduled(_word(reply[1]), reply[2])
+
+    def get(self, id: str) -> Entry | None:  # noqa: A002 - the public name of the field
+        """Return what the store knows of one envelope; None where it knows nothing."""
+        _, state, score, record, flight = self._run("get", id)
+        return read_entry(id, _word(state), score, record, flight) if state else None
+
+    def list(
+        self,
+        state: str,
+        *,
+        limit: int = 100,
+        cursor: tuple[str, int] | None = None,
+        due_from_ms: int | None = None,
+        due_to_ms: int | None = None,
+        limit_bytes: int = MAX_BATCH_BYTES,
+    ) -> Page:
+        """Return a page of a state in the order of its scores, and the cursor of the next."""
+        lower = "-inf" if due_from_ms is None else due_from_ms
+        upper = "+inf" if due_to_ms is None else due_to_ms
+        after_id, after_score = cursor or ("", NONE)
+        ended_with = "+inf" if after_score == NONE else after_score
+        reply = self._run("list", state, lower, upper, after_id, ended_with, limit, limit_bytes)
+        return read_page("ready" if state == "suspect" else state, reply)
+
+    def stats(self) -> Stats:
+        """Return the counts by state and what is due; changes nothing."""
+        poll, *rest = self._run("stats")
+        return Stats(Poll(*poll), *rest)
+
+    def forget(self, limit: int = MAX_BATCH) -> tuple[Poll, int]:
+        """Drop answers, remembered ids and tombstones whose time is over; returns how many."""
+        poll, forgotten = self._run("forget", limit)
+        return Poll(*poll), forgotten
+
+    def _settle(self, name: str, *arguments: Argument) -> Settled:
+        reply = self._call(name, arguments, self._repeat_for_s)
+        poll, stale = reply.value
+        return Settled(Poll(*poll), _words(stale), reply.repeated)
+
+    def _run(self, name: str, *arguments: Argument) -> Any:
+        return self._call(name, arguments, self._repeat_for_s).value
+
+    def _run_once(self, name: str, *arguments: Argument) -> Any:
+        return self._call(name, arguments, 0.0).value
+
+    def _call(self, name: str, arguments: Sequence[Argument], repeat_for_s: float) -> Any:
+        now: Argument = "" if self._now_ms is None else self._now_ms()
+        standard = (now, self._journal_cap_bytes)
+        return self._connection.run(script(name), self._keys, (*standard, *arguments), repeat_for_s)
+
+
+def _cut(text: str) -> bytes:
+    return text.encode(errors="replace")[:ERROR_BYTES]
+
+
+def _word(value: bytes) -> str:
+    return value.decode()
+
+
+def _words(values: Sequence[bytes]) -> list[str]:
+    return [value.decode() for value in values]

@@ -1,0 +1,32 @@
+"""What every transition answers: all that a worker needs to decide what to do next."""
+
+from typing import NamedTuple
+
+NONE = -1
+
+
+class Poll(NamedTuple):
+    """Counts by state and the first score of each, in ms; -1 where there is none.
+
+    The order is lua/shared/poll.lua's.
+    """
+
+    now_ms: int
+    pending: int
+    ready: int
+    suspect: int
+    unack: int
+    retry: int
+    dead: int
+    first_pending_ms: int
+    first_suspect_ms: int
+    first_unack_ms: int
+    first_retry_ms: int
+    first_dead_ms: int
+    held_since_ms: int
+    first_forget_ms: int
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the route's target failed and nothing was confirmed since."""
+        return self.held_since_ms != NONE

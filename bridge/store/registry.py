@@ -1,0 +1,55 @@
+"""What the store itself knows of its routes: record layout and number of shards, from first use."""
+
+from typing import Any, NamedTuple
+
+from bridge.errors import StoreUnfit
+from bridge.store.connection import Connection, translated_errors
+from bridge.store.keys import checked_name, routes_key
+from bridge.store.record import LAYOUT
+
+
+class RegisteredRoute(NamedTuple):
+    """A route as the store has it."""
+
+    layout: int
+    shards: int
+
+
+class Registry:
+    """The routes of a namespace. Envelopes are spread by number of shards: it never changes."""
+
+    def __init__(self, connection: Connection, namespace: str) -> None:
+        self._client: Any = connection.client
+        self._key = routes_key(checked_name("namespace", namespace))
+
+    def open_route(self, name: str, shards: int) -> int:
+        """Return the route's number of shards, written now if this is its first use.
+
+        Raises `StoreUnfit` where the store has another number, or a layout that this version of
+        duebridge does not know.
+        """
+        with translated_errors():
+            self._client.hsetnx(self._key, checked_name("route", name), f"{LAYOUT}:{shards}")
+            found = _parse(self._client.hget(self._key, name))
+        if found.layout > LAYOUT:
+            raise StoreUnfit(
+                f"route {name}: expected record layout {LAYOUT} or older; the store has"
+                f" {found.layout}: upgrade duebridge"
+            )
+        if found.shards != shards:
+            raise StoreUnfit(
+                f"route {name}: expected shards: {found.shards}, as the store has it; got {shards}."
+                " To change it, make a new route with that number and drain this one"
+            )
+        return shards
+
+    def routes(self) -> dict[str, RegisteredRoute]:
+        """Return every route that was ever opened in the namespace."""
+        with translated_errors():
+            found = self._client.hgetall(self._key)
+        return {name.decode(): _parse(value) for name, value in found.items()}
+
+
+def _parse(value: bytes) -> RegisteredRoute:
+    layout, shards = value.split(b":")
+    return RegisteredRoute(int(layout), int(shards))

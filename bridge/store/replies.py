@@ -1,0 +1,139 @@
+"""What the scripts answer, as values; an envelope that cannot be read is set apart, never raised.
+
+One unreadable record must not cost the envelopes that were claimed with it.
+"""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from bridge.codec import Content, unpack
+from bridge.errors import RecordDamaged, RecordTooNew
+from bridge.store.poll import NONE, Poll
+from bridge.store.record import FIRST_ATTEMPT, Flight, Record, read_flight, read_record
+
+
+class Scheduled(NamedTuple):
+    """The store's answer for one envelope, and its due instant."""
+
+    status: str
+    due_at_ms: int
+
+
+class Leased(msgspec.Struct, frozen=True, gc=False):
+    """One envelope that the caller holds until its lease ends."""
+
+    id: str
+    record: Record
+    flight: Flight
+    content: Content
+
+
+class Damaged(NamedTuple):
+    """An envelope that the caller holds but cannot read: the reason, and the record as it is."""
+
+    id: str
+    error: RecordDamaged
+    data: bytes
+
+    @property
+    def is_too_new(self) -> bool:
+        """Whether only a newer duebridge can read it: it is left to one, never buried."""
+        return isinstance(self.error, RecordTooNew)
+
+
+class Claim(NamedTuple):
+    """What one claim or shunt leased, all under one token; empty when there was nothing."""
+
+    poll: Poll
+    token: bytes
+    leased: list[Leased]
+    damaged: list[Damaged]
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of all that the caller holds."""
+        return [*(each.id for each in self.leased), *(each.id for each in self.damaged)]
+
+
+class Settled(NamedTuple):
+    """The ids whose lease was lost, where nothing was changed.
+
+    After a `repeated` call they may be the caller's own, settled by the call whose reply was lost.
+    """
+
+    poll: Poll
+    stale: list[str]
+    repeated: bool
+
+
+class Entry(NamedTuple):
+    """One envelope as the store has it; `score_ms` is what its state orders it by, -1 for never."""
+
+    id: str
+    state: str
+    score_ms: int
+    record: Record | None
+    flight: Flight
+    content: Content | None
+    damage: str
+
+
+class Page(NamedTuple):
+    """Envelopes of one state; `cursor` begins the next page, None at the end."""
+
+    entries: list[Entry]
+    cursor: tuple[str, int] | None
+
+
+class Stats(NamedTuple):
+    """The poll and what people want beside it; `oldest_due_at_ms` is -1 when nothing is due."""
+
+    poll: Poll
+    due: int
+    oldest_due_at_ms: int
+    journal_entries: int
+    memories: int
+
+    @property
+    def oldest_due_age_ms(self) -> int:
+        """How long the oldest undelivered envelope has been due; 0 when none is."""
+        if self.oldest_due_at_ms == NONE:
+            return 0
+        return max(0, self.poll.now_ms - self.oldest_due_at_ms)
+
+
+def read_claim(reply: list[Any]) -> Claim:
+    """Return a claim's envelopes, those that cannot be read set apart."""
+    poll, token, ids, records, flights = reply
+    leased: list[Leased] = []
+    damaged: list[Damaged] = []
+    for id_bytes, record_bytes, flight_bytes in zip(ids, records, flights, strict=True):
+        envelope_id = id_bytes.decode()
+        try:
+            record = read_record(record_bytes)
+            flight = read_flight(flight_bytes) if flight_bytes else FIRST_ATTEMPT
+            leased.append(Leased(envelope_id, record, flight, unpack(record.blob)))
+        except RecordDamaged as error:
+            damaged.append(Damaged(envelope_id, error, record_bytes))
+    return Claim(Poll(*poll), token, leased, damaged)
+
+
+def read_entry(id: str, state: str, score_ms: int, record: bytes, flight: bytes) -> Entry:  # noqa: A002
+    """Return an entry; what cannot be read of it is None, and `damage` says why."""
+    try:
+        known = read_record(record)
+        return Entry(id, state, score_ms, known, read_flight(flight), unpack(known.blob), "")
+    except RecordDamaged as error:
+        return Entry(id, state, score_ms, None, Flight(attempt=0), None, str(error))
+
+
+def read_page(state: str, reply: list[Any]) -> Page:
+    """Return a page; its cursor is the last id and score."""
+    _, ids, scores, records, flights = reply
+    rows = zip(ids, scores, records, flights, strict=True)
+    entries = [
+        read_entry(id_bytes.decode(), state, score, record, flight)
+        for id_bytes, score, record, flight in rows
+    ]
+    return Page(entries, (entries[-1].id, entries[-1].score_ms) if entries else None)

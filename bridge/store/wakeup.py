@@ -1,0 +1,52 @@
+"""Hints that something is due earlier than a sleeping worker knows; losing one costs a second."""
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+from redis.exceptions import RedisError
+
+from bridge.store.connection import Connection
+from bridge.store.keys import Shard
+
+POLL_S = 0.5
+PAUSE_S = 1.0
+
+log = structlog.get_logger()
+
+
+class WakeListener:
+    """Calls back for each hint, in a thread of its own; outlives every outage of the store."""
+
+    def __init__(self, connection: Connection, wake: Mapping[Shard, Callable[[], None]]) -> None:
+        self._connection = connection
+        self._wake = {shard.wake.encode(): call for shard, call in wake.items()}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="wake-listener", daemon=True)
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while self._wake and not self._stop.is_set():
+            try:
+                self._listen()
+            except (RedisError, OSError) as error:
+                log.debug("wake_listener_lost", error=str(error))
+                self._stop.wait(PAUSE_S)
+
+    def _listen(self) -> None:
+        client: Any = self._connection.client
+        with client.pubsub(ignore_subscribe_messages=True) as subscription:
+            subscription.subscribe(*self._wake)
+            while not self._stop.is_set():
+                message = subscription.get_message(timeout=POLL_S)
+                if message is not None and message["channel"] in self._wake:
+                    self._wake[message["channel"]]()

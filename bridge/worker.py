@@ -1,0 +1,276 @@
+"""The flow of an envelope: due, promoted, claimed, published, confirmed, acked.
+
+    pending ──promote──▶ ready ──claim──▶ unack ──publish──▶ the broker confirms ──ack──▶ gone
+       ▲                   ▲                ├─ retry ───▶ retry ──promote──▶ ready
+       │                   └── reclaim ─────┤ (the lease ran out)
+       └── replay ── dead ◀── bury ─────────┘ ; a shunt takes dead to the dead-letter target
+
+A worker does this for the routes of one lane. Its own thread asks the store and claims; batches
+are published and settled in the lane's threads, several at once. All truth is in the store.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, wait
+from queue import SimpleQueue
+from threading import Event
+from typing import NamedTuple
+
+import structlog
+
+from bridge import metrics
+from bridge.errors import StoreError, StoreUnavailable
+from bridge.headers import delivery_headers
+from bridge.lane import Lane
+from bridge.publisher import Delivery, Outcome, Verdict
+from bridge.settle import Circumstances, decide, decide_damaged, settle
+from bridge.shunter import Shunter
+from bridge.station import Station
+from bridge.store.delay_store import MAX_BATCH_BYTES
+from bridge.store.poll import Poll
+from bridge.store.replies import Claim, Leased, Settled
+
+START_MARGIN_S = 0.5  # of a lease, kept for settling after the publish deadline
+
+log = structlog.get_logger()
+
+
+class Batch(NamedTuple):
+    """One claim on its way; published only if it can still be settled within its lease."""
+
+    station: Station
+    claim: Claim
+    must_start_by: float
+    envelopes: int
+    size_bytes: int
+    is_suspect: bool
+
+
+class Worker:
+    """Moves the envelopes of one lane's routes, at most one batch per shard and turn."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        stations: Sequence[Station],
+        shunter: Shunter,
+        threads: Executor,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.lane = lane
+        self.stations = list(stations)
+        self._shunter = shunter
+        self._threads = threads
+        self._monotonic = monotonic
+        self._woken = Event()
+        self._under_way: dict[Future[None], Batch] = {}
+        self._overheard: SimpleQueue[tuple[Station, Poll | None]] = SimpleQueue()
+        self._suspect_under_way = False
+        self._first = 0
+        self._turned_at = monotonic()
+
+    # ── the flow ────────────────────────────────────────────────────────────────────────────────
+
+    def run_once(self) -> int:
+        """Give every shard one turn; returns how many envelopes moved."""
+        self._turned_at = self._monotonic()
+        self._listen()
+        self.lane.probe()
+        return sum(self._turn(station) for station in self._in_turn())
+
+    def _turn(self, station: Station) -> int:
+        if station.is_pausing:
+            return 0
+        try:
+            station.ask()
+            moved = self._reclaim(station) + self._promote(station) + self._claim(station)
+            return moved + self._shunter.run_once(station) + self._forget(station)
+        except StoreUnavailable as error:
+            log.warning("store_unavailable", route=station.route.name, error=str(error))
+        except StoreError:
+            log.exception("store_failed", route=station.route.name)
+        station.miss()
+        return 0
+
+    def _reclaim(self, station: Station) -> int:
+        """Unack → ready: leases that ran out."""
+        if not station.is_due(station.poll.first_unack_ms):
+            return 0
+        poll, count = station.store.reclaim(
+            poison=station.route.poison, counted=station.counts_expiries
+        )
+        station.hear(poll)
+        metrics.reclaimed.labels(station.route.name).inc(count)
+        log.warning("reclaimed", route=station.route.name, count=count)
+        return count
+
+    def _promote(self, station: Station) -> int:
+        """Pending, retry → ready: what is due."""
+        if not station.promotable:
+            return 0
+        poll, count = station.store.promote()
+        station.hear(poll)
+        return count
+
+    def _claim(self, station: Station) -> int:
+        """Ready → unack, and on to the lane's threads."""
+        limit, size = self._room(station)
+        if not limit:
+            return 0
+        alone = station.poll.suspect > 0 and not self._suspect_under_way
+        started_at = self._monotonic()
+        claim = station.store.claim(limit, station.route.lease, limit_bytes=size, alone=alone)
+        station.hear(claim.poll)
+        if not claim.token:
+            return 0
+        self._send_off(station, claim, started_at, is_suspect=alone)
+        return len(claim.leased) + len(claim.damaged)
+
+    def deliver(self, batch: Batch) -> None:
+        """Publish → settle: an ack for each confirm, and for the rest what `decide` says."""
+        station, claim = batch.station, batch.claim
+        confirms_before = self.lane.confirms
+        outcomes = self._publish(batch)
+        around = Circumstances(station.is_past_hold, self.lane.confirms > confirms_before)
+        decisions = [
+            decide(leased, outcome, station.route, around)
+            for leased, outcome in zip(claim.leased, outcomes, strict=True)
+        ]
+        decisions += [decide_damaged(damaged) for damaged in claim.damaged]
+        target_failed = any(outcome.verdict is Verdict.TARGET_FAILED for outcome in outcomes)
+        for settled in settle(station.settling, claim, decisions, target_failed=target_failed):
+            self._hear_settled(station, settled)
+        metrics.count_decisions(station.route.name, decisions)
+        metrics.observe_lateness(station, claim.leased, outcomes)
+
+    # ── its parts ───────────────────────────────────────────────────────────────────────────────
+
+    def _publish(self, batch: Batch) -> Sequence[Outcome]:
+        if self._monotonic() > batch.must_start_by:
+            late = Outcome(Verdict.UNAVAILABLE, error_message="too little of the lease is left")
+            return [late] * len(batch.claim.leased)
+        return self.lane.publish([delivery(leased, batch.station) for leased in batch.claim.leased])
+
+    def _room(self, station: Station) -> tuple[int, int]:
+        """Return how many envelopes and bytes to claim now; none while lane or route is shut."""
+        if not (station.poll.ready or (station.poll.suspect and not self._suspect_under_way)):
+            return 0, 0
+        limit, size = self.lane.room()
+        limit = min(limit, self.lane.settings.batch)
+        if station.is_unreadable or not limit:
+            return 0, 0
+        if station.is_held:
+            limit = 1 if station.gate.may_probe() else 0
+        return limit, min(size, MAX_BATCH_BYTES)
+
+    def _send_off(
+        self, station: Station, claim: Claim, started_at: float, *, is_suspect: bool
+    ) -> None:
+        lease_s = station.route.lease / 1000
+        deadline_s = self.lane.settings.publish_deadline / 1000
+        must_start_by = started_at + lease_s - deadline_s - START_MARGIN_S
+        count = len(claim.leased) + len(claim.damaged)
+        size = sum(len(leased.record.blob) for leased in claim.leased)
+        if any(damaged.is_too_new for damaged in claim.damaged):
+            station.is_unreadable = True
+            log.error("record_too_new", route=station.route.name)
+        self.lane.take(count, size)
+        metrics.claim_size.labels(station.route.name).observe(count)
+        self._suspect_under_way |= is_suspect
+        batch = Batch(station, claim, must_start_by, count, size, is_suspect)
+        future = self._threads.submit(self._run_batch, batch)
+        self._under_way[future] = batch
+        future.add_done_callback(lambda done: self._under_way.pop(done, None))
+
+    def _run_batch(self, batch: Batch) -> None:
+        try:
+            self.deliver(batch)
+        except StoreError as error:  # the leases run out, and count as nobody's failure
+            log.warning("settle_failed", route=batch.station.route.name, error=str(error))
+            self._overheard.put((batch.station, None))
+        except Exception:
+            log.exception("batch_failed", route=batch.station.route.name)
+        finally:
+            self.lane.give_back(batch.envelopes, batch.size_bytes)
+            if batch.is_suspect:
+                self._suspect_under_way = False
+            self._woken.set()
+
+    def _hear_settled(self, station: Station, settled: Settled) -> None:
+        self._overheard.put((station, settled.poll))
+        if settled.stale and not settled.repeated:
+            metrics.leases_lost.labels(station.route.name).inc(len(settled.stale))
+            log.warning("lease_lost", route=station.route.name, count=len(settled.stale))
+
+    def _listen(self) -> None:
+        while not self._overheard.empty():
+            station, poll = self._overheard.get()
+            station.overhear(poll)
+
+    def _forget(self, station: Station) -> int:
+        if not station.is_due(station.poll.first_forget_ms):
+            return 0
+        poll, _ = station.store.forget()
+        station.hear(poll)
+        return 0
+
+    def _in_turn(self) -> Iterator[Station]:
+        """Every shard once, another first each time, so that none starves the others."""
+        self._first = (self._first + 1) % max(1, len(self.stations))
+        yield from self.stations[self._first :]
+        yield from self.stations[: self._first]
+
+    # ── the loop ────────────────────────────────────────────────────────────────────────────────
+
+    def run(self, stop: Event) -> None:
+        """Work until told to stop; sleeps until the next time it knows, or a hint."""
+        while not stop.is_set():
+            if not self.run_once():
+                self._woken.wait(self.sleep_s())
+            self._woken.clear()
+
+    def sleep_s(self) -> float:
+        """Seconds until there is something to do, as far as is known."""
+        waits = [station.sleep_s() for station in self.stations]
+        waits += [self._shunter.sleep_s(station) for station in self.stations]
+        if (probe_s := self.lane.sleep_s()) is not None:
+            waits.append(probe_s)
+        waits += [each.gate.sleep_s() for each in self.stations if each.is_held and each.poll.ready]
+        return min(waits, default=1.0)
+
+    def wake(self, station: Station | None = None) -> None:
+        """Look again now; for one shard, ask the store first."""
+        if station is not None:
+            self._overheard.put((station, None))
+        self._woken.set()
+
+    def idle_s(self) -> float:
+        """Seconds since the loop last turned: it does at least once a second."""
+        return self._monotonic() - self._turned_at
+
+    def drain(self, seconds: float) -> None:
+        """Give back what no broker's client has yet, and wait for the rest to be settled."""
+        for future, batch in list(self._under_way.items()):
+            if future.cancel():
+                self._release(batch)
+        wait(list(self._under_way), timeout=seconds)
+
+    def _release(self, batch: Batch) -> None:
+        try:
+            batch.station.settling.release(batch.claim.token, batch.claim.ids)
+        except StoreError as error:  # the leases run out
+            log.warning("release_failed", route=batch.station.route.name, error=str(error))
+        self.lane.give_back(batch.envelopes, batch.size_bytes)
+
+
+def delivery(leased: Leased, station: Station) -> Delivery:
+    """Return what the broker gets."""
+    content = leased.content
+    return Delivery(
+        leased.id,
+        content.target or station.target,
+        content.body,
+        content.key,
+        delivery_headers(leased, station.route.name),
+        content.properties,
+    )

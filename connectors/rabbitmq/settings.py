@@ -1,0 +1,94 @@
+"""From the configuration's mapping of a broker to pika's connection parameters."""
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from urllib.parse import parse_qs, urlencode
+
+from pika import URLParameters
+from pika.connection import Parameters
+
+from bridge.errors import ConfigError
+
+SETTINGS = ("type", "url", "options")
+
+# A dead peer is noticed after heartbeat + 5 seconds. A connection that the broker keeps blocked is
+# kept as well, since only it is told when the alarm is over; in the end a new one may know better.
+DEFAULTS: Mapping[str, object] = {
+    "heartbeat": 30,
+    "blocked_connection_timeout": 300,
+    "socket_timeout": 5,
+    "stack_timeout": 10,
+    "client_properties": {"connection_name": "duebridge"},
+}
+OPTIONS = (*DEFAULTS, "channel_max", "frame_max", "locale", "ssl_options", "tcp_options")
+
+_IN_URL = "it is part of the url"
+_RECONNECTS = "the bridge itself reconnects, with a growing and random delay"
+OWNED: Mapping[str, str] = {
+    "host": _IN_URL,
+    "port": _IN_URL,
+    "virtual_host": _IN_URL,
+    "credentials": f"{_IN_URL}: amqp://user:password@host",
+    "connection_attempts": _RECONNECTS,
+    "retry_delay": _RECONNECTS,
+}
+
+
+def connection_parameters(settings: Mapping[str, object]) -> Parameters:
+    """Return pika's parameters for a broker of `type: rabbitmq`.
+
+    An option may stand in `options` or in the query of the url, under pika's name for it.
+
+    Raises `ConfigError`, which names the key, what was expected and what came (never a password).
+    """
+    for key in settings:
+        if key not in SETTINGS:
+            raise ConfigError(f"{key}: unknown key{_did_you_mean(key, SETTINGS)}")
+    url = settings.get("url")
+    if not isinstance(url, str):
+        raise ConfigError("url: expected amqp://user:password@host:port/vhost")
+    given = _options(settings.get("options", {}))
+    in_url = parse_qs(url.partition("?")[2])
+    for name in (*given, *in_url):
+        _check_name(name)
+    parameters = _parse(url, "url: expected amqp://user:password@host:port/vhost")
+    for name, value in {**DEFAULTS, **given}.items():
+        if name not in in_url or name in given:
+            setattr(parameters, name, _value(name, value))
+    return parameters
+
+
+def _options(options: object) -> Mapping[str, object]:
+    if not isinstance(options, Mapping):
+        raise ConfigError(f"options: expected a mapping of pika's option names; got {options!r}")
+    return options
+
+
+def _check_name(name: str) -> None:
+    if name in OWNED:
+        raise ConfigError(f"options.{name}: {OWNED[name]}")
+    if name not in OPTIONS:
+        raise ConfigError(f"options.{name}: unknown option{_did_you_mean(name, OPTIONS)}")
+
+
+def _value(name: str, value: object) -> object:
+    """Return what pika makes of an option: it has a documented text form for each, in a url."""
+    if value is None:
+        raise ConfigError(f"options.{name}: expected a value; got none")
+    as_text = repr(dict(value)) if isinstance(value, Mapping) else value
+    shown = "" if name == "ssl_options" else f"; got {value!r}"
+    single = _parse(f"amqp:///?{urlencode({name: as_text})}", f"options.{name}: refused{shown}")
+    return getattr(single, name)
+
+
+def _parse(url: str, complaint: str) -> Parameters:
+    try:
+        return URLParameters(url)
+    except (ValueError, TypeError, AttributeError, SyntaxError, OSError):
+        # Not chained: what pika and urllib say of a broken url may contain the password.
+        raise ConfigError(complaint) from None
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    close = get_close_matches(name, list(known), n=1)
+    return f", did you mean {close[0]}?" if close else ""

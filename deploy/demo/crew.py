@@ -1,0 +1,108 @@
+"""The worker processes: started as a user would, one of them killed while it holds messages."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from bridge.store.delay_store import DelayStore
+
+START_WITHIN_S = 30.0
+KILL_WITHIN_S = 2.0
+STOP_WITHIN_S = 20.0
+FROZEN_S = 0.15  # longer than a living worker holds a message
+GLANCE_S, PAUSE_S = 0.001, 0.05
+STARTED = '"started"'
+LOG_LINES = 15
+
+
+class Crew:
+    """Some `duebridge run` processes; none of them outlives `stop`."""
+
+    def __init__(self, config: Path) -> None:
+        self._config = config
+        self._workers: list[subprocess.Popen[bytes]] = []
+
+    def start(self, count: int) -> None:
+        """Start so many and return once each says in its log that it works.
+
+        Raises `RuntimeError` with their last words where one ended instead.
+        """
+        for _ in range(count):
+            self._workers.append(self._start_one(len(self._workers)))
+        give_up_at = time.monotonic() + START_WITHIN_S
+        while not all(STARTED in self._log(number) for number in range(count)):
+            if self.alive < count or time.monotonic() > give_up_at:
+                raise RuntimeError(f"the workers did not start; their last words:\n{self.logs()}")
+            time.sleep(PAUSE_S)
+
+    def _start_one(self, number: int) -> "subprocess.Popen[bytes]":
+        program = Path(sys.executable).with_name("duebridge")
+        with self._log_file(number).open("wb") as log:
+            return subprocess.Popen(
+                [str(program), "--config", str(self._config), "run"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is ours alone: we stop them in their turn
+            )
+
+    @property
+    def alive(self) -> int:
+        """How many of them run."""
+        return sum(worker.poll() is None for worker in self._workers)
+
+    def kill_first(self, stores: Sequence[DelayStore]) -> int:
+        """SIGKILL the first worker, if possible while it holds messages; returns how many.
+
+        It is frozen first: what is still in unack after a moment is in its hands, not the others'.
+        """
+        victim = self._workers[0]
+        give_up_at = time.monotonic() + KILL_WITHIN_S
+        held: set[str] = set()
+        while not held and time.monotonic() < give_up_at:
+            if any(store.next().unack for store in stores):
+                held = _held_frozen(victim, stores)
+            time.sleep(GLANCE_S)
+        victim.kill()
+        victim.wait()
+        return len(held)
+
+    def stop(self) -> None:
+        """End them all: a drain for those that can, SIGKILL for what is left."""
+        for worker in self._workers:
+            worker.terminate()
+        for worker in self._workers:
+            with suppress(subprocess.TimeoutExpired):
+                worker.wait(STOP_WITHIN_S)
+            worker.kill()
+            worker.wait()
+
+    def logs(self) -> str:
+        """Return the end of each worker's log."""
+        tails = [self._log(each).splitlines()[-LOG_LINES:] for each in range(len(self._workers))]
+        return "\n".join(line for tail in tails for line in tail)
+
+    def _log(self, number: int) -> str:
+        return self._log_file(number).read_text(errors="replace")
+
+    def _log_file(self, number: int) -> Path:
+        return self._config.with_name(f"worker-{number + 1}.log")
+
+
+def _held_frozen(victim: "subprocess.Popen[bytes]", stores: Sequence[DelayStore]) -> set[str]:
+    """Freeze a worker and return what it holds; it runs on if that is nothing."""
+    victim.send_signal(signal.SIGSTOP)
+    before = _in_unack(stores)
+    time.sleep(FROZEN_S)
+    held = before & _in_unack(stores)
+    if not held:
+        victim.send_signal(signal.SIGCONT)
+    return held
+
+
+def _in_unack(stores: Sequence[DelayStore]) -> set[str]:
+    return {entry.id for store in stores for entry in store.list("unack").entries}

@@ -1,0 +1,76 @@
+"""What the store answered, written down: the accepted, the cancelled and the rescheduled.
+
+With what the readers saw it makes the history that `bridge.audit` judges.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from bridge.audit import Accepted, Arrived, History
+from bridge.envelope import Envelope
+from bridge.receipt import Receipt
+from timetable import expected_fingerprint
+
+
+class Seen(NamedTuple):
+    """A message that arrived: of which route, and whether as a dead letter."""
+
+    route: str
+    is_dead: bool
+    arrived: Arrived
+
+
+class Ledger:
+    """Goes by the store's answers only, never by what was meant."""
+
+    def __init__(self) -> None:
+        self._accepted: dict[tuple[str, str], Accepted] = {}
+        self._cancelled: set[tuple[str, str]] = set()
+        self._excused: set[tuple[str, str]] = set()
+        self.rescheduled = 0
+
+    @property
+    def last_due_ms(self) -> int:
+        """When the last accepted envelope is due."""
+        return max((each.due_at_ms for each in self._accepted.values()), default=0)
+
+    def note_receipt(self, envelope: Envelope, receipt: Receipt) -> None:
+        """Write down what was accepted; raises for any other answer, which a fresh store has not.
+
+        Every id is new here, so `duplicate` or `conflict` would be a defect of the demo.
+        """
+        if receipt.status != "accepted":
+            raise RuntimeError(f"{receipt.id}: expected accepted; got {receipt.status}")
+        print_of = expected_fingerprint(envelope, receipt.route)
+        accepted = Accepted(receipt.id, receipt.due_at_ms, print_of)
+        self._accepted[receipt.route, receipt.id] = accepted
+
+    def note_cancel(self, route: str, id: str, answer: str) -> None:  # noqa: A002
+        """Write down a cancel's answer; any but *cancelled* and *in_flight* changed nothing."""
+        if answer == "cancelled":
+            self._cancelled.add((route, id))
+        elif answer == "in_flight":
+            self._excused.add((route, id))
+
+    def note_reschedule(self, route: str, id: str, answer: str, due_ms: int) -> None:  # noqa: A002
+        """Write down a reschedule's answer; any but *rescheduled* changed nothing."""
+        if answer == "rescheduled":
+            old = self._accepted[route, id]
+            self._accepted[route, id] = msgspec.structs.replace(old, due_at_ms=due_ms)
+            self.rescheduled += 1
+
+    def history(
+        self, routes: Sequence[str], seen: Sequence[Seen], held: Mapping[str, str]
+    ) -> History:
+        """Return all that is known of some routes; `held` is what the store has left of them."""
+        arrived = [each for each in seen if each.route in routes]
+        return History(
+            accepted=[each for (route, _), each in self._accepted.items() if route in routes],
+            delivered=[each.arrived for each in arrived if not each.is_dead],
+            dead=[each.arrived for each in arrived if each.is_dead],
+            cancelled=frozenset(each for route, each in self._cancelled if route in routes),
+            excused=frozenset(each for route, each in self._excused if route in routes),
+            held=held,
+        )

@@ -1,0 +1,105 @@
+"""Apache Kafka in KRaft mode, broker and controller in one process, from Maven's jars."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import subprocess
+import tempfile
+import uuid
+from pathlib import Path
+
+import packages
+from process import run_logged, spawn
+from state import HOST, Place, Service, ServiceError, locked, ports
+
+POM = Path(__file__).resolve().parent / "kafka" / "pom.xml"
+CONFIG = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{host}:{controller}
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}
+advertised.listeners=PLAINTEXT://{host}:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+log.dirs={logs}
+auto.create.topics.enable=false
+num.network.threads=2
+num.io.threads=4
+log.segment.bytes=67108864
+log.retention.hours=6
+log.retention.bytes=1073741824
+log.cleaner.dedupe.buffer.size=16777216
+group.initial.rebalance.delay.ms=0
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+"""
+JVM = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-Djava.awt.headless=true"]
+LOGGING = {"defaultLogLevel": "warn", "showDateTime": "true", "dateTimeFormat": "HH:mm:ss.SSS"}
+
+
+def _download(into: Path) -> None:
+    print(f"kafka     fetching Apache Kafka with Maven (44 MB) into {into}", flush=True)
+    fresh = Path(tempfile.mkdtemp(prefix=".kafka-", dir=into.parent))
+    command = [packages.maven(), "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
+    command += [f"-DoutputDirectory={fresh}", "-DincludeScope=runtime"]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0 or not list(fresh.glob("kafka_2.13-*.jar")):
+            words = f"{done.stdout}{done.stderr}".strip()
+            raise ServiceError(f"{words}\nMaven could not fetch what {POM} lists")
+        fresh.chmod(0o755)
+        # Only a whole folder ever carries the final name.
+        fresh.rename(into)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def jars() -> Path:
+    """Return the folder of jars, fetched by whoever comes first."""
+    folder = packages.kafka_jars()
+    if not folder.is_dir():
+        with locked(folder.parent / "kafka.lock"):
+            if not folder.is_dir():
+                _download(folder)
+    return folder
+
+
+def new_cluster_id() -> str:
+    """Return a random id that no option parser takes for an option."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def _java(*arguments: str) -> list[str]:
+    logging = [f"-Dorg.slf4j.simpleLogger.{key}={value}" for key, value in LOGGING.items()]
+    return [packages.java(), *JVM, *logging, "-cp", f"{jars()}/*", *arguments]
+
+
+def _configure(data: Path, port: int, controller: int) -> Path:
+    text = CONFIG.format(host=HOST, port=port, controller=controller, logs=data / "topics")
+    config = data / "server.properties"
+    config.write_text(text, "utf-8")
+    return config
+
+
+def start(place: Place) -> Service:
+    """Start a broker, on a freshly formatted directory if it has none."""
+    kept = ports(place, ["kafka", "kafka_controller"])
+    data, log = place.data("kafka"), place.log("kafka")
+    config = _configure(data, kept["kafka"], kept["kafka_controller"])
+    if not (data / "topics" / "meta.properties").exists():
+        storage = ["kafka.tools.StorageTool", "format", "-t", new_cluster_id(), "-c", str(config)]
+        run_logged(_java(*storage), log=log, cwd=data)
+    process = spawn("kafka", _java("kafka.Kafka", str(config)), log=log, cwd=data)
+    return Service("kafka", HOST, kept["kafka"], str(log), str(data), process=process)

@@ -1,0 +1,11 @@
+#!lua flags=allow-oom
+-- forget.lua: drop answers, remembered ids and tombstones whose time is over.
+--
+-- ARGV[3]  most to drop
+-- Returns  {poll, dropped}
+-- @include keys clock batch poll
+
+local names = redis.call('ZRANGE', FORGET, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, limited(ARGV[3]))
+hdel(MEMORY, names)
+zrem(FORGET, names)
+return {poll(), #names}

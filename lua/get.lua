@@ -1,0 +1,11 @@
+#!lua flags=no-writes
+-- get.lua: what the store knows of one envelope.
+--
+-- ARGV[3]  id
+-- Returns  {now, state, score, record, flight}, state '' where the id is unknown, score -1 for +inf
+-- @include keys clock whereabouts
+
+local state, _, score = whereabouts(ARGV[3])
+if not state then return {NOW, '', -1, '', ''} end
+return {NOW, state, score == math.huge and -1 or score,
+  redis.call('HGET', ENVELOPES, ARGV[3]) or '', redis.call('HGET', FLIGHT, ARGV[3]) or ''}

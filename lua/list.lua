@@ -1,0 +1,46 @@
+#!lua flags=no-writes
+-- list.lua: one page of the envelopes of a state, in the order of their scores.
+--
+-- ARGV[3]  pending, ready, suspect, unack, retry or dead
+-- ARGV[4]  least score, and ARGV[5] greatest score, ms or -inf, +inf
+-- ARGV[6]  the page before ended with this id, and ARGV[7] its score; '' for the first page
+-- ARGV[8]  most envelopes
+-- ARGV[9]  most bytes of records, but at least one envelope
+-- Returns  {now, ids, scores (-1: +inf), records ('' where damaged), flights}
+-- @include keys clock batch fetch
+
+local keys = {pending = PENDING, ready = READY, suspect = SUSPECT, unack = UNACK, retry = RETRY,
+  dead = DEAD}
+local key = keys[ARGV[3]]
+if not key then return redis.error_reply('STATE expected one of the states, got ' .. ARGV[3]) end
+
+-- Where the last page's id is gone, the page begins with its score: none is left out, some may come
+-- again.
+local function first_rank()
+  if ARGV[6] == '' then return redis.call('ZCOUNT', key, '-inf', '(' .. ARGV[4]) end
+  local rank = redis.call('ZRANK', key, ARGV[6])
+  if rank then return rank + 1 end
+  return redis.call('ZCOUNT', key, '-inf', '(' .. ARGV[7])
+end
+
+local function up_to(bound)
+  return ARGV[bound] == '+inf' and math.huge or tonumber(ARGV[bound])
+end
+
+local from, most, count = first_rank(), up_to(5), limited(ARGV[8])
+if count == 0 then return {NOW, {}, {}, {}, {}} end
+local found = redis.call('ZRANGE', key, from, from + count - 1, 'WITHSCORES')
+local ids, scores = {}, {}
+for i = 1, #found, 2 do
+  local score = found[i + 1] == 'inf' and math.huge or tonumber(found[i + 1])
+  if score > most then break end
+  ids[#ids + 1], scores[#scores + 1] = found[i], score == math.huge and -1 or score
+end
+
+local records = fetch(ids, ARGV[9])
+local flights = hmget(FLIGHT, ids)
+for i = #scores, #ids + 1, -1 do scores[i] = nil end
+for i = 1, #ids do
+  records[i], flights[i] = records[i] or '', flights[i] or ''
+end
+return {NOW, ids, scores, records, flights}

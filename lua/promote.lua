@@ -1,0 +1,27 @@
+#!lua flags=allow-oom
+-- promote.lua: make due envelopes ready, earliest first.
+--
+-- Transition  pending | retry -> ready
+-- ARGV[3]  most to promote
+-- ARGV[4]  ready is full at this many: what is due waits where it is, so that a million due at
+--          once neither blocks the server nor freezes its order
+-- Returns  {poll, promoted}
+-- @include keys clock batch poll
+
+local function promote_from(key, count)
+  local due = redis.call('ZRANGE', key, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, count, 'WITHSCORES')
+  if #due == 0 then return 0 end
+  local scores = {}
+  for i = 1, #due, 2 do scores[i], scores[i + 1] = due[i + 1], due[i] end
+  zadd(READY, scores)
+  redis.call('ZREMRANGEBYRANK', key, 0, #due / 2 - 1)
+  return #due / 2
+end
+
+local room = math.min(limited(ARGV[3]), tonumber(ARGV[4]) - redis.call('ZCARD', READY))
+if room <= 0 then return {poll(), 0} end
+
+-- Retries get at most half while there is fresh work, so that neither starves the other.
+local promoted = promote_from(RETRY, math.ceil(room / 2))
+if promoted < room then promoted = promoted + promote_from(PENDING, room - promoted) end
+return {poll(), promoted}

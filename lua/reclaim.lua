@@ -1,0 +1,52 @@
+#!lua flags=allow-oom
+-- reclaim.lua: take back envelopes whose lease ran out.
+--
+-- Transition  unack -> ready; after two expiries -> suspect; poison -> dead (or gone, where a
+--             cancel waited for it)
+-- ARGV[3]  most to take back
+-- ARGV[4]  1: each is an expiry; 0: the caller saw the store away, so nobody is to blame
+-- ARGV[5]  poison: so many expiries of an envelope that was claimed alone bury it
+-- ARGV[6]  score in dead: now where '', or +inf where the route has no dead-letter target
+-- Returns  {poll, reclaimed}
+-- @include keys clock bytes batch record flight journal memory finish poll
+
+local SUSPECT_FROM = 2
+local ids = redis.call('ZRANGE', UNACK, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, limited(ARGV[3]))
+local flights = hmget(FLIGHT, ids)
+local dead_score = ARGV[6] == '' and NOW or ARGV[6]
+local poisoned, cancelled, packed, ready, suspect, dead = {}, {}, {}, {}, {}, {}
+
+local function is_poison(id, f)
+  return f.singles >= tonumber(ARGV[5]) and not is_newer(redis.call('HGET', ENVELOPES, id))
+end
+
+local function put_back(id, f)
+  if ARGV[4] == '1' then
+    f.expiries, f.singles = f.expiries + 1, f.singles + f.single
+  end
+  f.unsure = 1
+  let_go(f)
+  local scores, score = f.expiries >= SUSPECT_FROM and suspect or ready, f.due
+  if is_poison(id, f) then
+    f.reason, scores, score = POISON, dead, dead_score
+  end
+  scores[#scores + 1], scores[#scores + 2] = score, id
+  packed[#packed + 1], packed[#packed + 2] = id, close_flight(f)
+  if f.reason == POISON then
+    poisoned[#poisoned + 1], poisoned[#poisoned + 2] = id, flight_note(packed[#packed]) .. '\7'
+  end
+end
+
+for i, id in ipairs(ids) do
+  local f = open_flight(flights[i] or fresh_flight(six(NOW)))
+  if f.cancel == 1 then finish_cancelled(id, f, cancelled) else put_back(id, f) end
+end
+
+hset(FLIGHT, packed)
+zadd(READY, ready)
+zadd(SUSPECT, suspect)
+zadd(DEAD, dead)
+journal('dead', poisoned)
+journal('cancelled', cancelled)
+zrem(UNACK, ids)
+return {poll(), #ids}

@@ -1,0 +1,42 @@
+#!lua flags=allow-oom
+-- replay.lua: schedule dead envelopes anew, on an operator's word.
+--
+-- Transition  dead -> pending; the attempt number goes on, failures and expiries begin again, and
+--             an expiry that is not after the new due instant is lifted
+-- ARGV[3]  number of envelopes, then for each: id, delay ms
+-- Returns  {now, answer, answer, ...}: replayed | in_flight (a shunt holds it) | unknown
+-- @include keys clock bytes batch record flight journal whereabouts wake
+
+local count = tonumber(ARGV[3])
+if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
+local reply, items = {NOW}, {}
+
+local function renew(id, record, packed, due)
+  local expires = string.sub(record, 8, 13)
+  if expires <= six(due) then expires = NEVER end
+  redis.call('HSET', ENVELOPES, id, moved_record(record, due, expires, next_generation(1)))
+  local f = open_flight(packed)
+  local again = open_flight(fresh_flight(six(due)))
+  again.attempt, again.unsure = f.attempt, f.unsure
+  redis.call('HSET', FLIGHT, id, close_flight(again))
+  wake_before(due)
+  redis.call('ZADD', PENDING, due, id)
+  redis.call('ZREM', DEAD, id)
+  items[#items + 1], items[#items + 2] = id, six(due)
+end
+
+local function replay(id, due)
+  local score = redis.call('ZSCORE', DEAD, id)
+  local record = redis.call('HGET', ENVELOPES, id)
+  if not score or not is_known(record) then return 'unknown' end
+  local packed = redis.call('HGET', FLIGHT, id) or fresh_flight(six(due))
+  if is_being_shunted(packed, tonumber(score)) then return 'in_flight' end
+  renew(id, record, packed, due)
+  return 'replayed'
+end
+
+for at = 4, 2 + 2 * count, 2 do
+  reply[#reply + 1] = replay(ARGV[at], NOW_UP + tonumber(ARGV[at + 1]))
+end
+journal('replayed', items)
+return reply

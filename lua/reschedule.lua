@@ -1,0 +1,52 @@
+#!lua flags=allow-oom
+-- reschedule.lua: give an envelope another due instant, if no delivery may have been made yet.
+--
+-- Transition  pending | ready | retry -> pending
+-- ARGV[3]  id
+-- ARGV[4]  due
+-- ARGV[5]  longest allowed delay, ms
+-- ARGV[6]  call id, so that a repeated call answers as it did, and ARGV[7] how long, ms
+-- ARGV[8]  on a route with a cold tier: how long a tombstone lives, ms; else 0
+-- Returns  {now, answer, due ms}: rescheduled | in_flight | dead | unknown | recorded | too_far |
+--          expires_before_due; any answer but the first and recorded changes nothing
+-- @include keys clock bytes record flight journal memory whereabouts wake
+
+local id, due, call = ARGV[3], math.max(resolve(ARGV[4]), NOW), 'c' .. ARGV[6]
+local before = recall(call)
+if before then return {NOW, string.sub(before, 7), number_at(before, 1, 6)} end
+if due - NOW_UP > tonumber(ARGV[5]) then return {NOW, 'too_far', due} end
+
+local function answered(answer)
+  memorize(call, six(due) .. answer, tonumber(ARGV[7]))
+  return {NOW, answer, due}
+end
+
+local state, key = whereabouts(id)
+if not state and ARGV[8] ~= '0' then
+  local tombstone = recall('t' .. id)
+  if tombstone and string.sub(tombstone, 7, 12) == NEVER then return {NOW, 'unknown', due} end
+  memorize('t' .. id, six(next_generation(0)) .. six(due), tonumber(ARGV[8]))
+  return answered('recorded')
+end
+local packed = redis.call('HGET', FLIGHT, id)
+if not state then return {NOW, 'unknown', due} end
+if state == 'dead' then return {NOW, 'dead', due} end
+if state == 'unack' or is_unsure(packed) then return {NOW, 'in_flight', due} end
+
+local record = redis.call('HGET', ENVELOPES, id)
+if not record then return {NOW, 'unknown', due} end
+if not is_known(record) then return redis.error_reply('LAYOUT a newer duebridge wrote ' .. id) end
+local expires = string.sub(record, 8, 13)
+if expires ~= NEVER and expires <= six(due) then return {NOW, 'expires_before_due', due} end
+
+wake_before(due)
+redis.call('HSET', ENVELOPES, id, moved_record(record, due, expires, next_generation(1)))
+if packed then
+  local f = open_flight(packed)
+  f.due = due
+  redis.call('HSET', FLIGHT, id, close_flight(f))
+end
+redis.call('ZADD', PENDING, due, id)
+if key ~= PENDING then redis.call('ZREM', key, id) end
+journal('rescheduled', {id, six(due)})
+return answered('rescheduled')

@@ -1,0 +1,45 @@
+-- The parts of schedule.lua: a batch that is judged envelope by envelope and written at once.
+local function new_batch(count)
+  return {reply = {NOW}, records = {}, scores = {}, accepted = {}, replaced = {}, leaving = {}, seen = {},
+    largest = 0, earliest = math.huge, generation = next_generation(count) - count}
+end
+
+local function enter(batch, given)
+  batch.generation = batch.generation + 1
+  local record = new_record(given.due, given.expires, given.remember, batch.generation, given.hash,
+    given.blob)
+  batch.seen[given.id] = record
+  local n = #batch.records
+  batch.records[n + 1], batch.records[n + 2] = given.id, record
+  batch.scores[n + 1], batch.scores[n + 2] = given.due, given.id
+  batch.largest = math.max(batch.largest, #record)
+  batch.earliest = math.min(batch.earliest, given.due)
+end
+
+local function answer(batch, status, given)
+  local reply, items = batch.reply, batch[status]
+  reply[#reply + 1], reply[#reply + 2] = status, given.due
+  if not items then return end
+  enter(batch, given)
+  items[#items + 1], items[#items + 2] = given.id, six(given.due)
+  if given.leaves then batch.leaving[#batch.leaving + 1] = given end
+end
+
+-- A replaced envelope leaves the state it was in once its new life is written.
+local function leave(given)
+  if given.leaves ~= PENDING then redis.call('ZREM', given.leaves, given.id) end
+  redis.call('HDEL', FLIGHT, given.id)
+end
+
+local function write_batch(batch)
+  if #batch.records == 0 then return end
+  wake_before(batch.earliest)
+  if batch.largest > tonumber(redis.call('HGET', META, 'largest') or 0) then
+    redis.call('HSET', META, 'largest', batch.largest)
+  end
+  hset(ENVELOPES, batch.records)
+  zadd(PENDING, batch.scores)
+  journal('accepted', batch.accepted)
+  journal('replaced', batch.replaced)
+  for _, given in ipairs(batch.leaving) do leave(given) end
+end

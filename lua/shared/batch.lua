@@ -1,0 +1,43 @@
+-- Commands over many arguments, in chunks: unpack() fails near 8,000 values.
+local CHUNK = 2000
+local MAX_BATCH = 1000
+
+-- A count that a caller may ask for: 0 to MAX_BATCH, whatever was asked.
+local function limited(count) return math.max(0, math.min(tonumber(count), MAX_BATCH)) end
+
+local function zadd(key, scores_and_ids)
+  for i = 1, #scores_and_ids, CHUNK do
+    redis.call('ZADD', key, unpack(scores_and_ids, i, math.min(i + CHUNK - 1, #scores_and_ids)))
+  end
+end
+
+local function zrem(key, ids)
+  for i = 1, #ids, CHUNK do
+    redis.call('ZREM', key, unpack(ids, i, math.min(i + CHUNK - 1, #ids)))
+  end
+end
+
+local function hset(key, fields_and_values)
+  for i = 1, #fields_and_values, CHUNK do
+    redis.call('HSET', key, unpack(fields_and_values, i, math.min(i + CHUNK - 1, #fields_and_values)))
+  end
+end
+
+local function hdel(key, fields)
+  for i = 1, #fields, CHUNK do
+    redis.call('HDEL', key, unpack(fields, i, math.min(i + CHUNK - 1, #fields)))
+  end
+end
+
+-- One value a field, in order, false where there is none; at most MAX_BATCH fields.
+local function hmget(key, fields)
+  if #fields == 0 then return {} end
+  return redis.call('HMGET', key, unpack(fields))
+end
+
+-- ARGV from `first` on, `count` of them.
+local function arguments(first, count)
+  local taken = {}
+  for i = 1, count do taken[i] = ARGV[first + i - 1] end
+  return taken
+end

@@ -1,0 +1,68 @@
+-- What only an envelope in flight has, in one field of fixed width and the text of its last error.
+--   1-12    token         8 random bytes and a counter; zeros: nobody holds it
+--   13-18   due           ms: its place in ready
+--   19-22   attempt       rises at every claim, never falls
+--   23-24   failures      definite ones, since accept or replay
+--   25-26   retries       of any cause, since accept or replay: the exponent of the back-off
+--   27-28   expiries      leases that ran out
+--   29-30   singles       leases that ran out while it was claimed alone
+--   31      unsure        1: a delivery was started and has no definite failure
+--   32      cancel        1: remove it as soon as no worker holds it
+--   33      single        1: claimed alone
+--   34      shunting      1: the token is a shunt's
+--   35      reason        why it is dead (bridge/reasons.py), 0: it is not
+--   36-41   first failed  ms, 0: never
+--   42-47   last failed   ms, 0: never
+--   48-     error         class and message of the last failure, separated by a line break
+local FORMAT = '>c12I6I4I2I2I2I2BBBBBI6I6'
+local ERROR_AT = 48
+local NOBODY = string.rep('\0', 12)
+local FRESH = string.rep('\0', ERROR_AT - 23)
+local MAX_COUNT = 65535
+local EXPIRED, POISON = 2, 7
+
+local function open_flight(packed)
+  local f = {}
+  f.token, f.due, f.attempt, f.failures, f.retries, f.expiries, f.singles, f.unsure, f.cancel,
+    f.single, f.shunting, f.reason, f.first_failed, f.last_failed = struct.unpack(FORMAT, packed)
+  f.error = string.sub(packed, ERROR_AT)
+  return f
+end
+
+local function close_flight(f)
+  return struct.pack(FORMAT, f.token, f.due, f.attempt, math.min(f.failures, MAX_COUNT),
+    math.min(f.retries, MAX_COUNT), math.min(f.expiries, MAX_COUNT), math.min(f.singles, MAX_COUNT),
+    f.unsure, f.cancel, f.single, f.shunting, f.reason, f.first_failed, f.last_failed) .. f.error
+end
+
+-- A flight that nobody has claimed yet, as bytes.
+local function fresh_flight(due_six) return NOBODY .. due_six .. '\0\0\0\0' .. FRESH end
+
+-- Whether a token still holds it, as what it was given out for: a claim or, at byte 34, a shunt.
+local BY_CLAIM, BY_SHUNT = '\0', '\1'
+local function is_held_by(packed, token, by)
+  return packed and token ~= NOBODY and string.sub(packed, 1, 12) == token
+    and string.sub(packed, 34, 34) == by
+end
+local function is_unsure(packed) return packed and string.sub(packed, 31, 31) == '\1' end
+
+-- What the journal says of it: due and attempt, as they stand in the flight.
+local function flight_note(packed) return string.sub(packed, 13, 22) end
+
+local function note_failure(f, counted, unsure, message)
+  if counted == '1' then f.failures = f.failures + 1 end
+  if unsure == '1' then f.unsure = 1 end
+  if message ~= '' then
+    if f.first_failed == 0 then f.first_failed = NOW end
+    f.last_failed = NOW
+    f.error = message
+  end
+end
+
+local function let_go(f)
+  f.token, f.single, f.shunting = NOBODY, 0, 0
+end
+
+local function new_token(nonce)
+  return nonce .. struct.pack('>I4', redis.call('HINCRBY', META, 'claims', 1) % 4294967296)
+end

@@ -1,0 +1,55 @@
+-- What schedule.lua answers for one envelope; nothing here writes.
+
+-- A living id: the same content is a duplicate; other content waits for nobody who may deliver it.
+local function judge_living(call, given, record, is_of_this_batch)
+  if not is_known(record) then return 'conflict' end
+  given.due = number_at(record, 2, 7)
+  if string.sub(record, 32, 39) == given.hash then return 'duplicate' end
+  if not call.replace or is_of_this_batch then return 'conflict' end
+  local state, key, score = whereabouts(given.id)
+  local flight = redis.call('HGET', FLIGHT, given.id)
+  local may_be_out = state ~= 'dead' and is_unsure(flight)
+  if state == 'unack' or may_be_out or is_being_shunted(flight, score or 0) then
+    return 'in_flight'
+  end
+  given.leaves = key
+  given.due = given.wanted
+  return 'replaced'
+end
+
+-- A row from the cold tier obeys a tombstone that is not older than itself.
+local function judge_cold(given)
+  local tombstone = recall('t' .. given.id)
+  if not tombstone or number_at(tombstone, 1, 6) < given.generation then return end
+  local due = number_at(tombstone, 7, 12)
+  if due == 0 then return 'cancelled' end
+  given.due = due
+end
+
+local function judge_unknown(call, given)
+  if not call.memory then return 'accepted' end
+  local remembered = recall('r' .. given.id)
+  if remembered and string.sub(remembered, 7, 14) == given.hash then
+    given.due = number_at(remembered, 1, 6)
+    return 'duplicate'
+  end
+  return given.generation > 0 and judge_cold(given) or 'accepted'
+end
+
+-- Why an envelope that would be taken is not; a duplicate is one however late it comes.
+local function refusal(call, given)
+  if given.wanted - NOW_UP > call.max_delay then return 'too_far' end
+  if given.expires > 0 and given.expires <= given.wanted then return 'expires_before_due' end
+end
+
+local function judge(batch, call, given, record)
+  if given.generation == 0 then given.due = math.max(given.due, NOW) end
+  given.wanted = given.due
+  local seen, status = batch.seen[given.id], nil
+  if seen or record then
+    status = judge_living(call, given, seen or record, seen)
+  else
+    status = judge_unknown(call, given)
+  end
+  return batch[status] and refusal(call, given) or status
+end

@@ -1,0 +1,14 @@
+-- What outlives an envelope or a call, each for its time: `c` answers of calls, `r` remembered ids
+-- (due and hash), `t` tombstones (generation, new due or zeros, on a route with a cold tier).
+-- A value begins with its own expiry (6 bytes); forget.lua removes what has expired.
+local function memorize(name, value, keep_ms)
+  local expiry = NOW + keep_ms
+  redis.call('HSET', MEMORY, name, six(expiry) .. value)
+  redis.call('ZADD', FORGET, expiry, name)
+end
+
+local function recall(name)
+  local value = redis.call('HGET', MEMORY, name)
+  if not value or number_at(value, 1, 6) <= NOW then return false end
+  return string.sub(value, 7)
+end

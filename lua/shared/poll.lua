@@ -1,0 +1,19 @@
+-- What a worker must know to decide what to do next and how long it may sleep (bridge.store.poll):
+-- now, six counts, five first scores (-1: none), held since (-1: not held), first to forget.
+local function first_score(key)
+  local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+  if not first or first == 'inf' then return -1 end
+  return tonumber(first)
+end
+
+local function poll()
+  return {
+    NOW,
+    redis.call('ZCARD', PENDING), redis.call('ZCARD', READY), redis.call('ZCARD', SUSPECT),
+    redis.call('ZCARD', UNACK), redis.call('ZCARD', RETRY), redis.call('ZCARD', DEAD),
+    first_score(PENDING), first_score(SUSPECT), first_score(UNACK), first_score(RETRY),
+    first_score(DEAD),
+    tonumber(redis.call('HGET', META, 'held_since') or -1),
+    first_score(FORGET),
+  }
+end

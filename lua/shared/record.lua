@@ -1,0 +1,40 @@
+-- A record: a prefix of fixed width that scripts read and write, then a blob they never look into.
+--   1       layout      this file knows layout 1
+--   2-7     due         ms
+--   8-13    expires     ms, 0: never
+--   14-19   remember    ms, 0: not at all
+--   20-25   scheduled   ms, when it was accepted
+--   26-31   generation  from the shard's counter
+--   32-39   hash        of the content as given
+--   40-     blob
+local LAYOUT = '\1'
+local PREFIX_BYTES = 39
+local NEVER = '\0\0\0\0\0\0'
+
+local function is_known(record)
+  return record and string.sub(record, 1, 1) == LAYOUT and #record >= PREFIX_BYTES
+end
+
+-- Only a newer duebridge can read it: no older one may bury it.
+local function is_newer(record) return record and string.sub(record, 1, 1) > LAYOUT end
+
+-- The due instant, or another where the record cannot be read: a flight must never be cut short.
+local function due_or(record, other_six)
+  return is_known(record) and string.sub(record, 2, 7) or other_six
+end
+
+local function new_record(due, expires, remember, generation, hash, blob)
+  return LAYOUT .. struct.pack('>I6I6I6I6I6', due, expires, remember, NOW, generation) .. hash .. blob
+end
+
+local function moved_record(record, due, expires, generation)
+  return LAYOUT .. six(due) .. expires .. string.sub(record, 14, 25) .. six(generation)
+    .. string.sub(record, 32)
+end
+
+local function has_expired(record, now_six)
+  local expires = string.sub(record, 8, 13)
+  return expires ~= NEVER and expires <= now_six and is_known(record)
+end
+
+local function next_generation(count) return redis.call('HINCRBY', META, 'generation', count) end

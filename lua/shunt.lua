@@ -1,0 +1,40 @@
+#!lua flags=allow-oom
+-- shunt.lua: lease dead envelopes whose turn it is, so that one worker sends their dead letters.
+--
+-- Transition  dead -> dead, leased; ack ends it, postpone or the lease's end repeats it
+-- ARGV[3]  most to lease
+-- ARGV[4]  most bytes of records, but at least one envelope
+-- ARGV[5]  lease, ms
+-- ARGV[6]  nonce, 8 random bytes
+-- Returns  {poll, token, ids, records, flights}
+-- Never repeated after a lost reply: the lease then runs out
+-- @include keys clock bytes batch flight fetch poll
+
+local ids = redis.call('ZRANGE', DEAD, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, limited(ARGV[3]))
+if #ids == 0 then return {poll(), '', {}, {}, {}} end
+
+local records = fetch(ids, ARGV[4])
+local flights = hmget(FLIGHT, ids)
+local token, deadline = new_token(ARGV[6]), NOW + tonumber(ARGV[5])
+local leased, packed, scores, ghosts = {{}, {}, {}}, {}, {}, {}
+
+-- An id without a record can only come from damage: nothing of it is kept.
+for i, id in ipairs(ids) do
+  if records[i] then
+    local f = open_flight(flights[i] or fresh_flight(six(NOW)))
+    f.token, f.shunting = token, 1
+    local n = #leased[1] + 1
+    leased[1][n], leased[2][n], leased[3][n] = id, records[i], close_flight(f)
+    packed[#packed + 1], packed[#packed + 2] = id, leased[3][n]
+    scores[#scores + 1], scores[#scores + 2] = deadline, id
+  else
+    ghosts[#ghosts + 1] = id
+  end
+end
+
+hset(FLIGHT, packed)
+zadd(DEAD, scores)
+hdel(FLIGHT, ghosts)
+hdel(FLIGHT, ghosts)
+zrem(DEAD, ghosts)
+return {poll(), token, leased[1], leased[2], leased[3]}

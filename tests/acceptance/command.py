@@ -1,0 +1,114 @@
+"""The installed `duebridge` command as a person runs it: a process, on an embedded store."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bridge.reasons import Reason
+from bridge.store.connection import Connection, open_connection
+from bridge.store.delay_store import Burial, DelayStore
+from bridge.store.embedded import stop_embedded
+from bridge.store.keys import Shard
+
+PROGRAM = str(Path(sys.executable).with_name("duebridge"))
+WITHIN_S = 60.0
+
+CONFIG = """\
+version: 1
+store: {{url: "{url}"}}
+brokers:
+  here: {{type: memory}}
+routes:
+  reminders: {{target: {{broker: here, topic: reminders}}, max_delay: 30d}}
+  invoices: {{target: {{broker: here, topic: invoices}}, shards: 3}}
+"""
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """The one object that was printed."""
+        return json.loads(self.out)
+
+    def json_lines(self) -> list[Any]:
+        """The objects that were printed, one a line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Command:
+    """`duebridge` in a directory of its own, with its own configuration file."""
+
+    def __init__(self, home: Path, url: str, config: str = CONFIG) -> None:
+        self.home = home
+        self.url = url
+        self.file = home / "duebridge.yaml"
+        self.file.write_text(config.format(url=url))
+
+    def __call__(self, *args: str, stdin: bytes = b"", **env: str) -> Done:
+        """Run to the end."""
+        process = self.start(*args, **env)
+        out, err = process.communicate(stdin, timeout=WITHIN_S)
+        return Done(process.returncode, out.decode(), err.decode())
+
+    def start(self, *args: str, **env: str) -> subprocess.Popen[bytes]:
+        """Begin; the caller ends it."""
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            [PROGRAM, *args],
+            cwd=self.home,
+            env={**os.environ, **env},
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+        )
+
+    def connection(self) -> Connection:
+        """A connection of the test's own to the same store."""
+        return open_connection(self.url)
+
+
+@contextmanager
+def embedded_command(home: Path) -> Iterator[Command]:
+    """Give the command on an embedded store of its own, whose server is stopped at the end."""
+    store = home / "store"
+    yield Command(home, f"embedded:{store}")
+    stop_embedded(store)
+
+
+def kill_due(command: Command, count: int, error: str) -> None:
+    """See to it that the due envelopes of `reminders`, which has one shard, are dead."""
+    connection = command.connection()
+    store = DelayStore(connection, Shard("duebridge", "reminders", 0))
+
+    def kill_some() -> bool:
+        poll, _ = store.promote()
+        claim = store.claim(poll.ready, 30_000) if poll.ready else None
+        if claim is not None:
+            store.bury(claim.token, [_burial(each, error) for each in claim.ids])
+        return store.next().dead == count
+
+    wait_until(kill_some, f"{count} envelopes to be dead")
+    connection.close()
+
+
+def _burial(envelope_id: str, error: str) -> Burial:
+    return Burial(envelope_id, Reason.TOO_LARGE, is_failure=True, is_unsure=False, error=error)
+
+
+def wait_until(is_true: Callable[[], object], what: str, within_s: float = WITHIN_S) -> None:
+    """Return once it is true; fails the test at the deadline."""
+    give_up_at = time.monotonic() + within_s
+    while not is_true():
+        assert time.monotonic() < give_up_at, f"gave up waiting for {what}"
+        time.sleep(0.01)

@@ -1,0 +1,97 @@
+"""A worker on an embedded store with a memory broker, turned by hand, its clocks under control."""
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
+
+from bridge.config import Config
+from bridge.envelope import Envelope
+from bridge.lane import Lane
+from bridge.shunter import Shunter
+from bridge.station import Gate, Station
+from bridge.store.connection import Connection
+from bridge.store.delay_store import DelayStore
+from bridge.store.keys import Shard
+from bridge.worker import Worker
+from connectors.memory import MemoryPublisher
+
+START_MS = 1_800_000_000_000
+
+
+class InlineExecutor(Executor):
+    """Runs what is submitted at once, in the caller's thread."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+class Floor:
+    """Everything of one worker process, with one broker `memory` and the given routes."""
+
+    def __init__(self, connection: Connection, namespace: str, config: Config) -> None:
+        self.elapsed_ms = 0
+        self.config = config
+        self.publisher = MemoryPublisher()
+        self.lane = Lane("memory", self.publisher, config.worker, self.monotonic)
+        self.stores = {name: self._store(connection, namespace, name) for name in config.routes}
+        self.stations = {
+            name: Station(
+                route, self.stores[name], self.stores[name], Gate(self.monotonic), self.monotonic
+            )
+            for name, route in config.routes.items()
+        }
+        self.worker = self.new_worker()
+
+    def _store(self, connection: Connection, namespace: str, name: str) -> DelayStore:
+        has_dead_letter = self.config.routes[name].dead_letter is not None
+        shard = Shard(namespace, name, 0)
+        return DelayStore(connection, shard, has_dead_letter=has_dead_letter, now_ms=self.now_ms)
+
+    def new_worker(self, threads: Executor | None = None) -> Worker:
+        threads = threads or InlineExecutor()
+        shunter = Shunter({"memory": self.lane}, threads, self.monotonic)
+        return Worker(self.lane, list(self.stations.values()), shunter, threads, self.monotonic)
+
+    def now_ms(self) -> int:
+        return START_MS + self.elapsed_ms
+
+    def monotonic(self) -> float:
+        return 1000 + self.elapsed_ms / 1000
+
+    def advance(self, ms: int) -> None:
+        self.elapsed_ms += ms
+
+    def schedule(self, *ids: str, route: str = "r", delay: str = "1s", **fields: Any) -> None:
+        envelopes = [
+            Envelope.new(f"body of {each}".encode(), id=each, delay=delay, **fields) for each in ids
+        ]
+        self.stores[route].schedule(envelopes, max_delay_ms=10**12)
+
+    def turn(self, ms: int = 0) -> int:
+        """Let time pass, then let the worker turn until it finds nothing more to do."""
+        self.advance(ms)
+        moved = total = self.worker.run_once()
+        while moved:
+            moved = self.worker.run_once()
+            total += moved
+        return total
+
+    def state(self, id: str, route: str = "r") -> str | None:
+        entry = self.stores[route].get(id)
+        return entry.state if entry else None
+
+    def flight(self, id: str, route: str = "r") -> Any:
+        entry = self.stores[route].get(id)
+        assert entry is not None
+        return entry.flight
+
+    def arrived(self, topic: str = "t") -> list[str]:
+        return [each.id for each in self.publisher.delivered if each.target.topic == topic]
+
+    def headers(self, id: str, topic: str = "t") -> dict[str, Any]:
+        found = [
+            each for each in self.publisher.delivered if (each.id, each.target.topic) == (id, topic)
+        ]
+        return dict(found[-1].headers)

@@ -1,0 +1,199 @@
+"""send, cancel, reschedule and get: one envelope from a terminal."""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from secrets import token_hex
+
+import pytest
+
+from tests.acceptance.command import Command, embedded_command
+
+RECEIPT = {"id", "route", "due_at_ms", "status"}
+KNOWN = {
+    "id", "route", "state", "due_at_ms", "scheduled_at_ms", "expires_at_ms", "attempt", "failures",
+    "expiries", "reason", "error_class", "error_message", "first_failed_at_ms", "last_failed_at_ms",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def duebridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
+    with embedded_command(tmp_path_factory.mktemp("cli")) as command:
+        yield command
+
+
+@pytest.fixture
+def new_id() -> str:
+    return f"id-{token_hex(6)}"
+
+
+def test_send_with_delay_prints_receipt_as_json(duebridge: Command, new_id: str) -> None:
+    before_ms = time.time_ns() // 1_000_000
+    sent = duebridge(
+        "send", "reminders", "hello", "--delay", "15m", "--id", new_id, "--output", "json"
+    )
+    assert (sent.code, sent.err) == (0, "")
+    receipt = sent.json()
+    assert set(receipt) == RECEIPT
+    assert (receipt["id"], receipt["route"], receipt["status"]) == (new_id, "reminders", "accepted")
+    assert before_ms + 900_000 <= receipt["due_at_ms"] <= before_ms + 900_000 + 60_000
+
+
+def test_send_without_id_prints_a_line_that_get_finds(duebridge: Command) -> None:
+    sent = duebridge("send", "reminders", "hello", "--delay", "1h")
+    status, due, envelope_id = sent.out.split()
+    assert (sent.code, status) == (0, "accepted")
+    known = duebridge("get", "reminders", "--", envelope_id)  # it may begin with a dash
+    assert known.code == 0
+    assert due in known.out
+
+
+@pytest.mark.parametrize("form", ["{}Z", "{}+00:00", "epoch"])
+def test_send_with_at_is_due_at_that_instant(duebridge: Command, new_id: str, form: str) -> None:
+    due = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
+    due_ms = int(due.timestamp()) * 1000
+    at = str(due_ms) if form == "epoch" else form.format(due.replace(tzinfo=None).isoformat())
+    sent = duebridge("send", "reminders", "hello", "--at", at, "--id", new_id, "--output", "json")
+    assert sent.json()["due_at_ms"] == due_ms
+
+
+@pytest.mark.parametrize("at", ["2030-01-31T09:00:00", "tomorrow", "1893456000", "2030-01-31"])
+def test_send_with_unclear_at_exits_2(duebridge: Command, at: str) -> None:
+    sent = duebridge("send", "reminders", "hello", "--at", at)
+    assert (sent.code, sent.out) == (2, "")
+    assert sent.err.startswith("duebridge: --at: expected ")
+    assert at in sent.err
+
+
+def test_send_same_twice_answers_duplicate(duebridge: Command, new_id: str) -> None:
+    words = ("send", "reminders", "hello", "--delay", "1h", "--id", new_id, "--output", "json")
+    assert duebridge(*words).json()["status"] == "accepted"
+    again = duebridge(*words)
+    assert (again.code, again.json()["status"]) == (0, "duplicate")
+
+
+def test_send_other_content_conflicts_and_exits_1(duebridge: Command, new_id: str) -> None:
+    words = ("--delay", "1h", "--id", new_id, "--output", "json")
+    duebridge("send", "reminders", "one", *words)
+    refused = duebridge("send", "reminders", "two", *words)
+    assert (refused.code, refused.json()["status"]) == (1, "conflict")
+    replaced = duebridge("send", "reminders", "two", *words, "--on-conflict", "replace")
+    assert (replaced.code, replaced.json()["status"]) == (0, "replaced")
+
+
+def test_send_from_file_and_standard_input_is_the_same_body(
+    duebridge: Command, new_id: str
+) -> None:
+    body = bytes(range(256))
+    (duebridge.home / "body.bin").write_bytes(body)
+    words = ("--delay", "1h", "--id", new_id, "--output", "json")
+    assert duebridge("send", "reminders", "--file", "body.bin", *words).code == 0
+    again = duebridge("send", "reminders", "-", *words, stdin=body)
+    assert again.json()["status"] == "duplicate"
+
+
+def test_send_with_every_field_is_the_same_as_its_json_line(
+    duebridge: Command, new_id: str
+) -> None:
+    options = ("--key", "k", "--header", "a=1", "--header", "b=x=y", "--content-type", "text/plain")
+    more = ("--expires", "2h", "--max-attempts", "3", "--delay", "1h", "--id", new_id)
+    assert duebridge("send", "reminders", "hi", *options, *more).code == 0
+    line = (
+        f'{{"body": {{"base64": "aGk="}}, "key": "k", "headers": [["a", "1"], ["b", "x=y"]],'
+        f' "content_type": "text/plain", "expires": "2h", "max_attempts": 3, "delay": "1h",'
+        f' "id": "{new_id}"}}'
+    )
+    again = duebridge("send", "reminders", "-", "--jsonl", "--output", "json", stdin=line.encode())
+    assert again.json()["status"] == "duplicate"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["send", "reminders", "x"], "delay, at: expected exactly one of the two; got neither"),
+        (["send", "reminders", "x", "--delay", "5"], "delay: expected a duration"),
+        (["send", "reminders", "--delay", "5s"], "body: expected exactly one of BODY and --file"),
+        (["send", "reminders", "x", "--delay", "31d"], "max_delay (30d)"),
+        (["send", "reminders", "x", "--delay", "2h", "--expires", "1h"], "expires: expected"),
+        (["send", "reminders", "x", "--delay", "1s", "--header", "a"], "expected NAME=VALUE"),
+        (["send", "reminders", "--file", "none.bin", "--delay", "1s"], "none.bin"),
+        (["send", "reminder", "x", "--delay", "1s"], "(invoices, reminders); got 'reminder'"),
+        (["send", "reminders", "x", "--dely", "1s"], "No such option: --dely"),
+        (["send", "reminders", "x", "--jsonl"], "--jsonl: expected -"),
+        (["send", "reminders", "-", "--jsonl", "--key", "k"], "expected each line to say its own"),
+        (["send", "reminders", "x", "--delay", "1s", "--id", ""], "id: expected 1 to 255 bytes"),
+        (["reschedule", "reminders", "x"], "expected exactly one of the two; got neither"),
+        (["get", "reminders"], "duebridge get --help"),
+        (["stats", "--output", "xml"], "xml"),
+        (["frobnicate"], "No such command 'frobnicate'"),
+        ([], "Missing command"),
+    ],
+)  # fmt: skip
+def test_usage_mistake_exits_2_with_one_line(
+    duebridge: Command, words: list[str], expected: str
+) -> None:
+    refused = duebridge(*words)
+    assert (refused.code, refused.out) == (2, "")
+    assert expected in refused.err
+    assert len(refused.err.splitlines()) == 1
+    assert refused.err.startswith(("duebridge: ", "route: "))
+
+
+def test_get_known_id_has_the_fields_of_the_python_api(duebridge: Command, new_id: str) -> None:
+    duebridge("send", "invoices", "hello", "--delay", "1h", "--id", new_id)
+    known = duebridge("get", "invoices", new_id, "--output", "json")
+    assert known.code == 0
+    assert set(known.json()) == KNOWN
+    assert known.json()["state"] == "pending"
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_get_unknown_id_exits_1_with_one_line(duebridge: Command, output: str) -> None:
+    unknown = duebridge("get", "reminders", "no\x1b[31msuch", "--output", output)
+    assert (unknown.code, unknown.out) == (1, "")
+    assert "\x1b" not in unknown.err
+    assert len(unknown.err.splitlines()) == 1
+
+
+def test_cancel_pending_then_again_answers_cancelled_then_unknown(
+    duebridge: Command, new_id: str
+) -> None:
+    duebridge("send", "reminders", "hello", "--delay", "1h", "--id", new_id)
+    first = duebridge("cancel", "reminders", new_id, "--output", "json")
+    assert first.code == 0
+    assert first.json() == {"id": new_id, "route": "reminders", "status": "cancelled"}
+    second = duebridge("cancel", "reminders", new_id)
+    assert (second.code, second.out.split()) == (1, ["unknown", new_id])
+
+
+def test_reschedule_pending_moves_its_due_instant(duebridge: Command, new_id: str) -> None:
+    duebridge("send", "reminders", "hello", "--delay", "1h", "--id", new_id)
+    at_ms = (time.time_ns() // 1_000_000) + 7_200_000
+    moved = duebridge("reschedule", "reminders", new_id, "--at", str(at_ms), "--output", "json")
+    assert moved.code == 0
+    assert moved.json() == {"id": new_id, "route": "reminders", "status": "rescheduled"}
+    known = duebridge("get", "reminders", new_id, "--output", "json").json()
+    assert known["due_at_ms"] == at_ms
+
+
+def test_reschedule_unknown_id_exits_1(duebridge: Command) -> None:
+    moved = duebridge("reschedule", "reminders", "no-such", "--delay", "1h")
+    assert (moved.code, moved.out.split()) == (1, ["unknown", "no-such"])
+
+
+def test_reschedule_beyond_max_delay_exits_2(duebridge: Command, new_id: str) -> None:
+    duebridge("send", "reminders", "hello", "--delay", "1h", "--id", new_id)
+    moved = duebridge("reschedule", "reminders", new_id, "--delay", "31d")
+    assert moved.code == 2
+    assert "max_delay (30d)" in moved.err
+
+
+def test_config_given_after_the_command_wins(duebridge: Command, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(duebridge.file.read_text())
+    assert duebridge("--config", "none.yaml", "stats", "--config", str(other)).code == 0
+    assert duebridge("--config", str(other), "stats").code == 0
+    missing = duebridge("--config", "none.yaml", "stats")
+    assert (missing.code, missing.out) == (2, "")
+    assert missing.err.startswith("none.yaml: cannot be read")

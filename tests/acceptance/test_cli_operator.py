@@ -1,0 +1,114 @@
+"""The operator's side of the store: what is dead is listed, replayed or dropped, by id."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from bridge.config import Config
+from bridge.config_file import load_config
+from bridge.envelope import Envelope
+from bridge.errors import ConfigError
+from bridge.operator import Operator, Settled
+from bridge.producer import Producer
+from bridge.reasons import Reason
+from bridge.store.connection import Connection
+from bridge.store.delay_store import Burial
+from bridge.store.route_store import RouteStore
+from tests.acceptance.command import Command, embedded_command, wait_until
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
+    with embedded_command(tmp_path_factory.mktemp("cli")) as started:
+        yield started
+
+
+@pytest.fixture
+def config(command: Command) -> Config:
+    return load_config(command.file)
+
+
+@pytest.fixture
+def connection(command: Command) -> Iterator[Connection]:
+    opened = command.connection()
+    opened.client.flushall()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def operator(config: Config, connection: Connection) -> Operator:
+    return Operator(config, connection)
+
+
+def bury(config: Config, connection: Connection, ids: list[str]) -> None:
+    """Schedule envelopes on the three shards of `invoices` and see to it that all are dead."""
+    Producer(config, connection).schedule_many(
+        "invoices", (Envelope.new(b"x", delay="0s", id=each) for each in ids)
+    )
+    shards = RouteStore(connection, "duebridge", config.routes["invoices"]).shards
+
+    def bury_some() -> bool:
+        for shard in shards:
+            shard.promote()
+            claim = shard.claim(1000, 30_000)
+            shard.bury(
+                claim.token,
+                [Burial(each, Reason.INVALID, True, False, "A\nb") for each in claim.ids],
+            )
+        return sum(shard.next().dead for shard in shards) == len(ids)
+
+    wait_until(bury_some, "all to be dead")
+
+
+def test_dead_of_three_shards_yields_each_once_up_to_the_limit(
+    operator: Operator, config: Config, connection: Connection
+) -> None:
+    ids = [f"id-{number}" for number in range(500)]
+    bury(config, connection, ids)
+    assert sorted(known.id for known in operator.dead("invoices", 1_000)) == sorted(ids)
+    assert len(list(operator.dead("invoices", 7))) == 7
+
+
+def test_replay_of_more_than_a_batch_answers_each_id_in_order(
+    operator: Operator, config: Config, connection: Connection
+) -> None:
+    ids = [f"id-{number}" for number in range(4_000)]
+    bury(config, connection, ids)
+    settled = operator.replay("invoices", ["no-such", *ids, ids[0]])
+    assert settled[0] == Settled("no-such", "invoices", "unknown")
+    assert settled[1:] == [Settled(each, "invoices", "replayed") for each in ids]
+    _, invoices = operator.stats()
+    assert (invoices.pending, invoices.dead) == (4_000, 0)
+
+
+def test_drop_of_the_dead_removes_them_and_nothing_else(
+    operator: Operator, config: Config, connection: Connection
+) -> None:
+    bury(config, connection, ["a", "b"])
+    Producer(config, connection).schedule("invoices", b"x", delay="1h", id="alive")
+    settled = operator.drop("invoices", ["a", "alive"])
+    assert [each.status for each in settled] == ["dropped", "unknown"]
+    assert [known.id for known in operator.dead("invoices", 10)] == ["b"]
+    assert operator.stats()[1].pending == 1
+
+
+def test_dead_of_a_route_that_left_the_configuration_is_still_listed(
+    config: Config, connection: Connection
+) -> None:
+    bury(config, connection, ["a"])
+    remaining = {"reminders": config.routes["reminders"]}
+    later = Operator(config.model_copy(update={"routes": remaining}), connection)
+    assert [known.id for known in later.dead("invoices", 10)] == ["a"]
+    with pytest.raises(ConfigError, match="got 'nothing'"):
+        later.dead("nothing", 10)
+
+
+def test_stats_of_a_held_route_tells_since_when(
+    operator: Operator, config: Config, connection: Connection
+) -> None:
+    key = RouteStore(connection, "duebridge", config.routes["reminders"]).shards[0].shard.keys()[9]
+    connection.client.hset(key, "held_since", 1_767_225_600_000)
+    reminders, invoices = operator.stats()
+    assert reminders.held_since_ms == 1_767_225_600_000
+    assert invoices.held_since_ms == 0

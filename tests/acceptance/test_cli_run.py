@@ -1,0 +1,115 @@
+"""`duebridge run`: a worker process from its start to its drain."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.command import Command, embedded_command, wait_until
+
+TWICE = """\
+from bridge.cli.run import StopSignals
+stop = StopSignals()
+for _ in range(3):
+    print("up", flush=True)
+    stop.wait()
+"""
+
+
+@pytest.fixture
+def duebridge(tmp_path: Path) -> Iterator[Command]:
+    with embedded_command(tmp_path) as command:
+        yield command
+
+
+class Worker:
+    """A `duebridge run` and the log lines that it has written so far."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.lines: list[bytes] = []
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        self.lines.extend(iter(self.process.stderr.readline, b""))
+
+    def events(self) -> list[str]:
+        return [json.loads(line)["event"] for line in list(self.lines)]
+
+    def end_with(self, number: int) -> int:
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        code = self.process.wait(60)
+        self._thread.join()
+        return code
+
+
+@contextmanager
+def running(duebridge: Command, *args: str) -> Iterator[Worker]:
+    with duebridge.start(*args) as process:
+        worker = Worker(process)
+        try:
+            wait_until(lambda: "started" in worker.events(), "the worker to start")
+            yield worker
+        finally:
+            process.kill()
+            worker.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_run_signalled_after_a_delivery_drains_and_exits_0(duebridge: Command, number: int) -> None:
+    with running(duebridge, "--config", "duebridge.yaml", "run") as worker:
+        duebridge("send", "invoices", "hello", "--delay", "100ms", "--id", "due")
+        wait_until(lambda: duebridge("get", "invoices", "due").code == 1, "the delivery")
+        assert worker.end_with(number) == 0
+        assert worker.events()[-1] == "drained"
+    assert duebridge("stats", "--output", "json").json()["routes"][1]["unack"] == 0
+
+
+def test_run_takes_config_after_its_name(duebridge: Command, tmp_path: Path) -> None:
+    with running(duebridge, "run", "--config", str(tmp_path / "duebridge.yaml")) as worker:
+        assert worker.end_with(signal.SIGTERM) == 0
+
+
+def test_run_leaves_what_is_not_due(duebridge: Command) -> None:
+    duebridge("send", "reminders", "hello", "--delay", "1h", "--id", "later")
+    with running(duebridge, "run") as worker:
+        duebridge("send", "reminders", "hello", "--delay", "1ms", "--id", "due")
+        wait_until(lambda: duebridge("get", "reminders", "due").code == 1, "the delivery")
+        assert worker.end_with(signal.SIGTERM) == 0
+    assert duebridge("get", "reminders", "later", "--output", "json").json()["state"] == "pending"
+
+
+def test_run_missing_extra_exits_2_with_the_line_to_type(duebridge: Command) -> None:
+    text = duebridge.file.read_text().replace("type: memory", 'type: rabbitmq, url: "amqp://h/"')
+    text = text.replace("topic: reminders", 'exchange: "", routing_key: a')
+    text = text.replace("topic: invoices", 'exchange: "", routing_key: b')
+    duebridge.file.write_text(text)
+    (duebridge.home / "pika").mkdir()
+    hidden = duebridge.home / "pika" / "__init__.py"
+    hidden.write_text("raise ModuleNotFoundError(\"No module named 'pika'\", name='pika')")
+    refused = duebridge("run", PYTHONPATH=str(duebridge.home))
+    assert (refused.code, refused.out) == (2, "")
+    assert "pip install 'duebridge[rabbitmq]'" in refused.err
+    assert len(refused.err.splitlines()) == 1
+
+
+def test_second_signal_ends_at_once_with_130() -> None:
+    command = [sys.executable, "-c", TWICE]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == b"up\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130

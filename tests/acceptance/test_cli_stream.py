@@ -1,0 +1,124 @@
+"""`send - --jsonl`: a bad line is named, none of the others is lost."""
+
+import json
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.acceptance.command import Command, embedded_command, wait_until
+
+LINES = 10_000
+BAD = 5_000
+
+
+@pytest.fixture(scope="module")
+def duebridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
+    with embedded_command(tmp_path_factory.mktemp("cli")) as command:
+        yield command
+
+
+def line(envelope_id: str, **fields: object) -> bytes:
+    given = {"body": "hello", "delay": "1d", "id": envelope_id, **fields}
+    return json.dumps(given).encode() + b"\n"
+
+
+def pending(duebridge: Command, route: str) -> int:
+    routes = duebridge("stats", "--output", "json").json()["routes"]
+    return int(next(each["pending"] for each in routes if each["route"] == route))
+
+
+def test_send_jsonl_half_written_line_among_10000_loses_no_other(duebridge: Command) -> None:
+    lines = [line(f"many-{number}") for number in range(1, LINES + 1)]
+    lines[BAD - 1] = lines[BAD - 1][:25] + b"\n"
+    words = ("send", "invoices", "-", "--jsonl", "--output", "json")
+    sent = duebridge(*words, stdin=b"".join(lines))
+    assert sent.code == 1
+    assert sent.err.splitlines()[0].startswith(f"line {BAD}: expected an envelope")
+    assert sent.err.splitlines()[1] == "9999 lines stored, 1 refused"
+    expected = [f"many-{number}" for number in range(1, LINES + 1) if number != BAD]
+    assert [receipt["id"] for receipt in sent.json_lines()] == expected
+    assert pending(duebridge, "invoices") == LINES - 1
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b'{"body": "x", "delay": 5}', "`$.delay`"),
+        (b'{"body": "x", "dely": "5s"}', "unknown field `dely`"),
+        (b'{"delay": "5s"}', "missing required field `body`"),
+        (b'{"body": {"base64": "?"}, "delay": "5s"}', "base64: expected"),
+        (b'{"body": "x", "delay": "5s", "at": 1}', "exactly one of the two; got both"),
+        (b'{"body": "x", "at": 1893456000}', "looks like seconds"),
+        (b'{"body": "x", "delay": "31d"}', "max_delay (30d)"),
+        (b'{"body": "x", "delay": "5s", "headers": {"x-route": "y"}}', "x-route"),
+        (b"[1]", "expected an envelope as a JSON object"),
+        (b"\xff\xfe", "expected an envelope as a JSON object"),
+        (b'"' + b"x" * 17_000_000 + b'"', "at most 16777216 bytes"),
+    ],
+    ids=range(11),
+)
+def test_send_jsonl_bad_line_is_named_and_its_neighbours_go(
+    duebridge: Command, text: bytes, why: str
+) -> None:
+    stdin = line("before") + b"\n" + text + b"\n" + line("after").rstrip()
+    sent = duebridge("send", "reminders", "-", "--jsonl", "--output", "json", stdin=stdin)
+    assert sent.code == 1
+    assert sent.err.startswith("line 3: ")
+    assert why in sent.err
+    stored = [each["id"] for each in sent.json_lines() if each["status"] != "refused"]
+    assert stored == ["before", "after"]
+
+
+def test_send_jsonl_conflict_is_named_and_exits_1(duebridge: Command) -> None:
+    stdin = line("twice") + line("twice", body="other")
+    sent = duebridge("send", "reminders", "-", "--jsonl", stdin=stdin)
+    assert sent.code == 1
+    assert [each.split()[0] for each in sent.out.splitlines()] == ["accepted", "conflict"]
+    assert sent.err.startswith("line 2: conflict: id twice")
+
+
+def test_send_jsonl_every_form_of_a_field_is_accepted(duebridge: Command) -> None:
+    stdin = (
+        line("f1", body=None, key="k", headers={"a": 1, "b": None, "c": True, "d": "x"})
+        + line("f2", body={"base64": "AAE="}, headers=[["a", {"base64": "AA=="}], ["a", "y"]])
+        + line("f3", delay=None, at="2026-01-31T09:00:00+01:00", expires="2126-01-31T09:00:00Z")
+        + line("f4", delay=None, at=1_767_225_600_000, remember="1h", max_attempts=2)
+    )
+    sent = duebridge("send", "reminders", "-", "--jsonl", stdin=stdin)
+    assert (sent.code, sent.err) == (0, "")
+    assert len(sent.out.splitlines()) == 4
+
+
+def test_send_jsonl_closed_output_still_sends_every_line(duebridge: Command) -> None:
+    before = pending(duebridge, "reminders")
+    process = duebridge.start("send", "reminders", "-", "--jsonl")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdin.write(line("heard"))
+    process.stdin.flush()
+    assert process.stdout.readline().startswith(b"accepted")
+    process.stdout.close()
+    process.stdin.write(b"".join(line(f"unheard-{number}") for number in range(2_000)))
+    process.stdin.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 0
+    assert pending(duebridge, "reminders") == before + 2_001
+    process.stderr.close()
+
+
+def test_send_jsonl_interrupted_exits_130_and_says_where(duebridge: Command) -> None:
+    process = duebridge.start("send", "reminders", "-", "--jsonl")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(line("in-time"))
+    process.stdin.flush()
+    assert process.stdout.readline().startswith(b"accepted")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert (process.returncode, out) == (130, b"")
+    assert err.startswith(b"duebridge: interrupted; ")
+    assert b"lines before 2 are done" in err
+    assert len(err.splitlines()) == 1
+    wait_until(lambda: duebridge("get", "reminders", "in-time").code == 0, "the sent envelope")

@@ -1,0 +1,48 @@
+"""What every test may ask for: the real services, or a skip that says why (in CI: a failure)."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def missing(what: str, remedy: str) -> NoReturn:
+    """Skip for want of a service, with the remedy; in CI nothing may be missing."""
+    message = f"{what} is missing: {remedy}"
+    if os.environ.get("CI"):
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+@pytest.fixture(scope="session")
+def service() -> Callable[[str, str], str]:
+    """Return a lookup of the local services, as `make services-up` left them."""
+    state = ROOT / ".services" / "services.json"
+
+    def look_up(name: str, field: str) -> str:
+        if not state.exists():
+            missing(name, "run `make services-up`")
+        address = json.loads(state.read_text()).get(name, {}).get(field)
+        return str(address) if address else missing(name, "run `make services-up`")
+
+    return look_up
+
+
+@pytest.fixture(scope="session")
+def redis_url(service: Callable[[str, str], str]) -> str:
+    return service("redis", "url")
+
+
+@pytest.fixture(scope="session")
+def kafka_bootstrap(service: Callable[[str, str], str]) -> str:
+    return service("kafka", "bootstrap")
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_url(service: Callable[[str, str], str]) -> str:
+    return service("rabbitmq", "url")

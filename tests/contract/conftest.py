@@ -1,0 +1,8 @@
+"""The contract's own asserts shall explain themselves as those of a test file do."""
+
+import pytest
+
+import connectors.kafka  # noqa: F401 - before any test imports kafka, whose import warns
+
+for part in ("publisher", "content", "fault", "outage"):
+    pytest.register_assert_rewrite(f"tests.contract.{part}_contract")

@@ -1,0 +1,105 @@
+"""The real Kafka under test, and a way round the publisher: an admin client and a consumer."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+
+from bridge.envelope import Target
+from bridge.publisher import Delivery
+from connectors.kafka import KafkaPublisher, open_publisher
+from tests.contract.broker_under_test import BRIDGE_ID, Received, delivery
+from tests.contract.features import Features
+
+
+class KafkaBroker:
+    """Topics of one partition each, with names of their own; `close` deletes them."""
+
+    features = Features(
+        broker="kafka",
+        largest_body=1_000_000,
+        keys=True,
+        null_body=True,
+        typed_headers=False,
+        null_header_values=True,
+        ordered_headers=True,
+        repeated_header_names=True,
+        properties=False,
+        missing_target=True,
+        size_limit=True,
+        invalid=True,
+    )
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._created: set[str] = set()
+        self._admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+
+    def close(self) -> None:
+        if self._created:
+            self._admin.delete_topics(sorted(self._created))
+        self._admin.close()
+
+    def open(
+        self, deadline_s: float, options: Mapping[str, object] | None = None
+    ) -> KafkaPublisher:
+        settings = {"bootstrap_servers": [self.bootstrap], "options": options or {}}
+        return open_publisher(settings, deadline_s)
+
+    def open_at(self, port: int, deadline_s: float) -> KafkaPublisher:
+        return open_publisher({"bootstrap_servers": [f"127.0.0.1:{port}"]}, deadline_s)
+
+    def missing_target(self) -> Target:
+        return Target("kafka", topic=f"contract-{secrets.token_hex(6)}")
+
+    def create(
+        self, target: Target, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> None:
+        assert target.topic is not None
+        wanted = {"num_partitions": partitions, "replication_factor": 1, "configs": configs or {}}
+        self._admin.create_topics({target.topic: wanted})
+        self._created.add(target.topic)
+
+    def delete(self, target: Target) -> None:
+        assert target.topic is not None
+        self._admin.delete_topics([target.topic])
+        self._created.remove(target.topic)
+        while target.topic in self._admin.list_topics():
+            pass  # the controller has deleted it, the broker does not know yet
+
+    def read_all(self, target: Target) -> Sequence[Received]:
+        """Return what the topic's first partition holds."""
+        return [_received(record) for record in self._records(target)]
+
+    def timestamps(self, target: Target) -> list[int]:
+        """Return the record times, epoch ms, of the topic's first partition."""
+        return [record.timestamp for record in self._records(target)]
+
+    def _records(self, target: Target) -> list[Any]:
+        partition = TopicPartition(target.topic, 0)
+        with closing(KafkaConsumer(bootstrap_servers=self.bootstrap)) as consumer:
+            consumer.assign([partition])
+            consumer.seek_to_beginning(partition)
+            end = consumer.end_offsets([partition])[partition]
+            records: list[Any] = []
+            while consumer.position(partition) < end:
+                records += consumer.poll(timeout_ms=1000).get(partition, [])
+        return records
+
+    def too_large(self, target: Target) -> Delivery:
+        return delivery(target, b"x" * 2_000_000)
+
+    def invalid(self) -> tuple[Delivery, Delivery]:
+        """Return one without a key for a compacted topic, which wants a key of each record."""
+        target = self.missing_target()
+        self.create(target, configs={"cleanup.policy": "compact"})
+        return delivery(target), delivery(target, key=b"k")
+
+
+def _received(record: Any) -> Received:
+    headers = list(record.headers)
+    (id_,) = [value.decode() for name, value in headers if name == BRIDGE_ID]
+    others = tuple((name, value) for name, value in headers if name != BRIDGE_ID)
+    return Received(record.value, id_, record.key, others)

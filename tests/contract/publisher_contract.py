@@ -1,0 +1,32 @@
+"""The contract of `bridge.publisher.Publisher`: every connector passes it on its real broker.
+
+A connector's test file is a subclass of `PublisherContract` with one fixture, `broker`, that
+returns a `BrokerUnderTest`. What that broker cannot do it says in its `Features`.
+"""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from bridge.envelope import Target
+from bridge.publisher import Publisher
+from tests.contract.broker_under_test import BrokerUnderTest
+from tests.contract.content_contract import ContentContract
+from tests.contract.fault_contract import DEADLINE_S, FaultContract
+from tests.contract.outage_contract import OutageContract
+
+
+class PublisherContract(ContentContract, FaultContract, OutageContract):
+    """Subclass it as Test…, with a fixture `broker`."""
+
+    @pytest.fixture
+    def publisher(self, broker: BrokerUnderTest) -> Iterator[Publisher]:
+        with closing(broker.open(DEADLINE_S)) as publisher:
+            yield publisher
+
+    @pytest.fixture
+    def target(self, broker: BrokerUnderTest) -> Target:
+        target = broker.missing_target()
+        broker.create(target)
+        return target

@@ -1,0 +1,128 @@
+"""The parts of kafka-python without a public name still do what the connector wants of them."""
+
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from bridge.envelope import Target
+from bridge.publisher import Delivery
+from connectors.kafka.client import Client
+from connectors.kafka.errors import NotSent
+from connectors.kafka.settings import producer_config
+from tests.contract.broker_under_test import delivery
+from tests.contract.kafka_broker import KafkaBroker
+from tests.contract.listeners import free_port
+
+from kafka import errors as vendor  # isort: skip
+
+
+@pytest.fixture(scope="module")
+def broker(kafka_bootstrap: str) -> Iterator[KafkaBroker]:
+    with closing(KafkaBroker(kafka_bootstrap)) as broker:
+        yield broker
+
+
+def connect(*servers: str) -> Client:
+    return Client(producer_config({"bootstrap_servers": list(servers)}, 15.0))
+
+
+@pytest.fixture
+def client(kafka_bootstrap: str) -> Iterator[Client]:
+    client = connect(kafka_bootstrap)
+    yield client
+    client.retire(0)
+
+
+@pytest.fixture
+def target(broker: KafkaBroker) -> Target:
+    target = broker.missing_target()
+    broker.create(target)
+    return target
+
+
+def test_ask_for_metadata_never_creates_topics(client: Client) -> None:
+    assert client._net.cluster.metadata_request().allow_auto_topic_creation is False
+
+
+def test_learn_a_topic_makes_it_known(client: Client, target: Target) -> None:
+    topic = str(target.topic)
+    assert not client.knows(topic)
+    assert client.learn({topic}, 5.0) == {topic: None}
+    assert client.knows(topic)
+
+
+def test_learn_a_missing_topic_tells_and_does_not_ask_again(client: Client) -> None:
+    topic = secrets.token_hex()
+    answer = client.learn({topic}, 5.0)[topic]
+    assert isinstance(answer, vendor.UnknownTopicOrPartitionError)
+    client.refresh(5.0)
+    assert topic not in client._net.cluster._topics
+
+
+def test_learn_a_deleted_topic_tells_and_does_not_ask_again(
+    client: Client, broker: KafkaBroker
+) -> None:
+    target = broker.missing_target()
+    broker.create(target)
+    topic = str(target.topic)
+    client.learn({topic}, 5.0)
+    broker.delete(target)
+    client.refresh(5.0)
+    assert not client.knows(topic)
+    assert client.learn({topic}, 5.0)[topic] is not None
+    client.refresh(5.0)
+    assert topic not in client._net.cluster._topics
+
+
+def test_ask_while_publishing_without_pause_is_answered(client: Client, target: Target) -> None:
+    # With one request in flight at most, the leader's connection never has room for a question.
+    client.learn({str(target.topic)}, 5.0)
+    done = threading.Event()
+    publishing = threading.Thread(target=_publish_until, args=(client, delivery(target), done))
+    publishing.start()
+    try:
+        assert all(client.ask((), 5.0) == {} for _ in range(50))
+    finally:
+        done.set()
+        publishing.join()
+
+
+def test_ask_with_one_server_absent_is_answered_by_the_other(kafka_bootstrap: str) -> None:
+    client = connect(f"127.0.0.1:{free_port()}", kafka_bootstrap)
+    try:
+        assert all(client.ask((), 5.0) == {} for _ in range(5))
+    finally:
+        client.retire(0)
+
+
+def test_retire_with_a_record_under_way_ends_it_as_an_error(client: Client, target: Target) -> None:
+    client.learn({str(target.topic)}, 5.0)
+    client._producer._accumulator.muted.add((target.topic, 0))  # it will never go out
+    future = client.send(delivery(target))
+    client.retire(0)
+    assert not client.is_alive()
+    assert isinstance(future.exception, vendor.IllegalStateError)
+
+
+def test_use_after_retirement_sends_nothing(client: Client, target: Target) -> None:
+    client.learn({str(target.topic)}, 5.0)
+    client.retire(0)
+    client.retire(0)
+    with pytest.raises(vendor.IllegalStateError):
+        client.send(delivery(target))
+    with pytest.raises(NotSent):
+        client.ask((), 5.0)
+
+
+def test_connect_to_nobody_raises_and_leaves_nothing_open() -> None:
+    with pytest.raises(vendor.KafkaTimeoutError):
+        Client(producer_config({"bootstrap_servers": [f"127.0.0.1:{free_port()}"]}, 0.5))
+
+
+def _publish_until(client: Client, given: Delivery, done: threading.Event) -> None:
+    while not done.is_set():
+        futures = [client.send(given) for _ in range(20)]
+        futures[-1].get(5.0)

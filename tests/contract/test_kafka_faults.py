@@ -1,0 +1,165 @@
+"""What only Kafka can do to a batch, on a real broker."""
+
+import os
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from bridge.envelope import Properties, Target
+from bridge.publisher import Delivery, Verdict
+from bridge.reasons import Reason
+from connectors.kafka import KafkaPublisher
+from tests.contract.broker_under_test import delivery, ids, verdicts
+from tests.contract.kafka_broker import KafkaBroker
+
+DEADLINE_S = 15.0
+
+
+@pytest.fixture(scope="module")
+def broker(kafka_bootstrap: str) -> Iterator[KafkaBroker]:
+    with closing(KafkaBroker(kafka_bootstrap)) as broker:
+        yield broker
+
+
+@pytest.fixture
+def publisher(broker: KafkaBroker) -> Iterator[KafkaPublisher]:
+    with closing(broker.open(DEADLINE_S)) as publisher:
+        yield publisher
+
+
+def make(broker: KafkaBroker, **configs: str) -> Target:
+    target = broker.missing_target()
+    broker.create(target, configs=configs)
+    return target
+
+
+def test_publish_above_the_topics_own_limit_among_good_rejects_it_alone(
+    broker: KafkaBroker, publisher: KafkaPublisher
+) -> None:
+    # The limit is below the whole batch's size, so the client has to split it several times.
+    target = make(broker, **{"max.message.bytes": "3000"})
+    batch = [delivery(target, b"x" * 100) for _ in range(100)]
+    batch[41] = delivery(target, b"x" * 5000)
+    outcomes = publisher.publish(batch)
+    assert [place for place, o in enumerate(outcomes) if o.verdict is not Verdict.CONFIRMED] == [41]
+    assert (outcomes[41].verdict, outcomes[41].reason) == (Verdict.REJECTED, Reason.TOO_LARGE)
+    good = [d.id for place, d in enumerate(batch) if place != 41]
+    assert sorted(ids(broker.read_all(target))) == sorted(good)
+
+
+def test_publish_several_invalid_in_a_large_batch_rejects_only_those(
+    broker: KafkaBroker, publisher: KafkaPublisher
+) -> None:
+    target = make(broker, **{"cleanup.policy": "compact"})
+    bad = {0, 7, 199, 200, 499}
+    batch = [delivery(target, key=None if n in bad else b"k%d" % n) for n in range(500)]
+    outcomes = publisher.publish(batch)
+    rejected = {place for place, o in enumerate(outcomes) if o.verdict is Verdict.REJECTED}
+    assert rejected == bad
+    assert {outcomes[place].reason for place in bad} == {Reason.INVALID}
+    assert set(verdicts(outcomes)) == {Verdict.CONFIRMED, Verdict.REJECTED}
+    good = [d.id for place, d in enumerate(batch) if place not in bad]
+    assert sorted(ids(broker.read_all(target))) == sorted(good)
+
+
+def test_publish_invalid_among_good_with_no_way_to_try_alone_fails_them_all(
+    broker: KafkaBroker, publisher: KafkaPublisher
+) -> None:
+    target = make(broker, **{"cleanup.policy": "compact"})
+    publisher._single.close()
+    outcomes = publisher.publish([delivery(target, key=b"k"), delivery(target)])
+    assert verdicts(outcomes) == [Verdict.FAILED] * 2
+    assert list(broker.read_all(target)) == []
+
+
+def test_publish_what_the_client_cannot_carry_rejects_it_alone(
+    broker: KafkaBroker, publisher: KafkaPublisher
+) -> None:
+    target = make(broker)
+    no_key_no_body = delivery(target, None)
+    no_text = delivery(target, headers=(("broken", "\ud800"),))
+    outcomes = publisher.publish([no_key_no_body, delivery(target), no_text])
+    assert verdicts(outcomes) == [Verdict.REJECTED, Verdict.CONFIRMED, Verdict.REJECTED]
+    assert {outcomes[0].reason, outcomes[2].reason} == {Reason.INVALID}
+
+
+@pytest.mark.parametrize("topic", ["", "a b", "..", "x" * 250])
+def test_publish_to_an_impossible_topic_fails_that_target(
+    topic: str, broker: KafkaBroker, publisher: KafkaPublisher
+) -> None:
+    target = make(broker)
+    outcomes = publisher.publish([delivery(target), delivery(Target("kafka", topic=topic))])
+    assert verdicts(outcomes) == [Verdict.CONFIRMED, Verdict.TARGET_FAILED]
+    assert outcomes[1].reason is Reason.TARGET_MISSING
+
+
+def test_publish_content_type_becomes_a_header(
+    broker: KafkaBroker, publisher: KafkaPublisher
+) -> None:
+    target = make(broker)
+    json = Properties(content_type="application/json")
+    own = (("Content-Type", "text/plain"),)
+    publisher.publish([delivery(target, properties=json), delivery(target, b"", None, own, json)])
+    headers = [r.headers for r in broker.read_all(target)]
+    assert headers == [(("content-type", b"application/json"),), (("Content-Type", b"text/plain"),)]
+
+
+def test_publish_null_headers_in_a_batch_that_is_split_keeps_them(
+    broker: KafkaBroker, publisher: KafkaPublisher
+) -> None:
+    target = make(broker, **{"max.message.bytes": "3000"})
+    header = (("nothing", None),)
+    batch = [delivery(target, b"x" * 100, headers=header) for _ in range(40)]
+    assert verdicts(publisher.publish(batch)) == [Verdict.CONFIRMED] * 40
+    assert [r.headers for r in broker.read_all(target)] == [header] * 40
+
+
+def test_publish_compressed_keeps_the_body(broker: KafkaBroker) -> None:
+    target = make(broker)
+    with closing(broker.open(DEADLINE_S, {"compression.type": "zstd"})) as publisher:
+        assert verdicts(publisher.publish([delivery(target, b"x" * 10_000)])) == [Verdict.CONFIRMED]
+    assert [r.body for r in broker.read_all(target)] == [b"x" * 10_000]
+
+
+def test_publish_stamps_records_with_the_time_of_publishing(
+    broker: KafkaBroker, publisher: KafkaPublisher
+) -> None:
+    target = make(broker)
+    before = int(time.time() * 1000)
+    publisher.publish([delivery(target)])
+    (stamp,) = broker.timestamps(target)
+    assert before <= stamp <= time.time() * 1000
+
+
+def test_publish_in_a_forked_child_and_its_parent_confirms_both(
+    broker: KafkaBroker, publisher: KafkaPublisher
+) -> None:
+    target = make(broker)
+    batch = [delivery(target) for _ in range(10)]
+    assert verdicts(publisher.publish(batch)) == [Verdict.CONFIRMED] * 10
+    child = _fork()
+    if child == 0:
+        os._exit(_publish_in_child(publisher, batch))
+    assert verdicts(publisher.publish(batch)) == [Verdict.CONFIRMED] * 10
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert verdicts(publisher.publish(batch)) == [Verdict.CONFIRMED] * 10
+    assert len(broker.read_all(target)) == 40
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        # Python 3.12 and later warn of a fork with threads; whether that goes well is the question.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _publish_in_child(publisher: KafkaPublisher, batch: list[Delivery]) -> int:
+    try:
+        confirmed = verdicts(publisher.publish(batch)) == [Verdict.CONFIRMED] * len(batch)
+        publisher.close()
+    except BaseException:
+        return 2
+    return 0 if confirmed else 1

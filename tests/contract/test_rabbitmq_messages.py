@@ -1,0 +1,165 @@
+"""What AMQP and RabbitMQ make of single messages in a batch, on a real broker."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import pytest
+
+from bridge.envelope import Headers, Properties, Target
+from bridge.publisher import Outcome, Verdict
+from bridge.reasons import Reason
+from connectors.rabbitmq import RabbitPublisher
+from tests.contract.broker_under_test import delivery, ids, verdicts
+from tests.contract.rabbitmq_broker import RabbitBroker
+
+DEADLINE_S = 15.0
+CONFIRMED = Verdict.CONFIRMED
+
+
+@pytest.fixture
+def broker(rabbitmq_url: str) -> Iterator[RabbitBroker]:
+    with closing(RabbitBroker(rabbitmq_url)) as broker:
+        yield broker
+
+
+@pytest.fixture
+def publisher(broker: RabbitBroker) -> Iterator[RabbitPublisher]:
+    with closing(broker.open(DEADLINE_S)) as publisher:
+        yield publisher
+
+
+@pytest.fixture
+def target(broker: RabbitBroker) -> Target:
+    target = broker.missing_target()
+    broker.create(target)
+    return target
+
+
+def faults(outcomes: list[Outcome]) -> set[tuple[Verdict, Reason]]:
+    return {(o.verdict, o.reason) for o in outcomes if o.verdict is not CONFIRMED}
+
+
+def test_publish_invalid_expiration_among_a_hundred_rejects_it_alone_and_repeats_none(
+    broker: RabbitBroker, publisher: RabbitPublisher, target: Target
+) -> None:
+    batch = [delivery(target) for _ in range(100)]
+    batch[41] = delivery(target, properties=Properties(expiration="soon"))
+    outcomes = list(publisher.publish(batch))
+    assert [place for place, o in enumerate(outcomes) if o.verdict is not CONFIRMED] == [41]
+    assert faults(outcomes) == {(Verdict.REJECTED, Reason.INVALID)}
+    good = [d.id for place, d in enumerate(batch) if place != 41]
+    assert ids(broker.read_all(target)) == good
+
+
+def test_publish_invalid_by_four_threads_rejects_those_alone_and_repeats_none(
+    broker: RabbitBroker, publisher: RabbitPublisher, target: Target
+) -> None:
+    batches = [[delivery(target) for _ in range(50)] for _ in range(40)]
+    for place, batch in enumerate(batches):
+        batch[place] = delivery(target, properties=Properties(expiration="soon"))
+    expected = [[n == place for n in range(50)] for place in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(publisher.publish, batches))
+    assert [[o.verdict is Verdict.REJECTED for o in outcomes] for outcomes in answers] == expected
+    assert sum(o.verdict is CONFIRMED for outcomes in answers for o in outcomes) == 40 * 49
+    assert broker.count(target) == 40 * 49
+
+
+@pytest.mark.parametrize(
+    ("properties", "headers"),
+    [
+        (Properties(user_id="somebody-else"), ()),
+        (Properties(reply_to="amq.rabbitmq.reply-to"), ()),
+        (Properties(expiration="-1"), ()),
+        (Properties(expiration=str(2**40)), ()),
+        (None, (("CC", "elsewhere"),)),
+        (None, (("BCC", b"elsewhere"),)),
+    ],
+    ids=["user", "direct-reply", "negative-expiration", "long-expiration", "cc", "bcc"],
+)
+def test_publish_what_closes_the_channel_among_good_rejects_it_alone(
+    broker: RabbitBroker,
+    publisher: RabbitPublisher,
+    target: Target,
+    properties: Properties | None,
+    headers: Headers,
+) -> None:
+    bad = [delivery(target, properties=properties, headers=headers) for _ in range(2)]
+    good = [delivery(target) for _ in range(50)]
+    outcomes = list(publisher.publish([*good[:25], *bad, *good[25:]]))
+    assert faults(outcomes[25:27]) == {(Verdict.REJECTED, Reason.INVALID)}
+    assert verdicts(outcomes[:25] + outcomes[27:]) == [CONFIRMED] * 50
+    assert ids(broker.read_all(target)) == ids(good)
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ({"body": None}, Reason.INVALID),
+        ({"body": "text"}, Reason.INVALID),
+        ({"headers": (("a", "1"), ("a", "2"))}, Reason.INVALID),
+        ({"headers": (("n" * 256, "1"),)}, Reason.INVALID),
+        ({"headers": (("text", "\ud800"),)}, Reason.INVALID),
+        ({"headers": (("int", 2**63),)}, Reason.INVALID),
+        ({"properties": Properties(type="t" * 256)}, Reason.INVALID),
+        ({"properties": Properties(priority=256)}, Reason.INVALID),
+        ({"properties": Properties(timestamp=-1)}, Reason.INVALID),
+        ({"headers": (("text", "x" * 200_000),)}, Reason.TOO_LARGE),
+    ],
+)
+def test_publish_what_amqp_cannot_carry_among_good_rejects_it_alone(
+    broker: RabbitBroker,
+    publisher: RabbitPublisher,
+    target: Target,
+    bad: dict[str, object],
+    reason: Reason,
+) -> None:
+    good = [delivery(target) for _ in range(20)]
+    unsendable = delivery(target, **bad)  # type: ignore[arg-type]
+    outcomes = list(publisher.publish([*good[:10], unsendable, *good[10:]]))
+    assert (outcomes[10].verdict, outcomes[10].reason) == (Verdict.REJECTED, reason)
+    assert verdicts(outcomes[:10] + outcomes[11:]) == [CONFIRMED] * 20
+    assert ids(broker.read_all(target)) == ids(good)
+
+
+def test_publish_to_too_long_routing_key_is_rejected(
+    publisher: RabbitPublisher, target: Target
+) -> None:
+    far = Target("rabbitmq", exchange=target.exchange, routing_key="k" * 256)
+    outcomes = publisher.publish([delivery(far), delivery(target)])
+    assert verdicts(outcomes) == [Verdict.REJECTED, CONFIRMED]
+
+
+def test_publish_every_property_carries_each_to_the_byte(
+    broker: RabbitBroker, publisher: RabbitPublisher, target: Target
+) -> None:
+    given = Properties(
+        content_type='text/plain; charset="ü"',
+        content_encoding="zstd",
+        correlation_id="c" * 255,
+        reply_to="answers",
+        type="t",
+        app_id="a",
+        user_id="guest",
+        expiration="86400000",
+        priority=0,
+        timestamp=2**40,
+    )
+    headers: Headers = (("x", b"\0\xff"), ("s", "ü\0"), ("i", 2**31), ("b", False), ("v", None))
+    sent = delivery(target, bytes(range(256)), headers=headers, properties=given)
+    assert verdicts(publisher.publish([sent])) == [CONFIRMED]
+    ((properties, body),) = broker.read_raw(target)
+    assert body == bytes(range(256))
+    assert {name: getattr(properties, name) for name in Properties.__struct_fields__} == {
+        name: getattr(given, name) for name in Properties.__struct_fields__
+    }
+    assert (properties.message_id, properties.delivery_mode) == (sent.id, 2)
+    assert list(properties.headers.items()) == list(sent.headers)
+    types = {name: type(value) for name, value in properties.headers.items()}
+    assert {name: types[name] for name in "xsbv"} == {
+        "x": bytes,
+        "s": str,
+        "b": bool,
+        "v": type(None),
+    }

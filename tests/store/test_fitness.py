@@ -1,0 +1,47 @@
+"""Servers that may hold envelopes, and servers that may not."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bridge.errors import StoreUnfit
+from bridge.store.connection import Connection, open_connection
+from bridge.store.embedded import stop_embedded
+from bridge.store.fitness import check_fitness
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Connection]:
+    connection = open_connection(f"embedded:{tmp_path}")
+    yield connection
+    connection.close()
+    stop_embedded(tmp_path)
+
+
+def test_check_embedded_server_is_fit(server: Connection) -> None:
+    assert check_fitness(server) == []
+
+
+def test_check_redis_of_the_local_services_is_fit(redis_url: str) -> None:
+    connection = open_connection(redis_url)
+    assert check_fitness(connection) == []
+    connection.close()
+
+
+def test_check_names_everything_that_is_unfit_at_once(server: Connection) -> None:
+    server.client.config_set("maxmemory-policy", "allkeys-lru")
+    server.client.config_set("appendonly", "no")
+    with pytest.raises(StoreUnfit) as refusal:
+        check_fitness(server)
+    text = str(refusal.value)
+    assert "eviction: expected maxmemory-policy noeviction" in text
+    assert "got allkeys-lru" in text
+    assert "persistence: expected appendonly yes" in text
+
+
+def test_check_unfit_that_is_allowed_by_name_is_only_told(server: Connection) -> None:
+    server.client.config_set("maxmemory-policy", "volatile-ttl")
+    with pytest.raises(StoreUnfit):
+        check_fitness(server, ("persistence",))
+    assert len(check_fitness(server, ("eviction",))) == 1

@@ -1,0 +1,110 @@
+from typing import Any
+
+import pytest
+
+from bridge.errors import StoreError
+from bridge.store.replies import Entry
+from tests.store.conftest import Opened
+from tests.store.desk import NOW_MS, Desk, envelope
+
+
+def walk(desk: Desk, state: str, **options: Any) -> list[Entry]:
+    """Every entry of every page."""
+    entries, cursor = [], None
+    while (page := desk.store.list(state, cursor=cursor, **options)).entries:
+        entries += page.entries
+        cursor = page.cursor
+    return entries
+
+
+def ids_of(entries: list[Entry]) -> list[str]:
+    return [each.id for each in entries]
+
+
+@pytest.mark.parametrize("state", ["pending", "ready", "suspect", "unack", "retry", "dead"])
+def test_list_shows_each_state_and_changes_nothing(desk: Desk, state: str) -> None:
+    desk.bring(state, "a", "b")
+    before = desk.snapshot()
+    entries = walk(desk, state)
+    assert desk.snapshot() == before
+    assert ids_of(entries) == ["a", "b"]
+    for entry in entries:
+        assert entry == desk.store.get(entry.id)
+
+
+def test_list_pages_in_the_order_of_scores_without_gap_or_repeat(desk: Desk) -> None:
+    ids = [f"{n:02d}" for n in range(25)]
+    desk.pending(*[envelope(name, f"{n // 4 + 1}s") for n, name in enumerate(ids)])
+    assert ids_of(walk(desk, "pending", limit=4)) == ids
+    assert ids_of(walk(desk, "pending", limit=1)) == ids
+
+
+def test_list_goes_on_behind_an_id_that_is_gone(desk: Desk) -> None:
+    ids = [f"{n:02d}" for n in range(9)]
+    desk.pending(*[envelope(name, f"{n + 1}s") for n, name in enumerate(ids)])
+    page = desk.store.list("pending", limit=4)
+    desk.store.cancel("03")
+    rest = desk.store.list("pending", limit=100, cursor=page.cursor)
+    assert ids_of(rest.entries) == ids[4:]
+
+
+def test_list_within_bounds_takes_both_ends(desk: Desk) -> None:
+    desk.pending(*[envelope(str(n), f"{n}s") for n in range(1, 7)])
+    bounds = {"due_from_ms": NOW_MS + 2000, "due_to_ms": NOW_MS + 4000}
+    assert ids_of(walk(desk, "pending", **bounds)) == ["2", "3", "4"]
+    assert ids_of(walk(desk, "pending", limit=2, **bounds)) == ["2", "3", "4"]
+
+
+def test_list_of_nothing_is_an_empty_page(desk: Desk) -> None:
+    assert desk.store.list("dead") == ([], None)
+
+
+@pytest.mark.parametrize("limit", [0, -1, -3])
+def test_list_of_no_more_than_nothing_is_empty(desk: Desk, limit: int) -> None:
+    desk.pending("a", "b", "c", "d")
+    assert desk.store.list("pending", limit=limit).entries == []
+
+
+def test_list_shows_at_most_1000_a_page(desk: Desk) -> None:
+    ids = [f"{n:04d}" for n in range(1003)]
+    desk.pending(*ids[:500])
+    desk.pending(*ids[500:])
+    assert len(desk.store.list("pending", limit=5000).entries) == 1000
+    assert ids_of(walk(desk, "pending", limit=5000)) == ids
+
+
+def test_list_shows_no_more_bytes_than_asked_and_goes_on(desk: Desk) -> None:
+    ids = [f"{n:02d}" for n in range(9)]
+    desk.pending(*ids)
+    largest = int(desk.client.hget(desk.key("meta"), "largest"))
+    page = desk.store.list("pending", limit_bytes=3 * largest)
+    assert ids_of(page.entries) == ids[:3]
+    assert ids_of(walk(desk, "pending", limit_bytes=3 * largest)) == ids
+    assert ids_of(walk(desk, "pending", limit_bytes=1)) == ids
+
+
+def test_list_of_the_dead_for_ever_pages_through_them(open_desk: Opened) -> None:
+    desk = open_desk(has_dead_letter=False)
+    desk.dead("a", "b", "c")
+    entries = walk(desk, "dead", limit=2)
+    assert ids_of(entries) == ["a", "b", "c"]
+    assert {each.score_ms for each in entries} == {-1}
+    page = desk.store.list("dead", limit=2)
+    assert desk.store.drop(["b"]) == ["dropped"]
+    rest = desk.store.list("dead", cursor=page.cursor)
+    assert "c" in ids_of(rest.entries), "some may come again, none is left out"
+
+
+def test_list_shows_the_damaged_among_the_others(desk: Desk) -> None:
+    desk.pending("a", "b", "c", "d")
+    desk.make_newer("a")
+    desk.lose_record("b")
+    desk.replaced_record("c", lambda record: record[:9])
+    entries = walk(desk, "pending")
+    assert ids_of(entries) == ["a", "b", "c", "d"]
+    assert [bool(each.damage) for each in entries] == [True, True, True, False]
+
+
+def test_list_of_no_state_is_refused(desk: Desk) -> None:
+    with pytest.raises(StoreError, match="expected one of the states, got nonsense"):
+        desk.store.list("nonsense")

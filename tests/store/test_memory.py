@@ -1,0 +1,177 @@
+"""What outlives an envelope: remembered ids, and tombstones for the cold tier."""
+
+import pytest
+
+from bridge.reasons import Reason
+from bridge.store.delay_store import Burial
+from tests.store.conftest import Opened
+from tests.store.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, envelope, remembering
+
+KEEP_MS = 3_600_000
+
+
+def kept(id: str = "a", body: bytes = b"x"):
+    return envelope(id, "1s", body=body, remember="1h")
+
+
+def deliver(desk: Desk) -> None:
+    claim = desk.unack(kept())
+    desk.store.ack(claim.token, ["a"], remembering(claim))
+
+
+def deliver_after_a_retry(desk: Desk) -> None:
+    desk.retry(kept())
+    desk.clock.advance(1000)
+    claim = desk.claim_all()
+    desk.store.ack(claim.token, ["a"], remembering(claim))
+
+
+def shunt(desk: Desk) -> None:
+    claim = desk.shunt(kept())
+    desk.store.ack(claim.token, ["a"], remembering(claim), shunted=True)
+
+
+def cancel(desk: Desk) -> None:
+    desk.pending(kept())
+    assert desk.store.cancel("a") == "cancelled"
+
+
+def cancel_in_flight(desk: Desk) -> None:
+    claim = desk.unack(kept())
+    assert desk.store.cancel("a") == "in_flight"
+    desk.store.bury(claim.token, [Burial("a", Reason.TOO_LARGE, True, False, "")])
+
+
+ENDS = [deliver, deliver_after_a_retry, shunt, cancel, cancel_in_flight]
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: end.__name__)
+def test_remember_answers_duplicate_after_the_end_for_its_time(desk: Desk, end) -> None:
+    end(desk)
+    assert desk.state_of("a") is None
+    ended_at = desk.clock()
+    due = NOW_MS + 1000
+    desk.clock.advance(KEEP_MS - 1)
+    before = desk.snapshot(ignore=["generation"])
+    assert desk.schedule(kept()) == [("duplicate", due)]
+    assert desk.snapshot(ignore=["generation"]) == before
+    assert desk.clock() == ended_at + KEEP_MS - 1
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: end.__name__)
+def test_remember_ends_with_its_time(desk: Desk, end) -> None:
+    end(desk)
+    desk.clock.advance(KEEP_MS)
+    desk.store.forget()
+    assert desk.snapshot()["memory"] == {}
+    desk.pending(kept())
+
+
+def test_remember_starts_a_new_life_for_other_content(desk: Desk) -> None:
+    deliver(desk)
+    desk.pending(kept(body=b"other"))
+    desk.check()
+
+
+def test_remember_off_forgets_at_once(desk: Desk) -> None:
+    claim = desk.unack("a")
+    assert remembering(claim)[0].remember_ms == 0
+    desk.store.ack(claim.token, ["a"], remembering(claim))
+    assert desk.snapshot()["memory"] == {}
+    desk.pending("a")
+
+
+def test_remember_of_a_stale_ack_changes_nothing(desk: Desk) -> None:
+    claim = desk.unack(kept())
+    desk.run_out()
+    before = desk.snapshot()
+    assert desk.store.ack(claim.token, ["a"], remembering(claim)).stale == ["a"]
+    assert desk.snapshot() == before
+
+
+@pytest.fixture
+def cold(open_desk: Opened) -> Desk:
+    """A desk of a route with a cold tier."""
+    return open_desk(cold_tier_ms=YEAR_MS)
+
+
+def hydrate(desk: Desk, generation: int, id: str = "a"):
+    row = envelope(id, at=NOW_MS + DAY_MS)
+    return desk.schedule(row, generations=[generation])
+
+
+def demote(desk: Desk) -> int:
+    """Leave the store as if `a` had gone to the cold tier; returns its generation there."""
+    desk.pending(envelope("a", at=NOW_MS + DAY_MS))
+    generation = desk.record_of("a").generation
+    desk.client.hdel(desk.key("envelopes"), "a")
+    desk.client.zrem(desk.key("pending"), "a")
+    return generation
+
+
+def test_cancel_of_a_cold_row_is_recorded_and_binds_it(cold: Desk) -> None:
+    generation = demote(cold)
+    assert cold.store.cancel("a") == "recorded"
+    before = cold.snapshot(ignore=["generation"])
+    assert [each.status for each in hydrate(cold, generation)] == ["cancelled"]
+    assert cold.snapshot(ignore=["generation"]) == before
+
+
+def test_reschedule_of_a_cold_row_is_recorded_and_gives_its_due(cold: Desk) -> None:
+    generation = demote(cold)
+    answer = cold.store.reschedule("a", "+5000", YEAR_MS)
+    assert answer == ("recorded", NOW_MS + 5000)
+    assert hydrate(cold, generation) == [("accepted", NOW_MS + 5000)]
+    assert cold.score_of("a", "pending") == NOW_MS + 5000
+    cold.check()
+
+
+def test_tombstone_binds_no_row_with_a_later_generation(cold: Desk) -> None:
+    generation = demote(cold)
+    assert cold.store.cancel("a") == "recorded"
+    cold.pending("other")
+    assert hydrate(cold, generation + 1) == [("accepted", NOW_MS + DAY_MS)]
+
+
+def test_tombstone_binds_no_producer(cold: Desk) -> None:
+    demote(cold)
+    assert cold.store.cancel("a") == "recorded"
+    cold.pending("a")
+
+
+def test_tombstone_lives_for_the_longest_delay(cold: Desk) -> None:
+    generation = demote(cold)
+    cold.store.cancel("a")
+    cold.clock.advance(YEAR_MS - 1)
+    assert [each.status for each in hydrate(cold, generation)] == ["cancelled"]
+    cold.clock.advance(1)
+    assert [each.status for each in hydrate(cold, generation)] == ["accepted"]
+
+
+def test_hydrate_without_a_tombstone_keeps_a_due_that_has_passed(cold: Desk) -> None:
+    generation = demote(cold)
+    cold.clock.advance(2 * DAY_MS)
+    assert hydrate(cold, generation) == [("accepted", NOW_MS + DAY_MS)]
+    assert cold.store.promote()[1] == 1
+
+
+def test_hydrate_of_a_living_row_is_a_duplicate(cold: Desk) -> None:
+    generation = demote(cold)
+    hydrate(cold, generation)
+    assert [each.status for each in hydrate(cold, generation)] == ["duplicate"]
+
+
+def test_unknown_id_without_a_cold_tier_leaves_no_tombstone(desk: Desk) -> None:
+    before = desk.snapshot()
+    assert desk.store.cancel("a") == "unknown"
+    assert desk.store.reschedule("a", "+1", YEAR_MS).status == "unknown"
+    assert desk.snapshot() == before
+
+
+def test_remembered_id_is_told_before_a_tombstone(cold: Desk) -> None:
+    cold.pending(kept())
+    generation = cold.record_of("a").generation
+    assert cold.store.cancel("a") == "cancelled"
+    assert cold.store.reschedule("a", "+5", YEAR_MS).status == "recorded"
+    answers = cold.schedule(kept(), generations=[generation])
+    assert [each.status for each in answers] == ["duplicate"]

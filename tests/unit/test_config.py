@@ -1,0 +1,249 @@
+"""What the settings say together: brokers, targets, leases, and what a route inherits."""
+
+import pytest
+
+from bridge.config import RetryPolicy
+from tests.unit.config_text import BROKERS, WHOLE, loaded, refusal
+
+NAME = "1 to 128 letters, digits, dots, dashes and underscores, a letter or digit first"
+
+
+# Store and names
+
+
+@pytest.mark.parametrize("value", ["fsync", "replicated"])
+def test_load_durability_to_come_is_refused(value: str) -> None:
+    assert refusal(f"{WHOLE}store: {{durability: {value}}}\n") == [
+        f"f.yaml:8:21 store.durability: {value}: not implemented yet"
+    ]
+
+
+def test_load_other_durability_names_the_one() -> None:
+    assert refusal(WHOLE + "store: {durability: sync}\n") == [
+        "f.yaml:8:21 store.durability: expected async; got 'sync'"
+    ]
+
+
+def test_load_bad_names_point_at_their_keys() -> None:
+    text = WHOLE.replace("  r:", "  r r:").replace("  billing:", "  -b:")
+    assert refusal(text + "store: {namespace: 'a{b}'}\n") == [
+        f"f.yaml:4:3 brokers.-b: expected {NAME}; got '-b'",
+        f"f.yaml:6:3 routes.'r r': expected {NAME}; got 'r r'",
+        f"f.yaml:8:20 store.namespace: expected {NAME}; got 'a{{b}}'",
+    ]
+
+
+def test_load_unknown_broker_type_names_the_known() -> None:
+    assert refusal(WHOLE.replace("type: kafka", "type: kafak")) == [
+        "f.yaml:3:18 brokers.orders.type: expected one of kafka, rabbitmq, memory; got 'kafak'"
+    ]
+
+
+def test_load_broker_without_type_names_the_key() -> None:
+    assert refusal(WHOLE.replace("type: kafka, ", "")) == [
+        "f.yaml:3:3 brokers.orders.type: missing key"
+    ]
+
+
+def test_load_librdkafka_is_refused() -> None:
+    text = WHOLE.replace("type: kafka,", "type: kafka, client: librdkafka,")
+    assert refusal(text) == ["f.yaml:3:33 brokers.orders.client: librdkafka: not implemented yet"]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("[]", "expected at least one item; got none"),
+        ("localhost:9092", "expected a list; got text"),
+    ],
+)
+def test_load_unusable_servers_are_refused(written: str, expected: str) -> None:
+    text = WHOLE.replace('["localhost:9092"]', written)
+    [line] = refusal(text)
+    assert line.endswith(f" brokers.orders.bootstrap_servers: {expected}")
+
+
+def test_load_option_that_is_a_list_is_refused() -> None:
+    text = WHOLE.replace("type: kafka,", "type: kafka, options: {linger.ms: [5]},")
+    assert refusal(text) == [
+        "f.yaml:3:35 brokers.orders.options.linger.ms:"
+        " expected text, a whole number, true or false; got a list"
+    ]
+
+
+# Targets
+
+
+def target(text: str) -> str:
+    return WHOLE.replace("{broker: orders, topic: t}", text)
+
+
+def test_load_unknown_broker_names_the_near_one() -> None:
+    expected = "expected a broker of this file (billing, orders); got 'oders', did you mean orders?"
+    assert refusal(target("{broker: oders, topic: t}")) == [
+        f"f.yaml:7:22 routes.r.target.broker: {expected}"
+    ]
+
+
+def test_load_unknown_broker_of_dead_letter_is_refused() -> None:
+    expected = "expected a broker of this file (billing, orders); got 'zzz'"
+    assert refusal(WHOLE + "    dead_letter: {broker: zzz, topic: t}\n") == [
+        f"f.yaml:8:27 routes.r.dead_letter.broker: {expected}"
+    ]
+
+
+@pytest.mark.parametrize("key", ["exchange", "routing_key"])
+def test_load_kafka_target_with_amqp_key_expects_topic(key: str) -> None:
+    assert refusal(target(f"{{broker: orders, {key}: x}}")) == [
+        f"f.yaml:7:{32 + len(key)} routes.r.target.{key}:"
+        " expected topic: broker orders is of type kafka"
+    ]
+
+
+def test_load_rabbitmq_target_with_topic_expects_exchange() -> None:
+    assert refusal(target("{broker: billing, topic: t}")) == [
+        "f.yaml:7:38 routes.r.target.topic:"
+        " expected exchange and routing_key: broker billing is of type rabbitmq"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "got"),
+    [("{broker: orders}", "neither"), ("{broker: orders, topic: t, exchange: e}", "both")],
+)
+def test_load_target_of_no_one_kind_is_refused(text: str, got: str) -> None:
+    expected = f"expected either topic, or exchange and routing_key; got {got}"
+    assert refusal(target(text)) == [f"f.yaml:7:5 routes.r.target: {expected}"]
+
+
+@pytest.mark.parametrize("topic", ["a b", "order-*", "a/b"])
+def test_load_topic_that_kafka_refuses_is_refused(topic: str) -> None:
+    expected = "expected letters, digits, dots, dashes and underscores"
+    assert refusal(target(f"{{broker: orders, topic: {topic}}}")) == [
+        f"f.yaml:7:37 routes.r.target.topic: {expected}; got {topic!r}"
+    ]
+
+
+def test_load_too_long_names_are_refused() -> None:
+    [line] = refusal(target(f"{{broker: orders, topic: {'t' * 250}}}"))
+    assert line.startswith(
+        "f.yaml:7:37 routes.r.target.topic: expected at most 249 characters; got"
+    )
+    assert len(line) < 180
+
+
+@pytest.mark.parametrize(
+    ("own", "dead"),
+    [
+        ("{broker: orders, topic: t}", "{topic: t, broker: orders}"),
+        ("{broker: billing, exchange: '', routing_key: q}", "{broker: billing, routing_key: q}"),
+    ],
+)
+def test_load_dead_letter_into_target_is_refused(own: str, dead: str) -> None:
+    assert refusal(f"{target(own)}    dead_letter: {dead}\n") == [
+        "f.yaml:8:5 routes.r.dead_letter: expected another target than the route's own"
+    ]
+
+
+def test_load_allow_targets_with_glob_is_taken() -> None:
+    config = loaded(WHOLE + "    allow_targets: [{broker: orders, topic: 'order-*'}]\n")
+    assert config.routes["r"].allow_targets[0].topic == "order-*"
+
+
+def test_load_allow_targets_of_other_broker_is_refused() -> None:
+    allowed = "    allow_targets:\n      - {broker: billing, exchange: x}\n"
+    assert refusal(WHOLE + allowed) == [
+        "f.yaml:9:18 routes.r.allow_targets.0.broker:"
+        " expected the broker of the route's target; got 'billing'"
+    ]
+
+
+def test_load_allow_targets_of_other_kind_is_refused() -> None:
+    assert refusal(WHOLE + "    allow_targets: [{broker: orders, exchange: x}]\n") == [
+        "f.yaml:8:48 routes.r.allow_targets.0.exchange:"
+        " expected topic: broker orders is of type kafka"
+    ]
+
+
+def test_load_short_lease_names_the_least() -> None:
+    assert refusal(WHOLE + "    lease: 23s\n") == [
+        "f.yaml:8:12 routes.r.lease:"
+        " expected at least 23500ms (1.5 x publish_deadline + 1s); got 23s"
+    ]
+
+
+def test_load_least_lease_is_taken() -> None:
+    assert loaded(WHOLE + "    lease: 23.5s\n").routes["r"].lease == 23_500
+
+
+def test_load_short_lease_of_defaults_is_told_once_where_it_is_written() -> None:
+    text = BROKERS + "defaults: {lease: 2s}\nroutes:\n"
+    text += "".join(f"  r{n}: {{target: {{broker: orders, topic: t}}}}\n" for n in range(3))
+    assert refusal(text) == [
+        "f.yaml:5:19 defaults.lease:"
+        " expected at least 23500ms (1.5 x publish_deadline + 1s); got 2s"
+    ]
+
+
+def test_load_long_deadline_with_lease_unsaid_points_at_deadline() -> None:
+    assert refusal(WHOLE + "worker: {publish_deadline: 20s}\n") == [
+        "f.yaml:8:28 worker.publish_deadline:"
+        " expected at most 19333ms, or a lease longer than the default; got 20s"
+    ]
+
+
+# Defaults and routes
+
+
+def test_load_wrong_default_is_told_once() -> None:
+    text = WHOLE + "  s:\n    target: {broker: orders, topic: t}\n"
+    assert refusal(text + "defaults: {retry: {max_attempts: 0}, shards: 2}\n") == [
+        "f.yaml:10:34 defaults.retry.max_attempts: expected at least 1; got 0",
+        "f.yaml:10:38 defaults.shards: unknown key, expected one of lease, max_body, max_delay,"
+        " on_target_error, poison, remember, retry",
+    ]
+
+
+def test_load_retry_is_merged_field_by_field() -> None:
+    defaults = "defaults: {retry: {max_attempts: 7, initial: 2s, max: 1m, jitter: none}}\n"
+    config = loaded(f"{WHOLE}    retry: {{initial: 3s}}\n{defaults}")
+    assert config.routes["r"].retry == RetryPolicy(
+        max_attempts=7, initial="3s", max="1m", jitter="none"
+    )
+
+
+def test_load_target_error_is_merged_over_defaults() -> None:
+    defaults = "defaults: {on_target_error: {hold: 3m}}\n"
+    config = loaded(f"{WHOLE}    on_target_error: {{then: dead_letter}}\n{defaults}")
+    assert config.routes["r"].on_target_error.hold == 180_000
+
+
+def test_load_fixed_retry_drops_what_it_inherits_of_exponential() -> None:
+    defaults = "defaults: {retry: {initial: 2s, max: 1m, jitter: full}}\n"
+    retry = loaded(f"{WHOLE}    retry: {{backoff: fixed}}\n{defaults}").routes["r"].retry
+    assert retry.model_fields_set == {"backoff", "initial"}
+
+
+def test_load_fixed_retry_with_max_and_jitter_of_its_own_is_refused() -> None:
+    rest = "applies only to backoff: exponential; this one is fixed"
+    assert refusal(WHOLE + "    retry: {backoff: fixed, max: 1m, jitter: full}\n") == [
+        f"f.yaml:8:34 routes.r.retry.max: {rest}",
+        f"f.yaml:8:46 routes.r.retry.jitter: {rest}",
+    ]
+
+
+def test_load_jitter_on_inherited_fixed_retry_is_refused() -> None:
+    defaults = "defaults: {retry: {backoff: fixed}}\n"
+    assert refusal(f"{WHOLE}    retry: {{jitter: full}}\n{defaults}") == [
+        "f.yaml:8:21 routes.r.retry.jitter: applies only to backoff: exponential; this one is fixed"
+    ]
+
+
+def test_load_fixed_retry_with_jitter_none_is_taken() -> None:
+    config = loaded(WHOLE + "    retry: {backoff: fixed, jitter: none}\n")
+    assert config.routes["r"].retry.jitter == "none"
+
+
+def test_load_empty_blocks_are_defaults() -> None:
+    config = loaded(WHOLE + "store:\nworker:\ndefaults:\n")
+    assert config == loaded(WHOLE)

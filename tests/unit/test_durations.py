@@ -1,0 +1,165 @@
+import doctest
+import math
+from datetime import UTC, datetime, timedelta, timezone
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge import durations
+from bridge.durations import MAX_MS, MS_PER_UNIT, format_ms, parse_duration_ms, parse_instant_ms
+from bridge.errors import EnvelopeError
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def test_doctests_of_durations_hold() -> None:
+    failed, tried = doctest.testmod(durations)
+    assert (failed, tried > 0) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("0s", 0),
+        ("500ms", 500),
+        ("2.5s", 2500),
+        ("15m", 900_000),
+        ("2h", 7_200_000),
+        ("3d", 259_200_000),
+        (" 1s ", 1000),
+        ("007s", 7000),
+        ("0.1ms", 1),
+        ("1.0001s", 1001),
+        ("0.3s", 300),
+        ("4.35s", 4350),
+        ("1.1d", 95_040_000),
+        (timedelta(seconds=2.5), 2500),
+        (timedelta(microseconds=1), 1),
+        (timedelta(milliseconds=1, microseconds=1), 2),
+        (timedelta(0), 0),
+        (timedelta(days=365), 31_536_000_000),
+    ],
+)
+def test_parse_duration_of_a_readable_one_gives_ms_rounded_up(text: object, ms: int) -> None:
+    assert parse_duration_ms(text) == ms
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "5",
+        "s",
+        "5 s",
+        "5S",
+        "5sec",
+        "-5s",
+        "+5s",
+        "1e3s",
+        ".5s",
+        "5.s",
+        "1h30m",
+        "5s\x00",
+        "\u0665s",
+        "nan",
+        "infs",
+        b"5s",
+        None,
+        [],
+        ("5s",),
+        timedelta(microseconds=-1),
+        timedelta.max,
+        "99999999999d",
+        "1" * 5000 + "s",
+        "0." + "1" * 5000 + "s",
+    ],
+)
+def test_parse_duration_of_anything_else_is_refused_with_what_was_expected(value: object) -> None:
+    with pytest.raises(EnvelopeError, match=r"delay: expected .*; got "):
+        parse_duration_ms(value)
+
+
+@pytest.mark.parametrize("value", [0, 5, -1, 2.5, True])
+def test_parse_duration_of_a_bare_number_asks_for_its_unit(value: object) -> None:
+    with pytest.raises(EnvelopeError, match=r"got .* \(seconds or milliseconds\?\)"):
+        parse_duration_ms(value)
+
+
+def test_parse_duration_names_the_field_it_read() -> None:
+    with pytest.raises(EnvelopeError, match=r"^expires: expected"):
+        parse_duration_ms("soon", "expires")
+
+
+@given(st.integers(0, 10**9), st.sampled_from(list(MS_PER_UNIT)))
+def test_parse_duration_of_whole_numbers_is_exact(number: int, unit: str) -> None:
+    ms = number * MS_PER_UNIT[unit]
+    if ms <= MAX_MS:
+        assert parse_duration_ms(f"{number}{unit}") == ms
+
+
+@given(st.integers(0, 10**6), st.text("0123456789", min_size=1, max_size=12))
+def test_parse_duration_of_decimals_is_never_early_and_never_a_ms_late(
+    whole: int, fraction: str
+) -> None:
+    exact = Fraction(f"{whole}.{fraction}") * 1000
+    ms = parse_duration_ms(f"{whole}.{fraction}s")
+    assert exact <= ms < exact + 1
+
+
+@given(st.integers(0, 10**17))
+def test_parse_duration_of_any_timedelta_is_never_early(microseconds: int) -> None:
+    assert parse_duration_ms(timedelta(microseconds=microseconds)) == -(-microseconds // 1000)
+
+
+@given(st.integers(0, MAX_MS))
+def test_format_ms_can_be_read_back(ms: int) -> None:
+    assert parse_duration_ms(format_ms(ms)) == ms
+
+
+@pytest.mark.parametrize(
+    ("at", "ms"),
+    [
+        (0, 0),
+        (1_767_225_600_000, 1_767_225_600_000),
+        (datetime(2026, 1, 1, tzinfo=UTC), 1_767_225_600_000),
+        (datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))), 1_767_225_600_000),
+        (datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=UTC), 1_767_225_600_001),
+        (datetime(2026, 1, 1, 0, 0, 0, 999_001, tzinfo=UTC), 1_767_225_601_000),
+    ],
+)
+def test_parse_instant_of_a_readable_one_gives_epoch_ms_rounded_up(at: object, ms: int) -> None:
+    assert parse_instant_ms(at) == ms
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        datetime(2026, 1, 1),
+        "2026-01-01T00:00:00Z",
+        "15m",
+        1.5,
+        math.inf,
+        True,
+        None,
+        -1,
+        MAX_MS + 1,
+        datetime(1969, 12, 31, tzinfo=UTC),
+        timedelta(1),
+    ],
+)
+def test_parse_instant_of_anything_else_is_refused_with_what_was_expected(at: object) -> None:
+    with pytest.raises(EnvelopeError, match=r"at: expected .*; got "):
+        parse_instant_ms(at)
+
+
+def test_parse_instant_of_a_naive_datetime_says_that_it_is_naive() -> None:
+    with pytest.raises(EnvelopeError, match="expected an aware datetime; got naive"):
+        parse_instant_ms(datetime(2026, 1, 1))
+
+
+@given(st.datetimes(datetime(1970, 1, 1), datetime(6000, 1, 1), timezones=st.just(UTC)))
+def test_parse_instant_of_any_datetime_is_never_early(at: datetime) -> None:
+    microseconds = (at - EPOCH) // timedelta(microseconds=1)
+    assert parse_instant_ms(at) == -(-microseconds // 1000)

@@ -1,0 +1,210 @@
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.envelope import Envelope, Instant, Properties, Target
+from bridge.errors import EnvelopeError
+
+
+def new(body: Any = b"", **given: Any) -> Envelope:
+    given.setdefault("delay", None if "at" in given else "1s")
+    return Envelope.new(body, **given)
+
+
+def refusal(body: Any = b"", **given: Any) -> str:
+    with pytest.raises(EnvelopeError) as refused:
+        new(body, **given)
+    return str(refused.value)
+
+
+def test_new_keeps_every_field_as_given() -> None:
+    made = new(
+        b"body",
+        delay="15m",
+        id="order-42:timeout",
+        expires="1h",
+        key=b"key",
+        headers={"tenant": "a"},
+        max_attempts=3,
+        remember="1d",
+        target=Target("orders", topic="t"),
+        content_type="application/json",
+        priority=4,
+    )
+    assert (made.id, made.body, made.key) == ("order-42:timeout", b"body", b"key")
+    assert (made.due, made.expires) == (Instant(900_000, True), Instant(3_600_000, True))
+    assert (made.max_attempts, made.remember_ms) == (3, 86_400_000)
+    assert made.headers == (("tenant", "a"),)
+    assert made.target == Target("orders", topic="t")
+    assert made.properties == Properties(content_type="application/json", priority=4)
+
+
+def test_new_without_an_id_draws_one_that_no_other_has() -> None:
+    ids = {new().id for _ in range(1000)}
+    assert len(ids) == 1000
+    assert {len(name) for name in ids} == {24}, "120 bits, five to a character"
+    assert all(new(id=name).id == name for name in ids)
+
+
+def test_new_of_a_delay_stays_a_delay() -> None:
+    assert str(new(delay="15s").due) == "+15000"
+    assert str(new(delay=timedelta(seconds=2)).due) == "+2000"
+    assert str(new(at=1_767_225_600_000).due) == "1767225600000"
+    assert str(new(at=datetime(2026, 1, 1, tzinfo=UTC)).due) == "1767225600000"
+    assert str(new(at=0).due) == "0", "a past instant is due now"
+
+
+def test_new_of_expires_takes_either_form() -> None:
+    assert new(expires="1h").expires == Instant(3_600_000, True)
+    assert new(expires=timedelta(hours=1)).expires == Instant(3_600_000, True)
+    assert new(expires=1_767_225_600_000).expires == Instant(1_767_225_600_000, False)
+    assert new(expires=datetime(2026, 1, 1, tzinfo=UTC)).expires == Instant(
+        1_767_225_600_000, False
+    )
+
+
+def test_new_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        new().body = b"other"
+
+
+def test_new_of_one_envelope_with_options_leaves_later_ones_alone() -> None:
+    headers = {"a": "b"}
+    first = new(headers=headers, expires="1h", max_attempts=1, priority=3)
+    headers["c"] = "d"
+    assert first.headers == (("a", "b"),)
+    later = new()
+    assert (later.headers, later.expires, later.max_attempts) == ((), None, None)
+    assert later.properties == Properties()
+
+
+@pytest.mark.parametrize(
+    ("given", "got"), [({"delay": None}, "neither"), ({"delay": "1s", "at": 1}, "both")]
+)
+def test_new_needs_exactly_one_of_delay_and_at(given: dict[str, Any], got: str) -> None:
+    assert refusal(**given) == f"delay, at: expected exactly one of the two; got {got}"
+
+
+@pytest.mark.parametrize("delay", [0, 5, 2.5, True])
+def test_new_of_a_bare_number_asks_for_its_unit(delay: Any) -> None:
+    assert "(seconds or milliseconds?)" in refusal(delay=delay)
+
+
+@pytest.mark.parametrize("delay", ["-1s", "soon", timedelta(-1), b"1s"])
+def test_new_of_a_negative_or_unreadable_delay_is_refused(delay: Any) -> None:
+    assert refusal(delay=delay).startswith("delay: expected ")
+
+
+def test_new_of_a_naive_datetime_is_refused() -> None:
+    naive = datetime(2026, 1, 1)
+    assert "expected an aware datetime; got naive" in refusal(at=naive)
+    assert "expires: expected an aware datetime; got naive" in refusal(expires=naive)
+
+
+@pytest.mark.parametrize("at", ["2026-01-01", 1.5, True, -1, 2**60])
+def test_new_of_an_instant_of_another_form_is_refused(at: Any) -> None:
+    assert refusal(at=at).startswith("at: expected ")
+
+
+@pytest.mark.parametrize("field", ["expires", "remember"])
+def test_new_of_an_unreadable_duration_names_its_field(field: str) -> None:
+    assert refusal(**{field: "soon"}).startswith(f"{field}: expected ")
+
+
+def test_new_of_a_bare_remember_is_refused() -> None:
+    assert "(seconds or milliseconds?)" in refusal(remember=60)
+
+
+@pytest.mark.parametrize("body", [None, b"", b"\x00\xff", bytearray(b"a"), memoryview(b"a")])
+def test_new_of_bytes_or_a_tombstone_is_taken(body: Any) -> None:
+    made = new(body)
+    assert made.body == body
+    assert made.body is None or type(made.body) is bytes
+
+
+@pytest.mark.parametrize("field", ["body", "key"])
+def test_new_of_text_for_bytes_says_how_to_mend_it(field: str) -> None:
+    expected = f"{field}: expected bytes or None; got str; encode text first"
+    assert refusal(**{field: "text"}).startswith(expected)
+
+
+@pytest.mark.parametrize("value", [1, {}, [], object()])
+def test_new_of_anything_else_for_bytes_is_refused(value: Any) -> None:
+    assert refusal(value).startswith("body: expected bytes or None; got ")
+    assert refusal(key=value).startswith("key: expected bytes or None; got ")
+
+
+@pytest.mark.parametrize("id", ["a", "é", "order 42", "x" * 255, "{}:/*", "\U0001f600"])
+def test_new_of_a_good_id_keeps_it(id: str) -> None:
+    assert new(id=id).id == id
+
+
+@pytest.mark.parametrize(
+    ("id", "said"),
+    [
+        ("", "id: expected 1 to 255 bytes of UTF-8; got 0"),
+        ("x" * 256, "id: expected 1 to 255 bytes of UTF-8; got 256"),
+        ("é" * 128, "id: expected 1 to 255 bytes of UTF-8; got 256"),
+        (b"a", "id: expected text; got bytes"),
+        (42, "id: expected text; got int"),
+        ("a\n", "id: expected printable characters only; got 'a\\n'"),
+        ("a\x00", "id: expected printable characters only; got 'a\\x00'"),
+        ("\ud800", "id: expected text that UTF-8 can carry; got '\\ud800'"),
+    ],
+)
+def test_new_of_a_bad_id_is_refused_with_what_came(id: Any, said: str) -> None:
+    assert refusal(id=id) == said
+
+
+def test_new_of_headers_keeps_order_and_repeated_names() -> None:
+    pairs = [("b", "1"), ("a", b"\xff"), ("b", None), ("n", -(2**63)), ("t", True)]
+    assert new(headers=pairs).headers == tuple(pairs)
+    assert new(headers=iter(pairs)).headers == tuple(pairs)
+    assert new(headers={}).headers == new(headers=None).headers == ()
+
+
+@pytest.mark.parametrize("value", [1.5, [], {}, 2**63, -(2**63) - 1, object(), datetime.now(UTC)])
+def test_new_of_a_header_of_another_type_is_refused(value: Any) -> None:
+    said = refusal(headers={"h": value})
+    assert said.startswith("header 'h': expected bytes, str, bool, None or an int of 64 bits; got")
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "a\r\n", b"name", 5, None])
+def test_new_of_a_bad_header_name_is_refused(name: Any) -> None:
+    assert refusal(headers=[(name, "v")]).startswith("header name: expected ")
+
+
+@pytest.mark.parametrize("headers", ["text", [("a",)], [("a", "b", "c")], 5, [1], ["ab:c"]])
+def test_new_of_headers_of_another_form_is_refused(headers: Any) -> None:
+    said = refusal(headers=headers)
+    assert said.startswith("headers: expected a mapping or pairs of name and value; got")
+
+
+@pytest.mark.parametrize("value", [0, -1, 10_001, 1.5, "3", True])
+def test_new_of_a_bad_number_of_attempts_is_refused(value: Any) -> None:
+    said = refusal(max_attempts=value)
+    assert said == f"max_attempts: expected a whole number, 1 to 10000; got {value!r}"
+
+
+@pytest.mark.parametrize("given", [{"contenttype": "x"}, {"message_id": "x"}, {"priority": "high"}])
+def test_new_of_an_unknown_or_mistyped_property_names_the_known(given: dict[str, Any]) -> None:
+    said = refusal(**given)
+    assert said.startswith("properties: expected AMQP's (content_type, ")
+    assert next(iter(given)) in said
+
+
+def test_target_says_where_it_goes() -> None:
+    assert str(Target("orders", topic="t")) == "orders:t"
+    assert str(Target("billing", exchange="e", routing_key="k")) == "billing:e/k"
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=300))
+def test_new_of_any_id_is_taken_whole_or_refused(id: str) -> None:
+    is_good = 0 < len(id.encode()) <= 255 and id.isprintable()
+    if is_good:
+        assert new(id=id).id == id
+    else:
+        assert refusal(id=id).startswith("id: expected ")

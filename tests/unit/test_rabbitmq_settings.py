@@ -1,0 +1,107 @@
+"""A broker's settings become pika's parameters, or an error that says what to write instead."""
+
+import pytest
+
+from bridge.errors import ConfigError
+from connectors.rabbitmq import open_publisher
+from connectors.rabbitmq.settings import connection_parameters
+
+URL = "amqp://user:s3cret@rabbit.example:5673/orders%2Feu"
+
+
+def test_read_a_url_gives_host_port_vhost_and_credentials() -> None:
+    parameters = connection_parameters({"type": "rabbitmq", "url": URL})
+    assert (parameters.host, parameters.port) == ("rabbit.example", 5673)
+    assert parameters.virtual_host == "orders/eu"
+    assert parameters.credentials.username == "user"
+    assert parameters.ssl_options is None
+
+
+def test_read_an_amqps_url_checks_the_certificate() -> None:
+    parameters = connection_parameters({"url": "amqps://rabbit.example/"})
+    assert parameters.port == 5671
+    assert parameters.ssl_options.context.check_hostname
+
+
+def test_read_no_options_sets_heartbeat_and_timeouts() -> None:
+    parameters = connection_parameters({"url": URL})
+    assert parameters.heartbeat == 30
+    assert parameters.blocked_connection_timeout == 300
+    assert parameters.socket_timeout == 5
+    assert parameters.client_properties == {"connection_name": "duebridge"}
+
+
+def test_read_options_sets_each_under_pikas_name() -> None:
+    options = {
+        "heartbeat": 7,
+        "blocked_connection_timeout": "1.5",
+        "frame_max": 8192,
+        "client_properties": {"connection_name": "billing"},
+        "tcp_options": {"TCP_KEEPIDLE": 60},
+    }
+    parameters = connection_parameters({"url": URL, "options": options})
+    assert parameters.heartbeat == 7
+    assert parameters.blocked_connection_timeout == 1.5
+    assert parameters.frame_max == 8192
+    assert parameters.client_properties == {"connection_name": "billing"}
+    assert parameters.tcp_options == {"TCP_KEEPIDLE": 60}
+
+
+def test_read_an_option_of_the_url_prefers_it_to_the_default() -> None:
+    assert connection_parameters({"url": f"{URL}?heartbeat=9"}).heartbeat == 9
+
+
+def test_read_an_option_given_twice_prefers_the_mapping() -> None:
+    settings = {"url": f"{URL}?heartbeat=9", "options": {"heartbeat": 11}}
+    assert connection_parameters(settings).heartbeat == 11
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"url": URL, "optoins": {}}, "optoins: unknown key, did you mean options?"),
+        ({}, "url: expected amqp://user:password@host:port/vhost"),
+        ({"url": 5}, "url: expected amqp://"),
+        ({"url": "http+x://h/"}, "url: expected amqp://"),
+        ({"url": "amqp://h:port/"}, "url: expected amqp://"),
+        ({"url": "amqp://[::1/"}, "url: expected amqp://"),
+        ({"url": f"{URL}?hartbeat=1"}, "options.hartbeat: unknown option, did you mean heartbeat?"),
+        ({"url": f"{URL}?retry_delay=1"}, "options.retry_delay: the bridge itself reconnects"),
+        ({"url": URL, "options": []}, "options: expected a mapping"),
+        (
+            {"url": URL, "options": {"hearbeat": 1}},
+            "options.hearbeat: unknown option, did you mean heartbeat?",
+        ),
+        ({"url": URL, "options": {"host": "h"}}, "options.host: it is part of the url"),
+        (
+            {"url": URL, "options": {"connection_attempts": 3}},
+            "options.connection_attempts: the bridge itself reconnects",
+        ),
+        ({"url": URL, "options": {"heartbeat": "soon"}}, "options.heartbeat: refused; got 'soon'"),
+        ({"url": URL, "options": {"heartbeat": None}}, "options.heartbeat: expected a value"),
+        ({"url": URL, "options": {"frame_max": 1}}, "options.frame_max: refused; got 1"),
+        ({"url": URL, "options": {"ssl_options": {"cafile": "/nowhere"}}}, "options.ssl_options: "),
+    ],
+)
+def test_read_bad_settings_says_what_is_wrong(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        connection_parameters(settings)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"url": "amqp://user:s3cr/et@h/"},
+        {"url": "amqp://user:s3cret@h:x/"},
+        {"url": "rabbit://user:s3cret@h/"},
+        {"url": URL, "options": {"ssl_options": {"cafile": "/nowhere", "password": "s3cret"}}},
+        {"url": URL, "options": {"heartbeat": "x"}},
+    ],
+)
+def test_read_bad_settings_shows_no_password(settings: dict[str, object]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        open_publisher(settings, 1.0)
+    assert "s3cr" not in str(refused.value)
+    assert refused.value.__cause__ is None
+    assert refused.value.__suppress_context__

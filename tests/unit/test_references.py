@@ -1,0 +1,193 @@
+"""References are replaced where they should be, and what they stand for is never told."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bridge.config_file import resolved_broker, resolved_store_url
+from bridge.errors import ConfigError
+from bridge.references import MAX_FILE_BYTES, resolve
+from tests.unit.config_text import WHOLE, loaded, refusal
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "duebridge.example.yaml"
+CANARY = "Canary7f3c; got 'Canary7f3c"
+EXPECTED = "expected ${VAR}, ${VAR:-default} or ${file:/path}, and $$ where $ itself is meant"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _environment() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DB_CANARY", CANARY)
+        patch.setenv("DB_FOUR", "4")
+        patch.setenv("DB_ZERO", "0")
+        patch.setenv("DB_EMPTY", "")
+        patch.delenv("DB_UNSET", raising=False)
+        yield
+
+
+# One text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("plain", "plain"),
+        ("${DB_FOUR}", "4"),
+        ("a${DB_FOUR}b${DB_FOUR}", "a4b4"),
+        ("${DB_UNSET:-x y}", "x y"),
+        ("${DB_EMPTY:-x}", "x"),
+        ("${DB_FOUR:-x}", "4"),
+        ("${DB_UNSET:-}", ""),
+        ("${DB_EMPTY}", ""),
+        ("$$", "$"),
+        ("$${DB_FOUR}", "${DB_FOUR}"),
+    ],
+)
+def test_resolve_reference_gives_its_value(text: str, value: str) -> None:
+    assert resolve(text) == value
+
+
+def test_resolve_value_with_dollar_is_not_resolved_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_OUTER", "${DB_FOUR} $$")
+    assert resolve("${DB_OUTER}") == "${DB_FOUR} $$"
+
+
+@pytest.mark.parametrize(
+    "text", ["$", "a$b", "${}", "${A", "${1A}", "${A:x}", "${A:-${B}}", "${file:x}", "$$$", "$A"]
+)
+def test_resolve_other_use_of_dollar_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(text)
+    assert str(caught.value) == EXPECTED
+
+
+def test_resolve_unset_variable_names_it() -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve("${DB_CANARY}${DB_UNSET}")
+    assert str(caught.value) == "variable DB_UNSET: not set"
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_resolve_file_gives_its_text_without_the_last_newline(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "secret"
+    path.write_bytes(f"a\nb{end}".encode())
+    assert resolve(f"${{file:{path}}}") == "a\nb"
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (b"\xff\xfe", "expected UTF-8 text"),
+        (b"x" * (MAX_FILE_BYTES + 1), f"expected at most {MAX_FILE_BYTES} bytes"),
+    ],
+)
+def test_resolve_unusable_file_names_it(tmp_path: Path, data: bytes | None, expected: str) -> None:
+    path = tmp_path / "secret"
+    if data is not None:
+        path.write_bytes(data)
+    with pytest.raises(ConfigError) as caught:
+        resolve(f"${{file:{path}}}")
+    assert str(caught.value) == f"file {path}: {expected}"
+    assert caught.value.__context__ is None or caught.value.__suppress_context__
+
+
+# In the configuration
+
+
+def test_load_reference_in_number_duration_and_name_is_resolved() -> None:
+    text = WHOLE.replace("topic: t", 'topic: "t${DB_FOUR}"')
+    route = loaded(text + "    shards: ${DB_FOUR}\n    remember: ${DB_FOUR}h\n").routes["r"]
+    assert (route.target.topic, route.shards, route.remember) == ("t4", 4, 14_400_000)
+
+
+def test_load_unset_variable_names_variable_and_place() -> None:
+    assert refusal(WHOLE + "    shards: ${DB_UNSET}\n") == [
+        "f.yaml:8:13 routes.r.shards: variable DB_UNSET: not set"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        ("worker: {batch: 'a$b'}", f"8:17 worker.batch: {EXPECTED}"),
+        ("store: {url: 'redis://a$b'}", f"8:14 store.url: {EXPECTED}"),
+    ],
+)
+def test_load_half_a_reference_is_refused(block: str, expected: str) -> None:
+    assert refusal(f"{WHOLE}{block}\n") == [f"f.yaml:{expected}"]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("shards: ${DB_ZERO}", "8:13 routes.r.shards: expected at least 1; got '${DB_ZERO}'"),
+        (
+            "poison: ${DB_CANARY}",
+            "8:13 routes.r.poison: expected a whole number; got '${DB_CANARY}'",
+        ),
+        (
+            "dead_letter: {broker: '${DB_CANARY}', topic: x}",
+            "8:27 routes.r.dead_letter.broker:"
+            " expected a broker of this file (billing, orders); got '${DB_CANARY}'",
+        ),
+        (
+            "dead_letter: {broker: orders, topic: '${DB_CANARY}'}",
+            "8:42 routes.r.dead_letter.topic:"
+            " expected letters, digits, dots, dashes and underscores; got '${DB_CANARY}'",
+        ),
+    ],
+)
+def test_load_wrong_resolved_value_shows_the_reference(line: str, expected: str) -> None:
+    assert refusal(f"{WHOLE}    {line}\n") == [f"f.yaml:{expected}"]
+
+
+def test_load_connection_settings_keep_their_references() -> None:
+    text = WHOLE.replace("amqp://localhost", "amqp://${DB_CANARY}@h")
+    config = loaded(text + "store: {url: 'redis://${DB_UNSET}'}\n")
+    assert config.store.url == "redis://${DB_UNSET}"
+    assert config.brokers["billing"].url == "amqp://${DB_CANARY}@h"
+    assert resolved_broker(config, "billing")["url"] == f"amqp://{CANARY}@h"
+
+
+def test_resolve_store_url_without_variable_names_variable_and_place() -> None:
+    config = loaded(WHOLE + "store: {url: 'redis://${DB_UNSET}'}\n")
+    with pytest.raises(ConfigError) as caught:
+        resolved_store_url(config)
+    assert str(caught.value) == "store.url: variable DB_UNSET: not set"
+
+
+def test_resolve_broker_option_without_variable_names_variable_and_place() -> None:
+    options = "options: {sasl.password: '${DB_UNSET}'}"
+    config = loaded(WHOLE.replace("type: kafka,", f"type: kafka, {options},"))
+    with pytest.raises(ConfigError) as caught:
+        resolved_broker(config, "orders")
+    assert str(caught.value) == "brokers.orders.options.sasl.password: variable DB_UNSET: not set"
+
+
+def test_resolve_broker_gives_what_connectors_take() -> None:
+    options = "options: {compression.type: zstd, linger.ms: 5, x: true, y: a$$b}"
+    text = WHOLE.replace('["localhost:9092"]', f'["k${{DB_FOUR}}:9092", "k2:1"], {options}')
+    assert resolved_broker(loaded(text), "orders") == {
+        "type": "kafka",
+        "bootstrap_servers": ["k4:9092", "k2:1"],
+        "client": "kafka-python",
+        "options": {"compression.type": "zstd", "linger.ms": 5, "x": True, "y": "a$b"},
+    }
+
+
+def test_resolve_rabbitmq_broker_gives_what_connectors_take() -> None:
+    settings = {"type": "rabbitmq", "url": "amqp://localhost", "options": {}}
+    assert resolved_broker(loaded(WHOLE), "billing") == settings
+
+
+def test_resolve_memory_broker_gives_its_options_as_settings() -> None:
+    text = WHOLE.replace("  billing:", "  m: {type: memory, options: {name: x}}\n  billing:")
+    assert resolved_broker(loaded(text), "m") == {"type": "memory", "name": "x"}
+
+
+def test_resolve_unknown_broker_names_the_known() -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolved_broker(loaded(WHOLE), "x")
+    assert str(caught.value) == "brokers: expected one of billing, orders; got 'x'"
