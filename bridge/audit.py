@@ -122,7 +122,8 @@ def _corrupt(arrived: Iterable[Arrived], sent: Mapping[str, str]) -> list[str]:
 def fingerprint(body: bytes | None, key: bytes | None, headers: Headers) -> str:
     """Return a hash of what must arrive as it was given; headers that the bridge sets are left out.
 
-    A header's value is taken as text, since Kafka carries nothing but bytes.
+    A header's value is taken as text, since Kafka carries nothing but bytes. An AMQP content type
+    arrives at a Kafka topic as one more header, `content-type`: give it here where it was set.
     """
     digest = sha256()
     for part in (body, key):

@@ -71,6 +71,8 @@ def _check_amqp(envelope: Envelope) -> None:
 
 
 def _check_kafka(envelope: Envelope) -> None:
+    if envelope.body is None and envelope.key is None:
+        raise EnvelopeError("body: expected a key beside a body of None, which deletes that key")
     given = {
         name
         for name in envelope.properties.__struct_fields__

@@ -96,6 +96,7 @@ class Shunter:
         if sent:
             station.settling.ack(claim.token, sent, remembered(claim.leased, sent), shunted=True)
             metrics.shunted.labels(station.route.name).inc(len(sent))
+            log.info("shunted", route=station.route.name, count=len(sent))
         if kept:
             station.settling.postpone(claim.token, [each for each, _ in kept], POSTPONE_MS)
 

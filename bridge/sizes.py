@@ -2,7 +2,7 @@
 
 import re
 
-_SIZE = re.compile(r"(\d+)(B|KiB|MiB|GiB)")
+_SIZE = re.compile(r"([0-9]{1,9})(B|KiB|MiB|GiB)")
 _BYTES_PER_UNIT = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 

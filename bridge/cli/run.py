@@ -3,7 +3,7 @@
 import os
 import signal
 from contextlib import ExitStack
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Annotated
 
@@ -17,6 +17,8 @@ from bridge.cli.session import ConfigOption, load, opened_store
 from bridge.health import HealthServer
 from bridge.logs import configure_logs
 from bridge.runner import Runner
+
+LOOK_UP_S = 0.2
 
 log = structlog.get_logger()
 
@@ -77,8 +79,17 @@ class StopSignals:
         signal.signal(signal.SIGINT, self._handle)
 
     def wait(self) -> None:
-        """Return once a signal came."""
-        self._arrived.get()
+        """Return once a signal came.
+
+        The kernel may hand a signal to any thread, and then nothing interrupts this one's wait:
+        Python runs the handler only when this thread next looks up.
+        """
+        while True:
+            try:
+                self._arrived.get(timeout=LOOK_UP_S)
+            except Empty:
+                continue
+            return
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         if self._is_asked:

@@ -163,7 +163,7 @@ def open_connection(url: str, socket_timeout_s: float = SOCKET_TIMEOUT_S) -> Con
         expected = "redis://[USER:PASSWORD@]HOST:PORT/DB"
         raise ConfigError(f"store.url: expected {expected}; got one that cannot be read") from None
     expected = "redis://, unix://, redis+cluster:// or embedded:DIR"
-    raise ConfigError(f"store.url: expected {expected}; got {url.split(':')[0]!r}")
+    raise ConfigError(f"store.url: expected {expected}; got another scheme")
 
 
 def _options(socket_timeout_s: float) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def _translated(name: str, value: object) -> tuple[str, object]:
     try:
         return keyword, convert(value)
     except ValueError as error:
-        raise ConfigError(f"options.{name}: expected {error}; got {value!r}") from error
+        raise ConfigError(f"options.{name}: expected {error}; got another value") from error
 
 
 def _text(value: object) -> str:

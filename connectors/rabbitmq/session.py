@@ -12,7 +12,7 @@ from connectors.rabbitmq.batch import Batch
 from connectors.rabbitmq.channel import ExchangeChannel
 from connectors.rabbitmq.errors import Blocked, not_sent, unanswered
 
-MOST_CHANNELS = 100
+MOST_CHANNELS = 100  # that are kept open
 
 log = structlog.get_logger()
 
@@ -22,6 +22,9 @@ class Session:
 
     def __init__(self, connection: Any, handover: Lock) -> None:
         self._alarm: str | None = None  # why the broker takes no messages now
+        # Half of what the broker allows: the others are for pings, and for those being closed.
+        allowed = (connection.params.channel_max or 2 * MOST_CHANNELS) // 2
+        self._most_channels = min(MOST_CHANNELS, max(1, allowed))
         self._connection = connection
         self._handover = handover
         self._channels: dict[str, ExchangeChannel] = {}
@@ -38,11 +41,12 @@ class Session:
         """Publish a batch, or ping; while the broker blocks us, nothing is sent."""
         if self._alarm is not None:
             batch.settle_rest(not_sent(Blocked(self._alarm)))
-        elif not batch.groups:
+            return
+        self._make_room()
+        if not batch.groups:
             self._ping(batch)
-        else:
-            for exchange, parcels in batch.groups.items():
-                self._channel(exchange).put(parcels)
+        for exchange, parcels in batch.groups.items():
+            self._channel(exchange).put(parcels)
 
     def give_up(self, error: BaseException) -> None:
         """Settle everything: the connection is gone."""
@@ -55,19 +59,17 @@ class Session:
     def _channel(self, exchange: str) -> ExchangeChannel:
         channel = self._channels.get(exchange)
         if channel is None:
-            if len(self._channels) >= MOST_CHANNELS:
-                self._drop_idle_channel()
             channel = ExchangeChannel(self._connection, exchange, self._handover)
             self._channels[exchange] = channel
         return channel
 
-    def _drop_idle_channel(self) -> None:
-        """Make room for an exchange more: RabbitMQ allows a connection so many channels only."""
-        for exchange, channel in self._channels.items():
-            if channel.is_idle:
-                channel.close()
-                del self._channels[exchange]
-                return
+    def _make_room(self) -> None:
+        """Close the oldest idle channels: RabbitMQ allows a connection so many only."""
+        excess = len(self._channels) - self._most_channels
+        if excess > 0:
+            idle = [name for name, channel in self._channels.items() if channel.is_idle]
+            for name in idle[:excess]:
+                self._channels.pop(name).close()
 
     # Asking the broker: it opens a channel for us, which costs it next to nothing.
 

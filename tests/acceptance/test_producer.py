@@ -134,7 +134,10 @@ def test_schedule_what_kafka_cannot_carry_is_refused(build: Callable[..., Produc
     with pytest.raises(EnvelopeError, match="only content_type on a Kafka route; got priority"):
         producer.schedule("r", b"x", delay="1s", priority=5)
     repeated = [("h", "1"), ("h", "2")]
-    assert producer.schedule("r", None, delay="1s", headers=repeated).status == "accepted"
+    with pytest.raises(EnvelopeError, match="expected a key beside a body of None"):
+        producer.schedule("r", None, delay="1s")
+    receipt = producer.schedule("r", None, delay="1s", key=b"k", headers=repeated)
+    assert receipt.status == "accepted"
 
 
 def test_schedule_many_refused_one_loses_no_other(build: Callable[..., Producer]) -> None:

@@ -154,9 +154,8 @@ def row(name: str, each: Round) -> str:
 def run(broker: str, count: int, rounds: int) -> None:
     bench = Bench(broker, count, json.loads(SERVICES.read_text()))
     target = bench.make_target()
-    print(
-        f"{broker}, {count} messages of {BODY_BYTES} bytes and {len(HEADERS)} headers, {rounds} rounds"
-    )
+    what = f"{count} messages of {BODY_BYTES} bytes and {len(HEADERS)} headers"
+    print(f"{broker}, {what}, {rounds} rounds")
     print(f"{'':<24}{'messages':>12}{'CPU each':>13}{'store CPU':>13}{'calls':>10}")
     bare: list[Round] = []
     scheduling: list[Round] = []

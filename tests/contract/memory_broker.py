@@ -42,7 +42,7 @@ class MemoryBroker:
         self._publisher.reopen(deadline_s)
         return self._publisher
 
-    def open_at(self, port: int, deadline_s: float) -> MemoryPublisher:  # noqa: ARG002
+    def open_at(self, port: int, deadline_s: float) -> MemoryPublisher:
         publisher = MemoryPublisher(deadline_s)
         publisher.is_available = False
         return publisher

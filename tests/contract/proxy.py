@@ -26,13 +26,18 @@ class Proxy:
     def hold(self) -> None:
         """Keep back whatever the broker answers, until `release`."""
         self._answers.clear()
-        self._passed = 0
+        self.count_anew()
+
+    def count_anew(self) -> None:
+        """Forget what has passed."""
+        with self._progress:
+            self._passed = 0
 
     def release(self) -> None:
         self._answers.set()
 
     def has_passed(self, size: int) -> bool:
-        """Return True as soon as so many bytes went to the broker since `hold`."""
+        """Return True as soon as so many bytes went to the broker since the last count."""
         with self._progress:
             return self._progress.wait_for(lambda: self._passed >= size, STEP_S)
 

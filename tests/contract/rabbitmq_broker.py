@@ -1,13 +1,16 @@
 """The real RabbitMQ under test, and a way round the publisher: a connection of its own."""
 
 import secrets
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from threading import Event
 from typing import Any
 
 import pika
 
 from bridge.envelope import Properties, Target
-from bridge.publisher import Delivery
+from bridge.publisher import BrokerUnavailable, Delivery, Publisher
 from connectors.rabbitmq import RabbitPublisher, open_publisher
 from tests.contract.broker_under_test import BRIDGE_ID, Received, delivery
 from tests.contract.features import Features
@@ -110,3 +113,18 @@ def _received(properties: Any, body: bytes) -> Received:
     headers = tuple((n, v) for n, v in (properties.headers or {}).items() if n != BRIDGE_ID)
     given = {name: getattr(properties, name) for name in Properties.__struct_fields__}
     return Received(body, properties.message_id, None, headers, Properties(**given))
+
+
+def answers_again(publisher: Publisher, within_s: float = 30.0) -> bool:
+    """Ask until the broker answers."""
+    give_up_at = time.monotonic() + within_s
+    while time.monotonic() < give_up_at:
+        with suppress(BrokerUnavailable):
+            publisher.publish([])
+            return True
+        Event().wait(0.05)
+    return False
+
+
+def seconds_since(start: float) -> float:
+    return time.monotonic() - start

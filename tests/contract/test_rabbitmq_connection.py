@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from threading import Event
 from urllib.parse import urlsplit
 
@@ -17,28 +17,13 @@ from connectors.rabbitmq import open_publisher
 from tests.contract.broker_under_test import delivery, ids, verdicts
 from tests.contract.listeners import silent_listener
 from tests.contract.proxy import Proxy, proxy_to
-from tests.contract.rabbitmq_broker import RabbitBroker
+from tests.contract.rabbitmq_broker import RabbitBroker, answers_again, seconds_since
 
 DEADLINE_S = 15.0
 SHORT_DEADLINE_S = 2.0
 PROMPT_S = 1.0
 BODY = b"x" * 1000
 CONFIRMED, INDETERMINATE = Verdict.CONFIRMED, Verdict.INDETERMINATE
-
-
-def answers_again(publisher: Publisher, within_s: float = 30.0) -> bool:
-    """Ask until the broker answers."""
-    give_up_at = time.monotonic() + within_s
-    while time.monotonic() < give_up_at:
-        with suppress(BrokerUnavailable):
-            publisher.publish([])
-            return True
-        Event().wait(0.05)
-    return False
-
-
-def seconds_since(start: float) -> float:
-    return time.monotonic() - start
 
 
 @pytest.fixture
@@ -171,8 +156,8 @@ def test_publish_through_a_connection_cut_again_and_again_repeats_only_what_was_
     batches = [[delivery(target, BODY) for _ in range(100)] for _ in range(60)]
     with closing(broker.open_at(proxy.port, DEADLINE_S)) as publisher:
         runs = [pool.submit(publish_until_confirmed, publisher, batch) for batch in batches]
-        for _ in range(6):
-            proxy.hold()
+        for _ in range(4):
+            proxy.count_anew()
             assert proxy.has_passed(20 * len(BODY))
             proxy.cut()
         doubtful = {id_ for run in runs for id_ in run.result(60)}

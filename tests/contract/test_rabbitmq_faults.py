@@ -14,7 +14,7 @@ from bridge.publisher import Delivery, Outcome, Verdict
 from bridge.reasons import Reason
 from connectors.rabbitmq import RabbitPublisher
 from tests.contract.broker_under_test import delivery, ids, verdicts
-from tests.contract.rabbitmq_broker import RabbitBroker
+from tests.contract.rabbitmq_broker import RabbitBroker, answers_again
 
 DEADLINE_S = 15.0
 CONFIRMED = Verdict.CONFIRMED
@@ -130,6 +130,23 @@ def test_publish_to_more_exchanges_than_the_connection_has_channels_confirms_eac
         outcomes = [publisher.publish([delivery(each)])[0] for each in targets]
     assert verdicts(outcomes) == [CONFIRMED] * 120
     assert broker.count(target) == 120
+
+
+def test_publish_to_more_exchanges_at_once_than_channels_confirms_each_in_the_end(
+    broker: RabbitBroker, target: Target
+) -> None:
+    targets = [broker.missing_target() for _ in range(12)]
+    for each in targets:
+        broker.channel.exchange_declare(each.exchange, "fanout", auto_delete=True)
+        broker.channel.queue_bind(target.exchange, each.exchange)
+    batch = [delivery(each) for each in targets]
+    with closing(broker.open(DEADLINE_S, {"channel_max": 4})) as publisher:
+        while batch:
+            assert answers_again(publisher)
+            outcomes = publisher.publish(batch)
+            assert set(verdicts(outcomes)) <= {CONFIRMED, Verdict.UNAVAILABLE}
+            batch = [d for d, o in zip(batch, outcomes, strict=True) if o.verdict is not CONFIRMED]
+    assert broker.count(target) == 12
 
 
 # Many, and other processes.

@@ -3,40 +3,24 @@
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
-from threading import Event
+from contextlib import closing
 
 import pytest
 
 from bridge.envelope import Target
-from bridge.publisher import BrokerUnavailable, Publisher, Verdict
+from bridge.publisher import BrokerUnavailable, Verdict
 from bridge.reasons import Reason
 from connectors.rabbitmq import RabbitPublisher, open_publisher
 from tests.contract.broker_under_test import delivery, verdicts
 from tests.contract.private_rabbitmq import PrivateRabbit
 from tests.contract.proxy import proxy_to
-from tests.contract.rabbitmq_broker import RabbitBroker
+from tests.contract.rabbitmq_broker import RabbitBroker, answers_again, seconds_since
 
 DEADLINE_S = 15.0
 SHORT_DEADLINE_S = 2.0
 PROMPT_S = 1.0
 BODY = b"x" * 1000
 CONFIRMED, INDETERMINATE = Verdict.CONFIRMED, Verdict.INDETERMINATE
-
-
-def answers_again(publisher: Publisher, within_s: float = 30.0) -> bool:
-    """Ask until the broker answers."""
-    give_up_at = time.monotonic() + within_s
-    while time.monotonic() < give_up_at:
-        with suppress(BrokerUnavailable):
-            publisher.publish([])
-            return True
-        Event().wait(0.05)
-    return False
-
-
-def seconds_since(start: float) -> float:
-    return time.monotonic() - start
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +41,12 @@ def own(rabbit: PrivateRabbit) -> Target:
         broker.create(target)
         broker.keep()
         return target
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
 
 
 def opened(rabbit: PrivateRabbit, deadline_s: float) -> RabbitPublisher:
@@ -126,18 +116,19 @@ def test_publish_to_a_frozen_broker_is_indeterminate_at_the_deadline_and_then_co
 def test_publish_to_a_killed_broker_is_indeterminate_and_confirms_when_it_is_back(
     rabbit: PrivateRabbit, own: Target, pool: ThreadPoolExecutor
 ) -> None:
-    with closing(opened(rabbit, DEADLINE_S)) as publisher, proxy_to(rabbit.port) as proxy:
-        through = open_publisher({"url": f"amqp://guest:guest@127.0.0.1:{proxy.port}/"}, DEADLINE_S)
-        with closing(through):
-            assert verdicts(publisher.publish([delivery(own)])) == [CONFIRMED]
-            run = publish_unanswered(through, proxy, own, pool)
+    with proxy_to(rabbit.port) as proxy:
+        url = f"amqp://guest:guest@127.0.0.1:{proxy.port}/"
+        with closing(open_publisher({"url": url}, DEADLINE_S)) as publisher:
+            assert verdicts(publisher.publish([delivery(own, BODY)])) == [CONFIRMED]
+            rabbit.freeze()
+            proxy.count_anew()
+            batch = [delivery(own, BODY) for _ in range(100)]
+            run = pool.submit(lambda: publisher.publish(batch))
+            assert proxy.has_passed(100 * len(BODY))
             rabbit.kill()
-            proxy.release()
-            assert set(verdicts(run.result(PROMPT_S))) <= {CONFIRMED, INDETERMINATE}
+            assert verdicts(run.result(PROMPT_S)) == [INDETERMINATE] * 100
             rabbit.start()
-            assert answers_again(through)
             assert answers_again(publisher)
-            assert verdicts(through.publish([delivery(own)])) == [CONFIRMED]
             assert verdicts(publisher.publish([delivery(own)])) == [CONFIRMED]
 
 

@@ -25,7 +25,7 @@ from bridge.store.route_store import RouteStore
 from tests.faults.brokers import BrokerSide
 
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 PAUSE_S = 0.01
 
 CONFIG = """

@@ -28,7 +28,7 @@ class Dummy(Client):
         self.retired = threading.Event()
         self.may_end = threading.Event()
 
-    def ask(self, topics: Collection[str], timeout_s: float) -> dict[str, Answer]:  # noqa: ARG002
+    def ask(self, topics: Collection[str], timeout_s: float) -> dict[str, Answer]:
         self.asked += 1
         if not self.answers:
             raise NotSent("no answer")

@@ -35,7 +35,7 @@ class TellingClient(Client):
     def knows(self, topic: str) -> bool:
         return topic == "known"
 
-    def learn(self, topics: Collection[str], timeout_s: float) -> dict[str, Answer]:  # noqa: ARG002
+    def learn(self, topics: Collection[str], timeout_s: float) -> dict[str, Answer]:
         missing = vendor.UnknownTopicOrPartitionError("missing")
         return {topic: missing if topic == "missing" else None for topic in topics}
 
