@@ -10,12 +10,17 @@ from bridge.errors import (
     StoreUnavailable,
     StoreUnfit,
 )
+from bridge.producer import Producer
+from bridge.receipt import Known, Receipt
 
 __all__ = [
     "BridgeError",
     "ConfigError",
     "Envelope",
     "EnvelopeError",
+    "Known",
+    "Producer",
+    "Receipt",
     "StoreError",
     "StoreFull",
     "StoreUnavailable",

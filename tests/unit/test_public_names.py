@@ -1,0 +1,18 @@
+"""The names that other people's programs import."""
+
+import subprocess
+import sys
+
+import bridge
+
+
+def test_import_of_the_public_names_works() -> None:
+    for name in ("Envelope", "Producer", "Receipt", "Known", "Target", "EnvelopeError"):
+        assert name in bridge.__all__
+        assert hasattr(bridge, name)
+
+
+def test_import_of_the_core_loads_no_broker_client() -> None:
+    program = "import sys, bridge; print({'kafka', 'pika', 'pyspark'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert found.stdout == b"set()\n"
