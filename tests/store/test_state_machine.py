@@ -25,7 +25,7 @@ from tests.store.desk import LEASE_MS, YEAR_MS, Desk, envelope
 from tests.store.invariants import STATES
 from tests.store.model import POISON, Model, expected_of, kept
 
-EXAMPLES = int(os.environ.get("DUEBRIDGE_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("DUEBRIDGE_EXAMPLES", "100"))
 STEPS = int(os.environ.get("DUEBRIDGE_STEPS", "40"))
 
 IDS = st.sampled_from("abc")
