@@ -14,13 +14,9 @@ venv: ## Python packages into .venv, from the lock file
 demo: venv ## a day of flights through Kafka and RabbitMQ, a worker killed, a verdict
 	@$(VENV)/python deploy/demo/demo.py
 
-# What draws examples goes first and alone: in a session that has collected the whole suite each
-# example takes many times as long.
 test: venv services-up ## lint, and every test on real services
 	@$(MAKE) --no-print-directory lint
-	$(VENV)/pytest tests/store/test_state_machine.py
-	$(VENV)/pytest tests/unit
-	$(VENV)/pytest --ignore tests/store/test_state_machine.py --ignore tests/unit $(TESTS)
+	$(VENV)/pytest $(TESTS)
 
 coverage: venv services-up ## which lines the tests reach; slower, so not part of test
 	$(VENV)/coverage run -m pytest --deselect tests/store/test_state_machine.py $(TESTS)

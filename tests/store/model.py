@@ -65,13 +65,19 @@ class Model:
             return "duplicate"
         if life is not None and not replace:
             return "conflict"
-        if life is not None and (life.state == "unack" or life.is_unsure or self.is_shunted(life)):
+        if life is not None and self.may_go_out(life):
             return "in_flight"
         delay, keep, _ = content
+        if keep is not None and keep <= delay:
+            return "expires_before_due"
         due = self.now + delay
         expires = None if keep is None else self.now + keep
         self.lives[id] = Life(content, due, expires, "pending", due)
         return "accepted" if life is None else "replaced"
+
+    def may_go_out(self, life: Life) -> bool:
+        is_held = life.state == "unack" or self.is_shunted(life)
+        return is_held or (life.is_unsure and life.state != "dead")
 
     def is_shunted(self, life: Life) -> bool:
         return life.is_shunting and life.score > self.now
