@@ -23,10 +23,11 @@ from bridge.errors import StoreError, StoreUnavailable
 from bridge.headers import delivery_headers
 from bridge.lane import Lane
 from bridge.publisher import Delivery, Outcome, Verdict
-from bridge.settle import Circumstances, Decision, decide, decide_damaged, settle
+from bridge.report import report
+from bridge.settle import Circumstances, decide, decide_damaged, settle
 from bridge.shunter import Shunter
 from bridge.station import Station
-from bridge.store.delay_store import MAX_BATCH_BYTES, Burial
+from bridge.store.delay_store import MAX_BATCH_BYTES
 from bridge.store.poll import Poll
 from bridge.store.replies import Claim, Leased, Settled
 
@@ -142,7 +143,7 @@ class Worker:
             log.warning("target_failed", route=station.route.name, target=str(station.target))
         for settled in settle(station.settling, claim, decisions, target_failed=target_failed):
             self._hear_settled(station, settled)
-        report_burials(station.route.name, decisions)
+        report(station.route.name, claim, decisions)
         metrics.count_decisions(station.route.name, decisions)
         metrics.observe_lateness(station, claim.leased, outcomes)
 
@@ -264,15 +265,6 @@ class Worker:
         except StoreError as error:  # the leases run out
             log.warning("release_failed", route=batch.station.route.name, error=str(error))
         self.lane.give_back(batch.envelopes, batch.size_bytes)
-
-
-def report_burials(route: str, decisions: Sequence[Decision]) -> None:
-    """Log how many of a batch ended dead, and why the first of them did."""
-    buried = [each for each in decisions if isinstance(each, Burial)]
-    if buried:
-        first = buried[0]
-        why = {"reason": first.reason.word, "error": first.error.replace("\n", ": ", 1)}
-        log.warning("buried", route=route, count=len(buried), first=first.id, **why)
 
 
 def delivery(leased: Leased, station: Station) -> Delivery:
