@@ -48,7 +48,7 @@ end
 
 -- An id without a record can only come from damage: it leaves ready and is not claimed.
 for i, id in ipairs(ids) do
-  if records[i] and has_expired(records[i], now_six) then
+  if records[i] and has_expired(records[i]) then
     expire(id, records[i], flights[i])
   elseif records[i] then
     lease(id, records[i], flights[i])

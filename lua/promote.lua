@@ -1,21 +1,27 @@
 #!lua flags=allow-oom
 -- promote.lua: make due envelopes ready, earliest first.
 --
--- Transition  pending | retry -> ready
+-- Transition  pending | retry -> ready; a retry whose lease ran out twice -> suspect
 -- ARGV[3]  most to promote
 -- ARGV[4]  ready is full at this many: what is due waits where it is, so that a million due at
 --          once neither blocks the server nor freezes its order
 -- Returns  {poll, promoted}
--- @include keys clock batch poll
+-- @include keys clock bytes batch flight poll
 
 local function promote_from(key, count)
   local due = redis.call('ZRANGE', key, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, count, 'WITHSCORES')
-  if #due == 0 then return 0 end
-  local scores = {}
-  for i = 1, #due, 2 do scores[i], scores[i + 1] = due[i + 1], due[i] end
-  zadd(READY, scores)
-  redis.call('ZREMRANGEBYRANK', key, 0, #due / 2 - 1)
-  return #due / 2
+  local ids, ready, suspect = {}, {}, {}
+  for i = 1, #due, 2 do ids[#ids + 1] = due[i] end
+  if #ids == 0 then return 0 end
+  local flights = key == RETRY and hmget(FLIGHT, ids) or {}
+  for i, id in ipairs(ids) do
+    local scores = is_suspect(flights[i]) and suspect or ready
+    scores[#scores + 1], scores[#scores + 2] = due[2 * i], id
+  end
+  zadd(READY, ready)
+  zadd(SUSPECT, suspect)
+  redis.call('ZREMRANGEBYRANK', key, 0, #ids - 1)
+  return #ids
 end
 
 local room = math.min(limited(ARGV[3]), tonumber(ARGV[4]) - redis.call('ZCARD', READY))

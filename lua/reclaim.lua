@@ -10,7 +10,6 @@
 -- Returns  {poll, reclaimed}
 -- @include keys clock bytes batch record flight journal memory finish poll
 
-local SUSPECT_FROM = 2
 local ids = redis.call('ZRANGE', UNACK, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, limited(ARGV[3]))
 local flights = hmget(FLIGHT, ids)
 local dead_score = ARGV[6] == '' and NOW or ARGV[6]

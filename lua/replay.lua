@@ -13,7 +13,7 @@ local reply, items = {NOW}, {}
 
 local function renew(id, record, packed, due)
   local expires = string.sub(record, 8, 13)
-  if expires <= six(due) then expires = NEVER end
+  if number_at(expires, 1, 6) <= due then expires = NEVER end
   redis.call('HSET', ENVELOPES, id, moved_record(record, due, expires, next_generation(1)))
   local f = open_flight(packed)
   local again = open_flight(fresh_flight(six(due)))

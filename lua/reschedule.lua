@@ -37,7 +37,9 @@ local record = redis.call('HGET', ENVELOPES, id)
 if not record then return {NOW, 'unknown', due} end
 if not is_known(record) then return redis.error_reply('LAYOUT a newer duebridge wrote ' .. id) end
 local expires = string.sub(record, 8, 13)
-if expires ~= NEVER and expires <= six(due) then return {NOW, 'expires_before_due', due} end
+if expires ~= NEVER and number_at(expires, 1, 6) <= due then
+  return {NOW, 'expires_before_due', due}
+end
 
 wake_before(due)
 redis.call('HSET', ENVELOPES, id, moved_record(record, due, expires, next_generation(1)))

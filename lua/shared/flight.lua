@@ -44,6 +44,11 @@ local function is_held_by(packed, token, by)
   return packed and token ~= NOBODY and string.sub(packed, 1, 12) == token
     and string.sub(packed, 34, 34) == by
 end
+
+-- So many leases of it ran out that it is claimed alone.
+local SUSPECT_FROM = 2
+local function is_suspect(packed) return packed and number_at(packed, 27, 28) >= SUSPECT_FROM end
+
 local function is_unsure(packed) return packed and string.sub(packed, 31, 31) == '\1' end
 
 -- What the journal says of it: due and attempt, as they stand in the flight.

@@ -16,7 +16,9 @@ local function is_known(record)
 end
 
 -- Only a newer duebridge can read it: no older one may bury it.
-local function is_newer(record) return record and string.sub(record, 1, 1) > LAYOUT end
+local function is_newer(record)
+  return record and #record > 0 and string.byte(record) > string.byte(LAYOUT)
+end
 
 -- The due instant, or another where the record cannot be read: a flight must never be cut short.
 local function due_or(record, other_six)
@@ -32,9 +34,8 @@ local function moved_record(record, due, expires, generation)
     .. string.sub(record, 32)
 end
 
-local function has_expired(record, now_six)
-  local expires = string.sub(record, 8, 13)
-  return expires ~= NEVER and expires <= now_six and is_known(record)
+local function has_expired(record)
+  return string.sub(record, 8, 13) ~= NEVER and is_known(record) and number_at(record, 8, 13) <= NOW
 end
 
 local function next_generation(count) return redis.call('HINCRBY', META, 'generation', count) end

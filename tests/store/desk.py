@@ -8,13 +8,13 @@ from bridge.envelope import Envelope
 from bridge.reasons import Reason
 from bridge.store.connection import Argument, Connection
 from bridge.store.delay_store import Burial, DelayStore, Remembered, Retry
+from bridge.store.journal import JournalEntry, read_entry
 from bridge.store.keys import SHARD_KEYS, Shard
 from bridge.store.poll import Poll
 from bridge.store.record import LAYOUT, Flight, Record, read_flight, read_record
 from bridge.store.replies import Claim, Scheduled
 from bridge.store.scripts import script
 from tests.store.invariants import STATES, Snapshot, check_all
-from tests.store.journal import JournalEntry, read_entry
 
 NOW_MS = 1_700_000_000_000
 LEASE_MS = 30_000

@@ -2,12 +2,22 @@
 
 from typing import Any, TypeAlias
 
+from bridge.store.journal import read_entry
 from bridge.store.record import read_flight
-from tests.store.journal import read_entry
 
 STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
 NOBODY = bytes(12)
 LONGEST_MS = 365 * 86_400_000
+KINDS_WITH_ATTEMPT = {
+    "delivered",
+    "shunted",
+    "retried",
+    "cancelled",
+    "dropped",
+    "expired",
+    "dead",
+}
+KINDS_WITH_REASON = {"expired", "dead"}
 
 Snapshot: TypeAlias = dict[str, Any]
 
@@ -48,6 +58,9 @@ def check_journal(found: Snapshot) -> None:
     assert [each.sequence for each in entries] == list(range(last - len(entries) + 1, last + 1))
     total = int(found["meta"].get(b"journal_dropped", 0))
     for each in entries:
+        for _, note in each.items:
+            assert (note.attempt is not None) == (each.kind in KINDS_WITH_ATTEMPT), each
+            assert (note.reason is not None) == (each.kind in KINDS_WITH_REASON), each
         total += each.size + 48
         assert each.total_bytes == total, each
     assert total == int(found["meta"].get(b"journal_bytes", 0))

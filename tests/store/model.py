@@ -86,7 +86,8 @@ class Model:
         retries = self.within("retry", self.now)[: ceil(limit / 2)]
         fresh = self.within("pending", self.now)[: limit - len(retries)]
         for name in retries + fresh:
-            self.lives[name].go("ready", self.lives[name].score)
+            life = self.lives[name]
+            life.go("suspect" if life.expiries >= SUSPECT_FROM else "ready", life.score)
         return len(retries + fresh)
 
     def claim(self, limit: int, lease: int, *, alone: bool) -> list[str]:

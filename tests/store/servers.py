@@ -39,14 +39,15 @@ def redis_server(home: Path, *options: str) -> Iterator[int]:
     with (home / "server.log").open("wb") as log:
         server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
-        wait_until(lambda: _listens(port), f"redis-server, see {home}/server.log")
+        wait_until(lambda: listens(port), f"redis-server, see {home}/server.log")
         yield port
     finally:
         server.kill()
         server.wait()
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
+    """Tell whether anybody takes a connection."""
     try:
         socket.create_connection(("127.0.0.1", port), 1).close()
     except OSError:

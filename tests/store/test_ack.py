@@ -143,7 +143,8 @@ def test_ack_of_a_whole_life_leaves_meta_and_journal_only(desk: Desk) -> None:
     claim = desk.store.claim(1, LEASE_MS, alone=True)
     desk.put_back(claim, unsure=True, error="E\nm")
     desk.clock.advance(1000)
-    claim = desk.claim_all()
+    desk.store.promote()
+    claim = desk.store.claim(1, LEASE_MS, alone=True)
     desk.store.ack(claim.token, ["a"])
     assert {name for name, value in desk.check().items() if value} == {"meta", "journal"}
 

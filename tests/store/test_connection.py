@@ -143,7 +143,7 @@ def test_password_is_in_no_text_of_a_store_that_is_away(store_at: StoreAt) -> No
         f"user:{SECRET}@host:6379",
         f"http://user:{SECRET}@host",
         f"redis:user:{SECRET}@host",
-        f"rediss://user:{SECRET}@host",
+        f"rediss:user:{SECRET}@host",
         "",
     ],
 )

@@ -1,7 +1,9 @@
 import pytest
 
+from bridge.reasons import Reason
+from bridge.store.delay_store import Burial
 from tests.store.conftest import Opened
-from tests.store.desk import NOW_MS, Desk, envelope
+from tests.store.desk import LEASE_MS, NOW_MS, Desk, envelope
 
 
 def test_promote_moves_what_is_due_and_nothing_else(desk: Desk) -> None:
@@ -32,6 +34,48 @@ def test_promote_takes_retries_with_the_end_of_their_delay(desk: Desk) -> None:
     desk.clock.advance(1)
     assert desk.store.promote()[1] == 1
     assert desk.score_of("a", "ready") == retry_at
+    desk.check()
+
+
+def test_promote_of_a_retried_suspect_puts_it_among_the_suspects(desk: Desk) -> None:
+    desk.suspect("a")
+    desk.put_back(desk.store.claim(1, LEASE_MS, alone=True), delay_ms=5000)
+    retry_at = desk.clock() + 5000
+    desk.retry("neighbour")
+    desk.clock.advance(4000)
+    poll, promoted = desk.store.promote()
+    assert (promoted, poll.retry, poll.ready, poll.suspect) == (2, 0, 1, 1)
+    assert desk.score_of("a", "suspect") == retry_at
+    assert desk.state_of("neighbour") == "ready"
+    desk.check()
+
+
+def test_promote_of_a_retry_with_one_expiry_puts_it_among_the_ready(desk: Desk) -> None:
+    desk.unack("a")
+    desk.run_out()
+    desk.put_back(desk.store.claim(1, LEASE_MS), delay_ms=500)
+    assert desk.flight_of("a").expiries == 1
+    desk.clock.advance(500)
+    assert desk.store.promote()[1] == 1
+    assert desk.state_of("a") == "ready"
+    desk.check()
+
+
+def test_promote_of_a_replayed_suspect_puts_it_among_the_ready(desk: Desk) -> None:
+    desk.suspect("a")
+    claim = desk.store.claim(1, LEASE_MS, alone=True)
+    desk.store.bury(claim.token, [Burial("a", Reason.INVALID, True, False, "E")])
+    desk.store.replay(["a"], [0])
+    assert desk.store.promote()[1] == 1
+    assert desk.state_of("a") == "ready"
+
+
+def test_promote_of_a_retry_without_a_flight_puts_it_among_the_ready(desk: Desk) -> None:
+    desk.retry("a")
+    desk.client.hdel(desk.key("flight"), "a")
+    desk.clock.advance(1000)
+    assert desk.store.promote()[1] == 1
+    assert [each.id for each in desk.store.claim(1, LEASE_MS).leased] == ["a"]
     desk.check()
 
 

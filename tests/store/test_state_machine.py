@@ -125,6 +125,14 @@ class Machine(RuleBasedStateMachine):
     def claim_alone(self, worker: int) -> None:
         self.claim(worker, 1, True)
 
+    @when("suspect")
+    @rule()
+    def fail_alone(self) -> None:
+        self.claim_alone(0)
+        self.settle(0, 0, 1, "failed", 500)
+        self.advance(500)
+        self.promote(1000)
+
     @when("unack")
     @rule(age=st.integers(0, 1), how=st.sampled_from(["failed", "unsure", "bury"]))
     def settle_the_latest(self, age: int, how: str) -> None:

@@ -127,6 +127,12 @@ def test_nothing_is_compared_with_nil(path: Path) -> None:
 
 
 @every_file
+def test_texts_are_not_ordered_since_that_goes_by_locale(path: Path) -> None:
+    text = r"(?:string\.sub\([^()]*\)|six\([^()]*\)|\w+_six|LAYOUT|NEVER|NOBODY)"
+    assert re.findall(rf"{text}\s*[<>]|[<>]=?\s*{text}", code_of(path)) == []
+
+
+@every_file
 def test_only_the_clock_reads_the_time(path: Path) -> None:
     has_time = re.search(r"'TIME'|os\.(time|clock)|math\.random", code_of(path)) is not None
     assert has_time == (path.stem == "clock")
@@ -160,6 +166,12 @@ def test_chunk_and_batch_stay_far_below_the_limit_of_unpack() -> None:
         "MAX_BATCH": 1000,
     }
     assert int(limits["CHUNK"]) % 2 == 0, "a chunk must not part a pair"
+
+
+def test_only_promote_release_and_reclaim_write_ready() -> None:
+    writes = r"(?:zadd\(|'ZADD', )(?:READY|SUSPECT|key)\b"
+    writers = {path.stem for path in SCRIPTS + SHARED if re.search(writes, code_of(path))}
+    assert writers - {"batch"} == {"promote", "release", "reclaim"}
 
 
 @every_script

@@ -1,0 +1,136 @@
+"""How much a worker asks of the store: a backlog, a trickle, nothing at all."""
+
+from collections import Counter
+from math import ceil
+
+import pytest
+
+from bridge.envelope import Envelope
+from bridge.store.connection import Connection
+from tests.acceptance.floor import Floor
+
+BULK = 5000
+ROUND_TRIPS_IN_BULK = 0.05
+GATHER_MS = 3
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Every script that anyone sends to the store from now on."""
+    counted: Counter[str] = Counter()
+    plain = Connection._run_once
+
+    def count(self, called, keys, arguments):
+        counted[called.name] += 1
+        return plain(self, called, keys, arguments)
+
+    monkeypatch.setattr(Connection, "_run_once", count)
+    return counted
+
+
+def schedule_in_bulk(floor: Floor, count: int) -> None:
+    for first in range(0, count, 500):
+        ids = range(first, first + 500)
+        batch = [Envelope.new(b"", id=f"{n:05d}", delay="1s") for n in ids]
+        floor.stores["r"].schedule(batch, max_delay_ms=10_000)
+
+
+def test_round_trips_in_bulk_are_few(floor: Floor, calls: Counter[str]) -> None:
+    schedule_in_bulk(floor, BULK)
+    floor.turn(1000)
+    assert len(floor.arrived()) == BULK
+    assert calls.total() / BULK <= ROUND_TRIPS_IN_BULK, calls
+
+
+def test_busy_worker_never_polls(
+    floor: Floor, calls: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule_in_bulk(floor, BULK)
+    floor.turn(999)
+    calls.clear()
+    floor.advance(1)
+    let_each_call_take_1_ms(floor, monkeypatch)
+    while len(floor.arrived()) < BULK:
+        assert floor.worker.run_once()
+    assert calls == {"promote": BULK / 1000, "claim": BULK / 500, "ack": BULK / 500}
+
+
+def let_each_call_take_1_ms(floor: Floor, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Connection.run
+
+    def run(*given, **how):
+        floor.advance(1)
+        return plain(*given, **how)
+
+    monkeypatch.setattr(Connection, "run", run)
+
+
+def test_overhear_an_older_poll_asks_nothing(floor: Floor, calls: Counter[str]) -> None:
+    station = floor.stations["r"]
+    older = station.store.next()
+    floor.schedule("a")
+    floor.advance(1)
+    station.hear(station.store.next())
+    calls.clear()
+    station.overhear(older)
+    station.ask()
+    assert (calls["next"], station.poll.pending) == (0, 1)
+
+
+def test_overhear_a_poll_of_the_same_ms_asks_the_store(floor: Floor, calls: Counter[str]) -> None:
+    station = floor.stations["r"]
+    doubtful = station.store.next()
+    floor.schedule("a")
+    station.hear(doubtful)
+    station.overhear(doubtful)
+    station.ask()
+    assert station.poll.pending == 1
+
+
+def test_idle_worker_asks_next_once_a_second_and_nothing_else(
+    floor: Floor, calls: Counter[str]
+) -> None:
+    floor.schedule("later", delay="1h")
+    floor.turn()
+    calls.clear()
+    run_for(floor, 10_000)
+    assert calls == {"next": 10 * len(floor.stations)}
+
+
+def test_overhear_a_poll_after_a_hint_still_asks_the_store(floor: Floor) -> None:
+    station = floor.stations["r"]
+    station.hear(station.store.next())
+    floor.advance(1)
+    before_the_hint = station.store.next()
+    floor.schedule("early")
+    station.overhear(None)
+    station.overhear(before_the_hint)
+    station.ask()
+    assert station.poll.pending == 1
+
+
+@pytest.mark.parametrize("per_second", [500, 1000])
+def test_trickle_is_gathered_into_batches(
+    floor: Floor, calls: Counter[str], per_second: int
+) -> None:
+    step_ms = 1000 // per_second
+    delays = {f"{n:03d}": f"{1000 + n * step_ms}ms" for n in range(600)}
+    given = [Envelope.new(b"", id=name, delay=delay) for name, delay in delays.items()]
+    floor.stores["r"].schedule(given, max_delay_ms=10_000)
+    floor.turn()
+    calls.clear()
+    run_for(floor, 2500)
+    assert floor.arrived() == list(delays)
+    gathered = 1 + GATHER_MS // step_ms
+    assert calls["claim"] == calls["promote"] == calls["ack"] <= 1.1 * 600 / gathered
+
+
+def run_for(floor: Floor, ms: int) -> None:
+    """Let a worker sleep and work as its loop does, by the clock of the test."""
+    until_ms = floor.elapsed_ms + ms
+    while True:
+        floor.turn()
+        sleep_ms = max(1, ceil(floor.worker.sleep_s() * 1000))
+        if floor.elapsed_ms + sleep_ms > until_ms:
+            break
+        floor.advance(sleep_ms)

@@ -1,0 +1,215 @@
+"""Turns, windows and waking: what of one message or route must not stop the others."""
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from bridge.config import Config
+from bridge.health import readiness_faults
+from bridge.publisher import Delivery, Outcome, Verdict
+from bridge.runner import Runner
+from bridge.store.connection import open_connection
+from bridge.store.delay_store import DelayStore
+from bridge.store.embedded import stop_embedded
+from bridge.store.keys import SHARD_KEYS, Shard
+from connectors.memory import MemoryPublisher
+from tests.acceptance.floor import Floor
+from tests.store.desk import envelope
+
+WITHIN_S = 30.0
+MISSING = Outcome(Verdict.TARGET_FAILED, error_class="UnknownTopic", error_message="t")
+FAILED = Outcome(Verdict.FAILED, error_class="Nack", error_message="not now")
+
+
+def key(floor: Floor, name: str) -> str:
+    return floor.stores["r"].shard.keys()[SHARD_KEYS.index(name)]
+
+
+def lose_records(floor: Floor, *ids: str) -> None:
+    """Take away the bodies, as an expiry of their own would in a store that has such."""
+    client = floor.stores["r"]._connection.client
+    assert client.hdel(key(floor, "envelopes"), *ids) == len(ids)
+
+
+def test_message_without_a_body_gives_back_its_place_in_the_window(
+    build_floor: Callable[..., Floor],
+) -> None:
+    floor = build_floor(worker={"in_flight": 4, "batch": 2}, dead_letter=None)
+    lost = [f"lost-{n}" for n in range(10)]
+    expired = [f"over-{n}" for n in range(10)]
+    floor.schedule(*lost)
+    floor.schedule(*expired, expires="1500ms")
+    floor.schedule(*"uvwxyz")
+    lose_records(floor, *lost)
+    floor.advance(2000)
+    for _ in range(30):
+        floor.worker.run_once()
+    assert floor.arrived() == list("uvwxyz")
+    assert {floor.state(name) for name in expired} == {"dead"}
+    assert floor.lane.in_flight == 0
+
+
+def test_route_with_a_backlog_does_not_starve_another(build_floor: Callable[..., Floor]) -> None:
+    floor = build_floor(worker={"batch": 10})
+    floor.schedule(*(f"r{n:03d}" for n in range(100)))
+    floor.schedule(*(f"o{n:03d}" for n in range(100)), route="other")
+    floor.advance(1000)
+    for _ in range(4):
+        floor.worker.run_once()
+    order = [each.target.topic for each in floor.publisher.delivered]
+    assert (order.count("t"), order.count("o")) == (40, 40)
+    first_of_each_turn = order[::20]
+    assert (first_of_each_turn.count("t"), first_of_each_turn.count("o")) == (2, 2)
+
+
+def test_window_is_the_lanes_and_not_the_routes(build_floor: Callable[..., Floor]) -> None:
+    floor = build_floor(worker={"in_flight": 6, "batch": 2})
+    floor.schedule(*(f"r{n}" for n in range(9)))
+    floor.schedule(*(f"o{n}" for n in range(9)), route="other")
+    floor.advance(1000)
+    floor.publisher.pause()
+    with ThreadPoolExecutor(6) as threads:
+        worker = floor.new_worker(threads)
+        for _ in range(10):
+            worker.run_once()
+        assert sum(store.next().unack for store in floor.stores.values()) == 6
+        floor.publisher.resume()
+
+
+def test_backoff_counts_retries_of_any_cause(floor: Floor) -> None:
+    floor.schedule("a")
+    retry_at: list[int] = []
+    for outcome, wait_ms in ((FAILED, 1000), (MISSING, 1000), (FAILED, 2000)):
+        floor.publisher.script(lambda _, outcome=outcome: outcome)
+        floor.turn(wait_ms)
+        retry_at.append(floor.stores["r"].next().first_retry_ms - floor.now_ms())
+    assert retry_at == [1000, 2000, 4000]
+    assert floor.flight("a").failures == 2
+
+
+def test_suspect_that_is_retried_is_published_alone(build_floor: Callable[..., Floor]) -> None:
+    floor = build_floor(retry={"max_attempts": 9, "backoff": "fixed", "initial": "1s"})
+    store = floor.stores["r"]
+    floor.schedule("suspect")
+    floor.advance(1000)
+    for _ in range(2):
+        store.promote()
+        store.claim(1, 30_000)
+        floor.advance(30_000)
+        store.reclaim()
+    floor.publisher.script(lambda _: FAILED)
+    floor.turn()
+    assert floor.state("suspect") == "retry"
+    floor.schedule(*"abc", delay="1s")
+    batches: list[list[str]] = []
+    remember_batches(floor, batches)
+    floor.publisher.script(lambda _: None)
+    floor.turn(1000)
+    assert sorted(batches) == [["a", "b", "c"], ["suspect"]]
+
+
+def remember_batches(floor: Floor, batches: list[list[str]]) -> None:
+    plain = floor.publisher.publish
+
+    def publish(batch: list[Delivery]) -> object:
+        batches.append([each.id for each in batch])
+        return plain(batch)
+
+    floor.publisher.publish = publish  # type: ignore[assignment, method-assign]
+
+
+def test_route_with_a_newer_record_is_unready_and_the_others_flow(floor: Floor) -> None:
+    floor.schedule("a")
+    floor.schedule("x", route="other")
+    client = floor.stores["r"]._connection.client
+    record = client.hget(key(floor, "envelopes"), "a")
+    client.hset(key(floor, "envelopes"), "a", bytes([record[0] + 1]) + record[1:])
+    floor.turn(1000)
+    assert readiness_faults([floor.worker]) == ["route r: its records need a newer duebridge"]
+    assert (floor.state("a"), floor.arrived("o")) == ("ready", ["x"])
+
+
+class Process:
+    """A whole worker, with its threads and its listener, on a store of its own."""
+
+    def __init__(self, home: Path) -> None:
+        url = f"embedded:{home}"
+        namespace = f"test-{secrets.token_hex(6)}"
+        config = Config.model_validate(
+            {
+                "version": 1,
+                "store": {"url": url, "namespace": namespace},
+                "brokers": {"memory": {"type": "memory"}},
+                "routes": {"r": {"target": {"broker": "memory", "topic": "t"}}},
+            }
+        )
+        self.publisher = MemoryPublisher()
+        self.connection = open_connection(url)
+        self.store = DelayStore(self.connection, Shard(namespace, "r", 0), repeat_for_s=WITHIN_S)
+        self.runner = Runner(config, open_connection(url), {"memory": self.publisher})
+        self.runner.start()
+
+    def schedule(self, id: str, delay: str) -> None:
+        self.store.schedule([envelope(id, delay)], max_delay_ms=10**9)
+
+    def listens(self) -> bool:
+        channel = self.store.shard.wake
+        return bool(self.connection.client.pubsub_numsub(channel)[0][1])
+
+    def hears(self) -> bool:
+        return all(station.is_heard for station in self.runner.stations())
+
+    def wait_listening(self) -> None:
+        self.wait(self.listens, "the worker to listen")
+
+    def wait(self, is_so: Callable[[], bool], what: str) -> None:
+        give_up_at = time.monotonic() + WITHIN_S
+        while not is_so():
+            assert time.monotonic() < give_up_at, f"gave up waiting for {what}"
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        self.runner.drain()
+        self.connection.close()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    stop_embedded(tmp_path)
+
+
+@pytest.fixture
+def process(home: Path) -> Iterator[Process]:
+    process = Process(home)
+    yield process
+    process.close()
+
+
+def test_message_that_is_due_earlier_wakes_a_sleeping_worker_at_once(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process.schedule("late", "1h")
+    process.wait_listening()
+    monkeypatch.setattr("bridge.station.ASK_EVERY_S", 3600.0)
+    process.schedule("first", "1ms")
+    assert process.publisher.deliveries_arrive(1, WITHIN_S)
+    process.schedule("early", "1ms")
+    assert process.publisher.deliveries_arrive(2, WITHIN_S)
+    assert [each.id for each in process.publisher.delivered] == ["first", "early"]
+
+
+def test_due_messages_flow_on_after_the_store_was_restarted(home: Path, process: Process) -> None:
+    process.schedule("before", "1ms")
+    assert process.publisher.deliveries_arrive(1, WITHIN_S)
+    for count in (2, 3):
+        process.wait_listening()
+        assert stop_embedded(home)
+        process.wait(lambda: not process.hears(), "the worker to miss the store")
+        open_connection(f"embedded:{home}").close()
+        process.schedule(f"after-{count}", "1ms")
+        assert process.publisher.deliveries_arrive(count, WITHIN_S)
