@@ -8,17 +8,19 @@ The url of the store and what a broker needs to connect keep their references (`
 import math
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
+from bridge.config_brokers import Broker
 from bridge.config_fields import (
     Bytes,
     Fault,
     Model,
     Ms,
     Name,
-    Options,
+    ShortText,
     Text,
     Version,
     Whole,
@@ -33,55 +35,35 @@ from bridge.envelope import Target
 
 LEASE_MARGIN_MS = 1_000
 LEASE_PER_DEADLINE = 1.5
-_TOPIC = re.compile(r"[A-Za-z0-9._-]+")  # what Kafka takes
+_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")  # what Kafka takes
 
 
 class Store(Model):
     """Where the delay store is."""
 
     url: Annotated[Text, Field(repr=False)] = "redis://localhost:6379/0"
+    """redis:// rediss:// unix:// redis+cluster://, or embedded:DIR for a server of its own."""
     namespace: Name = "duebridge"
+    """The first part of every key: two bridges may share one server."""
     durability: Annotated[Literal["async"], not_yet("fsync", "replicated")] = "async"
+    """What an accepted envelope survives."""
     allow_unfit: tuple[Literal["version", "eviction", "persistence"], ...] = ()
-
-
-class KafkaBroker(Model):
-    """A Kafka cluster; `options` have Kafka's dotted names."""
-
-    type: Literal["kafka"]
-    bootstrap_servers: Annotated[list[Text], Field(min_length=1, repr=False)]
-    client: Annotated[Literal["kafka-python"], not_yet("librdkafka")] = "kafka-python"
-    options: Options = Field({}, repr=False)
-
-
-class RabbitBroker(Model):
-    """A RabbitMQ server or cluster."""
-
-    type: Literal["rabbitmq"]
-    url: Annotated[Text, Field(repr=False)]
-    options: Options = Field({}, repr=False)
-
-
-class MemoryBroker(Model):
-    """A broker in memory, for tests."""
-
-    type: Literal["memory"]
-    options: Options = Field({}, repr=False)
-
-
-Broker: TypeAlias = Annotated[
-    KafkaBroker | RabbitBroker | MemoryBroker, Field(discriminator="type")
-]
+    """Go on where the server is unfit in these."""
 
 
 class WorkerSettings(Model):
     """The bounds of each lane, and how long a worker may take to publish and to stop."""
 
     in_flight: Annotated[Whole, Field(ge=1)] = 5000
+    """Envelopes handed to the broker and not yet confirmed."""
     in_flight_bytes: Bytes = "64MiB"  # type: ignore[assignment]
+    """The same in bytes of bodies."""
     batch: Annotated[Whole, Field(ge=1, le=1000)] = 500
+    """The most envelopes in one claim."""
     publish_deadline: Ms = "15s"  # type: ignore[assignment]
+    """After it a publish counts as of unknown outcome."""
     drain: Ms = "20s"  # type: ignore[assignment]
+    """How long a stopping worker waits for what is in flight."""
 
 
 class RetryPolicy(Model):
@@ -92,10 +74,15 @@ class RetryPolicy(Model):
     """
 
     max_attempts: Annotated[Whole, Field(ge=1, le=10_000)] = 5
+    """Definite failures until an envelope is dead; an outage of the broker is none."""
     backoff: Literal["exponential", "fixed"] = "exponential"
+    """Whether the delay doubles with each retry, or stays what it is."""
     initial: Ms = "1s"  # type: ignore[assignment]
+    """The first delay."""
     max: Ms = "5m"  # type: ignore[assignment]
+    """The longest delay."""
     jitter: Literal["full", "none"] = "full"
+    """full: the delay is drawn between nothing and itself."""
 
     @model_validator(mode="after")
     def _has_only_what_applies(self) -> Self:
@@ -110,16 +97,22 @@ class OnTargetError(Model):
     """How long a route waits for a missing or closed target before it gives envelopes up."""
 
     hold: Ms = "10m"  # type: ignore[assignment]
+    """Until then one envelope a second tries; after it each target error ends its envelope."""
     then: Literal["dead_letter"] = "dead_letter"
+    """What becomes of an envelope after `hold`."""
 
 
 class TargetSettings(Model):
     """A Kafka topic, or a RabbitMQ exchange and routing key."""
 
     broker: str
+    """A name under `brokers`."""
     topic: Annotated[Text, Field(max_length=249)] | None = None
-    exchange: Annotated[str, Field(max_length=255)] | None = None
-    routing_key: Annotated[str, Field(max_length=255)] | None = None
+    """Of Kafka."""
+    exchange: ShortText | None = None
+    """Of RabbitMQ; "" is its default exchange, where the routing key is a queue's name."""
+    routing_key: ShortText | None = None
+    """Of RabbitMQ."""
 
     @model_validator(mode="after")
     def _is_of_one_kind(self) -> Self:
@@ -141,22 +134,31 @@ class RouteSettings(Model):
     """What a route may leave to the defaults."""
 
     lease: Ms = "30s"  # type: ignore[assignment]
+    """How long a worker may hold an envelope: at least 1.5 x publish_deadline + 1s."""
     max_delay: Ms = "365d"  # type: ignore[assignment]
+    """Longer delays are refused."""
     max_body: Bytes = "256KiB"  # type: ignore[assignment]
+    """Larger bodies are refused."""
     retry: RetryPolicy = RetryPolicy()
     on_target_error: OnTargetError = OnTargetError()
     remember: Ms = "0ms"  # type: ignore[assignment]
+    """How long an id is known after its delivery; it costs memory."""
     poison: Annotated[Whole, Field(ge=1)] = 5
+    """Bury an envelope after so many workers died with it alone."""
 
 
 class Route(RouteSettings):
     """One route: where its envelopes go, where they go when that fails, and how."""
 
-    name: Name
+    name: Annotated[Name, SkipJsonSchema()]  # its key
     target: TargetSettings
+    """Where due envelopes go."""
     dead_letter: TargetSettings | None = None
+    """Where exhausted ones go; without it they stay in the store."""
     allow_targets: tuple[TargetSettings, ...] = ()
+    """Where an envelope may ask to go instead; names may be globs."""
     shards: Annotated[Whole, Field(ge=1, le=1024)] = 1
+    """Fixed when the route is first used."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -182,11 +184,15 @@ class Config(Model):
     """The whole configuration, defaults merged into every route."""
 
     version: Version
+    """Of the form of this file."""
     store: Store = Store()
     brokers: dict[Name, Broker]
     worker: WorkerSettings = WorkerSettings()
     defaults: RouteSettings = RouteSettings()
     routes: dict[str, Route]
+    """By name."""
+    allow_absent: tuple[Name, ...] = ()
+    """Routes that may be left out of this file while the store holds envelopes of them."""
 
     @model_validator(mode="before")
     @classmethod
@@ -203,8 +209,14 @@ class Config(Model):
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
-        refuse(self, [*self._lease_faults(), *self._target_faults()])
+        refuse(self, [*self._lease_faults(), *self._target_faults(), *self._absent_faults()])
         return self
+
+    def _absent_faults(self) -> Iterator[Fault]:
+        for place, name in enumerate(self.allow_absent):
+            if name in self.routes:
+                text = f"expected a route that is not in this file; got {name!r}"
+                yield ("allow_absent", place), text
 
     def _lease_faults(self) -> Iterator[Fault]:
         deadline = self.worker.publish_deadline
@@ -241,5 +253,5 @@ class Config(Model):
             text = f"expected exchange and routing_key: broker {target.broker} is of type rabbitmq"
             yield ("topic",), text
         elif broker.type == "kafka" and not is_glob and not _TOPIC.fullmatch(target.topic or ""):
-            text = "expected letters, digits, dots, dashes and underscores"
+            text = "expected letters, digits, dots (not alone), dashes and underscores"
             yield ("topic",), f"{text}; got {target.topic!r}"

@@ -6,7 +6,7 @@ which knows the text of the file. Where an error of type `config` repeats a valu
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -16,18 +16,26 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     PlainValidator,
     ValidationError,
     model_validator,
 )
+from pydantic.json_schema import WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from bridge.durations import parse_duration_ms
+from bridge.durations import format_ms, parse_duration_ms
 from bridge.errors import ConfigError, EnvelopeError
-from bridge.sizes import parse_size_bytes
+from bridge.sizes import format_bytes, parse_size_bytes
 from bridge.store.keys import checked_name
 
 MAX_WRITTEN = 64  # characters of a duration or a size
+MAX_SHORT_BYTES = 255  # what AMQP takes for a name
+
+# As JSON Schema has them, for editors: what the loader takes is decided elsewhere.
+NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+NAME_EXPECTED = "1 to 128 letters, digits, dots, dashes and underscores, a letter or digit first"
+REFERENCE = r"\$\{"  # somewhere in the text
 _NOT_IN_YAML = ", or a timedelta"
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
@@ -96,9 +104,16 @@ def _whole(value: object) -> int:
 
 
 def _option(value: object) -> object:
-    if isinstance(value, str | int):
+    if isinstance(value, str | int | float):
         return value
-    raise _expected("text, a whole number, true or false")
+    raise _expected("text, a number, true or false")
+
+
+def _deep_option(value: object) -> object:
+    inner = value.values() if isinstance(value, dict) else [value]
+    if all(isinstance(each, str | int | float) for each in inner):
+        return value
+    raise _expected("text, a number, true or false, or a mapping of those")
 
 
 def _name(value: str) -> str:
@@ -106,6 +121,24 @@ def _name(value: str) -> str:
         return checked_name("name", value)
     except ConfigError as error:
         raise fault(str(error).removeprefix("name: ")) from None
+
+
+def _short_text(value: str) -> str:
+    if len(value.encode()) > MAX_SHORT_BYTES:
+        raise _expected(f"at most {MAX_SHORT_BYTES} bytes in UTF-8")
+    return value
+
+
+def _written(pattern: str, expected: str) -> WithJsonSchema:
+    """Return the JSON Schema of text that is of a pattern, or holds a reference."""
+    message = f"expected {expected}"
+    either = rf"^({pattern})$|{REFERENCE}"
+    return WithJsonSchema({"type": "string", "pattern": either, "patternErrorMessage": message})
+
+
+def _as_text(form: Callable[[int], str]) -> PlainSerializer:
+    """Return what writes a value in the form in which the file has it, in JSON only."""
+    return PlainSerializer(form, return_type=str, when_used="json")
 
 
 def not_yet(*values: str) -> BeforeValidator:
@@ -119,16 +152,28 @@ def not_yet(*values: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-_Short = BeforeValidator(_short, json_schema_input_type=str)
-Ms = Annotated[int, BeforeValidator(_duration, json_schema_input_type=str), _Short]
-Bytes = Annotated[int, BeforeValidator(_size, json_schema_input_type=str), _Short]
+_Short = BeforeValidator(_short)
+_DURATION = _written(
+    r"\s*[0-9]{1,18}(\.[0-9]{1,30})?(ms|s|m|h|d)\s*", "a duration such as 500ms, 15m, 3d"
+)
+_SIZE = _written(r"\s*[0-9]{1,9}(B|KiB|MiB|GiB)\s*", "a size such as 512B, 64MiB")
+_SCALAR = {"type": ["string", "number", "boolean"]}
+
+Ms = Annotated[int, BeforeValidator(_duration), _Short, _DURATION, _as_text(format_ms)]
+Bytes = Annotated[int, BeforeValidator(_size), _Short, _SIZE, _as_text(format_bytes)]
 Whole = Annotated[int, BeforeValidator(_whole)]
 Text = Annotated[str, Field(min_length=1)]
-Name = Annotated[str, AfterValidator(_name)]
-_Option = Annotated[
-    str | int | bool, PlainValidator(_option, json_schema_input_type=str | int | bool)
+ShortText = Annotated[str, Field(max_length=MAX_SHORT_BYTES), AfterValidator(_short_text)]
+Name = Annotated[str, AfterValidator(_name), _written(NAME, NAME_EXPECTED)]
+_Scalar: TypeAlias = str | int | float | bool
+_Option = Annotated[_Scalar, PlainValidator(_option), WithJsonSchema(_SCALAR)]
+_DeepOption = Annotated[
+    _Scalar | dict[str, _Scalar],
+    PlainValidator(_deep_option),
+    WithJsonSchema({"anyOf": [_SCALAR, {"type": "object", "additionalProperties": _SCALAR}]}),
 ]
 Options = Annotated[dict[str, _Option], Field(repr=False)]  # may hold a password
+DeepOptions = Annotated[dict[str, _DeepOption], Field(repr=False)]
 Version = Annotated[Literal[1], BeforeValidator(_whole)]
 
 

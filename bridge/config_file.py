@@ -14,10 +14,7 @@ from pydantic_core import ErrorDetails
 
 from bridge.config import (
     Config,
-    KafkaBroker,
-    MemoryBroker,
     OnTargetError,
-    RabbitBroker,
     RetryPolicy,
     Route,
     RouteSettings,
@@ -25,6 +22,7 @@ from bridge.config import (
     TargetSettings,
     WorkerSettings,
 )
+from bridge.config_brokers import KafkaBroker, MemoryBroker, RabbitBroker
 from bridge.config_fields import did_you_mean
 from bridge.config_tree import Fault, KeyPath, Tree, all_of, kind_of, read_tree, shown
 from bridge.errors import ConfigError
@@ -69,27 +67,37 @@ _SAID = {
 
 def load_config(path: str | Path) -> Config:
     """Return the configuration in a file; raises `ConfigError` with a line for every error."""
+    return load_config_text(read_config_text(path), str(path))
+
+
+def read_config_text(path: str | Path) -> str:
+    """Return what a file holds; raises `ConfigError` where that is no text."""
     name = str(path)
     try:
         with Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{name}: cannot be read: {error.strerror}") from error
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{name}: expected at most 1 MiB")
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = data[: error.start].decode()
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         found = f"byte 0x{data[error.start]:02x}"
         raise ConfigError(f"{name}:{line}:{column} expected UTF-8; got {found}") from None
-    return load_config_text(text, name)
 
 
 def load_config_text(text: str, name: str) -> Config:
     """Return the configuration that `text` is; `name` stands in messages for the file's."""
     if len(text.encode(errors="replace")) > MAX_BYTES:
         raise ConfigError(f"{name}: expected at most 1 MiB")
-    tree = read_tree(text, name)
+    return config_of(read_tree(text, name))
+
+
+def config_of(tree: Tree) -> Config:
+    """Return the configuration that a tree holds; raises `ConfigError`."""
     config, faults = _validated(tree)
     # here and not in an `except`: the error of pydantic holds what references stand for
     if faults or config is None:

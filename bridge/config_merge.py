@@ -17,8 +17,8 @@ def merged_route(name: str, defaults: dict[str, Any], given: Any) -> Any:
         return given
     merged = {**defaults, "name": name, **given}
     for block in _BLOCKS:
-        if isinstance(defaults.get(block), dict) and isinstance(given.get(block), dict):
-            merged[block] = {**defaults[block], **given[block]}
+        if isinstance(defaults.get(block), dict) and isinstance(merged[block], dict | None):
+            merged[block] = {**defaults[block], **(merged[block] or {})}
     if isinstance(given.get("retry"), dict):
         merged["retry"] = _without_idle(merged["retry"], given["retry"])
     return merged

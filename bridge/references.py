@@ -6,7 +6,7 @@ without the newline at its end. What a reference stands for is never part of a m
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from bridge.errors import ConfigError
@@ -34,6 +34,23 @@ def resolve(text: str) -> str:
     """
     check_references(text)
     return _REFERENCE.sub(_value, text)
+
+
+def is_reference(text: str) -> bool:
+    """Whether the whole of `text` is one reference, and nothing beside it."""
+    match = _REFERENCE.fullmatch(text)
+    return match is not None and not match["dollar"]
+
+
+def take_out(text: str, stand_in: Callable[[str], str]) -> str:
+    """Return `text` with every reference, and no `$$`, replaced by what stands in for it."""
+    return _REFERENCE.sub(lambda match: match[0] if match["dollar"] else stand_in(match[0]), text)
+
+
+def with_default(reference: str, form: Callable[[str], str]) -> str:
+    """Return a reference whose default, if it has one, is in another form."""
+    head, has_default, default = reference.removesuffix("}").partition(":-")
+    return f"{head}:-{form(default)}}}" if has_default else reference
 
 
 def resolve_at(place: str, value: object) -> object:

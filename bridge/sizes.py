@@ -16,3 +16,15 @@ def parse_size_bytes(value: object) -> int:
     if match is None:
         raise ValueError(f'expected a size such as "512B", "256KiB", "64MiB"; got {value!r}')
     return int(match[1]) * _BYTES_PER_UNIT[match[2]]
+
+
+def format_bytes(size_bytes: int) -> str:
+    """Return the shortest exact size text.
+
+    >>> format_bytes(67108864), format_bytes(1000), format_bytes(0)
+    ('64MiB', '1000B', '0B')
+    """
+    for unit in ("GiB", "MiB", "KiB"):
+        if size_bytes and size_bytes % _BYTES_PER_UNIT[unit] == 0:
+            return f"{size_bytes // _BYTES_PER_UNIT[unit]}{unit}"
+    return f"{size_bytes}B"

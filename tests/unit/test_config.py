@@ -45,9 +45,11 @@ def test_load_broker_without_type_names_the_key() -> None:
     ]
 
 
-def test_load_librdkafka_is_refused() -> None:
+def test_load_librdkafka_keeps_it() -> None:
     text = WHOLE.replace("type: kafka,", "type: kafka, client: librdkafka,")
-    assert refusal(text) == ["f.yaml:3:33 brokers.orders.client: librdkafka: not implemented yet"]
+    broker = loaded(text).brokers["orders"]
+    assert broker.type == "kafka"
+    assert broker.client == "librdkafka"
 
 
 @pytest.mark.parametrize(
@@ -67,8 +69,26 @@ def test_load_option_that_is_a_list_is_refused() -> None:
     text = WHOLE.replace("type: kafka,", "type: kafka, options: {linger.ms: [5]},")
     assert refusal(text) == [
         "f.yaml:3:35 brokers.orders.options.linger.ms:"
-        " expected text, a whole number, true or false; got a list"
+        " expected text, a number, true or false; got a list"
     ]
+
+
+def test_load_options_of_rabbitmq_may_be_mappings() -> None:
+    options = "{heartbeat: 5, socket_timeout: 2.5, ssl_options: {cafile: /ca.pem}}"
+    text = WHOLE.replace("type: rabbitmq,", f"type: rabbitmq, options: {options},")
+    assert loaded(text).brokers["billing"].options == {
+        "heartbeat": 5,
+        "socket_timeout": 2.5,
+        "ssl_options": {"cafile": "/ca.pem"},
+    }
+
+
+@pytest.mark.parametrize("written", ["[5]", "{a: {b: 1}}", "~"])
+def test_load_deeper_option_of_rabbitmq_is_refused(written: str) -> None:
+    text = WHOLE.replace("type: rabbitmq,", f"type: rabbitmq, options: {{ssl_options: {written}}},")
+    [line] = refusal(text)
+    expected = "expected text, a number, true or false, or a mapping of those; got "
+    assert f" brokers.billing.options.ssl_options: {expected}" in line
 
 
 # Targets
@@ -116,12 +136,26 @@ def test_load_target_of_no_one_kind_is_refused(text: str, got: str) -> None:
     assert refusal(target(text)) == [f"f.yaml:7:5 routes.r.target: {expected}"]
 
 
-@pytest.mark.parametrize("topic", ["a b", "order-*", "a/b"])
+@pytest.mark.parametrize("topic", ["a b", "order-*", "a/b", ".", ".."])
 def test_load_topic_that_kafka_refuses_is_refused(topic: str) -> None:
-    expected = "expected letters, digits, dots, dashes and underscores"
+    expected = "expected letters, digits, dots (not alone), dashes and underscores"
     assert refusal(target(f"{{broker: orders, topic: {topic}}}")) == [
         f"f.yaml:7:37 routes.r.target.topic: {expected}; got {topic!r}"
     ]
+
+
+@pytest.mark.parametrize("key", ["exchange", "routing_key"])
+def test_load_too_long_amqp_names_are_refused(key: str) -> None:
+    for name, expected in (("n" * 256, "255 characters"), ("\u00e4" * 128, "255 bytes in UTF-8")):
+        [line] = refusal(target(f"{{broker: billing, {key}: {name}}}"))
+        place = f"f.yaml:7:{33 + len(key)} routes.r.target.{key}"
+        assert line.startswith(f"{place}: expected at most {expected}; got '{name[0]}")
+
+
+def test_load_too_long_name_of_a_route_points_at_it() -> None:
+    [line] = refusal(WHOLE.replace("  r:", f"  {'r' * 129}:"))
+    assert line.startswith("f.yaml:6:3 routes.rrr")
+    assert f": expected {NAME}; got 'rrr" in line
 
 
 def test_load_too_long_names_are_refused() -> None:
@@ -242,6 +276,24 @@ def test_load_jitter_on_inherited_fixed_retry_is_refused() -> None:
 def test_load_fixed_retry_with_jitter_none_is_taken() -> None:
     config = loaded(WHOLE + "    retry: {backoff: fixed, jitter: none}\n")
     assert config.routes["r"].retry.jitter == "none"
+
+
+def test_load_empty_block_of_a_route_inherits_the_defaults() -> None:
+    defaults = "defaults: {retry: {initial: 2s}, on_target_error: {hold: 3m}}\n"
+    route = loaded(f"{WHOLE}    retry:\n    on_target_error:\n{defaults}").routes["r"]
+    assert (route.retry.initial, route.on_target_error.hold) == (2_000, 180_000)
+
+
+def test_load_absent_route_that_is_there_is_refused() -> None:
+    assert refusal(WHOLE + "allow_absent: [old, r]\n") == [
+        "f.yaml:8:21 allow_absent.1: expected a route that is not in this file; got 'r'"
+    ]
+
+
+def test_load_absent_route_that_is_no_name_is_refused() -> None:
+    assert refusal(WHOLE + "allow_absent: ['a b']\n") == [
+        f"f.yaml:8:16 allow_absent.0: expected {NAME}; got 'a b'"
+    ]
 
 
 def test_load_empty_blocks_are_defaults() -> None:

@@ -130,8 +130,8 @@ def test_load_unknown_key_names_the_near_one() -> None:
 
 def test_load_unknown_key_near_none_names_all() -> None:
     assert refusal(WHOLE + "zzz: 1\n") == [
-        "f.yaml:8:1 zzz: unknown key, expected one of brokers, defaults, routes, store, version,"
-        " worker"
+        "f.yaml:8:1 zzz: unknown key, expected one of allow_absent, brokers, defaults, routes,"
+        " store, version, worker"
     ]
 
 

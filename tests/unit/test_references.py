@@ -135,7 +135,8 @@ def test_load_half_a_reference_is_refused(block: str, expected: str) -> None:
         (
             "dead_letter: {broker: orders, topic: '${DB_CANARY}'}",
             "8:42 routes.r.dead_letter.topic:"
-            " expected letters, digits, dots, dashes and underscores; got '${DB_CANARY}'",
+            " expected letters, digits, dots (not alone), dashes and underscores;"
+            " got '${DB_CANARY}'",
         ),
     ],
 )

@@ -1,0 +1,70 @@
+"""`duebridge config render` and `config schema`, as a person runs them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.command import Command
+
+CANARY = "Canary7f3c"
+CONFIG = f"""\
+version: 1
+store: {{{{url: "{{url}}"}}}}
+brokers:
+  here: {{{{type: memory, options: {{{{secret: {CANARY}}}}}}}}}
+  there: {{{{type: rabbitmq, url: "amqp://user:{CANARY}@${{{{THERE}}}}"}}}}
+defaults: {{{{max_delay: 30d}}}}
+routes:
+  reminders: {{{{target: {{{{broker: here, topic: "${{{{TOPIC}}}}"}}}}}}}}
+"""
+
+
+@pytest.fixture
+def duebridge(tmp_path: Path) -> Command:
+    return Command(tmp_path, f"redis://:{CANARY}@localhost:6379/0", CONFIG)
+
+
+def test_render_prints_what_is_in_effect_without_secrets(duebridge: Command) -> None:
+    done = duebridge("config", "render", TOPIC=CANARY)
+    assert (done.code, done.err) == (0, "")
+    assert CANARY not in done.out
+    assert "url: redis://:***@localhost:6379/0\n" in done.out
+    assert "url: amqp://user:***@${THERE}\n" in done.out
+    assert "max_delay: 30d\n" in done.out
+    assert "topic: ${TOPIC}\n" in done.out
+
+
+def test_rendered_file_passes_the_check(duebridge: Command) -> None:
+    other = duebridge.home / "other.yaml"
+    other.write_text(duebridge("config", "render", TOPIC="t").out)
+    done = duebridge("config", "check", str(other), TOPIC="t")
+    assert done.code == 0, done.err
+
+
+def test_render_as_json_is_one_object(duebridge: Command) -> None:
+    done = duebridge("config", "render", "--output", "json", TOPIC="t")
+    assert done.json()["routes"]["reminders"]["lease"] == "30s"
+    assert CANARY not in done.out
+
+
+def test_render_of_a_wrong_file_exits_2_with_each_place(duebridge: Command) -> None:
+    duebridge.file.write_text(duebridge.file.read_text() + "    shards: 0\nzzz: 1\n")
+    done = duebridge("config", "render", TOPIC="t")
+    assert (done.code, done.out) == (2, "")
+    assert CANARY not in done.err
+
+
+def test_render_without_a_variable_exits_2_and_names_it(duebridge: Command) -> None:
+    done = duebridge("config", "render")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "duebridge.yaml:8:45 routes.reminders.target.topic: variable TOPIC: not set\n"
+    )
+
+
+def test_schema_prints_the_committed_one(duebridge: Command) -> None:
+    committed = Path(__file__).parents[2] / "docs" / "duebridge.schema.json"
+    done = duebridge("config", "schema")
+    assert (done.code, done.err, done.out) == (0, "", committed.read_text())
+    assert json.loads(done.out)["title"] == "duebridge.yaml"
