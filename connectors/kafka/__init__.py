@@ -1,5 +1,6 @@
-"""Kafka, through kafka-python. Where an error gets its verdict: `connectors.kafka.errors`."""
+"""Kafka, through kafka-python or librdkafka. Where an error gets its verdict: `errors.py`."""
 
+import logging
 import warnings
 from collections.abc import Mapping
 
@@ -9,15 +10,37 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka  # noqa: F401
 
+from bridge.errors import ConfigError
+from bridge.publisher import Publisher
 from connectors.kafka.publisher import KafkaPublisher
-from connectors.kafka.settings import producer_config
+from connectors.kafka.settings import client_of, producer_config
 
 __all__ = ["KafkaPublisher", "open_publisher"]
 
 
-def open_publisher(settings: Mapping[str, object], publish_deadline_s: float) -> KafkaPublisher:
+def open_publisher(settings: Mapping[str, object], publish_deadline_s: float) -> Publisher:
     """Return a publisher for a broker of `type: kafka`; it connects when it is first used.
 
     Raises `ConfigError` for settings that cannot be used.
     """
+    for name in ("kafka.net.connection", "kafka.protocol.parser"):
+        logging.getLogger(name).addFilter(_is_no_trace)
+    if client_of(settings) == "librdkafka":
+        return _open_librdkafka(settings, publish_deadline_s)
     return KafkaPublisher(producer_config(settings, publish_deadline_s), publish_deadline_s)
+
+
+def _open_librdkafka(settings: Mapping[str, object], publish_deadline_s: float) -> Publisher:
+    try:
+        from connectors.kafka import librdkafka
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"client: librdkafka needs the Python package {error.name}, which is not installed;"
+            " type: pip install 'duebridge[kafka,librdkafka]'"
+        ) from error
+    return librdkafka.open_publisher(settings, publish_deadline_s)
+
+
+def _is_no_trace(record: logging.LogRecord) -> bool:
+    """Tell a line from the traces of every request: those of a login show the password."""
+    return record.levelno > logging.DEBUG

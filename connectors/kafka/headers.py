@@ -10,7 +10,16 @@ KafkaHeader = tuple[str, bytes | None]
 
 
 def kafka_headers(headers: Headers, properties: Properties | None) -> list[KafkaHeader]:
-    """Return headers as `KafkaProducer.send` takes them, in the order given.
+    """Return `plain_headers` in the form that `KafkaProducer.send` takes."""
+    pairs = plain_headers(headers, properties)
+    for _, value in pairs:
+        if value is None:
+            return _WithNulls(pair if pair[1] is not None else _Null(pair) for pair in pairs)
+    return pairs
+
+
+def plain_headers(headers: Headers, properties: Properties | None) -> list[KafkaHeader]:
+    """Return headers as pairs of name and bytes, or None, in the order given.
 
     Bytes stay as they are, text becomes UTF-8, an int its ASCII digits, a bool `true` or `false`,
     and None a null. Of the properties only `content_type` exists on Kafka, as the header
@@ -25,9 +34,6 @@ def kafka_headers(headers: Headers, properties: Properties | None) -> list[Kafka
     ]
     if properties is not None and properties.content_type is not None:
         _set_default(pairs, CONTENT_TYPE, properties.content_type.encode())
-    for _, value in pairs:
-        if value is None:
-            return _WithNulls(pair if pair[1] is not None else _Null(pair) for pair in pairs)
     return pairs
 
 

@@ -6,6 +6,9 @@ from difflib import get_close_matches
 from kafka.codec import has_gzip, has_lz4, has_snappy, has_zstd
 
 from bridge.errors import ConfigError
+from connectors.kafka.oauth import OPTION as TOKEN_PROVIDER
+from connectors.kafka.oauth import TokenSource
+from connectors.kafka.tokens import TokenProvider
 
 
 def client_options(options: Mapping[str, object]) -> dict[str, object]:
@@ -13,7 +16,7 @@ def client_options(options: Mapping[str, object]) -> dict[str, object]:
 
     Raises `ConfigError` for a name that is unknown or the bridge's own, or a value of another kind.
     """
-    return dict(_translated(name, value) for name, value in options.items())
+    return dict(_for_kafka_python(name, value) for name, value in options.items())
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -22,14 +25,24 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f", did you mean {close[0]}?" if close else ""
 
 
-def _translated(name: str, value: object) -> tuple[str, object]:
-    if name in OWNED:
-        raise ConfigError(f"options.{name}: {OWNED[name]}")
+def _for_kafka_python(name: str, value: object) -> tuple[str, object]:
+    refuse_owned(name, OWNED)
     if name not in OPTIONS:
         raise ConfigError(f"options.{name}: unknown option{did_you_mean(name, OPTIONS)}")
     keyword, convert = OPTIONS[name]
+    return keyword, converted(name, value, convert)
+
+
+def refuse_owned(name: str, owned: Mapping[str, str]) -> None:
+    """Raise `ConfigError` with the reason for a name that the bridge owns."""
+    if name in owned:
+        raise ConfigError(f"options.{name}: {owned[name]}")
+
+
+def converted(name: str, value: object, convert: Callable[[object], object]) -> object:
+    """Return a value as it is read; raises `ConfigError` for one of another kind."""
     try:
-        return keyword, convert(value)
+        return convert(value)
     except ValueError as error:
         raise ConfigError(f"options.{name}: expected {error}; got another value") from error
 
@@ -45,6 +58,10 @@ def _secret(value: object) -> str:
         # Not ValueError, whose message shows the value.
         raise ConfigError("options: a password is expected to be text, and not empty")
     return value
+
+
+def _token_provider(value: object) -> TokenProvider:
+    return TokenProvider(TokenSource(_text(value)))
 
 
 def _whole(value: object) -> int:
@@ -101,8 +118,9 @@ OPTIONS: dict[str, tuple[str, Callable[[object], object]]] = {
     "sasl.kerberos.service.name": ("sasl_kerberos_service_name", _text),
     "sasl.mechanism": (
         "sasl_mechanism",
-        _words("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI"),
+        _words("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
     ),
+    TOKEN_PROVIDER: ("sasl_oauth_token_provider", _token_provider),
     "sasl.password": ("sasl_plain_password", _secret),
     "sasl.username": ("sasl_plain_username", _text),
     "security.protocol": (
@@ -129,8 +147,11 @@ OWNED: dict[str, str] = {
     "acks": "the bridge's own: it is all, since an envelope leaves the store at the confirm",
     "allow.auto.create.topics": "the bridge's own: it is false, so that a missing topic is seen",
     "bootstrap.servers": "write bootstrap_servers beside options",
-    "buffer.memory": "kafka-python has none; worker.in_flight_bytes is the bound",
+    "buffer.memory": "the bridge's own: worker.in_flight_bytes is the bound",
     "delivery.timeout.ms": _DEADLINE,
+    "enable.ssl.certificate.verification": (
+        "a certificate is always verified; name the authority in ssl.ca.location"
+    ),
     "enable.idempotence": (
         "the bridge's own: it is false, since one refused record would stop an idempotent"
         " producer for good"

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 
 from bridge.errors import ConfigError
-from connectors.kafka.options import client_options, did_you_mean
+from connectors.kafka.options import OPTIONS, client_options, did_you_mean
+from connectors.kafka.security import check_security
 from connectors.kafka.sockets import DIRECT
 
 SETTINGS = ("type", "bootstrap_servers", "client", "options")
+CLIENTS = ("kafka-python", "librdkafka")
 
 # What an option may change. The batch size is what a whole batch of ordinary messages fits in, and
 # it goes out without lingering, since it was handed over whole (connectors/README.md has figures).
@@ -28,11 +30,55 @@ def producer_config(settings: Mapping[str, object], publish_deadline_s: float) -
 
     Raises `ConfigError`, which names the key, what was expected and what came.
     """
-    _check_keys(settings)
-    _check_client(settings.get("client", "kafka-python"))
-    given = {**DEFAULTS, **client_options(_options(settings.get("options", {})))}
-    _check_linger(given["linger_ms"], publish_deadline_s)
-    return {**given, **_owned(_servers(settings.get("bootstrap_servers")), publish_deadline_s)}
+    options = checked_options(settings)
+    if client_of(settings) == "librdkafka":
+        # What publishes is librdkafka then, and has judged its own; questions ask kafka-python.
+        options = {name: options[name] for name in options if name in OPTIONS}
+    given = {**DEFAULTS, **client_options(options)}
+    check_security(options)
+    check_linger(given["linger_ms"], publish_deadline_s)
+    return {**given, **_owned(servers_of(settings), publish_deadline_s)}
+
+
+def client_of(settings: Mapping[str, object]) -> str:
+    """Return the client that publishes, one of `CLIENTS`; raises `ConfigError`."""
+    client = settings.get("client", CLIENTS[0])
+    if client not in CLIENTS:
+        raise ConfigError(f"client: expected {' or '.join(CLIENTS)}; got {client!r}")
+    return str(client)
+
+
+def checked_options(settings: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the options as given, of a mapping without unknown keys; raises `ConfigError`."""
+    for key in settings:
+        if key not in SETTINGS:
+            raise ConfigError(f"{key}: unknown key{did_you_mean(key, SETTINGS)}")
+    options = settings.get("options", {})
+    if not isinstance(options, Mapping):
+        got = type(options).__name__
+        raise ConfigError(f"options: expected a mapping of Kafka's option names; got {got}")
+    return options
+
+
+def servers_of(settings: Mapping[str, object]) -> list[str]:
+    """Return where to begin, each as host:port; raises `ConfigError`."""
+    servers = settings.get("bootstrap_servers")
+    names = servers.split(",") if isinstance(servers, str) else servers
+    if not isinstance(names, list | tuple) or not names:
+        raise ConfigError(f"bootstrap_servers: expected a list of host:port; got {servers!r}")
+    for name in names:
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigError(f"bootstrap_servers: expected host:port; got {name!r}")
+    return [name.strip() for name in names]
+
+
+def check_linger(linger_ms: object, publish_deadline_s: float) -> None:
+    """Raise `ConfigError` for more than the publish deadline leaves."""
+    most = int(publish_deadline_s * 1000 * (DELIVERY_SHARE - REQUEST_SHARE))
+    if not isinstance(linger_ms, int) or linger_ms > most:
+        raise ConfigError(
+            f"options.linger.ms: expected at most {most}, by the publish deadline; got {linger_ms}"
+        )
 
 
 def _owned(servers: list[str], publish_deadline_s: float) -> dict[str, object]:
@@ -51,38 +97,3 @@ def _owned(servers: list[str], publish_deadline_s: float) -> dict[str, object]:
         "metrics_enabled": False,
         "proxy_url": DIRECT,
     }
-
-
-def _check_keys(settings: Mapping[str, object]) -> None:
-    for key in settings:
-        if key not in SETTINGS:
-            raise ConfigError(f"{key}: unknown key{did_you_mean(key, SETTINGS)}")
-
-
-def _check_client(client: object) -> None:
-    if client != "kafka-python":
-        raise ConfigError(f"client: expected kafka-python, the only one yet; got {client!r}")
-
-
-def _check_linger(linger_ms: object, publish_deadline_s: float) -> None:
-    most = int(publish_deadline_s * 1000 * (DELIVERY_SHARE - REQUEST_SHARE))
-    if not isinstance(linger_ms, int) or linger_ms > most:
-        raise ConfigError(
-            f"options.linger.ms: expected at most {most}, by the publish deadline; got {linger_ms}"
-        )
-
-
-def _options(options: object) -> Mapping[str, object]:
-    if not isinstance(options, Mapping):
-        raise ConfigError(f"options: expected a mapping of Kafka's option names; got {options!r}")
-    return options
-
-
-def _servers(servers: object) -> list[str]:
-    names = servers.split(",") if isinstance(servers, str) else servers
-    if not isinstance(names, list | tuple) or not names:
-        raise ConfigError(f"bootstrap_servers: expected a list of host:port; got {servers!r}")
-    for name in names:
-        if not isinstance(name, str) or not name.strip():
-            raise ConfigError(f"bootstrap_servers: expected host:port; got {name!r}")
-    return [name.strip() for name in names]

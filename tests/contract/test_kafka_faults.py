@@ -1,4 +1,4 @@
-"""What only Kafka can do to a batch, on a real broker."""
+"""What only Kafka can do to a batch, on a real broker, by either client."""
 
 import os
 import time
@@ -12,20 +12,24 @@ from bridge.envelope import Properties, Target
 from bridge.publisher import Delivery, Verdict
 from bridge.reasons import Reason
 from connectors.kafka import KafkaPublisher
+from connectors.kafka.librdkafka import LibrdkafkaPublisher
 from tests.contract.broker_under_test import delivery, ids, verdicts
 from tests.contract.kafka_broker import KafkaBroker
+from tests.contract.librdkafka_broker import LibrdkafkaBroker
 
 DEADLINE_S = 15.0
 
+EitherPublisher = KafkaPublisher | LibrdkafkaPublisher
 
-@pytest.fixture(scope="module")
-def broker(kafka_bootstrap: str) -> Iterator[KafkaBroker]:
-    with closing(KafkaBroker(kafka_bootstrap)) as broker:
+
+@pytest.fixture(scope="module", params=[KafkaBroker, LibrdkafkaBroker])
+def broker(kafka_bootstrap: str, request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
+    with closing(request.param(kafka_bootstrap)) as broker:
         yield broker
 
 
 @pytest.fixture
-def publisher(broker: KafkaBroker) -> Iterator[KafkaPublisher]:
+def publisher(broker: KafkaBroker) -> Iterator[EitherPublisher]:
     with closing(broker.open(DEADLINE_S)) as publisher:
         yield publisher
 
@@ -37,7 +41,7 @@ def make(broker: KafkaBroker, **configs: str) -> Target:
 
 
 def test_publish_above_the_topics_own_limit_among_good_rejects_it_alone(
-    broker: KafkaBroker, publisher: KafkaPublisher
+    broker: KafkaBroker, publisher: EitherPublisher
 ) -> None:
     # The limit is below the whole batch's size, so the client has to split it several times.
     target = make(broker, **{"max.message.bytes": "3000"})
@@ -51,7 +55,7 @@ def test_publish_above_the_topics_own_limit_among_good_rejects_it_alone(
 
 
 def test_publish_several_invalid_in_a_large_batch_rejects_only_those(
-    broker: KafkaBroker, publisher: KafkaPublisher
+    broker: KafkaBroker, publisher: EitherPublisher
 ) -> None:
     target = make(broker, **{"cleanup.policy": "compact"})
     bad = {0, 7, 199, 200, 499}
@@ -66,7 +70,7 @@ def test_publish_several_invalid_in_a_large_batch_rejects_only_those(
 
 
 def test_publish_invalid_among_good_with_no_way_to_try_alone_fails_them_all(
-    broker: KafkaBroker, publisher: KafkaPublisher
+    broker: KafkaBroker, publisher: EitherPublisher
 ) -> None:
     target = make(broker, **{"cleanup.policy": "compact"})
     publisher._single.close()
@@ -76,19 +80,35 @@ def test_publish_invalid_among_good_with_no_way_to_try_alone_fails_them_all(
 
 
 def test_publish_what_the_client_cannot_carry_rejects_it_alone(
-    broker: KafkaBroker, publisher: KafkaPublisher
+    broker: KafkaBroker, publisher: EitherPublisher
 ) -> None:
     target = make(broker)
-    no_key_no_body = delivery(target, None)
     no_text = delivery(target, headers=(("broken", "\ud800"),))
-    outcomes = publisher.publish([no_key_no_body, delivery(target), no_text])
+    no_name = delivery(target, headers=(("\ud800", "broken"),))
+    outcomes = publisher.publish([no_name, delivery(target), no_text])
     assert verdicts(outcomes) == [Verdict.REJECTED, Verdict.CONFIRMED, Verdict.REJECTED]
     assert {outcomes[0].reason, outcomes[2].reason} == {Reason.INVALID}
 
 
-@pytest.mark.parametrize("topic", ["", "a b", "..", "x" * 250])
+def test_publish_without_key_and_body_is_rejected_only_where_the_client_cannot(
+    broker: KafkaBroker, publisher: EitherPublisher
+) -> None:
+    (outcome,) = publisher.publish([delivery(make(broker), None)])
+    expected = Verdict.REJECTED if type(broker) is KafkaBroker else Verdict.CONFIRMED
+    assert outcome.verdict is expected
+
+
+def test_publish_a_header_with_a_zero_byte_keeps_it_whole(
+    broker: KafkaBroker, publisher: EitherPublisher
+) -> None:
+    target = make(broker)
+    publisher.publish([delivery(target, headers=(("text", "a\0b"), ("bytes", b"a\0b")))])
+    assert dict(broker.read_all(target)[0].headers) == {"text": b"a\0b", "bytes": b"a\0b"}
+
+
+@pytest.mark.parametrize("topic", ["", "a b", "..", "x" * 250, "x" * 600])
 def test_publish_to_an_impossible_topic_fails_that_target(
-    topic: str, broker: KafkaBroker, publisher: KafkaPublisher
+    topic: str, broker: KafkaBroker, publisher: EitherPublisher
 ) -> None:
     target = make(broker)
     outcomes = publisher.publish([delivery(target), delivery(Target("kafka", topic=topic))])
@@ -97,7 +117,7 @@ def test_publish_to_an_impossible_topic_fails_that_target(
 
 
 def test_publish_content_type_becomes_a_header(
-    broker: KafkaBroker, publisher: KafkaPublisher
+    broker: KafkaBroker, publisher: EitherPublisher
 ) -> None:
     target = make(broker)
     json = Properties(content_type="application/json")
@@ -108,7 +128,7 @@ def test_publish_content_type_becomes_a_header(
 
 
 def test_publish_null_headers_in_a_batch_that_is_split_keeps_them(
-    broker: KafkaBroker, publisher: KafkaPublisher
+    broker: KafkaBroker, publisher: EitherPublisher
 ) -> None:
     target = make(broker, **{"max.message.bytes": "3000"})
     header = (("nothing", None),)
@@ -125,7 +145,7 @@ def test_publish_compressed_keeps_the_body(broker: KafkaBroker) -> None:
 
 
 def test_publish_stamps_records_with_the_time_of_publishing(
-    broker: KafkaBroker, publisher: KafkaPublisher
+    broker: KafkaBroker, publisher: EitherPublisher
 ) -> None:
     target = make(broker)
     before = int(time.time() * 1000)
@@ -135,7 +155,7 @@ def test_publish_stamps_records_with_the_time_of_publishing(
 
 
 def test_publish_in_a_forked_child_and_its_parent_confirms_both(
-    broker: KafkaBroker, publisher: KafkaPublisher
+    broker: KafkaBroker, publisher: EitherPublisher
 ) -> None:
     target = make(broker)
     batch = [delivery(target) for _ in range(10)]
@@ -156,7 +176,7 @@ def _fork() -> int:
         return os.fork()
 
 
-def _publish_in_child(publisher: KafkaPublisher, batch: list[Delivery]) -> int:
+def _publish_in_child(publisher: EitherPublisher, batch: list[Delivery]) -> int:
     try:
         confirmed = verdicts(publisher.publish(batch)) == [Verdict.CONFIRMED] * len(batch)
         publisher.close()

@@ -1,0 +1,158 @@
+"""Answers that are lost, and topics that nobody made, on a real broker behind a proxy."""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import pytest
+
+from bridge.envelope import Target
+from bridge.publisher import BrokerUnavailable, Delivery, Verdict
+from connectors.kafka.librdkafka import LibrdkafkaPublisher
+from connectors.kafka.librdkafka.client import NO_TOPIC
+from connectors.kafka.librdkafka.settings import producer_config
+from tests.contract.broker_under_test import delivery, ids, verdicts
+from tests.contract.librdkafka_broker import LibrdkafkaBroker
+from tests.contract.proxied_kafka import ProxiedKafka, proxied_kafka
+from tests.contract.proxy import Proxy
+from tests.store.servers import wait_until
+
+DEADLINE_S = 3.0
+MARGIN_S = 1.0
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxiedKafka]:
+    with proxied_kafka(tmp_path_factory.mktemp("kafka")) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def broker(kafka: ProxiedKafka) -> Iterator[LibrdkafkaBroker]:
+    with closing(LibrdkafkaBroker(kafka.bootstrap)) as broker:
+        yield broker
+
+
+@pytest.fixture
+def proxy(kafka: ProxiedKafka) -> Iterator[Proxy]:
+    yield kafka.proxy
+    kafka.proxy.release()
+
+
+@pytest.fixture
+def publisher(broker: LibrdkafkaBroker, proxy: Proxy) -> Iterator[LibrdkafkaPublisher]:
+    with closing(broker.open_at(proxy.port, DEADLINE_S)) as publisher:
+        yield publisher
+
+
+@pytest.fixture
+def target(broker: LibrdkafkaBroker, publisher: LibrdkafkaPublisher) -> Target:
+    """Return one that the publisher has published to."""
+    target = broker.missing_target()
+    broker.create(target)
+    assert verdicts(publisher.publish([delivery(target)])) == [Verdict.CONFIRMED]
+    return target
+
+
+def batch_for(target: Target) -> list[Delivery]:
+    return [delivery(target) for _ in range(10)]
+
+
+def publish_in_time(publisher: LibrdkafkaPublisher, batch: Sequence[Delivery]) -> set[Verdict]:
+    started = time.monotonic()
+    found = set(verdicts(publisher.publish(batch)))
+    assert time.monotonic() - started < DEADLINE_S + MARGIN_S
+    return found
+
+
+def recover(publisher: LibrdkafkaPublisher) -> None:
+    """Return once the broker answers again."""
+
+    def answers() -> bool:
+        try:
+            publisher.publish([])
+        except BrokerUnavailable:
+            return False
+        return True
+
+    wait_until(answers, "an answer")
+
+
+def test_publish_to_a_missing_topic_creates_none_even_where_the_broker_would(
+    broker: LibrdkafkaBroker, publisher: LibrdkafkaPublisher
+) -> None:
+    missing = broker.missing_target()
+    for _ in range(2):
+        publisher.publish([])
+        assert verdicts(publisher.publish([delivery(missing)])) == [Verdict.TARGET_FAILED]
+    assert {missing.topic, NO_TOPIC}.isdisjoint(broker._admin.list_topics())
+
+
+def test_publish_whose_answers_are_lost_is_indeterminate_and_may_be_there(
+    broker: LibrdkafkaBroker, proxy: Proxy, publisher: LibrdkafkaPublisher, target: Target
+) -> None:
+    batch = batch_for(target)
+    proxy.hold()
+    assert publish_in_time(publisher, batch) == {Verdict.INDETERMINATE}
+    arrived = ids(broker.read_all(target))[1:]
+    assert arrived  # how many of them the first request took is up to the client
+    assert arrived == ids(batch)[: len(arrived)]
+    proxy.release()
+    recover(publisher)
+    assert publish_in_time(publisher, batch_for(target)) == {Verdict.CONFIRMED}
+
+
+def wedged(broker: LibrdkafkaBroker, proxy: Proxy) -> LibrdkafkaPublisher:
+    """Return a publisher whose client does not give up by itself."""
+    settings = {"bootstrap_servers": [f"127.0.0.1:{proxy.port}"]}
+    patience = {"message.timeout.ms": 60_000, "request.timeout.ms": 60_000}
+    return LibrdkafkaPublisher({**producer_config(settings, DEADLINE_S), **patience}, DEADLINE_S)
+
+
+@pytest.mark.parametrize("is_wedged", [False, True])
+def test_publish_what_waited_behind_a_lost_answer_never_goes_out_later(
+    is_wedged: bool, broker: LibrdkafkaBroker, proxy: Proxy, target: Target
+) -> None:
+    sent, queued, after = delivery(target), batch_for(target), batch_for(target)
+    opened = wedged(broker, proxy) if is_wedged else broker.open_at(proxy.port, DEADLINE_S)
+    with closing(opened) as publisher:
+        assert publish_in_time(publisher, [delivery(target)]) == {Verdict.CONFIRMED}
+        proxy.hold()
+        with ThreadPoolExecutor(2) as pool:
+            runs = [pool.submit(publish_in_time, publisher, [sent])]
+            assert proxy.has_passed(len(sent.id))
+            runs.append(pool.submit(publish_in_time, publisher, queued))
+            assert [run.result() for run in runs] == [{Verdict.INDETERMINATE}] * 2
+        assert publisher.replaced == is_wedged
+        proxy.release()
+        recover(publisher)
+        assert publish_in_time(publisher, after) == {Verdict.CONFIRMED}
+    assert ids(broker.read_all(target))[2:] == ids([sent, *after])
+
+
+def test_publish_during_an_outage_leaves_only_the_first_batch_uncertain(
+    proxy: Proxy, publisher: LibrdkafkaPublisher, target: Target
+) -> None:
+    proxy.hold()
+    assert publish_in_time(publisher, batch_for(target)) == {Verdict.INDETERMINATE}
+    assert publish_in_time(publisher, batch_for(target)) == {Verdict.UNAVAILABLE}
+
+
+def test_close_with_deliveries_under_way_ends_them_at_once_indeterminate(
+    proxy: Proxy, publisher: LibrdkafkaPublisher, target: Target
+) -> None:
+    proxy.hold()
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(publisher.publish, batch_for(target))
+        assert proxy.has_passed(1)
+        started = time.monotonic()
+        publisher.close()
+        assert verdicts(run.result()) == [Verdict.INDETERMINATE] * 10
+        assert time.monotonic() - started < MARGIN_S
+
+
+def test_close_ends_its_thread(publisher: LibrdkafkaPublisher, target: Target) -> None:
+    publisher.close()
+    wait_until(lambda: not any(t.name == "librdkafka" for t in threading.enumerate()), "the end")
