@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -19,12 +20,15 @@ from redis.retry import Retry
 
 from bridge.errors import ConfigError, StoreError, StoreFull, StoreUnavailable, StoreUnfit
 from bridge.store.scripts import Script, names, script
+from bridge.tls import TlsFiles, client_context, hinted
 
 Argument: TypeAlias = bytes | str | int
 Client: TypeAlias = "redis.Redis | RedisCluster"
 
 SOCKET_TIMEOUT_S = 5.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
+TLS_FILES = TlsFiles("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password")
+URL_OPTIONS = ("db", *map(str, TLS_FILES), "ssl_check_hostname")
 
 _AWAY = (
     redis.exceptions.ConnectionError,
@@ -122,7 +126,7 @@ def translated_errors() -> Iterator[None]:
             raise StoreUnfit(f"the delay store refused us: {error}") from error
         raise StoreUnavailable(f"the delay store did not answer: {error}") from error
     except _AWAY as error:
-        raise StoreUnavailable(f"the delay store did not answer: {error}") from error
+        raise StoreUnavailable(f"the delay store did not answer: {hinted(str(error))}") from error
     except ResponseError as error:
         raise _from_text(error) from error
     except RedisError as error:
@@ -142,7 +146,8 @@ def open_connection(url: str, socket_timeout_s: float = SOCKET_TIMEOUT_S) -> Con
     """Return a connection to the store that `url` names; connects at the first call.
 
     `redis://` and `unix://` are standalone, `redis+cluster://` is a Cluster, `embedded:DIR` is a
-    server of our own (`bridge.store.embedded`). Raises `ConfigError` for any other.
+    server of our own (`bridge.store.embedded`); `rediss://` and `rediss+cluster://` are the same
+    over TLS, with `URL_OPTIONS` in the query. Raises `ConfigError` for any other.
     """
     if url.startswith("embedded:"):
         from bridge.store.embedded import start_embedded
@@ -153,17 +158,34 @@ def open_connection(url: str, socket_timeout_s: float = SOCKET_TIMEOUT_S) -> Con
         return open_connection(start_embedded(directory), socket_timeout_s)
     options = _options(socket_timeout_s)
     try:
-        if url.startswith("redis+cluster://"):
-            return _open_cluster(url.replace("redis+cluster://", "redis://", 1), options)
-        if url.startswith("redis://"):
+        _check_url_options(url)
+        if url.startswith(("redis+cluster://", "rediss+cluster://")):
+            return _open_cluster(url.replace("+cluster", "", 1), options)
+        if url.startswith(("redis://", "rediss://")):
             return Connection(redis.Redis.from_url(url, socket_keepalive=True, **options))
         if url.startswith("unix://"):
             return Connection(redis.Redis.from_url(url, **options))
     except ValueError:  # its text may quote a password: it is not passed on
         expected = "redis://[USER:PASSWORD@]HOST:PORT/DB"
         raise ConfigError(f"store.url: expected {expected}; got one that cannot be read") from None
-    expected = "redis://, unix://, redis+cluster:// or embedded:DIR"
+    expected = "redis://, rediss://, unix://, redis+cluster://, rediss+cluster:// or embedded:DIR"
     raise ConfigError(f"store.url: expected {expected}; got another scheme")
+
+
+def _check_url_options(url: str) -> None:
+    """Refuse what the client would only stumble over later, and any file that it could not use.
+
+    An unknown name is not shown: an unescaped ? in a password begins one.
+    """
+    given = dict(parse_qsl(urlsplit(url).query, strict_parsing="?" in url))
+    if not given.keys() <= set(URL_OPTIONS):
+        raise ConfigError(f"store.url: expected the options {', '.join(URL_OPTIONS)}; got another")
+    has_tls_options = any(name.startswith("ssl_") for name in given)
+    if url.startswith("rediss"):
+        files = TlsFiles(*(given.get(str(name)) for name in TLS_FILES))
+        client_context(files, TLS_FILES, "store.url: ")
+    elif has_tls_options:
+        raise ConfigError("store.url: expected rediss:// where TLS options are given")
 
 
 def _options(socket_timeout_s: float) -> dict[str, Any]:

@@ -13,13 +13,17 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka import errors as vendor
 from kafka.net.compat import KafkaNetClient
+from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
 from bridge.publisher import Delivery
+from bridge.tls import hinted
 from connectors.kafka.answers import Answer
 from connectors.kafka.deadline import Deadline
 from connectors.kafka.errors import NotSent
 from connectors.kafka.headers import kafka_headers
+from connectors.kafka.manager import Manager
+from connectors.kafka.partitioner import RunPartitioner
 
 _END_S = 2.0
 _UNKNOWN_TOPIC = vendor.UnknownTopicOrPartitionError.errno
@@ -38,11 +42,21 @@ class Client:
         self.turn = threading.Lock()
         self._asking = threading.Lock()
         with ExitStack() as undo:
-            self._producer: Any = KafkaProducer(kafka_client=partial(self._connect, undo), **config)
+            try:
+                self._producer: Any = KafkaProducer(
+                    kafka_client=partial(self._connect, undo),
+                    partitioner=RunPartitioner(),
+                    **config,
+                )
+            except vendor.KafkaTimeoutError as error:
+                failure = self._net._manager.failure
+                why = hinted(f"{_text(error)}: {_text(failure)}")
+                raise vendor.KafkaTimeoutError(why) from failure
             undo.pop_all()
 
     def _connect(self, undo: ExitStack, **config: object) -> Any:
-        self._net: Any = KafkaNetClient(**config)
+        net = NetworkSelector(**config)
+        self._net: Any = KafkaNetClient(net, Manager(net, **config), **config)
         undo.callback(self._net.close)
         # KafkaProducer has the setting, but hands it to nobody: a broker that creates topics on
         # demand would create one for each misspelt target.
@@ -166,3 +180,7 @@ class Client:
 def _error_of(code: int, topic: str) -> Answer:
     error: BaseException = vendor.for_code(code)(topic)
     return None if code == 0 else error
+
+
+def _text(error: Exception | None) -> str:
+    return str(error.args[0] if error is not None and error.args else repr(error))

@@ -101,7 +101,7 @@ class Connection:
         try:
             return building.result(deadline.left_s())
         except Exception as error:  # its construction failed, or takes longer
-            raise BrokerUnavailable(f"no connection: {type(error).__name__} {error}") from error
+            raise BrokerUnavailable(f"no connection: {_words(error)}") from error
 
     def _build(self) -> "Future[Client]":
         self._clients = [client for client in self._clients if client.is_alive()]
@@ -146,6 +146,12 @@ class Connection:
 _DOUBTS = frozenset({Verdict.INDETERMINATE, Verdict.UNAVAILABLE})
 
 _connections: WeakSet[Connection] = WeakSet()
+
+
+def _words(error: Exception) -> str:
+    """Return what an error says, with its name: kafka-python's say it by themselves."""
+    name, text = type(error).__name__, str(error)
+    return text if name in text else f"{name} {text}"
 
 
 def _has_failed(building: "Future[Client]") -> bool:

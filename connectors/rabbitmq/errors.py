@@ -10,6 +10,7 @@ from pika.spec import Basic
 
 from bridge.publisher import Outcome, Verdict
 from bridge.reasons import Reason
+from bridge.tls import hinted
 
 
 class Unencodable(ValueError):
@@ -181,4 +182,4 @@ def _outcome(row: Row, error: BaseException) -> Outcome:
     verdict, reason = row
     code = getattr(error, "reply_code", None)
     text = str(error) if code is None else f"{code} {getattr(error, 'reply_text', '')}"
-    return Outcome(verdict, reason, type(error).__name__, text or repr(error))
+    return Outcome(verdict, reason, type(error).__name__, hinted(text) or repr(error))

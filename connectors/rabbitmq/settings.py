@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from pika import URLParameters
 from pika.connection import Parameters
+from pika.credentials import ExternalCredentials
 
 from bridge.errors import ConfigError
+from connectors.rabbitmq.tls import ssl_options
 
 SETTINGS = ("type", "url", "options")
 
@@ -20,7 +22,9 @@ DEFAULTS: Mapping[str, object] = {
     "stack_timeout": 10,
     "client_properties": {"connection_name": "duebridge"},
 }
-OPTIONS = (*DEFAULTS, "channel_max", "frame_max", "locale", "ssl_options", "tcp_options")
+OURS = ("auth_mechanism", "ssl_options")  # ours to read, and so not taken from the url
+OPTIONS = (*DEFAULTS, *OURS, "channel_max", "frame_max", "locale", "tcp_options")
+MECHANISMS = ("PLAIN", "EXTERNAL")
 
 _IN_URL = "it is part of the url"
 _RECONNECTS = "the bridge itself reconnects, with a growing and random delay"
@@ -48,20 +52,54 @@ def connection_parameters(settings: Mapping[str, object]) -> Parameters:
     if not isinstance(url, str):
         raise ConfigError("url: expected amqp://user:password@host:port/vhost")
     given = _options(settings.get("options", {}))
-    in_url = parse_qs(url.partition("?")[2])
-    for name in (*given, *in_url):
+    in_url = _url_options(url)
+    for name in given:
         _check_name(name)
     parameters = _parse(url, "url: expected amqp://user:password@host:port/vhost")
     for name, value in {**DEFAULTS, **given}.items():
-        if name not in in_url or name in given:
+        if name not in OURS and (name not in in_url or name in given):
             setattr(parameters, name, _value(name, value))
+    _secure(parameters, url, given)
     return parameters
+
+
+def _secure(parameters: Parameters, url: str, given: Mapping[str, object]) -> None:
+    """Say how the broker proves who it is, and how we do."""
+    if parameters.ssl_options is not None:  # since the url is of amqps
+        parameters.ssl_options = ssl_options(given.get("ssl_options", {}))
+    elif "ssl_options" in given:
+        raise ConfigError("options.ssl_options: expected a url of amqps://; got one of amqp://")
+    mechanism = given.get("auth_mechanism", "PLAIN")
+    if mechanism not in MECHANISMS:
+        raise ConfigError(f"options.auth_mechanism: expected one of {', '.join(MECHANISMS)}")
+    if mechanism == "EXTERNAL":
+        _check_external(url, given)
+        parameters.credentials = ExternalCredentials()
+
+
+def _check_external(url: str, given: Mapping[str, object]) -> None:
+    tls = given.get("ssl_options")
+    if not isinstance(tls, Mapping) or "certfile" not in tls:
+        expected = "options.ssl_options.certfile, which says who we are"
+        raise ConfigError(f"options.auth_mechanism: EXTERNAL needs {expected}")
+    if "@" in urlsplit(url).netloc:
+        raise ConfigError("url: expected no user and password beside auth_mechanism: EXTERNAL")
 
 
 def _options(options: object) -> Mapping[str, object]:
     if not isinstance(options, Mapping):
-        raise ConfigError(f"options: expected a mapping of pika's option names; got {options!r}")
+        got = type(options).__name__
+        raise ConfigError(f"options: expected a mapping of pika's option names; got {got}")
     return options
+
+
+def _url_options(url: str) -> Mapping[str, object]:
+    found = parse_qs(url.partition("?")[2])
+    for name in found:
+        _check_name(name)
+        if name in OURS:
+            raise ConfigError(f"options.{name}: expected beside the url; got it in its query")
+    return found
 
 
 def _check_name(name: str) -> None:
@@ -76,8 +114,8 @@ def _value(name: str, value: object) -> object:
     if value is None:
         raise ConfigError(f"options.{name}: expected a value; got none")
     as_text = repr(dict(value)) if isinstance(value, Mapping) else value
-    shown = "" if name == "ssl_options" else f"; got {value!r}"
-    single = _parse(f"amqp:///?{urlencode({name: as_text})}", f"options.{name}: refused{shown}")
+    query = urlencode({name: as_text})
+    single = _parse(f"amqp:///?{query}", f"options.{name}: refused; got {value!r}")
     return getattr(single, name)
 
 

@@ -7,6 +7,7 @@ from connectors.rabbitmq import open_publisher
 from connectors.rabbitmq.settings import connection_parameters
 
 URL = "amqp://user:s3cret@rabbit.example:5673/orders%2Feu"
+TLS_URL = "amqps://user:s3cret@rabbit.example/"
 
 
 def test_read_a_url_gives_host_port_vhost_and_credentials() -> None:
@@ -80,7 +81,28 @@ def test_read_an_option_given_twice_prefers_the_mapping() -> None:
         ({"url": URL, "options": {"heartbeat": "soon"}}, "options.heartbeat: refused; got 'soon'"),
         ({"url": URL, "options": {"heartbeat": None}}, "options.heartbeat: expected a value"),
         ({"url": URL, "options": {"frame_max": 1}}, "options.frame_max: refused; got 1"),
-        ({"url": URL, "options": {"ssl_options": {"cafile": "/nowhere"}}}, "options.ssl_options: "),
+        (
+            {"url": URL, "options": {"ssl_options": {}}},
+            "expected a url of amqps://; got one of amqp",
+        ),
+        (
+            {"url": TLS_URL, "options": {"ssl_options": {"cafile": "/no"}}},
+            "options.ssl_options.cafile: unknown option, expected one of ca_certs",
+        ),
+        (
+            {"url": TLS_URL, "options": {"ssl_options": {"ca_certs": "/nowhere"}}},
+            "options.ssl_options.ca_certs: /nowhere: No such file",
+        ),
+        (
+            {"url": TLS_URL, "options": {"ssl_options": {"keyfile": __file__}}},
+            "options.ssl_options.keyfile: has no effect without certfile",
+        ),
+        ({"url": f"{TLS_URL}?ssl_options=1"}, "options.ssl_options: expected beside the url"),
+        ({"url": URL, "options": {"auth_mechanism": "LDAP"}}, "expected one of PLAIN, EXTERNAL"),
+        (
+            {"url": TLS_URL, "options": {"auth_mechanism": "EXTERNAL"}},
+            "EXTERNAL needs options.ssl_options.certfile",
+        ),
     ],
 )
 def test_read_bad_settings_says_what_is_wrong(settings: dict[str, object], message: str) -> None:
@@ -95,7 +117,7 @@ def test_read_bad_settings_says_what_is_wrong(settings: dict[str, object], messa
         {"url": "amqp://user:s3cr/et@h/"},
         {"url": "amqp://user:s3cret@h:x/"},
         {"url": "rabbit://user:s3cret@h/"},
-        {"url": URL, "options": {"ssl_options": {"cafile": "/nowhere", "password": "s3cret"}}},
+        {"url": TLS_URL, "options": {"ssl_options": {"certfile": "/", "password": "s3cret"}}},
         {"url": URL, "options": {"heartbeat": "x"}},
     ],
 )

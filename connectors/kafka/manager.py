@@ -1,0 +1,70 @@
+"""How kafka-python connects, where its own way hides why it could not or leaves a socket open."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kafka import errors as vendor
+from kafka.net.inet import create_connection
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+
+_NO_LOGIN = (vendor.SaslAuthenticationFailedError, vendor.UnsupportedSaslMechanismError)
+
+
+class Manager(KafkaConnectionManager):  # type: ignore[misc]
+    """Knows in `failure` why the last connection came to nothing; None: it did not.
+
+    kafka-python tells so its own log only, and of a bootstrap just that it took too long.
+    """
+
+    failure: Exception | None = None
+
+    async def _connect(self, node: Any, conn: Any, **how: Any) -> None:
+        await super()._connect(node, conn, **how)
+        future = conn.init_future
+        failure = future.exception if future.failed() else None
+        # The try that the deadline cut short tells less than the one before it.
+        if self.failure is None or not isinstance(failure, vendor.KafkaTimeoutError):
+            self.failure = failure
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        config = self.config
+        sock = await create_connection(
+            self._net,
+            node.host,
+            node.port,
+            config["socket_options"],
+            proxy_url=config["proxy_url"],
+            timeout_at=timeout_at,
+        )
+        try:
+            if self.ssl_enabled:
+                options = {name: config[name] for name in config if name.startswith("ssl_")}
+                transport = KafkaSSLTransport(self._net, sock, host=node.host, **options)
+                sock = transport._sock
+            else:
+                transport = KafkaTCPTransport(self._net, sock, host=node.host)
+            await transport.handshake()
+        except BaseException as error:
+            sock.close()
+            if not isinstance(error, Exception):  # it is abandoned
+                raise
+            raise vendor.KafkaConnectionError(f"Handshake failed: {error}") from error
+        transport._sock_recv = partial(_data_before_end, transport._sock_recv)
+        return transport
+
+    def maybe_raise_auth_failure(self, node_id: Any) -> None:
+        """Let a bootstrap try a login once: whoever counts wrong ones might lock the account."""
+        if isinstance(self.failure, _NO_LOGIN) and not self.bootstrapped:
+            raise self.failure
+        super().maybe_raise_auth_failure(node_id)
+
+
+def _data_before_end(receive: Callable[[], tuple[bytes, Any]]) -> tuple[bytes, Any]:
+    """Return data without the error that came with it, which comes again.
+
+    kafka-python drops such data: of a broker that refuses a login, and closes, the answer.
+    """
+    data, error = receive()
+    return (data, None) if data else (data, error)
