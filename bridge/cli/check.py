@@ -1,24 +1,65 @@
-"""`duebridge config`: the configuration file as such."""
+"""`duebridge config check`: whether the file is right and, if asked, what it names is there."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bridge.cli.output import write
-from bridge.cli.session import config_path
+from bridge.cli.output import Output, OutputOption, write, write_json
+from bridge.cli.session import config_path, opened_store
+from bridge.cli.verdict import conclude
+from bridge.config import Config
 from bridge.config_file import load_config
+from bridge.doctor import CONNECT_CHECKS, Check, check_store, store_failure
+from bridge.errors import ConfigError, StoreError
+from bridge.examination import examine_brokers
+from bridge.findings import About, Finding, failure, ok
 
 FileArgument = Annotated[
     Path | None, typer.Argument(help="The file; without one, that of --config.", show_default=False)
 ]
+ConnectOption = Annotated[
+    bool, typer.Option("--connect", help="Ask the store and the brokers too; change nothing.")
+]
 
 
-def check(context: typer.Context, file: FileArgument = None) -> None:
-    """Check a configuration file, without any network.
+def check(
+    context: typer.Context,
+    file: FileArgument = None,
+    connect: ConnectOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Check a configuration file, without any network unless --connect is given.
 
-    Exits 2 and names the place where it finds a mistake.
+    It names the place of every mistake. With --connect all findings are shown; warnings exit 0.
+    Where several things fail, the exit code is 2 for the configuration, else 3 for the store, else
+    4 for a broker, else 1.
     """
     path = config_path(context, file)
     config = load_config(path)
-    write(f"{path}: ok (routes: {len(config.routes)}, brokers: {len(config.brokers)})")
+    counts = f"routes: {len(config.routes)}, brokers: {len(config.brokers)}"
+    valid = ok(About.CONFIG, str(path), counts)
+    if connect:
+        conclude([valid, *look(config, CONNECT_CHECKS)], output)
+    elif output is Output.JSON:
+        write_json(valid)
+    else:
+        write(f"{path}: ok ({counts})")
+
+
+def look(config: Config, checks: Sequence[Check]) -> Iterator[Finding]:
+    """Yield what these checks find in the store, then what the brokers say of the routes."""
+    yield from _look_into_store(config, checks)
+    yield from examine_brokers(config)
+
+
+def _look_into_store(config: Config, checks: Sequence[Check]) -> list[Finding]:
+    try:
+        with opened_store(config) as connection:
+            return list(check_store(config, connection, checks))
+    except ConfigError as error:
+        text = str(error).removeprefix("store.url: ")
+        return [failure(About.CONFIG, "store.url", text, "mend it")]
+    except StoreError as error:
+        return [store_failure(error)]

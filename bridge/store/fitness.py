@@ -1,12 +1,10 @@
 """Whether a server may hold envelopes: one that evicts or forgets breaks every promise."""
 
-from typing import Any
-
 from bridge.errors import StoreUnfit
 from bridge.store.connection import Connection, translated_errors
+from bridge.store.info import Info, read_info, server_name
 
-LEAST_REDIS = (7, 0)
-LEAST_VALKEY = (7, 2)
+LEAST = {"Redis": (7, 0), "Valkey": (7, 2)}
 
 
 def check_fitness(connection: Connection, allow_unfit: tuple[str, ...] = ()) -> list[str]:
@@ -14,14 +12,7 @@ def check_fitness(connection: Connection, allow_unfit: tuple[str, ...] = ()) -> 
 
     Raises `StoreUnfit`, naming everything that is wrong and how to mend it.
     """
-    with translated_errors():
-        info = _info(connection)
-    faults = {
-        "version": _version_fault(info),
-        "eviction": _eviction_fault(info),
-        "persistence": _persistence_fault(info),
-    }
-    found = {name: fault for name, fault in faults.items() if fault}
+    found = fitness_faults(connection)
     refused = [f"{name}: {fault}" for name, fault in found.items() if name not in allow_unfit]
     if refused:
         raise StoreUnfit(
@@ -30,39 +21,35 @@ def check_fitness(connection: Connection, allow_unfit: tuple[str, ...] = ()) -> 
     return [f"{name}: {fault}" for name, fault in found.items()]
 
 
-def _info(connection: Connection) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for section in ("server", "memory", "persistence"):
-        answer = connection.client.info(section)
-        # A Cluster may answer by node; what holds for one must hold for all.
-        nodes = list(answer.values()) if _is_by_node(answer) else [answer]
-        found.update(nodes[0])
-    return found
+def fitness_faults(connection: Connection) -> dict[str, str]:
+    """Return what is wrong, by the names that `store.allow_unfit` has; raises `StoreError`."""
+    with translated_errors():
+        nodes = read_info(connection, "server", "memory", "persistence")
+    checks = {
+        "version": _version_fault,
+        "eviction": _eviction_fault,
+        "persistence": _persistence_fault,
+    }
+    found = {name: next(filter(None, map(check, nodes)), "") for name, check in checks.items()}
+    return {name: fault for name, fault in found.items() if fault}
 
 
-def _is_by_node(answer: dict[str, Any]) -> bool:
-    return bool(answer) and all(isinstance(value, dict) for value in answer.values())
-
-
-def _version_fault(info: dict[str, Any]) -> str:
-    is_valkey = info.get("server_name") == "valkey"
-    text = str(info.get("valkey_version") if is_valkey else info.get("redis_version"))
-    found = tuple(int(part) for part in text.split(".")[:2])
-    least = LEAST_VALKEY if is_valkey else LEAST_REDIS
-    if found >= least:
+def _version_fault(info: Info) -> str:
+    name, version = server_name(info)
+    least = LEAST[name]
+    if tuple(int(part) for part in version.split(".")[:2]) >= least:
         return ""
-    name = "Valkey" if is_valkey else "Redis"
-    return f"expected {name} {least[0]}.{least[1]} or newer; got {text}"
+    return f"expected {name} {least[0]}.{least[1]} or newer; got {version}"
 
 
-def _eviction_fault(info: dict[str, Any]) -> str:
+def _eviction_fault(info: Info) -> str:
     policy = info.get("maxmemory_policy")
     if policy == "noeviction":
         return ""
     return f"expected maxmemory-policy noeviction, so that nothing vanishes; got {policy}"
 
 
-def _persistence_fault(info: dict[str, Any]) -> str:
+def _persistence_fault(info: Info) -> str:
     if int(info.get("aof_enabled", 0)):
         return ""
     return "expected appendonly yes, so that a restart loses nothing; got no append-only file"

@@ -27,6 +27,11 @@ class Poll(NamedTuple):
     first_forget_ms: int
 
     @property
+    def envelopes(self) -> int:
+        """How many envelopes the shard holds, whatever their state."""
+        return self.pending + self.ready + self.suspect + self.unack + self.retry + self.dead
+
+    @property
     def is_held(self) -> bool:
         """Whether the route's target failed and nothing was confirmed since."""
         return self.held_since_ms != NONE

@@ -21,7 +21,7 @@ class WakeListener:
 
     def __init__(self, connection: Connection, wake: Mapping[Shard, Callable[[], None]]) -> None:
         self._connection = connection
-        self._wake = {shard.wake.encode(): call for shard, call in wake.items()}
+        self.listen_for(wake)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="wake-listener", daemon=True)
 
@@ -29,24 +29,31 @@ class WakeListener:
         """Begin to listen."""
         self._thread.start()
 
+    def listen_for(self, wake: Mapping[Shard, Callable[[], None]]) -> None:
+        """Call back for the hints of these shards instead, from half a second on at the latest."""
+        self._wake = {shard.wake.encode(): call for shard, call in wake.items()}
+
     def close(self) -> None:
         """Stop listening."""
         self._stop.set()
         self._thread.join()
 
     def _run(self) -> None:
-        while self._wake and not self._stop.is_set():
+        while not self._stop.is_set():
             try:
-                self._listen()
+                self._listen(frozenset(self._wake))
             except (RedisError, OSError) as error:
                 log.debug("wake_listener_lost", error=str(error))
                 self._stop.wait(PAUSE_S)
 
-    def _listen(self) -> None:
+    def _listen(self, channels: frozenset[bytes]) -> None:
+        if not channels:
+            self._stop.wait(POLL_S)
+            return
         client: Any = self._connection.client
         with client.pubsub(ignore_subscribe_messages=True) as subscription:
-            subscription.subscribe(*self._wake)
-            while not self._stop.is_set():
+            subscription.subscribe(*channels)
+            while not self._stop.is_set() and channels == self._wake.keys():
                 message = subscription.get_message(timeout=POLL_S)
-                if message is not None and message["channel"] in self._wake:
-                    self._wake[message["channel"]]()
+                if message is not None and message["channel"] in (wake := self._wake):
+                    wake[message["channel"]]()

@@ -92,7 +92,7 @@ class ContentContract:
     ) -> None:
         needs(broker, "ordered_headers")
         given = tuple((name, b"x") for name in "zebra")
-        publisher.publish([delivery(target, headers=given)])
+        assert verdicts(publisher.publish([delivery(target, headers=given)])) == [Verdict.CONFIRMED]
         assert tuple(broker.read_all(target)[0].headers) == given
 
     def test_publish_repeated_header_names_keeps_each(

@@ -61,6 +61,8 @@ class KafkaBroker:
         wanted = {"num_partitions": partitions, "replication_factor": 1, "configs": configs or {}}
         self._admin.create_topics({target.topic: wanted})
         self._created.add(target.topic)
+        while target.topic not in self._admin.list_topics():
+            pass  # the controller has made it, the broker does not know yet
 
     def delete(self, target: Target) -> None:
         assert target.topic is not None
@@ -77,15 +79,24 @@ class KafkaBroker:
         """Return the record times, epoch ms, of the topic's first partition."""
         return [record.timestamp for record in self._records(target)]
 
-    def _records(self, target: Target) -> list[Any]:
-        partition = TopicPartition(target.topic, 0)
+    def partitions_of_keys(self, target: Target) -> dict[bytes, int]:
+        """Return the partition that each key of the topic is in."""
+        return {record.key: record.partition for record in self._records(target, None)}
+
+    def _records(self, target: Target, partition: int | None = 0) -> list[Any]:
+        """Return the records of a partition, or of all for None."""
         with closing(KafkaConsumer(bootstrap_servers=self.bootstrap)) as consumer:
-            consumer.assign([partition])
-            consumer.seek_to_beginning(partition)
-            end = consumer.end_offsets([partition])[partition]
+            numbers = (
+                consumer.partitions_for_topic(target.topic) if partition is None else {partition}
+            )
+            wanted = [TopicPartition(target.topic, number) for number in numbers]
+            consumer.assign(wanted)
+            consumer.seek_to_beginning(*wanted)
+            ends = consumer.end_offsets(wanted)
             records: list[Any] = []
-            while consumer.position(partition) < end:
-                records += consumer.poll(timeout_ms=1000).get(partition, [])
+            while any(consumer.position(each) < ends[each] for each in wanted):
+                for polled in consumer.poll(timeout_ms=1000).values():
+                    records += polled
         return records
 
     def too_large(self, target: Target) -> Delivery:

@@ -28,7 +28,7 @@ class RabbitBroker:
         null_body=False,
         typed_headers=True,
         null_header_values=True,
-        ordered_headers=True,
+        ordered_headers=False,  # RabbitMQ 4 sorts them by name
         repeated_header_names=False,
         properties=True,
         missing_target=True,

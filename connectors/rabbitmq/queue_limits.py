@@ -1,0 +1,99 @@
+"""What a queue does when it is full, learnt without changing anything.
+
+AMQP shows no queue's arguments. But RabbitMQ refuses to declare a queue that exists with other
+arguments, and names the first that differs and its value. So impossible arguments are declared: a
+negative length, an overflow that there is none of. A queue that exists refuses them, one argument
+after the other; a queue that does not exist cannot come into being by them.
+"""
+
+import re
+from typing import Any, NamedTuple
+
+from pika.exceptions import ChannelClosedByBroker
+
+LENGTH, LENGTH_BYTES, OVERFLOW = "x-max-length", "x-max-length-bytes", "x-overflow"
+DROP_HEAD = "drop-head"
+
+_IMPOSSIBLE: dict[str, object] = {LENGTH: -1, LENGTH_BYTES: -1, OVERFLOW: "none-such"}
+_DIFFERS = re.compile(
+    r"PRECONDITION_FAILED - inequivalent arg '(?P<name>[^']+)' for queue .*"
+    r"but current is (?:none|(?:the value )?'(?P<value>.*?)'(?: of type '(?P<type>\w+)')?)$",
+    re.DOTALL,
+)
+
+
+class Limits(NamedTuple):
+    """What the queue was declared with, as text; limits that a policy sets are not seen.
+
+    A stream has no `x-max-length` at all: it is not asked for one, and keeps what it is told to.
+    """
+
+    is_durable: bool
+    is_stream: bool
+    given: dict[str, str]
+
+    @property
+    def drops_oldest(self) -> str:
+        """The limit at which it throws its oldest messages away, empty where it does not."""
+        if self.is_stream or self.given.get(OVERFLOW, DROP_HEAD) != DROP_HEAD:
+            return ""
+        limits = [
+            f"{name} {self.given[name]}" for name in (LENGTH, LENGTH_BYTES) if name in self.given
+        ]
+        return ", ".join(limits)
+
+
+class _Asked:
+    """What is declared next, and what the refusals have told by then."""
+
+    def __init__(self) -> None:
+        self.flags = {"durable": True, "auto_delete": False}
+        self.arguments = dict(_IMPOSSIBLE)
+        self.seen: dict[str, str | None] = {}
+
+    def learn(self, match: "re.Match[str]") -> bool:
+        """Take what a refusal tells; returns whether that was news."""
+        name, value = match["name"], match["value"]
+        if name in self.seen:
+            return False
+        self.seen[name] = value
+        if name in self.flags:
+            self.flags[name] = value == "true"
+        elif value is None:
+            del self.arguments[name]
+        else:
+            self.arguments[name] = _typed(value, match["type"])
+        return True
+
+
+def read_limits(connection: Any, queue: str) -> Limits | None:
+    """Return what a queue was declared with; None where this user may not know.
+
+    Raises what pika does when the connection is lost.
+    """
+    asked = _Asked()
+    while OVERFLOW not in asked.seen:
+        refusal = _refusal(connection, queue, asked)
+        if refusal is None:  # a stream has nothing against an x-max-length
+            break
+        match = _DIFFERS.fullmatch(refusal)
+        if match is None or not asked.learn(match):
+            return None
+    given = {name: value for name in _IMPOSSIBLE if (value := asked.seen.get(name))}
+    return Limits(asked.flags["durable"], LENGTH not in asked.seen, given)
+
+
+def _refusal(connection: Any, queue: str, asked: _Asked) -> str | None:
+    channel = connection.channel()
+    try:
+        channel.queue_declare(queue, arguments=asked.arguments, **asked.flags)
+    except ChannelClosedByBroker as error:
+        return str(error.reply_text)
+    channel.close()
+    return None
+
+
+def _typed(value: str, kind: str | None) -> object:
+    if kind == "bool":
+        return value == "true"
+    return int(value) if re.fullmatch("-?[0-9]+", value) and kind != "longstr" else value
