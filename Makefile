@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv/bin
 SERVICES := $(PYTHON) deploy/local/services.py
 
-.PHONY: help demo test coverage lint bench lock venv services-up services-down
+.PHONY: help demo test coverage lint bench bench-check proof lock venv services-up services-down
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -30,7 +30,14 @@ lint: venv ## ruff, mypy and the import rules
 	$(VENV)/lint-imports
 
 bench: venv services-up ## the bridge against the bare clients, ratios in one run
-	$(VENV)/python -m tests.bench.bridge_bench
+	@eval "$$($(SERVICES) env)"; $(VENV)/duebridge bench --store "$$DUEBRIDGE_TEST_REDIS_URL" \
+	  --kafka "$$DUEBRIDGE_TEST_KAFKA_BOOTSTRAP" --rabbitmq "$$DUEBRIDGE_TEST_RABBITMQ_URL" $(BENCH)
+
+bench-check: venv services-up ## CPU and store calls a message beside the committed ones (--update)
+	$(VENV)/python -m tests.bench.check $(BENCH)
+
+proof: venv ## break everything on purpose for hours, and write docs/proof.md; resumable (PROOF=--help)
+	$(VENV)/python -m tests.faults.proof $(PROOF)
 
 lock: ## resolve the lock file anew
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

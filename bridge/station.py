@@ -15,7 +15,9 @@ from bridge.store.poll import NONE, Poll
 ASK_EVERY_S = 1.0  # at the latest: a lost hint costs no more than this
 PROBE_EVERY_S = 1.0
 FIRST_PAUSE_S = 0.05
-GATHER_S = 0.003  # due envelopes are let gather for a moment, so that a trickle is still a batch
+GATHER_S = 0.003  # from one promotion to the next, so that a trickle is still a batch
+BACKLOG = 100  # so many promoted at once are no trickle: the rest need not gather
+TICK_S = 0.001  # beyond a due ms the store's clock has reached it for certain
 
 
 class Gate:
@@ -62,6 +64,12 @@ class Station:
         self._ask_at = 0.0
         self._pause_s = FIRST_PAUSE_S
         self._forgiven_until = 0.0
+        self._gathers_until = 0.0
+
+    def gather(self, promoted: int) -> None:
+        """Note a promotion: the next one waits a moment, unless there is a backlog."""
+        if promoted < BACKLOG:
+            self._gathers_until = self._monotonic() + GATHER_S
 
     def hear(self, poll: Poll) -> None:
         """Take over the poll of a call that this worker's own thread made."""
@@ -72,11 +80,16 @@ class Station:
         self.poll, self._heard_at, self._must_ask = poll, now, False
 
     def overhear(self, poll: Poll | None) -> None:
-        """Take note of a poll from another thread; where it may be the older one, ask again."""
-        if poll is not None and poll.now_ms > self.poll.now_ms:
-            self.hear(poll)
-        else:
+        """Take note of a poll from another thread: an older one tells nothing, a doubtful one asks.
+
+        Within one ms nobody can tell which of two polls is the older.
+        """
+        if poll is None or poll.now_ms == self.poll.now_ms:
             self._must_ask = True
+        elif poll.now_ms > self.poll.now_ms:
+            must_ask = self._must_ask  # a hint may be newer than this poll
+            self.hear(poll)
+            self._must_ask = must_ask
 
     def miss(self) -> None:
         """Note that the store did not answer; it is asked again after a pause."""
@@ -103,8 +116,9 @@ class Station:
             self.hear(self.store.next())
 
     def now_ms(self) -> int:
-        """The store's clock, as far as it can be told from here."""
-        return self.poll.now_ms + round((self._monotonic() - self._heard_at) * 1000)
+        """The store's clock, as far as it can be told from here; never ahead of it."""
+        elapsed_us = round((self._monotonic() - self._heard_at) * 1_000_000)
+        return self.poll.now_ms + elapsed_us // 1000
 
     def is_due(self, first_ms: int) -> bool:
         """Whether a first score of the latest poll has come."""
@@ -130,7 +144,9 @@ class Station:
 
     @property
     def promotable(self) -> bool:
-        """Whether something is due and ready has room for it."""
+        """Whether something is due, has gathered, and ready has room for it."""
+        if self._monotonic() < self._gathers_until:
+            return False
         is_due = self.is_due(self.poll.first_pending_ms) or self.is_due(self.poll.first_retry_ms)
         return is_due and self.poll.ready < READY_FULL
 
@@ -139,9 +155,16 @@ class Station:
         now = self._monotonic()
         if self._must_ask:
             return max(0.0, self._ask_at - now)
-        known = [self.poll.first_unack_ms, self.poll.first_forget_ms]
+        waits = [self._heard_at + ASK_EVERY_S - now]
+        waits += map(self._until_s, (self.poll.first_unack_ms, self.poll.first_forget_ms))
         if self.poll.ready < READY_FULL:
-            known += [self.poll.first_pending_ms, self.poll.first_retry_ms]
-        sleep_s = max(0.0, self._heard_at + ASK_EVERY_S - now)
-        waits_ms = [ms - self.now_ms() for ms in known if ms != NONE]
-        return min([sleep_s, *(max(0, ms) / 1000 + GATHER_S for ms in waits_ms)])
+            firsts = (self.poll.first_pending_ms, self.poll.first_retry_ms)
+            due_s = min(map(self._until_s, firsts))
+            waits.append(max(due_s, self._gathers_until - now))
+        return max(0.0, min(waits))
+
+    def _until_s(self, first_ms: int) -> float:
+        """Seconds until a first score of the latest poll has come."""
+        if first_ms == NONE:
+            return ASK_EVERY_S
+        return max(0, first_ms - self.now_ms()) / 1000 + TICK_S

@@ -60,6 +60,7 @@ class Worker:
     ) -> None:
         self.lane = lane
         self.stations = list(stations)
+        self._wanted = self.stations
         self._shunter = shunter
         self._threads = threads
         self._monotonic = monotonic
@@ -75,6 +76,7 @@ class Worker:
     def run_once(self) -> int:
         """Give every shard one turn; returns how many envelopes moved."""
         self._turned_at = self._monotonic()
+        self.stations = self._wanted
         self._listen()
         self.lane.probe()
         return sum(self._turn(station) for station in self._in_turn())
@@ -111,6 +113,7 @@ class Worker:
             return 0
         poll, count = station.store.promote()
         station.hear(poll)
+        station.gather(count)
         return count
 
     def _claim(self, station: Station) -> int:
@@ -247,6 +250,14 @@ class Worker:
         if station is not None:
             self._overheard.put((station, None))
         self._woken.set()
+
+    def swap(self, stations: Sequence[Station]) -> None:
+        """Serve these shards instead, from the next turn on; may be called by any thread.
+
+        A batch that is under way is settled by the route that it was claimed under.
+        """
+        self._wanted = list(stations)
+        self.wake()
 
     def idle_s(self) -> float:
         """Seconds since the loop last turned: it does at least once a second."""

@@ -1,0 +1,112 @@
+"""Compares what the bridge costs with the figures committed here: `make bench-check`.
+
+    python -m tests.bench.check            # exit 1 where a figure is more than 20 % above its own
+    python -m tests.bench.check --update   # write the figures of this run into baseline.json
+
+No wall time is compared, and no microsecond: a machine twice as fast would pass with twice the
+work. CPU is compared as a multiple of what the same client publishing alone took in the same run,
+round trips as they are. Each is the least of its rounds, since what disturbs a round only adds.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+BASELINE = Path(__file__).with_name("baseline.json")
+SERVICES = Path(__file__).resolve().parents[2] / ".services" / "services.json"
+DUEBRIDGE = str(Path(sys.executable).with_name("duebridge"))
+TOLERANCE = 0.2
+ADDRESSES = {
+    "--store": ("DUEBRIDGE_TEST_REDIS_URL", "redis", "url"),
+    "--kafka": ("DUEBRIDGE_TEST_KAFKA_BOOTSTRAP", "kafka", "bootstrap"),
+    "--rabbitmq": ("DUEBRIDGE_TEST_RABBITMQ_URL", "rabbitmq", "url"),
+}
+
+Figures = dict[str, float]
+Row = Mapping[str, Any]
+
+
+def run_bench(*options: str) -> list[Row]:
+    """Run the command on the local services; returns its rows."""
+    command = [DUEBRIDGE, "bench", *addresses(), "--output", "json", *options]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def addresses() -> list[str]:
+    """Return the flags that name the services, from the environment or `make services-up`."""
+    known = json.loads(SERVICES.read_text()) if SERVICES.exists() else {}
+    found: list[str] = []
+    for flag, (variable, service, field) in ADDRESSES.items():
+        address = os.environ.get(variable) or known.get(service, {}).get(field)
+        found += [flag, address] if address else []
+    return found
+
+
+def figures_of(rows: Iterable[Row]) -> Figures:
+    """Return what is compared, by a name that says what it is."""
+    rows = list(rows)
+    figures: Figures = {}
+    for broker in sorted({row["broker"] for row in rows}):
+        least = {
+            what: least_of(rows, broker, what) for what in ("client alone", "schedule", "bridge")
+        }
+        alone_us = least["client alone"]["worker_cpu_us"]
+        both = (least["schedule"], least["bridge"])
+        figures |= {
+            f"{broker}: bridge CPU / client alone": both[1]["worker_cpu_us"] / alone_us,
+            f"{broker}: schedule CPU / client alone": both[0]["worker_cpu_us"] / alone_us,
+            f"{broker}: store CPU / client alone": sum(e["store_cpu_us"] for e in both) / alone_us,
+            f"{broker}: store calls a message": sum(e["store_calls"] for e in both),
+        }
+    return {name: round(value, 4) for name, value in figures.items()}
+
+
+def least_of(rows: Sequence[Row], broker: str, what: str) -> Figures:
+    """Return the least of each figure over the rounds."""
+    found = [row for row in rows if (row["broker"], row["what"]) == (broker, what) and row["round"]]
+    names = ("worker_cpu_us", "store_cpu_us", "store_calls")
+    return {name: min(row[name] for row in found) for name in names}
+
+
+def faults_of(found: Figures, committed: Figures) -> list[str]:
+    """Return a line for each figure that is beyond the tolerance, or not committed."""
+    faults = []
+    for name, value in found.items():
+        if name not in committed:
+            faults.append(f"{name}: {value:.4f}; not in {BASELINE.name}, run with --update")
+        elif value > committed[name] * (1 + TOLERANCE):
+            more = value / committed[name] - 1
+            faults.append(f"{name}: {value:.4f}, {more:.0%} above the committed {committed[name]}")
+    return faults
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--update", action="store_true", help="commit the figures of this run")
+    parser.add_argument("--count", default="10000")
+    parser.add_argument("--rounds", default="5")
+    asked = parser.parse_args(arguments)
+    rows = run_bench("--only", "bridge", "--count", asked.count, "--rounds", asked.rounds)
+    found = figures_of(rows)
+    if asked.update:
+        BASELINE.write_text(json.dumps(found, indent=2) + "\n")
+        return 0
+    committed = json.loads(BASELINE.read_text())
+    for name, value in found.items():
+        print(f"{name:<45}{value:>9.4f}  committed {committed.get(name, float('nan')):>9.4f}")
+    if any(row.get("others_calls") for row in rows):
+        print("others used the store meanwhile: its CPU is theirs too")
+    faults = faults_of(found, committed)
+    for fault in faults:
+        print(f"FAILED {fault}", file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

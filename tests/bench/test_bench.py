@@ -1,0 +1,127 @@
+"""`duebridge bench` as a person runs it, on an embedded store and the real brokers, with few."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+from kafka.admin import KafkaAdminClient
+
+from bridge.bench.figures import percentile
+from bridge.bench.program import SECTIONS
+from tests.acceptance.command import Command, embedded_command
+
+SCRATCH = "duebridge-bench-"
+SMALL = "--count 50 --rates 100 --seconds 0.3 --pending 200 --backlog 300 --calls 2"
+CONFIG = """\
+version: 1
+store: {{url: "{url}"}}
+brokers:
+  orders: {{type: kafka, bootstrap_servers: ["{kafka}"]}}
+  billing: {{type: rabbitmq, url: "{rabbitmq}"}}
+routes: {{}}
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path, kafka_bootstrap: str, rabbitmq_url: str) -> Iterator[Command]:
+    with embedded_command(tmp_path) as built:
+        fields = {"url": built.url, "kafka": kafka_bootstrap, "rabbitmq": rabbitmq_url}
+        built.file.write_text(CONFIG.format(**fields))
+        yield built
+
+
+def scratch_topics(bootstrap: str) -> set[str]:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    found = {name for name in admin.list_topics() if name.startswith(SCRATCH)}
+    admin.close()
+    return found
+
+
+def test_bench_with_few_messages_measures_every_section_and_leaves_nothing_behind(
+    command: Command, kafka_bootstrap: str
+) -> None:
+    before = scratch_topics(kafka_bootstrap)
+    done = command("bench", *SMALL.split(), "--rounds", "1", "--output", "json")
+    assert done.code == 0, done.err
+    rows = done.json_lines()
+    assert {row["section"] for row in rows} == set(SECTIONS)
+    assert scratch_topics(kafka_bootstrap) <= before
+    connection = command.connection()
+    client: Any = connection.client
+    assert client.keys("*") == []
+    connection.close()
+
+
+def test_bench_of_the_bridge_alternates_the_sides_and_ends_with_medians(command: Command) -> None:
+    done = command("bench", "--only", "bridge", *SMALL.split(), "--rounds", "2", "--output", "json")
+    rows = [row for row in done.json_lines() if row["broker"] == "orders"]
+    sides = ["client alone", "schedule", "bridge"]
+    assert [row["what"] for row in rows] == [*sides * 3, "bridge / alone", "whole life"]
+    assert [row["round"] for row in rows] == [1, 1, 1, 2, 2, 2, 0, 0, 0, 0, 0]
+    bridge = [row for row in rows if row["what"] == "bridge"]
+    assert bridge[2]["store_calls"] == pytest.approx(
+        (bridge[0]["store_calls"] + bridge[1]["store_calls"]) / 2
+    )
+    assert all(row["others_calls"] == 0 for row in bridge)
+
+
+def test_bench_as_a_table_has_a_column_for_each_figure(command: Command, rabbitmq_url: str) -> None:
+    flags = ["--store", command.url, "--rabbitmq", rabbitmq_url, "--only", "lateness"]
+    done = command("bench", *flags, *SMALL.split(), "--rounds", "1")
+    assert done.code == 0, done.err
+    header = next(line for line in done.out.splitlines() if line.startswith("lateness rabbitmq"))
+    assert {"p50_ms", "p99_ms", "early", "store_cpu_us"} <= set(header.split())
+    assert "round 1" in done.err
+
+
+def test_bench_without_a_broker_to_measure_exits_2(tmp_path: Path) -> None:
+    done = Command(tmp_path, "redis://127.0.0.1:1/0")("bench", "--only", "idle")
+    assert done.code == 2
+    assert done.err == "brokers: expected one of type kafka or rabbitmq; got memory\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--only", "bridge,speed", "--only: expected any of bridge, lateness"),
+        ("--rates", "500,fast", "--rates: expected whole numbers above 0, by commas"),
+        ("--kafka", "", "brokers"),
+    ],
+)
+def test_bench_with_a_wrong_option_exits_2(
+    tmp_path: Path, option: str, value: str, said: str
+) -> None:
+    done = Command(tmp_path, "redis://127.0.0.1:1/0")("bench", option, value)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_bench_with_a_broker_that_is_away_exits_4(tmp_path: Path) -> None:
+    with embedded_command(tmp_path) as command:
+        away = "amqp://guest:secret@127.0.0.1:1/"
+        done = command("bench", "--store", command.url, "--rabbitmq", away, "--only", "idle")
+    assert done.code == 4
+    assert done.err.startswith("duebridge: rabbitmq: AMQPConnectionError")
+    assert "secret" not in done.err
+
+
+def test_percentile_of_a_share_is_the_value_that_so_many_do_not_exceed() -> None:
+    values = [float(each) for each in range(1, 1001)]
+    assert percentile(values, 0.5) == 500
+    assert percentile(values, 0.999) == 999
+    assert percentile(values[:1], 0.99) == 1
+
+
+def test_bare_rabbitmq_client_closed_leaves_no_queue(rabbitmq_url: str) -> None:
+    from connectors.rabbitmq.bare import RabbitBare
+
+    parameters = pika.URLParameters(rabbitmq_url)
+    client = RabbitBare(parameters, f"{SCRATCH}test")
+    client.publish_all([b"a", b"b"])
+    client.close()
+    connection = pika.BlockingConnection(parameters)
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="NOT_FOUND"):
+        connection.channel().queue_declare(f"{SCRATCH}test", passive=True)
+    connection.close()
