@@ -1,5 +1,6 @@
 """duebridge: delayed delivery for Kafka and RabbitMQ through a Redis-backed delay store."""
 
+from bridge.async_producer import AsyncProducer
 from bridge.envelope import Envelope, Target
 from bridge.errors import (
     BridgeError,
@@ -14,6 +15,7 @@ from bridge.producer import Producer
 from bridge.receipt import Known, Receipt
 
 __all__ = [
+    "AsyncProducer",
     "BridgeError",
     "ConfigError",
     "Envelope",

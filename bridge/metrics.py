@@ -2,7 +2,7 @@
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from itertools import accumulate
 
@@ -31,6 +31,8 @@ publish_seconds = Histogram("duebridge_publish_seconds", "Time of one batch", ["
 claim_size = Histogram(
     "duebridge_claim_size", "Envelopes in a claim", ["route"], buckets=CLAIM_BUCKETS
 )
+config_swapped = Counter("duebridge_config_swapped", "Configurations taken over while running")
+config_refused = Counter("duebridge_config_refused", "Configurations refused while running")
 build_info = Gauge("duebridge_build_info", "The running version", ["version"])
 
 
@@ -97,8 +99,8 @@ def observe_lateness(
 class StationCollector(Collector):
     """Gauges read from the latest polls when asked for, so that they cost the store nothing."""
 
-    def __init__(self, stations: Iterable[Station], lanes: Iterable[Lane]) -> None:
-        self._stations = list(stations)
+    def __init__(self, stations: Callable[[], Iterable[Station]], lanes: Iterable[Lane]) -> None:
+        self._stations = stations
         self._lanes = list(lanes)
 
     def collect(self) -> Iterable[Metric]:
@@ -107,7 +109,7 @@ class StationCollector(Collector):
             "duebridge_envelopes", "Envelopes by state", labels=["route", "shard", "state"]
         )
         held = GaugeMetricFamily("duebridge_held", "1: the target fails", labels=["route", "shard"])
-        for station in self._stations:
+        for station in self._stations():
             shard = [station.route.name, str(station.store.shard.number)]
             for state in ("pending", "ready", "suspect", "unack", "retry", "dead"):
                 envelopes.add_metric([*shard, state], getattr(station.poll, state))
@@ -121,9 +123,11 @@ class StationCollector(Collector):
 
 
 def register(
-    stations: Iterable[Station], lanes: Iterable[Lane], registry: CollectorRegistry = REGISTRY
+    stations: Callable[[], Iterable[Station]],
+    lanes: Iterable[Lane],
+    registry: CollectorRegistry = REGISTRY,
 ) -> None:
-    """Expose the gauges of a worker process beside the counters."""
+    """Expose the gauges of a worker process beside the counters; it is asked for its stations."""
     registry.register(lateness)
     registry.register(StationCollector(stations, lanes))
     build_info.labels(version("duebridge")).set(1)

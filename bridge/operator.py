@@ -1,4 +1,4 @@
-"""The operator's side: how full each route is, what is dead, and what becomes of the dead.
+"""The operator's side: how full each route is, what is in it, and what becomes of the dead.
 
 It reads the number of shards from the store, so that it also serves routes that have left the
 configuration, and opens no route by looking at it.
@@ -11,16 +11,18 @@ from itertools import islice
 import msgspec
 
 from bridge.config import Config
+from bridge.dead import ANY_DEAD, DeadFilter
 from bridge.errors import ConfigError
-from bridge.receipt import Known
+from bridge.events import Events
+from bridge.listing import Listing, Place, Position
+from bridge.receipt import Known, Shown
 from bridge.store.connection import Connection
 from bridge.store.delay_store import MAX_BATCH, DelayStore
+from bridge.store.journal import Journal
 from bridge.store.keys import Shard
 from bridge.store.registry import Registry
-from bridge.store.replies import Entry, Stats
+from bridge.store.replies import Stats
 from bridge.store.route_store import shard_number
-
-PAGE = 100
 
 
 class RouteStats(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,7 +54,10 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 class Operator:
-    """Looks into a store and settles what is dead. All methods raise `StoreError`."""
+    """Looks into a store and settles what is dead. All methods raise `StoreError`.
+
+    Those that name a route raise `ConfigError` where neither configuration nor store has it.
+    """
 
     def __init__(self, config: Config, connection: Connection) -> None:
         self._config = config
@@ -62,17 +67,56 @@ class Operator:
     def stats(self) -> list[RouteStats]:
         """Return the stats of every route, those of the configuration first."""
         shards = self._shards()
-        absent = [name for name in sorted(shards) if name not in self._config.routes]
-        return [self._route_stats(name, shards[name]) for name in (*self._config.routes, *absent)]
+        return [self._route_stats(name, shards[name]) for name in self._names(shards)]
 
-    def dead(self, route: str, limit: int) -> Iterator[Known]:
-        """Yield at most `limit` dead envelopes, shard by shard."""
-        entries = (entry for store in self._stores(route) for entry in _dead_of(store))
-        return (Known.of(route, entry) for entry in islice(entries, limit))
+    def now_ms(self) -> int:
+        """Return the store's time."""
+        (any_store,) = self._open("clock", 1)  # a route that need not exist: next only reads
+        return any_store.next().now_ms
 
-    def replay(self, route: str, ids: Iterable[str]) -> list[Settled]:
-        """Schedule dead envelopes anew, due now; one answer per id, in order."""
-        return self._settle(route, ids, lambda store, batch: store.replay(batch))
+    def listing(self, route: str, state: str = "") -> Listing:
+        """Return the envelopes of a route, to be walked."""
+        return Listing(route, self._stores(route), state)
+
+    def events(self, route: str | None = None) -> Events:
+        """Return the journals of a route, or of all."""
+        shards = self._shards()
+        names = self._names(shards) if route is None else [self._known(route, shards)]
+        return Events(
+            [
+                Journal(self._connection, shard)
+                for name in names
+                for shard in self._shards_of(name, shards[name])
+            ]
+        )
+
+    def dead(self, route: str, limit: int | None = None) -> Iterator[Known]:
+        """Yield at most `limit` dead envelopes, in the order in which they are shunted."""
+        return (Known.of(route, entry) for entry, _ in self.dead_places(route, limit=limit))
+
+    def dead_places(
+        self,
+        route: str,
+        wanted: DeadFilter = ANY_DEAD,
+        *,
+        limit: int | None = None,
+        after: Position | None = None,
+    ) -> Iterator[Place]:
+        """Yield at most `limit` dead envelopes that are wanted, which may be settled meanwhile."""
+        places = self.listing(route, "dead").walk(after=after)
+        return islice((place for place in places if wanted.has(place.entry)), limit)
+
+    def show(self, route: str, id: str) -> Shown | None:  # noqa: A002 - the public name of the field
+        """Return everything that is known of an envelope; None where nothing is."""
+        stores = self._stores(route)
+        entry = stores[shard_number(id, len(stores))].get(id)
+        return None if entry is None else Shown.of(route, entry)
+
+    def replay(self, route: str, ids: Iterable[str], delay_ms: int = 0) -> list[Settled]:
+        """Schedule dead envelopes anew, due after a delay; one answer per id, in order."""
+        return self._settle(
+            route, ids, lambda store, batch: store.replay(batch, [delay_ms] * len(batch))
+        )
 
     def drop(self, route: str, ids: Iterable[str]) -> list[Settled]:
         """Delete dead envelopes for good; one answer per id, in order."""
@@ -98,19 +142,26 @@ class Operator:
 
     def _stores(self, route: str) -> list[DelayStore]:
         shards = self._shards()
+        return self._open(route, shards[self._known(route, shards)])
+
+    def _known(self, route: str, shards: dict[str, int]) -> str:
         if route not in shards:
             known = ", ".join(sorted(shards)) or "none"
             raise ConfigError(
                 f"route: expected one of the configuration or the store ({known}); got {route!r}"
             )
-        return self._open(route, shards[route])
+        return route
 
     def _open(self, route: str, shards: int) -> list[DelayStore]:
+        return [DelayStore(self._connection, each) for each in self._shards_of(route, shards)]
+
+    def _shards_of(self, route: str, shards: int) -> list[Shard]:
         namespace = self._config.store.namespace
-        return [
-            DelayStore(self._connection, Shard(namespace, route, number))
-            for number in range(shards)
-        ]
+        return [Shard(namespace, route, number) for number in range(shards)]
+
+    def _names(self, shards: dict[str, int]) -> list[str]:
+        absent = [name for name in sorted(shards) if name not in self._config.routes]
+        return [*self._config.routes, *absent]
 
     def _shards(self) -> dict[str, int]:
         """Return each route's number of shards: the store's word, else the configuration's."""
@@ -133,15 +184,6 @@ def _summed(name: str, found: list[Stats], *, configured: bool) -> RouteStats:
         shards=len(found),
         configured=configured,
     )
-
-
-def _dead_of(store: DelayStore) -> Iterator[Entry]:
-    cursor = None
-    while True:
-        entries, cursor = store.list("dead", limit=PAGE, cursor=cursor)
-        yield from entries
-        if cursor is None:
-            return
 
 
 def _batches(ids: list[str]) -> Iterator[list[str]]:

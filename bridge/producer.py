@@ -3,7 +3,7 @@
 It needs the store and the routes of a configuration, and no broker at all.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, Unpack
@@ -78,14 +78,26 @@ class Producer:
         """Return one receipt per envelope, in order, taking them from any iterable in batches.
 
         An envelope that cannot be stored has status `refused` and says why; all others are stored.
+        The receipts are all in memory: for more than some 100,000 there is `schedule_stream`.
 
         Raises as `schedule` does, `EnvelopeError` apart; what was stored before stays stored.
         """
+        return list(self.schedule_stream(route, envelopes, on_conflict=on_conflict))
+
+    def schedule_stream(
+        self, route: str, envelopes: Iterable[Envelope], *, on_conflict: OnConflict = "refuse"
+    ) -> Iterator[Receipt]:
+        """Yield the receipts of `schedule_many` one by one; memory holds one batch, however many.
+
+        A batch is stored when its first receipt is asked for, and nothing before that: the
+        receipts must be read to the end.
+        """
         store = self._store(route)
-        receipts: list[Receipt] = []
-        for batch in _batches(envelopes):
-            receipts += self._schedule_batch(store, batch, on_conflict == "replace")
-        return receipts
+        return (
+            receipt
+            for batch in _batches(envelopes)
+            for receipt in self._schedule_batch(store, batch, on_conflict == "replace")
+        )
 
     def _schedule_batch(
         self, store: RouteStore, batch: Sequence[Envelope], replace: bool
@@ -171,7 +183,7 @@ def find_route(config: Config, name: str) -> Route:
     raise ConfigError(f"route: expected one of the configuration ({known}); got {name!r}")
 
 
-def _batches(envelopes: Iterable[Envelope]) -> Iterable[list[Envelope]]:
+def _batches(envelopes: Iterable[Envelope]) -> Iterator[list[Envelope]]:
     batch: list[Envelope] = []
     size = 0
     for envelope in envelopes:

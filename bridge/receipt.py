@@ -1,9 +1,11 @@
 """What a producer is told: receipts of what it scheduled, and what the store knows of an id."""
 
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
+from bridge.codec import Content
+from bridge.envelope import Headers, Properties, Target
 from bridge.reasons import Reason
 from bridge.store.replies import Entry
 
@@ -43,20 +45,56 @@ class Known(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, route: str, entry: Entry) -> Self:
         """Return what is known of a store's entry; what is damaged of it is zeros and an error."""
-        record, flight = entry.record, entry.flight
+        return cls(**_known_fields(route, entry))
+
+
+class Shown(Known, frozen=True):
+    """Everything that the store has of one envelope; None where it was not given.
+
+    `body_size_bytes` is None beside a body of None, and where the record cannot be read.
+    """
+
+    remember_ms: int
+    max_attempts: int | None
+    target: Target | None
+    key: bytes | None
+    headers: Headers
+    properties: Properties
+    body: bytes | None
+    body_size_bytes: int | None
+
+    @classmethod
+    def of(cls, route: str, entry: Entry) -> Self:
+        """Return all that is known of a store's entry, its body with it."""
+        content = entry.content or Content(body=None)
         return cls(
-            id=entry.id,
-            route=route,
-            state=entry.state,
-            due_at_ms=record.due_at_ms if record else 0,
-            scheduled_at_ms=record.scheduled_at_ms if record else 0,
-            expires_at_ms=record.expires_at_ms if record else 0,
-            attempt=flight.attempt,
-            failures=flight.failures,
-            expiries=flight.expiries,
-            reason=Reason(flight.reason).word if flight.reason else "",
-            error_class="RecordDamaged" if entry.damage else flight.error_class,
-            error_message=entry.damage or flight.error_message,
-            first_failed_at_ms=flight.first_failed_at_ms,
-            last_failed_at_ms=flight.last_failed_at_ms,
+            **_known_fields(route, entry),
+            remember_ms=entry.record.remember_ms if entry.record else 0,
+            max_attempts=content.max_attempts,
+            target=content.target,
+            key=content.key,
+            headers=content.headers,
+            properties=content.properties or Properties(),
+            body=content.body,
+            body_size_bytes=None if content.body is None else len(content.body),
         )
+
+
+def _known_fields(route: str, entry: Entry) -> dict[str, Any]:
+    record, flight = entry.record, entry.flight
+    return {
+        "id": entry.id,
+        "route": route,
+        "state": entry.state,
+        "due_at_ms": record.due_at_ms if record else 0,
+        "scheduled_at_ms": record.scheduled_at_ms if record else 0,
+        "expires_at_ms": record.expires_at_ms if record else 0,
+        "attempt": flight.attempt,
+        "failures": flight.failures,
+        "expiries": flight.expiries,
+        "reason": Reason(flight.reason).word if flight.reason else "",
+        "error_class": "RecordDamaged" if entry.damage else flight.error_class,
+        "error_message": entry.damage or flight.error_message,
+        "first_failed_at_ms": flight.first_failed_at_ms,
+        "last_failed_at_ms": flight.last_failed_at_ms,
+    }

@@ -19,6 +19,14 @@ from bridge.store.fitness import check_fitness
 from bridge.store.keys import Shard
 from bridge.store.registry import Registry
 from bridge.store.wakeup import WakeListener
+from bridge.swap import (
+    Changes,
+    SwapRefused,
+    changes_between,
+    fixed_at_start,
+    left_behind,
+    other_shards,
+)
 from bridge.worker import Worker
 
 MAX_THREADS = 16  # of a lane: each has one batch under way
@@ -43,6 +51,8 @@ class Runner:
             name: Lane(name, publisher, config.worker) for name, publisher in publishers.items()
         }
         self._pools = {name: self._pool(name) for name in self.lanes}
+        self._registry = Registry(connection, config.store.namespace)
+        self._stations = {name: self._open(route) for name, route in config.routes.items()}
         self.workers = [self._worker(name) for name in self.lanes]
         self._stop = threading.Event()
         self._threads = [
@@ -59,17 +69,23 @@ class Runner:
         return ThreadPoolExecutor(threads, thread_name_prefix=f"lane-{name}")
 
     def _worker(self, broker: str) -> Worker:
-        registry = Registry(self._connection, self._config.store.namespace)
-        routes = [route for route in self._config.routes.values() if route.target.broker == broker]
-        stations = [station for route in routes for station in self._stations(registry, route)]
         pool = self._pools[broker]
+        stations = self._stations_of(broker)
         return Worker(self.lanes[broker], stations, Shunter(self.lanes, pool), pool)
 
-    def _stations(self, registry: Registry, route: Route) -> list[Station]:
+    def _stations_of(self, broker: str) -> list[Station]:
+        return [
+            station
+            for stations in self._stations.values()
+            for station in stations
+            if station.target.broker == broker
+        ]
+
+    def _open(self, route: Route) -> list[Station]:
         gate = Gate()
         return [
             Station(route, self._store(route, number, 0.0), self._store(route, number, 0.5), gate)
-            for number in range(registry.open_route(route.name, route.shards))
+            for number in range(self._registry.open_route(route.name, route.shards))
         ]
 
     def _store(self, route: Route, number: int, lease_share: float) -> DelayStore:
@@ -84,7 +100,7 @@ class Runner:
         return {
             station.store.shard: partial(worker.wake, station)
             for worker in self.workers
-            for station in worker.stations
+            for station in self._stations_of(worker.lane.broker)
         }
 
     def start(self) -> None:
@@ -93,6 +109,47 @@ class Runner:
         for thread in self._threads:
             thread.start()
         log.info("started", routes=len(self._config.routes), lanes=len(self.lanes))
+
+    def stations(self) -> list[Station]:
+        """Return every shard that this process serves now."""
+        return [station for stations in self._stations.values() for station in stations]
+
+    def swap(self, config: Config) -> Changes:
+        """Take over the routes of another configuration: all at once, or none where it raises.
+
+        Each worker changes between two turns; what is under way is settled as it was claimed. A
+        route that did not change goes on as it is. Raises `SwapRefused`, and `StoreError`.
+        """
+        self._refuse_unless_swappable(config)
+        changes = changes_between(self._config, config)
+        anew = {*changes.added, *changes.changed}
+        self._stations = {
+            name: self._open(route) if name in anew else self._stations[name]
+            for name, route in config.routes.items()
+        }
+        self._config = config
+        if any(changes):
+            for worker in self.workers:
+                worker.swap(self._stations_of(worker.lane.broker))
+            self._listener.listen_for(self._wake_calls())
+        return changes
+
+    def _refuse_unless_swappable(self, config: Config) -> None:
+        if reasons := fixed_at_start(self._config, config, self.lanes):
+            raise SwapRefused(reasons, may_pass=False)
+        registered = {name: route.shards for name, route in self._registry.routes().items()}
+        absent = registered.keys() - config.routes.keys() - set(config.allow_absent)
+        holding = [name for name in sorted(absent) if self._holds(name, registered[name])]
+        if reasons := other_shards(config, registered) + left_behind(holding):
+            raise SwapRefused(reasons, may_pass=True)
+
+    def _holds(self, route: str, shards: int) -> bool:
+        namespace = self._config.store.namespace
+        polls = (
+            DelayStore(self._connection, Shard(namespace, route, number)).next()
+            for number in range(shards)
+        )
+        return any(poll.envelopes for poll in polls)
 
     def drain(self) -> None:
         """Claim nothing more, settle what is under way within `worker.drain`, then close all.

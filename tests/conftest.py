@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How fast a machine draws examples is no property of the code.
+settings.register_profile("duebridge", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("duebridge")
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -5,40 +5,131 @@ from typing import Annotated
 
 import typer
 
+from bridge.cli.bench import bench
 from bridge.cli.check import check
+from bridge.cli.dead import drop as dead_drop
 from bridge.cli.dead import ls as dead_ls
+from bridge.cli.dead import replay as dead_replay
+from bridge.cli.dead import show as dead_show
+from bridge.cli.doctor import doctor
 from bridge.cli.envelopes import cancel, get, reschedule
+from bridge.cli.events import events
+from bridge.cli.ls import ls
+from bridge.cli.manual import manual
 from bridge.cli.output import write
+from bridge.cli.render import render
 from bridge.cli.run import run
+from bridge.cli.schema import schema
 from bridge.cli.send import send
 from bridge.cli.session import ConfigOption
 from bridge.cli.stats import stats
 
 app = typer.Typer(
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    epilog="Example: duebridge --config duebridge.yaml send reminders 'call back' --delay 15m",
+    epilog=manual(
+        "duebridge --config duebridge.yaml send reminders 'call back' --delay 15m",
+        no="unknown id, conflict, a check failed",
+        broker=True,
+    ),
 )
-app.command(epilog="Example: duebridge --config duebridge.yaml run")(run)
-app.command(epilog="Example: duebridge send reminders - --jsonl < envelopes.jsonl")(send)
-app.command(epilog="Example: duebridge cancel reminders order-42")(cancel)
-app.command(epilog="Example: duebridge reschedule reminders order-42 --delay 30m")(reschedule)
-app.command(epilog="Example: duebridge get reminders order-42 --output json")(get)
-app.command(epilog="Example: duebridge stats --output json")(stats)
+app.command(epilog=manual("duebridge --config duebridge.yaml run", broker=True))(run)
+app.command(
+    epilog=manual(
+        "duebridge send reminders 'call back' --delay 15m --id order-42",
+        "duebridge send reminders - --jsonl --rejects refused.jsonl < envelopes.jsonl",
+        no="conflict, in_flight, or a refused line",
+    )
+)(send)
+app.command(epilog=manual("duebridge cancel reminders order-42", no="in flight, dead or unknown"))(
+    cancel
+)
+app.command(
+    epilog=manual(
+        "duebridge reschedule reminders order-42 --delay 30m", no="in flight, dead or unknown"
+    )
+)(reschedule)
+app.command(
+    epilog=manual("duebridge get reminders order-42 --output json", no="the id is unknown")
+)(get)
+app.command(
+    epilog=manual(
+        "duebridge ls reminders --state pending --due-before 1h",
+        "duebridge ls reminders --limit 1000 --output json",
+    )
+)(ls)
+app.command(epilog=manual("duebridge stats --output json", "duebridge stats --watch --every 5s"))(
+    stats
+)
+app.command(epilog=manual("duebridge events reminders --since 15m", "duebridge events --follow"))(
+    events
+)
+app.command(
+    short_help="Find what keeps envelopes from being delivered.",
+    epilog=manual(
+        "duebridge --config duebridge.yaml doctor",
+        no="something hinders a route",
+        broker=True,
+    ),
+)(doctor)
+app.command(epilog=manual("duebridge bench --only bridge,idle --rounds 5", broker=True))(bench)
 
 dead = typer.Typer(
     help="Envelopes that ended dead.",
-    epilog="Example: duebridge dead ls reminders",
+    epilog=manual("duebridge dead ls reminders", no="not dead, unknown or in flight"),
 )
-dead.command("ls", epilog="Example: duebridge dead ls reminders --limit 20")(dead_ls)
+dead.command("ls", epilog=manual("duebridge dead ls reminders --reason unroutable --limit 20"))(
+    dead_ls
+)
+dead.command(
+    "show",
+    epilog=manual("duebridge dead show reminders order-42 --body", no="it is not dead"),
+)(dead_show)
+dead.command(
+    "replay",
+    epilog=manual(
+        "duebridge dead replay reminders order-42 order-43",
+        "duebridge dead replay reminders --reason unroutable --dry-run",
+        "duebridge dead replay reminders --all --rate 50/s --delay 5m --yes",
+        no="one is unknown or in flight",
+    ),
+)(dead_replay)
+dead.command(
+    "drop",
+    epilog=manual(
+        "duebridge dead drop reminders order-42",
+        "duebridge dead drop reminders --before 30d --yes",
+        no="one is unknown or in flight",
+    ),
+)(dead_drop)
 app.add_typer(dead, name="dead")
 
 config_group = typer.Typer(
     help="The configuration file.",
-    epilog="Example: duebridge config check duebridge.yaml",
+    epilog=manual(
+        "duebridge config check duebridge.yaml",
+        no="a check failed",
+        broker=True,
+    ),
 )
-config_group.command("check", epilog="Example: duebridge config check duebridge.yaml")(check)
+config_group.command(
+    "check",
+    short_help="Check a configuration file.",
+    epilog=manual(
+        "duebridge config check duebridge.yaml",
+        "duebridge config check duebridge.yaml --connect",
+        no="something hinders a route",
+        broker=True,
+    ),
+)(check)
+config_group.command(
+    "render",
+    short_help="Print the effective configuration.",
+    epilog=manual("duebridge config render duebridge.yaml", needs_store=False),
+)(render)
+config_group.command(
+    "schema", epilog=manual("duebridge config schema > duebridge.schema.json", needs_store=False)
+)(schema)
 app.add_typer(config_group, name="config")
 
 
@@ -57,9 +148,5 @@ VersionOption = Annotated[
 def _begin(
     context: typer.Context, config: ConfigOption = None, _version: VersionOption = False
 ) -> None:
-    """Delayed delivery for Kafka and RabbitMQ over a Redis-backed delay store.
-
-    Exit codes: 0 done; 1 the answer is no; 2 usage or configuration; 3 store unreachable or unfit;
-    4 broker unreachable or target missing; 130 interrupted.
-    """
+    """Delayed delivery for Kafka and RabbitMQ over a Redis-backed delay store."""
     context.obj = config

@@ -1,13 +1,16 @@
 """One envelope by its id: cancel, reschedule, get."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated
 
 import msgspec
 import typer
 
+from bridge.cli.completion import complete_route
 from bridge.cli.exits import finish
 from bridge.cli.instants import format_instant, parse_at
+from bridge.cli.lines import Base64
 from bridge.cli.output import (
     Output,
     OutputOption,
@@ -18,9 +21,11 @@ from bridge.cli.output import (
     write_table,
 )
 from bridge.cli.session import ConfigOption, load, opened_producer
-from bridge.receipt import Known
 
-RouteArgument = Annotated[str, typer.Argument(help="The route's name.", show_default=False)]
+RouteArgument = Annotated[
+    str,
+    typer.Argument(help="The route's name.", show_default=False, autocompletion=complete_route),
+]
 IdArgument = Annotated[str, typer.Argument(help="The envelope's id.", show_default=False)]
 DelayOption = Annotated[
     str | None, typer.Option(help="Due after this time from now: 500ms, 2.5s, 15m, 2h, 3d.")
@@ -101,7 +106,7 @@ def get(
     elif output is Output.JSON:
         write_json(known)
     else:
-        write_table(("field", "value"), _fields(known))
+        write_table(("field", "value"), field_rows(msgspec.structs.asdict(known)))
 
 
 def _show_answer(answer: Answer, output: Output) -> None:
@@ -111,11 +116,18 @@ def _show_answer(answer: Answer, output: Output) -> None:
         write(f"{answer.status}  {printable(answer.id)}")
 
 
-def _fields(known: Known) -> list[tuple[str, str]]:
-    """Return the fields for people; the unit at the end of a name is in its value then."""
+def field_rows(fields: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Return the fields for people; the unit of an instant is in its value then."""
     return [
         (name.removesuffix("_ms"), format_instant(value))
-        if name.endswith("_at_ms")
-        else (name, str(value) or "-")
-        for name, value in msgspec.structs.asdict(known).items()
+        if name.endswith("_at_ms") and isinstance(value, int)
+        else (name, value_cell(value))
+        for name, value in fields.items()
     ]
+
+
+def value_cell(value: object) -> str:
+    """Return a value for people, a dash for none."""
+    if isinstance(value, Base64):
+        return f"base64 {value.base64}"
+    return "-" if value is None or value == "" else str(value)

@@ -20,7 +20,7 @@ from bridge.cli.output import OutputClosed, complain, discard_output
 from bridge.errors import ConfigError, EnvelopeError, StoreError
 from bridge.publisher import BrokerUnavailable
 
-DONE, NO, USAGE, STORE, BROKER, DEFECT = 0, 1, 2, 3, 4, 70
+DONE, NO, USAGE, STORE, BROKER, DEFECT, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
 
 _CODES: dict[type[Exception], int] = {
     typer.TyperException: USAGE,
@@ -44,6 +44,8 @@ def run_guarded(app: typer.Typer) -> int:
     except Exception as error:
         for line in _lines(error):
             complain(line)
+        if isinstance(error, OSError):  # what a full disk did not take, it does not take at the end
+            discard_output()
         return exit_code(error)
 
 

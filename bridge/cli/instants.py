@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from bridge.durations import parse_instant_ms
+from bridge.durations import parse_duration_ms, parse_instant_ms
 from bridge.errors import EnvelopeError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -10,6 +10,7 @@ _EXPECTED = (
     "RFC 3339 with an offset, such as 2026-01-31T09:00:00Z or 2026-01-31T10:00:00+01:00,"
     " or epoch milliseconds"
 )
+_UNITS = ("s", "m", "h", "d")  # how every duration ends, and no instant
 _LIKE_SECONDS = range(10**9, 10**10)  # as seconds 2001 to 2286, as ms some days of 1970
 
 
@@ -38,9 +39,27 @@ def _of_epoch_ms(value: int, name: str) -> datetime:
     return _EPOCH + timedelta(milliseconds=parse_instant_ms(value, name))
 
 
+def parse_from_now(value: str, name: str, now_ms: int) -> int:
+    """Return the epoch ms of a duration after `now_ms`, or of an instant as `parse_at` reads it."""
+    if value.endswith(_UNITS):
+        return now_ms + parse_duration_ms(value, name)
+    return parse_instant_ms(parse_at(value, name), name)
+
+
+def parse_ago(value: str, name: str, now_ms: int) -> int:
+    """Return the epoch ms of a duration before `now_ms`, or of an instant as `parse_at` reads it.
+
+    >>> parse_ago("2s", "--since", 5000)
+    3000
+    """
+    if value.endswith(_UNITS):
+        return max(0, now_ms - parse_duration_ms(value, name))
+    return parse_instant_ms(parse_at(value, name), name)
+
+
 def parse_expires(value: str | int) -> str | datetime:
     """Return a duration as it is, and anything else as `parse_at` reads it."""
-    if isinstance(value, str) and value.endswith(("s", "m", "h", "d")):
+    if isinstance(value, str) and value.endswith(_UNITS):
         return value
     return parse_at(value, "expires")
 

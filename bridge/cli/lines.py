@@ -1,7 +1,7 @@
 """JSON lines: one envelope each, with the fields of the Python API; each read on its own.
 
 The body is text or {"base64": "..."}, and null is a Kafka tombstone; so are the key and the values
-of headers, which are an object or a list of pairs.
+of headers, which are an object or a list of pairs. A line that begins with # is a remark.
 """
 
 import base64
@@ -93,6 +93,21 @@ def parse_line(text: bytes) -> Envelope:
         return _envelope(_decoder.decode(text))
     except msgspec.DecodeError as error:
         raise EnvelopeError(f"expected an envelope as a JSON object: {error}") from error
+
+
+def is_empty(text: bytes) -> bool:
+    """Whether a line is blank or a remark."""
+    return text.lstrip()[:1] in (b"", b"#")
+
+
+def json_value(value: HeaderValue) -> Value:
+    """Return a value as a line has it: bytes as text where they are UTF-8, else as base64."""
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return Base64(base64.b64encode(value).decode())
 
 
 def _envelope(fields: Fields) -> Envelope:

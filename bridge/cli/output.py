@@ -5,18 +5,22 @@ the terminal, and one line stays one line.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from io import StringIO
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import msgspec
 import typer
 from rich.console import Console
+from rich.live import Live
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-STDOUT, STDERR = 1, 2  # as numbers: a process may be started without them
+STDIN, STDOUT, STDERR = 0, 1, 2  # as numbers: a process may be started without them
 WIDE = 100_000  # columns where nobody looks: a pipe gets no line folded
 
 
@@ -51,26 +55,72 @@ def write_json(value: Any) -> None:
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Write rows under a header; colored only on a terminal, and never with NO_COLOR."""
-    is_terminal = os.isatty(STDOUT)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, no_wrap=not is_terminal, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    console = _console(is_terminal)
-    console.print(table)
-    for line in console.file.getvalue().splitlines():  # type: ignore[attr-defined]
+    memory = StringIO()
+    _console(STDOUT, memory).print(_table(columns, rows))
+    for line in memory.getvalue().splitlines():
         write(line.rstrip())
 
 
-def _console(is_terminal: bool) -> Console:
-    is_colored = is_terminal and not os.environ.get("NO_COLOR")
+def write_tables(columns: Sequence[str], rounds: Iterable[Iterable[Sequence[str]]]) -> None:
+    """Write a table for each round: on a terminal in place, else one below the other."""
+    if not is_terminal(STDOUT):
+        for rows in rounds:
+            write_table(columns, rows)
+            write("")
+        return
+    with Live(console=_console(STDOUT, sys.stdout), auto_refresh=False) as live:
+        for rows in rounds:
+            live.update(_table(columns, rows), refresh=True)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, no_wrap=not is_terminal(STDOUT), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    return table
+
+
+def _console(descriptor: int, file: IO[str]) -> Console:
+    is_people = is_terminal(descriptor)
     return Console(
-        file=StringIO(),
-        force_terminal=is_terminal,
-        color_system="auto" if is_colored else None,
-        width=None if is_terminal else WIDE,
+        file=file,
+        force_terminal=is_people,
+        no_color=bool(os.environ.get("NO_COLOR")),
+        color_system="auto" if is_people and not os.environ.get("NO_COLOR") else None,
+        width=None if is_people else WIDE,
     )
+
+
+def is_terminal(descriptor: int) -> bool:
+    """Whether somebody looks at it; a closed one is none."""
+    return os.isatty(descriptor)
+
+
+@contextmanager
+def shown_progress(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Give a function that counts work done, shown on standard error while it goes on.
+
+    Only on a terminal, and not where the results scroll by on the same one.
+    """
+    if not is_terminal(STDERR) or is_terminal(STDOUT):
+        yield lambda _: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=_console(STDERR, sys.stderr), transient=True) as progress:
+        task = progress.add_task(what, total=total, rate="")
+
+        def advance(count: int) -> None:
+            speed = progress.tasks[0].speed
+            progress.update(task, advance=count, rate=f"{speed:,.0f}/s" if speed else "")
+
+        yield advance
 
 
 def complain(line: str) -> None:

@@ -1,11 +1,10 @@
-"""The brokers' publishers, found by entry point: the core knows no connector by name."""
+"""The brokers' publishers, and which of them a configuration uses."""
 
 from contextlib import ExitStack
-from importlib.metadata import EntryPoint, entry_points, metadata
 
 from bridge.config import Config
 from bridge.config_file import resolved_broker
-from bridge.errors import ConfigError
+from bridge.connector import call_connector
 from bridge.publisher import Publisher
 
 GROUP = "duebridge.publishers"
@@ -32,25 +31,6 @@ def used_brokers(config: Config) -> list[str]:
 
 def _open(config: Config, name: str) -> Publisher:
     settings = resolved_broker(config, name)
-    kind = str(settings["type"])
     deadline_s = config.worker.publish_deadline / 1000
-    try:
-        publisher: Publisher = _entry_point(name, kind).load()(settings, deadline_s)
-    except ImportError as error:
-        raise ConfigError(f"brokers.{name}: {_remedy(kind, error)}") from error
+    publisher: Publisher = call_connector(GROUP, name, str(settings["type"]), settings, deadline_s)
     return publisher
-
-
-def _entry_point(name: str, kind: str) -> EntryPoint:
-    found = {each.name: each for each in entry_points(group=GROUP)}
-    if kind in found:
-        return found[kind]
-    known = ", ".join(sorted(found)) or "none"
-    raise ConfigError(f"brokers.{name}.type: expected one that is installed ({known}); got {kind}")
-
-
-def _remedy(kind: str, error: ImportError) -> str:
-    missing = f"type {kind} needs the Python package {error.name}, which is not installed"
-    if kind in (metadata("duebridge").get_all("Provides-Extra") or ()):
-        return f"{missing}; type: pip install 'duebridge[{kind}]'"
-    return missing

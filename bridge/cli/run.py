@@ -2,7 +2,8 @@
 
 import os
 import signal
-from contextlib import ExitStack
+import time
+from contextlib import ExitStack, suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Annotated
@@ -12,10 +13,14 @@ import typer
 
 from bridge import metrics
 from bridge.cli import INTERRUPTED
+from bridge.cli.output import STDERR
 from bridge.cli.publishers import open_publishers
-from bridge.cli.session import ConfigOption, load, opened_store
+from bridge.cli.session import ConfigOption, config_path, opened_store
+from bridge.collector import relaxed_collector
+from bridge.config_file import load_config_text, read_config_text
 from bridge.health import HealthServer
 from bridge.logs import configure_logs
+from bridge.reload import LOOK_EVERY_S, Reload
 from bridge.runner import Runner
 
 LOOK_UP_S = 0.2
@@ -42,57 +47,81 @@ def run(
     Then drain and exit 0. The drain takes at most worker.drain (default 20s); a second signal
     ends the process at once. Logs go to standard error: text on a terminal, else JSON, a line
     each.
+
+    When the configuration file changes, or at SIGHUP, the worker takes its routes over, all at once
+    or none, and logs config_swapped or config_refused with the reasons. What stands in store,
+    brokers and worker needs a restart.
     """
-    settings = load(context, config)
+    path = config_path(context, config)
+    text = read_config_text(path)
+    settings = load_config_text(text, str(path))
     configure_logs()
     with ExitStack() as stack:
+        stack.enter_context(relaxed_collector())
         publishers = open_publishers(settings, stack)
         connection = stack.enter_context(opened_store(settings))
         runner = Runner(settings, connection, publishers)
         if health_port is not None:
             serve_health(runner, health_port, stack)
-        stop = StopSignals()
-        runner.start()
-        stop.wait()
-        runner.drain()
+        signals = Signals()
+        reload = Reload(path, text, runner.swap)
+        try:
+            runner.start()
+            while not signals.wait(LOOK_EVERY_S):
+                reload.run_once(is_asked=signals.take_reload())
+        finally:
+            runner.drain()
 
 
 def serve_health(runner: Runner, port: int, stack: ExitStack) -> None:
     """Answer probes until the stack is unwound."""
-    metrics.register(
-        [each for worker in runner.workers for each in worker.stations], runner.lanes.values()
-    )
+    metrics.register(runner.stations, runner.lanes.values())
     server = HealthServer(runner.workers, port)
     server.start()
     stack.callback(server.close)
     log.info("health", port=server.port)
 
 
-class StopSignals:
-    """SIGTERM and SIGINT from now on: the first ends `wait`, the second the process, with 130."""
+class Signals:
+    """What this process is told from now on.
+
+    The first SIGTERM or SIGINT ends `wait`, the second ends the process, with 130. SIGHUP asks for
+    the configuration to be read again; where it says that our terminal was closed, it stops us too.
+    """
 
     def __init__(self) -> None:
         # A queue, since an Event that is set inside a handler may deadlock with its own wait.
         self._arrived: SimpleQueue[int] = SimpleQueue()
-        self._is_asked = False
-        signal.signal(signal.SIGTERM, self._handle)
-        signal.signal(signal.SIGINT, self._handle)
+        self._is_stopping = False
+        self._wants_reload = False
+        self._has_terminal = os.isatty(STDERR)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._handle)
 
-    def wait(self) -> None:
-        """Return once a signal came.
+    def wait(self, within_s: float) -> bool:
+        """Return True once the process is to stop; False after that time, or to reload.
 
         The kernel may hand a signal to any thread, and then nothing interrupts this one's wait:
         Python runs the handler only when this thread next looks up.
         """
-        while True:
-            try:
-                self._arrived.get(timeout=LOOK_UP_S)
-            except Empty:
-                continue
-            return
+        give_up_at = time.monotonic() + within_s
+        while (left_s := give_up_at - time.monotonic()) > 0:
+            with suppress(Empty):
+                self._arrived.get(timeout=min(left_s, LOOK_UP_S))
+                break
+        return self._is_stopping
+
+    def take_reload(self) -> bool:
+        """Whether SIGHUP came since the last time this was asked."""
+        wants_reload, self._wants_reload = self._wants_reload, False
+        return wants_reload
 
     def _handle(self, number: int, _: FrameType | None) -> None:
-        if self._is_asked:
+        is_closed = self._has_terminal and not os.isatty(STDERR)
+        if number == signal.SIGHUP and not is_closed:
+            self._wants_reload = True
+        elif self._is_stopping:
             os._exit(INTERRUPTED)
-        self._is_asked = True
+        else:
+            self._is_stopping = True
         self._arrived.put(number)

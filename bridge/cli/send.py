@@ -13,6 +13,7 @@ from bridge.cli.instants import parse_expires
 from bridge.cli.lines import opened_stdin
 from bridge.cli.output import Output, OutputOption
 from bridge.cli.receipts import is_stored, show_receipt
+from bridge.cli.rejects import opened_rejects
 from bridge.cli.session import ConfigOption, load, opened_producer
 from bridge.cli.stream import LineSender
 from bridge.envelope import EnvelopeFields
@@ -61,6 +62,10 @@ def send(
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="With -: an envelope a line, as JSON.")
     ] = False,
+    rejects: Annotated[
+        Path | None,
+        typer.Option(help="With --jsonl: write refused lines here, the reason above each."),
+    ] = None,
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
@@ -70,7 +75,9 @@ def send(
     replaced, 1 for conflict, in_flight or any refused line. A line of --jsonl has the fields of
     the Python API: body (text, or {"base64": "AAE="}), delay or at, id, key, headers and so on.
     Units are 500ms, 2.5s, 15m, 2h, 3d; instants are RFC 3339 with an offset, or epoch
-    milliseconds.
+    milliseconds. A refused line is named, and no other is lost: what --rejects wrote can be mended
+    and sent in the same way, since lines that begin with # are remarks. Ctrl-C says which lines are
+    stored; sent again, lines with an id of their own are duplicates.
     """
     fields: EnvelopeFields = {
         "delay": delay,
@@ -86,10 +93,12 @@ def send(
     find_route(settings, route)
     if jsonl:
         _check_alone(body, file, fields)
-        with opened_producer(settings) as producer:
-            sender = LineSender(producer, route, on_conflict.value, output)
+        with opened_rejects(rejects) as kept, opened_producer(settings) as producer:
+            sender = LineSender(producer, route, on_conflict.value, output, kept)
             sender.send_all()
         finish(is_yes=not sender.refused)
+    if rejects is not None:
+        raise EnvelopeError("--rejects: expected --jsonl beside it")
     content = _body(body, file)
     with opened_producer(settings) as producer:
         receipt = producer.schedule(route, content, on_conflict=on_conflict.value, **fields)

@@ -1,10 +1,16 @@
 """`duebridge stats`: how full each route is."""
 
+import time
+from collections.abc import Iterator
+from typing import Annotated
+
 import typer
 
 from bridge.cli.instants import format_instant
-from bridge.cli.output import Output, OutputOption, write_json, write_table
+from bridge.cli.output import Output, OutputOption, write_json, write_table, write_tables
 from bridge.cli.session import ConfigOption, load, opened_store
+from bridge.durations import parse_duration_ms
+from bridge.errors import EnvelopeError
 from bridge.operator import Operator, RouteStats
 
 COLUMNS = (
@@ -19,23 +25,54 @@ COLUMNS = (
     "shards",
     "",
 )
+LEAST_PAUSE_MS = 100
+
+WatchOption = Annotated[bool, typer.Option("--watch", help="Go on until Ctrl-C, which exits 130.")]
+EveryOption = Annotated[
+    str | None, typer.Option(help="With --watch: count anew after this time; 2s if not given.")
+]
 
 
 def stats(
-    context: typer.Context, output: OutputOption = Output.TABLE, config: ConfigOption = None
+    context: typer.Context,
+    watch: WatchOption = False,
+    every: EveryOption = None,
+    output: OutputOption = Output.TABLE,
+    config: ConfigOption = None,
 ) -> None:
     """Count the envelopes of every route by state.
 
     Ages are milliseconds; in JSON, instants are epoch milliseconds, and 0 where there is none.
     A route that the store has and the configuration has not is marked ("configured": false).
+    With --watch the table is renewed in place on a terminal; in JSON each round is a line.
     """
+    pause_s = _pause_s(every, watch)
     settings = load(context, config)
     with opened_store(settings) as connection:
-        routes = Operator(settings, connection).stats()
-    if output is Output.JSON:
-        write_json({"routes": routes})
-    else:
-        write_table(COLUMNS, [_row(route) for route in routes])
+        operator = Operator(settings, connection)
+        rounds = _rounds(operator, pause_s) if watch else iter([operator.stats()])
+        if output is Output.JSON:
+            for routes in rounds:
+                write_json({"routes": routes})
+        elif watch:
+            write_tables(COLUMNS, ([_row(route) for route in routes] for routes in rounds))
+        else:
+            write_table(COLUMNS, [_row(route) for routes in rounds for route in routes])
+
+
+def _pause_s(every: str | None, watch: bool) -> float:
+    if every is not None and not watch:
+        raise EnvelopeError("--every: expected --watch beside it")
+    pause_ms = parse_duration_ms(every or "2s", "--every")
+    if pause_ms < LEAST_PAUSE_MS:
+        raise EnvelopeError(f"--every: expected at least {LEAST_PAUSE_MS}ms; got {every!r}")
+    return pause_ms / 1000
+
+
+def _rounds(operator: Operator, pause_s: float) -> Iterator[list[RouteStats]]:
+    while True:
+        yield operator.stats()
+        time.sleep(pause_s)
 
 
 def _row(route: RouteStats) -> tuple[str, ...]:

@@ -1,10 +1,21 @@
-"""Many envelopes from standard input, a line each: a bad line is named, and no other is lost."""
+"""Many envelopes from standard input, a line each: a bad line is named, and no other is lost.
 
-from collections.abc import Sequence
+A batch is what has arrived by then, up to `BATCH` lines: a slow stream is not held up, a fast one
+is sent in bulk, and memory holds one batch.
+"""
 
-from bridge.cli.lines import Line, opened_stdin, parse_line, read_batches
-from bridge.cli.output import Output, OutputClosed, complain, discard_output
+from collections.abc import Callable, Sequence
+
+from bridge.cli.lines import Line, is_empty, opened_stdin, parse_line, read_batches
+from bridge.cli.output import (
+    Output,
+    OutputClosed,
+    complain,
+    discard_output,
+    shown_progress,
+)
 from bridge.cli.receipts import is_stored, show_receipt
+from bridge.cli.rejects import Rejects
 from bridge.envelope import Envelope
 from bridge.errors import EnvelopeError, StoreError
 from bridge.producer import OnConflict, Producer
@@ -17,7 +28,12 @@ class LineSender:
     """Sends lines in batches, as they come in; counts those that the store did not take."""
 
     def __init__(
-        self, producer: Producer, route: str, on_conflict: OnConflict, output: Output
+        self,
+        producer: Producer,
+        route: str,
+        on_conflict: OnConflict,
+        output: Output,
+        rejects: Rejects,
     ) -> None:
         self.stored = 0
         self.refused = 0
@@ -26,13 +42,14 @@ class LineSender:
         self._route = route
         self._on_conflict = on_conflict
         self._output = output
+        self._rejects = rejects
 
     def send_all(self) -> None:
         """Send standard input to its end; raises `StoreError`, naming what is stored by then."""
         try:
-            with opened_stdin() as lines:
+            with opened_stdin() as lines, shown_progress("lines sent") as advance:
                 for batch in read_batches(lines, BATCH):
-                    self._send(batch)
+                    self._send(batch, advance)
         except StoreError as error:
             raise type(error)(f"{error}; {self._progress()}") from error
         except KeyboardInterrupt:
@@ -41,37 +58,41 @@ class LineSender:
         if self.refused:
             complain(f"{self.stored} lines stored, {self.refused} refused")
 
-    def _send(self, batch: Sequence[Line]) -> None:
-        parsed = [(line.number, envelope) for line in batch if (envelope := self._parse(line))]
+    def _send(self, batch: Sequence[Line], advance: Callable[[int], None]) -> None:
+        parsed = [(line, envelope) for line in batch if (envelope := self._parse(line))]
         receipts = self._producer.schedule_many(
             self._route, [envelope for _, envelope in parsed], on_conflict=self._on_conflict
         )
         self._next_line = batch[-1].number + 1
-        for (number, _), receipt in zip(parsed, receipts, strict=True):
-            self._take(number, receipt)
+        self.stored += sum(map(is_stored, receipts))
+        for (line, _), receipt in zip(parsed, receipts, strict=True):
+            self._show(line, receipt)
+        advance(len(batch))
 
     def _parse(self, line: Line) -> Envelope | None:
-        if not line.text.strip():
+        if is_empty(line.text):
             return None
         try:
             return parse_line(line.text)
         except EnvelopeError as error:
-            self._refuse(line.number, str(error))
+            self._refuse(line, str(error))
             return None
 
-    def _take(self, number: int, receipt: Receipt) -> None:
-        if is_stored(receipt):
-            self.stored += 1
-        else:
-            self._refuse(number, receipt.error or f"{receipt.status}: id {receipt.id}")
+    def _show(self, line: Line, receipt: Receipt) -> None:
+        if not is_stored(receipt):
+            self._refuse(line, receipt.error or f"{receipt.status}: id {receipt.id}")
         try:
             show_receipt(receipt, self._output)
         except OutputClosed:  # nobody reads the receipts; the envelopes are sent all the same
             discard_output()
 
-    def _refuse(self, number: int, why: str) -> None:
+    def _refuse(self, line: Line, why: str) -> None:
         self.refused += 1
-        complain(f"line {number}: {why}")
+        self._rejects.keep(line, why)
+        complain(f"line {line.number}: {why}")
 
     def _progress(self) -> str:
-        return f"lines before {self._next_line} are done, later ones may not be stored"
+        return (
+            f"{self.stored} lines stored, {self.refused} refused;"
+            f" lines before {self._next_line} are done, later ones may not be stored"
+        )

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import mkstemp
 
 from bridge.store.delay_store import DelayStore
 
@@ -85,6 +86,13 @@ class Crew:
         """Return the end of each worker's log."""
         tails = [self._log(each).splitlines()[-LOG_LINES:] for each in range(len(self._workers))]
         return "\n".join(line for tail in tails for line in tail)
+
+    def keep_logs(self) -> Path:
+        """Put the workers' whole logs into one file that outlives the demo, and return it."""
+        descriptor, name = mkstemp(prefix="duebridge-demo-", suffix=".log")
+        with open(descriptor, "w") as file:
+            file.writelines(self._log(number) for number in range(len(self._workers)))
+        return Path(name)
 
     def _log(self, number: int) -> str:
         return self._log_file(number).read_text(errors="replace")

@@ -71,7 +71,7 @@ def play(console: Console, stack: ExitStack) -> int:
     style = "bold red" if is_broken else "bold green"
     console.print(conclusion(verdicts), style=style, soft_wrap=True)
     if is_broken:
-        console.print(f"The workers' last words:\n{crew.logs()}", markup=False, soft_wrap=True)
+        console.print(f"What the workers said: {crew.keep_logs()}", soft_wrap=True)
     return exit_code(verdicts)
 
 

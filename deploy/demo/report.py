@@ -20,7 +20,7 @@ ROWS: tuple[tuple[str, Callable[[Verdict], str]], ...] = (
     ("early", lambda verdict: str(len(verdict.early))),
     ("lost", lambda verdict: str(len(verdict.lost))),
     ("after cancel", lambda verdict: str(len(verdict.after_cancel))),
-    ("corrupt", lambda verdict: str(len(verdict.corrupt))),
+    ("corrupt (body, key, header)", lambda verdict: str(len(verdict.corrupt))),
     ("unexpected", lambda verdict: str(len(verdict.unexpected))),
     ("stuck", lambda verdict: str(len(verdict.stuck))),
     ("lateness p50", lambda verdict: _lateness(verdict, 50)),

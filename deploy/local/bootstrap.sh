@@ -9,7 +9,15 @@ made() { [ "$(cat .venv/.stamp 2>/dev/null)" = "$wanted" ] && [ -x .venv/bin/pyt
 made && exit 0
 
 say() { printf 'bootstrap: %s\n' "$*"; }
-give_up() { printf '%s\n' "$*" >&2; exit 1; }
+# Says what is missing and the line that installs it, for root or by sudo.
+give_up() {
+    how="$2"
+    if [ "$(id -u)" != 0 ]; then
+        if command -v sudo >/dev/null 2>&1; then how="sudo $how"; else how="su -c '$how'"; fi
+    fi
+    printf 'bootstrap: %s is missing, and could not be installed from here; type:\n  %s\n' "$1" "$how" >&2
+    exit 1
+}
 
 # Two at once would write into one .venv; the second waits here and then finds it made.
 mkdir -p .services
@@ -52,11 +60,11 @@ find_python() {
 can_make_venv() { "$1" -c 'import ensurepip, venv' 2>/dev/null; }
 
 python=$(find_python) || { apt_install python3 python3-venv && python=$(find_python); } ||
-    give_up "sudo apt-get install -y python3.11 python3.11-venv"
+    give_up "Python 3.11 or newer" "apt-get install -y python3.11 python3.11-venv"
 if ! can_make_venv "$python"; then
     version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     { apt_install python3-venv && can_make_venv "$python"; } ||
-        give_up "sudo apt-get install -y python3-venv python$version-venv"
+        give_up "venv of Python $version" "apt-get install -y python3-venv python$version-venv"
 fi
 
 # A virtual environment knows its own path: one that was moved or whose Python went is made anew.

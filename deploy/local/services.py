@@ -170,7 +170,10 @@ def env(place: Place, names: Sequence[str]) -> int:
     for name in names:
         if name in services:
             print(f"export {VARIABLES[name]}={services[name].address}")
-    return 0 if all(name in services for name in names) else 1
+    missing = [name for name in names if name not in services]
+    if missing:
+        print(f"not up: {', '.join(missing)}; type: make services-up", file=sys.stderr)
+    return 1 if missing else 0
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:

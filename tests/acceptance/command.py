@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,6 +19,8 @@ from bridge.store.keys import Shard
 
 PROGRAM = str(Path(sys.executable).with_name("duebridge"))
 WITHIN_S = 60.0
+# As a person has it: output is buffered, which shows what becomes of what could not be written.
+ENVIRONMENT = {name: given for name, given in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 CONFIG = """\
 version: 1
@@ -28,6 +31,11 @@ routes:
   reminders: {{target: {{broker: here, topic: reminders}}, max_delay: 30d}}
   invoices: {{target: {{broker: here, topic: invoices}}, shards: 3}}
 """
+
+
+def hear_ctrl_c() -> None:
+    """Undo what a shell does to what it runs in the background: to ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Done(NamedTuple):
@@ -67,11 +75,35 @@ class Command:
         return subprocess.Popen(
             [PROGRAM, *args],
             cwd=self.home,
-            env={**os.environ, **env},
+            env={**ENVIRONMENT, **env},
             stdin=pipe,
             stdout=pipe,
             stderr=pipe,
+            preexec_fn=hear_ctrl_c,
         )
+
+    def on_terminal(
+        self, *args: str, stdin: bytes = b"", results: Path | None = None, **env: str
+    ) -> tuple[int, bytes]:
+        """Run on a terminal of its own; returns the code and what that shows.
+
+        `results` takes standard output away from the terminal.
+        """
+        words = [PROGRAM, *args]
+        if results is not None:
+            words = ["sh", "-c", 'exec "$@" > "$0"', str(results), *words]
+        program = (
+            "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program, *words],
+            cwd=self.home,
+            env={"PATH": "/usr/bin:/bin", "TERM": "xterm", **env},
+            input=stdin,
+            capture_output=True,
+            timeout=WITHIN_S,
+        )
+        return done.returncode, done.stdout
 
     def connection(self) -> Connection:
         """A connection of the test's own to the same store."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command import CONFIG, PROGRAM, Command, embedded_command
+from tests.acceptance.command import CONFIG, ENVIRONMENT, PROGRAM, Command, embedded_command
 
 CANARY = "canary-7f3a9c"
 COMMANDS = [
@@ -18,7 +18,13 @@ COMMANDS = [
     "reschedule reminders x --delay 1h",
     "get reminders x",
     "stats",
+    "stats --watch",
+    "ls reminders",
+    "events --follow",
     "dead ls reminders",
+    "dead show reminders x",
+    "dead replay reminders x",
+    "dead drop reminders --all",
 ]
 
 
@@ -123,6 +129,8 @@ def test_closed_standard_streams_are_told_or_silent_and_never_a_defect(tmp_path:
             ("frobnicate 2>&-", 2),
         ):
             shell = ["sh", "-c", f"'{PROGRAM}' {words}"]
-            done = subprocess.run(shell, cwd=duebridge.home, capture_output=True, timeout=60)
+            done = subprocess.run(
+                shell, cwd=duebridge.home, env=ENVIRONMENT, capture_output=True, timeout=60
+            )
             assert (words, done.returncode) == (words, code)
             assert b"defect" not in done.stderr

@@ -1,7 +1,8 @@
 """stats, dead ls and config check, and what every reading command prints where."""
 
+import json
+import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,6 @@ STATS = [
     "route", "pending", "ready", "unack", "retry", "dead", "oldest_due_age_ms", "held_since_ms",
     "shards",
 ]  # fmt: skip
-COMMANDS = ["", "run", "send", "cancel", "reschedule", "get", "stats", "dead ls", "config check"]
 
 
 @pytest.fixture
@@ -127,33 +127,54 @@ def test_dead_ls_into_head_is_quiet(duebridge: Command) -> None:
     assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, b"", 1)
 
 
-@pytest.mark.parametrize("words", COMMANDS)
-def test_help_has_a_purpose_and_an_example(duebridge: Command, words: str) -> None:
-    shown = duebridge(*words.split(), "--help")
-    assert (shown.code, shown.err) == (0, "")
-    assert "Example: duebridge" in shown.out
-    _, _, commands = shown.out.partition("Commands:")
-    assert "..." not in commands  # no purpose is cut short
-    assert "\x1b" not in shown.out
-
-
 @pytest.mark.parametrize(("env", "is_colored"), [({}, True), ({"NO_COLOR": "1"}, False)])
 def test_table_on_a_terminal_is_colored_unless_no_color(
     duebridge: Command, env: dict[str, str], is_colored: bool
 ) -> None:
-    out = on_terminal(duebridge, "stats", TERM="xterm", **env)
+    code, out = duebridge.on_terminal("stats", **env)
+    assert code == 0
     assert b"reminders" in out
     assert (b"\x1b[" in out) is is_colored
     assert "\x1b" not in duebridge("stats", FORCE_COLOR="1").out
 
 
-def on_terminal(duebridge: Command, *args: str, **env: str) -> bytes:
-    """Return what a command prints on a terminal of its own."""
-    program = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
+@pytest.mark.parametrize("words", [["--every", "1s"], ["--watch", "--every", "99ms"]])
+def test_stats_every_of_no_watch_or_too_often_exits_2(duebridge: Command, words: list[str]) -> None:
+    refused = duebridge("stats", *words)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("duebridge: --every: expected")
+
+
+@pytest.mark.parametrize("output", ["json", "table"])
+def test_stats_watch_prints_rounds_until_ctrl_c(duebridge: Command, output: str) -> None:
+    words = ("stats", "--watch", "--every", "100ms", "--output", output)
+    process = duebridge.start(*words)
+    assert process.stdout is not None
+    lines = [process.stdout.readline() for _ in range(8)]
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, b"")
+    if output == "json":
+        for line in lines:
+            assert [each["route"] for each in json.loads(line)["routes"]] == [
+                "reminders",
+                "invoices",
+            ]
+    else:
+        assert [line.split()[:1] for line in lines] == 2 * [
+            [b"route"],
+            [b"reminders"],
+            [b"invoices"],
+            [],
+        ]
+
+
+def test_stats_watch_into_head_is_quiet(duebridge: Command) -> None:
+    shell = f"'{PROGRAM}' stats --watch --every 100ms --output json | head -2"
     done = subprocess.run(
-        [sys.executable, "-c", program, PROGRAM, *args],
-        cwd=duebridge.home, env={"PATH": "/usr/bin:/bin", **env}, stdin=subprocess.DEVNULL,
-        capture_output=True, timeout=60,
-    )  # fmt: skip
-    assert done.returncode == 0
-    return done.stdout
+        ["bash", "-o", "pipefail", "-c", shell],
+        cwd=duebridge.home,
+        capture_output=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, b"", 2)

@@ -14,11 +14,14 @@ import pytest
 from tests.acceptance.command import Command, embedded_command, wait_until
 
 TWICE = """\
-from bridge.cli.run import StopSignals
-stop = StopSignals()
-for _ in range(3):
-    print("up", flush=True)
-    stop.wait()
+from bridge.cli.run import Signals
+signals = Signals()
+print("up", flush=True)
+while not signals.wait(60):
+    pass
+print("up", flush=True)
+while True:
+    signals.wait(60)
 """
 
 

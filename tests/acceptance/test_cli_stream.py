@@ -2,11 +2,14 @@
 
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command import Command, embedded_command, wait_until
+from tests.acceptance.command import PROGRAM, Command, embedded_command, wait_until
 
 LINES = 10_000
 BAD = 5_000
@@ -122,3 +125,94 @@ def test_send_jsonl_interrupted_exits_130_and_says_where(duebridge: Command) -> 
     assert b"lines before 2 are done" in err
     assert len(err.splitlines()) == 1
     wait_until(lambda: duebridge("get", "reminders", "in-time").code == 0, "the sent envelope")
+
+
+def test_send_jsonl_rejects_can_be_mended_and_sent_again(
+    duebridge: Command, tmp_path: Path
+) -> None:
+    rejects = tmp_path / "refused.jsonl"
+    lines = [line(f"r-{number}") for number in range(4)]
+    lines[1] = b'{"body": "x", "delay": 5, "id": "r-1"}\n'
+    lines[2] = lines[2][:20] + b"\xff\n"
+    words = ("send", "reminders", "-", "--jsonl", "--rejects", str(rejects))
+    sent = duebridge(*words, stdin=b"# a remark\n\n" + b"".join(lines))
+    assert sent.code == 1
+    assert [each.split()[-1] for each in sent.out.splitlines()] == ["r-0", "r-3"]
+    kept = rejects.read_bytes().splitlines()
+    assert kept[0].startswith(b"# line 4: expected an envelope as a JSON object")
+    assert kept[2].startswith(b"# line 5: expected an envelope as a JSON object")
+    assert [kept[1] + b"\n", kept[3] + b"\n"] == lines[1:3]
+    mended = rejects.read_bytes().replace(b": 5,", b': "5h",').replace(lines[2], line("r-2"))
+    again = duebridge(*words, stdin=mended)
+    assert (again.code, again.err) == (0, "")
+    assert [each.split()[-1] for each in again.out.splitlines()] == ["r-1", "r-2"]
+    assert rejects.read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["-", "--jsonl", "--rejects", "/nowhere/x"], "/nowhere/x: No such file or directory"),
+        (["x", "--delay", "1s", "--rejects", "x"], "--rejects: expected --jsonl beside it"),
+    ],
+)
+def test_send_rejects_that_cannot_be_written_exits_2_before_anything_is_sent(
+    duebridge: Command, words: list[str], expected: str
+) -> None:
+    before = pending(duebridge, "reminders")
+    sent = duebridge("send", "reminders", *words, stdin=line("never"))
+    assert (sent.code, sent.out) == (2, "")
+    assert expected in sent.err
+    assert pending(duebridge, "reminders") == before
+
+
+def test_send_jsonl_of_200000_lines_stays_in_bounded_memory(duebridge: Command) -> None:
+    """The peak is that of a process that sends few lines, and some MiB."""
+    few, many = peak_kib(duebridge, "few", 1_000), peak_kib(duebridge, "bulk", 200_000)
+    assert many - few < 16 * 1024
+    assert pending(duebridge, "bulk") == 200_000
+
+
+def peak_kib(duebridge: Command, route: str, count: int) -> int:
+    """Return the resident memory, at its most, of a command that sends so many lines."""
+    text = duebridge.file.read_text()
+    if route not in text:
+        duebridge.file.write_text(f"{text}  {route}: {{target: {{broker: here, topic: t}}}}\n")
+    lines = duebridge.home / "lines.jsonl"
+    with lines.open("w") as file:
+        for number in range(count):
+            file.write(f'{{"body": "hello", "delay": "1d", "id": "{number}"}}\n')
+    program = (
+        "import resource, subprocess, sys;"
+        " code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode;"
+        " print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    words = [PROGRAM, "send", route, "-", "--jsonl"]
+    with lines.open("rb") as stdin:
+        done = subprocess.run(
+            [sys.executable, "-c", program, *words],
+            cwd=duebridge.home, stdin=stdin, capture_output=True, timeout=110, check=True,
+        )  # fmt: skip
+    code, kib = done.stdout.split()
+    assert (int(code), done.stderr) == (0, b"")
+    return int(kib)
+
+
+def test_send_jsonl_shows_its_progress_on_a_terminal_and_bad_lines_above(
+    duebridge: Command, tmp_path: Path
+) -> None:
+    (duebridge.home / "some.jsonl").write_bytes(line("p-1") + b"{\n" + line("p-2"))
+    shell = f"'{PROGRAM}' send reminders - --jsonl < some.jsonl"
+    shown = in_shell_on_terminal(duebridge, f"{shell} > results")
+    assert b"lines sent" in shown
+    assert b"line 2: expected an envelope" in shown
+    assert (duebridge.home / "results").read_bytes().count(b"accepted") == 2
+    assert b"lines sent" not in in_shell_on_terminal(duebridge, shell)
+
+
+def in_shell_on_terminal(duebridge: Command, shell: str) -> bytes:
+    program = "import pty, sys; pty.spawn(['sh', '-c', sys.argv[1]])"
+    return subprocess.run(
+        [sys.executable, "-c", program, shell],
+        cwd=duebridge.home, stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
+    ).stdout  # fmt: skip

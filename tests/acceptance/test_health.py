@@ -76,7 +76,7 @@ def test_metrics_count_what_became_of_envelopes(floor: Floor, server: HealthServ
 
 def test_gauges_come_from_the_latest_poll(floor: Floor) -> None:
     registry = CollectorRegistry()
-    metrics.register(floor.worker.stations, [floor.lane], registry)
+    metrics.register(lambda: floor.worker.stations, [floor.lane], registry)
     floor.schedule("a", delay="1h")
     floor.turn()
     labels = {"route": "r", "shard": "0", "state": "pending"}

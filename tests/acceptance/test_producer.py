@@ -152,6 +152,24 @@ def test_schedule_many_refused_one_loses_no_other(build: Callable[..., Producer]
     assert "at most 1024 bytes" in receipts[700].error
 
 
+def test_schedule_stream_holds_one_batch_of_what_it_reads(producer: Producer) -> None:
+    read = 0
+
+    def envelopes() -> Iterator[Envelope]:
+        nonlocal read
+        for read in range(1, 2_001):
+            yield Envelope.new(b"x", delay="1h", id=f"id{read}")
+
+    receipts = producer.schedule_stream("r", envelopes())
+    assert read == 0, "nothing is stored before a receipt is asked for"
+    for place, receipt in enumerate(receipts, 1):
+        assert (receipt.id, receipt.status) == (f"id{place}", "accepted")
+        assert read <= place + 501
+    assert place == 2_000
+    with pytest.raises(ConfigError, match="got 'q'"):
+        producer.schedule_stream("q", envelopes())
+
+
 def test_cancel_pending_is_certain_and_ends_it(producer: Producer) -> None:
     producer.schedule("r", b"x", delay="1h", id="a")
     assert producer.cancel("r", "a") == "cancelled"

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bridge.cli.instants import format_instant, parse_at, parse_expires
+from bridge.cli.instants import format_instant, parse_ago, parse_at, parse_expires, parse_from_now
 from bridge.errors import EnvelopeError
 
 NINE = datetime(2026, 1, 31, 9, tzinfo=UTC)
@@ -38,3 +38,13 @@ def test_parse_expires_duration_is_left_as_it_is_and_instant_is_read() -> None:
 def test_format_instant_greatest_that_the_store_holds_is_shown() -> None:
     assert format_instant(NINE_MS) == "2026-01-31T09:00:00.000Z"
     assert format_instant(2**47).startswith("6429-")
+
+
+def test_parse_ago_and_from_now_count_from_the_given_now_and_read_instants() -> None:
+    assert parse_ago("90m", "--since", NINE_MS) == NINE_MS - 5_400_000
+    assert parse_from_now("90m", "--due-before", NINE_MS) == NINE_MS + 5_400_000
+    assert parse_ago("90m", "--since", 5) == 0
+    for parse in (parse_ago, parse_from_now):
+        assert parse("2026-01-31T09:00:00Z", "--since", 5) == NINE_MS
+        with pytest.raises(EnvelopeError, match="--since: expected a duration"):
+            parse("-5m", "--since", NINE_MS)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.cli import lines
-from bridge.cli.lines import Line, parse_line, read_batches
+from bridge.cli.lines import Base64, Line, is_empty, json_value, parse_line, read_batches
+from bridge.envelope import HeaderValue
 from bridge.errors import EnvelopeError
 
 
@@ -66,3 +67,17 @@ def test_read_batches_too_long_line_is_cut_and_then_refused(
 def test_parse_line_of_any_bytes_gives_an_envelope_or_a_clear_error(text: bytes) -> None:
     with pytest.raises(EnvelopeError):
         parse_line(text)
+
+
+@pytest.mark.parametrize("text", [b"", b"  \t", b"# {}", b"  # x", b"\r"])
+def test_is_empty_of_a_blank_or_a_remark_is_true(text: bytes) -> None:
+    assert is_empty(text)
+    assert not is_empty(b'{"body": "#"}')
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(b"x", "x"), (b"\xff", Base64("/w==")), ("x", "x"), (5, 5), (True, True), (None, None)],
+)
+def test_json_value_is_text_where_it_can_be(value: HeaderValue, shown: object) -> None:
+    assert json_value(value) == shown

@@ -12,12 +12,15 @@ from connectors.memory import MemoryPublisher
 from tests.conftest import ROOT
 
 LABELS = {"route", "broker", "shard", "state", "cause", "reason", "version", "le"}
-ROW = re.compile(r"^\| `(duebridge_[a-z_]+)` \| (\w+) \| ([^|]*) \|", re.MULTILINE)
+ROW = re.compile(r"^\| `(duebridge_[a-z_]+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
 
 
 def documented() -> dict[str, tuple[str, set[str]]]:
     text = (ROOT / "docs" / "metrics.md").read_text()
-    return {name: (kind, set(labels.split(", "))) for name, kind, labels in ROW.findall(text)}
+    return {
+        name: (kind, set(labels.replace(",", " ").split()))
+        for name, kind, labels in ROW.findall(text)
+    }
 
 
 def exposed() -> dict[str, str]:
@@ -26,7 +29,7 @@ def exposed() -> dict[str, str]:
     for each in vars(metrics).values():
         if isinstance(each, MetricWrapperBase | metrics.Lateness):
             registry.register(each)
-    registry.register(metrics.StationCollector([], [lane]))
+    registry.register(metrics.StationCollector(list, [lane]))
     metrics.lateness.observe("r", [0.1])
     found = {}
     for family in registry.collect():

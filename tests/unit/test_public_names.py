@@ -7,7 +7,15 @@ import bridge
 
 
 def test_import_of_the_public_names_works() -> None:
-    for name in ("Envelope", "Producer", "Receipt", "Known", "Target", "EnvelopeError"):
+    for name in (
+        "AsyncProducer",
+        "Envelope",
+        "Producer",
+        "Receipt",
+        "Known",
+        "Target",
+        "EnvelopeError",
+    ):
         assert name in bridge.__all__
         assert hasattr(bridge, name)
 

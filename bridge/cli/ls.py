@@ -1,0 +1,90 @@
+"""`duebridge ls`: the envelopes of a route, page by page."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from bridge.cli.envelopes import RouteArgument
+from bridge.cli.instants import format_instant, parse_from_now
+from bridge.cli.output import Output, OutputOption
+from bridge.cli.pages import CursorOption, LimitOption, Page, error_cell
+from bridge.cli.session import ConfigOption, load, opened_store
+from bridge.listing import Window, read_cursor
+from bridge.operator import Operator
+from bridge.receipt import Known
+
+COLUMNS = ("id", "state", "due", "attempt", "failures", "expires", "last error")
+
+
+class State(StrEnum):
+    """The states that people name."""
+
+    PENDING = "pending"
+    READY = "ready"
+    UNACK = "unack"
+    RETRY = "retry"
+    DEAD = "dead"
+
+
+StateOption = Annotated[
+    State | None, typer.Option(help="Only those in this state; else all.", show_default=False)
+]
+DueAfterOption = Annotated[
+    str | None,
+    typer.Option(help="Due then or later: a time from now (15m), or an instant as of send --at."),
+]
+DueBeforeOption = Annotated[
+    str | None, typer.Option(help="Due then or earlier; as --due-after.", show_default=False)
+]
+
+
+def ls(
+    context: typer.Context,
+    route: RouteArgument,
+    state: StateOption = None,
+    due_after: DueAfterOption = None,
+    due_before: DueBeforeOption = None,
+    limit: LimitOption = 100,
+    cursor: CursorOption = None,
+    output: OutputOption = Output.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """List the envelopes of a route.
+
+    They come in the order of what they wait for: the due instant, the end of a retry's delay, the
+    end of a lease; the dead that nothing takes away come last. Where there are more, the last line
+    is the cursor of the next page: in JSON {"cursor": "..."}, else a line on standard error. One
+    that changes its state between two pages may come twice or not at all.
+    """
+    settings = load(context, config)
+    with opened_store(settings) as connection:
+        operator = Operator(settings, connection)
+        wanted = state.value if state else ""
+        listing = operator.listing(route, wanted)
+        after = None if cursor is None else read_cursor(cursor, route, wanted)
+        window = _window(operator, due_after, due_before)
+        page = Page(route, listing.walk(window=window, after=after, limit=limit + 1), limit)
+        page.show(COLUMNS, (_row(known) for known in page.envelopes), output)
+
+
+def _window(operator: Operator, after: str | None, before: str | None) -> Window:
+    if after is None and before is None:
+        return Window()
+    now_ms = operator.now_ms()
+    return Window(
+        None if after is None else parse_from_now(after, "--due-after", now_ms),
+        None if before is None else parse_from_now(before, "--due-before", now_ms),
+    )
+
+
+def _row(known: Known) -> tuple[str, ...]:
+    return (
+        known.id,
+        known.state,
+        format_instant(known.due_at_ms),
+        str(known.attempt),
+        str(known.failures),
+        format_instant(known.expires_at_ms),
+        error_cell(known),
+    )

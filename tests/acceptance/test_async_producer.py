@@ -1,0 +1,135 @@
+"""The producer for asyncio programs, on a real Redis."""
+
+import asyncio
+import inspect
+import secrets
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from bridge import AsyncProducer, ConfigError, Envelope, EnvelopeError, Producer, StoreUnavailable
+from bridge.store.connection import open_connection
+
+CONFIG = """\
+version: 1
+store: {{url: "{url}", namespace: {namespace}}}
+brokers: {{here: {{type: memory}}}}
+routes: {{r: {{target: {{broker: here, topic: t}}, max_body: 1KiB, shards: 2}}}}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path, redis_url: str) -> Iterator[Path]:
+    namespace = f"async-{secrets.token_hex(6)}"
+    path = tmp_path / "duebridge.yaml"
+    path.write_text(CONFIG.format(url=redis_url, namespace=namespace))
+    yield path
+    connection = open_connection(redis_url)
+    for pattern in (f"{{{namespace}:*", f"{{{namespace}}}*"):
+        if keys := connection.client.keys(pattern):
+            connection.client.delete(*keys)
+    connection.close()
+
+
+def test_every_public_method_of_producer_is_here_with_its_parameters() -> None:
+    for name, method in inspect.getmembers(Producer, callable):
+        if name.startswith("_") and name not in ("__enter__", "__exit__"):
+            continue
+        here = getattr(
+            AsyncProducer, name.replace("__enter", "__aenter").replace("__exit", "__aexit")
+        )
+        ours = inspect.signature(here).parameters
+        assert set(inspect.signature(method).parameters) <= set(ours), name
+        if name == "from_config":
+            continue
+        assert inspect.iscoroutinefunction(here) or inspect.isasyncgenfunction(here), name
+
+
+def test_schedule_get_reschedule_and_cancel_answer_as_the_producer_does(config: Path) -> None:
+    async def live() -> None:
+        async with AsyncProducer.from_config(config) as producer:
+            receipt = await producer.schedule("r", b"x", delay="1h", id="a")
+            assert (receipt.id, receipt.status) == ("a", "accepted")
+            assert (await producer.schedule("r", b"x", delay="1h", id="a")).status == "duplicate"
+            assert await producer.reschedule("r", "a", delay="2h") == "rescheduled"
+            known = await producer.get("r", "a")
+            assert known is not None
+            assert known.due_at_ms > receipt.due_at_ms
+            assert await producer.cancel("r", "a") == "cancelled"
+            assert await producer.get("r", "a") is None
+            with pytest.raises(EnvelopeError, match="exactly one of the two; got neither"):
+                await producer.schedule("r", b"x")
+            with pytest.raises(ConfigError, match="got 'q'"):
+                await producer.schedule_many("q", [])
+
+    asyncio.run(live())
+
+
+async def some(count: int) -> AsyncIterator[Envelope]:
+    for number in range(count):
+        yield Envelope.new(b"x" * (2_000 if number == 700 else 1), delay="1h", id=f"id{number}")
+
+
+def test_schedule_many_takes_both_kinds_of_iterable_and_loses_none(config: Path) -> None:
+    async def live() -> None:
+        async with AsyncProducer.from_config(config) as producer:
+            receipts = await producer.schedule_many("r", some(1_200))
+            plain = (Envelope.new(b"x", delay="1h", id=f"id{n}") for n in range(1_200))
+            again = [each async for each in producer.schedule_stream("r", plain)]
+        assert [each.id for each in receipts] == [f"id{number}" for number in range(1_200)]
+        assert [each.id for each in receipts if each.status != "accepted"] == ["id700"]
+        assert [each.id for each in again if each.status != "duplicate"] == ["id700"]
+
+    asyncio.run(live())
+
+
+def test_many_tasks_share_one_producer_and_its_bounded_threads(config: Path) -> None:
+    async def live() -> None:
+        async with AsyncProducer.from_config(config, threads=3) as producer:
+            calls = (producer.schedule("r", b"x", delay="1h", id=f"id{n}") for n in range(200))
+            receipts = await asyncio.gather(*calls)
+            names = [each.name for each in threading.enumerate()]
+        assert {each.status for each in receipts} == {"accepted"}
+        assert sum(name.startswith("duebridge-producer") for name in names) <= 3
+
+    asyncio.run(live())
+
+
+def test_cancelled_task_leaves_a_call_that_had_begun_to_its_end(config: Path) -> None:
+    async def live() -> None:
+        begun, may_go = threading.Event(), threading.Event()
+
+        def slowly() -> Iterator[Envelope]:
+            begun.set()
+            assert may_go.wait(30)
+            yield Envelope.new(b"x", delay="1h", id="a")
+
+        async with AsyncProducer(lambda: Producer.from_config(config)) as producer:
+            real = await producer._call(lambda opened: opened)
+            task = asyncio.create_task(
+                producer._call(lambda opened: opened.schedule_many("r", slowly()))
+            )
+            await asyncio.to_thread(begun.wait, 30)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            may_go.set()
+        with Producer.from_config(config) as later:
+            assert later is not real
+            assert later.schedule("r", b"x", delay="1h", id="a").status == "duplicate"
+
+    asyncio.run(live())
+
+
+def test_opening_of_a_store_that_is_away_raises_where_it_is_awaited(tmp_path: Path) -> None:
+    path = tmp_path / "duebridge.yaml"
+    path.write_text(CONFIG.format(url="redis://127.0.0.1:1/0", namespace="n"))
+
+    async def live() -> None:
+        with pytest.raises(StoreUnavailable):
+            async with AsyncProducer.from_config(path):
+                pass
+
+    asyncio.run(live())
