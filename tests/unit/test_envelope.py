@@ -45,7 +45,7 @@ def test_new_keeps_every_field_as_given() -> None:
 def test_new_without_an_id_draws_one_that_no_other_has() -> None:
     ids = {new().id for _ in range(1000)}
     assert len(ids) == 1000
-    assert {len(name) for name in ids} == {24}, "120 bits, five to a character"
+    assert {len(name) for name in ids} == {20}, "100 bits, five to a character"
     assert all(new(id=name).id == name for name in ids)
 
 
