@@ -1,14 +1,26 @@
-"""The two brokers as a fault test sees them: a target of its own, and an independent consumer."""
+"""The two brokers as a scenario sees them: a target of its own, and an independent consumer.
+
+The consumer writes a history: every message it is given, copies included.
+"""
 
 import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Protocol
 
 import pika
 from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient
 
-from bridge.audit import Arrived, fingerprint
+from bridge.audit import Event, Op, Phase, fingerprint
+from bridge.envelope import EnvelopeFields, Properties
+from tests.faults.histories import Historian, now_ms
+from tests.faults.stack import Stack
+
+SETTLED_WITHIN_S = 30.0
+LOOK_EVERY_S = 0.05
+HEARTBEAT_S = 4
 
 
 class BrokerSide(Protocol):
@@ -19,59 +31,77 @@ class BrokerSide(Protocol):
     target: dict[str, str]
     dead_letter: dict[str, str]
 
-    def read_target(self, at_least: int) -> list[Arrived]: ...
+    def fields(self, place: int) -> EnvelopeFields:
+        """Return what an envelope has that only this broker carries."""
 
-    def read_dead_letters(self) -> list[Arrived]: ...
+    def collect(self) -> None:
+        """Write down everything that has arrived by now."""
 
     def close(self) -> None: ...
 
 
 class KafkaSide:
-    """Topics whose record time is the broker's own, read back from offset 0 to the end."""
+    """Topics whose record time is the broker's own, read from offset 0 to the end."""
 
     service = "kafka"
 
-    def __init__(self, bootstrap: str, name: str) -> None:
-        self._bootstrap = bootstrap
-        self.settings = {"type": "kafka", "bootstrap_servers": [bootstrap]}
+    def __init__(
+        self, stack: Stack, home: Path, name: str, *, linked: bool, in_cluster: bool
+    ) -> None:
+        self.bootstrap = stack.cluster.bootstrap if in_cluster else stack.kafka_bootstrap()
+        way = stack.kafka_bootstrap(linked=True) if linked else self.bootstrap
+        self.settings = {"type": "kafka", "bootstrap_servers": [way]}
+        self._replicas = 3 if in_cluster else 1
+        self.topic = name
         self.target = {"broker": "side", "topic": name}
         self.dead_letter = {"broker": "side", "topic": f"{name}-dlt"}
-        topic = {"num_partitions": 2, "replication_factor": 1}
-        topic["configs"] = {"message.timestamp.type": "LogAppendTime"}  # type: ignore[assignment]
-        admin = KafkaAdminClient(bootstrap_servers=bootstrap)
-        admin.create_topics({name: topic, f"{name}-dlt": topic})
+        self._history = Historian(home, "consumer")
+        self._read: dict[str, dict[Any, int]] = {}
+        self.create(name)
+        self.create(f"{name}-dlt")
+
+    def create(self, topic: str) -> None:
+        """Make a topic, perhaps once more: it is then read from its beginning."""
+        self._read[topic] = {}
+        configs = {"message.timestamp.type": "LogAppendTime"}
+        configs["min.insync.replicas"] = str((self._replicas + 1) // 2)
+        wanted = {"num_partitions": 2, "replication_factor": self._replicas, "configs": configs}
+        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
+        admin.create_topics({topic: wanted})
         admin.close()
 
-    def read_target(self, at_least: int) -> list[Arrived]:
-        return self._read(self.target["topic"])
+    def fields(self, place: int) -> EnvelopeFields:
+        return {"key": b"%d" % (place % 97)}
 
-    def read_dead_letters(self) -> list[Arrived]:
-        return self._read(self.dead_letter["topic"])
+    def collect(self) -> None:
+        self.collect_topic(self.target["topic"], Op.TARGET)
+        self.collect_topic(self.dead_letter["topic"], Op.DEAD_LETTER)
 
-    def _read(self, topic: str) -> list[Arrived]:
-        consumer = KafkaConsumer(
-            bootstrap_servers=self._bootstrap,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-        )
-        partitions = [TopicPartition(topic, each) for each in consumer.partitions_for_topic(topic)]
-        consumer.assign(partitions)
-        ends = consumer.end_offsets(partitions)
-        arrived: list[Arrived] = []
-        while any(consumer.position(each) < ends[each] for each in partitions):
+    def collect_topic(self, topic: str, op: Op) -> int:
+        """Write down what is new in a topic; returns how much."""
+        before = sum(self._read[topic].values())
+        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, enable_auto_commit=False)
+        places = [TopicPartition(topic, each) for each in consumer.partitions_for_topic(topic)]
+        consumer.assign(places)
+        for place in places:
+            consumer.seek(place, self._read[topic].get(place, 0))
+        ends = consumer.end_offsets(places)
+        while any(consumer.position(each) < ends[each] for each in places):
             for records in consumer.poll(timeout_ms=1000).values():
-                arrived += [_arrived(record) for record in records]
+                self._history.write(_read(record, op) for record in records)
+        self._read[topic] = {place: consumer.position(place) for place in places}
         consumer.close()
-        return arrived
+        return sum(self._read[topic].values()) - before
 
     def close(self) -> None:
-        pass
+        self._history.close()
 
 
-def _arrived(record: Any) -> Arrived:
+def _read(record: Any, op: Op) -> Event:
     headers = tuple(record.headers)
     ids = [value.decode() for name, value in headers if name == "x-message-id"]
-    return Arrived(ids[0], record.timestamp, fingerprint(record.value, record.key, headers))
+    print_of = fingerprint(record.value, record.key, headers)
+    return Event(record.timestamp, op, Phase.OK, ids[0], fingerprint=print_of)
 
 
 class RabbitSide:
@@ -79,75 +109,112 @@ class RabbitSide:
 
     service = "rabbitmq"
 
-    def __init__(self, url: str, name: str) -> None:
-        self._url = url
-        self.settings = {"type": "rabbitmq", "url": url}
+    def __init__(self, stack: Stack, home: Path, name: str, *, linked: bool) -> None:
+        self._url = stack.rabbitmq_url()
+        self.settings = {"type": "rabbitmq", "url": stack.rabbitmq_url(linked=linked)}
+        self.settings["options"] = {"heartbeat": HEARTBEAT_S}
+        self.name = name
         self.target = {"broker": "side", "exchange": name, "routing_key": "due"}
         self.dead_letter = {"broker": "side", "exchange": "", "routing_key": f"{name}-dead"}
-        connection = pika.BlockingConnection(pika.URLParameters(url))
-        channel = connection.channel()
-        channel.exchange_declare(name, "direct", durable=True)
-        for queue in (name, f"{name}-dead"):
-            channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum"})
-        channel.queue_bind(name, name, "due")
-        connection.close()
-        self._queues = (name, f"{name}-dead")
-        self._seen: dict[str, list[Arrived]] = {queue: [] for queue in self._queues}
-        self._stop = threading.Event()
+        self._queues = {name: Op.TARGET, f"{name}-dead": Op.DEAD_LETTER}
+        self.declare(*self._queues)
+        self._history = Historian(home, "consumer")
+        self._copies: set[tuple[str, Any]] = set()
+        self._idle = dict.fromkeys(self._queues, 0)
+        self._stop, self._paused = threading.Event(), threading.Event()
         self._threads = [
-            threading.Thread(target=self._consume, args=(each,)) for each in self._queues
+            threading.Thread(target=self._consume, args=(each,), daemon=True)
+            for each in self._queues
         ]
         for thread in self._threads:
             thread.start()
 
+    def declare(self, *queues: str) -> None:
+        """Make the exchange, these queues and the binding, whichever is not there."""
+        with self._connected() as connection:
+            channel = connection.channel()
+            channel.exchange_declare(self.name, "direct", durable=True)
+            for queue in queues:
+                channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum"})
+            channel.queue_bind(self.name, self.name, "due")
+
+    def _connected(self) -> Any:
+        return pika.BlockingConnection(pika.URLParameters(self._url))
+
+    def fields(self, place: int) -> EnvelopeFields:
+        return {"type": "fault", "correlation_id": str(place), "priority": place % 5}
+
+    def unbind(self) -> None:
+        with self._connected() as connection:
+            connection.channel().queue_unbind(self.name, self.name, "due")
+
+    def delete_exchange(self) -> None:
+        with self._connected() as connection:
+            connection.channel().exchange_delete(self.name)
+
+    def pause(self) -> None:
+        """Stop consuming, so that the queue fills, until `resume`."""
+        self._paused.set()
+
+    def resume(self) -> None:
+        self._paused.clear()
+
     def _consume(self, queue: str) -> None:
-        """Log every message before it is acked; a broker that goes away is waited for."""
+        """A broker that goes away is waited for."""
         while not self._stop.is_set():
-            try:
+            with suppress(pika.exceptions.AMQPError, OSError):
                 self._consume_once(queue)
-            except pika.exceptions.AMQPError:
-                self._stop.wait(0.2)
+            self._stop.wait(LOOK_EVERY_S)
 
     def _consume_once(self, queue: str) -> None:
-        connection = pika.BlockingConnection(pika.URLParameters(self._url))
-        channel = connection.channel()
-        channel.basic_qos(prefetch_count=500)
-        for method, properties, body in channel.consume(queue, inactivity_timeout=0.2):
-            if method is not None:
-                self._seen[queue].append(_consumed(properties, body))
-                channel.basic_ack(method.delivery_tag)
-            if self._stop.is_set():
-                break
-        connection.close()
+        if self._paused.is_set():
+            return
+        with self._connected() as connection:
+            channel = connection.channel()
+            channel.basic_qos(prefetch_count=500)
+            for method, properties, body in channel.consume(queue, inactivity_timeout=0.2):
+                if method is None:
+                    self._idle[queue] += 1
+                else:
+                    self._note(method, properties, body, self._queues[queue])
+                    channel.basic_ack(method.delivery_tag)
+                if self._stop.is_set() or self._paused.is_set():
+                    return
 
-    def read_target(self, at_least: int) -> list[Arrived]:
-        return self._settled(self._queues[0], at_least)
+    def _note(self, method: Any, properties: Any, body: bytes, op: Op) -> None:
+        """Write a message down before it is acked; one given once more is no copy."""
+        headers = {**(properties.headers or {})}
+        headers.pop("x-delivery-count", None)  # a quorum queue's own, of what was given once more
+        copy = (properties.message_id, headers.get("x-attempt"))
+        if method.redelivered and copy in self._copies:
+            return
+        self._copies.add(copy)
+        given = {name: getattr(properties, name) for name in Properties.__struct_fields__}
+        print_of = fingerprint(body, None, tuple(headers.items()), given)
+        event = Event(now_ms(), op, Phase.OK, properties.message_id, fingerprint=print_of)
+        self._history.write([event])
 
-    def read_dead_letters(self) -> list[Arrived]:
-        return self._settled(self._queues[1], 0)
-
-    def _settled(self, queue: str, at_least: int) -> list[Arrived]:
-        """Return what came, once the queue is empty and unacked by nobody."""
-        give_up_at = time.monotonic() + 30
-        while self._left(queue) or len({each.id for each in self._seen[queue]}) < at_least:
-            if time.monotonic() > give_up_at:
-                break
-            self._stop.wait(0.05)
-        return list(self._seen[queue])
+    def collect(self) -> None:
+        """Wait until the queues are empty, and then until the consumer has nothing to do."""
+        give_up_at = time.monotonic() + SETTLED_WITHIN_S
+        for queue in self._queues:
+            while self._left(queue) and time.monotonic() < give_up_at:
+                self._stop.wait(LOOK_EVERY_S)
+            idle = self._idle[queue]
+            while self._idle[queue] == idle and time.monotonic() < give_up_at:
+                self._stop.wait(LOOK_EVERY_S)
 
     def _left(self, queue: str) -> int:
-        connection = pika.BlockingConnection(pika.URLParameters(self._url))
-        declared = connection.channel().queue_declare(queue, passive=True)
-        connection.close()
-        return int(declared.method.message_count)
+        with self._connected() as connection:
+            declared = connection.channel().queue_declare(queue, passive=True)
+            return int(declared.method.message_count)
 
     def close(self) -> None:
         self._stop.set()
         for thread in self._threads:
             thread.join()
-
-
-def _consumed(properties: Any, body: bytes) -> Arrived:
-    headers = tuple((properties.headers or {}).items())
-    now_ms = int(time.time() * 1000)
-    return Arrived(properties.message_id, now_ms, fingerprint(body, None, headers))
+        with suppress(pika.exceptions.AMQPError), self._connected() as connection:
+            for queue in self._queues:
+                connection.channel().queue_delete(queue)
+            connection.channel().exchange_delete(self.name)
+        self._history.close()

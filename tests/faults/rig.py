@@ -1,184 +1,279 @@
-"""A store, a broker and worker processes of our own, which may be killed, frozen and restarted.
-
-Every fault test accounts for every accepted id by reading the broker back: `Rig.verdict`.
-"""
+"""One run of a scenario: its own route, target, workers and histories, and the verdict on them."""
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from bridge.audit import Accepted, History, Verdict, audit, fingerprint
+from bridge.audit import Op, Phase
 from bridge.config_file import load_config
-from bridge.envelope import Envelope
+from bridge.errors import StoreError
 from bridge.producer import Producer
 from bridge.store.connection import open_connection
 from bridge.store.replies import Stats
 from bridge.store.route_store import RouteStore
-from tests.faults.brokers import BrokerSide
+from tests.faults.brokers import BrokerSide, KafkaSide, RabbitSide
+from tests.faults.histories import Historian
+from tests.faults.judgement import dump, judge
+from tests.faults.scenario import WINDOW, Result, Scenario
+from tests.faults.stack import NAMES, Stack
+from tests.faults.traffic import ROUTE, Traffic
 
-ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_S = 120.0
+LEASE_S = 3.0
+WITHIN_S = 60.0
 PAUSE_S = 0.01
+MANY, MANY_WITHIN_S = 100, 2.0  # envelopes in flight that a fault waits for
 
 CONFIG = """
 version: 1
-store: {{url: "{redis}", namespace: {namespace}}}
+store: {{url: "{store}", namespace: {namespace}}}
 brokers:
   side: {broker}
-worker: {{in_flight: 1000, batch: 100, publish_deadline: 2s, drain: 10s}}
-defaults: {{lease: 4s, retry: {{max_attempts: 5, initial: 100ms, max: 1s}}}}
+worker: {{in_flight: {window}, batch: 100, publish_deadline: 1300ms, drain: 10s}}
+defaults: {{lease: 3s, retry: {{max_attempts: 5, initial: 100ms, max: 1s}}}}
 routes:
   faults: {{target: {target}, dead_letter: {dead_letter}}}
 """
 
 
-class Services:
-    """Redis, Kafka and RabbitMQ of this test run alone, as deploy/local starts them."""
+class Fault:
+    """One fault that is being injected; effective once it struck and its effect was seen."""
 
-    def __init__(self, home: Path) -> None:
-        self._root = home
-        shutil.copytree(ROOT / "deploy" / "local", home / "deploy" / "local")
+    def __init__(self, name: str, in_flight: int, logged_bytes: Mapping[Path, int]) -> None:
+        self.name = name
+        self.logged_bytes = logged_bytes  # of each log, when it struck
+        self.in_flight = in_flight
+        self.effect = ""
 
-    def up(self, *names: str) -> None:
-        self._call("up", "--only", ",".join(names))
-
-    def down(self) -> None:
-        self._call("down")
-
-    def _call(self, *arguments: str) -> None:
-        program = self._root / "deploy" / "local" / "services.py"
-        subprocess.run([sys.executable, str(program), *arguments], check=True, capture_output=True)
-
-    def state(self, name: str) -> dict[str, Any]:
-        found = json.loads((self._root / ".services" / "services.json").read_text())[name]
-        assert isinstance(found, dict)
-        return found
-
-    def signal(self, name: str, number: signal.Signals) -> None:
-        os.kill(self.state(name)["pid"], number)
-
-    @contextmanager
-    def frozen(self, name: str) -> Iterator[None]:
-        self.signal(name, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self.signal(name, signal.SIGCONT)
+    @property
+    def is_effective(self) -> bool:
+        return self.in_flight > 0 and self.effect != ""
 
 
 class Rig:
-    """One fault scenario: its own route, target and workers."""
+    """What a fault may get its hands on."""
 
-    def __init__(self, services: Services, broker: BrokerSide, home: Path, namespace: str) -> None:
-        self.services = services
-        self.broker = broker
-        self._home = home
-        self._workers: list[subprocess.Popen[bytes]] = []
-        self._accepted: dict[str, Accepted] = {}
-        self.config_path = home / "duebridge.yaml"
-        self.config_path.write_text(
-            CONFIG.format(
-                redis=services.state("redis")["url"],
-                namespace=namespace,
-                broker=json.dumps(broker.settings),
-                target=json.dumps(broker.target),
-                dead_letter=json.dumps(broker.dead_letter),
-            )
+    def __init__(
+        self, stack: Stack, scenario: Scenario, broker: str, home: Path, seed: str, count: int
+    ) -> None:
+        self.stack = stack
+        self.scenario = scenario
+        self.home = home
+        self._began = time.monotonic()
+        self._seed = seed
+        self._namespace = f"faults-{seed}"
+        self.side = self._open_side(broker)
+        config_path = self._write_config(
+            "duebridge", "store" if "store" in scenario.through else ""
         )
-        config = load_config(self.config_path)
-        self.connection = open_connection(services.state("redis")["url"])
-        self.producer = Producer(config, self.connection)
-        self._store = RouteStore(self.connection, namespace, config.routes["faults"])
+        producer_path = self._write_config(
+            "producer", "producer" if "producer" in scenario.through else ""
+        )
+        self.config_path = config_path
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.faults: list[Fault] = []
+        self._nemesis = Historian(home, "faults")
+        self._producers = Historian(home, "producer")
+        self.store = open_connection(stack.store_url())
+        config = load_config(config_path)
+        self._route = RouteStore(self.store, self._namespace, config.routes[ROUTE])
+        self._producer = Producer.from_config(producer_path)
+        self.traffic = Traffic(
+            self._producer, self._producers, seed, count, scenario.over_s, self.side.fields
+        )
 
-    def start_worker(self) -> "subprocess.Popen[bytes]":
-        program = Path(sys.executable).with_name("duebridge")
-        with (self._home / f"worker-{len(self._workers)}.log").open("wb") as log:
-            worker = subprocess.Popen(
-                [str(program), "--config", str(self.config_path), "run"], stdout=log, stderr=log
+    def _open_side(self, broker: str) -> BrokerSide:
+        linked = "broker" in self.scenario.through
+        if broker == "kafka":
+            return KafkaSide(
+                self.stack,
+                self.home,
+                self._namespace,
+                linked=linked,
+                in_cluster=self.scenario.in_cluster,
             )
-        self._workers.append(worker)
-        return worker
+        return RabbitSide(self.stack, self.home, self._namespace, linked=linked)
 
-    def schedule(self, count: int, over_s: float) -> None:
-        """Schedule envelopes whose due instants are spread evenly from half a second on."""
-        step_ms = over_s * 1000 / count
-        envelopes = [
-            Envelope.new(
-                b"%d" % place, delay=f"{500 + int(place * step_ms)}ms", headers={"n": str(place)}
-            )
-            for place in range(count)
-        ]
-        for envelope, receipt in zip(
-            envelopes, self.producer.schedule_many("faults", envelopes), strict=True
-        ):
-            assert receipt.status == "accepted"
-            print_of = fingerprint(envelope.body, envelope.key, envelope.headers)
-            self._accepted[receipt.id] = Accepted(receipt.id, receipt.due_at_ms, print_of)
+    def _write_config(self, name: str, link: str) -> Path:
+        path = self.home / f"{name}.yaml"
+        text = CONFIG.format(
+            store=self.stack.store_url(link),
+            namespace=self._namespace,
+            broker=json.dumps(self.side.settings),
+            window=WINDOW,
+            target=json.dumps(self.side.target),
+            dead_letter=json.dumps(self.side.dead_letter),
+        )
+        path.write_text(text)
+        return path
 
-    def stats(self) -> Stats:
-        return self._store.shards[0].stats()
+    # ── what a fault uses ───────────────────────────────────────────────────────────────────────
 
-    def wait(self, is_so: Callable[[], bool], what: str, within_s: float = DEADLINE_S) -> None:
+    @contextmanager
+    def fault(self, name: str) -> Iterator[Fault]:
+        """Wait until messages are in flight; the block breaks something and sees its effect."""
+        in_flight = self._most_in_flight()
+        fault = Fault(name, in_flight, {log: log.stat().st_size for log in self._logs()})
+        self._nemesis.note(Op.FAULT, Phase.INVOKE, name, answer=f"{fault.in_flight} in flight")
+        yield fault
+        phase = Phase.OK if fault.is_effective else Phase.INFO
+        self._nemesis.note(Op.FAULT, phase, name, answer=fault.effect)
+        self.faults.append(fault)
+
+    def _most_in_flight(self) -> int:
+        """Wait for a burst, and make do with less where none comes; 0 if nothing moves at all."""
+        give_up_at = time.monotonic() + MANY_WITHIN_S
+        count = self.in_flight()
+        while count < MANY and (time.monotonic() < give_up_at or not count):
+            if time.monotonic() > give_up_at + WITHIN_S:
+                break
+            time.sleep(PAUSE_S)
+            count = self.in_flight()
+        return count
+
+    def see(self, is_so: Callable[[], bool], within_s: float = WITHIN_S) -> bool:
+        """Return whether it came to be so in time."""
         give_up_at = time.monotonic() + within_s
         while not is_so():
-            assert time.monotonic() < give_up_at, (
-                f"{what}: not within {within_s:.0f} s; {self.stats()}"
+            if time.monotonic() > give_up_at:
+                return False
+            time.sleep(PAUSE_S)
+        return True
+
+    def see_logged(self, fault: Fault, event: str, within_s: float = WITHIN_S) -> bool:
+        """Take a new line of a worker's log for the fault's effect."""
+        return self.take(
+            fault, f"logged {event}", lambda: self.logged(event, fault.logged_bytes) > 0, within_s
+        )
+
+    def take(
+        self, fault: Fault, effect: str, is_so: Callable[[], bool], within_s: float = WITHIN_S
+    ) -> bool:
+        """Take this for the fault's effect, if it comes to be so in time."""
+        is_seen = self.see(is_so, within_s)
+        if is_seen:
+            fault.effect = effect
+        return is_seen
+
+    def start_worker(
+        self, environment: Mapping[str, str] | None = None
+    ) -> "subprocess.Popen[bytes]":
+        program = Path(sys.executable).with_name("duebridge")
+        with (self.home / f"worker-{len(self.workers)}.log").open("wb") as log:
+            worker = subprocess.Popen(
+                [str(program), "--config", str(self.config_path), "run"],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **(environment or {})},
             )
-            pause()
+        self.workers.append(worker)
+        return worker
 
-    def wait_in_flight(self) -> None:
-        """Wait until a fault would strike messages that are on their way."""
-        self.wait(lambda: self.stats().poll.unack > 0, "messages in flight")
+    def stats(self) -> Stats:
+        return self._route.shards[0].stats()
 
-    def wait_empty(self) -> None:
-        def is_empty() -> bool:
+    def in_flight(self) -> int:
+        """Envelopes that a worker holds; 0 also while the store does not answer."""
+        try:
+            return self.stats().poll.unack
+        except StoreError:
+            return 0
+
+    def _logs(self) -> list[Path]:
+        return list(self.home.glob("worker-*.log"))
+
+    def logged(self, event: str, since_bytes: Mapping[Path, int] | None = None) -> int:
+        """How often the workers logged it, after so many bytes of each log."""
+        begin, word = since_bytes or {}, event.encode()
+        return sum(log.read_bytes()[begin.get(log, 0) :].count(word) for log in self._logs())
+
+    # ── the run ─────────────────────────────────────────────────────────────────────────────────
+
+    def run(self) -> Result:
+        """Break what the scenario says under traffic; returns what came of it."""
+        for _ in range(self.scenario.workers):
+            self.start_worker()
+        self.see(lambda: self.logged('"started"') >= self.scenario.workers)
+        self.traffic.start()
+        self.scenario.inject(self)
+        self.traffic.finish()
+        self.traffic.join()
+        if self.traffic.error is not None:
+            raise self.traffic.error
+        self.see(self._is_empty)
+        self.stop_workers()
+        self.side.collect()
+        dump(self.home, self._route)
+        return self._result()
+
+    def _is_empty(self) -> bool:
+        try:
             poll = self.stats().poll
-            return poll.pending + poll.ready + poll.suspect + poll.unack + poll.retry == 0
-
-        self.wait(is_empty, "an empty store")
-
-    def logged(self, event: str) -> int:
-        logs = self._home.glob("worker-*.log")
-        return sum(log.read_text(errors="replace").count(event) for log in logs)
+        except StoreError:
+            return False
+        waiting = poll.pending + poll.ready + poll.suspect + poll.unack + poll.retry
+        return waiting + poll.dead == 0
 
     def stop_workers(self) -> None:
-        for worker in self._workers:
+        for worker in self.workers:
             if worker.poll() is None:
                 worker.send_signal(signal.SIGCONT)
                 worker.terminate()
-        for worker in self._workers:
+        for worker in self.workers:
             worker.wait(timeout=30)
 
-    def verdict(self) -> Verdict:
-        """Return the verdict of the audit, once everything has come to rest."""
-        self.wait_empty()
-        self.stop_workers()
-        delivered = self.broker.read_target(len(self._accepted))
-        return audit(
-            History(
-                accepted=list(self._accepted.values()),
-                delivered=delivered,
-                dead=self.broker.read_dead_letters(),
-            )
+    def _result(self) -> Result:
+        found = self.store.client.scan_iter(match=f"{{{self._namespace}:*", count=1000)
+        keys = [key.decode() for key in found]
+        verdict, violations = judge(self.home, self.scenario, len(self.faults), keys)
+        return Result(
+            scenario=self.scenario.name,
+            broker=self.side.service,
+            seed=self._seed,
+            violations=violations,
+            planned=self.scenario.faults,
+            effective=sum(fault.is_effective for fault in self.faults),
+            seen=[f"{each.name}: {each.effect or 'nothing seen'}" for each in self.faults],
+            accepted=verdict.accepted,
+            delivered=verdict.delivered,
+            dead=verdict.dead,
+            duplicates=verdict.duplicate_copies,
+            recovered=len(verdict.recovered),
+            cancelled=verdict.cancelled,
+            seconds=round(time.monotonic() - self._began, 1),
         )
 
     def close(self) -> None:
-        for worker in self._workers:
+        self.traffic.stop()
+        if self.traffic.is_alive():
+            self.traffic.join()
+        for worker in self.workers:
             if worker.poll() is None:
                 worker.kill()
                 worker.wait()
-        self.producer.close()
-        self.broker.close()
+        for link in self.stack.links.values():
+            link.heal()
+        self._producer.close()
+        self.side.close()
+        for key in self.store.client.scan_iter(match=f"{{{self._namespace}*", count=1000):
+            self.store.client.unlink(key)
+        self.store.close()
+        self._nemesis.close()
+        self._producers.close()
 
 
-def pause() -> None:
-    """Let others work between two looks at a condition that has a deadline."""
-    time.sleep(PAUSE_S)
+def run_scenario(
+    stack: Stack, scenario: Scenario, broker: str, home: Path, seed: str, count: int
+) -> Result:
+    """Return what came of one run; its histories and logs stay in `home`."""
+    stack.up(*NAMES)
+    rig = Rig(stack, scenario, broker, home, seed, count)
+    try:
+        return rig.run()
+    finally:
+        rig.close()

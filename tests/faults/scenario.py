@@ -1,0 +1,60 @@
+"""A fault scenario as a value, and what came of it."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    from tests.faults.rig import Rig
+
+BROKERS = ("kafka", "rabbitmq")
+COUNT = 2000
+WINDOW = 500  # worker.in_flight of the rig: what one fault of one worker may lawfully repeat
+
+
+class Scenario(NamedTuple):
+    """What is broken, and what may lawfully come of it.
+
+    `faults` are planned; fewer that struck messages in flight and whose effect was seen make the
+    run INVALID. `through` names the links that are used instead of the straight way. `may_repeat`:
+    a fault may repeat what one worker has in flight. `may_bury`: it may end envelopes as dead.
+    `in_cluster`: the target is in three Kafka brokers.
+    """
+
+    name: str
+    inject: "Callable[[Rig], None]"
+    faults: int = 1
+    workers: int = 2
+    brokers: tuple[str, ...] = BROKERS
+    through: frozenset[str] = frozenset()
+    may_repeat: bool = True
+    may_bury: bool = False
+    over_s: float = 2.0
+    in_cluster: bool = False
+
+
+class Result(msgspec.Struct, frozen=True):
+    """One run of a scenario; `violations` has the ids by what is wrong with them."""
+
+    scenario: str
+    broker: str
+    seed: str
+    violations: dict[str, list[str]]
+    planned: int = 0
+    effective: int = 0
+    seen: list[str] = []
+    accepted: int = 0
+    delivered: int = 0
+    dead: int = 0
+    duplicates: int = 0
+    recovered: int = 0
+    cancelled: int = 0
+    seconds: float = 0.0
+
+    @property
+    def outcome(self) -> str:
+        """`held`, `BROKEN`, or `INVALID`: nothing is proved by a fault that did not strike."""
+        if self.violations:
+            return "BROKEN"
+        return "held" if self.effective >= self.planned else "INVALID"

@@ -1,0 +1,103 @@
+"""The store killed, restarted, frozen, full, flushed of its scripts, rid of its clients."""
+
+import resource
+import signal
+import time
+from typing import Any
+
+from tests.faults.rig import LEASE_S, Rig
+from tests.faults.scenario import Scenario
+
+EXIT_UNFIT = 3
+TIMES = 5
+
+
+def client(rig: Rig) -> Any:
+    return rig.store.client
+
+
+def stop_and_start(rig: Rig, number: signal.Signals) -> None:
+    with rig.fault(f"store stopped by {number.name}") as fault:
+        rig.stack.signal("redis", number)
+        rig.see_logged(fault, '"store_unavailable"')
+        rig.stack.up("redis")
+
+
+def kill(rig: Rig) -> None:
+    stop_and_start(rig, signal.SIGKILL)
+
+
+def restart(rig: Rig) -> None:
+    stop_and_start(rig, signal.SIGTERM)
+
+
+def freeze(rig: Rig) -> None:
+    with rig.fault("store frozen for two leases") as fault, rig.stack.frozen("redis"):
+        until = time.monotonic() + 2 * LEASE_S
+        rig.see_logged(fault, '"store_unavailable"')
+        rig.see(lambda: time.monotonic() > until)
+
+
+def flush_scripts(rig: Rig) -> None:
+    def misses() -> int:
+        return int(client(rig).info("errorstats").get("errorstat_NOSCRIPT", {}).get("count", 0))
+
+    for _ in range(TIMES):
+        with rig.fault("scripts flushed") as fault:
+            before = misses()
+            client(rig).script_flush()
+            rig.take(fault, "NOSCRIPT was answered", lambda before=before: misses() > before)  # type: ignore[misc]
+
+
+def kill_clients(rig: Rig) -> None:
+    for _ in range(TIMES):
+        rig.see(lambda: len(client(rig).client_list(_type="normal")) > rig.scenario.workers)
+        with rig.fault("every client of the store killed") as fault:
+            killed = client(rig).client_kill_filter(_type="normal", skipme=True)
+            if killed >= rig.scenario.workers:
+                fault.effect = f"{killed} connections ended"
+
+
+def fill(rig: Rig) -> None:
+    with rig.fault("store out of memory") as fault:
+        client(rig).config_set("maxmemory", "1")
+        try:
+            rig.take(fault, "schedule was refused", lambda: rig.traffic.refused > 0)
+        finally:
+            client(rig).config_set("maxmemory", "0")
+
+
+def fill_disk(rig: Rig) -> None:
+    pid = rig.stack.state("redis")["pid"]
+    files = (rig.stack.home / ".services" / "redis" / "appendonlydir").glob("*.incr.aof")
+    with rig.fault("disk full for the append-only file") as fault:
+        limit_bytes = max(file.stat().st_size for file in files) + 1
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (limit_bytes, resource.RLIM_INFINITY))
+        try:
+            rig.see(lambda: client(rig).info("persistence")["aof_last_write_status"] == "err")
+            rig.see_logged(fault, "MISCONF")
+        finally:
+            unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, unlimited)
+
+
+def change_policy(rig: Rig) -> None:
+    with rig.fault("eviction policy changed") as fault:
+        client(rig).config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            if rig.start_worker().wait(20) == EXIT_UNFIT:
+                fault.effect = "a worker refused to start, exit 3"
+        finally:
+            client(rig).config_set("maxmemory-policy", "noeviction")
+
+
+SCENARIOS = [
+    Scenario("store_killed", kill),
+    Scenario("store_restarted", restart),
+    Scenario("store_frozen", freeze),
+    Scenario("store_scripts_flushed", flush_scripts, TIMES, may_repeat=False),
+    Scenario("store_clients_killed", kill_clients, TIMES),
+    Scenario("store_full", fill),
+    Scenario("store_disk_full", fill_disk),
+    Scenario("store_policy_changed", change_policy, may_repeat=False),
+]

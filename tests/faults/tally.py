@@ -1,0 +1,130 @@
+"""What many runs add up to, and the page that says so: pure functions of the runs."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from tests.faults.scenario import BROKERS, Result
+from tests.faults.table import MATRIX
+
+ZERO = ("lost", "early", "after_cancel", "unexpected", "corrupt", "stuck", "in_two_places")
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One line of the state file."""
+
+    commit: str
+    round: int
+    result: Result
+
+
+def of_broker(runs: Iterable[Run], broker: str) -> list[Result]:
+    """Return the runs that count: INVALID ones prove nothing."""
+    results = [run.result for run in runs if run.result.broker == broker]
+    return [each for each in results if each.outcome != "INVALID"]
+
+
+def enough(runs: Iterable[Run], broker: str, accepted: int, effective: int) -> bool:
+    found = of_broker(runs, broker)
+    return (
+        sum(each.accepted for each in found) >= accepted
+        and sum(each.effective for each in found) >= effective
+    )
+
+
+PAGE = """\
+# What was broken, and what was found
+
+Written by `make proof` (`tests/faults/proof.py`); do not edit.
+
+Each run is one scenario of `tests/faults` on real servers and worker processes, leases of 3 s, at
+least {count} envelopes asked for, with cancels and reschedules among them. A producer and an
+independent consumer write histories; `bridge/audit.py` gives the verdict from them and a dump of
+the store. A fault is effective if messages were in flight when it struck and its effect was seen; a
+run with fewer than planned is INVALID and counts for nothing.
+
+Commit {commit}; {machine}; {runs} runs, {minutes:.0f} minutes.
+
+{totals}
+
+Repeated: copies of one id beyond the first, lawful after a fault. Recovered: scheduling got no
+answer, and the envelope arrived. Dead: in the dead-letter target.
+
+## By scenario
+
+{scenarios}
+
+## What falls short
+
+{short}
+"""
+# Of the issue's list of faults, and why each is not here.
+SHORT = (
+    "a full disk is a limit on the append-only file's size: the write fails, other files grow on",
+    "recovered is 0 as a rule: a producer repeats a call for 10 s, longer than these faults last",
+)
+
+
+def report(runs: Sequence[Run], commit: str, machine: str, count: int) -> str:
+    """Return the page, in Markdown."""
+    short = [f"- {each}" for each in (*_broken(runs), *SHORT)]
+    return PAGE.format(
+        commit=commit,
+        machine=machine,
+        count=count,
+        runs=len(runs),
+        minutes=sum(run.result.seconds for run in runs) / 60,
+        totals="\n".join(_totals(runs)),
+        scenarios="\n".join(_rows(runs)),
+        short="\n".join(short),
+    )
+
+
+def _totals(runs: Sequence[Run]) -> list[str]:
+    rows = {"": list(BROKERS), "---": ["---:"] * len(BROKERS)}
+    found = {broker: of_broker(runs, broker) for broker in BROKERS}
+    for name in ("accepted", "delivered", "dead", "cancelled", "recovered", "effective"):
+        label = "effective faults" if name == "effective" else name
+        rows[label] = [f"{sum(getattr(r, name) for r in found[b]):,}" for b in BROKERS]
+    rows["repeated"] = [f"{sum(each.duplicates for each in found[b]):,}" for b in BROKERS]
+    for kind in ZERO:
+        rows[f"**{kind.replace('_', ' ')}**"] = [
+            str(sum(len(each.violations.get(kind, [])) for each in found[b])) for b in BROKERS
+        ]
+    invalid = [run.result.broker for run in runs if run.result.outcome == "INVALID"]
+    rows["INVALID runs"] = [str(invalid.count(broker)) for broker in BROKERS]
+    return [f"| {label} | {' | '.join(cells)} |" for label, cells in rows.items()]
+
+
+def _rows(runs: Sequence[Run]) -> list[str]:
+    lines = [
+        "| scenario | broker | runs | faults | accepted | repeated | dead | outcome | seen |",
+        "|---|---|---:|---:|---:|---:|---:|---|---|",
+    ]
+    for name, broker in MATRIX:
+        found = [each for each in of_broker(runs, broker) if each.scenario == name]
+        if not found:
+            lines.append(f"| {name} | {broker} | 0 | | | | | **not run** | |")
+            continue
+        outcomes = sorted({each.outcome for each in found})
+        effects = [effect for each in found for effect in each.seen]
+        cells = [
+            len(found),
+            sum(each.effective for each in found),
+            sum(each.accepted for each in found),
+            sum(each.duplicates for each in found),
+            sum(each.dead for each in found),
+            ", ".join(outcomes),
+            effects[0] if effects else "",
+        ]
+        lines.append(f"| {name} | {broker} | {' | '.join(map(str, cells))} |")
+    return lines
+
+
+def _broken(runs: Sequence[Run]) -> list[str]:
+    return [
+        f"**BROKEN**: round {run.round}, {run.result.scenario} on {run.result.broker}, seed"
+        f" {run.result.seed}: {kind} {len(ids)}"
+        for run in runs
+        for kind, ids in run.result.violations.items()
+    ]

@@ -1,0 +1,58 @@
+"""A run proves something only if its faults struck; the page says what there is, and what not."""
+
+import pytest
+
+from tests.faults.proof import main
+from tests.faults.scenario import Result
+from tests.faults.table import MATRIX, SCENARIOS, SLICE
+from tests.faults.tally import Run, enough, report
+
+
+def run(**fields: object) -> Run:
+    values = {"scenario": "worker_killed", "broker": "kafka", "seed": "s", "violations": {}}
+    values |= {"planned": 2, "effective": 2, "accepted": 100}
+    return Run("commit", 1, Result(**{**values, **fields}))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "outcome"),
+    [
+        ({}, "held"),
+        ({"effective": 1}, "INVALID"),
+        ({"violations": {"lost": ["a"]}}, "BROKEN"),
+        ({"violations": {"lost": ["a"]}, "effective": 0}, "BROKEN"),
+    ],
+)
+def test_outcome_of_a_run_is_green_only_where_its_faults_struck(
+    fields: dict[str, object], outcome: str
+) -> None:
+    assert run(**fields).result.outcome == outcome
+
+
+def test_enough_counts_no_invalid_run() -> None:
+    runs = [run(), run(effective=1, accepted=1000)]
+    assert enough(runs, "kafka", 100, 2)
+    assert not enough(runs, "kafka", 101, 2)
+    assert not enough(runs, "kafka", 100, 3)
+    assert not enough(runs, "rabbitmq", 100, 2)
+
+
+def test_report_names_what_broke_and_what_did_not_run() -> None:
+    page = report([run(), run(violations={"lost": ["a", "b"]})], "c0ffee", "2 cores", 4000)
+    assert "Commit c0ffee; 2 cores; 2 runs" in page
+    assert "| **lost** | 2 | 0 |" in page
+    assert "**BROKEN**: round 1, worker_killed on kafka, seed s: lost 2" in page
+    assert "| worker_killed | kafka | 2 | 4 | 200 |" in page
+    assert "| worker_killed | rabbitmq | 0 |" in page
+
+
+def test_slice_is_twelve_scenarios_of_the_matrix() -> None:
+    assert len(set(SLICE)) == 12
+    assert set(SLICE) <= set(MATRIX)
+    assert {broker for _, broker in SLICE} == {"kafka", "rabbitmq"}
+    assert len(SCENARIOS) == len({each.name for each in SCENARIOS.values()})
+
+
+def test_proof_of_an_unknown_scenario_says_which_there_are(tmp_path) -> None:
+    with pytest.raises(SystemExit, match="expected names of worker_killed"):
+        main(["--only", "nonsense", "--home", str(tmp_path)])
