@@ -14,10 +14,15 @@ LIBRARY = "/usr/lib/*/faketime/libfaketimeMT.so.1"
 LEAST_OFF_MS = 4 * 60_000
 
 
+def library() -> str | None:
+    """Return where libfaketime is, if it is installed."""
+    return next(iter(glob(LIBRARY)), None)
+
+
 def skew(offset: str, rig: Rig) -> None:
     """Start as many workers with a false clock; the others then end, and the false ones deliver."""
-    library = next(iter(glob(LIBRARY)), None) or missing("libfaketime", "apt-get install faketime")
-    clock = {"LD_PRELOAD": library, "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    preloaded = library() or missing("libfaketime", "apt-get install faketime")
+    clock = {"LD_PRELOAD": preloaded, "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
     right = list(rig.workers)
     first = len(right)
     for _ in right:

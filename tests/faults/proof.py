@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 from tests.conftest import ROOT
+from tests.faults.clock_faults import library
 from tests.faults.rig import run_scenario
 from tests.faults.scenario import BROKERS, Result
 from tests.faults.stack import Stack
@@ -87,6 +88,8 @@ class Proof:
         ]
         if not self._matrix or set(wanted) - SCENARIOS.keys():
             sys.exit(f"--only: expected names of {', '.join(SCENARIOS)}; got {chosen.only}")
+        if library() is None and any(name.startswith("clocks_") for name, _ in self._matrix):
+            sys.exit("libfaketime is missing: apt-get install faketime, or leave clocks_* out")
 
     def _load(self) -> list[Run]:
         if not self._state.exists():
