@@ -120,7 +120,7 @@ def test_publish_without_the_check_of_the_name_confirms_under_another_name(
                 "ssl_key_location": None,
                 "ssl_key_password": None,
             },
-            "alert bad certificate",
+            "alert bad certificate|alert certificate required",  # Java's TLS has both words for it
         ),
         (BY_TOKEN, "localhost", {"provider": "unsigned_for_nobody"}, "invalid_token"),
         (BY_TOKEN, "localhost", {"provider": "broken"}, "tokens:broken: RuntimeError"),
@@ -142,7 +142,8 @@ def test_publish_as_somebody_else_is_unavailable_and_says_why(
         given[PROVIDER] = f"tests.security.tokens:{given.pop('provider')}"
     publisher = open_at(title, REFUSED_WITHIN_S, host, **given)
     started = time.monotonic()
-    assert message in refusal(publisher, topics)
+    refused = refusal(publisher, topics)
+    assert any(each in refused for each in message.split("|")), refused
     assert time.monotonic() - started < REFUSED_WITHIN_S + 1
 
 
