@@ -5,10 +5,10 @@ A connector offers one by the entry point `duebridge.bare`, named as the broker'
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import Protocol
 
-from bridge.errors import ConfigError
+from bridge.connector import call_connector
 
 GROUP = "duebridge.bare"
 DEADLINE_S = 120.0  # for all of `publish_all`
@@ -48,24 +48,16 @@ class BareClient(Protocol):
         ...
 
 
-def open_bare(settings: Mapping[str, object], name: str) -> BareClient:
-    """Return the bare client for a broker's settings, its target named `name`.
+def open_bare(broker: str, settings: Mapping[str, object], name: str) -> BareClient:
+    """Return the bare client for a broker and its settings, its target named `name`.
 
     Raises `ConfigError` where the broker's type has none or its package is missing, and
     `BrokerUnavailable`.
     """
-    client: BareClient = _entry_point(str(settings["type"])).load()(settings, name)
+    client: BareClient = call_connector(GROUP, broker, str(settings["type"]), settings, name)
     return client
 
 
 def has_bare(kind: str) -> bool:
     """Whether there is a bare client for a type of broker."""
     return any(each.name == kind for each in entry_points(group=GROUP))
-
-
-def _entry_point(kind: str) -> EntryPoint:
-    found = {each.name: each for each in entry_points(group=GROUP)}
-    if kind in found:
-        return found[kind]
-    known = ", ".join(sorted(found)) or "none"
-    raise ConfigError(f"type: expected one that can be measured ({known}); got {kind}")

@@ -57,7 +57,8 @@ class Stage:
         stack.callback(self.connection.close)
         self.connection.load_scripts()
         self.meter = Meter(self.connection, self._calls)
-        self.bare: BareClient = open_bare(resolved_broker(setting.config, broker), scratch_name())
+        settings = resolved_broker(setting.config, broker)
+        self.bare: BareClient = open_bare(broker, settings, scratch_name())
         stack.callback(self.bare.close)
         self._stack = stack
 

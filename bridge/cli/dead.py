@@ -19,7 +19,7 @@ from bridge.cli.dead_options import (
     check_choice,
     read_filter,
 )
-from bridge.cli.dead_settling import Chosen, confirm, settle, show_dry_run
+from bridge.cli.dead_settling import Chosen, Plan, carry_out
 from bridge.cli.envelopes import IdArgument, RouteArgument, field_rows, value_cell
 from bridge.cli.exits import finish
 from bridge.cli.instants import format_instant
@@ -127,11 +127,8 @@ def replay(
         operator = Operator(settings, connection)
         wanted = read_filter(operator, reason, error_class, error, before, after)
         chosen = _chosen(operator, route, ids, wanted, is_all)
-        if dry_run:
-            show_dry_run("replay", chosen, output)
-            return
-        confirm("replay", chosen, yes)
-        settle(chosen, lambda batch: operator.replay(route, batch, delay_ms), pacer, output)
+        plan = Plan("replay", lambda batch: operator.replay(route, batch, delay_ms), pacer)
+        carry_out(plan, chosen, output, is_dry_run=dry_run, is_agreed=yes)
 
 
 def drop(
@@ -161,11 +158,8 @@ def drop(
         operator = Operator(settings, connection)
         wanted = read_filter(operator, reason, error_class, error, before, after)
         chosen = _chosen(operator, route, ids, wanted, is_all)
-        if dry_run:
-            show_dry_run("drop", chosen, output)
-            return
-        confirm("drop", chosen, yes)
-        settle(chosen, lambda batch: operator.drop(route, batch), pacer, output)
+        plan = Plan("drop", lambda batch: operator.drop(route, batch), pacer)
+        carry_out(plan, chosen, output, is_dry_run=dry_run, is_agreed=yes)
 
 
 def _chosen(

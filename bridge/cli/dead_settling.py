@@ -60,7 +60,26 @@ class Chosen(NamedTuple):
                 yield each
 
 
-def show_dry_run(verb: str, chosen: Chosen, output: Output) -> None:
+class Plan(NamedTuple):
+    """What is to become of them: the word for it, the call that settles a batch, and its pace."""
+
+    verb: str
+    call: Callable[[list[str]], list[Settled]]
+    pacer: Pacer
+
+
+def carry_out(
+    plan: Plan, chosen: Chosen, output: Output, *, is_dry_run: bool, is_agreed: bool
+) -> None:
+    """Settle them, unless a person says no; a dry run only says which it would be."""
+    if is_dry_run:
+        _show_dry_run(plan.verb, chosen, output)
+        return
+    _confirm(plan.verb, chosen, is_agreed)
+    _settle(plan, chosen, output)
+
+
+def _show_dry_run(verb: str, chosen: Chosen, output: Output) -> None:
     """Say how many would be settled, and which first."""
     first: list[str] = []
     count = 0
@@ -78,7 +97,7 @@ def show_dry_run(verb: str, chosen: Chosen, output: Output) -> None:
         write(f"  {printable(each)}")
 
 
-def confirm(verb: str, chosen: Chosen, is_agreed: bool) -> None:
+def _confirm(verb: str, chosen: Chosen, is_agreed: bool) -> None:
     """Ask where a person sits at a terminal and meant a filter; ends with 1 where they say no."""
     if is_agreed or chosen.ids or not (is_terminal(STDIN) and is_terminal(STDERR)):
         return
@@ -92,19 +111,14 @@ def confirm(verb: str, chosen: Chosen, is_agreed: bool) -> None:
         finish(is_yes=False)
 
 
-def settle(
-    chosen: Chosen,
-    call: Callable[[list[str]], list[Settled]],
-    pacer: Pacer,
-    output: Output,
-) -> None:
+def _settle(plan: Plan, chosen: Chosen, output: Output) -> None:
     """Settle batch by batch and say what became of each; ends with 1 where one was not."""
     counts: Counter[str] = Counter()
     try:
         with shown_progress("settled") as advance:
-            for batch in _batches(chosen.each(), pacer.batch_size(BATCH)):
-                pacer.wait(len(batch))
-                answers = call(batch)
+            for batch in _batches(chosen.each(), plan.pacer.batch_size(BATCH)):
+                plan.pacer.wait(len(batch))
+                answers = plan.call(batch)
                 counts.update(each.status for each in answers)
                 advance(len(answers))
                 for each in answers:

@@ -5,9 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +16,11 @@ from bridge.store.connection import Connection, open_connection
 from bridge.store.delay_store import Burial, DelayStore
 from bridge.store.embedded import stop_embedded
 from bridge.store.keys import Shard
+from tests.store import servers
 
 PROGRAM = str(Path(sys.executable).with_name("duebridge"))
 WITHIN_S = 60.0
+wait_until = partial(servers.wait_until, within_s=WITHIN_S)
 # As a person has it: output is buffered, which shows what becomes of what could not be written.
 ENVIRONMENT = {name: given for name, given in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
@@ -136,11 +138,3 @@ def kill_due(command: Command, count: int, error: str) -> None:
 
 def _burial(envelope_id: str, error: str) -> Burial:
     return Burial(envelope_id, Reason.TOO_LARGE, is_failure=True, is_unsure=False, error=error)
-
-
-def wait_until(is_true: Callable[[], object], what: str, within_s: float = WITHIN_S) -> None:
-    """Return once it is true; fails the test at the deadline."""
-    give_up_at = time.monotonic() + within_s
-    while not is_true():
-        assert time.monotonic() < give_up_at, f"gave up waiting for {what}"
-        time.sleep(0.01)

@@ -10,6 +10,7 @@ import pytest
 from bridge.config import Config
 from bridge.store.connection import Connection, open_connection
 from bridge.store.embedded import stop_embedded
+from tests.acceptance.command import Command, embedded_command
 from tests.acceptance.floor import Floor
 
 
@@ -25,6 +26,22 @@ def connection(embedded: Path) -> Iterator[Connection]:
     connection = open_connection(f"embedded:{embedded}")
     yield connection
     connection.close()
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
+    """The command on a store that a module's tests share, one after the other."""
+    with embedded_command(tmp_path_factory.mktemp("cli")) as command:
+        yield command
+
+
+@pytest.fixture
+def duebridge(started: Command) -> Command:
+    """That command, on an empty store."""
+    connection = started.connection()
+    connection.client.flushall()
+    connection.close()
+    return started
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import os
 import pty
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +16,9 @@ from bridge.producer import Producer
 from bridge.reasons import Reason
 from bridge.store.delay_store import Burial, DelayStore
 from bridge.store.keys import Shard
-from tests.acceptance.command import PROGRAM, Command, embedded_command
+from tests.acceptance.command import PROGRAM, Command
 
 LARGE, MISSING = Reason.TOO_LARGE, Reason.TARGET_MISSING
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
-    with embedded_command(tmp_path_factory.mktemp("cli")) as command:
-        yield command
-
-
-@pytest.fixture
-def duebridge(started: Command) -> Command:
-    connection = started.connection()
-    connection.client.flushall()
-    connection.close()
-    return started
 
 
 def bury(duebridge: Command, reasons: dict[str, Reason], **fields: Any) -> None:

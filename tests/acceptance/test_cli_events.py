@@ -2,25 +2,10 @@
 
 import json
 import signal
-from collections.abc import Iterator
 
 import pytest
 
-from tests.acceptance.command import Command, embedded_command, kill_due
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
-    with embedded_command(tmp_path_factory.mktemp("cli")) as command:
-        yield command
-
-
-@pytest.fixture
-def duebridge(started: Command) -> Command:
-    connection = started.connection()
-    connection.client.flushall()
-    connection.close()
-    return started
+from tests.acceptance.command import Command, kill_due
 
 
 def test_events_tell_a_life_in_the_order_of_time(duebridge: Command) -> None:

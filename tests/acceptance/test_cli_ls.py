@@ -22,14 +22,6 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
         yield command
 
 
-@pytest.fixture
-def duebridge(started: Command) -> Command:
-    connection = started.connection()
-    connection.client.flushall()
-    connection.close()
-    return started
-
-
 def send(duebridge: Command, route: str, dues_ms: dict[str, int]) -> None:
     lines = [
         json.dumps({"body": "x", "id": name, "at": due_ms}).encode()

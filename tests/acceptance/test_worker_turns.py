@@ -1,7 +1,6 @@
 """Turns, windows and waking: what of one message or route must not stop the others."""
 
 import secrets
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +18,7 @@ from bridge.store.keys import SHARD_KEYS, Shard
 from connectors.memory import MemoryPublisher
 from tests.acceptance.floor import Floor
 from tests.store.desk import envelope
+from tests.store.servers import wait_until
 
 WITHIN_S = 30.0
 MISSING = Outcome(Verdict.TARGET_FAILED, error_class="UnknownTopic", error_message="t")
@@ -164,13 +164,7 @@ class Process:
         return all(station.is_heard for station in self.runner.stations())
 
     def wait_listening(self) -> None:
-        self.wait(self.listens, "the worker to listen")
-
-    def wait(self, is_so: Callable[[], bool], what: str) -> None:
-        give_up_at = time.monotonic() + WITHIN_S
-        while not is_so():
-            assert time.monotonic() < give_up_at, f"gave up waiting for {what}"
-            time.sleep(0.01)
+        wait_until(self.listens, "the worker to listen")
 
     def close(self) -> None:
         self.runner.drain()
@@ -209,7 +203,7 @@ def test_due_messages_flow_on_after_the_store_was_restarted(home: Path, process:
     for count in (2, 3):
         process.wait_listening()
         assert stop_embedded(home)
-        process.wait(lambda: not process.hears(), "the worker to miss the store")
+        wait_until(lambda: not process.hears(), "the worker to miss the store")
         open_connection(f"embedded:{home}").close()
         process.schedule(f"after-{count}", "1ms")
         assert process.publisher.deliveries_arrive(count, WITHIN_S)

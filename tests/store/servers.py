@@ -15,7 +15,9 @@ from tests.conftest import missing
 STARTED_WITHIN_S = 30.0
 
 
-def wait_until(is_true: Callable[[], bool], what: str, within_s: float = STARTED_WITHIN_S) -> None:
+def wait_until(
+    is_true: Callable[[], object], what: str, within_s: float = STARTED_WITHIN_S
+) -> None:
     """Return once it is true; fails the test at the deadline."""
     give_up_at = time.monotonic() + within_s
     while not is_true():
