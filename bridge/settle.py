@@ -1,6 +1,7 @@
 """What becomes of each envelope of a batch: outcomes turned into transitions, then carried out.
 
-`decide` is the whole table, and pure; `settle` makes one store call a kind.
+`decide` is the whole table, and pure; `settle` makes one store call a kind, but for the acks:
+those of several batches may go together (`bridge.acks`).
 """
 
 from collections.abc import Sequence
@@ -27,6 +28,21 @@ class Release(NamedTuple):
 
 
 Decision: TypeAlias = Ack | Release | Retry | Burial
+
+
+class Confirmed(NamedTuple):
+    """What a store call is to ack: ids, and the token of each, joined."""
+
+    tokens: bytes = b""
+    ids: tuple[str, ...] = ()
+    remembered: tuple[Remembered, ...] = ()
+
+    def joined(self, other: "Confirmed") -> "Confirmed":
+        """Return this and another as one."""
+        moved = (each._replace(place=each.place + len(self.ids)) for each in other.remembered)
+        return Confirmed(
+            self.tokens + other.tokens, self.ids + other.ids, (*self.remembered, *moved)
+        )
 
 
 class Circumstances(NamedTuple):
@@ -79,14 +95,11 @@ def decide_damaged(damaged: Damaged) -> Decision:
 def settle(
     store: DelayStore, claim: Claim, decisions: Sequence[Decision], *, target_failed: bool
 ) -> list[Settled]:
-    """Carry out the decisions of one claim, each kind in one call; returns what the store said."""
-    acks = [each.id for each in decisions if isinstance(each, Ack)]
+    """Carry out all but the acks of one claim, each kind in one call; returns the answers."""
     retries = [each for each in decisions if isinstance(each, Retry)]
     burials = [each for each in decisions if isinstance(each, Burial)]
     releases = [each.id for each in decisions if isinstance(each, Release)]
     settled = []
-    if acks:
-        settled.append(store.ack(claim.token, acks, remembered(claim.leased, acks)))
     if retries:
         settled.append(store.retry(claim.token, retries, target_failed=target_failed))
     if burials:
@@ -94,6 +107,12 @@ def settle(
     if releases:
         settled.append(store.release(claim.token, releases))
     return settled
+
+
+def confirmed(claim: Claim, decisions: Sequence[Decision]) -> Confirmed:
+    """Return what of a claim is to be acked."""
+    ids = tuple(each.id for each in decisions if isinstance(each, Ack))
+    return Confirmed(claim.token * len(ids), ids, tuple(remembered(claim.leased, ids)))
 
 
 def remembered(leased: Sequence[Leased], acks: Sequence[str]) -> list[Remembered]:

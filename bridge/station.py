@@ -56,6 +56,7 @@ class Station:
         self.settling = settling  # the same shard; its calls are repeated while the store is away
         self.gate = gate
         self.poll = Poll(0, *[0] * 6, *[NONE] * 7)
+        self.has_backlog = False  # more was due at the latest promotion than one trickle
         self.is_unreadable = False  # a record here needs a newer worker
         self._monotonic = monotonic
         self._heard_at = -ASK_EVERY_S
@@ -68,7 +69,8 @@ class Station:
 
     def gather(self, promoted: int) -> None:
         """Note a promotion: the next one waits a moment, unless there is a backlog."""
-        if promoted < BACKLOG:
+        self.has_backlog = promoted >= BACKLOG
+        if not self.has_backlog:
             self._gathers_until = self._monotonic() + GATHER_S
 
     def hear(self, poll: Poll) -> None:

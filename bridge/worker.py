@@ -19,14 +19,22 @@ from typing import NamedTuple
 import structlog
 
 from bridge import metrics
+from bridge.acks import Acks
 from bridge.errors import StoreError, StoreUnavailable
 from bridge.headers import delivery_headers
 from bridge.lane import Lane
 from bridge.publisher import Delivery, Outcome, Verdict
 from bridge.report import report
-from bridge.settle import Circumstances, decide, decide_damaged, settle
+from bridge.settle import (
+    Circumstances,
+    Confirmed,
+    confirmed,
+    decide,
+    decide_damaged,
+    settle,
+)
 from bridge.shunter import Shunter
-from bridge.station import Station
+from bridge.station import BACKLOG, Station
 from bridge.store.delay_store import MAX_BATCH_BYTES
 from bridge.store.poll import Poll
 from bridge.store.replies import Claim, Leased, Settled
@@ -65,7 +73,8 @@ class Worker:
         self._threads = threads
         self._monotonic = monotonic
         self._woken = Event()
-        self._under_way: dict[Future[None], Batch] = {}
+        self._acks = Acks(monotonic)
+        self._under_way: dict[Future[None], Batch | None] = {}
         self._overheard: SimpleQueue[tuple[Station, Poll | None]] = SimpleQueue()
         self._suspect_under_way = False
         self._first = 0
@@ -79,6 +88,8 @@ class Worker:
         self.stations = self._wanted
         self._listen()
         self.lane.probe()
+        for station in self._acks.overdue():
+            self._under_way_now(self._threads.submit(self._ack_waiting, station), None)
         return sum(self._turn(station) for station in self._in_turn())
 
     def _turn(self, station: Station) -> int:
@@ -108,8 +119,8 @@ class Worker:
         return count
 
     def _promote(self, station: Station) -> int:
-        """Pending, retry → ready: what is due."""
-        if not station.promotable:
+        """Pending, retry → ready: what is due; a trickle is promoted by its claim."""
+        if not station.promotable or self._is_trickle(station):
             return 0
         poll, count = station.store.promote()
         station.hear(poll)
@@ -118,13 +129,18 @@ class Worker:
 
     def _claim(self, station: Station) -> int:
         """Ready → unack, and on to the lane's threads."""
-        limit, size = self._room(station)
+        few = BACKLOG if self._is_trickle(station) else 0
+        limit, size = self._room(station, few)
         if not limit:
             return 0
-        alone = station.poll.suspect > 0 and not self._suspect_under_way
+        alone = not few and station.poll.suspect > 0 and not self._suspect_under_way
         started_at = self._monotonic()
-        claim = station.store.claim(limit, station.route.lease, limit_bytes=size, alone=alone)
+        claim = station.store.claim(
+            limit, station.route.lease, limit_bytes=size, alone=alone, promote=few
+        )
         station.hear(claim.poll)
+        if few:
+            station.gather(len(claim.ids))
         if not claim.token:
             return 0
         self._send_off(station, claim, started_at, is_suspect=alone)
@@ -144,6 +160,7 @@ class Worker:
         target_failed = any(outcome.verdict is Verdict.TARGET_FAILED for outcome in outcomes)
         if target_failed and not station.poll.is_held:
             log.warning("target_failed", route=station.route.name, target=str(station.target))
+        self._ack(station, confirmed(claim, decisions), at_once=batch.is_suspect)
         for settled in settle(station.settling, claim, decisions, target_failed=target_failed):
             self._hear_settled(station, settled)
         report(station.route.name, claim, decisions)
@@ -158,9 +175,30 @@ class Worker:
             return [late] * len(batch.claim.leased)
         return self.lane.publish([delivery(leased, batch.station) for leased in batch.claim.leased])
 
-    def _room(self, station: Station) -> tuple[int, int]:
+    def _ack(self, station: Station, done: Confirmed, *, at_once: bool = False) -> None:
+        """Ack what was confirmed, with what waited; or let it wait for others."""
+        at_once |= station.poll.is_held  # the confirm ends the hold
+        if done.ids and (due := self._acks.gather(station, done, at_once=at_once)):
+            answer = station.settling.ack(due.tokens, due.ids, due.remembered)
+            self._hear_settled(station, answer)
+
+    def _ack_waiting(self, station: Station) -> None:
+        try:
+            if due := self._acks.take(station):
+                self._ack(station, due, at_once=True)
+        except StoreError as error:  # the leases run out, and count as nobody's failure
+            log.warning("settle_failed", route=station.route.name, error=str(error))
+
+    def _is_trickle(self, station: Station) -> bool:
+        """Whether what is due is promoted by its claim: one call instead of two, while few are."""
+        is_open = not (station.is_held or station.is_unreadable) and self.lane.room()[0] > 0
+        is_plain = not station.poll.suspect and not station.has_backlog
+        return is_open and is_plain and station.promotable
+
+    def _room(self, station: Station, few: int) -> tuple[int, int]:
         """Return how many envelopes and bytes to claim now; none while lane or route is shut."""
-        if not (station.poll.ready or (station.poll.suspect and not self._suspect_under_way)):
+        is_suspect = station.poll.suspect and not self._suspect_under_way
+        if not (few or station.poll.ready or is_suspect):
             return 0, 0
         limit, size = self.lane.room()
         limit = min(limit, self.lane.settings.batch)
@@ -185,7 +223,9 @@ class Worker:
         metrics.claim_size.labels(station.route.name).observe(count)
         self._suspect_under_way |= is_suspect
         batch = Batch(station, claim, must_start_by, count, size, is_suspect)
-        future = self._threads.submit(self._run_batch, batch)
+        self._under_way_now(self._threads.submit(self._run_batch, batch), batch)
+
+    def _under_way_now(self, future: Future[None], batch: Batch | None) -> None:
         self._under_way[future] = batch
         future.add_done_callback(lambda done: self._under_way.pop(done, None))
 
@@ -240,8 +280,7 @@ class Worker:
         """Seconds until there is something to do, as far as is known."""
         waits = [station.sleep_s() for station in self.stations]
         waits += [self._shunter.sleep_s(station) for station in self.stations]
-        if (probe_s := self.lane.sleep_s()) is not None:
-            waits.append(probe_s)
+        waits += [each for each in (self.lane.sleep_s(), self._acks.sleep_s()) if each is not None]
         waits += [each.gate.sleep_s() for each in self.stations if each.is_held and each.poll.ready]
         return min(waits, default=1.0)
 
@@ -266,9 +305,11 @@ class Worker:
     def drain(self, seconds: float) -> None:
         """Give back what no broker's client has yet, and wait for the rest to be settled."""
         for future, batch in list(self._under_way.items()):
-            if future.cancel():
+            if future.cancel() and batch is not None:
                 self._release(batch)
         wait(list(self._under_way), timeout=seconds)
+        for station in self._acks.stations():
+            self._ack_waiting(station)
 
     def _release(self, batch: Batch) -> None:
         try:

@@ -3,7 +3,7 @@
 --
 -- Transition  unack -> (gone), or dead -> (gone) once the dead letter is confirmed
 -- ARGV[3]  unack or dead
--- ARGV[4]  token
+-- ARGV[4]  token; or one for each id, in their order: confirms of several claims share a call
 -- ARGV[5]  number of ids, then the ids; then, for each that is to be remembered: its place among
 --          the ids, ms, hash (a claim handed them out, so that no record is read again here)
 -- Returns  {poll, stale ids}: the token is not theirs any more, nothing of them was changed
@@ -18,8 +18,14 @@ local ids = arguments(6, count)
 local flights = hmget(FLIGHT, ids)
 local acked, stale, items = {}, {}, {}
 
+local function is_ours(i)
+  local token = ARGV[4]
+  if #token == 12 * count then token = string.sub(token, 12 * i - 11, 12 * i) end
+  return is_held_by(flights[i], token, by)
+end
+
 for i, id in ipairs(ids) do
-  if is_held_by(flights[i], ARGV[4], by) then
+  if is_ours(i) then
     acked[#acked + 1] = id
     items[#items + 1], items[#items + 2] = id, flight_note(flights[i])
   else
@@ -30,7 +36,7 @@ if #acked == 0 then return {poll(), stale} end
 
 for at = 6 + count, #ARGV, 3 do
   local place = tonumber(ARGV[at])
-  if is_held_by(flights[place], ARGV[4], by) then
+  if is_ours(place) then
     local due_six = string.sub(flights[place], 13, 18)
     remember_id(ids[place], due_six, ARGV[at + 2], tonumber(ARGV[at + 1]))
   end

@@ -6,28 +6,7 @@
 -- ARGV[4]  ready is full at this many: what is due waits where it is, so that a million due at
 --          once neither blocks the server nor freezes its order
 -- Returns  {poll, promoted}
--- @include keys clock bytes batch flight poll
+-- @include keys clock bytes batch flight promote poll
 
-local function promote_from(key, count)
-  local due = redis.call('ZRANGE', key, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, count, 'WITHSCORES')
-  local ids, ready, suspect = {}, {}, {}
-  for i = 1, #due, 2 do ids[#ids + 1] = due[i] end
-  if #ids == 0 then return 0 end
-  local flights = key == RETRY and hmget(FLIGHT, ids) or {}
-  for i, id in ipairs(ids) do
-    local scores = is_suspect(flights[i]) and suspect or ready
-    scores[#scores + 1], scores[#scores + 2] = due[2 * i], id
-  end
-  zadd(READY, ready)
-  zadd(SUSPECT, suspect)
-  redis.call('ZREMRANGEBYRANK', key, 0, #ids - 1)
-  return #ids
-end
-
-local room = math.min(limited(ARGV[3]), tonumber(ARGV[4]) - redis.call('ZCARD', READY))
-if room <= 0 then return {poll(), 0} end
-
--- Retries get at most half while there is fresh work, so that neither starves the other.
-local promoted = promote_from(RETRY, math.ceil(room / 2))
-if promoted < room then promoted = promoted + promote_from(PENDING, room - promoted) end
+local promoted = promote(ARGV[3], ARGV[4])
 return {poll(), promoted}

@@ -138,18 +138,23 @@ class DelayStore:
         return Poll(*poll), promoted
 
     def claim(
-        self, limit: int, lease_ms: int, *, limit_bytes: int = MAX_BATCH_BYTES, alone: bool = False
+        self,
+        limit: int,
+        lease_ms: int,
+        *,
+        limit_bytes: int = MAX_BATCH_BYTES,
+        alone: bool = False,
+        promote: int = 0,
     ) -> Claim:
         """Lease ready envelopes to the caller alone until the lease ends; `alone`: one suspect.
 
-        Never repeated: after a lost reply the leases run out.
+        Makes up to `promote` due envelopes ready first. Never repeated: after a lost reply the
+        leases run out.
         """
         source = "suspect" if alone else "ready"
         nonce = secrets.token_bytes(NONCE_BYTES)
-        reply = self._run_once(
-            "claim", source, limit, limit_bytes, lease_ms, nonce, self._dead_score
-        )
-        return read_claim(reply)
+        arguments = (source, limit, limit_bytes, lease_ms, nonce, self._dead_score)
+        return read_claim(self._run_once("claim", *arguments, promote, READY_FULL))
 
     def ack(
         self,
@@ -159,7 +164,10 @@ class DelayStore:
         *,
         shunted: bool = False,
     ) -> Settled:
-        """Forget envelopes that the broker confirmed; `shunted`: as dead letters."""
+        """Forget envelopes that the broker confirmed; `shunted`: as dead letters.
+
+        `token` is the claim's, or one for each id, joined: several claims share a call.
+        """
         state = "dead" if shunted else "unack"
         flat = [part for each in remembered for part in (each.place + 1, *each[1:])]
         return self._settle("ack", state, token, len(ids), *ids, *flat)

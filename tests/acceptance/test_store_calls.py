@@ -12,6 +12,7 @@ from tests.acceptance.floor import Floor
 BULK = 5000
 ROUND_TRIPS_IN_BULK = 0.05
 GATHER_MS = 3
+ACK_EVERY_MS = 20
 
 
 @pytest.fixture
@@ -52,7 +53,8 @@ def test_busy_worker_never_polls(
     let_each_call_take_1_ms(floor, monkeypatch)
     while len(floor.arrived()) < BULK:
         assert floor.worker.run_once()
-    assert calls == {"promote": BULK / 1000, "claim": BULK / 500, "ack": BULK / 500}
+    by_claim = BULK / 500 + 1  # the first finds out, by promoting a hundred, that there are more
+    assert calls == {"promote": BULK / 1000, "claim": by_claim, "ack": by_claim}
 
 
 def let_each_call_take_1_ms(floor: Floor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +124,9 @@ def test_trickle_is_gathered_into_batches(
     run_for(floor, 2500)
     assert floor.arrived() == list(delays)
     gathered = 1 + GATHER_MS // step_ms
-    assert calls["claim"] == calls["promote"] == calls["ack"] <= 1.1 * 600 / gathered
+    assert calls["promote"] == 0
+    assert calls["claim"] <= 1.1 * 600 / gathered
+    assert calls["ack"] <= 1.1 * 600 * step_ms / ACK_EVERY_MS
 
 
 def run_for(floor: Floor, ms: int) -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from bridge.errors import StoreError
-from tests.store.desk import LEASE_MS, NOT_MINE, NOW_MS, Desk, envelope
+from tests.store.desk import LEASE_MS, NOT_MINE, NOW_MS, Desk, envelope, remembering
 
 
 def test_ack_forgets_everything_of_an_envelope(desk: Desk) -> None:
@@ -44,6 +44,21 @@ def test_ack_with_a_strange_token_is_stale_and_changes_nothing(desk: Desk) -> No
     for token in (NOT_MINE, bytes(12), b"", claim.token[:-1], claim.token + b"x"):
         assert desk.store.ack(token, ["a", "b", "nobody"]).stale == ["a", "b", "nobody"]
     assert desk.snapshot() == before
+
+
+def test_ack_of_several_claims_takes_each_by_its_own_token(desk: Desk) -> None:
+    first, second = desk.unack("a", "b"), desk.unack("c")
+    settled = desk.store.ack(first.token * 2 + second.token, ["a", "b", "c"])
+    assert (settled.stale, settled.poll.unack) == ([], 0)
+    assert {name for name, value in desk.check().items() if value} == {"meta", "journal"}
+
+
+def test_ack_of_several_claims_with_the_token_of_another_is_stale(desk: Desk) -> None:
+    first, second = desk.unack("a", "b"), desk.unack("c")
+    settled = desk.store.ack(first.token * 3, ["a", "b", "c"])
+    assert settled.stale == ["c"]
+    settled = desk.store.ack(first.token + second.token, ["c", "nobody"])
+    assert settled.stale == ["c", "nobody"]
 
 
 @pytest.mark.parametrize("state", ["pending", "ready", "suspect", "retry", "dead"])
@@ -149,10 +164,17 @@ def test_ack_of_a_whole_life_leaves_meta_and_journal_only(desk: Desk) -> None:
     assert {name for name, value in desk.check().items() if value} == {"meta", "journal"}
 
 
+def test_ack_of_several_claims_remembers_each_id_with_its_own_hash(desk: Desk) -> None:
+    kept = envelope("c", remember="1h")
+    first, second = desk.unack("a", "b"), desk.unack(kept)
+    brought = [each._replace(place=2) for each in remembering(second)]
+    desk.store.ack(first.token * 2 + second.token, ["a", "b", "c"], brought)
+    assert [each.status for each in desk.schedule("a", kept)] == ["accepted", "duplicate"]
+
+
 def test_ack_of_1000_of_the_longest_ids_is_one_step(desk: Desk) -> None:
     ids = [f"{n:04d}{'x' * 251}" for n in range(1000)]
     claim = desk.unack(*[envelope(name, remember="1h") for name in ids])
-    from tests.store.desk import remembering
 
     assert desk.store.ack(claim.token, ids, remembering(claim)).stale == []
     assert len(desk.check()["memory"]) == 1000

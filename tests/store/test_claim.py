@@ -48,7 +48,8 @@ def test_claim_of_nothing_is_empty_and_changes_nothing(desk: Desk) -> None:
 
 def test_claim_gives_each_call_a_token_of_its_own(desk: Desk) -> None:
     desk.ready("a", "b")
-    same_nonce = [desk.run("claim", "ready", 1, 1000, 1000, b"8 random", "")[1] for _ in "ab"]
+    arguments = ("ready", 1, 1000, 1000, b"8 random", "", 0, 0)
+    same_nonce = [desk.run("claim", *arguments)[1] for _ in "ab"]
     assert same_nonce[0] != same_nonce[1]
     assert [len(token) for token in same_nonce] == [12, 12]
 
@@ -226,3 +227,25 @@ def test_claim_of_a_ghost_drops_it_and_claims_the_others(desk: Desk, alone: bool
     assert [each.id for each in taken] == ["b"]
     assert desk.state_of("a") is None
     desk.check()
+
+
+def test_claim_that_promotes_leases_what_is_due_and_nothing_else(desk: Desk) -> None:
+    desk.schedule(envelope("a", delay="5ms"), envelope("b", delay="6ms"))
+    desk.clock.advance(5)
+    claim = desk.store.claim(10, LEASE_MS, promote=10)
+    assert claim.ids == ["a"]
+    assert (claim.poll.pending, claim.poll.ready, claim.poll.unack) == (1, 0, 1)
+
+
+def test_claim_that_promotes_makes_no_more_ready_than_it_is_told(desk: Desk) -> None:
+    desk.schedule("a", "b", "c")
+    desk.clock.advance(1000)
+    claim = desk.store.claim(1, LEASE_MS, promote=2)
+    assert (claim.ids, claim.poll.ready, claim.poll.pending) == (["a"], 1, 1)
+
+
+def test_claim_of_a_suspect_leaves_alone_what_is_ready(desk: Desk) -> None:
+    desk.bring("suspect", "s")
+    desk.ready("a")
+    claim = desk.store.claim(10, LEASE_MS, alone=True)
+    assert (claim.ids, claim.poll.ready) == (["s"], 1)
