@@ -88,8 +88,7 @@ class Worker:
         self.stations = self._wanted
         self._listen()
         self.lane.probe()
-        for station in self._acks.overdue():
-            self._under_way_now(self._threads.submit(self._ack_waiting, station), None)
+        self._ack_all(self._acks.overdue())
         return sum(self._turn(station) for station in self._in_turn())
 
     def _turn(self, station: Station) -> int:
@@ -181,6 +180,10 @@ class Worker:
         if done.ids and (due := self._acks.gather(station, done, at_once=at_once)):
             answer = station.settling.ack(due.tokens, due.ids, due.remembered)
             self._hear_settled(station, answer)
+
+    def _ack_all(self, stations: Sequence[Station]) -> None:
+        for station in stations:
+            self._under_way_now(self._threads.submit(self._ack_waiting, station), None)
 
     def _ack_waiting(self, station: Station) -> None:
         try:
@@ -304,12 +307,13 @@ class Worker:
 
     def drain(self, seconds: float) -> None:
         """Give back what no broker's client has yet, and wait for the rest to be settled."""
+        give_up_at = self._monotonic() + seconds
         for future, batch in list(self._under_way.items()):
             if future.cancel() and batch is not None:
                 self._release(batch)
         wait(list(self._under_way), timeout=seconds)
-        for station in self._acks.stations():
-            self._ack_waiting(station)
+        self._ack_all(self._acks.stations())
+        wait(list(self._under_way), timeout=max(0.0, give_up_at - self._monotonic()))
 
     def _release(self, batch: Batch) -> None:
         try:
