@@ -61,7 +61,7 @@ for i, id in ipairs(ids) do
   end
 end
 
-hset(FLIGHT, packed)
+hset_as_table(FLIGHT, packed)
 zadd(UNACK, unack)
 zadd(DEAD, dead)
 journal('expired', expired)

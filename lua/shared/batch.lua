@@ -23,6 +23,16 @@ local function hset(key, fields_and_values)
   end
 end
 
+-- The same for a hash that batches are read from: a small one is a list to the server, searched from
+-- its start for each id of a batch. One long value, gone again at once, makes it a table for good.
+local LIST_IS_QUICK, TOO_LONG_FOR_A_LIST = 32, string.rep(' ', 65)
+local function hset_as_table(key, fields_and_values)
+  if #fields_and_values <= 2 * LIST_IS_QUICK then return hset(key, fields_and_values) end
+  redis.call('HSET', key, '', TOO_LONG_FOR_A_LIST)
+  hset(key, fields_and_values)
+  redis.call('HDEL', key, '')
+end
+
 local function hdel(key, fields)
   for i = 1, #fields, CHUNK do
     redis.call('HDEL', key, unpack(fields, i, math.min(i + CHUNK - 1, #fields)))

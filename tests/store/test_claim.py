@@ -249,3 +249,11 @@ def test_claim_of_a_suspect_leaves_alone_what_is_ready(desk: Desk) -> None:
     desk.ready("a")
     claim = desk.store.claim(10, LEASE_MS, alone=True)
     assert (claim.ids, claim.poll.ready) == (["s"], 1)
+
+
+@pytest.mark.parametrize(("count", "encoding"), [(32, "listpack"), (33, "hashtable")])
+def test_claim_of_many_makes_a_table_of_the_flights(desk: Desk, count: int, encoding: str) -> None:
+    claim = desk.unack(*[f"{number:02d}" for number in range(count)])
+    flights = desk.key("flight")
+    assert desk.client.object("encoding", flights).decode() == encoding
+    assert desk.client.hlen(flights) == len(claim.ids) == count
