@@ -16,7 +16,8 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _SECRET_INSIDE = re.compile(r"(pass|pwd|secret|token|credential)\w*['\"]?\s*[=:]", re.IGNORECASE)
-_PARAMETER = re.compile(r"(?P<name>[^?&;=]*)=(?P<value>[^&;]*)")
+# Only where a parameter begins: else a long text without any takes the square of its length.
+_PARAMETER = re.compile(r"(?<![^?&;])(?P<name>[^?&;=]*+)=(?P<value>[^&;]*)")
 _FIRST, _LAST = 0xE000, 0xF8FF  # private characters, each in the place of a reference
 
 

@@ -6,7 +6,7 @@ A bare number is refused on purpose: nobody can tell seconds from milliseconds i
 import re
 from datetime import UTC, datetime, timedelta
 
-from bridge.errors import EnvelopeError
+from bridge.errors import EnvelopeError, shown
 
 MS_PER_UNIT = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 MAX_MS = 2**47  # some 4,400 years: fits the six bytes that a stored instant has
@@ -32,9 +32,9 @@ def parse_duration_ms(value: object, name: str = "delay") -> int:
         ms = _parse_text(value, name)
     else:
         hint = " (seconds or milliseconds?)" if isinstance(value, int | float) else ""
-        raise EnvelopeError(f"{name}: expected {_EXPECTED}; got {value!r}{hint}")
+        raise EnvelopeError(f"{name}: expected {_EXPECTED}; got {shown(value)}{hint}")
     if not 0 <= ms <= MAX_MS:
-        raise EnvelopeError(f"{name}: expected between 0 and {MAX_MS}ms; got {value!r}")
+        raise EnvelopeError(f"{name}: expected between 0 and {MAX_MS}ms; got {shown(value)}")
     return ms
 
 
@@ -46,7 +46,7 @@ def _whole_ms(span: timedelta) -> int:
 def _parse_text(text: str, name: str) -> int:
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise EnvelopeError(f"{name}: expected {_EXPECTED}; got {text!r}")
+        raise EnvelopeError(f"{name}: expected {_EXPECTED}; got {shown(text)}")
     number, unit = match.groups()
     if "." not in number:
         return int(number) * MS_PER_UNIT[unit]
@@ -66,15 +66,15 @@ def parse_instant_ms(value: object, name: str = "at") -> int:
     """
     if isinstance(value, datetime):
         if value.utcoffset() is None:
-            raise EnvelopeError(f"{name}: expected an aware datetime; got naive {value!r}")
+            raise EnvelopeError(f"{name}: expected an aware datetime; got naive {shown(value)}")
         ms = _whole_ms(value - _EPOCH)
     elif isinstance(value, int) and not isinstance(value, bool):
-        ms = value
+        ms = int(value)
     else:
         expected = "an aware datetime or integer epoch milliseconds"
-        raise EnvelopeError(f"{name}: expected {expected}; got {value!r}")
+        raise EnvelopeError(f"{name}: expected {expected}; got {shown(value)}")
     if not 0 <= ms <= MAX_MS:
-        raise EnvelopeError(f"{name}: expected epoch ms between 0 and {MAX_MS}; got {value!r}")
+        raise EnvelopeError(f"{name}: expected epoch ms between 0 and {MAX_MS}; got {shown(value)}")
     return ms
 
 

@@ -14,11 +14,14 @@ from typing import Self, TypeAlias, TypedDict
 import msgspec
 
 from bridge.durations import parse_duration_ms, parse_instant_ms
-from bridge.errors import EnvelopeError
+from bridge.errors import EnvelopeError, shown
 
 HeaderValue: TypeAlias = bytes | str | int | bool | None
 Headers: TypeAlias = tuple[tuple[str, HeaderValue], ...]
 HeadersGiven: TypeAlias = Mapping[str, HeaderValue] | Iterable[tuple[str, HeaderValue]]
+
+SHORT_BYTES = 255  # what AMQP takes for a property or a name
+_MOST = {"priority": 255}
 
 
 class Target(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -133,7 +136,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
             properties=_properties(properties),
             max_attempts=_whole_or_none("max_attempts", max_attempts, 1, 10_000),
             remember_ms=None if remember is None else parse_duration_ms(remember, "remember"),
-            target=target,
+            target=_target(target),
         )
 
 
@@ -171,7 +174,7 @@ def _headers(given: HeadersGiven | None) -> Headers:
         return tuple((_header_name(name), _header_value(name, value)) for name, value in pairs)
     except (TypeError, ValueError) as error:
         raise EnvelopeError(
-            f"headers: expected a mapping or pairs of name and value; got {given!r}"
+            f"headers: expected a mapping or pairs of name and value; got {shown(given)}"
         ) from error
 
 
@@ -180,26 +183,49 @@ def _header_name(name: object) -> str:
 
 
 def _header_value(name: object, value: object) -> HeaderValue:
-    if value is None or isinstance(value, bytes | str | bool):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, bytes):
+        return bytes(value)
+    if isinstance(value, str):
+        return _utf8(f"header {shown(name)}", value)
     if isinstance(value, int) and -(2**63) <= value < 2**63:
-        return value
+        return int(value)
     expected = "bytes, str, bool, None or an int of 64 bits"
-    raise EnvelopeError(f"header {name!r}: expected {expected}; got {value!r}")
+    raise EnvelopeError(f"header {shown(name)}: expected {expected}; got {shown(value)}")
 
 
 def _properties(given: dict[str, str | int | None]) -> Properties:
+    exact = {name: _property(name, value) for name, value in given.items()}
     try:
-        return msgspec.convert(given, Properties)
+        return msgspec.convert(exact, Properties)
     except msgspec.ValidationError as error:
         known = ", ".join(Properties.__struct_fields__)
         raise EnvelopeError(f"properties: expected AMQP's ({known}): {error}") from error
 
 
+def _property(name: str, value: object) -> object:
+    if isinstance(value, str):
+        return _sized(name, _utf8(name, value), 0, SHORT_BYTES)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _whole_or_none(name, value, 0, _MOST.get(name, 2**64 - 1))
+    return value
+
+
+def _target(value: object) -> Target | None:
+    if value is None:
+        return None
+    if not isinstance(value, Target):
+        raise EnvelopeError(f"target: expected a Target; got {shown(value)}")
+    names = [name for name in Target.__struct_fields__ if getattr(value, name) is not None]
+    given = {name: _text(f"target.{name}", getattr(value, name), 0, SHORT_BYTES) for name in names}
+    return Target(**given)
+
+
 def _bytes_or_none(name: str, value: object) -> bytes | None:
-    if value is None or isinstance(value, bytes):
+    if value is None or type(value) is bytes:
         return value
-    if isinstance(value, bytearray | memoryview):
+    if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     hint = "; encode text first, for instance with .encode()" if isinstance(value, str) else ""
     raise EnvelopeError(f"{name}: expected bytes or None; got {type(value).__name__}{hint}")
@@ -208,20 +234,32 @@ def _bytes_or_none(name: str, value: object) -> bytes | None:
 def _text(name: str, value: object, least: int, most: int) -> str:
     if not isinstance(value, str):
         raise EnvelopeError(f"{name}: expected text; got {type(value).__name__}")
+    text = _sized(name, _utf8(name, value), least, most)
+    if not text.isprintable():
+        raise EnvelopeError(f"{name}: expected printable characters only; got {shown(text)}")
+    return text
+
+
+def _utf8(name: str, value: str) -> str:
+    """Return text that UTF-8 can carry, as a str and no subclass."""
     try:
-        size = len(value.encode())
+        return value.encode().decode()
     except UnicodeEncodeError as error:
-        raise EnvelopeError(f"{name}: expected text that UTF-8 can carry; got {value!r}") from error
-    if not least <= size <= most:
+        got = shown(value)
+        raise EnvelopeError(f"{name}: expected text that UTF-8 can carry; got {got}") from error
+
+
+def _sized(name: str, text: str, least: int, most: int) -> str:
+    if not least <= (size := len(text.encode())) <= most:
         raise EnvelopeError(f"{name}: expected {least} to {most} bytes of UTF-8; got {size}")
-    if not value.isprintable():
-        raise EnvelopeError(f"{name}: expected printable characters only; got {value!r}")
-    return value
+    return text
 
 
 def _whole_or_none(name: str, value: object, least: int, most: int) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise EnvelopeError(f"{name}: expected a whole number, {least} to {most}; got {value!r}")
+        raise EnvelopeError(
+            f"{name}: expected a whole number, {least} to {most}; got {shown(value)}"
+        )
     return value

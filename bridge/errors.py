@@ -46,3 +46,18 @@ class RecordDamaged(StoreError):
 
 class RecordTooNew(RecordDamaged):
     """A stored record has a layout that only a newer duebridge knows."""
+
+
+MOST_SHOWN = 200  # characters
+
+
+def shown(value: object) -> str:
+    """Return a value for a message: not long, and without an error of its own.
+
+    Python itself refuses to print a number of thousands of digits.
+    """
+    try:
+        text = repr(value)
+    except Exception:
+        return f"a value of type {type(value).__name__} that cannot be shown"
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."

@@ -1,7 +1,7 @@
 """The headers that duebridge puts on what it delivers: ASCII text, the same on every broker."""
 
 from bridge.envelope import Headers, Target
-from bridge.reasons import Reason
+from bridge.reasons import reason_word
 from bridge.store.replies import Leased
 
 RESERVED = frozenset({"x-message-id", "x-route", "x-attempt", "x-due-at", "x-scheduled-at"})
@@ -26,7 +26,7 @@ def dead_letter_headers(leased: Leased, route: str, target: Target) -> Headers:
     flight = leased.flight
     return (
         *delivery_headers(leased, route),
-        ("x-dlq-reason", Reason(flight.reason).word),
+        ("x-dlq-reason", reason_word(flight.reason)),
         ("x-dlq-error-class", flight.error_class),
         ("x-dlq-error-message", flight.error_message[:ERROR_CHARACTERS]),
         ("x-dlq-attempts", str(flight.attempt)),

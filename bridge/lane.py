@@ -37,11 +37,13 @@ class Lane:
         self.in_flight = 0
         self._in_flight_bytes = 0
         self._next_probe_at = 0.0
+        self._answered_from = 0.0
 
     def publish(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
         """Return one outcome per delivery; the lane stops where the broker turns out to be away."""
         if not batch:
             return ()
+        started_at = self._monotonic()
         try:
             outcomes = self._publisher.publish(batch)
         except Exception as error:  # a connector's defect: what it did with the batch is unknown
@@ -50,14 +52,24 @@ class Lane:
                 Verdict.INDETERMINATE, error_class=type(error).__name__, error_message=str(error)
             )
             outcomes = [unknown] * len(batch)
-        self._judge(outcomes)
+        self._judge(outcomes, started_at)
         return outcomes
 
-    def _judge(self, outcomes: Sequence[Outcome]) -> None:
+    def has_answered_since(self, started_at: float) -> bool:
+        """Whether the broker took another batch well after one began that has no answer.
+
+        Well after, half a deadline: what was confirmed while the first was only just under way, or
+        in the same batch, may have been the broker's last words before an outage.
+        """
+        return self._answered_from >= started_at + self.settings.publish_deadline / 2000
+
+    def _judge(self, outcomes: Sequence[Outcome], started_at: float) -> None:
         verdicts = {outcome.verdict for outcome in outcomes}
         confirms = sum(outcome.verdict is Verdict.CONFIRMED for outcome in outcomes)
         with self._lock:
             self.confirms += confirms
+            if confirms:
+                self._answered_from = max(self._answered_from, started_at)
         if Verdict.UNAVAILABLE in verdicts or verdicts == {Verdict.INDETERMINATE}:
             self._stop(outcomes[0])
 

@@ -16,14 +16,13 @@ from bridge.errors import ConfigError, EnvelopeError
 from bridge.limits import check_envelope
 from bridge.receipt import Known, Receipt
 from bridge.store.connection import Connection, open_connection
-from bridge.store.delay_store import MAX_BATCH_BYTES
 from bridge.store.fitness import check_fitness
 from bridge.store.replies import Scheduled
 from bridge.store.route_store import RouteStore, shard_number
 
 REPEAT_FOR_S = 10.0  # how long a call is repeated while the store is away
 BATCH = 500
-BATCH_BYTES = MAX_BATCH_BYTES - 64 * 1024
+BATCH_BYTES = 1024 * 1024  # a script that writes four times as much holds up everyone
 
 OnConflict: TypeAlias = Literal["refuse", "replace"]
 _REFUSED = ("too_far", "expires_before_due")

@@ -19,3 +19,11 @@ class Reason(IntEnum):
     def word(self) -> str:
         """The reason as headers, logs and metrics spell it."""
         return self.name.lower()
+
+
+def reason_word(number: int) -> str:
+    """Return the word of a stored reason; one that only a newer duebridge knows is its number."""
+    try:
+        return Reason(number).word
+    except ValueError:
+        return str(number)

@@ -6,7 +6,7 @@ import msgspec
 
 from bridge.codec import Content
 from bridge.envelope import Headers, Properties, Target
-from bridge.reasons import Reason
+from bridge.reasons import reason_word
 from bridge.store.replies import Entry
 
 
@@ -80,10 +80,15 @@ class Shown(Known, frozen=True):
         )
 
 
+def shown_id(id: str) -> str:  # noqa: A002 - the public name of the field
+    """Return an id as text that can be printed and sent, whatever damage it has."""
+    return id.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
 def _known_fields(route: str, entry: Entry) -> dict[str, Any]:
     record, flight = entry.record, entry.flight
     return {
-        "id": entry.id,
+        "id": shown_id(entry.id),
         "route": route,
         "state": entry.state,
         "due_at_ms": record.due_at_ms if record else 0,
@@ -92,7 +97,7 @@ def _known_fields(route: str, entry: Entry) -> dict[str, Any]:
         "attempt": flight.attempt,
         "failures": flight.failures,
         "expiries": flight.expiries,
-        "reason": Reason(flight.reason).word if flight.reason else "",
+        "reason": reason_word(flight.reason) if flight.reason else "",
         "error_class": "RecordDamaged" if entry.damage else flight.error_class,
         "error_message": entry.damage or flight.error_message,
         "first_failed_at_ms": flight.first_failed_at_ms,

@@ -12,6 +12,7 @@ from bridge.headers import dead_letter_headers
 from bridge.lane import Lane
 from bridge.publisher import Delivery, Outcome, Verdict
 from bridge.reasons import Reason
+from bridge.receipt import shown_id
 from bridge.settle import remembered
 from bridge.station import Station
 from bridge.store.poll import NONE
@@ -84,7 +85,8 @@ class Shunter:
 
     def _send(self, station: Station, lane: Lane, claim: Claim) -> None:
         letters = [dead_letter(leased, station) for leased in claim.leased]
-        letters += [damaged_letter(damaged, station) for damaged in claim.damaged]
+        readable = [damaged for damaged in claim.damaged if not damaged.is_too_new]
+        letters += [damaged_letter(damaged, station) for damaged in readable]
         sent: list[str] = []
         kept: list[tuple[str, Outcome]] = []
         for letter, outcome in zip(letters, lane.publish(letters), strict=True):
@@ -97,8 +99,13 @@ class Shunter:
             station.settling.ack(claim.token, sent, remembered(claim.leased, sent), shunted=True)
             metrics.shunted.labels(station.route.name).inc(len(sent))
             log.info("shunted", route=station.route.name, count=len(sent))
-        if kept:
-            station.settling.postpone(claim.token, [each for each, _ in kept], POSTPONE_MS)
+        later = [each for each, _ in kept]
+        if newer := [each.id for each in claim.damaged if each.is_too_new]:
+            station.is_unreadable = True  # only a newer worker knows what to send
+            log.error("record_too_new", route=station.route.name)
+            later += newer
+        if later:
+            station.settling.postpone(claim.token, later, POSTPONE_MS)
 
     def _pace(self, station: Station, kept: list[tuple[str, Outcome]]) -> None:
         name = station.route.name
@@ -123,7 +130,7 @@ def damaged_letter(damaged: Damaged, station: Station) -> Delivery:
     """Return a dead letter whose body is the record as it was found, for a person to look at."""
     assert station.route.dead_letter is not None  # noqa: S101 - only such routes are shunted
     headers = (
-        ("x-message-id", damaged.id),
+        ("x-message-id", shown_id(damaged.id)),
         ("x-dlq-reason", Reason.POISON.word),
         ("x-dlq-error-class", type(damaged.error).__name__),
         ("x-dlq-error-message", str(damaged.error)),

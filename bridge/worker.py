@@ -35,10 +35,10 @@ from bridge.settle import (
 )
 from bridge.shunter import Shunter
 from bridge.station import BACKLOG, Station
-from bridge.store.delay_store import MAX_BATCH_BYTES
 from bridge.store.poll import Poll
 from bridge.store.replies import Claim, Leased, Settled
 
+CLAIM_BYTES = 1024 * 1024  # of records; a script that reads four times as much holds up everyone
 START_MARGIN_S = 0.5  # of a lease, kept for settling after the publish deadline
 
 log = structlog.get_logger()
@@ -148,9 +148,9 @@ class Worker:
     def deliver(self, batch: Batch) -> None:
         """Publish → settle: an ack for each confirm, and for the rest what `decide` says."""
         station, claim = batch.station, batch.claim
-        confirms_before = self.lane.confirms
+        started_at = self._monotonic()
         outcomes = self._publish(batch)
-        around = Circumstances(station.is_past_hold, self.lane.confirms > confirms_before)
+        around = Circumstances(station.is_past_hold, self.lane.has_answered_since(started_at))
         decisions = [
             decide(leased, outcome, station.route, around)
             for leased, outcome in zip(claim.leased, outcomes, strict=True)
@@ -209,7 +209,7 @@ class Worker:
             return 0, 0
         if station.is_held:
             limit = 1 if station.gate.may_probe() else 0
-        return limit, min(size, MAX_BATCH_BYTES)
+        return limit, min(size, CLAIM_BYTES)
 
     def _send_off(
         self, station: Station, claim: Claim, started_at: float, *, is_suspect: bool

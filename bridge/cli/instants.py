@@ -1,15 +1,17 @@
 """Instants as they are typed: RFC 3339 with an offset, or integer epoch milliseconds."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 from bridge.durations import parse_duration_ms, parse_instant_ms
-from bridge.errors import EnvelopeError
+from bridge.errors import EnvelopeError, shown
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EXPECTED = (
     "RFC 3339 with an offset, such as 2026-01-31T09:00:00Z or 2026-01-31T10:00:00+01:00,"
     " or epoch milliseconds"
 )
+_EPOCH_MS = re.compile(r"[0-9]{1,30}")  # Python itself gives up on numbers of thousands of digits
 _UNITS = ("s", "m", "h", "d")  # how every duration ends, and no instant
 _LIKE_SECONDS = range(10**9, 10**10)  # as seconds 2001 to 2286, as ms some days of 1970
 
@@ -20,14 +22,14 @@ def parse_at(value: str | int, name: str = "--at") -> datetime:
     >>> parse_at("1767225600000").isoformat()
     '2026-01-01T00:00:00+00:00'
     """
-    if isinstance(value, int) or (value.isascii() and value.isdigit()):
+    if isinstance(value, int) or _EPOCH_MS.fullmatch(value):
         return _of_epoch_ms(int(value), name)
     try:
         at = datetime.fromisoformat(value.upper())
     except ValueError:
         at = None
     if at is None or at.tzinfo is None:
-        raise EnvelopeError(f"{name}: expected {_EXPECTED}; got {value!r}")
+        raise EnvelopeError(f"{name}: expected {_EXPECTED}; got {shown(value)}")
     return at
 
 

@@ -91,7 +91,7 @@ def parse_line(text: bytes) -> Envelope:
         raise EnvelopeError(f"expected at most {MAX_LINE_BYTES} bytes")
     try:
         return _envelope(_decoder.decode(text))
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the latter of a key's bytes
         raise EnvelopeError(f"expected an envelope as a JSON object: {error}") from error
 
 

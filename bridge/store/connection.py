@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 import redis
 from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
-from redis.exceptions import NoScriptError, RedisClusterException, RedisError, ResponseError
+from redis.exceptions import NoScriptError, RedisClusterException, RedisError
 from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
@@ -46,6 +46,8 @@ _UNFIT = (
     redis.exceptions.NoPermissionError,
     redis.exceptions.InvalidResponse,
 )
+# What the client raises, without a word of its own, on bytes that are no reply to what it asked.
+_CONFUSED = (ValueError, TypeError, AttributeError, LookupError, OverflowError)
 _AWAY_WORDS = ("BUSY", "READONLY", "MISCONF", "LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN")
 
 
@@ -93,8 +95,8 @@ class Connection:
             pause_s, repeated = min(2 * pause_s, LONGEST_PAUSE_S), True
 
     def _run_once(self, called: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
-        rest = (len(keys), *keys, *arguments)
-        with translated_errors():
+        rest = (len(keys), *keys, *map(_encoded, arguments))
+        with translated_errors(), _translated_confusion():
             try:
                 return self._execute("EVALSHA", called.sha, *rest)
             except NoScriptError:  # restarted, failed over, or SCRIPT FLUSH: it did not run
@@ -112,6 +114,11 @@ class Connection:
         self.client.close()
 
 
+def _encoded(argument: Argument) -> Argument:
+    """Return an argument as it is sent; an id that is damaged goes back as it came."""
+    return argument.encode(errors="surrogateescape") if isinstance(argument, str) else argument
+
+
 @contextmanager
 def translated_errors() -> Iterator[None]:
     """Turn the client's errors into ours; the class tells the caller what to do."""
@@ -127,13 +134,20 @@ def translated_errors() -> Iterator[None]:
         raise StoreUnavailable(f"the delay store did not answer: {error}") from error
     except _AWAY as error:
         raise StoreUnavailable(f"the delay store did not answer: {hinted(str(error))}") from error
-    except ResponseError as error:
-        raise _from_text(error) from error
     except RedisError as error:
-        raise StoreError(str(error)) from error
+        raise _from_text(error) from error
 
 
-def _from_text(error: ResponseError) -> StoreError:
+@contextmanager
+def _translated_confusion() -> Iterator[None]:
+    try:
+        yield
+    except _CONFUSED as error:
+        text = f"the delay store answered what its client cannot read: {type(error).__name__}"
+        raise StoreUnavailable(text) from error
+
+
+def _from_text(error: RedisError) -> StoreError:
     text = str(error)
     if text.startswith("OOM"):
         return StoreFull(f"the delay store is out of memory: {text}")

@@ -17,14 +17,21 @@ from bridge.store.keys import Shard
 from bridge.store.poll import NONE, Poll
 from bridge.store.replies import (
     Claim,
+    Counted,
     Entry,
+    Found,
     Page,
     Scheduled,
     Settled,
+    Stale,
     Stats,
     read_claim,
     read_entry,
     read_page,
+    read_reply,
+    read_scheduled,
+    read_text,
+    read_words,
 )
 from bridge.store.scripts import script
 
@@ -96,7 +103,7 @@ class DelayStore:
 
     def next(self) -> Poll:
         """Return what there is to do now and next; changes nothing."""
-        return Poll(*self._run("next"))
+        return read_reply(self._run("next"), Poll)
 
     def schedule(
         self,
@@ -129,13 +136,11 @@ class DelayStore:
                 packed.blob,
             )
         reply = self._run("schedule", *arguments)
-        pairs = zip(reply[1::2], reply[2::2], strict=True)
-        return [Scheduled(status.decode(), due) for status, due in pairs]
+        return read_scheduled(reply, len(envelopes))
 
     def promote(self, limit: int = MAX_BATCH, ready_full: int = READY_FULL) -> tuple[Poll, int]:
         """Make due envelopes ready; returns how many."""
-        poll, promoted = self._run("promote", limit, ready_full)
-        return Poll(*poll), promoted
+        return read_reply(self._run("promote", limit, ready_full), Counted)
 
     def claim(
         self,
@@ -202,7 +207,7 @@ class DelayStore:
         `counted` is false when the caller itself saw the store away: nobody's expiry then.
         """
         reply = self._run("reclaim", limit, int(counted), poison, self._dead_score)
-        return Poll(*reply[0]), reply[1]
+        return read_reply(reply, Counted)
 
     def shunt(self, limit: int, lease_ms: int, *, limit_bytes: int = MAX_BATCH_BYTES) -> Claim:
         """Lease dead envelopes whose turn it is; an `ack(shunted=True)` or `postpone` ends it.
@@ -220,11 +225,11 @@ class DelayStore:
         """Schedule dead envelopes anew; answers `replayed`, `in_flight` or `unknown` for each."""
         pairs = zip(ids, delays_ms or [0] * len(ids), strict=True)
         flat = [part for pair in pairs for part in pair]
-        return _words(self._run("replay", len(ids), *flat)[1:])
+        return read_words(self._run("replay", len(ids), *flat), len(ids))
 
     def drop(self, ids: Sequence[str]) -> list[str]:
         """Delete dead envelopes; answers `dropped`, `in_flight` or `unknown` for each."""
-        return _words(self._run("drop", len(ids), *ids)[1:])
+        return read_words(self._run("drop", len(ids), *ids), len(ids))
 
     def cancel(self, id: str) -> str:  # noqa: A002 - the public name of the field
         """See to it that an envelope is not delivered.
@@ -233,7 +238,8 @@ class DelayStore:
         soon as no worker holds it), `dead`, `unknown`, or `recorded` for the cold tier.
         """
         call_id = secrets.token_bytes(12)
-        return _word(self._run("cancel", id, call_id, self._keep_ms, self._cold_tier_ms)[1])
+        reply = self._run("cancel", id, call_id, self._keep_ms, self._cold_tier_ms)
+        return read_words(reply, 1)[0]
 
     def reschedule(self, id: str, due: str, max_delay_ms: int) -> Scheduled:  # noqa: A002
         """Give an envelope another due instant, `+15000` or epoch ms.
@@ -245,12 +251,12 @@ class DelayStore:
         reply = self._run(
             "reschedule", id, due, max_delay_ms, call_id, self._keep_ms, self._cold_tier_ms
         )
-        return Scheduled(_word(reply[1]), reply[2])
+        return read_scheduled(reply, 1)[0]
 
     def get(self, id: str) -> Entry | None:  # noqa: A002 - the public name of the field
         """Return what the store knows of one envelope; None where it knows nothing."""
-        _, state, score, record, flight = self._run("get", id)
-        return read_entry(id, _word(state), score, record, flight) if state else None
+        _, state, score, record, flight = read_reply(self._run("get", id), Found)
+        return read_entry(id, read_text(state), score, record, flight) if state else None
 
     def list(
         self,
@@ -272,18 +278,16 @@ class DelayStore:
 
     def stats(self) -> Stats:
         """Return the counts by state and what is due; changes nothing."""
-        poll, *rest = self._run("stats")
-        return Stats(Poll(*poll), *rest)
+        return read_reply(self._run("stats"), Stats)
 
     def forget(self, limit: int = MAX_BATCH) -> tuple[Poll, int]:
         """Drop answers, remembered ids and tombstones whose time is over; returns how many."""
-        poll, forgotten = self._run("forget", limit)
-        return Poll(*poll), forgotten
+        return read_reply(self._run("forget", limit), Counted)
 
     def _settle(self, name: str, *arguments: Argument) -> Settled:
         reply = self._call(name, arguments, self._repeat_for_s)
-        poll, stale = reply.value
-        return Settled(Poll(*poll), _words(stale), reply.repeated)
+        poll, stale = read_reply(reply.value, Stale)
+        return Settled(poll, [read_text(each) for each in stale], reply.repeated)
 
     def _run(self, name: str, *arguments: Argument) -> Any:
         return self._call(name, arguments, self._repeat_for_s).value
@@ -299,11 +303,3 @@ class DelayStore:
 
 def _cut(text: str) -> bytes:
     return text.encode(errors="replace")[:ERROR_BYTES]
-
-
-def _word(value: bytes) -> str:
-    return value.decode()
-
-
-def _words(values: Sequence[bytes]) -> list[str]:
-    return [value.decode() for value in values]

@@ -3,14 +3,31 @@
 One unreadable record must not cost the envelopes that were claimed with it.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from bridge.codec import Content, unpack
-from bridge.errors import RecordDamaged, RecordTooNew
+from bridge.errors import RecordDamaged, RecordTooNew, StoreError
 from bridge.store.poll import NONE, Poll
 from bridge.store.record import FIRST_ATTEMPT, Flight, Record, read_flight, read_record
+
+T = TypeVar("T")
+
+
+def read_reply(reply: object, form: type[T]) -> T:
+    """Return a reply as the values of its form; raises `StoreError` where it is of another."""
+    try:
+        return msgspec.convert(reply, form)
+    except msgspec.ValidationError as error:
+        raise StoreError(
+            f"the delay store answered what no script of ours does: {error}"
+        ) from error
+
+
+def read_text(word: bytes) -> str:
+    """Return a text of a reply; what is no UTF-8 of it is kept so that it can be sent back."""
+    return word.decode(errors="surrogateescape")
 
 
 class Scheduled(NamedTuple):
@@ -103,20 +120,90 @@ class Stats(NamedTuple):
         return max(0, self.poll.now_ms - self.oldest_due_at_ms)
 
 
-def read_claim(reply: list[Any]) -> Claim:
+class Counted(NamedTuple):
+    """The poll, and how many envelopes were moved."""
+
+    poll: Poll
+    moved: int
+
+
+class Stale(NamedTuple):
+    """What a settling script answers."""
+
+    poll: Poll
+    ids: list[bytes]
+
+
+class Found(NamedTuple):
+    """What `get` answers; `state` is empty where the id is unknown."""
+
+    now_ms: int
+    state: bytes
+    score_ms: int
+    record: bytes
+    flight: bytes
+
+
+class _Leases(NamedTuple):
+    poll: Poll
+    token: bytes
+    ids: list[bytes]
+    records: list[bytes]
+    flights: list[bytes]
+
+
+class _Rows(NamedTuple):
+    now_ms: int
+    ids: list[bytes]
+    scores_ms: list[int]
+    records: list[bytes]
+    flights: list[bytes]
+
+
+def _in_rows(*columns: Any) -> list[tuple[Any, ...]]:
+    try:
+        return list(zip(*columns, strict=True))
+    except ValueError as error:
+        raise StoreError("the delay store answered rows that are not whole") from error
+
+
+def read_scheduled(reply: object, count: int) -> list[Scheduled]:
+    """Return the answers for `count` envelopes, which stand behind the time."""
+    flat = read_reply(reply, list[int | bytes])
+    words = read_words([*flat[:1], *flat[1::2]], count)
+    return [Scheduled(*row) for row in _in_rows(words, read_reply(flat[2::2], list[int]))]
+
+
+def read_words(reply: object, count: int) -> list[str]:
+    """Return `count` words, which stand behind the time."""
+    words = read_reply(read_reply(reply, list[int | bytes])[1:], list[bytes])
+    if len(words) != count:
+        raise StoreError(f"the delay store gave {len(words)} answers instead of {count}")
+    return [read_text(word) for word in words]
+
+
+def read_claim(reply: object) -> Claim:
     """Return a claim's envelopes, those that cannot be read set apart."""
-    poll, token, ids, records, flights = reply
+    poll, token, *columns = read_reply(reply, _Leases)
     leased: list[Leased] = []
     damaged: list[Damaged] = []
-    for id_bytes, record_bytes, flight_bytes in zip(ids, records, flights, strict=True):
-        envelope_id = id_bytes.decode()
+    for id_bytes, record_bytes, flight_bytes in _in_rows(*columns):
+        envelope_id = read_text(id_bytes)
         try:
+            _check_id(id_bytes)
             record = read_record(record_bytes)
             flight = read_flight(flight_bytes) if flight_bytes else FIRST_ATTEMPT
             leased.append(Leased(envelope_id, record, flight, unpack(record.blob)))
         except RecordDamaged as error:
             damaged.append(Damaged(envelope_id, error, record_bytes))
-    return Claim(Poll(*poll), token, leased, damaged)
+    return Claim(poll, token, leased, damaged)
+
+
+def _check_id(id_bytes: bytes) -> None:
+    try:
+        id_bytes.decode()
+    except UnicodeDecodeError as error:
+        raise RecordDamaged(f"id: expected UTF-8; got {id_bytes[:40]!r}") from error
 
 
 def read_entry(id: str, state: str, score_ms: int, record: bytes, flight: bytes) -> Entry:  # noqa: A002
@@ -128,12 +215,11 @@ def read_entry(id: str, state: str, score_ms: int, record: bytes, flight: bytes)
         return Entry(id, state, score_ms, None, Flight(attempt=0), None, str(error))
 
 
-def read_page(state: str, reply: list[Any]) -> Page:
+def read_page(state: str, reply: object) -> Page:
     """Return a page; its cursor is the last id and score."""
-    _, ids, scores, records, flights = reply
-    rows = zip(ids, scores, records, flights, strict=True)
+    _, *columns = read_reply(reply, _Rows)
     entries = [
-        read_entry(id_bytes.decode(), state, score, record, flight)
-        for id_bytes, score, record, flight in rows
+        read_entry(read_text(id_bytes), state, score, record, flight)
+        for id_bytes, score, record, flight in _in_rows(*columns)
     ]
     return Page(entries, (entries[-1].id, entries[-1].score_ms) if entries else None)

@@ -25,7 +25,7 @@ from connectors.rabbitmq.session import Session
 from connectors.rabbitmq.wire import abort
 
 FIRST_DELAY_S = 0.2
-MOST_DELAY_S = 5.0
+MOST_DELAY_S = 2.0
 GOODBYE_S = 1.0  # what closing in order may take
 CUT_S = 0.2
 

@@ -122,7 +122,7 @@ def _value(name: str, value: object) -> object:
 def _parse(url: str, complaint: str) -> Parameters:
     try:
         return URLParameters(url)
-    except (ValueError, TypeError, AttributeError, SyntaxError, OSError):
+    except (ValueError, TypeError, AttributeError, LookupError, SyntaxError, OSError):
         # Not chained: what pika and urllib say of a broken url may contain the password.
         raise ConfigError(complaint) from None
 

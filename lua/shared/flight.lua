@@ -21,7 +21,15 @@ local FRESH = string.rep('\0', ERROR_AT - 23)
 local MAX_COUNT = 65535
 local EXPIRED, POISON = 2, 7
 
+-- One that was cut short is damage, and costs nobody else his turn: what it said is lost, so that a
+-- delivery may have been made.
+local function whole_flight(packed)
+  if #packed >= ERROR_AT - 1 then return packed end
+  return NOBODY .. six(NOW) .. '\0\0\0\0' .. string.rep('\0', 8) .. '\1' .. string.rep('\0', 16)
+end
+
 local function open_flight(packed)
+  packed = whole_flight(packed)
   local f = {}
   f.token, f.due, f.attempt, f.failures, f.retries, f.expiries, f.singles, f.unsure, f.cancel,
     f.single, f.shunting, f.reason, f.first_failed, f.last_failed = struct.unpack(FORMAT, packed)
@@ -47,12 +55,14 @@ end
 
 -- So many leases of it ran out that it is claimed alone.
 local SUSPECT_FROM = 2
-local function is_suspect(packed) return packed and number_at(packed, 27, 28) >= SUSPECT_FROM end
+local function is_suspect(packed)
+  return packed and number_at(whole_flight(packed), 27, 28) >= SUSPECT_FROM
+end
 
-local function is_unsure(packed) return packed and string.sub(packed, 31, 31) == '\1' end
+local function is_unsure(packed) return packed and string.sub(whole_flight(packed), 31, 31) == '\1' end
 
 -- What the journal says of it: due and attempt, as they stand in the flight.
-local function flight_note(packed) return string.sub(packed, 13, 22) end
+local function flight_note(packed) return string.sub(whole_flight(packed), 13, 22) end
 
 local function note_failure(f, counted, unsure, message)
   if counted == '1' then f.failures = f.failures + 1 end

@@ -199,11 +199,29 @@ def test_indeterminate_alone_counts_no_failure_but_is_unsure(floor: Floor) -> No
     assert floor.lane.is_stopped
 
 
-def test_indeterminate_beside_a_confirm_counts(floor: Floor) -> None:
+def test_indeterminate_beside_a_confirm_of_its_batch_counts_no_failure(floor: Floor) -> None:
     floor.publisher.script(lambda delivery: UNKNOWN if delivery.id == "a" else None)
     floor.schedule("a", "b")
     floor.turn(1000)
-    assert floor.flight("a").failures == 1
+    assert floor.flight("a").failures == 0
+    assert floor.arrived() == ["b"]
+
+
+@pytest.mark.parametrize(("later_ms", "failures"), [(7499, 0), (7500, 1)])
+def test_indeterminate_counts_if_a_batch_of_half_a_deadline_later_is_confirmed(
+    floor: Floor, later_ms: int, failures: int
+) -> None:
+    def no_word_meanwhile(delivery: Delivery) -> Outcome | None:
+        if delivery.id != "a":
+            return None
+        floor.advance(later_ms)
+        floor.lane.publish([Delivery("b", floor.stations["r"].target, b"")])
+        return UNKNOWN
+
+    floor.publisher.script(no_word_meanwhile)
+    floor.schedule("a")
+    floor.turn(1000)
+    assert floor.flight("a").failures == failures
     assert floor.arrived() == ["b"]
 
 

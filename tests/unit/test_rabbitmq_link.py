@@ -47,8 +47,8 @@ def test_reconnect_to_nobody_doubles_the_delay_up_to_the_most() -> None:
     with closing(Link(parameters, at_once)):
         assert enough.wait(STEP_S)
     mosts = [most for _, most in asked]
-    assert mosts[:5] == [FIRST_DELAY_S * 2**n for n in range(5)]
-    assert mosts[5:8] == [MOST_DELAY_S] * 3
+    assert mosts[:4] == [FIRST_DELAY_S * 2**n for n in range(4)]
+    assert mosts[4:8] == [MOST_DELAY_S] * 4
     assert all(least == most / 2 for least, most in asked)
 
 
