@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv/bin
 SERVICES := $(PYTHON) deploy/local/services.py
 
-.PHONY: help demo test coverage lint bench bench-check proof lock venv services-up services-down
+.PHONY: help demo test coverage lint bench bench-check proof fuzz lock venv services-up services-down
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -38,6 +38,10 @@ bench-check: venv services-up ## CPU and store calls a message beside the commit
 
 proof: venv ## break everything on purpose for hours, and write docs/proof.md; resumable (PROOF=--help)
 	$(VENV)/python -m tests.faults.proof $(PROOF)
+
+fuzz: venv services-up ## 100,000 hostile envelopes, configurations, replies and records
+	DUEBRIDGE_FUZZ=25000 DUEBRIDGE_FUZZ_SEED=$${DUEBRIDGE_FUZZ_SEED:-$$(date +%s)} \
+	  $(VENV)/pytest tests/fuzz -o timeout=3600 $(FUZZ)
 
 lock: ## resolve the lock file anew
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

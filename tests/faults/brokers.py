@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import pika
 from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
 from bridge.audit import Event, Op, Phase, fingerprint
 from bridge.envelope import EnvelopeFields, Properties
@@ -21,6 +22,7 @@ from tests.faults.stack import Stack
 SETTLED_WITHIN_S = 30.0
 LOOK_EVERY_S = 0.05
 HEARTBEAT_S = 4
+AWAY = (pika.exceptions.AMQPError, AMQPConnectorException, OSError)
 
 
 class BrokerSide(Protocol):
@@ -162,7 +164,7 @@ class RabbitSide:
     def _consume(self, queue: str) -> None:
         """A broker that goes away is waited for."""
         while not self._stop.is_set():
-            with suppress(pika.exceptions.AMQPError, OSError):
+            with suppress(*AWAY):
                 self._consume_once(queue)
             self._stop.wait(LOOK_EVERY_S)
 
@@ -196,13 +198,21 @@ class RabbitSide:
 
     def collect(self) -> None:
         """Wait until the queues are empty, and then until the consumer has nothing to do."""
-        give_up_at = time.monotonic() + SETTLED_WITHIN_S
         for queue in self._queues:
-            while self._left(queue) and time.monotonic() < give_up_at:
-                self._stop.wait(LOOK_EVERY_S)
-            idle = self._idle[queue]
+            self._wait_until_empty(queue)
+            idle, give_up_at = self._idle[queue], time.monotonic() + SETTLED_WITHIN_S
             while self._idle[queue] == idle and time.monotonic() < give_up_at:
                 self._stop.wait(LOOK_EVERY_S)
+
+    def _wait_until_empty(self, queue: str) -> None:
+        """Give up only where it gets no shorter: an outage leaves very much to read."""
+        left = self._left(queue)
+        give_up_at = time.monotonic() + SETTLED_WITHIN_S
+        while left and time.monotonic() < give_up_at:
+            self._stop.wait(LOOK_EVERY_S)
+            before, left = left, self._left(queue)
+            if left < before:
+                give_up_at = time.monotonic() + SETTLED_WITHIN_S
 
     def _left(self, queue: str) -> int:
         with self._connected() as connection:

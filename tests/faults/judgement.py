@@ -1,6 +1,6 @@
 """The verdict on a run: its histories read back, the store's dump with them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -18,10 +18,8 @@ from bridge.audit import (
 from bridge.listing import Listing
 from bridge.store.route_store import RouteStore
 from tests.faults.histories import Historian, now_ms, read_histories
-from tests.faults.scenario import WINDOW, Scenario
-
-# What a shard keeps when it is empty: the journal, and the answers that repeated calls would get.
-LASTING_KEYS = {"journal", "meta", "memory", "forget"}
+from tests.faults.leftovers import Leftovers
+from tests.faults.scenario import Scenario
 
 
 def dump(home: Path, route: RouteStore) -> None:
@@ -35,21 +33,17 @@ def dump(home: Path, route: RouteStore) -> None:
 
 
 def judge(
-    home: Path, scenario: Scenario, faults: int, keys: Iterable[str]
+    home: Path, scenario: Scenario, faults: int, left: Leftovers
 ) -> tuple[Verdict, dict[str, list[str]]]:
-    """Return the verdict, and the ids by what is wrong with them; so many faults were tried.
-
-    `keys` are those that the store has left of the run.
-    """
+    """Return the verdict, and the ids by what is wrong with them; so many faults were tried."""
     events = read_histories(home)
     verdict = audit(history_of(events))
     bounds = Bounds(
-        duplicates=WINDOW * scenario.workers * faults * scenario.may_repeat,
+        duplicates=scenario.window * scenario.workers * faults * scenario.may_repeat,
         dead=verdict.accepted * scenario.may_bury,
     )
     violations = verdict.violations(bounds)
-    if left := [key for key in keys if key.rsplit(":", 1)[1] not in LASTING_KEYS]:
-        violations["left_over_keys"] = left
+    violations |= left.violations()
     if violations:
         _tell(home, events, violations)
     return verdict, violations

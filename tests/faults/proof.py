@@ -1,4 +1,4 @@
-"""The whole fault matrix, round by round, until enough was accepted and broken: `make proof`.
+"""The bounds, then the fault matrix until enough was accepted and broken: `make proof`.
 
 Every run is a line of the state file, so that a proof that was interrupted goes on where it was.
 The report is written after every round. Exit 0: held; 1: broken, its histories kept; 2: too little.
@@ -27,7 +27,8 @@ from tests.faults.rig import run_scenario
 from tests.faults.scenario import BROKERS, Result
 from tests.faults.stack import Stack
 from tests.faults.table import MATRIX, SCENARIOS
-from tests.faults.tally import Run, enough, report
+from tests.faults.tally import TRIALS, Run, enough, report
+from tests.faults.trials import GROUPS, NAMES, add_sizes, result_of, start_trial
 
 HOME = ROOT / ".services" / "proof"
 INTERRUPTED = 130
@@ -44,6 +45,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", default="1", help="another one makes other envelopes")
     parser.add_argument("--hours", type=float, default=3.0, help="begin no run after so long")
     parser.add_argument("--anew", action="store_true", help="forget the runs of an earlier proof")
+    add_sizes(parser)
     parser.add_argument("--report", type=Path, default=ROOT / "docs" / "proof.md")
     parser.add_argument("--home", type=Path, default=HOME)
     return parser.parse_args(arguments)
@@ -80,14 +82,19 @@ class Proof:
         self._commit = commit()
         self.runs = self._load()
         self._give_up_at = time.monotonic() + chosen.hours * 3600
-        wanted = chosen.only.split(",") if chosen.only else list(SCENARIOS)
+        wanted = chosen.only.split(",") if chosen.only else [*NAMES, *SCENARIOS]
         self._matrix = [
             (name, broker)
             for name, broker in MATRIX
             if name in wanted and chosen.broker in (None, broker)
         ]
-        if not self._matrix or set(wanted) - SCENARIOS.keys():
-            sys.exit(f"--only: expected names of {', '.join(SCENARIOS)}; got {chosen.only}")
+        self._groups = [
+            [each for each in group if each[0] in wanted and chosen.broker in (None, each[1])]
+            for group in GROUPS
+        ]
+        if set(wanted) - SCENARIOS.keys() - NAMES or not (self._matrix or any(self._groups)):
+            known = ", ".join((*SCENARIOS, *sorted(NAMES)))
+            sys.exit(f"--only: expected names of {known}; got {chosen.only}")
         if library() is None and any(name.startswith("clocks_") for name, _ in self._matrix):
             sys.exit("libfaketime is missing: apt-get install faketime, or leave clocks_* out")
 
@@ -101,17 +108,43 @@ class Proof:
 
     def is_over(self) -> bool:
         brokers = {broker for _, broker in self._matrix}
-        return all(
+        tried = all(self._is_done(TRIALS, *each) for group in self._groups for each in group)
+        return tried and all(
             enough(self.runs, broker, self._chosen.accepted, self._chosen.effective)
             for broker in brokers
         )
 
     def go_on(self) -> None:
-        """Run rounds, each whole, until there is enough or the time is over."""
+        """Try the bounds, and run rounds, each whole, until there is enough."""
+        for group in self._groups:
+            while left := [each for each in group if not self._is_done(TRIALS, *each)]:
+                self._try(left)
+                self.write_report()
+        if self._matrix:
+            self._run_rounds()
+
+    def _try(self, group: Sequence[tuple[str, str]]) -> None:
+        """Try bounds side by side."""
+        begun = []
+        try:
+            for name, broker in group:
+                folder, seed = self._folder(TRIALS, name, broker)
+                trial = start_trial(name, broker, folder, seed, self._chosen)
+                begun.append((trial, name, broker, folder, seed))
+            for trial, name, broker, folder, seed in begun:
+                result = result_of(trial, name, broker, folder, seed)
+                self._keep(folder, Run(self._commit, TRIALS, result))
+        finally:
+            for trial, *_ in begun:
+                trial.terminate()
+                trial.wait()
+
+    def _run_rounds(self) -> None:
+        """Run rounds until there is enough or the time is over."""
         folder = Path(tempfile.mkdtemp(prefix="stack-", dir=self._home))
         stack = Stack(folder)
         try:
-            number = max((run.round for run in self.runs), default=1)
+            number = max((run.round for run in self.runs), default=TRIALS) or 1
             while self._round(stack, number) and not self.is_over():
                 number += 1
         finally:
@@ -138,21 +171,30 @@ class Proof:
         self.write_report()
         return True
 
-    def _run(self, stack: Stack, number: int, name: str, broker: str) -> None:
+    def _folder(self, number: int, name: str, broker: str) -> tuple[Path, str]:
+        """Return a fresh folder for a run, and its seed."""
         place = f"{self._chosen.seed}:{number}:{name}:{broker}:{len(self.runs)}"
         seed = sha256(place.encode()).hexdigest()[:8]
-        folder = self._home / f"{name}-{broker}-{seed}"
+        folder: Path = self._home / f"{name}-{broker}-{seed}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
+        return folder, seed
+
+    def _run(self, stack: Stack, number: int, name: str, broker: str) -> None:
+        folder, seed = self._folder(number, name, broker)
         try:
             scenario = SCENARIOS[name]
             result = run_scenario(stack, scenario, broker, folder, seed, self._chosen.count)
         except Exception:  # of the run itself: it proves nothing, and must be seen
             text = traceback.format_exc()
             result = Result(scenario=name, broker=broker, seed=seed, violations={"failed": [text]})
-        if result.outcome == "held":
+        self._keep(folder, Run(self._commit, number, result))
+
+    def _keep(self, folder: Path, run: Run) -> None:
+        """Note a run; where it held, its folder is not needed."""
+        if run.result.outcome == "held":
             shutil.rmtree(folder)
-        self._note(Run(self._commit, number, result))
+        self._note(run)
 
     def _note(self, run: Run) -> None:
         self.runs.append(run)
@@ -166,6 +208,9 @@ class Proof:
         )
         for kind, ids in found.violations.items():
             say(f"    {kind}: {len(ids)}, first {ids[0]}")
+        for each in found.bounds:
+            if not each.is_kept:
+                say("    {}: found {}, at most {}".format(each.what, *each.words))
         if found.outcome == "INVALID":
             say(f"    {'; '.join(found.seen)}")
 

@@ -10,6 +10,7 @@ import asyncio
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -78,6 +79,7 @@ class Link:
         self._to_lose = 0
         self._loses: Callable[[bytes], bool] = bool
         self.ended = self.held_bytes = self.slowed = self.lost_replies = 0
+        self.connected_at: list[float] = []  # monotonic, of every attempt, also of failed ones
 
     def cut(self) -> int:
         """End every connection in order; returns how many there were."""
@@ -133,6 +135,7 @@ class Link:
         return len(pipes)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connected_at.append(time.monotonic())
         try:
             back = await asyncio.open_connection("127.0.0.1", self._server_port)
         except OSError:  # the server is down: so are we

@@ -20,7 +20,8 @@ from bridge.store.route_store import RouteStore
 from tests.faults.brokers import BrokerSide, KafkaSide, RabbitSide
 from tests.faults.histories import Historian
 from tests.faults.judgement import dump, judge
-from tests.faults.scenario import WINDOW, Result, Scenario
+from tests.faults.leftovers import leftovers, stored_bytes
+from tests.faults.scenario import Result, Scenario
 from tests.faults.stack import NAMES, Stack
 from tests.faults.traffic import ROUTE, Traffic
 
@@ -77,11 +78,14 @@ class Rig:
         self.config_path = config_path
         self.workers: list[subprocess.Popen[bytes]] = []
         self.faults: list[Fault] = []
+        self.stopped_in_s = 0.0
         self._nemesis = Historian(home, "faults")
         self._producers = Historian(home, "producer")
         self.store = open_connection(stack.store_url())
         config = load_config(config_path)
         self._route = RouteStore(self.store, self._namespace, config.routes[ROUTE])
+        self.shard = self._route.shards[0].shard
+        self._before_bytes = stored_bytes(self.store)
         self._producer = Producer.from_config(producer_path)
         self.traffic = Traffic(
             self._producer, self._producers, seed, count, scenario.over_s, self.side.fields
@@ -101,11 +105,11 @@ class Rig:
 
     def _write_config(self, name: str, link: str) -> Path:
         path = self.home / f"{name}.yaml"
-        text = CONFIG.format(
+        text = (self.scenario.config or CONFIG).format(
             store=self.stack.store_url(link),
             namespace=self._namespace,
             broker=json.dumps(self.side.settings),
-            window=WINDOW,
+            window=self.scenario.window,
             target=json.dumps(self.side.target),
             dead_letter=json.dumps(self.side.dead_letter),
         )
@@ -205,7 +209,7 @@ class Rig:
         self.traffic.join()
         if self.traffic.error is not None:
             raise self.traffic.error
-        self.see(self._is_empty)
+        self.see(self._is_empty, self.scenario.drains_within_s)
         self.stop_workers()
         self.side.collect()
         dump(self.home, self._route)
@@ -220,17 +224,18 @@ class Rig:
         return waiting + poll.dead == 0
 
     def stop_workers(self) -> None:
+        began = time.monotonic()
         for worker in self.workers:
             if worker.poll() is None:
                 worker.send_signal(signal.SIGCONT)
                 worker.terminate()
         for worker in self.workers:
             worker.wait(timeout=30)
+        self.stopped_in_s = time.monotonic() - began
 
     def _result(self) -> Result:
-        found = self.store.client.scan_iter(match=f"{{{self._namespace}:*", count=1000)
-        keys = [key.decode() for key in found]
-        verdict, violations = judge(self.home, self.scenario, len(self.faults), keys)
+        left = leftovers(self.store, self.shard, self._before_bytes)
+        verdict, violations = judge(self.home, self.scenario, len(self.faults), left)
         return Result(
             scenario=self.scenario.name,
             broker=self.side.service,

@@ -5,12 +5,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from tests.faults.bounds import Bound
+
 if TYPE_CHECKING:
     from tests.faults.rig import Rig
 
 BROKERS = ("kafka", "rabbitmq")
 COUNT = 2000
 WINDOW = 500  # worker.in_flight of the rig: what one fault of one worker may lawfully repeat
+DRAINS_WITHIN_S = 60.0
 
 
 class Scenario(NamedTuple):
@@ -19,7 +22,7 @@ class Scenario(NamedTuple):
     `faults` are planned; fewer that struck messages in flight and whose effect was seen make the
     run INVALID. `through` names the links that are used instead of the straight way. `may_repeat`:
     a fault may repeat what one worker has in flight. `may_bury`: it may end envelopes as dead.
-    `in_cluster`: the target is in three Kafka brokers.
+    `in_cluster`: the target is in three Kafka brokers. `config`: the rig's own where it is empty.
     """
 
     name: str
@@ -32,10 +35,16 @@ class Scenario(NamedTuple):
     may_bury: bool = False
     over_s: float = 2.0
     in_cluster: bool = False
+    config: str = ""
+    window: int = WINDOW
+    drains_within_s: float = DRAINS_WITHIN_S
 
 
 class Result(msgspec.Struct, frozen=True):
-    """One run of a scenario; `violations` has the ids by what is wrong with them."""
+    """One run of a scenario; `violations` has the ids by what is wrong with them.
+
+    `bounds` are the figures of an outage or a burst, `size` how large it was.
+    """
 
     scenario: str
     broker: str
@@ -51,10 +60,12 @@ class Result(msgspec.Struct, frozen=True):
     recovered: int = 0
     cancelled: int = 0
     seconds: float = 0.0
+    bounds: list[Bound] = []
+    size: str = ""
 
     @property
     def outcome(self) -> str:
         """`held`, `BROKEN`, or `INVALID`: nothing is proved by a fault that did not strike."""
-        if self.violations:
+        if self.violations or not all(each.is_kept for each in self.bounds):
             return "BROKEN"
         return "held" if self.effective >= self.planned else "INVALID"

@@ -1,0 +1,176 @@
+"""A broker that is away for long under full load: what that may cost, and when it is over.
+
+First it is frozen: it takes connections and answers nothing, so that windows fill and clients wait.
+Then it is killed: whoever does not pace himself now knocks at its door as fast as it can. The route
+allows one attempt, so that a single failure that is counted is a dead letter.
+"""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+
+from bridge.store.journal import Journal
+from tests.faults.bounds import Bound
+from tests.faults.histories import now_ms
+from tests.faults.rig import WITHIN_S, Rig
+from tests.faults.scenario import Result, Scenario
+from tests.faults.stack import NAMES, Stack
+
+PER_SECOND = 500
+WINDOW = 5000  # as `worker.in_flight` by default
+LOOK_EVERY_S = 0.25
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+SHORT_S = 60.0  # an outage below that has short deadlines, to see several of them
+DRAINS_WITHIN_S = 600.0
+CONFIG = """
+version: 1
+store: {{url: "{store}", namespace: {namespace}}}
+brokers:
+  side: {broker}
+worker: {{in_flight: {window}, publish_deadline: DEADLINE}}
+defaults: {{lease: LEASE, retry: {{max_attempts: 1, initial: 100ms, max: 1s}}}}
+routes:
+  faults: {{target: {target}, dead_letter: {dead_letter}}}
+"""
+
+
+class Outage(msgspec.Struct):
+    """What was seen of one; instants are monotonic, memory is of the worker that stays."""
+
+    deadline_s: float
+    before_bytes: int = 0
+    most_bytes: int = 0
+    most_in_flight: int = 0
+    stopped_after_s: float = 0.0
+    left_after_s: float = 0.0
+    alone_from: float = 0.0
+    killed_at: float = 0.0
+    ended_at: float = 0.0
+    connected_at: list[float] = []
+    published_after_s: float = 0.0
+
+    def bounds(self, dead: int, stopped_in_s: float) -> list[Bound]:
+        """Return each figure with its limit: R6, R7, R9 and R10 of the goals."""
+        mib = (self.most_bytes - self.before_bytes) / 2**20
+        frozen = self._connected(self.alone_from, self.killed_at)
+        killed = self._connected(self.killed_at, self.ended_at)
+        return [
+            Bound("worker memory grew by, MiB", round(mib, 1), 64),
+            Bound("failures counted, each a dead letter", dead, 0),
+            Bound("connections tried a second, broker frozen", frozen, 1),
+            Bound("connections tried a second, broker killed", killed, 1),
+            Bound("lane stopped after, s", round(self.stopped_after_s, 1), self.deadline_s + 5),
+            Bound("first publish after the broker answered, s", self.published_after_s, 5),
+            Bound("exit by SIGTERM, broker frozen, s", round(self.left_after_s, 1), 25),
+            Bound("exit by SIGTERM, broker well, s", round(stopped_in_s, 1), 10),
+            Bound("in flight, most, of two workers", self.most_in_flight),
+        ]
+
+    def _connected(self, begin: float, end: float) -> float:
+        """Return how many connections a second were tried in that time, by one worker."""
+        count = sum(begin <= at < end for at in self.connected_at)
+        return round(count / (end - begin), 2)
+
+
+class Watch(threading.Thread):
+    """Notes the most memory of the worker, and the most in flight, until stopped."""
+
+    def __init__(self, rig: Rig, outage: Outage) -> None:
+        super().__init__(name="watch", daemon=True)
+        self._rig, self._outage = rig, outage
+        self._stop_now = threading.Event()
+
+    def run(self) -> None:
+        while not self._stop_now.wait(LOOK_EVERY_S):
+            seen = self._outage
+            seen.most_bytes = max(seen.most_bytes, resident_bytes(self._rig.workers[0].pid))
+            seen.most_in_flight = max(seen.most_in_flight, self._rig.in_flight())
+
+    def stop(self) -> None:
+        self._stop_now.set()
+        self.join()
+
+
+def resident_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
+
+
+def run_outage(stack: Stack, broker: str, home: Path, seed: str, seconds: float) -> Result:
+    """Return what came of an outage that is so long; its histories and logs stay in `home`."""
+    deadline_s, lease_s = (2, 4) if seconds < SHORT_S else (15, 30)
+    outage = Outage(deadline_s)
+    scenario = Scenario(
+        "outage",
+        lambda rig: strike(rig, outage, seconds),
+        through=frozenset({"broker"}),
+        over_s=seconds,
+        config=CONFIG.replace("DEADLINE", f"{deadline_s}s").replace("LEASE", f"{lease_s}s"),
+        window=WINDOW,
+        drains_within_s=DRAINS_WITHIN_S,
+    )
+    stack.up(*NAMES)
+    rig = Rig(stack, scenario, broker, home, seed, round(PER_SECOND * seconds))
+    try:
+        result = rig.run()
+    finally:
+        rig.close()
+    bounds = outage.bounds(result.dead, rig.stopped_in_s)
+    return msgspec.structs.replace(result, bounds=bounds, size=f"{seconds:g} s")
+
+
+def strike(rig: Rig, outage: Outage, seconds: float) -> None:
+    """Freeze the broker for half of the time, kill it for the rest, start it."""
+    service = rig.side.service
+    stays, leaves = rig.workers
+    watch = Watch(rig, outage)
+    with rig.fault(f"broker frozen, then killed: away for {seconds:g} s") as fault:
+        outage.before_bytes = resident_bytes(stays.pid)
+        watch.start()
+        began = time.monotonic()
+        rig.stack.signal(service, signal.SIGSTOP)
+        rig.see_logged(fault, '"lane_stopped"')
+        outage.stopped_after_s = time.monotonic() - began
+        outage.left_after_s = seconds_to_leave(leaves)
+        outage.alone_from = time.monotonic()
+        sleep_until(began + seconds / 2)
+        outage.killed_at = time.monotonic()
+        rig.stack.signal(service, signal.SIGKILL)
+        sleep_until(began + seconds)
+        outage.ended_at = time.monotonic()
+        watch.stop()
+        link = rig.stack.links[service]
+        outage.connected_at = list(link.connected_at)
+        last = Journal(rig.store, rig.shard).last()
+        rig.stack.up(service)
+    see_first_publish(rig, outage, last)
+
+
+def seconds_to_leave(worker: "subprocess.Popen[bytes]") -> float:
+    began = time.monotonic()
+    worker.terminate()
+    worker.wait(60)
+    return time.monotonic() - began
+
+
+def sleep_until(at: float) -> None:
+    time.sleep(max(0.0, at - time.monotonic()))
+
+
+def see_first_publish(rig: Rig, outage: Outage, last: int) -> None:
+    """Note how long after the broker's answer the store first had word of a confirm."""
+    answered_ms, journal = now_ms(), Journal(rig.store, rig.shard)
+    outage.published_after_s = WITHIN_S
+
+    def is_published() -> bool:
+        for entry in journal.read(last, journal.last()):
+            if entry.kind == "delivered":
+                outage.published_after_s = max(0, entry.at_ms - answered_ms) / 1000
+                return True
+        return False
+
+    rig.see(is_published)
