@@ -46,7 +46,7 @@ class Confirmed(NamedTuple):
 
 
 class Circumstances(NamedTuple):
-    """What else decides: whether a target error buries, and whether the lane's broker took others since."""
+    """What else decides: whether a target error buries, whether others were answered since."""
 
     is_past_hold: bool = False
     confirmed_since: bool = False

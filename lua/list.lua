@@ -3,7 +3,7 @@
 --
 -- ARGV[3]  pending, ready, suspect, unack, retry or dead
 -- ARGV[4]  least score, and ARGV[5] greatest score, ms or -inf, +inf
--- ARGV[6]  the page before ended with this id, and ARGV[7] its score; '' for the first page
+-- ARGV[6]  the page before ended with this id, and ARGV[7] its score, '' for the first page
 -- ARGV[8]  most envelopes
 -- ARGV[9]  most bytes of records, but at least one envelope
 -- Returns  {now, ids, scores (-1: +inf), records ('' where damaged), flights}
@@ -17,7 +17,7 @@ if not key then return redis.error_reply('STATE expected one of the states, got 
 -- Where the last page's id is gone, the page begins with its score: none is left out, some may come
 -- again.
 local function first_rank()
-  if ARGV[6] == '' then return redis.call('ZCOUNT', key, '-inf', '(' .. ARGV[4]) end
+  if ARGV[7] == '' then return redis.call('ZCOUNT', key, '-inf', '(' .. ARGV[4]) end
   local rank = redis.call('ZRANK', key, ARGV[6])
   if rank then return rank + 1 end
   return redis.call('ZCOUNT', key, '-inf', '(' .. ARGV[7])

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-from bridge.durations import parse_duration_ms, parse_instant_ms
+from bridge.durations import MAX_MS, parse_duration_ms, parse_instant_ms
 from bridge.errors import EnvelopeError, shown
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -74,5 +74,7 @@ def format_instant(epoch_ms: int) -> str:
     """
     if not epoch_ms:
         return "-"
+    if epoch_ms > MAX_MS:  # damage: no accepted instant is as late
+        return f"{epoch_ms} ms"
     at = _EPOCH + timedelta(milliseconds=epoch_ms)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -96,7 +96,7 @@ class Connection:
 
     def _run_once(self, called: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
         rest = (len(keys), *keys, *map(_encoded, arguments))
-        with translated_errors(), _translated_confusion():
+        with translated_errors():
             try:
                 return self._execute("EVALSHA", called.sha, *rest)
             except NoScriptError:  # restarted, failed over, or SCRIPT FLUSH: it did not run
@@ -123,6 +123,16 @@ def _encoded(argument: Argument) -> Argument:
 def translated_errors() -> Iterator[None]:
     """Turn the client's errors into ours; the class tells the caller what to do."""
     try:
+        with _translated_client_errors():
+            yield
+    except _CONFUSED as error:
+        text = f"the delay store answered what its client cannot read: {type(error).__name__}"
+        raise StoreUnavailable(text) from error
+
+
+@contextmanager
+def _translated_client_errors() -> Iterator[None]:
+    try:
         yield
     except redis.exceptions.OutOfMemoryError as error:
         raise StoreFull(f"the delay store is out of memory: {error}") from error
@@ -136,15 +146,6 @@ def translated_errors() -> Iterator[None]:
         raise StoreUnavailable(f"the delay store did not answer: {hinted(str(error))}") from error
     except RedisError as error:
         raise _from_text(error) from error
-
-
-@contextmanager
-def _translated_confusion() -> Iterator[None]:
-    try:
-        yield
-    except _CONFUSED as error:
-        text = f"the delay store answered what its client cannot read: {type(error).__name__}"
-        raise StoreUnavailable(text) from error
 
 
 def _from_text(error: RedisError) -> StoreError:
@@ -214,5 +215,5 @@ def _options(socket_timeout_s: float) -> dict[str, Any]:
 
 
 def _open_cluster(url: str, options: dict[str, Any]) -> Connection:
-    with translated_errors():
+    with _translated_client_errors():  # a ValueError is about the url
         return Connection(RedisCluster.from_url(url, **options))

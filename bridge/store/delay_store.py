@@ -271,7 +271,7 @@ class DelayStore:
         """Return a page of a state in the order of its scores, and the cursor of the next."""
         lower = "-inf" if due_from_ms is None else due_from_ms
         upper = "+inf" if due_to_ms is None else due_to_ms
-        after_id, after_score = cursor or ("", NONE)
+        after_id, after_score = cursor or ("", "")
         ended_with = "+inf" if after_score == NONE else after_score
         reply = self._run("list", state, lower, upper, after_id, ended_with, limit, limit_bytes)
         return read_page("ready" if state == "suspect" else state, reply)

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from bridge.errors import RecordDamaged
+from bridge.errors import RecordDamaged, StoreError
 from bridge.store.connection import Connection, translated_errors
 from bridge.store.keys import Shard
 
@@ -48,7 +48,16 @@ class Journal:
     def last(self) -> int:
         """Return the number of the newest entry ever written; 0 where there was none."""
         with translated_errors():
-            return int(self._client.hget(self._meta, "journal_sequence") or 0)
+            found = self._client.hget(self._meta, "journal_sequence") or b"0"
+            if not found.isdigit():
+                raise StoreError(
+                    f"{self._meta}: journal_sequence: expected a number; got {found!r}"
+                )
+            return int(found)
+
+    def first(self) -> int:
+        """Return the number of the oldest entry that is there; the next one's where none is."""
+        return self._before_first() + 1
 
     def read(self, after: int, until: int) -> Iterator[JournalEntry]:
         """Yield the entries behind `after` up to `until`; those that the cap cut are missing."""
@@ -111,7 +120,8 @@ def read_entry(stream_id: bytes, fields: dict[bytes, bytes]) -> JournalEntry:
     try:
         flat = _strings(packed)
         items = [
-            (name.decode(), _note(note)) for name, note in zip(flat[::2], flat[1::2], strict=True)
+            (name.decode(errors="backslashreplace"), _note(note))
+            for name, note in zip(flat[::2], flat[1::2], strict=True)
         ]
         kind, at_ms, total = fields[b"k"].decode(), int(fields[b"t"]), int(fields[b"b"])
     except (KeyError, ValueError, IndexError, struct.error) as error:

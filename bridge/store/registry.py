@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from bridge.errors import StoreUnfit
+from bridge.errors import StoreError, StoreUnfit
 from bridge.store.connection import Connection, translated_errors
 from bridge.store.keys import checked_name, routes_key
 from bridge.store.record import LAYOUT
@@ -30,7 +30,7 @@ class Registry:
         """
         with translated_errors():
             self._client.hsetnx(self._key, checked_name("route", name), f"{LAYOUT}:{shards}")
-            found = _parse(self._client.hget(self._key, name))
+            found = _parse(name, self._client.hget(self._key, name))
         if found.layout > LAYOUT:
             raise StoreUnfit(
                 f"route {name}: expected record layout {LAYOUT} or older; the store has"
@@ -46,10 +46,13 @@ class Registry:
     def routes(self) -> dict[str, RegisteredRoute]:
         """Return every route that was ever opened in the namespace."""
         with translated_errors():
-            found = self._client.hgetall(self._key)
-        return {name.decode(): _parse(value) for name, value in found.items()}
+            found = self._client.hgetall(self._key).items()
+            names = {name.decode(errors="backslashreplace"): value for name, value in found}
+            return {name: _parse(name, value) for name, value in names.items()}
 
 
-def _parse(value: bytes) -> RegisteredRoute:
-    layout, shards = value.split(b":")
+def _parse(name: str, value: bytes) -> RegisteredRoute:
+    layout, _, shards = value.partition(b":")
+    if not (layout.isdigit() and shards.isdigit()):
+        raise StoreError(f"route {name}: expected LAYOUT:SHARDS in the store; got {value[:40]!r}")
     return RegisteredRoute(int(layout), int(shards))

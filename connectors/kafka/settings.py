@@ -16,7 +16,7 @@ DEFAULTS: Mapping[str, object] = {
     "batch_size": 262_144,
     "client_id": "duebridge",
     "linger_ms": 0,
-    "reconnect_backoff_ms": 1_000,  # with its own 50 ms an absent broker is asked ten times a second
+    "reconnect_backoff_ms": 1_000,  # its own 50 ms asks an absent broker ten times a second
     "reconnect_backoff_max_ms": 1_000,
 }
 

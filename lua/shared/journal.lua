@@ -11,7 +11,7 @@ local function trim_journal(total, cap)
   for _, entry in ipairs(redis.call('XRANGE', JOURNAL, '-', '+', 'COUNT', 8)) do
     if total - dropped <= cap then break end
     ids[#ids + 1] = entry[1]
-    dropped = tonumber(entry[2][6])
+    dropped = tonumber(entry[2][6]) or dropped  -- a damaged entry tells no total
   end
   redis.call('HSET', META, 'journal_dropped', dropped)
   redis.call('XDEL', JOURNAL, unpack(ids))

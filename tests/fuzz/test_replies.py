@@ -1,0 +1,209 @@
+"""Any reply of the store is taken or is a `StoreError`, and a worker goes on after it."""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from bridge.config import Config
+from bridge.errors import StoreError
+from bridge.operator import Operator
+from bridge.producer import Producer
+from bridge.reasons import Reason
+from bridge.store.connection import Connection, open_connection
+from bridge.store.delay_store import Burial, DelayStore, Retry
+from bridge.store.keys import Shard
+from tests.acceptance.floor import Floor
+from tests.fuzz import party
+from tests.fuzz.budget import drawn, fuzz
+from tests.fuzz.lookout import fuzz_config
+from tests.fuzz.replies import Parrot, Spoiler, SpoilingProxy, Tampered, changed, spoilers, unspoilt
+from tests.store.desk import Desk, envelope
+from tests.store.servers import redis_server
+
+TOKEN = bytes(range(12))
+TIMEOUT_S = 0.1
+TURN_WITHIN_S = 5.0
+CALLS_OF_ALL_TURNS = 20
+
+CALLS: dict[str, Callable[[DelayStore], Any]] = {
+    "next": lambda store: store.next(),
+    "schedule": lambda store: store.schedule([envelope("a"), envelope("b")], max_delay_ms=10**9),
+    "promote": lambda store: store.promote(),
+    "claim": lambda store: store.claim(9, 30_000),
+    "ack": lambda store: store.ack(TOKEN, ["a"]),
+    "retry": lambda store: store.retry(TOKEN, [Retry("b", 9, True, True, "E\nno")]),
+    "release": lambda store: store.release(TOKEN, ["c"]),
+    "bury": lambda store: store.bury(TOKEN, [Burial("d", Reason.INVALID, True, False, "")]),
+    "reclaim": lambda store: store.reclaim(),
+    "shunt": lambda store: store.shunt(9, 30_000),
+    "postpone": lambda store: store.postpone(TOKEN, ["d"], 5),
+    "replay": lambda store: store.replay(["d", "e"]),
+    "drop": lambda store: store.drop(["d", "e"]),
+    "cancel": lambda store: store.cancel("e"),
+    "reschedule": lambda store: store.reschedule("f", "+70", 10**9),
+    "get": lambda store: store.get("a"),
+    "list": lambda store: store.list("unack"),
+    "stats": lambda store: store.stats(),
+    "forget": lambda store: store.forget(),
+}
+
+
+@pytest.fixture(scope="module")
+def tampered(connection: Connection) -> Tampered:
+    return Tampered(connection.client)
+
+
+@pytest.fixture(scope="module")
+def config() -> Config:
+    return fuzz_config("replies", party.ROUTES)
+
+
+class Spoiled(NamedTuple):
+    """A server behind a proxy, a connection through that, and one that goes round it."""
+
+    proxy: SpoilingProxy
+    connection: Connection
+    direct: Connection
+
+    def begin(self) -> None:
+        """Forget everything."""
+        self.proxy.spoilers, self.proxy.spoilt = [], 0
+        self.direct.client.flushdb()
+
+
+@pytest.fixture(scope="module")
+def spoiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spoiled]:
+    with redis_server(tmp_path_factory.mktemp("spoiled")) as port:
+        proxy = SpoilingProxy(port)
+        connection = open_connection(f"redis://127.0.0.1:{proxy.port}", TIMEOUT_S)
+        direct = open_connection(f"redis://127.0.0.1:{port}")
+        direct.load_scripts()
+        yield Spoiled(proxy, connection, direct)
+        connection.close()
+        direct.close()
+        proxy.close()
+
+
+@pytest.fixture(scope="module")
+def true_replies(connection: Connection) -> dict[str, Any]:
+    """What a real server answers to each call, of a shard that has something in every state."""
+    connection.client.flushdb()
+    desk = Desk(connection, "replies")
+    desk.dead("d", "e")
+    desk.retry("b", failed=True, error="E\nno", delay_ms=10**6)
+    desk.unack("a", "c")
+    desk.ready("g", "h")
+    desk.pending("f")
+    found: dict[str, Any] = {}
+    recording = Tampered(connection.client)
+    store = DelayStore(recording, desk.shard, now_ms=desk.clock)
+    for name, call in CALLS.items():
+
+        def keep(value: Any, name: str = name) -> Any:
+            return found.setdefault(name, value)
+
+        recording.change = keep
+        call(store)
+    connection.client.flushdb()
+    return found
+
+
+@fuzz(0.4)
+@given(data=st.data(), name=st.sampled_from(sorted(CALLS)))
+def test_reply_of_any_shape_is_read_or_is_a_store_error(
+    data: st.DataObject, name: str, tampered: Tampered, true_replies: dict[str, Any]
+) -> None:
+    drawn["replies"] += 1
+    reply = data.draw(st.composite(changed)(true_replies[name], keeps_bytes=False))
+    reader = DelayStore(Parrot(reply), Shard("replies", "route", 0))
+    with suppress(StoreError):
+        CALLS[name](reader)
+
+
+def turn_through(floor: Floor) -> None:
+    """Turn while replies are wrong: a turn never raises, and ends."""
+    floor.advance(1000)
+    for _ in range(5):
+        begun_at = time.monotonic()
+        floor.worker.run_once()
+        assert time.monotonic() - begun_at < TURN_WITHIN_S
+        floor.advance(500)
+
+
+@fuzz(0.3)
+@given(data=st.data(), places=st.sets(st.integers(0, CALLS_OF_ALL_TURNS), min_size=1, max_size=3))
+def test_worker_goes_on_after_replies_of_any_shape(
+    data: st.DataObject, places: set[int], tampered: Tampered, config: Config
+) -> None:
+    tampered.change = None
+    tampered.client.flushdb()
+    floor = Floor(tampered, config.store.namespace, config)
+    party.invite(floor)
+    calls = itertools.count()
+
+    def change(reply: Any) -> Any:
+        if next(calls) not in places:
+            return reply
+        drawn["replies"] += 1
+        return data.draw(st.composite(changed)(reply, keeps_bytes=True))
+
+    with capture_logs() as logs:
+        tampered.change = change
+        turn_through(floor)
+        tampered.change = None
+        party.finish(floor)
+    party.check_no_defect(logs)
+    party.check_all_arrived(floor)
+    tampered.client.flushdb()
+
+
+spoilings = st.builds(
+    lambda before, spoiling: [unspoilt] * before + spoiling,
+    st.integers(0, 2 * CALLS_OF_ALL_TURNS),
+    st.lists(spoilers(), min_size=1, max_size=3),
+)
+
+
+@fuzz(0.2)
+@given(spoiling=spoilings)
+def test_worker_goes_on_after_spoilt_bytes(
+    spoiling: list[Spoiler], spoiled: Spoiled, config: Config
+) -> None:
+    spoiled.begin()
+    floor = Floor(spoiled.connection, config.store.namespace, config)
+    party.invite(floor)
+    with capture_logs() as logs:
+        spoiled.proxy.spoilers = list(spoiling)
+        turn_through(floor)
+        spoiled.proxy.spoilers = []
+        party.finish(floor)
+    drawn["replies"] += spoiled.proxy.spoilt
+    party.check_no_defect(logs)
+    party.check_all_arrived(floor)
+
+
+@fuzz(0.1)
+@given(spoiling=spoilings)
+def test_programs_get_a_store_error_of_spoilt_bytes(
+    spoiling: list[Spoiler], spoiled: Spoiled, config: Config
+) -> None:
+    spoiled.begin()
+    connection = spoiled.connection
+    spoiled.proxy.spoilers = spoiling[-12:]
+    operator = Operator(config, connection)
+    for call in (
+        lambda: Producer(config, connection, repeat_for_s=0).schedule("r", b"x", delay="1s"),
+        lambda: operator.stats(),
+        lambda: list(operator.listing("r").walk()),
+        lambda: list(operator.events().new()),
+    ):
+        with suppress(StoreError):
+            call()
+    drawn["replies"] += spoiled.proxy.spoilt
