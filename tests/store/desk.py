@@ -14,7 +14,7 @@ from bridge.store.poll import Poll
 from bridge.store.record import LAYOUT, Flight, Record, read_flight, read_record
 from bridge.store.replies import Claim, Scheduled
 from bridge.store.scripts import script
-from tests.store.invariants import STATES, Snapshot, check_all
+from tests.store.invariants import STATES, Snapshot, check_all, poll_of
 
 NOW_MS = 1_700_000_000_000
 LEASE_MS = 30_000
@@ -230,7 +230,7 @@ class Desk:
         found = self.snapshot()
         check_all(found, self.clock())
         poll = self.store.next()
-        assert [getattr(poll, name) for name in STATES] == [len(found[name]) for name in STATES]
+        assert poll == poll_of(found, poll.now_ms)
         assert {name for name, _ in found["forget"]} == set(found["memory"])
         return found
 

@@ -3,7 +3,9 @@
 from typing import Any, TypeAlias
 
 from bridge.store.journal import read_entry
+from bridge.store.poll import NONE, Poll
 from bridge.store.record import read_flight
+from bridge.store.replies import Stats
 
 STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
 NOBODY = bytes(12)
@@ -64,3 +66,26 @@ def check_journal(found: Snapshot) -> None:
         total += each.size + 48
         assert each.total_bytes == total, each
     assert total == int(found["meta"].get(b"journal_bytes", 0))
+
+
+def poll_of(found: Snapshot, now_ms: int) -> Poll:
+    """Return the poll that a snapshot has to answer."""
+    counts = [len(found[name]) for name in STATES]
+    timed = ("pending", "suspect", "unack", "retry", "dead")
+    firsts = [first_score(found[name]) for name in timed]
+    held_since = int(found["meta"].get(b"held_since", NONE))
+    return Poll(now_ms, *counts, *firsts, held_since, first_score(found["forget"]))
+
+
+def first_score(members: list[tuple[bytes, float]]) -> int:
+    scores = [score for _, score in members if score != float("inf")]
+    return int(min(scores, default=NONE))
+
+
+def check_stats(found: Snapshot, stats: Stats, now_ms: int) -> None:
+    """Assert that what people see is what a snapshot has."""
+    waiting = [*found["pending"], *found["ready"], *found["suspect"]]
+    oldest = min((int(score) for _, score in waiting if score <= now_ms), default=NONE)
+    due = sum(score <= now_ms for _, score in found["pending"])
+    counts = (len(found["journal"]), len(found["memory"]))
+    assert stats == Stats(poll_of(found, now_ms), due, oldest, *counts)

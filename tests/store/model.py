@@ -1,26 +1,43 @@
 """What the store should hold, as plain Python: one `Life` an id, moved by the same verbs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from bridge.reasons import Reason
-from bridge.store.record import read_flight, read_record
-from tests.store.invariants import NOBODY, Snapshot
 
 POISON, SUSPECT_FROM = 2, 2
+KEEP_ANSWER_MS = 60_000
+FAILURES = ("failed", "bury", "bury_unsure")
+
+
+class Content(NamedTuple):
+    """What a producer says of an envelope; `at` stands for the delay in a row of the cold tier."""
+
+    delay: int
+    keep: int | None = None
+    body: int = 0
+    remember: int = 0
+    at: int | None = None
+
+
+class Memory(NamedTuple):
+    """What outlives an envelope or a call, until its time is over."""
+
+    until: int
+    value: Any
 
 
 @dataclass
 class Life:
     """One envelope between its acceptance and its end."""
 
-    content: tuple[int, int | None, int]
+    content: Content
     due: int
     expires: int | None
     state: str
     score: int
-    generation: int = 0
     token: bytes | None = None
     has_flown: bool = False
     attempt: int = 0
@@ -43,10 +60,18 @@ class Life:
 
 @dataclass
 class Model:
-    """The lives of a shard. Each method returns what the store has to answer."""
+    """The lives of a shard. Each method returns what the store has to answer.
+
+    `generation` is the shard's counter, which the model only hears of. A call that has an id is
+    given it as `call`, so that a repeated one answers as it did.
+    """
 
     now: int
     lives: dict[str, Life] = field(default_factory=dict)
+    memories: dict[str, Memory] = field(default_factory=dict)
+    cold_tier: int = 0
+    generation: int = 0
+    held_since: int | None = None
 
     def within(self, state: str, until: int | None = None) -> list[str]:
         """The ids of a state in the order of their scores."""
@@ -59,7 +84,64 @@ class Model:
         later = {life.score for life in self.lives.values() if life.state in states}
         return sorted(score for score in later if score > self.now)
 
-    def schedule(self, id: str, content: tuple[int, int | None, int], replace: bool) -> str:
+    # ── what outlives an envelope or a call ─────────────────────────────────────────────────────
+
+    def memorize(self, name: str, value: Any, keep: int) -> None:
+        self.memories[name] = Memory(self.now + keep, value)
+
+    def recall(self, name: str) -> Any:
+        memory = self.memories.get(name)
+        return memory.value if memory is not None and memory.until > self.now else None
+
+    def answer(self, call: str, answer: Any) -> Any:
+        """Keep the answer of a call that has an id."""
+        if call:
+            self.memorize(f"c{call}", answer, KEEP_ANSWER_MS)
+        return answer
+
+    def forget(self) -> int:
+        over = [name for name, memory in self.memories.items() if memory.until <= self.now]
+        for name in over:
+            del self.memories[name]
+        return len(over)
+
+    def end(self, id: str) -> None:
+        life = self.lives.pop(id)
+        if life.content.remember:
+            self.memorize(f"r{id}", (life.due, life.content), life.content.remember)
+
+    # ── the verbs ───────────────────────────────────────────────────────────────────────────────
+
+    def schedule_batch(
+        self,
+        given: Sequence[tuple[str, Content]],
+        replace: bool,
+        generations: Sequence[int] = (),
+        call: str = "",
+    ) -> list[tuple[str, int | None]]:
+        """Schedule in one step; answers each status, and the due of what is in the store."""
+        before: list[tuple[str, int | None]] | None = self.recall(f"c{call}")
+        if before is not None:
+            return before
+        answers, taken = [], set()
+        for place, (name, content) in enumerate(given):
+            row = generations[place] if generations else 0
+            status = self.schedule(name, content, replace and name not in taken, row)
+            if status in ("accepted", "replaced"):
+                taken.add(name)
+            known = status in ("accepted", "replaced", "duplicate")
+            answers.append((status, self.due_of(name) if known else None))
+        self.answer(call, answers)
+        return answers
+
+    def due_of(self, id: str) -> int:
+        if id in self.lives:
+            return self.lives[id].due
+        due: int = self.recall(f"r{id}")[0]
+        return due
+
+    def schedule(self, id: str, content: Content, replace: bool, generation: int = 0) -> str:
+        content = Content(*content)
         life = self.lives.get(id)
         if life is not None and life.content == content:
             return "duplicate"
@@ -67,13 +149,29 @@ class Model:
             return "conflict"
         if life is not None and self.may_go_out(life):
             return "in_flight"
-        delay, keep, _ = content
-        if keep is not None and keep <= delay:
+        if life is None and self.is_remembered(id, content):
+            return "duplicate"
+        wanted = self.now + content.delay if content.at is None else content.at
+        due = self.due_by_tombstone(id, generation, wanted) if life is None else wanted
+        if due is None:
+            return "cancelled"
+        expires = None if content.keep is None else self.now + content.keep
+        if expires is not None and expires <= wanted:
             return "expires_before_due"
-        due = self.now + delay
-        expires = None if keep is None else self.now + keep
         self.lives[id] = Life(content, due, expires, "pending", due)
         return "accepted" if life is None else "replaced"
+
+    def is_remembered(self, id: str, content: Content) -> bool:
+        remembered = self.recall(f"r{id}")
+        return remembered is not None and bool(remembered[1] == content)
+
+    def due_by_tombstone(self, id: str, generation: int, wanted: int) -> int | None:
+        """Return the due of a cold row, None where it was cancelled; a producer's obeys none."""
+        tombstone = self.recall(f"t{id}")
+        if tombstone is None or not 0 < generation <= tombstone[0]:
+            return wanted
+        due: int | None = tombstone[1]
+        return due
 
     def may_go_out(self, life: Life) -> bool:
         is_held = life.state == "unack" or self.is_shunted(life)
@@ -90,7 +188,8 @@ class Model:
             life.go("suspect" if life.expiries >= SUSPECT_FROM else "ready", life.score)
         return len(retries + fresh)
 
-    def claim(self, limit: int, lease: int, *, alone: bool) -> list[str]:
+    def claim(self, limit: int, lease: int, *, alone: bool, promote: int = 0) -> list[str]:
+        self.promote(promote)
         ids = self.within("suspect" if alone else "ready")[: 1 if alone else limit]
         claimed = []
         for name in ids:
@@ -118,27 +217,41 @@ class Model:
 
     def settle(self, how: str, token: bytes, ids: list[str], delay: int) -> list[str]:
         """Let a worker say what became of envelopes; returns those that are not its own."""
-        stale = [name for name in ids if name not in self.lives or self.lives[name].token != token]
+        is_shunt = how in ("shunted", "postpone")
+        stale = [name for name in ids if not self.is_held(name, token, is_shunt)]
         for name in ids:
             if name not in stale:
                 self._settle_one(how, name, delay)
+        if len(stale) < len(ids):
+            self._hold_route(how)
         return stale
+
+    def is_held(self, id: str, token: bytes, is_shunt: bool) -> bool:
+        life = self.lives.get(id)
+        return life is not None and life.token == token and life.is_shunting == is_shunt
+
+    def _hold_route(self, how: str) -> None:
+        """A target that failed holds the route; a confirm ends that."""
+        if how == "target_failed" and self.held_since is None:
+            self.held_since = self.now
+        elif how == "ack":
+            self.held_since = None
 
     def _settle_one(self, how: str, id: str, delay: int) -> None:
         life = self.lives[id]
-        if how == "ack" or (life.is_cancelled and how != "postpone"):
-            del self.lives[id]
+        if how in ("ack", "shunted") or (life.is_cancelled and how != "postpone"):
+            self.end(id)
             return
         was_single = life.is_single
         life.let_go()
-        life.failures += how in ("failed", "bury")
-        life.is_unsure |= how == "unsure"
-        if how in ("failed", "unsure"):
+        life.failures += how in FAILURES
+        life.is_unsure |= how in ("unsure", "bury_unsure")
+        if how in ("failed", "unsure", "target_failed"):
             life.retries += 1
             life.go("retry", self.now + delay)
         elif how == "release":
             life.go("suspect" if was_single else "ready", life.due)
-        elif how == "bury":
+        elif how in ("bury", "bury_unsure"):
             life.reason = Reason.INVALID
             life.go("dead", self.now)
         else:
@@ -149,7 +262,7 @@ class Model:
         for name in ids:
             life = self.lives[name]
             if life.is_cancelled:
-                del self.lives[name]
+                self.end(name)
                 continue
             life.expiries += counted
             life.singles += counted and life.is_single
@@ -161,20 +274,40 @@ class Model:
                 life.go("dead", self.now)
         return len(ids)
 
-    def cancel(self, id: str) -> str:
+    def cancel(self, id: str, call: str = "") -> str:
+        before: str | None = self.recall(f"c{call}")
+        if before is not None:
+            return before
         life = self.lives.get(id)
-        if life is None:
-            return "unknown"
-        if life.state == "dead":
+        if life is not None and life.state == "dead":
             return "dead"
+        if life is None and not self.cold_tier:
+            return "unknown"
+        answered: str = self.answer(call, self._cancel_one(id, life))
+        return answered
+
+    def _cancel_one(self, id: str, life: Life | None) -> str:
+        if life is None:
+            self.memorize(f"t{id}", (self.generation, None), self.cold_tier)
+            return "recorded"
         if life.state == "unack":
             life.is_cancelled = True
             return "in_flight"
-        del self.lives[id]
+        self.end(id)
         return "in_flight" if life.is_unsure else "cancelled"
+
+    def reschedule_call(self, id: str, delay: int, call: str) -> tuple[str, int]:
+        """Reschedule under a call id; answers the due as well."""
+        before: tuple[str, int] | None = self.recall(f"c{call}")
+        if before is not None:
+            return before
+        answer = (self.reschedule(id, delay), self.now + delay)
+        return self.answer(call, answer) if answer[0] in ("rescheduled", "recorded") else answer
 
     def reschedule(self, id: str, delay: int) -> str:
         life = self.lives.get(id)
+        if life is None and self.cold_tier:
+            return self._reschedule_cold(id, delay)
         if life is None or life.state == "dead":
             return "unknown" if life is None else "dead"
         if life.state == "unack" or life.is_unsure:
@@ -184,6 +317,13 @@ class Model:
         life.due = self.now + delay
         life.go("pending", life.due)
         return "rescheduled"
+
+    def _reschedule_cold(self, id: str, delay: int) -> str:
+        tombstone = self.recall(f"t{id}")
+        if tombstone is not None and tombstone[1] is None:
+            return "unknown"
+        self.memorize(f"t{id}", (self.generation, self.now + delay), self.cold_tier)
+        return "recorded"
 
     def replay(self, id: str, delay: int) -> str:
         life = self.lives.get(id)
@@ -204,27 +344,5 @@ class Model:
             return "unknown"
         if self.is_shunted(life):
             return "in_flight"
-        del self.lives[id]
+        self.end(id)
         return "dropped"
-
-
-def kept(found: Snapshot, id: bytes) -> dict[str, Any]:
-    record = read_record(found["envelopes"][id])
-    packed = found["flight"].get(id, b"")
-    flight = read_flight(packed)
-    token = packed[:12] if packed and packed[:12] != NOBODY else None
-    counts = (flight.attempt, flight.failures, flight.retries, flight.expiries, flight.singles)
-    marks = (flight.unsure, flight.cancel, flight.shunting, flight.reason)
-    return {
-        "record": (record.due_at_ms, record.expires_at_ms or None, record.generation),
-        "flight": (bool(packed), token, counts, marks),
-    }
-
-
-def expected_of(life: Life) -> dict[str, Any]:
-    counts = (life.attempt, life.failures, life.retries, life.expiries, life.singles)
-    marks = (life.is_unsure, life.is_cancelled, life.is_shunting, life.reason)
-    return {
-        "record": (life.due, life.expires, life.generation),
-        "flight": (life.has_flown, life.token, counts, marks),
-    }

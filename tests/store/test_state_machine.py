@@ -1,260 +1,379 @@
 """Any order of calls by two workers, a producer and an operator, against a plain model.
 
-`DUEBRIDGE_EXAMPLES` and `DUEBRIDGE_STEPS` make it longer than it is by default.
+Processes crash between any two calls, requests and replies are lost, and what was not answered is
+asked again, at once or after others. After every call three things are held against the store: the
+model (`model`), what changed and what the journal says of it (`steps`), and what producers and
+brokers saw (`ledger`). `DUEBRIDGE_EXAMPLES` and `DUEBRIDGE_STEPS` make it longer than it is by
+default.
 """
 
 import os
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
+from zlib import crc32
 
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, run_state_machine_as_test
 
-from bridge.reasons import Reason
-from bridge.store.delay_store import Burial, Retry
-from bridge.store.replies import Settled
+from bridge.store.connection import Connection
+from tests.store import calls
+from tests.store.calls import Call, Held
 from tests.store.conftest import Opened
-from tests.store.desk import LEASE_MS, YEAR_MS, Desk, envelope
-from tests.store.invariants import STATES
-from tests.store.model import POISON, Model, expected_of, kept
+from tests.store.desk import LEASE_MS, YEAR_MS, Desk
+from tests.store.ledger import Story
+from tests.store.machine import FATES, FINE, PROCESSES, Machine, deed, while_any, within
+from tests.store.model import Content
+from tests.store.process import Process, Wire
 
 EXAMPLES = int(os.environ.get("DUEBRIDGE_EXAMPLES", "100"))
-STEPS = int(os.environ.get("DUEBRIDGE_STEPS", "40"))
+STEPS = int(os.environ.get("DUEBRIDGE_STEPS", "50"))
+SEED = os.environ.get("DUEBRIDGE_SEED", "")
+REPEAT_S = 10.0
 
 IDS = st.sampled_from("abc")
 WORKERS = st.integers(0, 1)
+AGES = st.integers(0, 3)
+PARTS = st.integers(1, 7)
 DELAYS = st.sampled_from([0, 1, 500, 1000])
 LIMITS = st.sampled_from([1, 2, 1000])
-CONTENTS = st.tuples(DELAYS, st.sampled_from([None, None, 1000, 40_000]), st.integers(0, 1))
+KEEPS = st.sampled_from([None, None, 1000, 40_000])
+REMEMBERS = st.sampled_from([0, 0, 20_000])
+CONTENTS = st.builds(Content, DELAYS, KEEPS, st.integers(0, 1), REMEMBERS, st.none())
+FIRST_CONTENTS = st.builds(Content, DELAYS, st.none(), st.just(0), REMEMBERS, st.none())
+BATCHES = st.lists(st.tuples(IDS, CONTENTS), min_size=1, max_size=2)
+
+# What a worker may hear of a delivery, and how it settles then.
+SETTLED = {
+    "confirmed": "ack",
+    "arrived": "unsure",
+    "lost": "unsure",
+    "to arrive later": "unsure",
+    "exhausted, arrived": "bury_unsure",
+    "failed": "failed",
+    "target failed": "target_failed",
+    "away": "release",
+    "rejected": "bury",
+}
+ARRIVED = ("confirmed", "arrived", "exhausted, arrived")
+CAME_TO_NOTHING = ("failed", "target failed", "away", "rejected")
+HEARD = st.sampled_from(["confirmed", "confirmed", *SETTLED])
+FIRST_HEARD = st.sampled_from(["rejected", "exhausted, arrived", "arrived", "failed", "confirmed"])
 
 
-class Leases:
-    """What a worker was ever given; the latest are asked for most often."""
+class Row(NamedTuple):
+    """An envelope that went to the cold tier."""
 
-    def __init__(self) -> None:
-        self._given: list[tuple[bytes, list[str]]] = []
-
-    def add(self, token: bytes, ids: list[str]) -> None:
-        if ids:
-            self._given.append((token, ids))
-
-    def pick(self, age: int, part: int) -> tuple[bytes, list[str]]:
-        if not self._given:
-            return b"never given!", ["a"]
-        token, ids = self._given[-1 - age % len(self._given)]
-        return token, [name for n, name in enumerate(ids) if part >> n & 1] or ids
+    id: str
+    content: Content
+    generation: int
 
 
-def when(*states: str) -> Any:
-    """A rule for when an envelope is in one of these states; without it, little happens."""
-    return precondition(lambda self: any(self.model.within(state) for state in states))
+class Bridge(Machine):
+    """Two workers, and a client that is a producer and an operator."""
 
+    def __init__(self, desk: Desk, wire: Wire) -> None:
+        super().__init__(desk, wire)
+        self.rows: list[Row] = []
+        self.in_the_air: list[Story] = []
 
-class Machine(RuleBasedStateMachine):
-    def __init__(self, desk: Desk) -> None:
-        super().__init__()
-        self.desk, self.store = desk, desk.store
-        self.model = Model(desk.clock())
-        self.claims = [Leases(), Leases()]
-        self.shunts = [Leases(), Leases()]
-        self.generation = 0
-
-    @initialize(delay=DELAYS)
-    def start(self, delay: int) -> None:
-        for name in "abc":
-            self.schedule(name, (delay, None, 0), False)
-        self.desk.clock.advance(delay)
-        self.model.now = self.desk.clock()
+    @initialize(
+        content=FIRST_CONTENTS,
+        has_cold_tier=st.booleans(),
+        heard=st.tuples(FIRST_HEARD, FIRST_HEARD, FIRST_HEARD),
+        run_outs=st.integers(0, 2),
+        is_shunted=st.booleans(),
+    )
+    def start(
+        self,
+        content: Content,
+        has_cold_tier: bool,
+        heard: tuple[str, ...],
+        run_outs: int,
+        is_shunted: bool,
+    ) -> None:
+        """Bring three envelopes to some place: what is rare would else be rarer."""
+        cold_tier_ms = YEAR_MS * has_cold_tier
+        self.store = self.desk.again(repeat_for_s=REPEAT_S, cold_tier_ms=cold_tier_ms)
+        self.model.cold_tier = cold_tier_ms
+        self.schedule([(name, content) for name in "abc"], False, FINE)
+        self.advance(content.delay)
+        for _ in range(run_outs):
+            self.promote_and_claim(1000)
+            self.run_out()
         self.promote_and_claim(1000)
+        for each in heard[: len(self.model.within("unack"))]:
+            self.settle(0, 0, 1, each, 500, FINE)
+        if is_shunted:
+            self.shunt(0, 1000, FINE)
 
-    @rule(id=IDS, content=CONTENTS, replace=st.booleans())
-    def schedule(self, id: str, content: tuple[int, int | None, int], replace: bool) -> None:
-        delay, keep, body = content
-        expires = None if keep is None else f"{keep}ms"
-        given = envelope(id, f"{delay}ms", expires=expires, body=bytes([body]))
-        answers = self.store.schedule([given], max_delay_ms=YEAR_MS, replace=replace)
-        expected = self.model.schedule(id, content, replace)
-        assert [each.status for each in answers] == [expected]
-        if expected in ("accepted", "replaced", "duplicate"):
-            assert answers[0].due_at_ms == self.model.lives[id].due
-        if expected in ("accepted", "replaced"):
-            self.take_generation(id)
+    # ── time, crashes, and what comes late ──────────────────────────────────────────────────────
 
-    @rule(ms=st.sampled_from([1, 500, 1000, LEASE_MS, 2 * LEASE_MS]))
+    @deed(1, ms=st.sampled_from([1, 500, 1000, LEASE_MS, 2 * LEASE_MS]))
     def advance(self, ms: int) -> None:
-        self.desk.clock.advance(ms)
-        self.model.now = self.desk.clock()
+        self.pass_time(ms)
 
-    @rule(early=st.integers(0, 1))
+    @deed(3, early=st.integers(0, 1))
     def advance_to_the_next_score(self, early: int) -> None:
         scores = self.model.scores()
         if scores and scores[0] - early > self.model.now:
             self.advance(scores[0] - early - self.model.now)
 
-    @when("pending", "retry")
-    @rule(limit=LIMITS)
-    def promote(self, limit: int) -> None:
-        assert self.store.promote(limit)[1] == self.model.promote(limit)
-
-    @when("ready", "suspect")
-    @rule(worker=WORKERS, limit=LIMITS, alone=st.booleans())
-    def claim(self, worker: int, limit: int, alone: bool) -> None:
-        dues = {name: life.due for name, life in self.model.lives.items()}
-        claim = self.store.claim(limit, LEASE_MS, alone=alone)
-        ids = [each.id for each in claim.leased]
-        assert ids == self.model.claim(limit, LEASE_MS, alone=alone)
-        assert all(dues[name] <= self.model.now for name in ids), "claimed before due"
-        self.model.hold(ids, claim.token)
-        self.claims[worker].add(claim.token, ids)
-
-    @when("pending", "retry", "ready")
-    @rule(limit=LIMITS)
-    def promote_and_claim(self, limit: int) -> None:
-        self.promote(limit)
-        self.claim(0, limit, False)
-
-    @when("suspect")
-    @rule(worker=WORKERS)
-    def claim_alone(self, worker: int) -> None:
-        self.claim(worker, 1, True)
-
-    @when("suspect")
-    @rule()
-    def fail_alone(self) -> None:
-        self.claim_alone(0)
-        self.settle(0, 0, 1, "failed", 500)
-        self.advance(500)
-        self.promote(1000)
-
-    @when("unack")
-    @rule(age=st.integers(0, 1), how=st.sampled_from(["failed", "unsure", "bury"]))
-    def settle_the_latest(self, age: int, how: str) -> None:
-        self.settle(0, age, 7, how, 500)
-
-    @rule(
-        worker=WORKERS,
-        age=st.integers(0, 3),
-        part=st.integers(1, 15),
-        how=st.sampled_from(["ack", "failed", "unsure", "release", "bury"]),
-        delay=DELAYS,
+    @deed(
+        1,
+        when=lambda self: not all(each.is_idle for each in self.processes),
+        who=st.integers(0, PROCESSES - 1),
     )
-    def settle(self, worker: int, age: int, part: int, how: str, delay: int) -> None:
-        token, ids = self.claims[worker].pick(age, part)
-        stale = self.model.settle(how, token, ids, delay)
-        assert self.settled(how, token, ids, delay).stale == stale
+    def crash(self, who: int) -> None:
+        self.processes[who] = Process()
 
-    def settled(self, how: str, token: bytes, ids: list[str], delay: int) -> Settled:
-        if how == "ack":
-            return self.store.ack(token, ids)
-        if how == "release":
-            return self.store.release(token, ids)
-        if how == "bury":
-            return self.store.bury(
-                token, [Burial(name, Reason.INVALID, True, False, "E\nx") for name in ids]
-            )
-        failed = how == "failed"
-        return self.store.retry(
-            token, [Retry(name, delay, failed, not failed, "E") for name in ids]
-        )
+    @deed(6, when=while_any("unanswered"), who=st.integers(0, PROCESSES - 1), age=AGES, fate=FATES)
+    def repeat(self, who: int, age: int, fate: str) -> None:
+        """A process asks again what was not answered: this very call, whatever came between."""
+        process = self.one_with("unanswered", who)
+        asked = process.unanswered.pop(-1 - age % len(process.unanswered))
+        self.send(process, asked, fate)
 
-    @rule(counted=st.sampled_from([True, True, False]))
-    def reclaim(self, counted: bool) -> None:
-        reclaimed = self.store.reclaim(poison=POISON, counted=counted)[1]
-        assert reclaimed == self.model.reclaim(counted=counted)
+    @deed(2, when=lambda self: self.in_the_air)
+    def land(self) -> None:
+        """A message reaches its target long after the worker stopped waiting for it."""
+        self.ledger.arrive(self.in_the_air.pop())
 
-    @when("unack")
-    @rule()
-    def run_out(self) -> None:
-        self.advance(LEASE_MS)
-        self.reclaim(True)
-
-    @when("dead")
-    @rule(worker=WORKERS, limit=LIMITS)
-    def shunt(self, worker: int, limit: int) -> None:
-        claim = self.store.shunt(limit, LEASE_MS)
-        ids = [each.id for each in claim.leased]
-        assert ids == self.model.shunt(limit, LEASE_MS)
-        self.model.hold(ids, claim.token)
-        self.shunts[worker].add(claim.token, ids)
-
-    @when("dead")
-    @rule(worker=WORKERS, age=st.integers(0, 3), part=st.integers(1, 15), done=st.booleans())
-    def end_shunt(self, worker: int, age: int, part: int, done: bool) -> None:
-        token, ids = self.shunts[worker].pick(age, part)
-        stale = self.model.settle("ack" if done else "postpone", token, ids, 500)
-        settled = (
-            self.store.ack(token, ids, shunted=True)
-            if done
-            else self.store.postpone(token, ids, 500)
-        )
-        assert settled.stale == stale
-
-    @rule(id=IDS)
-    def cancel(self, id: str) -> None:
-        assert self.store.cancel(id) == self.model.cancel(id)
-
-    @rule(id=IDS, delay=DELAYS)
-    def reschedule(self, id: str, delay: int) -> None:
-        expected = self.model.reschedule(id, delay)
-        answer = self.store.reschedule(id, f"+{delay}", YEAR_MS)
-        assert answer == (expected, self.model.now + delay)
-        if expected == "rescheduled":
-            self.take_generation(id)
-
-    @when("dead")
-    @rule(id=IDS, delay=DELAYS)
-    def replay(self, id: str, delay: int) -> None:
-        expected = self.model.replay(id, delay)
-        assert self.store.replay([id], [delay]) == [expected]
-        if expected == "replayed":
-            self.take_generation(id)
-
-    @when("dead")
-    @rule(id=IDS)
-    def drop(self, id: str) -> None:
-        assert self.store.drop([id]) == [self.model.drop(id)]
-
-    @rule()
+    @deed(1)
     def flush_scripts(self) -> None:
         self.desk.client.script_flush()
 
-    @rule()
-    def forget(self) -> None:
-        self.store.forget()
+    # ── a producer and an operator ──────────────────────────────────────────────────────────────
 
-    def take_generation(self, id: str) -> None:
-        generation = self.desk.record_of(id).generation
-        assert generation > self.generation, "a generation must rise"
-        self.generation = self.model.lives[id].generation = generation
+    @deed(3, given=BATCHES, replace=st.booleans(), fate=FATES)
+    def schedule(self, given: list[tuple[str, Content]], replace: bool, fate: str) -> None:
+        self.ask(self.client, calls.schedule(given, replace), fate)
 
-    @invariant()
-    def store_is_as_the_model_says(self) -> None:
-        found = self.desk.check()
-        scores = {name.decode(): (state, score) for state in STATES for name, score in found[state]}
-        lives = self.model.lives
-        assert scores == {name: (life.state, life.score) for name, life in lives.items()}
-        for name, life in lives.items():
-            assert kept(found, name.encode()) == expected_of(life), name
+    @deed(2, id=IDS, fate=FATES)
+    def cancel(self, id: str, fate: str) -> None:
+        rows = [n for n, row in enumerate(self.rows) if row.id == id]
+        self.ask(self.client, calls.cancel(id, rows), fate)
 
-    def teardown(self) -> None:
-        self.desk.delete()
+    @deed(2, id=IDS, delay=DELAYS, fate=FATES)
+    def reschedule(self, id: str, delay: int, fate: str) -> None:
+        self.ask(self.client, calls.reschedule(id, delay), fate)
+
+    @deed(4, when=within("dead"), which=AGES, delay=DELAYS, fate=FATES)
+    def replay(self, which: int, delay: int, fate: str) -> None:
+        self.ask(self.client, calls.replay(self.one_dead(which), delay), fate)
+
+    @deed(2, when=within("dead"), which=AGES, fate=FATES)
+    def drop(self, which: int, fate: str) -> None:
+        self.ask(self.client, calls.drop(self.one_dead(which)), fate)
+
+    @deed(3, when=lambda self: self.model.cold_tier and self.model.within("pending"))
+    def demote(self) -> None:
+        """Move an envelope to the cold tier, as a script will: while nobody has claimed it."""
+        name = self.model.within("pending")[0]
+        if self.model.lives[name].has_flown:
+            return
+        record = self.desk.record_of(name)
+        life = self.model.lives.pop(name)
+        content = Content(0, None, life.content.body, life.content.remember, record.due_at_ms)
+        self.rows.append(Row(name, content, record.generation))
+        self.desk.client.zrem(self.desk.key("pending"), name)
+        self.desk.client.hdel(self.desk.key("envelopes"), name)
+        self.ledger.stories[name].is_ended = True
+        self.found = self.desk.check()
+
+    @deed(4, when=lambda self: self.rows, age=AGES, fate=FATES)
+    def hydrate(self, age: int, fate: str) -> None:
+        place = len(self.rows) - 1 - age % len(self.rows)
+        self.ask(self.client, calls.hydrate(*self.rows[place], place), fate)
+
+    # ── workers ─────────────────────────────────────────────────────────────────────────────────
+
+    @deed(2, when=within("pending", "retry"), worker=WORKERS, limit=LIMITS, fate=FATES)
+    def promote(self, worker: int, limit: int, fate: str) -> None:
+        self.ask(self.processes[worker], calls.promote(limit), fate)
+
+    @deed(
+        4,
+        when=within("ready", "suspect"),
+        worker=WORKERS,
+        limit=LIMITS,
+        alone=st.booleans(),
+        promote=LIMITS,
+        fate=FATES,
+    )
+    def claim(self, worker: int, limit: int, alone: bool, promote: int, fate: str) -> None:
+        call = calls.claim(limit, alone=alone, promote=promote if promote > 1 else 0)
+        self.take(self.processes[worker].claims, self.ask(self.processes[worker], call, fate))
+
+    @deed(4, when=within("pending", "retry", "ready"), limit=LIMITS)
+    def promote_and_claim(self, limit: int) -> None:
+        self.promote(0, limit, FINE)
+        self.claim(0, limit, False, 1, FINE)
+
+    @deed(3, when=within("suspect"), worker=WORKERS)
+    def claim_alone(self, worker: int) -> None:
+        self.claim(worker, 1, True, 1, FINE)
+
+    @deed(2, when=within("suspect"))
+    def fail_alone(self) -> None:
+        self.claim_alone(0)
+        if self.processes[0].claims:
+            self.settle(0, 0, 1, "failed", 500, FINE)
+        self.advance(500)
+        self.promote(0, 1000, FINE)
+
+    @deed(2, when=while_any("claims"), worker=WORKERS, age=AGES, part=PARTS, heard=HEARD)
+    def publish(self, worker: int, age: int, part: int, heard: str) -> None:
+        held = latest(self.one_with("claims", worker).claims, age)
+        self.hear(held, held.part(part), heard)
+
+    @deed(
+        8,
+        when=while_any("claims"),
+        worker=WORKERS,
+        age=AGES,
+        part=PARTS,
+        heard=HEARD,
+        delay=DELAYS,
+        fate=FATES,
+    )
+    def settle(self, worker: int, age: int, part: int, heard: str, delay: int, fate: str) -> None:
+        """A worker settles what it published or does so first; it may have settled it before."""
+        process = self.one_with("claims", worker)
+        held = latest(process.claims, age)
+        heard = held.heard.get(held.part(part)[0], heard)
+        ids = [name for name in held.part(part) if held.heard.get(name, heard) == heard]
+        self.hear(held, ids, heard)
+        call = calls.settle(held, ids, SETTLED[heard], delay)
+        self.say(process, call, [(held, name) for name in ids], fate)
+
+    @deed(2, when=while_any("claims"), worker=WORKERS, fate=FATES)
+    def ack_together(self, worker: int, fate: str) -> None:
+        """A worker publishes the rest of its claims, and acks all that is confirmed in one call."""
+        process = self.one_with("claims", worker)
+        for held in process.claims:
+            self.hear(held, list(held.stories), "confirmed")
+        all_parts = [(held, name) for held in process.claims for name in held.stories]
+        parts = [(held, name) for held, name in all_parts if held.heard[name] == "confirmed"]
+        if parts:
+            self.say(process, calls.ack_together(parts), parts, fate)
+
+    @deed(
+        1,
+        when=within("unack"),
+        worker=WORKERS,
+        counted=st.sampled_from([True, True, False]),
+        fate=FATES,
+    )
+    def reclaim(self, worker: int, counted: bool, fate: str) -> None:
+        self.ask(self.processes[worker], calls.reclaim(counted), fate)
+
+    @deed(2, when=within("unack"))
+    def run_out(self) -> None:
+        self.advance(LEASE_MS)
+        self.reclaim(0, True, FINE)
+
+    @deed(3, when=while_any("claims"), worker=WORKERS, until=st.sampled_from([0, -1, 1]))
+    def reject_and_shunt(self, worker: int, until: int) -> None:
+        """A dead letter is on the way, and its lease about to end, or over."""
+        self.settle(worker, 0, 7, "rejected", 0, FINE)
+        self.shunt(worker, 1000, FINE)
+        if until:
+            self.advance(LEASE_MS + until)
+
+    @deed(5, when=within("dead"), worker=WORKERS, limit=LIMITS, fate=FATES)
+    def shunt(self, worker: int, limit: int, fate: str) -> None:
+        self.take(
+            self.processes[worker].shunts,
+            self.ask(self.processes[worker], calls.shunt(limit), fate),
+        )
+
+    @deed(
+        5,
+        when=while_any("shunts"),
+        worker=WORKERS,
+        age=AGES,
+        part=PARTS,
+        is_sent=st.booleans(),
+        fate=FATES,
+    )
+    def end_shunt(self, worker: int, age: int, part: int, is_sent: bool, fate: str) -> None:
+        process = self.one_with("shunts", worker)
+        held = latest(process.shunts, age)
+        how = held.heard.get(held.part(part)[0], "shunted" if is_sent else "postpone")
+        ids = [name for name in held.part(part) if held.heard.setdefault(name, how) == how]
+        if how == "shunted":
+            for name in ids:
+                self.ledger.letter_arrived(held.stories[name])
+        call = calls.settle(held, ids, how, 500)
+        self.say(process, call, [(held, name) for name in ids], fate)
+
+    @deed(1, when=lambda self: self.model.memories, worker=WORKERS, fate=FATES)
+    def forget(self, worker: int, fate: str) -> None:
+        self.ask(self.processes[worker], calls.forget(), fate)
+
+    # ── its parts ───────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def client(self) -> Process:
+        return self.processes[-1]
+
+    def one_dead(self, which: int) -> str:
+        dead = self.model.within("dead")
+        return dead[which % len(dead)]
+
+    def take(self, into: list[Held], held: Held | None) -> None:
+        if held is not None and held.stories:
+            into.append(held)
+
+    def say(
+        self, process: Process, call: Call, parts: Sequence[tuple[Held, str]], fate: str
+    ) -> None:
+        """Let a worker settle; what it has no answer for, it may settle again in another call."""
+        self.ask(process, call, fate)
+        if fate != FINE:
+            return
+        for held, name in parts:
+            del held.stories[name]
+        process.claims = [held for held in process.claims if held.stories]
+        process.shunts = [held for held in process.shunts if held.stories]
+
+    def hear(self, held: Held, ids: list[str], heard: str) -> None:
+        """Let a broker answer what was not published before."""
+        for name in ids:
+            if name in held.heard:
+                continue
+            held.heard[name], story = heard, held.stories[name]
+            if heard in ARRIVED:
+                self.ledger.arrive(story)
+            elif heard in CAME_TO_NOTHING:
+                self.ledger.came_to_nothing(story)
+            elif heard == "to arrive later":
+                self.in_the_air.append(story)
 
 
-def test_store_agrees_with_the_model_whatever_happens(open_desk: Opened) -> None:
+def latest(given: list[Held], age: int) -> Held:
+    return given[-1 - age % len(given)]
+
+
+def test_store_agrees_with_the_model_whatever_happens(
+    request: pytest.FixtureRequest, connection: Connection, open_desk: Opened
+) -> None:
+    @seed(crc32(f"{request.node.callspec.id} {SEED}".encode()))  # others on each kind of server
+    def machine() -> Bridge:
+        wire = Wire(connection)
+        return Bridge(open_desk(wire), wire)
+
     run_state_machine_as_test(
-        lambda: Machine(open_desk()),
+        machine,
         settings=settings(
             max_examples=EXAMPLES,
             stateful_step_count=STEPS,
             deadline=None,
             derandomize=True,
+            phases=[Phase.generate, Phase.shrink],
+            report_multiple_bugs=False,
             suppress_health_check=list(HealthCheck),
         ),
     )

@@ -1,0 +1,134 @@
+"""The bench of the state machine: it makes a call on the store and on the model, and looks.
+
+A subclass has the deeds, each a method that may be done when its condition holds. They are one rule
+to Hypothesis, which leaves out half of many rules in an example; then little happens to envelopes.
+"""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any, NamedTuple, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from tests.store.agreement import check_agreement
+from tests.store.calls import Call
+from tests.store.desk import Desk
+from tests.store.invariants import check_stats, poll_of
+from tests.store.ledger import Ledger
+from tests.store.model import Model
+from tests.store.process import Asked, Process, Wire
+from tests.store.steps import check_step
+
+FINE, REQUEST_LOST, REPLY_LOST = "fine", "request lost", "reply lost"
+FATES = st.sampled_from([FINE, FINE, FINE, REQUEST_LOST, REPLY_LOST])
+PROCESSES = 3
+
+Method = TypeVar("Method", bound=Callable[..., None])
+
+
+class Deed(NamedTuple):
+    """What may be done next: how often beside others, when, and with what."""
+
+    weight: int
+    when: Callable[[Any], Any]
+    arguments: st.SearchStrategy[dict[str, Any]]
+
+
+def deed(
+    weight: int = 1,
+    when: Callable[[Any], Any] = lambda machine: True,
+    **arguments: st.SearchStrategy[Any],
+) -> Callable[[Method], Method]:
+    """Mark a method as a deed."""
+
+    def mark(method: Method) -> Method:
+        drawn = st.fixed_dictionaries(arguments)
+        method.deed = Deed(weight, when, drawn)  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+def within(*states: str) -> Callable[[Any], bool]:
+    """A condition: an envelope is in one of these states."""
+    return lambda machine: any(machine.model.within(state) for state in states)
+
+
+def while_any(has: str) -> Callable[[Any], bool]:
+    """A condition: a process has something of this name."""
+    return lambda machine: any(getattr(each, has) for each in machine.processes)
+
+
+class Machine(RuleBasedStateMachine):
+    """Processes, a store, its model and the ledger of what happened to its envelopes."""
+
+    def __init__(self, desk: Desk, wire: Wire) -> None:
+        super().__init__()
+        self.desk, self.wire, self.store = desk, wire, desk.store
+        self.model, self.ledger = Model(desk.clock()), Ledger(desk.clock())
+        self.processes = [Process() for _ in range(PROCESSES)]
+        self.numbers = count(1)
+        self.found = desk.snapshot()
+        methods = vars(type(self)).items()
+        self.deeds = {name: each.deed for name, each in methods if hasattr(each, "deed")}
+
+    @rule(data=st.data())
+    def step(self, data: st.DataObject) -> None:
+        possible = [name for name, each in self.deeds.items() if each.when(self)]
+        name = data.draw(
+            st.sampled_from([each for each in possible for _ in range(self.deeds[each].weight)])
+        )
+        arguments = data.draw(self.deeds[name].arguments)
+        getattr(self, name)(**arguments)
+
+    def one_with(self, has: str, which: int) -> Process:
+        """Return one of the processes that have something of this name."""
+        those = [each for each in self.processes if getattr(each, has)]
+        return those[which % len(those)]
+
+    def ask(self, process: Process, call: Call, fate: str) -> Any:
+        """Let a process call; returns what it makes of the answer, None where it gets none."""
+        return self.send(process, Asked(call, str(next(self.numbers))), fate)
+
+    def send(self, process: Process, asked: Asked, fate: str) -> Any:
+        made = None if fate == REQUEST_LOST else self.run(asked)
+        if fate == FINE:
+            return made
+        if asked.call.is_repeated:
+            process.unanswered.append(asked)
+        return None
+
+    def run(self, asked: Asked) -> Any:
+        """Run a call on the store and on the model; a repeated one must not do anything twice."""
+        call, before = asked.call, self.found
+        has_run, is_kept = bool(asked.sent), self.model.recall(f"c{asked.number}") is not None
+        answer, asked.sent, poll = self.wire.carry(lambda: call.ask(self.store), asked.sent)
+        answered = call.read(answer)
+        assert answered == call.expect(self.model, asked.number, answer)
+        made = None if is_kept else call.told(self.ledger, answer)
+        self.look()
+        assert poll is None or poll == poll_of(self.found, self.desk.clock())
+        if is_kept:
+            assert answered == asked.answer, f"{call.name} answers another word when repeated"
+        if is_kept or (has_run and call.is_settling):
+            assert self.found == before, f"{call.name} changes something when repeated"
+        asked.answer = answered
+        return made
+
+    def look(self) -> None:
+        """Assert everything that must hold between two calls."""
+        before, self.found = self.found, self.desk.check()
+        now = self.desk.clock()
+        check_step(before, self.found, now)
+        self.model.generation = int(self.found["meta"].get(b"generation", 0))
+        check_agreement(self.found, self.model)
+        self.ledger.check({name.decode() for name in self.found["envelopes"]})
+        check_stats(self.found, self.store.stats(), now)
+
+    def pass_time(self, ms: int) -> None:
+        self.desk.clock.advance(ms)
+        self.model.now = self.ledger.now = self.desk.clock()
+
+    def teardown(self) -> None:
+        self.desk.delete()

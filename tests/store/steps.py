@@ -1,0 +1,123 @@
+"""What must hold between a shard before one call and after it, whatever the call was.
+
+The journal says of every envelope what became of it: each of its kinds is a set of moves, and a
+move that it is silent about is one of those between pending and unack.
+"""
+
+from itertools import product
+from typing import NamedTuple
+
+from bridge.store.journal import JournalEntry, Note, read_entry
+from bridge.store.record import Flight, Record, read_flight, read_record
+from tests.store.invariants import STATES, Snapshot
+
+GONE = ""
+WAITING = ("pending", "ready", "suspect", "retry")
+READY = ("ready", "suspect")
+SILENT = {
+    *product(("pending", "retry"), (*READY, "unack")),  # a claim may promote first
+    *product(READY, ("unack",)),
+    *product(("unack",), READY),
+}
+MOVES = {
+    "accepted": {(GONE, "pending")},
+    "replaced": set(product((*WAITING, "dead"), ("pending",))),
+    "rescheduled": set(product(WAITING, ("pending",))),
+    "replayed": {("dead", "pending")},
+    "retried": {("unack", "retry")},
+    "expired": set(product(WAITING, ("dead",))),
+    "dead": {("unack", "dead")},
+    "delivered": {("unack", GONE)},
+    "shunted": {("dead", GONE)},
+    "dropped": {("dead", GONE)},
+    "cancelled": set(product((*WAITING, "unack"), (GONE,))),
+}
+NEW_GENERATION = {"accepted", "replaced", "rescheduled", "replayed"}
+NEW_LIFE = {"accepted", "replaced"}
+COUNTERS = (b"generation", b"claims", b"journal_sequence", b"journal_bytes")
+
+
+class Seen(NamedTuple):
+    """One id in a snapshot; the record is None where the id is not there."""
+
+    state: str
+    record: Record | None
+    flight: Flight
+
+
+def seen(found: Snapshot) -> dict[str, Seen]:
+    """Return what a snapshot has of each id."""
+    records, flights = found["envelopes"], found["flight"]
+    return {
+        name.decode(): Seen(state, read_record(records[name]), read_flight(flights.get(name, b"")))
+        for state in STATES
+        for name, _ in found[state]
+    }
+
+
+def check_step(before: Snapshot, after: Snapshot, now_ms: int) -> None:
+    """Assert that what changed is what the new entries of the journal say, and no more."""
+    for name in COUNTERS:
+        assert int(after["meta"].get(name, 0)) >= int(before["meta"].get(name, 0)), name
+    said = entries_between(before, after)
+    was, is_now = seen(before), seen(after)
+    nobody = Seen(GONE, None, read_flight(b""))
+    for name in {*was, *is_now, *said}:
+        old, new = was.get(name, nobody), is_now.get(name, nobody)
+        entry, note = said.get(name, (None, None))
+        kind = entry.kind if entry else ""
+        check_move(name, kind, old, new)
+        check_generation(name, kind, old, new, int(before["meta"].get(b"generation", 0)))
+        check_attempt(name, kind, old, new)
+        if entry and note:
+            assert entry.at_ms == now_ms, entry
+            check_note(name, kind, note, old, new)
+    generations = [each.record.generation for each in is_now.values() if each.record]
+    assert len(set(generations)) == len(generations), "two envelopes of one generation"
+
+
+def entries_between(before: Snapshot, after: Snapshot) -> dict[str, tuple[JournalEntry, Note]]:
+    """Return what was said of each id since: once, since one call moves an id once."""
+    last = int(before["meta"].get(b"journal_sequence", 0))
+    said: dict[str, tuple[JournalEntry, Note]] = {}
+    for each in after["journal"][len(before["journal"]) :]:
+        entry = read_entry(*each)
+        assert entry.sequence > last
+        for name, note in entry.items:
+            assert name not in said, f"{name} is journalled twice in one call"
+            said[name] = (entry, note)
+    return said
+
+
+def check_move(name: str, kind: str, old: Seen, new: Seen) -> None:
+    move = (old.state, new.state)
+    if kind:
+        assert move in MOVES[kind], f"{name} is journalled {kind}, but went {move}"
+    else:
+        assert old.state == new.state or move in SILENT, f"{name} went {move}, not journalled"
+
+
+def check_generation(name: str, kind: str, old: Seen, new: Seen, counter: int) -> None:
+    """A generation is never used again: a new one comes from the counter, as it then stood."""
+    if not new.record:
+        return
+    if kind in NEW_GENERATION:
+        assert new.record.generation > counter, f"{name} has a generation that was given before"
+    else:
+        assert new.record.generation == (old.record or new.record).generation, name
+
+
+def check_attempt(name: str, kind: str, old: Seen, new: Seen) -> None:
+    """An attempt rises by one at every claim, and never falls within a life."""
+    if kind in NEW_LIFE or not new.record:
+        return
+    is_claimed = new.state == "unack" and old.state != "unack"
+    assert new.flight.attempt == old.flight.attempt + is_claimed, f"attempt of {name}: {old}, {new}"
+
+
+def check_note(name: str, kind: str, note: Note, old: Seen, new: Seen) -> None:
+    record = new.record or old.record
+    assert record is not None
+    assert note.due_at_ms == record.due_at_ms, f"due of {name} in {kind}"
+    assert note.attempt in (None, old.flight.attempt), f"attempt of {name} in {kind}"
+    assert note.reason in (None, new.flight.reason), f"reason of {name} in {kind}"
