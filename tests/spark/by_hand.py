@@ -1,0 +1,66 @@
+"""The source's own calls, as Spark makes them but in this process: a real job costs seconds.
+
+What a real session adds (processes, retries, checkpoints) has tests of its own.
+"""
+
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import DataType, LongType, StringType, StructType
+
+from connectors.spark.journal import JournalStreamReader
+from connectors.spark.planning import plan_journal, plan_read, plan_write
+from connectors.spark.reader import StoreReader
+from connectors.spark.summary import Summary
+from connectors.spark.writer import BatchWriter
+from tests.spark.conftest import World
+
+T = TypeVar("T")
+KINDS: dict[str, DataType] = {"due_at": LongType(), "number": LongType()}
+
+
+def shipped(made: T) -> T:
+    """What arrives in a task."""
+    return pickle.loads(pickle.dumps(made))  # noqa: S301 - made here
+
+
+def write_by_hand(
+    world: World, rows: Sequence[dict[str, Any]], route: str = "plain", **options: Any
+) -> Summary:
+    """Write rows as two tasks would, and commit them; columns are text but for a few."""
+    place = world.home / "by-hand.json"
+    given = {"summary": str(place)} | {
+        k: str(v) for k, v in world.options(route, **options).items()
+    }
+    schema = StructType()
+    for name in rows[0] if rows else ("id", "body", "due_at"):
+        schema.add(name, KINDS.get(name, StringType()))
+    writer = shipped(BatchWriter(plan_write(given, schema)))
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    halves = [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
+    batches = [pa.RecordBatch.from_pylist(list(half), arrow) for half in halves]
+    writer.commit([writer.write(iter([batch])) for batch in batches])
+    return msgspec.json.decode(Path(given["summary"]).read_bytes(), type=Summary)
+
+
+def read_by_hand(world: World, **options: Any) -> list[dict[str, Any]]:
+    """Read the store as Spark's tasks would, one after another."""
+    given = {} if "store" in options else {"config": world.config}
+    given |= {name: str(value) for name, value in options.items()}
+    reader = shipped(StoreReader(*plan_read(given)))
+    return [
+        row
+        for partition in reader.partitions()
+        for batch in reader.read(partition)
+        for row in batch.to_pylist()
+    ]
+
+
+def journal_by_hand(world: World, **options: Any) -> JournalStreamReader:
+    given = {"config": world.config, "stream": "journal", **options}
+    return JournalStreamReader(*plan_journal(given))

@@ -1,0 +1,158 @@
+"""The batch reader: every row of a store, once, by shard and state."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from bridge.envelope import Envelope
+from bridge.errors import ConfigError
+from bridge.reasons import Reason
+from bridge.store.delay_store import Burial, Retry
+from connectors.spark.loading import write_envelopes
+from connectors.spark.planning import plan_read
+from tests.spark.by_hand import read_by_hand
+from tests.spark.conftest import World
+
+LATER = datetime.now(UTC).replace(microsecond=0) + timedelta(days=30)
+
+
+def read(spark: SparkSession, world: World, **options: Any) -> DataFrame:
+    reading = spark.read.format("duebridge").option("config", world.config)
+    return reading.options(**options).load()
+
+
+def scheduled(world: World, route: str, count: int, **fields: Any) -> None:
+    given = {"at": LATER} | fields
+    envelopes = [Envelope.new(b"x", id=f"i{number}", **given) for number in range(count)]
+    assert {each.status for each in world.producer().schedule_many(route, envelopes)} == {
+        "accepted"
+    }
+
+
+def stored(world: World, name: str) -> tuple[int, bytes, bytes]:
+    """What a way back must keep of an envelope."""
+    entry = world.store("plain").get(name)
+    assert entry is not None
+    assert entry.record is not None
+    return entry.record.due_at_ms, entry.record.blob, entry.record.content_hash
+
+
+def test_read_of_a_split_route_has_every_row_once_by_shard(
+    spark: SparkSession, world: World
+) -> None:
+    scheduled(world, "split", 2500)
+    frame = read(spark, world, route="split", state="pending", page=100)
+    assert frame.rdd.getNumPartitions() == 4
+    assert frame.count() == frame.select("id").distinct().count() == 2500
+    assert {row.shard for row in frame.select("shard").distinct().collect()} == {0, 1, 2, 3}
+
+
+def test_read_of_an_envelope_has_all_that_it_was_given(spark: SparkSession, world: World) -> None:
+    headers = [("n", "text"), ("n", 5), ("m", None), ("t", True)]
+    scheduled(world, "plain", 1, key=b"k", headers=headers, content_type="text/plain",
+              max_attempts=4, remember="1d")  # fmt: skip
+    (row,) = read(spark, world, route="plain").collect()
+    assert (row.id, row.route, row.shard, row.state) == ("i0", "plain", 0, "pending")
+    assert row.due_at.replace(tzinfo=UTC) == LATER
+    assert row.waits_for == row.due_at
+    assert (bytes(row.body), bytes(row.key), row.max_attempts) == (b"x", b"k", 4)
+    assert [(each.name, each.value and bytes(each.value)) for each in row.headers] == [
+        ("n", b"text"), ("n", b"5"), ("m", None), ("t", b"true"),
+    ]  # fmt: skip
+    assert row.properties == {"content_type": "text/plain"}
+    assert (row.remember_ms, row.attempt, row.expires_at, row.reason) == (86_400_000, 0, None, None)
+    assert row.generation > 0
+
+
+def test_read_of_every_state_names_it(spark: SparkSession, world: World) -> None:
+    scheduled(world, "plain", 5, at=5)
+    world.producer().schedule("split", b"x", id="other", at=LATER)
+    store = world.store("plain")
+    store.promote()
+    claim = store.claim(3, 30_000)
+    store.retry(claim.token, [Retry(claim.ids[0], 60_000, True, False, "E\nrefused")])
+    store.bury(claim.token, [Burial(claim.ids[1], Reason.TOO_LARGE, True, False, "E\nlarge")])
+    rows = {row.id: row for row in read(spark, world).collect()}
+    assert sorted(row.state for row in rows.values()) == [
+        "dead", "pending", "ready", "ready", "retry", "unack",
+    ]  # fmt: skip
+    retried, dead = rows[claim.ids[0]], rows[claim.ids[1]]
+    assert (retried.failures, retried.error_class, retried.error_message) == (1, "E", "refused")
+    assert (dead.reason, dead.waits_for, dead.state) == ("too_large", None, "dead")
+    ready = read(spark, world, route="plain,split", state="ready, retry")
+    assert sorted(row.state for row in ready.collect()) == ["ready", "ready", "retry"]
+
+
+def test_read_of_a_due_window_ends_before_its_end(world: World) -> None:
+    for number in range(10):
+        at = LATER + timedelta(seconds=number)
+        world.producer().schedule("plain", b"x", id=f"w{number}", at=at)
+    window = {
+        "due_after": (LATER + timedelta(seconds=2)).isoformat(),
+        "due_before": int((LATER + timedelta(seconds=5)).timestamp() * 1000),
+    }
+    assert {row["id"] for row in read_by_hand(world, **window)} == {"w2", "w3", "w4"}
+
+
+def test_read_packed_goes_back_as_it_was(spark: SparkSession, world: World) -> None:
+    scheduled(world, "plain", 20, delay="30d", at=None, headers={"n": b"v"})
+    cold = read(spark, world, route="plain", content="packed").drop(
+        "route", "shard", "state", "scheduled_at"
+    )
+    kept = cold.localCheckpoint()
+    before = {name: stored(world, name) for name in world.ids("plain")}
+    for name in before:
+        assert world.producer().cancel("plain", name) == "cancelled"
+    assert write_envelopes(kept, **world.options("plain")).accepted == 20
+    assert {name: stored(world, name) for name in before} == before
+
+
+def test_read_of_a_damaged_record_says_so_and_goes_on(world: World) -> None:
+    scheduled(world, "plain", 2)
+    client: Any = world.connection.client
+    client.hset(f"{world.store('plain').shard.tag}:envelopes", "i1", b"\x01short")
+    rows = {row["id"]: row for row in read_by_hand(world, route="plain")}
+    assert rows["i0"]["error_message"] == ""
+    assert (rows["i1"]["error_class"], rows["i1"]["body"]) == ("RecordDamaged", None)
+
+
+def test_read_of_nothing_is_empty(spark: SparkSession, world: World) -> None:
+    assert read(spark, world).count() == 0, "a store without routes has no partition"
+    scheduled(world, "plain", 1)
+    assert read_by_hand(world, state="dead") == []
+
+
+def test_read_without_a_configuration_asks_the_store(world: World) -> None:
+    scheduled(world, "split", 10)
+    assert len(read_by_hand(world, store=world.url, namespace=world.namespace)) == 10
+
+
+WRONG = [
+    ({"states": "dead"}, "option states: unknown, did you mean state"),
+    ({"state": "gone"}, "option state: expected some of pending"),
+    ({"due_before": "2030-01-01T00:00:00"}, "expected an aware datetime"),
+    ({"route": "nowhere"}, "expected routes of the store"),
+    ({"store": "redis://:hunter2@localhost"}, "expected its password as"),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), WRONG)
+def test_read_of_wrong_options_names_them(
+    world: World, options: dict[str, str], expected: str
+) -> None:
+    with pytest.raises(ConfigError, match=expected) as refused:
+        plan_read({"config": world.config, **options})
+    assert "hunter2" not in str(refused.value)
+
+
+def test_read_of_a_wrong_option_shows_no_url_in_plan_or_error(
+    spark: SparkSession, world: World
+) -> None:
+    with pytest.raises(PySparkException, match="option states: unknown, did you mean state"):
+        read(spark, world, states="dead")
+    scheduled(world, "plain", 1)
+    plan = read(spark, world)._jdf.queryExecution().toString()
+    assert "redis://" not in plan

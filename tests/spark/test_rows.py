@@ -1,0 +1,156 @@
+"""What becomes of each row of a write: stored, known already, or kept with the reason."""
+
+import time
+from base64 import b32hexencode
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+)
+
+from bridge.errors import ConfigError, StoreUnavailable
+from connectors.spark.planning import plan_write
+from connectors.spark.schema import check_columns
+from tests.spark.by_hand import write_by_hand
+from tests.spark.conftest import LATER_MS, World
+
+
+def rejected(directory: Path) -> list[dict[str, Any]]:
+    """All rows that a rejects output holds, as a reader finds them."""
+    files = [each for each in directory.iterdir() if each.suffix == ".parquet"]
+    return [row for each in files for row in pq.read_table(each).to_pylist()]
+
+
+def row(name: str | None, body: str | None = "x", due_at: int | None = LATER_MS) -> dict[str, Any]:
+    return {"id": name, "body": body, "due_at": due_at}
+
+
+def derived(values: list[Any]) -> str:
+    """The id as connectors/spark/ids.py states it."""
+    digest = blake2b(msgspec.msgpack.encode(values), digest_size=13).digest()
+    return b32hexencode(digest).decode()[:20].lower()
+
+
+TEXT = StringType()
+WRONG: list[tuple[dict[str, DataType], str]] = [
+    ({"id": TEXT, "due_at": TimestampNTZType()}, "due_at: expected TIMESTAMP or BIGINT (epoch ms); "
+     "got TIMESTAMP_NTZ, which is of no time zone"),
+    ({"id": TEXT, "due_at": DoubleType()}, "due_at: expected TIMESTAMP or BIGINT"),
+    ({"id": TEXT}, "due_at: missing"),
+    ({"due_at": LongType()}, "id: expected a column id or option id_columns"),
+    ({"id": IntegerType(), "due_at": LongType()}, "id: expected STRING; got INT"),
+    ({"id": TEXT, "due_at": LongType(), "bodi": TEXT}, "bodi: no such column, did you mean body?"),
+    ({"id": TEXT, "delay": LongType()}, "delay: expected STRING (as 15m)"),
+    ({"id": TEXT, "delay": TEXT, "headers": ArrayType(TEXT)}, "headers: expected MAP<STRING"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kinds", "expected"), WRONG)
+def test_check_of_wrong_columns_names_each(kinds: dict[str, DataType], expected: str) -> None:
+    columns = StructType().add("body", StringType())
+    for name, kind in kinds.items():
+        columns.add(name, kind)
+    with pytest.raises(ConfigError) as refused:
+        check_columns(columns)
+    assert expected in str(refused.value)
+
+
+def test_write_of_bad_rows_stores_the_others_and_keeps_these(world: World) -> None:
+    far = LATER_MS + 400 * 86_400_000
+    bad = [
+        row("far", due_at=far), row("null", body=None), row(None), row(""),
+        row("large", "x" * 2000), row("no-due", due_at=None),
+        row("negative", due_at=-1), row("li\nne"),
+    ]  # fmt: skip
+    rejects = world.home / "rejects"
+    summary = write_by_hand(world, [row("good"), *bad, row("past", due_at=5)], rejects=rejects)
+    assert (summary.accepted, summary.refused, summary.rows) == (2, 8, 10)
+    assert world.ids("plain") == {"good", "past"}
+    reasons = {row["id"]: row["reject_reason"] for row in rejected(rejects)}
+    assert reasons.keys() == {"far", "null", None, "", "large", "no-due", "negative", "li\nne"}
+    assert "within max_delay" in reasons["far"]
+    assert "a key beside a body of None" in reasons["null"]
+    assert reasons["negative"].startswith("due_at: expected epoch ms between")
+    assert "due_at: expected exactly one" in reasons["no-due"]
+    assert [path for path in rejects.iterdir() if path.is_dir()] == [], "no attempts are left"
+
+
+def test_write_again_changes_nothing_and_says_so(world: World) -> None:
+    rows = [row(f"i{number}") for number in range(1500)]
+    assert write_by_hand(world, rows, route="split").accepted == 1500
+    again = write_by_hand(world, rows, route="split")
+    assert str(again) == ("route split: 1,500 rows: 1,500 duplicate; nothing was changed")
+
+
+def test_write_of_other_content_is_a_conflict_or_replaces(world: World) -> None:
+    write_by_hand(world, [row("a"), row("b")])
+    rejects = world.home / "rejects"
+    other = [row("a", "other"), row("b")]
+    summary = write_by_hand(world, other, rejects=rejects)
+    assert (summary.conflict, summary.duplicate) == (1, 1)
+    assert [each["reject_status"] for each in rejected(rejects)] == ["conflict"]
+    assert write_by_hand(world, other, on_conflict="replace").replaced == 1
+
+
+def test_write_of_the_same_run_replaces_its_rejects(world: World) -> None:
+    for run in ("r1", "r1", "r2"):
+        bad = [row("a", body=None)]
+        assert write_by_hand(world, bad, rejects=world.home / "rejects", run=run).refused == 1
+    assert len(rejected(world.home / "rejects")) == 2
+
+
+def test_write_of_id_columns_derives_the_same_ids_again(world: World) -> None:
+    named = [("a", 1), ("a", 2), (None, 3)]
+    rows = [
+        {"who": who, "number": number, "body": "x", "due_at": LATER_MS} for who, number in named
+    ]
+    first, again = (write_by_hand(world, rows, id_columns="who, number") for _ in range(2))
+    assert (first.accepted, first.refused) == (2, 1)
+    assert (again.duplicate, again.refused) == (2, 1)
+    assert first.first_reason.startswith("who: expected a value, since the id is made of it")
+    assert world.ids("plain") == {derived(["a", 1]), derived(["a", 2])}
+
+
+def test_write_of_nothing_says_so(world: World) -> None:
+    assert str(write_by_hand(world, [])) == "route plain: 0 rows: none; nothing was changed"
+
+
+def test_write_to_rabbitmq_refuses_what_it_cannot_carry(world: World) -> None:
+    rows = [row("a") | {"key": "k"}, row("b") | {"key": None}, row("c", body=None) | {"key": None}]
+    summary = write_by_hand(world, rows, route="amqp")
+    assert (summary.accepted, summary.refused) == (1, 2)
+
+
+def test_write_with_a_rate_takes_its_time(world: World) -> None:
+    began = time.monotonic()
+    rows = [row(f"i{number}") for number in range(600)]
+    assert write_by_hand(world, rows, rows_per_second=1000).accepted == 600
+    assert time.monotonic() - began > 0.4
+
+
+def test_write_to_a_store_that_stays_away_is_refused_before_any_row(world: World) -> None:
+    world.use("redis://127.0.0.1:1/0")
+    with pytest.raises(StoreUnavailable, match="did not answer"):
+        write_by_hand(world, [row("a")])
+
+
+def test_options_that_are_wrong_are_all_named(world: World) -> None:
+    options = world.options("plain", idcolumns="a", remember="soon", max_rejects="-1")
+    with pytest.raises(ConfigError) as refused:
+        plan_write(options, StructType())
+    text = str(refused.value)
+    assert "option idcolumns: unknown, did you mean id_columns?" in text
+    assert "option remember: expected a duration" in text
+    assert "option max_rejects: expected a whole number" in text

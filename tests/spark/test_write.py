@@ -1,0 +1,152 @@
+"""The batch writer: checked before the first row, no row lost, the same twice is the same once."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from bridge.envelope import Envelope, Target
+from bridge.store.connection import open_connection
+from bridge.store.delay_store import DelayStore
+from connectors.spark.loading import write_envelopes
+from tests.spark.conftest import LATER_MS, World
+from tests.spark.test_rows import rejected
+from tests.store.proxy import proxied
+from tests.store.servers import wait_until
+
+SCHEMA = "id string, body string, due_at bigint"
+
+
+def numbered(spark: SparkSession, count: int, parts: int = 4) -> DataFrame:
+    """So many envelopes, due in a month."""
+    return spark.range(0, count, 1, parts).select(
+        F.format_string("n-%06d", "id").alias("id"),
+        F.concat(F.lit("body of "), F.col("id").cast("string")).alias("body"),
+        (F.lit(LATER_MS) + F.col("id")).alias("due_at"),
+    )
+
+
+def fail_once_stored(store: DelayStore, name: str) -> None:
+    wait_until(lambda: store.get(name), "the first row of the task", within_s=10.0)
+    raise RuntimeError("planned by the test")
+
+
+def failing_once(frame: DataFrame, world: World) -> DataFrame:
+    """The same rows, but one in three tasks fails, once its first rows are in the store."""
+    url, shard = world.url, world.store("plain").shard
+
+    def rows(batches: Any) -> Any:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        ids: list[str] = []
+        is_failing = context.partitionId() % 3 == 0 and context.attemptNumber() == 0
+        for number, batch in enumerate(batches):
+            if is_failing and number == 4:
+                fail_once_stored(DelayStore(open_connection(url), shard), ids[0])
+            ids.append(batch.column("id")[1].as_py())  # every hundredth is refused
+            yield batch
+
+    return frame.mapInArrow(rows, frame.schema)
+
+
+def test_write_without_register_stores_every_row(spark: SparkSession, world: World) -> None:
+    frame = numbered(spark, 3000)
+    frame.write.format("duebridge").options(**world.options("split")).mode("append").save()
+    assert sum(len(world.ids("split", number=number)) for number in range(4)) == 3000
+    known = world.producer().get("split", "n-000007")
+    assert known is not None
+    assert known.due_at_ms == LATER_MS + 7
+
+
+def test_write_of_every_column_is_what_a_producer_stores(spark: SparkSession, world: World) -> None:
+    at = datetime.fromtimestamp(LATER_MS / 1000, UTC)
+    frame = spark.createDataFrame(
+        [("a", b"x", at, b"k", {"n": b"v"}, "400d", 3, "1d", {"topic": "open-1"}, "text/plain")],
+        "id string, body binary, due_at timestamp, key binary, headers map<string, binary>,"
+        " expires string, max_attempts int, remember string,"
+        " target struct<topic: string>, content_type string",
+    ).withColumn("target", F.struct(F.lit("kafka").alias("broker"), F.col("target.topic")))
+    assert write_envelopes(frame, **world.options("open")).accepted == 1
+    envelope = Envelope.new(
+        b"x", id="a", at=at, key=b"k", headers={"n": b"v"}, expires="400d", max_attempts=3,
+        remember="1d", target=Target("kafka", topic="open-1"), content_type="text/plain",
+    )  # fmt: skip
+    (receipt,) = world.producer().schedule_many("open", [envelope])
+    assert receipt.status == "duplicate", "the content hash is the same"
+
+
+def test_write_of_wrong_columns_through_the_format_says_the_same(
+    spark: SparkSession, world: World
+) -> None:
+    frame = spark.createDataFrame([("a", "x", 1.5)], "id string, body string, due_at double")
+    writing = frame.write.format("duebridge").options(**world.options("plain")).mode("append")
+    with pytest.raises(PySparkException, match="due_at: expected TIMESTAMP or BIGINT"):
+        writing.save()
+    assert world.ids("plain") == set()
+
+
+def test_write_beyond_max_rejects_fails_and_keeps_them(spark: SparkSession, world: World) -> None:
+    rejects = world.home / "rejects"
+    frame = spark.createDataFrame([(f"i{n}", None, LATER_MS) for n in range(9)], SCHEMA)
+    options = world.options("plain", rejects=str(rejects), max_rejects=3)
+    with pytest.raises(PySparkException, match="expected at most 3 rows refused"):
+        write_envelopes(frame, **options)
+    assert len(rejected(rejects)) == 9
+
+
+def test_write_again_after_a_part_was_delivered_changes_nothing(
+    spark: SparkSession, world: World
+) -> None:
+    rows = [(f"i{n}", "x", 5 if n < 30 else LATER_MS) for n in range(100)]
+    frame = spark.createDataFrame(rows, SCHEMA)
+    assert write_envelopes(frame, **world.options("plain")).accepted == 100
+    delivered = world.deliver("plain", 100)
+    assert delivered == {f"i{n}" for n in range(30)}
+    again = write_envelopes(frame, **world.options("plain"))
+    assert (again.duplicate, again.accepted) == (100, 0)
+    assert world.ids("plain") == {f"i{n}" for n in range(30, 100)}
+
+
+def test_write_with_tasks_that_fail_counts_every_row_once(
+    spark: SparkSession, world: World
+) -> None:
+    rejects = world.home / "rejects"
+    frame = numbered(spark, 30_000, parts=6)
+    bad = F.when(F.col("due_at") % 100 == 0, F.lit("x" * 2000)).otherwise(F.lit("x" * 400))
+    frame = failing_once(frame.withColumn("body", bad), world)
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 1000)
+    try:
+        summary = write_envelopes(frame, **world.options("plain", rejects=str(rejects)))
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert (summary.rows, summary.refused) == (30_000, 300)
+    assert summary.duplicate > 0, "tasks failed after they had stored something"
+    assert len(rejected(rejects)) == 300
+    assert len(world.ids("plain")) == 29_700
+
+
+def test_write_while_the_store_goes_away_loses_nothing(
+    spark: SparkSession, world: World, service: Any
+) -> None:
+    with proxied(int(service("redis", "port"))) as proxy:
+        world.use(f"redis://127.0.0.1:{proxy.port}/0")
+        proxy.lose_reply_to(b"n-005000")
+        summary = write_envelopes(numbered(spark, 10_000), **world.options("plain"))
+        assert proxy.lost == 1
+    assert (summary.rows, summary.accepted + summary.duplicate) == (10_000, 10_000)
+    assert len(world.ids("plain")) == 10_000
+
+
+def test_write_with_a_password_in_clear_is_refused_and_never_shown(
+    spark: SparkSession, world: World
+) -> None:
+    options = world.options("plain", store="redis://:hunter2@127.0.0.1:1/0")
+    frame = numbered(spark, 1).write.format("duebridge").options(**options).mode("append")
+    with pytest.raises(PySparkException, match=r"expected its password as \$\{VAR\}") as refused:
+        frame.save()
+    assert "hunter2" not in str(refused.value)
