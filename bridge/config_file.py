@@ -6,6 +6,7 @@ First the shape of the file and each value by itself is checked, then, once thes
 the values say together. Where a reference (`${VAR}`) is refused, the message shows the reference.
 """
 
+import codecs
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,8 +81,9 @@ def read_config_text(path: str | Path) -> str:
         raise ConfigError(f"{name}: cannot be read: {error.strerror}") from error
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{name}: expected at most 1 MiB")
+    data = data.removeprefix(codecs.BOM_UTF8)  # here, for an error's place counts from behind it
     try:
-        return data.decode("utf-8-sig")
+        return data.decode()
     except UnicodeDecodeError as error:
         before = data[: error.start].decode()
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")

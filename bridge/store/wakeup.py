@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
-from redis.exceptions import RedisError
 
 from bridge.store.connection import Connection
 from bridge.store.keys import Shard
@@ -42,8 +41,8 @@ class WakeListener:
         while not self._stop.is_set():
             try:
                 self._listen(frozenset(self._wake))
-            except (RedisError, OSError) as error:
-                log.debug("wake_listener_lost", error=str(error))
+            except Exception as error:  # of what is no reply, the client raises anything
+                log.debug("wake_listener_lost", error=f"{type(error).__name__}: {error}")
                 self._stop.wait(PAUSE_S)
 
     def _listen(self, channels: frozenset[bytes]) -> None:

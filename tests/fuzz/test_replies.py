@@ -4,7 +4,10 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
+from threading import Event
 from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -19,13 +22,14 @@ from bridge.reasons import Reason
 from bridge.store.connection import Connection, open_connection
 from bridge.store.delay_store import Burial, DelayStore, Retry
 from bridge.store.keys import Shard
+from bridge.store.wakeup import WakeListener
 from tests.acceptance.floor import Floor
 from tests.fuzz import party
 from tests.fuzz.budget import drawn, fuzz
 from tests.fuzz.lookout import fuzz_config
 from tests.fuzz.replies import Parrot, Spoiler, SpoilingProxy, Tampered, changed, spoilers, unspoilt
 from tests.store.desk import Desk, envelope
-from tests.store.servers import redis_server
+from tests.store.servers import redis_server, wait_until
 
 TOKEN = bytes(range(12))
 TIMEOUT_S = 0.1
@@ -206,4 +210,25 @@ def test_programs_get_a_store_error_of_spoilt_bytes(
     ):
         with suppress(StoreError):
             call()
+    drawn["replies"] += spoiled.proxy.spoilt
+
+
+@fuzz(0.02)
+@given(spoiling=st.lists(spoilers(), min_size=1, max_size=2))
+def test_listener_outlives_spoilt_bytes(spoiling: list[Spoiler], spoiled: Spoiled) -> None:
+    spoiled.begin()
+    shard, heard = Shard("replies", "r", 0), Event()
+    publish = partial(spoiled.direct.client.publish, shard.wake, 1)
+    with mock.patch.multiple("bridge.store.wakeup", POLL_S=0.02, PAUSE_S=0.02):
+        listener = WakeListener(spoiled.connection, {shard: heard.set})
+        listener.start()
+        wait_until(publish, "the listener to subscribe")
+        spoiled.proxy.spoilers = list(spoiling)
+        for _ in spoiling:
+            publish()
+            heard.wait(TIMEOUT_S)
+        spoiled.proxy.spoilers = []
+        heard.clear()
+        wait_until(lambda: publish() and heard.is_set(), "a hint to be heard")
+        listener.close()
     drawn["replies"] += spoiled.proxy.spoilt

@@ -246,3 +246,10 @@ def test_load_several_errors_come_sorted_by_place() -> None:
     text = WHOLE.replace("version: 1", "version: 3") + "    shards: 0\nworker: {drain: 1}\n"
     places = [line.split()[0] for line in refusal(text)]
     assert places == ["f.yaml:1:10", "f.yaml:8:13", "f.yaml:9:17"]
+
+
+def test_load_of_a_file_with_a_mark_before_other_bytes_names_the_place(tmp_path: Path) -> None:
+    path = tmp_path / "duebridge.yaml"
+    path.write_bytes(b"\xef\xbb\xbfversion: 1\nx: \xed\n")
+    with pytest.raises(ConfigError, match=r"duebridge\.yaml:2:4"):
+        load_config(path)
