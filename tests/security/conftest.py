@@ -1,4 +1,4 @@
-"""One server of each kind for all tests here, and a watch over what is printed and logged."""
+"""One server of each kind for the file that needs it, and a watch over what is printed and logged."""
 
 import logging
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def kafka(
     certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SecureKafka]:
@@ -30,14 +30,14 @@ def kafka(
         yield kafka
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def topics(kafka: SecureKafka) -> Iterator[KafkaBroker]:
     """Make topics and read them, over the listener that asks nobody anything."""
     with closing(KafkaBroker(f"127.0.0.1:{kafka.open}")) as broker:
         yield broker
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def rabbit(
     certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SecureRabbit]:
@@ -49,14 +49,14 @@ def rabbit(
         rabbit.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def queues(rabbit: SecureRabbit) -> Iterator[RabbitBroker]:
     """Make queues and read them, over the listener without TLS."""
     with closing(RabbitBroker(rabbit.open_url)) as broker:
         yield broker
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def store(
     certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SecureRedis]:
