@@ -1,4 +1,4 @@
-"""One server of each kind for the file that needs it, and a watch over what is printed and logged."""
+"""A server of each kind for the file that needs it; a watch over what is printed and logged."""
 
 import logging
 from collections.abc import Iterator
