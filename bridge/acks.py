@@ -27,20 +27,18 @@ class Acks:
     def gather(
         self, station: Station, confirmed: Confirmed, *, at_once: bool = False
     ) -> Confirmed | None:
-        """Return what is to be acked now, with all that waited; None while it waits."""
+        """Return what is to be acked now, with all that waited; None where nothing is."""
         with self._lock:
-            gathered = self._waiting.get(station, Confirmed()).joined(confirmed)
-            is_due = self._monotonic() >= self._acked_at.get(station, 0.0) + ACK_EVERY_S
+            gathered = self._waiting.pop(station, Confirmed()).joined(confirmed)
+            if not gathered.ids:
+                return None
+            now = self._monotonic()
+            is_due = now >= self._acked_at.get(station, 0.0) + ACK_EVERY_S
             if is_due or at_once or len(gathered.ids) >= BACKLOG:
-                return self._taken(station, gathered)
+                self._acked_at[station] = now
+                return gathered
             self._waiting[station] = gathered
             return None
-
-    def take(self, station: Station) -> Confirmed | None:
-        """Return what waits of a shard, which is then the caller's to ack."""
-        with self._lock:
-            gathered = self._waiting.get(station)
-            return self._taken(station, gathered) if gathered else None
 
     def stations(self) -> Sequence[Station]:
         """Return the shards of which something waits."""
@@ -64,11 +62,6 @@ class Acks:
         with self._lock:
             waits = [self._overdue_at(each) - self._monotonic() for each in self._waiting]
             return max(0.0, min(waits)) if waits else None
-
-    def _taken(self, station: Station, gathered: Confirmed) -> Confirmed:
-        self._waiting.pop(station, None)
-        self._acked_at[station] = self._monotonic()
-        return gathered
 
     def _overdue_at(self, station: Station) -> float:
         return self._acked_at.get(station, 0.0) + 2 * ACK_EVERY_S

@@ -6,7 +6,7 @@ from heapq import merge
 
 import msgspec
 
-from bridge.reasons import Reason
+from bridge.reasons import reason_word
 from bridge.store.journal import Journal, JournalEntry
 
 GAP = "gap"
@@ -91,14 +91,5 @@ def _events(journal: Journal, entry: JournalEntry) -> Iterator[Event]:
             envelope_id,
             note.due_at_ms,
             note.attempt,
-            _reason(note.reason),
+            "" if note.reason is None else reason_word(note.reason),
         )
-
-
-def _reason(number: int | None) -> str:
-    if number is None:
-        return ""
-    try:
-        return Reason(number).word
-    except ValueError:  # a newer duebridge knows it
-        return str(number)

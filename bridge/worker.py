@@ -177,7 +177,7 @@ class Worker:
     def _ack(self, station: Station, done: Confirmed, *, at_once: bool = False) -> None:
         """Ack what was confirmed, with what waited; or let it wait for others."""
         at_once |= station.poll.is_held  # the confirm ends the hold
-        if done.ids and (due := self._acks.gather(station, done, at_once=at_once)):
+        if due := self._acks.gather(station, done, at_once=at_once):
             answer = station.settling.ack(due.tokens, due.ids, due.remembered)
             self._hear_settled(station, answer)
 
@@ -187,8 +187,7 @@ class Worker:
 
     def _ack_waiting(self, station: Station) -> None:
         try:
-            if due := self._acks.take(station):
-                self._ack(station, due, at_once=True)
+            self._ack(station, Confirmed(), at_once=True)
         except StoreError as error:  # the leases run out, and count as nobody's failure
             log.warning("settle_failed", route=station.route.name, error=str(error))
 

@@ -9,9 +9,8 @@ import typer
 
 from bridge.config import Config
 from bridge.config_file import load_config, resolved_store_url
-from bridge.errors import ConfigError, StoreUnavailable
 from bridge.producer import Producer
-from bridge.store.connection import Connection, open_connection
+from bridge.store.connection import Connection, opened_connection
 
 DEFAULT_CONFIG = Path("duebridge.yaml")
 
@@ -34,11 +33,8 @@ def load(context: typer.Context, given: Path | None) -> Config:
 @contextmanager
 def opened_store(config: Config) -> Iterator[Connection]:
     """Give a connection to the store; raises `ConfigError` or `StoreError`, without the URL."""
-    connection = _connect(resolved_store_url(config))
-    try:
+    with opened_connection(resolved_store_url(config)) as connection:
         yield connection
-    finally:
-        connection.close()
 
 
 @contextmanager
@@ -46,12 +42,3 @@ def opened_producer(config: Config) -> Iterator[Producer]:
     """Give a producer; raises as `opened_store` does, and `StoreUnfit`."""
     with opened_store(config) as connection:
         yield Producer(config, connection)
-
-
-def _connect(url: str) -> Connection:
-    try:
-        return open_connection(url)
-    except ValueError:  # what is wrong with a URL may be said by quoting its password
-        raise ConfigError("store.url: expected a URL that can be read; got another") from None
-    except OSError as error:
-        raise StoreUnavailable(f"store: {error.strerror}: {error.filename}") from error

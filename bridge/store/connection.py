@@ -187,6 +187,21 @@ def open_connection(url: str, socket_timeout_s: float = SOCKET_TIMEOUT_S) -> Con
     raise ConfigError(f"store.url: expected {expected}; got another scheme")
 
 
+@contextmanager
+def opened_connection(url: str) -> Iterator[Connection]:
+    """Give a connection; raises as `open_connection`, and nothing that would quote the url."""
+    try:
+        connection = open_connection(url)
+    except ValueError:  # what is wrong with a URL may be said by quoting its password
+        raise ConfigError("store.url: expected a URL that can be read; got another") from None
+    except OSError as error:
+        raise StoreUnavailable(f"store: {error.strerror}: {error.filename}") from error
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
 def _check_url_options(url: str) -> None:
     """Refuse what the client would only stumble over later, and any file that it could not use.
 

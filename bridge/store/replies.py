@@ -170,13 +170,17 @@ def _in_rows(*columns: Any) -> list[tuple[Any, ...]]:
 def read_scheduled(reply: object, count: int) -> list[Scheduled]:
     """Return the answers for `count` envelopes, which stand behind the time."""
     flat = read_reply(reply, list[int | bytes])
-    words = read_words([*flat[:1], *flat[1::2]], count)
-    return [Scheduled(*row) for row in _in_rows(words, read_reply(flat[2::2], list[int]))]
+    rows = _in_rows(_words(flat[1::2], count), read_reply(flat[2::2], list[int]))
+    return [Scheduled(*row) for row in rows]
 
 
 def read_words(reply: object, count: int) -> list[str]:
     """Return `count` words, which stand behind the time."""
-    words = read_reply(read_reply(reply, list[int | bytes])[1:], list[bytes])
+    return _words(read_reply(reply, list[int | bytes])[1:], count)
+
+
+def _words(given: object, count: int) -> list[str]:
+    words = read_reply(given, list[bytes])
     if len(words) != count:
         raise StoreError(f"the delay store gave {len(words)} answers instead of {count}")
     return [read_text(word) for word in words]
@@ -188,20 +192,19 @@ def read_claim(reply: object) -> Claim:
     leased: list[Leased] = []
     damaged: list[Damaged] = []
     for id_bytes, record_bytes, flight_bytes in _in_rows(*columns):
-        envelope_id = read_text(id_bytes)
         try:
-            _check_id(id_bytes)
+            envelope_id = _id(id_bytes)
             record = read_record(record_bytes)
             flight = read_flight(flight_bytes) if flight_bytes else FIRST_ATTEMPT
             leased.append(Leased(envelope_id, record, flight, unpack(record.blob)))
         except RecordDamaged as error:
-            damaged.append(Damaged(envelope_id, error, record_bytes))
+            damaged.append(Damaged(read_text(id_bytes), error, record_bytes))
     return Claim(poll, token, leased, damaged)
 
 
-def _check_id(id_bytes: bytes) -> None:
+def _id(id_bytes: bytes) -> str:
     try:
-        id_bytes.decode()
+        return id_bytes.decode()
     except UnicodeDecodeError as error:
         raise RecordDamaged(f"id: expected UTF-8; got {id_bytes[:40]!r}") from error
 

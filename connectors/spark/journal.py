@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 
 from bridge.errors import StoreError
 from bridge.events import GAP
-from bridge.reasons import Reason
+from bridge.reasons import reason_word
 from bridge.store.journal import Journal, JournalEntry
 from bridge.store.keys import Shard
 from connectors.spark.options import JournalOptions
@@ -248,7 +248,7 @@ def _rows(shard: Shard, entry: JournalEntry) -> Iterator[tuple[Any, ...]]:
             envelope_id,
             note.due_at_ms,
             note.attempt,
-            _reason(note.reason),
+            None if note.reason is None else reason_word(note.reason),
             0,
         )
 
@@ -256,12 +256,3 @@ def _rows(shard: Shard, entry: JournalEntry) -> Iterator[tuple[Any, ...]]:
 def _gap(shard: Shard, after: int, lost: int) -> tuple[Any, ...]:
     place = (shard.route, shard.number, after + 1, 0)
     return (GAP, None, *place, None, None, None, None, lost)
-
-
-def _reason(number: int | None) -> str | None:
-    if number is None:
-        return None
-    try:
-        return Reason(number).word
-    except ValueError:  # a newer duebridge knows it
-        return str(number)

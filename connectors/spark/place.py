@@ -12,10 +12,10 @@ import msgspec
 
 from bridge.config import Config, Route
 from bridge.config_file import load_config
-from bridge.errors import ConfigError, StoreUnavailable
+from bridge.errors import ConfigError
 from bridge.producer import find_route
 from bridge.references import resolve_at
-from bridge.store.connection import Connection, open_connection
+from bridge.store.connection import Connection, opened_connection
 from bridge.store.fitness import check_fitness
 from bridge.store.keys import Shard, checked_name
 from bridge.store.registry import Registry
@@ -33,11 +33,8 @@ class Place(msgspec.Struct, frozen=True):
     @contextmanager
     def opened(self) -> Iterator[Connection]:
         """Give a connection; raises `ConfigError` and `StoreError`, without the url."""
-        connection = _connect(str(resolve_at("store.url", self.url)))
-        try:
+        with opened_connection(str(resolve_at("store.url", self.url))) as connection:
             yield connection
-        finally:
-            connection.close()
 
 
 def place_of(where: Where, config: Config | None) -> Place:
@@ -86,12 +83,3 @@ def open_route(place: Place, config: Config, name: str) -> tuple[Route, int]:
         check_fitness(connection, place.allow_unfit)
         connection.load_scripts()
         return route, Registry(connection, place.namespace).open_route(name, route.shards)
-
-
-def _connect(url: str) -> Connection:
-    try:
-        return open_connection(url)
-    except ValueError:  # what is wrong with a url may be said by quoting its password
-        raise ConfigError("store.url: expected one that can be read; got another") from None
-    except OSError as error:
-        raise StoreUnavailable(f"store: {error.strerror}: {error.filename}") from error

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from bridge.codec import Content
 from bridge.envelope import HeaderValue
 from bridge.listing import Window
-from bridge.reasons import Reason
+from bridge.reasons import reason_word
 from bridge.store.connection import Connection
 from bridge.store.delay_store import DelayStore
 from bridge.store.keys import Shard
@@ -131,7 +131,7 @@ def _decoded(shard: Shard, entry: Entry) -> tuple[Any, ...]:
         flight.attempt,
         flight.failures,
         flight.expiries,
-        _reason(flight.reason),
+        reason_word(flight.reason) if flight.reason else None,
         "RecordDamaged" if entry.damage else flight.error_class,
         entry.damage or flight.error_message,
         flight.first_failed_at_ms,
@@ -167,7 +167,3 @@ def _carried(value: HeaderValue) -> bytes | None:
 def _properties(properties: Any) -> list[tuple[str, str]]:
     given = msgspec.structs.asdict(properties)
     return [(name, str(value)) for name, value in given.items() if value is not None]
-
-
-def _reason(number: int) -> str | None:
-    return Reason(number).word if number else None
