@@ -5,30 +5,13 @@ blob of one from the cold tier, needs none.
 """
 
 import secrets
-from collections.abc import Iterable
-from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from bridge.store.connection import Argument, Connection
+from bridge.store.connection import Connection
 from bridge.store.delay_store import JOURNAL_CAP_BYTES, KEEP_ANSWER_FACTOR, LEAST_KEPT_ANSWER_MS
 from bridge.store.keys import Shard
+from bridge.store.packed import PackedRow, schedule_arguments
 from bridge.store.scripts import script
-
-
-class PackedRow(NamedTuple):
-    """An envelope as the script takes it.
-
-    `due` and `expires` are `+15000` or epoch ms, `expires` "" for never. `content_hash` and `blob`
-    are `bridge.codec.pack`'s. `generation` is 0, or that of a cold row, which obeys tombstones.
-    """
-
-    id: str
-    due: str
-    expires: str
-    remember_ms: int
-    content_hash: bytes
-    generation: int
-    blob: bytes
 
 
 class Answers(NamedTuple):
@@ -59,10 +42,10 @@ class BulkStore:
         is_guarded = self._repeat_for_s > 0 and not knows_by_id
         call_id = secrets.token_bytes(12) if is_guarded else b""
         keep_ms = max(LEAST_KEPT_ANSWER_MS, int(KEEP_ANSWER_FACTOR * self._repeat_for_s * 1000))
-        head = ("", JOURNAL_CAP_BYTES, max_delay_ms, int(replace), call_id, keep_ms, len(rows))
-        fields: Iterable[Any] = chain.from_iterable(rows)
-        arguments: list[Argument] = [*head, *fields]
+        arguments = schedule_arguments(
+            rows, max_delay_ms=max_delay_ms, replace=replace, call_id=call_id, keep_ms=keep_ms
+        )
         reply = self._connection.run(
-            script("schedule"), self._keys, arguments, self._repeat_for_s
+            script("schedule"), self._keys, ["", JOURNAL_CAP_BYTES, *arguments], self._repeat_for_s
         ).value
         return Answers(reply[1::2], reply[2::2])

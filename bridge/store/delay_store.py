@@ -14,6 +14,7 @@ from bridge.envelope import Envelope
 from bridge.reasons import Reason
 from bridge.store.connection import Argument, Connection
 from bridge.store.keys import Shard
+from bridge.store.packed import PackedRow, schedule_arguments
 from bridge.store.poll import NONE, Poll
 from bridge.store.replies import (
     Claim,
@@ -122,21 +123,15 @@ class DelayStore:
         """
         is_repeatable = self._repeat_for_s > 0
         call_id = secrets.token_bytes(12) if is_repeatable else b""
-        arguments: list[Argument] = [max_delay_ms, int(replace), call_id, self._keep_ms]
-        arguments.append(len(envelopes))
-        for place, envelope in enumerate(envelopes):
-            packed = pack(envelope)
-            arguments += (
-                envelope.id,
-                str(envelope.due),
-                "" if envelope.expires is None else str(envelope.expires),
-                remember_ms if envelope.remember_ms is None else envelope.remember_ms,
-                packed.content_hash,
-                generations[place] if generations else 0,
-                packed.blob,
-            )
-        reply = self._run("schedule", *arguments)
-        return read_scheduled(reply, len(envelopes))
+        pairs = zip(envelopes, generations or [0] * len(envelopes), strict=True)
+        arguments = schedule_arguments(
+            [_row(envelope, remember_ms, generation) for envelope, generation in pairs],
+            max_delay_ms=max_delay_ms,
+            replace=replace,
+            call_id=call_id,
+            keep_ms=self._keep_ms,
+        )
+        return read_scheduled(self._run("schedule", *arguments), len(envelopes))
 
     def promote(self, limit: int = MAX_BATCH, ready_full: int = READY_FULL) -> tuple[Poll, int]:
         """Make due envelopes ready; returns how many."""
@@ -299,6 +294,19 @@ class DelayStore:
         now: Argument = "" if self._now_ms is None else self._now_ms()
         standard = (now, self._journal_cap_bytes)
         return self._connection.run(script(name), self._keys, (*standard, *arguments), repeat_for_s)
+
+
+def _row(envelope: Envelope, remember_ms: int, generation: int) -> PackedRow:
+    packed = pack(envelope)
+    return PackedRow(
+        envelope.id,
+        str(envelope.due),
+        "" if envelope.expires is None else str(envelope.expires),
+        remember_ms if envelope.remember_ms is None else envelope.remember_ms,
+        packed.content_hash,
+        generation,
+        packed.blob,
+    )
 
 
 def _cut(text: str) -> bytes:

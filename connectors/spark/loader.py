@@ -16,11 +16,12 @@ import pyarrow as pa
 
 from bridge.config import Route
 from bridge.durations import format_ms
-from bridge.store.bulk import BulkStore, PackedRow
+from bridge.store.bulk import BulkStore
 from bridge.store.connection import Connection
 from bridge.store.delay_store import MAX_BATCH_BYTES
 from bridge.store.keys import Shard
 from bridge.store.pace import Pace
+from bridge.store.packed import PackedRow
 from bridge.store.route_store import shard_number
 from connectors.spark.options import WriteOptions
 from connectors.spark.packing import Packer

@@ -23,7 +23,7 @@ from bridge.durations import MAX_MS, parse_duration_ms
 from bridge.envelope import Envelope, Headers, Target
 from bridge.errors import EnvelopeError
 from bridge.limits import MAX_HEADER_BYTES, MAX_HEADERS, check_envelope
-from bridge.store.bulk import PackedRow
+from bridge.store.packed import PackedRow
 from connectors.spark.columns import (
     as_binary,
     byte_strings,

@@ -3,8 +3,9 @@
 import pytest
 
 from bridge.codec import pack
-from bridge.store.bulk import BulkStore, PackedRow
+from bridge.store.bulk import BulkStore
 from bridge.store.connection import Connection
+from bridge.store.packed import PackedRow
 from tests.store.desk import DAY_MS, YEAR_MS, Desk, envelope
 
 
