@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack
 
 from bridge.envelope import Envelope, EnvelopeFields
-from bridge.producer import BATCH, OnConflict, Producer
+from bridge.producer import OnConflict, Producer
 from bridge.receipt import Known, Receipt
+from bridge.store.batching import SCHEDULE_ROWS
 
 THREADS = 8  # calls under way at once; more wait for their turn
 
@@ -124,14 +125,14 @@ class AsyncProducer:
             batch: list[Envelope] = []
             async for envelope in envelopes:
                 batch.append(envelope)
-                if len(batch) == BATCH:
+                if len(batch) == SCHEDULE_ROWS:
                     yield batch
                     batch = []
             if batch:
                 yield batch
             return
         left = iter(envelopes)
-        while some := await self._call(lambda _: list(islice(left, BATCH))):
+        while some := await self._call(lambda _: list(islice(left, SCHEDULE_ROWS))):
             yield some
 
     def _opened(self) -> Producer:

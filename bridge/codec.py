@@ -12,7 +12,7 @@ import msgspec
 import zstandard
 
 from bridge.envelope import Envelope, Properties, Target
-from bridge.errors import RecordDamaged
+from bridge.errors import EnvelopeError, RecordDamaged
 
 PLAIN, ZSTD = b"\x00", b"\x01"
 COMPRESS_FROM_BYTES = 512  # below it, zstd saves nothing worth its time
@@ -54,7 +54,10 @@ class Packed(msgspec.Struct, frozen=True):
 
 
 def pack(envelope: Envelope) -> Packed:
-    """Return the blob and the hash over every field as given, durations in ms, never resolved."""
+    """Return the blob and the hash over every field as given, durations in ms, never resolved.
+
+    Raises `EnvelopeError` for what could be stored but not be read again.
+    """
     properties = None if envelope.properties == _NO_PROPERTIES else envelope.properties
     content = Content(
         envelope.body,
@@ -65,6 +68,9 @@ def pack(envelope: Envelope) -> Packed:
         envelope.target,
     )
     plain = _encoder.encode(content)
+    if len(plain) > MAX_CONTENT_BYTES:
+        what = f"expected up to {MAX_CONTENT_BYTES} bytes of body, key and headers"
+        raise EnvelopeError(f"envelope: {what}; got {len(plain)}")
     given = f"{envelope.due} {envelope.expires} {envelope.remember_ms}".encode()
     content_hash = blake2b(plain, digest_size=HASH_BYTES, key=given[:64]).digest()
     return Packed(_compress(plain), content_hash)

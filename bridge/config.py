@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from bridge.codec import MAX_CONTENT_BYTES
 from bridge.config_brokers import Broker
 from bridge.config_fields import (
     Bytes,
@@ -137,7 +138,7 @@ class RouteSettings(Model):
     """How long a worker may hold an envelope: at least 1.5 x publish_deadline + 1s."""
     max_delay: Ms = "365d"  # type: ignore[assignment]
     """Longer delays are refused."""
-    max_body: Bytes = "256KiB"  # type: ignore[assignment]
+    max_body: Annotated[Bytes, Field(le=MAX_CONTENT_BYTES)] = "256KiB"  # type: ignore[assignment]
     """Larger bodies are refused."""
     retry: RetryPolicy = RetryPolicy()
     on_target_error: OnTargetError = OnTargetError()

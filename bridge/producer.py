@@ -11,18 +11,18 @@ from typing import Any, Literal, Self, TypeAlias, Unpack
 from bridge.config import Config, Route
 from bridge.config_file import load_config, resolved_store_url
 from bridge.durations import format_ms
-from bridge.envelope import Envelope, EnvelopeFields, due_instant
+from bridge.envelope import Envelope, EnvelopeFields, checked_id, due_instant
 from bridge.errors import ConfigError, EnvelopeError
 from bridge.limits import check_envelope
 from bridge.receipt import Known, Receipt
+from bridge.store.batching import batches
 from bridge.store.connection import Connection, open_connection
+from bridge.store.delay_store import DelayStore
 from bridge.store.fitness import check_fitness
 from bridge.store.replies import Scheduled
 from bridge.store.route_store import RouteStore, shard_number
 
 REPEAT_FOR_S = 10.0  # how long a call is repeated while the store is away
-BATCH = 500
-BATCH_BYTES = 1024 * 1024  # a script that writes four times as much holds up everyone
 
 OnConflict: TypeAlias = Literal["refuse", "replace"]
 _REFUSED = ("too_far", "expires_before_due")
@@ -94,7 +94,7 @@ class Producer:
         store = self._store(route)
         return (
             receipt
-            for batch in _batches(envelopes)
+            for batch in batches(envelopes, _size_bytes)
             for receipt in self._schedule_batch(store, batch, on_conflict == "replace")
         )
 
@@ -128,8 +128,9 @@ class Producer:
 
         `in_flight`: a delivery was started and is not known to have failed; it is removed as soon
         as no worker holds it. `dead`, `unknown` and `recorded` (against a cold row) say so.
+        Raises `EnvelopeError` for what cannot be an id.
         """
-        return self._store(route).of(id).cancel(id)
+        return self._shard(route, id).cancel(id)
 
     def reschedule(
         self,
@@ -144,16 +145,19 @@ class Producer:
         `in_flight`, `dead` and `unknown` changed nothing; `recorded` is noted against a cold row.
         Raises `EnvelopeError` for an instant beyond `max_delay` or after the envelope expires.
         """
-        store = self._store(route)
+        settings = find_route(self._config, route)
         due = due_instant(delay, at)
-        answer = store.of(id).reschedule(id, str(due), store.route.max_delay)
+        answer = self._shard(route, id).reschedule(id, str(due), settings.max_delay)
         if answer.status in _REFUSED:
-            raise EnvelopeError(_why(store.route, answer))
+            raise EnvelopeError(_why(settings, answer))
         return answer.status
 
     def get(self, route: str, id: str) -> Known | None:  # noqa: A002 - the public name of the field
-        """Return what the store knows of an envelope; None where it knows nothing."""
-        entry = self._store(route).of(id).get(id)
+        """Return what the store knows of an envelope; None where it knows nothing.
+
+        Raises `EnvelopeError` for what cannot be an id.
+        """
+        entry = self._shard(route, id).get(id)
         return None if entry is None else Known.of(route, entry)
 
     def close(self) -> None:
@@ -165,6 +169,9 @@ class Producer:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+    def _shard(self, route: str, id: str) -> DelayStore:  # noqa: A002 - the field's public name
+        return self._store(route).of(checked_id(id))
 
     def _store(self, name: str) -> RouteStore:
         if name not in self._stores:
@@ -182,18 +189,8 @@ def find_route(config: Config, name: str) -> Route:
     raise ConfigError(f"route: expected one of the configuration ({known}); got {name!r}")
 
 
-def _batches(envelopes: Iterable[Envelope]) -> Iterator[list[Envelope]]:
-    batch: list[Envelope] = []
-    size = 0
-    for envelope in envelopes:
-        more = len(envelope.body or b"") + len(envelope.key or b"") + 256
-        if batch and (len(batch) == BATCH or size + more > BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(envelope)
-        size += more
-    if batch:
-        yield batch
+def _size_bytes(envelope: Envelope) -> int:
+    return len(envelope.body or b"") + len(envelope.key or b"") + 256
 
 
 def _refused(route: Route, envelope: Envelope, error: str) -> Receipt:

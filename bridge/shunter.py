@@ -15,6 +15,7 @@ from bridge.reasons import Reason
 from bridge.receipt import shown_id
 from bridge.settle import remembered
 from bridge.station import Station
+from bridge.store.batching import CALL_BYTES
 from bridge.store.poll import NONE
 from bridge.store.replies import Claim, Damaged, Leased
 
@@ -51,7 +52,8 @@ class Shunter:
             return 0
         if paused_until is not None and self._monotonic() < paused_until:
             return 0
-        claim = station.store.shunt(BATCH if paused_until is None else 1, route.lease)
+        limit = BATCH if paused_until is None else 1
+        claim = station.store.shunt(limit, route.lease, limit_bytes=CALL_BYTES)
         station.hear(claim.poll)
         if not claim.token:
             return 0

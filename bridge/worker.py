@@ -35,10 +35,10 @@ from bridge.settle import (
 )
 from bridge.shunter import Shunter
 from bridge.station import BACKLOG, Station
+from bridge.store.batching import CALL_BYTES
 from bridge.store.poll import Poll
 from bridge.store.replies import Claim, Leased, Settled
 
-CLAIM_BYTES = 1024 * 1024  # of records; a script that reads four times as much holds up everyone
 START_MARGIN_S = 0.5  # of a lease, kept for settling after the publish deadline
 
 log = structlog.get_logger()
@@ -208,7 +208,7 @@ class Worker:
             return 0, 0
         if station.is_held:
             limit = 1 if station.gate.may_probe() else 0
-        return limit, min(size, CLAIM_BYTES)
+        return limit, min(size, CALL_BYTES)
 
     def _send_off(
         self, station: Station, claim: Claim, started_at: float, *, is_suspect: bool

@@ -5,13 +5,16 @@ from functools import partial
 from typing import TypeVar
 
 from bridge.bench.figures import Row, percentile
-from bridge.bench.stage import BATCH, MAX_DELAY_MS, Stage, bodies
+from bridge.bench.stage import MAX_DELAY_MS, Stage, bodies
+from bridge.config import WorkerSettings
 from bridge.envelope import Envelope
 from bridge.reasons import Reason
+from bridge.store.batching import SCHEDULE_ROWS
 from bridge.store.delay_store import Burial, DelayStore, Retry
 from bridge.store.replies import Claim
 
 LEASE_MS = 60_000
+BATCH = WorkerSettings().batch
 T = TypeVar("T")
 
 
@@ -48,8 +51,8 @@ def _live_once(store: DelayStore, timed: Callable[[str, Callable[[], T]], T]) ->
     """Let a batch fail once and end dead, and another be given back and delivered."""
     call: Callable[[str, Callable[[], object]], object] = timed  # type: ignore[assignment]
     now_ms = store.next().now_ms
-    for _ in range(2):
-        envelopes = [Envelope.new(body, at=now_ms) for body in bodies(BATCH)]
+    for _ in range(2 * BATCH // SCHEDULE_ROWS):
+        envelopes = [Envelope.new(body, at=now_ms) for body in bodies(SCHEDULE_ROWS)]
         call("schedule", partial(store.schedule, envelopes, max_delay_ms=MAX_DELAY_MS))
     call("next", store.next)
     call("promote", store.promote)

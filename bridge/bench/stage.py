@@ -15,6 +15,7 @@ from bridge.envelope import Envelope, Target
 from bridge.errors import StoreError
 from bridge.publisher import Delivery, Publisher
 from bridge.runner import Runner
+from bridge.store.batching import batches
 from bridge.store.connection import open_connection
 from bridge.store.delay_store import DelayStore
 from bridge.store.keys import SHARD_KEYS, Shard, routes_key
@@ -22,7 +23,7 @@ from bridge.store.keys import SHARD_KEYS, Shard, routes_key
 ROUTE = "r"
 BODY_BYTES = 200
 WARM_UP = 1000
-BATCH = 500  # envelopes a call of schedule, as `Producer.schedule_many` does
+FILL_ROWS = 5000
 MAX_DELAY_MS = 365 * 86_400_000
 DELIVERED_WITHIN_S = 300.0
 LOOK_EVERY_S = 0.005
@@ -82,17 +83,17 @@ class Stage:
     def schedule(self, namespace: str, contents: Sequence[bytes], due_ms: Sequence[int]) -> None:
         """Schedule bodies, each due at its instant."""
         store = self.store(namespace)
-        for first in range(0, len(contents), BATCH):
-            pairs = zip(contents[first : first + BATCH], due_ms[first : first + BATCH], strict=True)
-            envelopes = [Envelope.new(body, at=due) for body, due in pairs]
-            store.schedule(envelopes, max_delay_ms=MAX_DELAY_MS)
+        pairs = zip(contents, due_ms, strict=True)
+        envelopes = (Envelope.new(body, at=due) for body, due in pairs)
+        for some in batches(envelopes, lambda each: len(each.body or b"")):
+            store.schedule(some, max_delay_ms=MAX_DELAY_MS)
 
     def fill(self, namespace: str, count: int) -> None:
         """See to it that so many are pending that will not be due here."""
         pending = self.store(namespace).next().pending
         far_ms = self.now_ms(namespace) + MAX_DELAY_MS // 2
-        for first in range(pending, count, 10 * BATCH):
-            some = min(10 * BATCH, count - first)
+        for first in range(pending, count, FILL_ROWS):
+            some = min(FILL_ROWS, count - first)
             self.schedule(namespace, bodies(some), range(far_ms + first, far_ms + first + some))
 
     @contextmanager

@@ -1,7 +1,7 @@
 """Many envelopes from standard input, a line each: a bad line is named, and no other is lost.
 
-A batch is what has arrived by then, up to `BATCH` lines: a slow stream is not held up, a fast one
-is sent in bulk, and memory holds one batch.
+A batch is what has arrived by then, up to `SCHEDULE_ROWS` lines: a slow stream is not held up, a
+fast one is sent in bulk, and memory holds one batch.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,8 +20,7 @@ from bridge.envelope import Envelope
 from bridge.errors import EnvelopeError, StoreError
 from bridge.producer import OnConflict, Producer
 from bridge.receipt import Receipt
-
-BATCH = 500
+from bridge.store.batching import SCHEDULE_ROWS
 
 
 class LineSender:
@@ -48,7 +47,7 @@ class LineSender:
         """Send standard input to its end; raises `StoreError`, naming what is stored by then."""
         try:
             with opened_stdin() as lines, shown_progress("lines sent") as advance:
-                for batch in read_batches(lines, BATCH):
+                for batch in read_batches(lines, SCHEDULE_ROWS):
                     self._send(batch, advance)
         except StoreError as error:
             raise type(error)(f"{error}; {self._progress()}") from error

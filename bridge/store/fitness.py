@@ -1,6 +1,6 @@
 """Whether a server may hold envelopes: one that evicts or forgets breaks every promise."""
 
-from bridge.errors import StoreUnfit
+from bridge.errors import StoreUnavailable, StoreUnfit
 from bridge.store.connection import Connection, translated_errors
 from bridge.store.info import Info, read_info, server_name
 
@@ -22,9 +22,14 @@ def check_fitness(connection: Connection, allow_unfit: tuple[str, ...] = ()) -> 
 
 
 def fitness_faults(connection: Connection) -> dict[str, str]:
-    """Return what is wrong, by the names that `store.allow_unfit` has; raises `StoreError`."""
+    """Return what is wrong, by the names that `store.allow_unfit` has.
+
+    Raises `StoreUnavailable`, also while a server that was restarted reads its data.
+    """
     with translated_errors():
         nodes = read_info(connection, "server", "memory", "persistence")
+    if any(int(node.get("loading", 0)) for node in nodes):  # till then it says it has no file
+        raise StoreUnavailable("the store is still reading its data from disk; it answers after")
     checks = {
         "version": _version_fault,
         "eviction": _eviction_fault,

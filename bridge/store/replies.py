@@ -10,7 +10,14 @@ import msgspec
 from bridge.codec import Content, unpack
 from bridge.errors import RecordDamaged, RecordTooNew, StoreError
 from bridge.store.poll import NONE, Poll
-from bridge.store.record import FIRST_ATTEMPT, Flight, Record, read_flight, read_record
+from bridge.store.record import (
+    FIRST_ATTEMPT,
+    NOT_IN_FLIGHT,
+    Flight,
+    Record,
+    read_flight,
+    read_record,
+)
 
 T = TypeVar("T")
 
@@ -215,7 +222,15 @@ def read_entry(id: str, state: str, score_ms: int, record: bytes, flight: bytes)
         known = read_record(record)
         return Entry(id, state, score_ms, known, read_flight(flight), unpack(known.blob), "")
     except RecordDamaged as error:
-        return Entry(id, state, score_ms, None, Flight(attempt=0), None, str(error))
+        return Entry(id, state, score_ms, None, _known_flight(flight), None, str(error))
+
+
+def _known_flight(flight: bytes) -> Flight:
+    """Return what is known of its attempts: it was buried as damaged, and the flight says so."""
+    try:
+        return read_flight(flight)
+    except RecordDamaged:
+        return NOT_IN_FLIGHT
 
 
 def read_page(state: str, reply: object) -> Page:

@@ -24,6 +24,7 @@ DEFAULTS: Mapping[str, object] = {
 }
 OURS = ("auth_mechanism", "ssl_options")  # ours to read, and so not taken from the url
 OPTIONS = (*DEFAULTS, *OURS, "channel_max", "frame_max", "locale", "tcp_options")
+SCHEMES = ("amqp://", "amqps://")
 MECHANISMS = ("PLAIN", "EXTERNAL")
 
 _IN_URL = "it is part of the url"
@@ -49,8 +50,8 @@ def connection_parameters(settings: Mapping[str, object]) -> Parameters:
         if key not in SETTINGS:
             raise ConfigError(f"{key}: unknown key{_did_you_mean(key, SETTINGS)}")
     url = settings.get("url")
-    if not isinstance(url, str):
-        raise ConfigError("url: expected amqp://user:password@host:port/vhost")
+    if not isinstance(url, str) or not url.startswith(SCHEMES):
+        raise ConfigError("url: expected amqp://user:password@host:port/vhost, or amqps://")
     given = _options(settings.get("options", {}))
     in_url = _url_options(url)
     for name in given:

@@ -1,6 +1,6 @@
 """One attempt of a task that writes: batches in, counts and rejects out.
 
-    Arrow batch ─▶ Packer ─▶ by shard, up to 500 rows a call ─▶ store: accepted, duplicate, ...
+    Arrow batch ─▶ Packer ─▶ by shard, up to 250 rows a call ─▶ store: accepted, duplicate, ...
                       └── refused ──────────────────────────────┴─▶ Rejects
 
 Every row ends in one count. Calls are idempotent by id, so that an attempt may be repeated, or run
@@ -9,16 +9,16 @@ twice at once.
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import pyarrow as pa
 
 from bridge.config import Route
 from bridge.durations import format_ms
+from bridge.store.batching import batches
 from bridge.store.bulk import BulkStore
 from bridge.store.connection import Connection
-from bridge.store.delay_store import MAX_BATCH_BYTES
 from bridge.store.keys import Shard
 from bridge.store.pace import Pace
 from bridge.store.packed import PackedRow
@@ -29,8 +29,6 @@ from connectors.spark.place import Place
 from connectors.spark.rejects import Rejects
 from connectors.spark.summary import Summary
 
-CALL_ROWS = 500  # half of what a call may have: a script that is short delays nobody
-CALL_BYTES = MAX_BATCH_BYTES - 64 * 1024
 ROW_BYTES = 128  # of a row beside its id and blob, at most
 _STORED = (b"accepted", b"duplicate", b"replaced", b"cancelled")
 
@@ -73,7 +71,7 @@ class Loader:
         refused = {place: ("refused", why) for place, why in refusals.items()}
         self._counts["refused"] += len(refusals)
         for number, places in enumerate(self._by_shard(rows)):
-            for call in _calls(rows, places):
+            for call in batches(places, lambda place: _size_bytes(rows[place])):
                 refused |= self._send(self._stores[number], rows, call)
         self._rejects.keep(batch, refused)
 
@@ -151,17 +149,5 @@ class Loader:
         return answer, "id: expected a new one, or the same content; the store has other content"
 
 
-def _calls(rows: Sequence[PackedRow | None], places: list[int]) -> Iterator[list[int]]:
-    """Yield places in calls that the store takes."""
-    call: list[int] = []
-    size = 0
-    for place in places:
-        row = rows[place]
-        more = ROW_BYTES + (len(row.id) * 4 + len(row.blob) if row else 0)
-        if call and (len(call) == CALL_ROWS or size + more > CALL_BYTES):
-            yield call
-            call, size = [], 0
-        call.append(place)
-        size += more
-    if call:
-        yield call
+def _size_bytes(row: PackedRow | None) -> int:
+    return ROW_BYTES + (len(row.id) * 4 + len(row.blob) if row else 0)

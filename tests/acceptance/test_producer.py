@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,13 @@ def test_open_route_with_another_number_of_shards_is_refused(
     second = Producer(first._config.model_copy(update={"routes": {"r": route}}), connection)
     with pytest.raises(StoreUnfit, match="expected shards: 2, as the store has it; got 4"):
         second.schedule("r", b"x", delay="1h")
+
+
+@pytest.mark.parametrize("id", ["", "a\n", "\ud800", "x" * 256])
+def test_ask_for_what_cannot_be_an_id_is_refused(producer: Producer, id: str) -> None:
+    for ask in (producer.get, producer.cancel, partial(producer.reschedule, delay="1s")):
+        with pytest.raises(EnvelopeError, match="id: expected"):
+            ask("r", id)
 
 
 def test_schedule_unknown_route_names_those_there_are(producer: Producer) -> None:

@@ -32,7 +32,14 @@ from tests.faults.bounds import Bound
 from tests.faults.leftovers import leftovers, stored_bytes
 from tests.faults.observed_worker import Touched, read_touched
 from tests.faults.scenario import Result
-from tests.faults.script_times import TAKE_ALL, Times, core_times_s, read_times, time_bounds
+from tests.faults.script_times import (
+    TAKE_ALL,
+    Times,
+    core_times_s,
+    put_first,
+    read_times,
+    time_bounds,
+)
 from tests.store.servers import redis_server, wait_until
 
 BODY_BYTES, LARGE_BYTES = 200, 65_536
@@ -62,6 +69,7 @@ class Seen(msgspec.Struct, kw_only=True):
     journal_bytes: int = 0
     forks: int = 0
     longest_fork_us: int = 0
+    is_first: bool
     ran_s: float = 0.0
     waited_s: float = 0.0
     per_s: float = 0.0
@@ -83,6 +91,7 @@ class Seen(msgspec.Struct, kw_only=True):
             Bound("memory that the burst took, MiB", round(self.taken_bytes / 2**20)),
             Bound("pauses of the server for a fork", self.forks),
             Bound("longest of them, ms", round(self.longest_fork_us / 1000, 1)),
+            Bound("server was put before all else (1: yes)", int(self.is_first)),
             Bound("server ran, s", round(self.ran_s, 1)),
             Bound("server stood by for want of a core, s", round(self.waited_s, 1)),
             Bound("delivered a second", round(self.per_s)),
@@ -124,6 +133,8 @@ class Burst:
         path.write_text(CONFIG.format(store=url, kafka=kafka, topic=self._topic))
         self._connection = open_connection(url)
         self._client: Any = self._connection.client
+        self._server_pid = self._client.info("server")["process_id"]
+        is_first = put_first(self._server_pid)
         self._producer = Producer.from_config(path)
         route = load_config(path).routes["burst"]
         self._store = RouteStore(self._connection, "burst", route).shards[0]
@@ -131,7 +142,7 @@ class Burst:
         self._meter = Meter(self._connection, Calls())
         self._create_topic()
         self._worker = self._start_worker(path)
-        self._seen = Seen()
+        self._seen = Seen(is_first=is_first)
 
     def _create_topic(self) -> None:
         with closing(KafkaAdminClient(bootstrap_servers=self._kafka)) as admin:
@@ -163,8 +174,7 @@ class Burst:
         self._seen.taken_bytes = self._meter.dataset_bytes() - before_bytes
         self._drain(due_ms)
         self._stop_worker()
-        pid = self._client.info("server")["process_id"]
-        self._seen.ran_s, self._seen.waited_s = core_times_s(pid)
+        self._seen.ran_s, self._seen.waited_s = core_times_s(self._server_pid)
         self._seen.times = read_times(self._client)
         self._seen.touched = read_touched(self._touched)
         left = leftovers(self._connection, self._store.shard, before_bytes)

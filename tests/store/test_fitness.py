@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
-from bridge.errors import StoreUnfit
+from bridge.errors import StoreUnavailable, StoreUnfit
 from bridge.store.connection import Connection, open_connection
 from bridge.store.embedded import stop_embedded
 from bridge.store.fitness import check_fitness
+from tests.store.servers import redis_server, wait_until
 
 
 @pytest.fixture
@@ -38,6 +40,20 @@ def test_check_names_everything_that_is_unfit_at_once(server: Connection) -> Non
     assert "eviction: expected maxmemory-policy noeviction" in text
     assert "got allkeys-lru" in text
     assert "persistence: expected appendonly yes" in text
+
+
+def test_check_server_that_reads_its_data_is_unavailable_not_unfit(tmp_path: Path) -> None:
+    persisted = ("--appendonly", "yes", "--enable-debug-command", "yes")
+    with redis_server(tmp_path, *persisted) as port, redis.Redis(port=port) as client:
+        client.execute_command("DEBUG", "POPULATE", 20_000)
+        client.bgrewriteaof()
+        wait_until(lambda: not client.info("persistence")["aof_rewrite_in_progress"], "the file")
+    slowly = ("--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024")
+    with redis_server(tmp_path, *persisted, *slowly) as port:
+        connection = open_connection(f"redis://127.0.0.1:{port}")
+        with pytest.raises(StoreUnavailable, match="still reading its data"):
+            check_fitness(connection)
+        connection.close()
 
 
 def test_check_unfit_that_is_allowed_by_name_is_only_told(server: Connection) -> None:

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from bridge.errors import StoreError
+from bridge.store.record import NOT_IN_FLIGHT
 from bridge.store.replies import Entry
 from tests.store.conftest import Opened
 from tests.store.desk import NOW_MS, Desk, envelope
@@ -103,6 +104,15 @@ def test_list_shows_the_damaged_among_the_others(desk: Desk) -> None:
     entries = walk(desk, "pending")
     assert ids_of(entries) == ["a", "b", "c", "d"]
     assert [bool(each.damage) for each in entries] == [True, True, True, False]
+
+
+def test_list_of_the_dead_tells_the_reason_of_one_whose_record_is_damaged(desk: Desk) -> None:
+    desk.dead("a")
+    whole = walk(desk, "dead")[0]
+    desk.replaced_record("a", lambda record: record[:9])
+    (entry,) = walk(desk, "dead")
+    assert entry.damage
+    assert entry.flight == whole.flight != NOT_IN_FLIGHT
 
 
 def test_list_of_no_state_is_refused(desk: Desk) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bridge.codec import MAX_CONTENT_BYTES, PLAIN, ZSTD, Content, pack, unpack
 from bridge.envelope import Envelope, Properties, Target
-from bridge.errors import RecordDamaged
+from bridge.errors import EnvelopeError, RecordDamaged
 
 DAYS = timedelta(days=10_000)
 TEXT = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=20)
@@ -212,6 +212,12 @@ def test_unpack_of_a_blob_with_a_changed_byte_gives_content_or_damage(
     blob[data.draw(st.integers(0, len(blob) - 1))] = data.draw(st.integers(0, 255))
     with suppress(RecordDamaged):
         assert isinstance(unpack(bytes(blob)), Content)
+
+
+def test_pack_more_than_could_be_read_again_is_refused() -> None:
+    body, key = bytes(MAX_CONTENT_BYTES // 2), bytes(MAX_CONTENT_BYTES // 2)
+    with pytest.raises(EnvelopeError, match=f"expected up to {MAX_CONTENT_BYTES} bytes of body"):
+        pack(build({"body": body, "key": key}))
 
 
 def test_pack_and_unpack_work_in_many_threads_at_once() -> None:

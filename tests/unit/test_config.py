@@ -24,6 +24,13 @@ def test_load_other_durability_names_the_one() -> None:
     ]
 
 
+def test_load_max_body_beyond_what_a_record_holds_is_refused() -> None:
+    text = WHOLE + "defaults: {max_body: 65MiB}\n"
+    assert refusal(text) == [
+        "f.yaml:8:22 defaults.max_body: expected at most 67108864; got '65MiB'"
+    ]
+
+
 def test_load_bad_names_point_at_their_keys() -> None:
     text = WHOLE.replace("  r:", "  r r:").replace("  billing:", "  -b:")
     assert refusal(text + "store: {namespace: 'a{b}'}\n") == [

@@ -24,6 +24,13 @@ def test_read_an_amqps_url_checks_the_certificate() -> None:
     assert parameters.ssl_options.context.check_hostname
 
 
+@pytest.mark.parametrize("url", ["", "rabbit://user:s3cret@h/", "rabbit.example:5672", "amqp:/x"])
+def test_read_a_url_of_another_scheme_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="url: expected amqp://user:password@host") as refused:
+        connection_parameters({"url": url})
+    assert "s3cret" not in str(refused.value)
+
+
 def test_read_no_options_sets_heartbeat_and_timeouts() -> None:
     parameters = connection_parameters({"url": URL})
     assert parameters.heartbeat == 30
@@ -116,7 +123,6 @@ def test_read_bad_settings_says_what_is_wrong(settings: dict[str, object], messa
     [
         {"url": "amqp://user:s3cr/et@h/"},
         {"url": "amqp://user:s3cret@h:x/"},
-        {"url": "rabbit://user:s3cret@h/"},
         {"url": TLS_URL, "options": {"ssl_options": {"certfile": "/", "password": "s3cret"}}},
         {"url": URL, "options": {"heartbeat": "x"}},
     ],
