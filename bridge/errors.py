@@ -3,6 +3,7 @@
 BridgeError
 ├── ConfigError          mend the configuration; nothing was started
 ├── EnvelopeError        mend the envelope; nothing of it was stored
+├── JobFailed            a job of the pipeline ended part-way; run it again
 └── StoreError
     ├── StoreUnavailable try again later; whether the last call took effect is unknown
     ├── StoreFull        free memory in the store; nothing of this call was stored
@@ -22,6 +23,10 @@ class ConfigError(BridgeError):
 
 class EnvelopeError(BridgeError):
     """An envelope is refused: what was expected and what came is in the message."""
+
+
+class JobFailed(BridgeError):
+    """A job of the pipeline ended part-way; running it again does what is left."""
 
 
 class StoreError(BridgeError):

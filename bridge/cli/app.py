@@ -1,6 +1,6 @@
 """All commands, by the words that a person types."""
 
-from importlib.metadata import version
+from importlib.metadata import entry_points, version
 from typing import Annotated
 
 import typer
@@ -131,6 +131,10 @@ config_group.command(
     "schema", epilog=manual("duebridge config schema > duebridge.schema.json", needs_store=False)
 )(schema)
 app.add_typer(config_group, name="config")
+
+
+for each in sorted(entry_points(group="duebridge.commands")):
+    app.add_typer(each.load(), name=each.name)
 
 
 def _show_version(is_asked: bool) -> None:

@@ -3,7 +3,7 @@
 | code | means |
 |---|---|
 | 0 | done |
-| 1 | the answer is no: unknown id, conflict, refused line, a check failed |
+| 1 | the answer is no: unknown id, conflict, refused line, a check or a job failed |
 | 2 | usage or configuration |
 | 3 | the store is unreachable or unfit |
 | 4 | a broker is unreachable, or a target is missing |
@@ -17,7 +17,7 @@ from pathlib import Path
 import typer
 
 from bridge.cli.output import OutputClosed, complain, discard_output
-from bridge.errors import ConfigError, EnvelopeError, StoreError
+from bridge.errors import ConfigError, EnvelopeError, JobFailed, StoreError
 from bridge.publisher import BrokerUnavailable
 
 DONE, NO, USAGE, STORE, BROKER, DEFECT, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
@@ -29,6 +29,7 @@ _CODES: dict[type[Exception], int] = {
     UnicodeEncodeError: USAGE,
     OSError: USAGE,
     StoreError: STORE,
+    JobFailed: NO,
     BrokerUnavailable: BROKER,
 }
 

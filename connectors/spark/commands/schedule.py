@@ -1,0 +1,87 @@
+"""`duebridge spark schedule`: rows of files or of a table, scheduled in bulk."""
+
+from typing import Annotated
+
+import typer
+
+from bridge.cli.exits import finish
+from bridge.cli.output import Output, OutputOption
+from bridge.cli.session import ConfigOption, config_path
+from connectors.spark.commands.shared import (
+    RouteArgument,
+    SettingOption,
+    given_only,
+    pairs,
+    running,
+    show_summary,
+)
+
+
+def schedule(
+    context: typer.Context,
+    route: RouteArgument,
+    inputs: Annotated[list[str], typer.Argument(help="Files or directories, or a table.")],
+    form: Annotated[
+        str, typer.Option("--format", help="parquet, csv, json, orc or table.")
+    ] = "parquet",
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="A column of the envelope, and the SQL it is made by: NAME=EXPRESSION."),
+    ] = None,
+    where: Annotated[str | None, typer.Option(help="Only rows for which this SQL holds.")] = None,
+    id_columns: Annotated[
+        str | None, typer.Option(help="Derive the id from these columns: a,b.")
+    ] = None,
+    rejects: Annotated[
+        str | None, typer.Option(help="A directory for Parquet files of the refused rows.")
+    ] = None,
+    max_rejects: Annotated[
+        int | None, typer.Option(help="Fail when more rows than these are refused.")
+    ] = None,
+    on_conflict: Annotated[
+        str | None, typer.Option(help="For a known id with other content: refuse, or replace.")
+    ] = None,
+    remember: Annotated[
+        str | None, typer.Option(help="So long after its end an id is known; by default 24h.")
+    ] = None,
+    rows_per_second: Annotated[
+        int | None, typer.Option(help="At most so many, over all tasks.")
+    ] = None,
+    read: Annotated[
+        list[str] | None, typer.Option(help="An option of Spark's reader: NAME=VALUE.")
+    ] = None,
+    settings: SettingOption = None,
+    output: OutputOption = Output.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Schedule every row of the inputs to a route.
+
+    A row has the columns id, body, due_at or delay, and if it likes key, headers, expires and
+    more, as docs/spark/schedule.md lists them; other columns are left out. Running the same job
+    again changes nothing. What is refused goes to --rejects, and the job goes on.
+    """
+    columns, read_options = pairs("--column", column), pairs("--read", read)
+    options = given_only(
+        config=str(config_path(context, config)),
+        route=route,
+        id_columns=id_columns,
+        rejects=rejects,
+        max_rejects=max_rejects,
+        on_conflict=on_conflict,
+        remember=remember,
+        rows_per_second=rows_per_second,
+    )
+    with running("schedule", settings) as spark:
+        from connectors.spark.jobs.schedule import run_schedule
+
+        summary = run_schedule(
+            spark,
+            inputs,
+            form=form,
+            read_options=read_options,
+            columns=columns,
+            where=where,
+            **options,
+        )
+    show_summary(summary, output)
+    finish(is_yes=not summary.rejects and not summary.skipped)

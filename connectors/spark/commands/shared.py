@@ -1,0 +1,58 @@
+"""What every job's command has: its session, and how its errors and its summary are shown."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from bridge.cli.output import STDERR, Output, is_terminal, write, write_json
+from bridge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RouteArgument = Annotated[str, typer.Argument(help="A route of the configuration.")]
+SettingOption = Annotated[
+    list[str] | None, typer.Option("--spark", help="A setting of Spark, such as spark.master=...")
+]
+
+
+@contextmanager
+def running(name: str, settings: Sequence[str] | None = None) -> Iterator["SparkSession"]:
+    """Give the session of a job; raises `ConfigError` where Spark is not installed."""
+    try:
+        module = import_module("connectors.spark.session")
+    except ImportError as error:
+        remedy = "type: pip install 'duebridge[spark]'"
+        missing = f"expected the Python package {error.name}, which is not installed"
+        raise ConfigError(f"spark: {missing}; {remedy}") from error
+    more = pairs("--spark", settings)
+    with module.opened_session(name, is_watched=is_terminal(STDERR), more=more) as session:
+        yield session
+
+
+def pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
+    """Return `NAME=VALUE` texts by their names; raises `ConfigError`."""
+    found = {}
+    for text in given or ():
+        name, sign, value = text.partition("=")
+        if not (sign and name.strip() and value.strip()):
+            raise ConfigError(f"{option}: expected NAME=VALUE; got {text!r}")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def given_only(**options: Any) -> dict[str, Any]:
+    """Return the options that a person gave; the others have defaults of their own."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def show_summary(summary: msgspec.Struct, output: Output) -> None:
+    """Write what a job did: one object, or its line for people."""
+    if output is Output.JSON:
+        write_json(summary)
+    else:
+        write(str(summary))

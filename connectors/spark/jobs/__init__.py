@@ -1,0 +1,1 @@
+"""The jobs: each reads, transforms and writes, as a function of a SparkSession."""

@@ -1,0 +1,50 @@
+"""The job `schedule`: rows of a file, a directory or a table become envelopes of a route."""
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+from bridge.errors import ConfigError
+from connectors.spark.loading import write_envelopes
+from connectors.spark.summary import Summary
+from connectors.spark.transforms.chosen import chosen_columns
+
+TABLE = "table"
+FORMATS = ("parquet", "csv", "json", "orc", TABLE)
+_DEFAULTS: dict[str, dict[str, str]] = {"csv": {"header": "true"}}
+
+
+def run_schedule(
+    spark: SparkSession,
+    inputs: Sequence[str],
+    *,
+    form: str = "parquet",
+    read_options: Mapping[str, str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    where: str | None = None,
+    **write_options: str | int,
+) -> Summary:
+    """Schedule every row of the inputs; the same job again changes nothing, and says so.
+
+    `write_options` are the data source's (`config` and `route` at least). Raises `ConfigError`,
+    `StoreUnavailable` and `StoreUnfit` before any row is written.
+    """
+    frame = read_inputs(spark, inputs, form, read_options or {})
+    derived = str(write_options.get("id_columns", "")).split(",")
+    keep = tuple(filter(None, map(str.strip, derived)))
+    rows = chosen_columns(frame, columns or {}, where, keep)
+    return write_envelopes(rows, **write_options)
+
+
+def read_inputs(
+    spark: SparkSession, inputs: Sequence[str], form: str, options: Mapping[str, str]
+) -> DataFrame:
+    """Return what the inputs hold, by Spark's own readers; of a table, its one name."""
+    if form not in FORMATS:
+        raise ConfigError(f"format: expected one of {', '.join(FORMATS)}; got {form!r}")
+    if form == TABLE:
+        if len(inputs) != 1:
+            raise ConfigError(f"expected the name of one table; got {len(inputs)}")
+        return spark.read.options(**options).table(inputs[0])
+    given = {**_DEFAULTS.get(form, {}), **options}
+    return spark.read.options(**given).format(form).load(list(inputs))

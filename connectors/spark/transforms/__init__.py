@@ -1,0 +1,1 @@
+"""DataFrame in, DataFrame out: what the jobs compute, with nothing read and nothing written."""

@@ -1,0 +1,97 @@
+"""Bulk schedule: which columns of an input become an envelope's, and what the command says."""
+
+import csv
+import subprocess
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.testing import assertDataFrameEqual
+
+from bridge.errors import ConfigError
+from connectors.spark.commands.shared import pairs
+from connectors.spark.jobs.schedule import run_schedule
+from connectors.spark.transforms.chosen import chosen_columns
+from tests.acceptance.command import ENVIRONMENT, PROGRAM, Done
+from tests.spark.conftest import LATER_MS, World
+
+MADE = {"body": "concat('order ', number)", "due_at": f"{LATER_MS} + cast(number as bigint)"}
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> str:
+    """Three orders, one of them without a number, as a CSV file."""
+    path = tmp_path / "orders.csv"
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerows([["number", "key", "city"], ["7", "k", "Rome"], ["8", "", "Oslo"]])
+        rows.writerow(["", "", "Lima"])
+    return str(path)
+
+
+def test_choose_columns_makes_keeps_and_leaves_out(spark: SparkSession) -> None:
+    rows = [("7", "k", "Rome"), ("8", "q", "Oslo")]
+    frame = spark.createDataFrame(rows, "number string, key string, city string")
+    chosen = chosen_columns(frame, {"body": "upper(city)"}, "number > 7", keep=("number",))
+    expected = spark.createDataFrame([("8", "q", "OSLO")], "number string, key string, body string")
+    assertDataFrameEqual(chosen, expected)
+
+
+def test_choose_a_column_again_takes_the_expression(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([("a", "text")], "id string, body string")
+    chosen = chosen_columns(frame, {"id": "concat('x-', id)"})
+    assertDataFrameEqual(chosen, spark.createDataFrame([("text", "x-a")], "body string, id string"))
+
+
+def test_schedule_csv_stores_each_row_once_and_counts_the_refused(
+    spark: SparkSession, world: World, orders: str
+) -> None:
+    options = world.options("plain", id_columns="number")
+    first = run_schedule(spark, [orders], form="csv", columns=MADE, **options)
+    assert (first.accepted, first.refused) == (2, 1)
+    again = run_schedule(spark, [orders], form="csv", columns=MADE, **options)
+    assert (again.accepted, again.duplicate, again.refused) == (0, 2, 1)
+    assert len(world.ids("plain")) == 2
+
+
+def test_schedule_a_table_reads_it_by_name(spark: SparkSession, world: World) -> None:
+    frame = spark.createDataFrame([("a", "b", LATER_MS)], "id string, body string, due_at bigint")
+    frame.createOrReplaceTempView("due")
+    summary = run_schedule(spark, ["due"], form="table", **world.options("plain"))
+    assert summary.accepted == 1
+
+
+def test_schedule_from_what_cannot_be_read_is_refused(spark: SparkSession, world: World) -> None:
+    with pytest.raises(ConfigError, match=r"format: expected one of parquet, .*; got 'xls'"):
+        run_schedule(spark, ["x"], form="xls", **world.options("plain"))
+    with pytest.raises(ConfigError, match="the name of one table; got 2"):
+        run_schedule(spark, ["x", "y"], form="table", **world.options("plain"))
+
+
+def test_read_pairs_without_a_sign_are_refused() -> None:
+    assert pairs("--column", ["a=b = c"]) == {"a": "b = c"}
+    with pytest.raises(ConfigError, match="--column: expected NAME=VALUE; got 'due_at'"):
+        pairs("--column", ["due_at"])
+
+
+def command(world: World, *words: str) -> Done:
+    """Run `duebridge spark` as a person does, to its end."""
+    program = [PROGRAM, "--config", world.config, "spark", *words]
+    done = subprocess.run(program, capture_output=True, timeout=100, env=ENVIRONMENT)
+    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def test_run_the_command_schedules_and_ends_with_the_counts(world: World, orders: str) -> None:
+    words = ["schedule", "plain", orders, "--format", "csv", "--id-columns", "number"]
+    words += [f"--column={name}={made}" for name, made in MADE.items()]
+    done = command(world, *words, "--where", "number > 7", "--output", "json")
+    assert (done.code, done.json()["accepted"]) == (0, 1), done.err
+
+
+def test_run_the_command_on_no_file_says_so_in_one_line(world: World) -> None:
+    missing = command(world, "schedule", "plain", "/nowhere.parquet")
+    assert missing.code == 2
+    java_says = "WARNING: Using incubator modules: jdk.incubator.vector\n"
+    said = missing.err.removeprefix(java_says)
+    assert said.startswith("[PATH_NOT_FOUND] Path does not exist: file:/nowhere.parquet")
+    assert said.count("\n") == 1
