@@ -69,7 +69,7 @@ class Seen(msgspec.Struct, kw_only=True):
     journal_bytes: int = 0
     forks: int = 0
     longest_fork_us: int = 0
-    is_first: bool
+    is_first: bool = False
     ran_s: float = 0.0
     waited_s: float = 0.0
     per_s: float = 0.0
