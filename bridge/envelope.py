@@ -127,7 +127,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         Raises `EnvelopeError`, which says what was expected and what came.
         """
         return cls(
-            id=_random_id() if id is None else checked_id(id),
+            id=_random_id() if id is None else _text("id", id, 1, 255),
             body=_bytes_or_none("body", body),
             due=due_instant(delay, at),
             expires=_expires(expires),
@@ -138,11 +138,6 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
             remember_ms=None if remember is None else parse_duration_ms(remember, "remember"),
             target=_target(target),
         )
-
-
-def checked_id(id: object) -> str:  # noqa: A002 - the public name of the field
-    """Return an id that an envelope may have; raises `EnvelopeError`."""
-    return _text("id", id, 1, 255)
 
 
 def _random_id() -> str:

@@ -11,8 +11,8 @@ from typing import Any, Literal, Self, TypeAlias, Unpack
 from bridge.config import Config, Route
 from bridge.config_file import load_config, resolved_store_url
 from bridge.durations import format_ms
-from bridge.envelope import Envelope, EnvelopeFields, checked_id, due_instant
-from bridge.errors import ConfigError, EnvelopeError
+from bridge.envelope import Envelope, EnvelopeFields, due_instant
+from bridge.errors import ConfigError, EnvelopeError, shown
 from bridge.limits import check_envelope
 from bridge.receipt import Known, Receipt
 from bridge.store.batching import batches
@@ -128,7 +128,7 @@ class Producer:
 
         `in_flight`: a delivery was started and is not known to have failed; it is removed as soon
         as no worker holds it. `dead`, `unknown` and `recorded` (against a cold row) say so.
-        Raises `EnvelopeError` for what cannot be an id.
+        Raises `EnvelopeError` for what UTF-8 cannot carry.
         """
         return self._shard(route, id).cancel(id)
 
@@ -155,7 +155,7 @@ class Producer:
     def get(self, route: str, id: str) -> Known | None:  # noqa: A002 - the public name of the field
         """Return what the store knows of an envelope; None where it knows nothing.
 
-        Raises `EnvelopeError` for what cannot be an id.
+        Raises `EnvelopeError` for what UTF-8 cannot carry.
         """
         entry = self._shard(route, id).get(id)
         return None if entry is None else Known.of(route, entry)
@@ -171,7 +171,12 @@ class Producer:
         self.close()
 
     def _shard(self, route: str, id: str) -> DelayStore:  # noqa: A002 - the field's public name
-        return self._store(route).of(checked_id(id))
+        store = self._store(route)
+        try:
+            return store.of(id)
+        except UnicodeEncodeError as error:
+            expected = "expected text that UTF-8 can carry"
+            raise EnvelopeError(f"id: {expected}; got {shown(id)}") from error
 
     def _store(self, name: str) -> RouteStore:
         if name not in self._stores:

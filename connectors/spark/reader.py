@@ -88,7 +88,8 @@ class StoreReader(DataSourceReader):
                 return
             yield [each for each in page.entries if window.has(each)]
             cursor = page.cursor
-            time.sleep(options.pause / 1000)
+            if options.pause:  # to sleep for nothing still gives the core away
+                time.sleep(options.pause / 1000)
 
 
 def arrow_schema(columns: StructType) -> pa.Schema:

@@ -104,6 +104,7 @@ class Command:
             input=stdin,
             capture_output=True,
             timeout=WITHIN_S,
+            preexec_fn=hear_ctrl_c,
         )
         return done.returncode, done.stdout
 

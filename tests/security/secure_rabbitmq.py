@@ -1,8 +1,7 @@
 """A RabbitMQ of the test's own: TLS, a virtual host with an awkward name, users by certificate."""
 
 import json
-import socket
-from contextlib import suppress
+import time
 from pathlib import Path
 from urllib.parse import quote
 
@@ -10,11 +9,12 @@ from tests.conftest import missing
 from tests.contract.private_rabbitmq import PrivateRabbit
 from tests.security import certificates as own
 from tests.security.certificates import Certificates
-from tests.store.servers import free_port
+from tests.store.servers import free_port, listens
 
 USER = "shop"
 PASSWORD = "canary/p@ss:9d27%"  # noqa: S105 - must not come out again
 VHOST = "orders/eu & co"
+TLS_WITHIN_S = 10.0
 
 CONFIG = """\
 listeners.ssl.1 = 127.0.0.1:{port}
@@ -57,11 +57,13 @@ class SecureRabbit(PrivateRabbit):
 
     def start(self) -> None:
         super().start()
-        with suppress(OSError):
-            socket.create_connection(("127.0.0.1", self.tls_port), 1).close()
-            self.control("eval", DEMAND.format(port=self.mtls_port))
-            return
-        missing("a RabbitMQ with TLS", "install rabbitmq-server: a container's has other settings")
+        give_up_at = time.monotonic() + TLS_WITHIN_S  # it listens without TLS first
+        while not listens(self.tls_port):
+            if time.monotonic() > give_up_at:
+                how = "install rabbitmq-server: a container's has other settings"
+                missing("a RabbitMQ with TLS", how)
+            time.sleep(0.05)
+        self.control("eval", DEMAND.format(port=self.mtls_port))
 
 
 def _definitions() -> dict[str, object]:

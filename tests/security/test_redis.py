@@ -158,7 +158,7 @@ def test_user_without_a_right_is_told_which(
 
 
 def test_keys_of_another_namespace_are_refused(connection: Connection) -> None:
-    with pytest.raises(StoreError, match="no permissions to access one of the keys"):
+    with pytest.raises(StoreError, match=r"[Nn]o permissions to access"):
         Desk(connection, "other").pending("x")
 
 
@@ -183,7 +183,8 @@ def test_another_host_name_is_unavailable(open_at: OpenAt, url_of: UrlOf) -> Non
 def test_no_certificate_where_one_is_wanted_is_unavailable(
     open_at: OpenAt, url_of: UrlOf, store: SecureRedis
 ) -> None:
-    with pytest.raises(StoreUnavailable, match="a certificate of ours"):
+    # Redis 8 resets the connection without a word
+    with pytest.raises(StoreUnavailable, match=r"certificate of ours|reset by peer"):
         open_at(url_of(port=store.mtls)).load_scripts()
 
 
