@@ -8,7 +8,7 @@ import typer
 
 from bridge import errors
 from bridge.cli.exits import exit_code, run_guarded
-from bridge.errors import BridgeError, ConfigError, EnvelopeError, StoreError
+from bridge.errors import BridgeError, ConfigError, EnvelopeError, JobFailed, StoreError
 from bridge.publisher import BrokerUnavailable
 
 
@@ -24,7 +24,7 @@ def app_that_raises(error: Exception) -> typer.Typer:
 
 @pytest.mark.parametrize(
     ("kind", "code"),
-    [(ConfigError, 2), (EnvelopeError, 2), (StoreError, 3), (BrokerUnavailable, 4)],
+    [(ConfigError, 2), (EnvelopeError, 2), (StoreError, 3), (BrokerUnavailable, 4), (JobFailed, 1)],
 )
 def test_exit_code_of_an_error_is_its_class_and_of_every_subclass(
     kind: type[Exception], code: int
@@ -35,7 +35,7 @@ def test_exit_code_of_an_error_is_its_class_and_of_every_subclass(
 
 def test_exit_code_of_every_error_of_the_product_is_known() -> None:
     defined = [each for _, each in inspect.getmembers(errors, inspect.isclass)]
-    assert {exit_code(each("why")) for each in defined if each is not BridgeError} == {2, 3}
+    assert {exit_code(each("why")) for each in defined if each is not BridgeError} == {1, 2, 3}
 
 
 @pytest.mark.parametrize(
