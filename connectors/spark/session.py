@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from bridge import errors
 from bridge.errors import BridgeError, ConfigError, JobFailed
+from connectors.spark.kafka import PACKAGE
 
 # Set only where neither spark-submit nor spark-defaults.conf says otherwise.
 _DEFAULTS = {
@@ -20,20 +21,31 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
 }
+_JARS = ("spark.jars", "spark.jars.packages")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _OURS = re.compile(r"bridge\.errors\.(\w+): (.+)")
 
 
 @contextmanager
 def opened_session(
-    name: str, *, is_watched: bool = False, more: Mapping[str, str] | None = None
+    name: str,
+    *,
+    is_watched: bool = False,
+    has_kafka: bool = False,
+    more: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
     """Give a session that is stopped at the end; `is_watched` shows a bar as stages go on.
+
+    With `has_kafka` a session that is begun here has Spark's Kafka connector: the jars that `more`
+    names, else those of Maven Central. Where spark-submit began it, that is its `--packages`.
 
     An error of ours that a task raised comes out as it was, any other failure of Spark as
     `ConfigError` (a query that cannot be) or `JobFailed`, in one line.
     """
-    session = _build(name, is_watched, more or {})
+    more = more or {}
+    if has_kafka and not any(each in more for each in _JARS) and not _is_submitted():
+        more = {**more, "spark.jars.packages": PACKAGE}
+    session = _build(name, is_watched, more)
     try:
         yield session
     except PySparkException as error:
@@ -42,12 +54,16 @@ def opened_session(
         session.stop()
 
 
+def _is_submitted() -> bool:
+    return "SPARK_ENV_LOADED" in os.environ
+
+
 def _build(name: str, is_watched: bool, more: Mapping[str, str]) -> SparkSession:
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         expected = "expected Java 17 or newer in PATH or JAVA_HOME; got none"
         raise ConfigError(f"java: {expected}; install one, such as openjdk-17-jre-headless")
     builder = SparkSession.builder.appName(f"duebridge {name}")
-    if "SPARK_ENV_LOADED" not in os.environ:  # not by spark-submit
+    if not _is_submitted():
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         logging = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
         builder = builder.config("spark.driver.extraJavaOptions", logging)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import base64
-import shutil
-import subprocess
-import tempfile
 import uuid
 from pathlib import Path
 
 import packages
+from maven_jars import fetched
 from process import run_logged, spawn
-from state import HOST, Place, Service, ServiceError, locked, ports
+from state import HOST, Place, Service, ports
 
 POM = Path(__file__).resolve().parent / "kafka" / "pom.xml"
 CONFIG = """\
@@ -44,33 +42,9 @@ JVM = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-Djava.awt.headless=true"]
 LOGGING = {"defaultLogLevel": "warn", "showDateTime": "true", "dateTimeFormat": "HH:mm:ss.SSS"}
 
 
-def _download(into: Path) -> None:
-    print(f"kafka     fetching Apache Kafka with Maven (44 MB) into {into}", flush=True)
-    fresh = Path(tempfile.mkdtemp(prefix=".kafka-", dir=into.parent))
-    command = [packages.maven(), "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
-    command += [f"-DoutputDirectory={fresh}", "-DincludeScope=runtime"]
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-        )
-        if done.returncode != 0 or not list(fresh.glob("kafka_2.13-*.jar")):
-            words = f"{done.stdout}{done.stderr}".strip()
-            raise ServiceError(f"{words}\nMaven could not fetch what {POM} lists")
-        fresh.chmod(0o755)
-        # Only a whole folder ever carries the final name.
-        fresh.rename(into)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-
-
 def jars() -> Path:
     """Return the folder of jars, fetched by whoever comes first."""
-    folder = packages.kafka_jars()
-    if not folder.is_dir():
-        with locked(folder.parent / "kafka.lock"):
-            if not folder.is_dir():
-                _download(folder)
-    return folder
+    return fetched(POM, packages.kafka_jars(), "kafka_2.13-*.jar", "Apache Kafka (44 MB)")
 
 
 def new_cluster_id() -> str:

@@ -199,12 +199,27 @@ def test_jars_asked_twice_are_fetched_once_and_only_whole(
     into = "for word; do case $word in -DoutputDirectory=*) cd ${word#*=};; esac; done; touch"
     mvn = script(tmp_path / "mvn", f"{into} half.jar; echo torn >&2; exit 1")
     monkeypatch.setattr(packages, "maven", lambda: str(mvn))
-    with pytest.raises(kafka.ServiceError, match="torn"):
+    with pytest.raises(packages.ServiceError, match="torn"):
         kafka.jars()
     assert list((tmp_path / "duebridge").glob("*kafka-*")) == []
     script(mvn, f'{into} kafka_2.13-0.jar; echo once >>"{tmp_path}/count"')
     assert kafka.jars() == kafka.jars() == tmp_path / "duebridge" / f"kafka-{packages.KAFKA}"
     assert (tmp_path / "count").read_text("utf-8") == "once\n"
+
+
+def test_spark_jars_without_maven_says_so_and_prints_nothing(
+    module: Load,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spark, packages = module("spark_jars"), module("packages")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(packages, "EXTRA_PATH", "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert spark.main() == 1
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.splitlines()[-1]) == ("", "mvn is not installed")
 
 
 def test_bootstrap_with_fresh_stamp_says_and_does_nothing(tmp_path: Path) -> None:

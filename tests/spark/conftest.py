@@ -3,6 +3,7 @@
 import os
 import secrets
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,7 @@ from bridge.producer import Producer
 from bridge.store.connection import Connection, open_connection
 from bridge.store.delay_store import DelayStore, Remembered
 from bridge.store.keys import Shard
-from tests.conftest import missing
+from tests.conftest import ROOT, missing
 
 LATER_MS = 1_000 * int((datetime.now(UTC) + timedelta(days=30)).timestamp())
 CONFIG = """
@@ -37,7 +38,15 @@ routes:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def kafka_jars() -> str:
+    """Spark's Kafka connector, as the setting `spark.jars` takes it."""
+    program = [sys.executable, str(ROOT / "deploy" / "local" / "spark_jars.py")]
+    done = subprocess.run(program, capture_output=True, text=True)
+    return done.stdout.strip() if not done.returncode else missing("the connector", done.stderr)
+
+
+@pytest.fixture(scope="session")
+def spark(kafka_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session that tries a task four times, as a cluster does."""
     if shutil.which("java") is None:
         missing("java", "install OpenJDK 17, such as openjdk-17-jre-headless")
@@ -45,6 +54,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
         SparkSession.builder.master("local[2,4]")
+        .config("spark.jars", kafka_jars)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", 2)

@@ -21,7 +21,9 @@ SettingOption = Annotated[
 
 
 @contextmanager
-def running(name: str, settings: Sequence[str] | None = None) -> Iterator["SparkSession"]:
+def running(
+    name: str, settings: Sequence[str] | None = None, *, has_kafka: bool = False
+) -> Iterator["SparkSession"]:
     """Give the session of a job; raises `ConfigError` where Spark is not installed."""
     try:
         module = import_module("connectors.spark.session")
@@ -30,7 +32,10 @@ def running(name: str, settings: Sequence[str] | None = None) -> Iterator["Spark
         missing = f"expected the Python package {error.name}, which is not installed"
         raise ConfigError(f"spark: {missing}; {remedy}") from error
     more = pairs("--spark", settings)
-    with module.opened_session(name, is_watched=is_terminal(STDERR), more=more) as session:
+    opened = module.opened_session(
+        name, is_watched=is_terminal(STDERR), has_kafka=has_kafka, more=more
+    )
+    with opened as session:
         yield session
 
 
