@@ -3,6 +3,7 @@
 import typer
 
 from bridge.cli.manual import manual
+from connectors.spark.commands.journal import journal
 from connectors.spark.commands.schedule import schedule
 
 spark = typer.Typer(
@@ -21,3 +22,12 @@ spark.command(
         no="rows were refused, or the job failed part-way",
     ),
 )(schedule)
+spark.command(
+    "journal",
+    short_help="Add the journal to a table of Parquet files.",
+    epilog=manual(
+        "duebridge spark journal /data/journal",
+        "duebridge spark journal /data/journal --every 1m",
+        no="the job failed part-way",
+    ),
+)(journal)

@@ -1,0 +1,194 @@
+"""The job journal: every row once in the table, whatever is killed; few files; gaps kept."""
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.testing import assertDataFrameEqual
+
+from bridge.envelope import Envelope
+from bridge.errors import ConfigError
+from connectors.spark.jobs import journal as job
+from connectors.spark.jobs.journal import (
+    JournalSummary,
+    Sink,
+    read_journal,
+    run_journal,
+    small_files,
+)
+from connectors.spark.journal_table import DataFile, JournalTable, Manifest
+from connectors.spark.schema import JOURNAL
+from connectors.spark.transforms.journal import by_day
+from tests.spark.conftest import World
+from tests.spark.test_journal import accept, cut
+
+
+@pytest.fixture
+def table(world: World) -> str:
+    return str(world.home / "journal")
+
+
+def run(spark: SparkSession, world: World, table: str, **options: Any) -> JournalSummary:
+    return run_journal(spark, table, config=world.config, **options)
+
+
+def ids(spark: SparkSession, table: str) -> list[str]:
+    return sorted(row.id for row in read_journal(spark, table).select("id").collect())
+
+
+def on_disk(table: str) -> set[str]:
+    return {str(each.relative_to(table)) for each in Path(table).glob("day=*/**/*.parquet")}
+
+
+def test_by_day_gives_the_utc_day_and_a_gap_that_of_finding_it(spark: SparkSession) -> None:
+    late = datetime(2026, 3, 1, 23, 59, 59, tzinfo=UTC)
+    rows = spark.createDataFrame([("accepted", late), ("gap", None)], "kind string, at timestamp")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        found = by_day(rows, date(2026, 3, 5)).select("kind", "day")
+        wanted = [("accepted", date(2026, 3, 1)), ("gap", date(2026, 3, 5))]
+        assertDataFrameEqual(found, spark.createDataFrame(wanted, "kind string, day date"))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_run_journal_again_adds_what_is_new_and_nothing_else(
+    spark: SparkSession, world: World, table: str
+) -> None:
+    accept(world, "split", *[f"a{number}" for number in range(10)])
+    first = run(spark, world, table, max_entries_per_trigger=4)
+    assert (first.rows, first.batches, first.table_rows) == (10, 3, 10)
+    accept(world, "plain", "b")
+    assert run(spark, world, table).rows == 1
+    assert run(spark, world, table).rows == 0
+    assert ids(spark, table) == sorted([f"a{number}" for number in range(10)] + ["b"])
+    found = {(row.day, row.route) for row in read_journal(spark, table).collect()}
+    today = datetime.now(UTC).date()
+    assert found == {(today, "split"), (today, "plain")}
+
+
+def test_run_journal_keeps_a_gap_and_says_so(spark: SparkSession, world: World, table: str) -> None:
+    accept(world, "plain", *"abcd")
+    cut(world, "plain", 0, 1, 2)
+    done = run(spark, world, table)
+    assert (done.rows, done.gaps, done.lost_entries) == (3, 1, 2)
+    assert "1 gaps, 2 entries lost" in str(done)
+    (gap,) = read_journal(spark, table).where("kind = 'gap'").collect()
+    assert (gap.route, gap.lost_entries, gap.at) == ("plain", 2, None)
+
+
+def test_run_journal_merges_small_files_and_disturbs_no_reader(
+    spark: SparkSession, world: World, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "MANY_SMALL", 3)
+    accept(world, "plain", *"ab")
+    assert run(spark, world, table, route="plain", max_entries_per_trigger=1).merged_files == 0
+    older = read_journal(spark, table)
+    accept(world, "plain", *"cd")
+    done = run(spark, world, table, route="plain", max_entries_per_trigger=1)
+    assert (done.batches, done.merged_files, done.table_files, done.table_rows) == (2, 3, 2, 4)
+    assert older.count() == 2
+    assert ids(spark, table) == [*"abcd"]
+    assert len(on_disk(table)) == 5
+    run(spark, world, table, route="plain", keep="0ms")
+    assert len(on_disk(table)) == 2
+    assert ids(spark, table) == [*"abcd"]
+
+
+@pytest.mark.parametrize("step", ["take_over", "commit", "newest"])
+@pytest.mark.parametrize("call", [1, 2, 3])
+def test_batches_killed_at_any_step_and_begun_again_are_in_the_table_once(
+    spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch, step: str, call: int
+) -> None:
+    """The batches are as Spark gives them; merging begins with the second, so it is killed too."""
+    monkeypatch.setattr(job, "MANY_SMALL", 2)
+    checkpoint = Path(table) / "_checkpoint"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "metadata").write_text('{"id":"a query"}')
+    with monkeypatch.context() as patched:
+        patched.setattr(JournalTable, step, killed_after(getattr(JournalTable, step), call))
+        with pytest.raises(Killed):
+            add_batches(spark, table)
+    add_batches(spark, table)
+    assert ids(spark, table) == ["id-0", "id-1"]
+    JournalTable(table).sweep(0)
+    assert ids(spark, table) == ["id-0", "id-1"]
+    assert on_disk(table) == {each.path for each in JournalTable(table).newest().files}
+
+
+def add_batches(spark: SparkSession, table: str) -> None:
+    sink = Sink(spark, JournalTable(table))
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    for number in range(2):
+        row = ("accepted", at, "plain", 0, number, 0, f"id-{number}", at, None, None, 0)
+        sink.add(spark.createDataFrame([row], JOURNAL), number)
+
+
+class Killed(Exception):
+    """Nothing of ours handles it, as nothing would a signal."""
+
+
+def killed_after(real: Any, call: int) -> Any:
+    """The same, but the call of this number does its work and is killed before it returns."""
+    calls: Iterator[int] = iter(range(1, 1_000))
+
+    def step(*given: Any) -> Any:
+        done = real(*given)
+        if next(calls) == call:
+            raise Killed
+        return done
+
+    return step
+
+
+def test_run_journal_with_another_checkpoint_is_refused(
+    spark: SparkSession, world: World, table: str
+) -> None:
+    accept(world, "plain", "a")
+    run(spark, world, table)
+    (Path(table) / "_checkpoint").rename(world.home / "elsewhere")
+    with pytest.raises(PySparkException, match="expected the checkpoint that it was written with"):
+        run(spark, world, table)
+    assert ids(spark, table) == ["a"]
+
+
+def test_read_journal_of_nothing_says_what_was_expected(spark: SparkSession, table: str) -> None:
+    with pytest.raises(ConfigError, match="expected a table that the job journal wrote"):
+        read_journal(spark, table)
+
+
+def test_small_files_of_a_day_that_is_over_are_merged_to_one() -> None:
+    def file(day: int, name: str, size: int = 10) -> DataFile:
+        return DataFile(f"day=2026-01-0{day}/route=r/{name}", 1, size)
+
+    big = file(1, "big", 64 * 1024 * 1024)
+    old = [file(1, "a"), file(1, "b")]
+    new = [file(3, f"n{number}") for number in range(15)]
+    assert small_files([*old, big, file(2, "alone"), *new]) == old
+    assert small_files([*new, file(3, "n15")]) == [*new, file(3, "n15")]
+
+
+def test_row_of_journal_table_has_the_columns_of_the_stream(
+    spark: SparkSession, world: World, table: str
+) -> None:
+    world.producer().schedule_many("plain", [Envelope.new(b"x", id="a", at=5)])
+    world.deliver("plain", 1)
+    run(spark, world, table)
+    found = read_journal(spark, table)
+    assert found.columns == [*JOURNAL.fieldNames(), "day"]
+    names = ["kind", "route", "shard", "sequence", "position", "id", "attempt", "lost_entries"]
+    schema = "kind string, route string, shard int, sequence long, position int, id string"
+    rows = [
+        ("accepted", "plain", 0, 1, 0, "a", None, 0),
+        ("delivered", "plain", 0, 2, 0, "a", 1, 0),
+    ]
+    wanted = spark.createDataFrame(rows, f"{schema}, attempt int, lost_entries long")
+    assertDataFrameEqual(found.select(names), wanted)
+
+
+def test_manifest_of_a_table_without_one_is_empty(tmp_path: Path) -> None:
+    assert JournalTable(str(tmp_path)).newest() == Manifest()
