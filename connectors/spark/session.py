@@ -19,8 +19,8 @@ from connectors.spark.kafka import PACKAGE
 _DEFAULTS = {
     "spark.master": "local[*]",
     "spark.ui.enabled": "false",
-    "spark.sql.session.timeZone": "UTC",
 }
+_ZONE = "spark.sql.session.timeZone"
 _JARS = ("spark.jars", "spark.jars.packages")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _OURS = re.compile(r"bridge\.errors\.(\w+): (.+)")
@@ -72,7 +72,10 @@ def _build(name: str, is_watched: bool, more: Mapping[str, str]) -> SparkSession
         builder = builder.config("spark.ui.showConsoleProgress", str(is_watched).lower())
     for key, value in more.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    if not session.sparkContext.getConf().contains(_ZONE):  # the machine's own would be a surprise
+        session.conf.set(_ZONE, "UTC")
+    return session
 
 
 def job_error(error: PySparkException) -> BridgeError:
