@@ -35,6 +35,7 @@ from bridge.durations import format_ms
 from bridge.envelope import Target
 
 LEASE_MARGIN_MS = 1_000
+HOUR_MS = 3_600_000
 LEASE_PER_DEADLINE = 1.5
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")  # what Kafka takes
 
@@ -131,6 +132,26 @@ class TargetSettings(Model):
         return Target(self.broker, exchange=self.exchange or "", routing_key=self.routing_key or "")
 
 
+class ColdTier(Model):
+    """Where envelopes wait that are due far ahead: files, instead of the store's memory."""
+
+    path: Text
+    """A directory that all jobs and commands see alike: absolute, or a URI such as s3://."""
+    horizon: Ms
+    """What is due sooner is in the store; `duebridge spark hydrate` has to run more often."""
+
+    @model_validator(mode="after")
+    def _is_everywhere_the_same(self) -> Self:
+        refuse(self, self._faults())
+        return self
+
+    def _faults(self) -> Iterator[Fault]:
+        if not (self.path.startswith("/") or "://" in self.path):
+            yield ("path",), f"expected an absolute path, or a URI; got {self.path!r}"
+        if self.horizon < HOUR_MS:
+            yield ("horizon",), f"expected 1h or more; got {format_ms(self.horizon)}"
+
+
 class RouteSettings(Model):
     """What a route may leave to the defaults."""
 
@@ -160,6 +181,8 @@ class Route(RouteSettings):
     """Where an envelope may ask to go instead; names may be globs."""
     shards: Annotated[Whole, Field(ge=1, le=1024)] = 1
     """Fixed when the route is first used."""
+    cold_tier: ColdTier | None = None
+    """Keeps what is due far ahead out of the store's memory; `duebridge spark demote` moves it."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -173,6 +196,9 @@ class Route(RouteSettings):
             if allowed.broker != self.target.broker:
                 text = f"expected the broker of the route's target; got {allowed.broker!r}"
                 yield ("allow_targets", place, "broker"), text
+        if self.cold_tier is not None and self.cold_tier.horizon >= self.max_delay:
+            text = f"expected less than max_delay ({format_ms(self.max_delay)})"
+            yield ("cold_tier", "horizon"), f"{text}; got {format_ms(self.cold_tier.horizon)}"
 
     def targets(self) -> dict[tuple[str | int, ...], TargetSettings]:
         """Return every target that the route names, by its place in the route."""

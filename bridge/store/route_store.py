@@ -31,6 +31,7 @@ class RouteStore:
                 connection,
                 Shard(namespace, route.name, number),
                 has_dead_letter=route.dead_letter is not None,
+                cold_tier_ms=0 if route.cold_tier is None else route.max_delay,
                 repeat_for_s=repeat_for_s,
             )
             for number in range(shards)

@@ -226,3 +226,11 @@ def test_ask_for_an_id_that_no_envelope_has_answers_unknown(producer: Producer, 
 def test_schedule_unknown_route_names_those_there_are(producer: Producer) -> None:
     with pytest.raises(ConfigError, match=r"expected one of the configuration \(r\); got 'q'"):
         producer.schedule("q", b"x", delay="1s")
+
+
+def test_cancel_and_reschedule_of_what_may_be_cold_are_recorded(
+    build: Callable[..., Producer],
+) -> None:
+    producer = build(cold_tier={"path": "/cold", "horizon": "7d"})
+    assert producer.reschedule("r", "a", delay="1h") == "recorded"
+    assert producer.cancel("r", "a") == "recorded"

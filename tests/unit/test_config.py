@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.config import RetryPolicy
+from bridge.config import ColdTier, RetryPolicy
 from tests.unit.config_text import BROKERS, WHOLE, loaded, refusal
 
 NAME = "1 to 128 letters, digits, dots, dashes and underscores, a letter or digit first"
@@ -289,6 +289,25 @@ def test_load_empty_block_of_a_route_inherits_the_defaults() -> None:
     defaults = "defaults: {retry: {initial: 2s}, on_target_error: {hold: 3m}}\n"
     route = loaded(f"{WHOLE}    retry:\n    on_target_error:\n{defaults}").routes["r"]
     assert (route.retry.initial, route.on_target_error.hold) == (2_000, 180_000)
+
+
+def test_load_cold_tier_is_kept_in_ms() -> None:
+    tier = loaded(WHOLE + "    cold_tier: {path: 's3://bucket/cold', horizon: 7d}\n")
+    assert tier.routes["r"].cold_tier == ColdTier(path="s3://bucket/cold", horizon="7d")
+    assert loaded(WHOLE).routes["r"].cold_tier is None
+
+
+def test_load_cold_tier_that_could_not_work_is_refused() -> None:
+    assert refusal(WHOLE + "    cold_tier: {path: cold, horizon: 59m}\n") == [
+        "f.yaml:8:23 routes.r.cold_tier.path: expected an absolute path, or a URI; got 'cold'",
+        "f.yaml:8:38 routes.r.cold_tier.horizon: expected 1h or more; got 59m",
+    ]
+
+
+def test_load_cold_tier_that_nothing_would_reach_is_refused() -> None:
+    assert refusal(WHOLE + "    max_delay: 7d\n    cold_tier: {path: /cold, horizon: 7d}\n") == [
+        "f.yaml:9:39 routes.r.cold_tier.horizon: expected less than max_delay (7d); got 7d"
+    ]
 
 
 def test_load_absent_route_that_is_there_is_refused() -> None:
