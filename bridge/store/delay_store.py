@@ -19,6 +19,7 @@ from bridge.store.poll import NONE, Poll
 from bridge.store.replies import (
     Claim,
     Counted,
+    Demoted,
     Entry,
     Found,
     Page,
@@ -247,6 +248,17 @@ class DelayStore:
             "reschedule", id, due, max_delay_ms, call_id, self._keep_ms, self._cold_tier_ms
         )
         return read_scheduled(reply, 1)[0]
+
+    def demote(self, batch: str, first: int, rows: Sequence[tuple[str, int]]) -> Demoted:
+        """Remove rows of which a batch of the cold tier has copies: pairs of id and generation.
+
+        `first` is the place of the first one in the batch, whose rows must come in their order. A
+        row that is done is never done again. Where the envelope is not what was copied any more,
+        the copy is void from this moment on.
+        """
+        flat = [part for row in rows for part in row]
+        reply = self._run("demote", batch, first, self._cold_tier_ms, len(rows), *flat)
+        return read_reply(reply, Demoted)
 
     def get(self, id: str) -> Entry | None:  # noqa: A002 - the public name of the field
         """Return what the store knows of one envelope; None where it knows nothing."""

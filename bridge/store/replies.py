@@ -134,6 +134,15 @@ class Counted(NamedTuple):
     moved: int
 
 
+class Demoted(NamedTuple):
+    """How far a batch is demoted: the rows that are done, removed ones and void copies."""
+
+    now_ms: int
+    done: int
+    removed: int
+    void: int
+
+
 class Stale(NamedTuple):
     """What a settling script answers."""
 

@@ -49,6 +49,10 @@ def memory(item: tuple[bytes, bytes]) -> tuple[Any, ...]:
             return name.decode(), until, first, second
         case b"r":
             return name.decode(), until, first
+        case b"d":
+            return name.decode(), until, first, second, int.from_bytes(value[18:24])
+        case b"x":
+            return name.decode(), until
         case _:
             return "c", until
 
@@ -61,6 +65,10 @@ def expected_memories(model: Model) -> list[tuple[Any, ...]]:
                 expected.append((name, until, value[0], value[1] or 0))
             case "r":
                 expected.append((name, until, value[0]))
+            case "d":
+                expected.append((name, until, *value))
+            case "x":
+                expected.append((name, until))
             case _:
                 expected.append(("c", until))
     return sorted(expected)

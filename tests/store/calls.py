@@ -54,6 +54,34 @@ def schedule(given: Sequence[tuple[str, Content]], replace: bool) -> Call:
     return _schedule(given, replace, (), told)
 
 
+class Copy(NamedTuple):
+    """What a batch of the cold tier has of an envelope, from before it leaves the store."""
+
+    batch: str
+    id: str
+    generation: int
+    version: int
+    content: Content
+
+
+def demote(copy: Copy, rows: list[Copy]) -> Call:
+    """Remove the envelope; `rows` gets the copy if it is the one that counts from then on."""
+
+    def told(ledger: Ledger, answer: Any) -> None:
+        if answer.removed and copy not in rows:
+            rows.append(copy)
+            ledger.stories[copy.id].is_ended = True
+
+    return Call(
+        "demote",
+        lambda store: store.demote(copy.batch, 0, [(copy.id, copy.generation)]),
+        lambda model, *_: model.demote(copy.batch, [(copy.id, copy.version)]),
+        lambda answer: answer[1:],
+        told,
+        is_settling=True,
+    )
+
+
 def hydrate(id: str, content: Content, generation: int, row: int) -> Call:
     def told(ledger: Ledger, answer: Any) -> None:
         ledger.hydrated(row, answer[0].status)

@@ -1,7 +1,8 @@
 """What the store should hold, as plain Python: one `Life` an id, moved by the same verbs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -50,6 +51,7 @@ class Life:
     is_single: bool = False
     is_shunting: bool = False
     reason: int = 0
+    version: int = 0  # stands for the generation, which the model only hears of
 
     def go(self, state: str, score: int) -> None:
         self.state, self.score = state, score
@@ -72,6 +74,7 @@ class Model:
     cold_tier: int = 0
     generation: int = 0
     held_since: int | None = None
+    versions: Iterator[int] = field(default_factory=lambda: count(1))
 
     def within(self, state: str, until: int | None = None) -> list[str]:
         """The ids of a state in the order of their scores."""
@@ -158,7 +161,8 @@ class Model:
         expires = None if content.keep is None else self.now + content.keep
         if expires is not None and expires <= wanted:
             return "expires_before_due"
-        self.lives[id] = Life(content, due, expires, "pending", due)
+        version = next(self.versions)
+        self.lives[id] = Life(content, due, expires, "pending", due, version=version)
         return "accepted" if life is None else "replaced"
 
     def is_remembered(self, id: str, content: Content) -> bool:
@@ -314,7 +318,7 @@ class Model:
             return "in_flight"
         if life.expires is not None and life.expires <= self.now + delay:
             return "expires_before_due"
-        life.due = self.now + delay
+        life.due, life.version = self.now + delay, next(self.versions)
         life.go("pending", life.due)
         return "rescheduled"
 
@@ -324,6 +328,24 @@ class Model:
             return "unknown"
         self.memorize(f"t{id}", (self.generation, self.now + delay), self.cold_tier)
         return "recorded"
+
+    def demote(self, batch: str, rows: Sequence[tuple[str, int]]) -> tuple[int, int, int]:
+        """Remove what still has the version of its row; answers rows done, removed and void."""
+        before: tuple[int, int, int] | None = self.recall(f"d{batch}")
+        if before is not None:
+            return before
+        removed = 0
+        for name, version in rows:
+            life = self.lives.get(name)
+            is_same = life is not None and life.version == version and life.state == "pending"
+            if life is not None and is_same and not life.has_flown:
+                del self.lives[name]
+                removed += 1
+            else:
+                self.memorize(f"x{batch}/{name}", None, self.cold_tier)
+        answer = (len(rows), removed, len(rows) - removed)
+        self.memorize(f"d{batch}", answer, self.cold_tier)
+        return answer
 
     def replay(self, id: str, delay: int) -> str:
         life = self.lives.get(id)
@@ -335,6 +357,7 @@ class Model:
         expires = life.expires if life.expires is not None and life.expires > due else None
         again = Life(life.content, due, expires, "pending", due, has_flown=True)
         again.attempt, again.is_unsure = life.attempt, life.is_unsure
+        again.version = next(self.versions)
         self.lives[id] = again
         return "replayed"
 

@@ -30,6 +30,7 @@ MOVES = {
     "delivered": {("unack", GONE)},
     "shunted": {("dead", GONE)},
     "dropped": {("dead", GONE)},
+    "demoted": {("pending", GONE)},
     "cancelled": set(product((*WAITING, "unack"), (GONE,))),
 }
 NEW_GENERATION = {"accepted", "replaced", "rescheduled", "replayed"}

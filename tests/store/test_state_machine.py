@@ -9,7 +9,6 @@ default.
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
 from zlib import crc32
 
 import pytest
@@ -19,7 +18,7 @@ from hypothesis.stateful import initialize, run_state_machine_as_test
 
 from bridge.store.connection import Connection
 from tests.store import calls
-from tests.store.calls import Call, Held
+from tests.store.calls import Call, Copy, Held
 from tests.store.conftest import Opened
 from tests.store.desk import LEASE_MS, YEAR_MS, Desk
 from tests.store.ledger import Story
@@ -62,20 +61,13 @@ HEARD = st.sampled_from(["confirmed", "confirmed", *SETTLED])
 FIRST_HEARD = st.sampled_from(["rejected", "exhausted, arrived", "arrived", "failed", "confirmed"])
 
 
-class Row(NamedTuple):
-    """An envelope that went to the cold tier."""
-
-    id: str
-    content: Content
-    generation: int
-
-
 class Bridge(Machine):
     """Two workers, and a client that is a producer and an operator."""
 
     def __init__(self, desk: Desk, wire: Wire) -> None:
         super().__init__(desk, wire)
-        self.rows: list[Row] = []
+        self.copies: list[Copy] = []
+        self.rows: list[Copy] = []
         self.in_the_air: list[Story] = []
 
     @initialize(
@@ -167,25 +159,26 @@ class Bridge(Machine):
     def drop(self, which: int, fate: str) -> None:
         self.ask(self.client, calls.drop(self.one_dead(which)), fate)
 
-    @deed(3, when=lambda self: self.model.cold_tier and self.model.within("pending"))
-    def demote(self) -> None:
-        """Move an envelope to the cold tier, as a script will: while nobody has claimed it."""
-        name = self.model.within("pending")[0]
-        if self.model.lives[name].has_flown:
-            return
-        record = self.desk.record_of(name)
-        life = self.model.lives.pop(name)
+    @deed(3, when=lambda self: self.model.cold_tier and self.model.within("pending"), which=AGES)
+    def copy_to_the_cold_tier(self, which: int) -> None:
+        pending = self.model.within("pending")
+        name = pending[which % len(pending)]
+        record, life = self.desk.record_of(name), self.model.lives[name]
         content = Content(0, None, life.content.body, life.content.remember, record.due_at_ms)
-        self.rows.append(Row(name, content, record.generation))
-        self.desk.client.zrem(self.desk.key("pending"), name)
-        self.desk.client.hdel(self.desk.key("envelopes"), name)
-        self.ledger.stories[name].is_ended = True
-        self.found = self.desk.check()
+        batch = f"B{next(self.numbers)}"
+        self.copies.append(Copy(batch, name, record.generation, life.version, content))
+
+    @deed(4, when=lambda self: self.copies, age=AGES, fate=FATES)
+    def demote(self, age: int, fate: str) -> None:
+        """Go on with a batch, which may have been interrupted, or done before."""
+        copy = self.copies[-1 - age % len(self.copies)]
+        self.ask(self.client, calls.demote(copy, self.rows), fate)
 
     @deed(4, when=lambda self: self.rows, age=AGES, fate=FATES)
     def hydrate(self, age: int, fate: str) -> None:
         place = len(self.rows) - 1 - age % len(self.rows)
-        self.ask(self.client, calls.hydrate(*self.rows[place], place), fate)
+        row = self.rows[place]
+        self.ask(self.client, calls.hydrate(row.id, row.content, row.generation, place), fate)
 
     # ── workers ─────────────────────────────────────────────────────────────────────────────────
 

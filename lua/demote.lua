@@ -1,0 +1,53 @@
+#!lua flags=allow-oom
+-- demote.lua: remove envelopes whose copies are safe in the cold tier.
+--
+-- Transition  pending -> (the cold tier), if it is still what was copied; else the copy is void
+-- ARGV[3]  the batch of copies: how far it is done is known, so that no row of it is done twice
+-- ARGV[4]  which row of the batch is the first of these, from 0
+-- ARGV[5]  how long the batch and its void copies are known, ms
+-- ARGV[6]  number of rows, then for each: id, generation
+-- Returns  {now, rows done of the batch, removed of them, void of them}; the limit of bytes may
+--          leave the last rows of a call for the next one
+-- @include keys clock bytes batch record journal memory fetch
+
+local ONE_MIB = 1048576  -- of records in one call: a script that is short delays nobody
+local batch, first, keep, count = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+if keep == 0 then return redis.error_reply('COLD expected a route with a cold tier') end
+if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 rows a call') end
+
+local done, removed, void = 0, 0, 0
+local before = recall('d' .. batch)
+if before then done, removed, void = struct.unpack('>I6I6I6', before) end
+if first > done then return redis.error_reply('ORDER row ' .. done .. ' of ' .. batch .. ' is next') end
+if first + count <= done then return {NOW, done, removed, void} end
+
+local ids, generations = {}, {}
+for at = 7 + 2 * (done - first), 5 + 2 * count, 2 do
+  ids[#ids + 1], generations[#generations + 1] = ARGV[at], tonumber(ARGV[at + 1])
+end
+local records = fetch(ids, ONE_MIB)
+local flights = hmget(FLIGHT, ids)
+
+-- A copy has no attempts: what was ever claimed stays.
+local function is_what_was_copied(i)
+  local record = records[i]
+  return is_known(record) and number_at(record, 26, 31) == generations[i] and not flights[i]
+    and redis.call('ZSCORE', PENDING, ids[i])
+end
+
+local leaving, items = {}, {}
+for i, id in ipairs(ids) do
+  if is_what_was_copied(i) then
+    leaving[#leaving + 1] = id
+    items[#items + 1], items[#items + 2] = id, string.sub(records[i], 2, 7)
+  else
+    memorize('x' .. batch .. '/' .. id, '', keep)
+  end
+end
+
+done, removed, void = done + #ids, removed + #leaving, void + #ids - #leaving
+memorize('d' .. batch, struct.pack('>I6I6I6', done, removed, void), keep)
+journal('demoted', items)
+hdel(ENVELOPES, leaving)
+zrem(PENDING, leaving)
+return {NOW, done, removed, void}
