@@ -168,7 +168,11 @@ class Bridge(Machine):
         batch = f"B{next(self.numbers)}"
         self.copies.append(Copy(batch, name, record.generation, life.version, content))
 
-    @deed(4, when=lambda self: self.copies, age=AGES, fate=FATES)
+    @deed(4, when=lambda self: self.copies, delay=DELAYS)
+    def move_what_was_copied(self, delay: int) -> None:
+        self.reschedule(self.copies[-1].id, delay, FINE)
+
+    @deed(8, when=lambda self: self.copies, age=AGES, fate=FATES)
     def demote(self, age: int, fate: str) -> None:
         """Go on with a batch, which may have been interrupted, or done before."""
         copy = self.copies[-1 - age % len(self.copies)]
