@@ -22,7 +22,8 @@ local state, key = whereabouts(id)
 if state == 'dead' then return {NOW, 'dead'} end
 if not state then
   if ARGV[6] == '0' then return {NOW, 'unknown'} end
-  memorize('t' .. id, six(next_generation(0)) .. NEVER, tonumber(ARGV[6]))
+  local generation = six(next_generation(0))
+  memorize('t' .. id, generation .. NEVER .. generation, tonumber(ARGV[6]))
   return answered('recorded')
 end
 

@@ -23,9 +23,10 @@ end
 
 local state, key = whereabouts(id)
 if not state and ARGV[8] ~= '0' then
-  local tombstone = recall('t' .. id)
-  if tombstone and string.sub(tombstone, 7, 12) == NEVER then return {NOW, 'unknown', due} end
-  memorize('t' .. id, six(next_generation(0)) .. six(due), tonumber(ARGV[8]))
+  local tombstone, generation = recall('t' .. id), six(next_generation(0))
+  local cancelled = tombstone and string.sub(tombstone, 13, 18) or NEVER
+  if cancelled == generation then return {NOW, 'unknown', due} end  -- nothing was accepted since
+  memorize('t' .. id, generation .. six(due) .. cancelled, tonumber(ARGV[8]))
   return answered('recorded')
 end
 local packed = redis.call('HGET', FLIGHT, id)

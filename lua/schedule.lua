@@ -9,7 +9,7 @@
 -- ARGV[7]  number of envelopes, then for each: id, due, expires ('' never), remember ms, hash,
 --          generation ('0', or that of a cold row), blob
 -- Returns  {now, status, due ms, status, due ms, ...}; an envelope that is refused changes nothing
--- @include keys clock bytes batch record flight journal memory whereabouts wake judge accept
+-- @include keys clock bytes batch record flight journal memory finish whereabouts wake judge accept
 
 local count = tonumber(ARGV[7])
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end

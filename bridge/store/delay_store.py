@@ -22,6 +22,7 @@ from bridge.store.replies import (
     Demoted,
     Entry,
     Found,
+    Lifted,
     Page,
     Scheduled,
     Settled,
@@ -290,6 +291,13 @@ class DelayStore:
     def forget(self, limit: int = MAX_BATCH) -> tuple[Poll, int]:
         """Drop answers, remembered ids and tombstones whose time is over; returns how many."""
         return read_reply(self._run("forget", limit), Counted)
+
+    def lift(self, generation: int, names: Sequence[str]) -> int:
+        """Drop tombstones and void copies, by `cold.Mark.name`; returns how many.
+
+        A tombstone that was left at `generation` or later stays.
+        """
+        return read_reply(self._run("lift", generation, len(names), *names), Lifted).dropped
 
     def _settle(self, name: str, *arguments: Argument) -> Settled:
         reply = self._call(name, arguments, self._repeat_for_s)

@@ -143,6 +143,13 @@ class Demoted(NamedTuple):
     void: int
 
 
+class Lifted(NamedTuple):
+    """How many tombstones and void copies were dropped."""
+
+    now_ms: int
+    dropped: int
+
+
 class Stale(NamedTuple):
     """What a settling script answers."""
 

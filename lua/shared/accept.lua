@@ -1,7 +1,7 @@
 -- The parts of schedule.lua: a batch that is judged envelope by envelope and written at once.
 local function new_batch(count)
-  return {reply = {NOW}, records = {}, scores = {}, accepted = {}, replaced = {}, leaving = {}, seen = {},
-    largest = 0, earliest = math.huge, generation = next_generation(count) - count}
+  return {reply = {NOW}, records = {}, scores = {}, accepted = {}, replaced = {}, cancelled = {},
+    leaving = {}, seen = {}, largest = 0, earliest = math.huge, generation = next_generation(count) - count}
 end
 
 local function enter(batch, given)
@@ -16,9 +16,17 @@ local function enter(batch, given)
   batch.earliest = math.min(batch.earliest, given.due)
 end
 
+-- A cold row that obeys a cancel ends here: its life, which is told once as far as ids are remembered.
+local function end_cancelled(batch, given)
+  local items = batch.cancelled
+  items[#items + 1], items[#items + 2] = given.id, six(given.due) .. '\0\0\0\0'
+  remember_id(given.id, six(given.due), given.hash, given.remember)
+end
+
 local function answer(batch, status, given)
   local reply, items = batch.reply, batch[status]
   reply[#reply + 1], reply[#reply + 2] = status, given.due
+  if status == 'cancelled' then return end_cancelled(batch, given) end
   if not items then return end
   enter(batch, given)
   items[#items + 1], items[#items + 2] = given.id, six(given.due)
@@ -32,6 +40,7 @@ local function leave(given)
 end
 
 local function write_batch(batch)
+  journal('cancelled', batch.cancelled)
   if #batch.records == 0 then return end
   wake_before(batch.earliest)
   if batch.largest > tonumber(redis.call('HGET', META, 'largest') or 0) then

@@ -20,10 +20,10 @@ end
 -- A row from the cold tier obeys a tombstone that is not older than itself.
 local function judge_cold(given)
   local tombstone = recall('t' .. given.id)
-  if not tombstone or number_at(tombstone, 1, 6) < given.generation then return end
+  if not tombstone then return end
+  if number_at(tombstone, 13, 18) >= given.generation then return 'cancelled' end
   local due = number_at(tombstone, 7, 12)
-  if due == 0 then return 'cancelled' end
-  given.due = due
+  if due > 0 and number_at(tombstone, 1, 6) >= given.generation then given.due = due end
 end
 
 local function judge_unknown(call, given)

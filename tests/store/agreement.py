@@ -46,7 +46,7 @@ def memory(item: tuple[bytes, bytes]) -> tuple[Any, ...]:
     until, first, second = (int.from_bytes(value[at : at + 6]) for at in (0, 6, 12))
     match name[:1]:
         case b"t":
-            return name.decode(), until, first, second
+            return name.decode(), until, first, second, int.from_bytes(value[18:24])
         case b"r":
             return name.decode(), until, first
         case b"d":
@@ -62,7 +62,7 @@ def expected_memories(model: Model) -> list[tuple[Any, ...]]:
     for name, (until, value) in model.memories.items():
         match name[0]:
             case "t":
-                expected.append((name, until, value[0], value[1] or 0))
+                expected.append((name, until, value[0], value[1] or 0, value[2]))
             case "r":
                 expected.append((name, until, value[0]))
             case "d":

@@ -157,6 +157,8 @@ class Model:
         wanted = self.now + content.delay if content.at is None else content.at
         due = self.due_by_tombstone(id, generation, wanted) if life is None else wanted
         if due is None:
+            if content.remember:
+                self.memorize(f"r{id}", (wanted, content), content.remember)
             return "cancelled"
         expires = None if content.keep is None else self.now + content.keep
         if expires is not None and expires <= wanted:
@@ -172,10 +174,12 @@ class Model:
     def due_by_tombstone(self, id: str, generation: int, wanted: int) -> int | None:
         """Return the due of a cold row, None where it was cancelled; a producer's obeys none."""
         tombstone = self.recall(f"t{id}")
-        if tombstone is None or not 0 < generation <= tombstone[0]:
+        if tombstone is None or not generation:
             return wanted
-        due: int | None = tombstone[1]
-        return due
+        left_at, due, cancelled = tombstone
+        if generation <= cancelled:
+            return None
+        return due if due is not None and generation <= left_at else wanted
 
     def may_go_out(self, life: Life) -> bool:
         is_held = life.state == "unack" or self.is_shunted(life)
@@ -292,7 +296,7 @@ class Model:
 
     def _cancel_one(self, id: str, life: Life | None) -> str:
         if life is None:
-            self.memorize(f"t{id}", (self.generation, None), self.cold_tier)
+            self.memorize(f"t{id}", (self.generation, None, self.generation), self.cold_tier)
             return "recorded"
         if life.state == "unack":
             life.is_cancelled = True
@@ -324,9 +328,11 @@ class Model:
 
     def _reschedule_cold(self, id: str, delay: int) -> str:
         tombstone = self.recall(f"t{id}")
-        if tombstone is not None and tombstone[1] is None:
+        cancelled = 0 if tombstone is None else tombstone[2]
+        if tombstone is not None and cancelled == self.generation:
             return "unknown"
-        self.memorize(f"t{id}", (self.generation, self.now + delay), self.cold_tier)
+        left = (self.generation, self.now + delay, cancelled)
+        self.memorize(f"t{id}", left, self.cold_tier)
         return "recorded"
 
     def demote(self, batch: str, rows: Sequence[tuple[str, int]]) -> tuple[int, int, int]:

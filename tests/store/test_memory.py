@@ -112,9 +112,19 @@ def demote(desk: Desk) -> int:
 def test_cancel_of_a_cold_row_is_recorded_and_binds_it(cold: Desk) -> None:
     generation = demote(cold)
     assert cold.store.cancel("a") == "recorded"
-    before = cold.snapshot(ignore=["generation"])
     assert [each.status for each in hydrate(cold, generation)] == ["cancelled"]
-    assert cold.snapshot(ignore=["generation"]) == before
+    assert cold.check()["envelopes"] == {}
+    entry = cold.last_entry()
+    assert (entry.kind, entry.items) == ("cancelled", [("a", (NOW_MS + DAY_MS, 0, None))])
+
+
+def test_cancelled_cold_row_that_comes_again_is_a_duplicate(cold: Desk) -> None:
+    generation = demote(cold)
+    cold.store.cancel("a")
+    row = envelope("a", at=NOW_MS + DAY_MS, remember="1h")
+    answers = [cold.schedule(row, generations=[generation])[0].status for _ in range(2)]
+    assert answers == ["cancelled", "duplicate"]
+    assert [kind for kind, _ in cold.journal()].count("cancelled") == 1
 
 
 def test_reschedule_of_a_cold_row_is_recorded_and_gives_its_due(cold: Desk) -> None:
@@ -124,6 +134,24 @@ def test_reschedule_of_a_cold_row_is_recorded_and_gives_its_due(cold: Desk) -> N
     assert hydrate(cold, generation) == [("accepted", NOW_MS + 5000)]
     assert cold.score_of("a", "pending") == NOW_MS + 5000
     cold.check()
+
+
+def test_reschedule_after_a_cancel_is_unknown_while_nothing_was_accepted_since(cold: Desk) -> None:
+    generation = demote(cold)
+    cold.store.cancel("a")
+    before = cold.snapshot()
+    assert cold.store.reschedule("a", "+5000", YEAR_MS).status == "unknown"
+    assert cold.snapshot() == before
+    assert [each.status for each in hydrate(cold, generation)] == ["cancelled"]
+
+
+def test_reschedule_after_a_cancel_reaches_a_later_life_and_no_earlier_one(cold: Desk) -> None:
+    earlier = demote(cold)
+    cold.store.cancel("a")
+    later = demote(cold)
+    assert cold.store.reschedule("a", "+5000", YEAR_MS).status == "recorded"
+    assert [each.status for each in hydrate(cold, earlier)] == ["cancelled"]
+    assert hydrate(cold, later) == [("accepted", NOW_MS + 5000)]
 
 
 def test_tombstone_binds_no_row_with_a_later_generation(cold: Desk) -> None:
