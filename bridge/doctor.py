@@ -114,7 +114,7 @@ def route_findings(config: Config, route: RouteStats, listeners: int | None) -> 
     place = f"routes.{route.route}"
     faults = [*_absent(config, place, route), *_faults(config, place, route)]
     if route.configured:
-        faults += _late(place, route, listeners)
+        faults += [*_late(place, route, listeners), *_cold(config, place, route)]
     heard = "not told" if listeners is None else str(listeners)
     waiting = route.pending + route.ready + route.unack + route.retry
     text = f"waiting: {waiting}, dead: {route.dead}, workers that listen: {heard}"
@@ -160,6 +160,22 @@ def _faults(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
         text = f"{route.dead} envelopes are dead, and the route has no dead-letter target"
         remedy = f"see `duebridge dead ls {route.route}`; name a dead_letter for those to come"
         yield warning(About.ROUTE, place, text, remedy)
+
+
+def _cold(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
+    left_ms, tier = route.cold_left_ms, config.routes[route.route].cold_tier
+    if left_ms is None:
+        return
+    run = f"run: duebridge spark hydrate {route.route}"
+    if tier is None:
+        text = "it has no cold_tier, and some of its envelopes may be cold"
+        yield failure(About.ROUTE, f"{place}.cold_tier", text, f"put it back, and {run}")
+    elif left_ms <= 0:
+        text = f"what is due since {format_ms(-left_ms)} may be cold, and late"
+        yield failure(About.ROUTE, f"{place}.cold_tier", text, run)
+    elif left_ms < tier.horizon // 2:
+        text = f"what is due after {format_ms(left_ms)} may be cold: a run of hydrate is missing"
+        yield failure(About.ROUTE, f"{place}.cold_tier", text, run)
 
 
 def _late(place: str, route: RouteStats, listeners: int | None) -> Iterator[Finding]:

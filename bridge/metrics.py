@@ -109,17 +109,25 @@ class StationCollector(Collector):
             "duebridge_envelopes", "Envelopes by state", labels=["route", "shard", "state"]
         )
         held = GaugeMetricFamily("duebridge_held", "1: the target fails", labels=["route", "shard"])
+        cold = GaugeMetricFamily(
+            "duebridge_cold_left_seconds",
+            "Until cold envelopes may be late",
+            labels=["route", "shard"],
+        )
         for station in self._stations():
             shard = [station.route.name, str(station.store.shard.number)]
             for state in ("pending", "ready", "suspect", "unack", "retry", "dead"):
                 envelopes.add_metric([*shard, state], getattr(station.poll, state))
             held.add_metric(shard, int(station.poll.is_held))
+            if station.poll.has_cold:
+                left_ms = station.poll.hydrated_until_ms - station.now_ms()
+                cold.add_metric(shard, left_ms / 1000)
         stopped = GaugeMetricFamily("duebridge_lane_stopped", "1: no answer", labels=["broker"])
         in_flight = GaugeMetricFamily("duebridge_in_flight", "Envelopes leased", labels=["broker"])
         for lane in self._lanes:
             stopped.add_metric([lane.broker], int(lane.is_stopped))
             in_flight.add_metric([lane.broker], lane.in_flight)
-        yield from (envelopes, held, stopped, in_flight)
+        yield from (envelopes, held, cold, stopped, in_flight)
 
 
 def register(

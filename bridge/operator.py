@@ -30,6 +30,7 @@ class RouteStats(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `oldest_due_age_ms` is how long the oldest undelivered envelope has been due, 0 where none is;
     `held_since_ms` is the epoch ms of the first of the target errors that hold it, 0 for none.
+    `cold_left_ms` is how long what is cold can wait for the next hydrate, None without a cold tier.
     `configured` is false where the store has the route and the configuration does not.
     """
 
@@ -43,6 +44,7 @@ class RouteStats(msgspec.Struct, frozen=True, omit_defaults=True):
     held_since_ms: int
     shards: int
     configured: bool = True
+    cold_left_ms: int | None = None
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -183,6 +185,7 @@ def _summed(name: str, found: list[Stats], *, configured: bool) -> RouteStats:
         held_since_ms=min((poll.held_since_ms for poll in polls if poll.is_held), default=0),
         shards=len(found),
         configured=configured,
+        cold_left_ms=min((poll.cold_left_ms for poll in polls if poll.has_cold), default=None),
     )
 
 

@@ -55,7 +55,7 @@ class Station:
         self.store = store
         self.settling = settling  # the same shard; its calls are repeated while the store is away
         self.gate = gate
-        self.poll = Poll(0, *[0] * 6, *[NONE] * 7)
+        self.poll = Poll(0, *[0] * 6, *[NONE] * 8)
         self.has_backlog = False  # more was due at the latest promotion than one trickle
         self.is_unreadable = False  # a record here needs a newer worker
         self._monotonic = monotonic

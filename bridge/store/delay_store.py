@@ -293,7 +293,7 @@ class DelayStore:
         return read_reply(self._run("forget", limit), Counted)
 
     def lift(self, generation: int, names: Sequence[str]) -> int:
-        """Drop tombstones and void copies, by `cold.Mark.name`; returns how many.
+        """Drop tombstones and void copies, by their `Mark.name`; returns how many.
 
         A tombstone that was left at `generation` or later stays.
         """

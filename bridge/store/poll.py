@@ -25,11 +25,22 @@ class Poll(NamedTuple):
     first_dead_ms: int
     held_since_ms: int
     first_forget_ms: int
+    hydrated_until_ms: int
 
     @property
     def envelopes(self) -> int:
         """How many envelopes the shard holds, whatever their state."""
         return self.pending + self.ready + self.suspect + self.unack + self.retry + self.dead
+
+    @property
+    def has_cold(self) -> bool:
+        """Whether something went to the cold tier, ever."""
+        return self.hydrated_until_ms != NONE
+
+    @property
+    def cold_left_ms(self) -> int:
+        """How long until what is cold may be late, where something is; less than 0: it may be."""
+        return self.hydrated_until_ms - self.now_ms
 
     @property
     def is_held(self) -> bool:

@@ -1,5 +1,6 @@
 -- What a worker must know to decide what to do next and how long it may sleep (bridge.store.poll):
--- now, six counts, five first scores (-1: none), held since (-1: not held), first to forget.
+-- now, six counts, five first scores (-1: none), held since (-1: not held), first to forget,
+-- until when all that is due is here and not in the cold tier (-1: it was never used).
 local function first_score(key)
   local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
   if not first or first == 'inf' then return -1 end
@@ -15,5 +16,6 @@ local function poll()
     first_score(DEAD),
     tonumber(redis.call('HGET', META, 'held_since') or -1),
     first_score(FORGET),
+    tonumber(redis.call('HGET', META, 'hydrated_until') or -1),
   }
 end

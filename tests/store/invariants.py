@@ -74,7 +74,9 @@ def poll_of(found: Snapshot, now_ms: int) -> Poll:
     timed = ("pending", "suspect", "unack", "retry", "dead")
     firsts = [first_score(found[name]) for name in timed]
     held_since = int(found["meta"].get(b"held_since", NONE))
-    return Poll(now_ms, *counts, *firsts, held_since, first_score(found["forget"]))
+    hydrated_until = int(found["meta"].get(b"hydrated_until", NONE))
+    forget = first_score(found["forget"])
+    return Poll(now_ms, *counts, *firsts, held_since, forget, hydrated_until)
 
 
 def first_score(members: list[tuple[bytes, float]]) -> int:

@@ -6,7 +6,7 @@ from tests.store.desk import LEASE_MS, NOW_MS, Desk, envelope
 
 def test_next_of_an_empty_shard_says_that_there_is_nothing(desk: Desk) -> None:
     poll = desk.store.next()
-    assert poll == (NOW_MS, 0, 0, 0, 0, 0, 0, *[NONE] * 7)
+    assert poll == (NOW_MS, 0, 0, 0, 0, 0, 0, *[NONE] * 8)
     assert not poll.is_held
 
 

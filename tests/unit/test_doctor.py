@@ -15,10 +15,14 @@ CONFIG = Config.model_validate(
         "version": 1,
         "brokers": {"here": {"type": "memory"}},
         "routes": {
+            "far": {
+                "target": {"broker": "here", "topic": "far"},
+                "cold_tier": {"path": "/cold", "horizon": "7d"},
+            },
             "r": {
                 "target": {"broker": "here", "topic": "t"},
                 "dead_letter": {"broker": "here", "topic": "d"},
-            }
+            },
         },
     }
 )
@@ -76,3 +80,31 @@ def test_findings_of_an_absent_route_that_may_be_absent_only_warn() -> None:
     (finding,) = route_findings(config, gone, 1)
     assert finding.severity is Severity.WARNING
     assert finding.found.endswith("(envelopes: 3), as allow_absent says")
+
+
+HALF_MS = 84 * 3_600_000
+
+
+@pytest.mark.parametrize("left_ms", [None, HALF_MS, 2 * HALF_MS])
+def test_findings_of_a_cold_tier_that_is_hydrated_in_time_are_ok(left_ms: int | None) -> None:
+    far = RouteStats("far", 0, 0, 0, 0, 0, 0, 0, 1, cold_left_ms=left_ms)
+    assert [each.severity for each in route_findings(CONFIG, far, 0)] == [Severity.OK]
+
+
+@pytest.mark.parametrize(
+    ("route", "left_ms", "found"),
+    [
+        ("far", HALF_MS - 1, "what is due after 302399999ms may be cold: a run of hydrate is"),
+        ("far", 0, "what is due since 0ms may be cold, and late"),
+        ("far", -60_000, "what is due since 1m may be cold, and late"),
+        ("r", 2 * HALF_MS, "it has no cold_tier, and some of its envelopes may be cold"),
+    ],
+)
+def test_findings_of_a_cold_tier_that_misses_a_hydrate_fail_before_a_message_is_late(
+    route: str, left_ms: int, found: str
+) -> None:
+    stats = RouteStats(route, 0, 0, 0, 0, 0, 0, 0, 1, cold_left_ms=left_ms)
+    (finding,) = route_findings(CONFIG, stats, 0)
+    assert finding.severity is Severity.FAILURE
+    assert finding.found.startswith(found)
+    assert f"duebridge spark hydrate {route}" in finding.remedy

@@ -236,7 +236,9 @@ def test_keys_are_named_in_the_order_in_which_they_come() -> None:
 
 def test_poll_has_the_fields_that_lua_gives() -> None:
     body = code_of(LUA / "shared" / "poll.lua").split("local function poll()")[1]
-    given = re.findall(r"ZCARD', ([A-Z]+)|first_score\(([A-Z]+)\)|(NOW)|(held_since)", body)
+    given = re.findall(
+        r"ZCARD', ([A-Z]+)|first_score\(([A-Z]+)\)|(NOW)|(held_since|hydrated_until)", body
+    )
     words = ["".join(groups).lower() for groups in given]
     expected = [field.removeprefix("first_").removesuffix("_ms") for field in Poll._fields]
     assert words == expected
