@@ -15,7 +15,7 @@ class Directory:
     """A directory of finished files, and one of attempts beside them for each run."""
 
     def __init__(self, place: str, run: str) -> None:
-        self._files, self._path = _opened(place)
+        self._files, self._path = opened(place)
         self._run = run
         self._aside = f"{self._path}/{_ASIDE}{run}"
 
@@ -43,13 +43,14 @@ class Directory:
 
 def write_file(place: str, data: bytes) -> None:
     """Write a whole file, or nothing."""
-    files, path = _opened(place)
+    files, path = opened(place)
     files.create_dir(path.rpartition("/")[0] or "/", recursive=True)
     with files.open_output_stream(f"{path}.new") as stream:
         stream.write(data)
     files.move(f"{path}.new", path)
 
 
-def _opened(place: str) -> tuple[Any, str]:
+def opened(place: str) -> tuple[Any, str]:
+    """Return the file system of a place, and its path there."""
     files, path = FileSystem.from_uri(place)
     return files, path.rstrip("/")

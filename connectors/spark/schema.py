@@ -77,6 +77,9 @@ _KINDS: dict[str, DataType] = {  # of what the readers give; a column of no entr
     "max_attempts": IntegerType(),
     "position": IntegerType(),
     "remember_ms": LongType(),
+    "due_at_ms": LongType(),
+    "scheduled_at_ms": LongType(),
+    "expires_at_ms": LongType(),
     "generation": LongType(),
     "sequence": LongType(),
     "lost_entries": LongType(),
@@ -107,6 +110,11 @@ DECODED = _columns(
 PACKED = _columns(
     "id route shard state due_at scheduled_at expires_at remember_ms generation content_hash blob"
 )
+COLD = _columns(
+    "id batch shard due_at_ms scheduled_at_ms expires_at_ms remember_ms generation content_hash"
+    " blob"
+)
+PULLED = _columns("batch id generation")
 JOURNAL = _columns("kind at route shard sequence position id due_at attempt reason lost_entries")
 
 

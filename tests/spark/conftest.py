@@ -31,6 +31,10 @@ routes:
   plain: {{target: {{broker: kafka, topic: plain}}, max_body: 1KiB, max_delay: 365d}}
   split: {{target: {{broker: kafka, topic: split}}, shards: 4}}
   amqp: {{target: {{broker: rabbit, exchange: "", routing_key: amqp}}}}
+  cold:
+    target: {{broker: kafka, topic: cold}}
+    shards: 2
+    cold_tier: {{path: "{home}/cold", horizon: 7d}}
   open:
     target: {{broker: kafka, topic: open}}
     allow_targets: [{{broker: kafka, topic: "open-*"}}]
@@ -80,7 +84,9 @@ class World:
 
     def use(self, url: str) -> None:
         """Reach the store by this url from now on."""
-        Path(self.config).write_text(CONFIG.format(url=url, namespace=self.namespace))
+        Path(self.config).write_text(
+            CONFIG.format(url=url, namespace=self.namespace, home=self.home)
+        )
 
     def options(self, route: str, **more: object) -> dict[str, Any]:
         return {"config": self.config, "route": route, **more}

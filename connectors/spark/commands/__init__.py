@@ -3,6 +3,8 @@
 import typer
 
 from bridge.cli.manual import manual
+from connectors.spark.commands.demote import demote
+from connectors.spark.commands.hydrate import hydrate
 from connectors.spark.commands.journal import journal
 from connectors.spark.commands.schedule import schedule
 
@@ -31,3 +33,16 @@ spark.command(
         no="the job failed part-way",
     ),
 )(journal)
+spark.command(
+    "demote",
+    short_help="Move what is due far ahead out of the store, into files.",
+    epilog=manual("duebridge spark demote reminders", no="the job failed part-way"),
+)(demote)
+spark.command(
+    "hydrate",
+    short_help="Bring cold envelopes back before they are due.",
+    epilog=manual(
+        "duebridge spark hydrate reminders",
+        no="rows were refused and stay cold, or the job failed part-way",
+    ),
+)(hydrate)

@@ -1,0 +1,45 @@
+"""`duebridge spark hydrate`: cold envelopes come back before they are due."""
+
+from typing import Annotated
+
+import typer
+
+from bridge.cli.exits import finish
+from bridge.cli.output import Output, OutputOption
+from bridge.cli.session import ConfigOption, config_path
+from connectors.spark.commands.shared import (
+    RouteArgument,
+    SettingOption,
+    given_only,
+    running,
+    show_summary,
+)
+
+
+def hydrate(
+    context: typer.Context,
+    route: RouteArgument,
+    remember: Annotated[
+        str | None, typer.Option(help="So long after its end an id is known; by default 24h.")
+    ] = None,
+    rows_per_second: Annotated[
+        int | None, typer.Option(help="At most so many, over all tasks.")
+    ] = None,
+    settings: SettingOption = None,
+    output: OutputOption = Output.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Bring back into the store what is due within the route's cold_tier.horizon.
+
+    Run it several times in each horizon, such as once an hour: `duebridge doctor` fails when half
+    of it is used up. What the store refuses stays cold and is tried again by the next run. Killed
+    anywhere, it is just started again.
+    """
+    options = given_only(remember=remember, rows_per_second=rows_per_second)
+    with running("hydrate", settings) as spark:
+        from connectors.spark.jobs.hydrate import run_hydrate
+
+        path = str(config_path(context, config))
+        summary = run_hydrate(spark, config=path, route=route, **options)
+    show_summary(summary, output)
+    finish(is_yes=not summary.left)

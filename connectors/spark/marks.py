@@ -1,0 +1,54 @@
+"""What binds cold rows, read from all shards at once; dropped once its rows are in the store."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+
+from bridge.store.cold import Mark
+from bridge.store.delay_store import MAX_BATCH, DelayStore
+from connectors.spark.cold_tier import Tier
+
+_MARKS = (
+    "shard int, name string, id string, batch string, left_at long, due_at long, cancelled long"
+)
+
+
+class Marks(msgspec.Struct, frozen=True):
+    """The marks of a route. `began` has a generation of each shard, from before they were read."""
+
+    began: Sequence[int]
+    found: Sequence[tuple[int, Mark]]
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """Return them as rows; a void copy has its batch, a tombstone has none."""
+        rows = [(shard, *mark) for shard, mark in self.found]
+        return spark.createDataFrame(rows, _MARKS)
+
+
+def begin(tier: Tier) -> list[int]:
+    """Return a generation of each shard: a mark that is left later has this one at least."""
+    with tier.opened() as shards:
+        return [shard.new_generation() for shard in shards]
+
+
+def read_marks(tier: Tier, began: Sequence[int]) -> Marks:
+    """Return all that there are now."""
+    with tier.opened() as shards:
+        found = [(number, mark) for number, shard in enumerate(shards) for mark in shard.marks()]
+    return Marks(began, found)
+
+
+def lift(tier: Tier, marks: Marks, used: Sequence[tuple[int, str]]) -> int:
+    """Drop marks by shard and name, but for those that were left meanwhile; returns how many."""
+    lifted = 0
+    with tier.place.opened() as connection:
+        for number, of_shard in groupby(sorted(used), key=lambda each: each[0]):
+            store = DelayStore(
+                connection, tier.shards[number], repeat_for_s=tier.place.repeat_for_s
+            )
+            names = [name for _, name in of_shard]
+            for at in range(0, len(names), MAX_BATCH):
+                lifted += store.lift(marks.began[number], names[at : at + MAX_BATCH])
+    return lifted
