@@ -9,13 +9,15 @@ import msgspec
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The rows of a write by what became of them.
 
-    `duplicate`: the store had it already, from an earlier run, or from another attempt of a task of
-    this one. `cancelled`: a cold row whose tombstone says so. `refused`, `conflict` and `in_flight`
-    were not stored, and are rejects. `skipped`: not tried any more, past `max_rejects`.
+    `cold`: due beyond the horizon, and written straight to the cold tier. `duplicate`: it was there
+    already, from an earlier run, or from another attempt of a task of this one. `cancelled`: a cold
+    row whose tombstone says so. `refused`, `conflict` and `in_flight` were not stored, and are
+    rejects. `skipped`: not tried any more, past `max_rejects`.
     """
 
     route: str
     accepted: int = 0
+    cold: int = 0
     replaced: int = 0
     duplicate: int = 0
     cancelled: int = 0
@@ -50,7 +52,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
             for name in COUNTS
             if getattr(self, name)
         )
-        changed = "" if self.accepted or self.replaced else "; nothing was changed"
+        changed = "" if self.accepted or self.cold or self.replaced else "; nothing was changed"
         return f"route {self.route}: {self.rows:,} rows: {counts or 'none'}{changed}"
 
 

@@ -47,6 +47,9 @@ def schedule(
     rows_per_second: Annotated[
         int | None, typer.Option(help="At most so many, over all tasks.")
     ] = None,
+    cold: Annotated[
+        bool, typer.Option(help="Send what is due beyond the horizon to the route's cold tier.")
+    ] = True,
     read: Annotated[
         list[str] | None, typer.Option(help="An option of Spark's reader: NAME=VALUE.")
     ] = None,
@@ -81,6 +84,7 @@ def schedule(
             read_options=read_options,
             columns=columns,
             where=where,
+            cold=cold,
             **options,
         )
     show_summary(summary, output)

@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from bridge.errors import ConfigError
+from connectors.spark.jobs.schedule_far import schedule_far
 from connectors.spark.loading import write_envelopes
+from connectors.spark.planning import plan_write
+from connectors.spark.schema import is_packed
 from connectors.spark.summary import Summary
 from connectors.spark.transforms.chosen import chosen_columns
 
@@ -22,18 +26,28 @@ def run_schedule(
     read_options: Mapping[str, str] | None = None,
     columns: Mapping[str, str] | None = None,
     where: str | None = None,
+    cold: bool = True,
     **write_options: str | int,
 ) -> Summary:
     """Schedule every row of the inputs; the same job again changes nothing, and says so.
 
-    `write_options` are the data source's (`config` and `route` at least). Raises `ConfigError`,
-    `StoreUnavailable` and `StoreUnfit` before any row is written.
+    What is due beyond the horizon of a route with a cold tier goes straight there, unless `cold` is
+    false or it may replace what the store has. `write_options` are the data source's (`config` and
+    `route` at least). Raises `ConfigError`, `StoreUnavailable` and `StoreUnfit` before any row is
+    written.
     """
     frame = read_inputs(spark, inputs, form, read_options or {})
     derived = str(write_options.get("id_columns", "")).split(",")
     keep = tuple(filter(None, map(str.strip, derived)))
     rows = chosen_columns(frame, columns or {}, where, keep)
-    return write_envelopes(rows, **write_options)
+    planned = plan_write({name: str(each) for name, each in write_options.items()}, rows.schema)
+    may_be_cold = cold and planned.options.on_conflict == "refuse" and not is_packed(rows.columns)
+    if planned.route.cold_tier is None or not may_be_cold:
+        return write_envelopes(rows, **write_options)
+    far = schedule_far(spark, rows, planned.options)
+    near = write_envelopes(far.near, **write_options)
+    duplicate = near.duplicate + far.duplicate
+    return msgspec.structs.replace(near, cold=far.cold, duplicate=duplicate)
 
 
 def read_inputs(
