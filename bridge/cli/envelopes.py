@@ -20,7 +20,9 @@ from bridge.cli.output import (
     write_json,
     write_table,
 )
-from bridge.cli.session import ConfigOption, load, opened_producer
+from bridge.cli.session import ConfigOption, load, opened_producer, opened_store
+from bridge.cold import ColdRows
+from bridge.producer import Producer
 
 RouteArgument = Annotated[
     str,
@@ -93,13 +95,16 @@ def get(
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Show what the store knows of an envelope.
+    """Show what the store knows of an envelope, or the route's cold tier.
 
-    Exits 1 where it knows nothing. In JSON, instants are epoch milliseconds, and 0 where there
+    Exits 1 where neither knows it. In JSON, instants are epoch milliseconds, and 0 where there
     is none.
     """
-    with opened_producer(load(context, config)) as producer:
-        known = producer.get(route, envelope_id)
+    settings = load(context, config)
+    with opened_store(settings) as connection:
+        known = Producer(settings, connection).get(route, envelope_id)
+        if known is None:
+            known = ColdRows(settings, connection, settings.routes[route]).get(envelope_id)
     if known is None:
         complain(f"duebridge: route {route}: the store knows no envelope {envelope_id!r}")
         finish(is_yes=False)

@@ -1,6 +1,7 @@
 """`duebridge ls`: the envelopes of a route, page by page."""
 
 from enum import StrEnum
+from itertools import islice
 from typing import Annotated
 
 import typer
@@ -8,10 +9,12 @@ import typer
 from bridge.cli.envelopes import RouteArgument
 from bridge.cli.instants import format_instant, parse_from_now
 from bridge.cli.output import Output, OutputOption
-from bridge.cli.pages import CursorOption, LimitOption, Page, error_cell
+from bridge.cli.pages import CursorOption, LimitOption, Page, error_cell, show_envelopes
 from bridge.cli.session import ConfigOption, load, opened_store
+from bridge.cold import ColdRows
 from bridge.listing import Window, read_cursor
 from bridge.operator import Operator
+from bridge.producer import find_route
 from bridge.receipt import Known
 
 COLUMNS = ("id", "state", "due", "attempt", "failures", "expires", "last error")
@@ -25,6 +28,7 @@ class State(StrEnum):
     UNACK = "unack"
     RETRY = "retry"
     DEAD = "dead"
+    COLD = "cold"  # in files; no state of the store
 
 
 StateOption = Annotated[
@@ -56,14 +60,22 @@ def ls(
     end of a lease; the dead that nothing takes away come last. Where there are more, the last line
     is the cursor of the next page: in JSON {"cursor": "..."}, else a line on standard error. One
     that changes its state between two pages may come twice or not at all.
+
+    With --state cold they are those in the route's cold tier, by their due instant and with no
+    cursor: go on with --due-after.
     """
     settings = load(context, config)
     with opened_store(settings) as connection:
         operator = Operator(settings, connection)
+        window = _window(operator, due_after, due_before)
+        if state is State.COLD:
+            rows = ColdRows(settings, connection, find_route(settings, route)).walk(window)
+            found = list(islice(rows, limit))
+            show_envelopes(found, COLUMNS, map(_row, found), output)
+            return
         wanted = state.value if state else ""
         listing = operator.listing(route, wanted)
         after = None if cursor is None else read_cursor(cursor, route, wanted)
-        window = _window(operator, due_after, due_before)
         page = Page(route, listing.walk(window=window, after=after, limit=limit + 1), limit)
         page.show(COLUMNS, (_row(known) for known in page.envelopes), output)
 

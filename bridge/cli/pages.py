@@ -26,15 +26,25 @@ class Page:
 
     def show(self, columns: Sequence[str], rows: Iterator[Sequence[str]], output: Output) -> None:
         """Write it; the cursor goes last, for people to standard error."""
-        if output is Output.JSON:
-            for known in self.envelopes:
-                write_json(known)
-            if self.cursor:
-                write_json({"cursor": self.cursor})
-            return
-        write_table(columns, rows)
-        if self.cursor:
+        show_envelopes(self.envelopes, columns, rows, output)
+        if self.cursor and output is Output.JSON:
+            write_json({"cursor": self.cursor})
+        elif self.cursor:
             complain(f"there are more: --cursor {self.cursor}")
+
+
+def show_envelopes(
+    envelopes: Sequence[Known],
+    columns: Sequence[str],
+    rows: Iterator[Sequence[str]],
+    output: Output,
+) -> None:
+    """Write envelopes: their rows for people, else an object a line."""
+    if output is not Output.JSON:
+        write_table(columns, rows)
+        return
+    for known in envelopes:
+        write_json(known)
 
 
 def error_cell(known: Known) -> str:
