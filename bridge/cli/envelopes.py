@@ -95,10 +95,10 @@ def get(
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Show what the store knows of an envelope, or the route's cold tier.
+    """Show what is known of an envelope.
 
-    Exits 1 where neither knows it. In JSON, instants are epoch milliseconds, and 0 where there
-    is none.
+    The store is asked, and then the route's cold tier. Exits 1 where neither knows it. In JSON,
+    instants are epoch milliseconds, and 0 where there is none.
     """
     settings = load(context, config)
     with opened_store(settings) as connection:

@@ -60,14 +60,8 @@ class ColdNotes:
         with translated_errors():
             return bool(self._client.hexists(self._memory, f"x{batch}/{id}"))
 
-    def hydrated_until(self) -> int | None:
-        """Return before which instant all that is due is in the store; None: nothing was cold."""
-        with translated_errors():
-            found = self._client.hget(self._meta, _HYDRATED)
-        return None if found is None else int(found)
-
     def note_hydrated(self, until_ms: int) -> None:
-        """Note that all that is due before an instant is in the store."""
+        """Note that all that is due before an instant is in the store: every poll tells it."""
         with translated_errors():
             self._client.hset(self._meta, _HYDRATED, until_ms)
 

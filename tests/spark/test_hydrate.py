@@ -11,7 +11,7 @@ from connectors.spark.cold_log import ColdLog, Commit
 from connectors.spark.cold_tier import Tier, open_tier
 from connectors.spark.jobs import hydrate
 from connectors.spark.jobs.demote import run_demote
-from connectors.spark.jobs.hydrate import Hydrated, run_hydrate
+from connectors.spark.jobs.hydrate import HydrateSummary, run_hydrate
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_demote import Killed, cold, demote_until, die, schedule, warm
 
@@ -28,7 +28,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Any:
     return reach
 
 
-def run(spark: SparkSession, world: World, **options: Any) -> Hydrated:
+def run(spark: SparkSession, world: World, **options: Any) -> HydrateSummary:
     return run_hydrate(spark, config=world.config, route="cold", **options)
 
 
@@ -65,8 +65,8 @@ def test_hydrate_of_an_empty_tier_notes_until_when_all_is_in_the_store(
     spark: SparkSession, world: World
 ) -> None:
     done = run(spark, world)
-    with open_tier(world.config, "cold").opened() as shards:
-        assert {shard.hydrated_until() for shard in shards} == {done.until_ms}
+    polls = [world.store("cold", number).next() for number in (0, 1)]
+    assert [poll.hydrated_until_ms for poll in polls] == [done.until_ms] * 2
     assert done.until_ms % HOUR_MS == 0
 
 

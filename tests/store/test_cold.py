@@ -42,12 +42,10 @@ def test_new_generation_is_greater_than_all_before_and_less_than_all_later(desk:
 
 
 def test_hydrated_until_is_what_was_noted_and_in_every_poll(desk: Desk) -> None:
-    assert notes(desk).hydrated_until() is None
     assert not desk.store.next().has_cold
     notes(desk).note_first(NOW_MS + 5)
     notes(desk).note_first(NOW_MS + 9)
-    assert notes(desk).hydrated_until() == NOW_MS + 5
+    assert desk.store.next().cold_left_ms == 5
     notes(desk).note_hydrated(NOW_MS + 7)
-    assert notes(desk).hydrated_until() == NOW_MS + 7
     assert desk.store.next().cold_left_ms == 7
     desk.check()

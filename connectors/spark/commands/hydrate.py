@@ -1,13 +1,13 @@
 """`duebridge spark hydrate`: cold envelopes come back before they are due."""
 
-from typing import Annotated
-
 import typer
 
 from bridge.cli.exits import finish
 from bridge.cli.output import Output, OutputOption
 from bridge.cli.session import ConfigOption, config_path
 from connectors.spark.commands.shared import (
+    RateOption,
+    RememberOption,
     RouteArgument,
     SettingOption,
     given_only,
@@ -19,12 +19,8 @@ from connectors.spark.commands.shared import (
 def hydrate(
     context: typer.Context,
     route: RouteArgument,
-    remember: Annotated[
-        str | None, typer.Option(help="So long after its end an id is known; by default 24h.")
-    ] = None,
-    rows_per_second: Annotated[
-        int | None, typer.Option(help="At most so many, over all tasks.")
-    ] = None,
+    remember: RememberOption = None,
+    rows_per_second: RateOption = None,
     settings: SettingOption = None,
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,

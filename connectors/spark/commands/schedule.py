@@ -8,6 +8,8 @@ from bridge.cli.exits import finish
 from bridge.cli.output import Output, OutputOption
 from bridge.cli.session import ConfigOption, config_path
 from connectors.spark.commands.shared import (
+    RateOption,
+    RememberOption,
     RouteArgument,
     SettingOption,
     given_only,
@@ -41,12 +43,8 @@ def schedule(
     on_conflict: Annotated[
         str | None, typer.Option(help="For a known id with other content: refuse, or replace.")
     ] = None,
-    remember: Annotated[
-        str | None, typer.Option(help="So long after its end an id is known; by default 24h.")
-    ] = None,
-    rows_per_second: Annotated[
-        int | None, typer.Option(help="At most so many, over all tasks.")
-    ] = None,
+    remember: RememberOption = None,
+    rows_per_second: RateOption = None,
     cold: Annotated[
         bool, typer.Option(help="Send what is due beyond the horizon to the route's cold tier.")
     ] = True,

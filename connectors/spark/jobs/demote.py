@@ -18,7 +18,7 @@ from connectors.spark.source import NAME
 from connectors.spark.transforms.cold import as_cold, cold_rows
 
 
-class Demoted(msgspec.Struct, frozen=True, kw_only=True):
+class DemoteSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What a demote did. `void`: it changed while it was copied, so its copy counts for nothing.
 
     `batches` beyond one were begun by runs that were killed.
@@ -35,7 +35,7 @@ class Demoted(msgspec.Struct, frozen=True, kw_only=True):
         return f"route {self.route}: {self.removed:,} envelopes are cold now{changed}"
 
 
-def run_demote(spark: SparkSession, *, config: str, route: str) -> Demoted:
+def run_demote(spark: SparkSession, *, config: str, route: str) -> DemoteSummary:
     """Move everything that is due beyond the horizon to the cold tier.
 
     It may be killed anywhere: what an earlier run began is finished first, and nothing is lost or
@@ -46,7 +46,7 @@ def run_demote(spark: SparkSession, *, config: str, route: str) -> Demoted:
     if copied := copy_far_rows(spark, tier, config):
         tier.log.commit(copied)
         finished += finish_batches(spark, tier)
-    return Demoted(
+    return DemoteSummary(
         route=route,
         removed=sum(each.removed for each in finished),
         void=sum(each.void for each in finished),

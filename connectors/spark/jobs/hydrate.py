@@ -28,7 +28,7 @@ from connectors.spark.summary import Summary
 from connectors.spark.transforms.cold import COPY, cold_rows, moved_forward, without, writable
 
 
-class Hydrated(msgspec.Struct, frozen=True, kw_only=True):
+class HydrateSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What a hydrate did: all that is due before `until_ms` is in the store, but for `left`.
 
     `cancelled` rows obeyed a tombstone, `pulled` ones were rescheduled to come sooner. `left` were
@@ -68,7 +68,7 @@ class Coming(msgspec.Struct, frozen=True):
 
 def run_hydrate(
     spark: SparkSession, *, config: str, route: str, **write_options: str | int
-) -> Hydrated:
+) -> HydrateSummary:
     """Bring back what is due within the horizon, or was moved there by a reschedule.
 
     It may be killed anywhere: what is scheduled already is a duplicate in the next run.
@@ -80,7 +80,7 @@ def run_hydrate(
     finish_batches(spark, tier)
     until_ms, state, marks = tier.boundary_ms(), tier.log.state(), read_marks(tier, began)
     coming = coming_rows(spark, tier, state, marks, until_ms)
-    done = Hydrated(route=route, until_ms=until_ms)
+    done = HydrateSummary(route=route, until_ms=until_ms)
     if coming.files or coming.has_early:
         done = _bring_back(spark, tier, coming, done, {"config": config, **write_options})
         drop_used(spark, tier, marks, coming)
@@ -109,8 +109,12 @@ def coming_rows(
 
 
 def _bring_back(
-    spark: SparkSession, tier: Tier, coming: Coming, done: Hydrated, options: dict[str, str | int]
-) -> Hydrated:
+    spark: SparkSession,
+    tier: Tier,
+    coming: Coming,
+    done: HydrateSummary,
+    options: dict[str, str | int],
+) -> HydrateSummary:
     """Schedule what comes, and commit that it has come."""
     run = new_batch(tier.now_ms())
     rejects = f"{tier.log.root}/_rejects/{run}"
@@ -132,7 +136,7 @@ def _bring_back(
     return _counted(done, summary, coming.early.count() if coming.has_early else 0)
 
 
-def _counted(done: Hydrated, summary: Summary, pulled: int) -> Hydrated:
+def _counted(done: HydrateSummary, summary: Summary, pulled: int) -> HydrateSummary:
     return msgspec.structs.replace(
         done,
         accepted=summary.accepted,
