@@ -22,6 +22,7 @@ from bridge.config_fields import (
     Ms,
     Name,
     ShortText,
+    StoreUrl,
     Text,
     Version,
     Whole,
@@ -43,7 +44,7 @@ _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")  # what Kafka takes
 class Store(Model):
     """Where the delay store is."""
 
-    url: Annotated[Text, Field(repr=False)] = "redis://localhost:6379/0"
+    url: Annotated[StoreUrl, Field(repr=False)] = "redis://localhost:6379/0"
     """redis:// rediss:// unix:// redis+cluster://, or embedded:DIR for a server of its own."""
     namespace: Name = "duebridge"
     """The first part of every key: two bridges may share one server."""

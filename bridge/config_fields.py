@@ -28,6 +28,7 @@ from bridge.durations import format_ms, parse_duration_ms
 from bridge.errors import ConfigError, EnvelopeError
 from bridge.sizes import format_bytes, parse_size_bytes
 from bridge.store.keys import checked_name
+from bridge.store_url import url_fault
 
 MAX_WRITTEN = 64  # characters of a duration or a size
 MAX_SHORT_BYTES = 255  # what AMQP takes for a name
@@ -123,6 +124,13 @@ def _name(value: str) -> str:
         raise fault(str(error).removeprefix("name: ")) from None
 
 
+def _store_url(url: str) -> str:
+    found = "" if "$" in url else url_fault(url)  # a reference is looked at once it is resolved
+    if found:
+        raise fault(found)
+    return url
+
+
 def _short_text(value: str) -> str:
     if len(value.encode()) > MAX_SHORT_BYTES:
         raise _expected(f"at most {MAX_SHORT_BYTES} bytes in UTF-8")
@@ -163,6 +171,7 @@ Ms = Annotated[int, BeforeValidator(_duration), _Short, _DURATION, _as_text(form
 Bytes = Annotated[int, BeforeValidator(_size), _Short, _SIZE, _as_text(format_bytes)]
 Whole = Annotated[int, BeforeValidator(_whole)]
 Text = Annotated[str, Field(min_length=1)]
+StoreUrl = Annotated[Text, AfterValidator(_store_url)]
 ShortText = Annotated[str, Field(max_length=MAX_SHORT_BYTES), AfterValidator(_short_text)]
 Name = Annotated[str, AfterValidator(_name), _written(NAME, NAME_EXPECTED)]
 _Scalar: TypeAlias = str | int | float | bool

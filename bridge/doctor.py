@@ -6,7 +6,7 @@ The brokers' side is `bridge.examination`; everything here only reads.
 from collections.abc import Callable, Iterator, Sequence
 
 from bridge.config import Config
-from bridge.durations import format_ms
+from bridge.durations import format_instant, format_ms
 from bridge.errors import StoreError, StoreUnavailable, StoreUnfit
 from bridge.findings import About, Finding, failure, ok, warning
 from bridge.operator import Operator, RouteStats
@@ -135,7 +135,7 @@ def _listeners(
 
 
 def _absent(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
-    count = route.pending + route.ready + route.unack + route.retry + route.dead
+    count = _waiting(route) + route.dead
     if route.configured or not count:  # what an empty one leaves behind harms nobody
         return
     found = f"in the store, not in the configuration (envelopes: {count})"
@@ -147,7 +147,11 @@ def _absent(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
 
 
 def _faults(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
-    if route.held_since_ms:
+    if route.held_since_ms and not _waiting(route):
+        since = format_instant(route.held_since_ms)
+        text = f"it is held since {since}, and nothing waits to try its target"
+        yield warning(About.ROUTE, place, text, "the next delivery ends it")
+    elif route.held_since_ms:
         text = "it is held: its target failed, and nothing was confirmed since"
         remedy = "see what is said of its target; it goes on by itself once that is mended"
         yield failure(About.ROUTE, place, text, remedy)
@@ -157,7 +161,7 @@ def _faults(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
         yield warning(About.ROUTE, f"{place}.shards", text, remedy)
     named = config.routes.get(route.route)
     if route.dead and (named is None or named.dead_letter is None):
-        text = f"{route.dead} envelopes are dead, and the route has no dead-letter target"
+        text = f"dead envelopes: {route.dead}, and the route has no dead-letter target"
         remedy = f"see `duebridge dead ls {route.route}`; name a dead_letter for those to come"
         yield warning(About.ROUTE, place, text, remedy)
 
@@ -178,9 +182,13 @@ def _cold(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
         yield failure(About.ROUTE, f"{place}.cold_tier", text, run)
 
 
+def _waiting(route: RouteStats) -> int:
+    return route.pending + route.ready + route.unack + route.retry
+
+
 def _late(place: str, route: RouteStats, listeners: int | None) -> Iterator[Finding]:
     age_ms = route.oldest_due_age_ms
-    text = f"the oldest envelope has been due for {format_ms(age_ms)}"
+    text = f"the oldest envelope has been due for {format_ms(age_ms - age_ms % 1000)}"
     if listeners == 0 and age_ms > UNHEARD_MS:
         found = f"{text}, and no worker listens"
         yield failure(About.ROUTE, place, found, "start one: duebridge run")

@@ -88,3 +88,17 @@ def format_ms(ms: int) -> str:
         if ms and ms % MS_PER_UNIT[unit] == 0:
             return f"{ms // MS_PER_UNIT[unit]}{unit}"
     return f"{ms}ms"
+
+
+def format_instant(epoch_ms: int) -> str:
+    """Return an instant for people, in UTC; a dash for 0, which means none.
+
+    >>> format_instant(1767225600123), format_instant(0)
+    ('2026-01-01T00:00:00.123Z', '-')
+    """
+    if not epoch_ms:
+        return "-"
+    if epoch_ms > MAX_MS:  # damage: no accepted instant is as late
+        return f"{epoch_ms} ms"
+    at = _EPOCH + timedelta(milliseconds=epoch_ms)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

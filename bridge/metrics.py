@@ -118,7 +118,7 @@ class StationCollector(Collector):
             shard = [station.route.name, str(station.store.shard.number)]
             for state in ("pending", "ready", "suspect", "unack", "retry", "dead"):
                 envelopes.add_metric([*shard, state], getattr(station.poll, state))
-            held.add_metric(shard, int(station.poll.is_held))
+            held.add_metric(shard, int(station.poll.is_held and station.poll.waiting > 0))
             if station.poll.has_cold:
                 left_ms = station.poll.hydrated_until_ms - station.now_ms()
                 cold.add_metric(shard, left_ms / 1000)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, Unpack
 
 from bridge.config import Config, Route
+from bridge.config_fields import did_you_mean
 from bridge.config_file import load_config, resolved_store_url
-from bridge.durations import format_ms
+from bridge.durations import format_instant, format_ms
 from bridge.envelope import Envelope, EnvelopeFields, due_instant
 from bridge.errors import ConfigError, EnvelopeError, shown
 from bridge.limits import check_envelope
@@ -191,7 +192,8 @@ def find_route(config: Config, name: str) -> Route:
     if name in config.routes:
         return config.routes[name]
     known = ", ".join(sorted(config.routes)) or "none"
-    raise ConfigError(f"route: expected one of the configuration ({known}); got {name!r}")
+    close = did_you_mean(name, config.routes)
+    raise ConfigError(f"route: expected one of the configuration ({known}); got {name!r}{close}")
 
 
 def _size_bytes(envelope: Envelope) -> int:
@@ -199,7 +201,8 @@ def _size_bytes(envelope: Envelope) -> int:
 
 
 def _refused(route: Route, envelope: Envelope, error: str) -> Receipt:
-    return Receipt(envelope.id, route.name, envelope.due.ms, "refused", error)
+    due_at_ms = 0 if envelope.due.relative else envelope.due.ms
+    return Receipt(envelope.id, route.name, due_at_ms, "refused", error)
 
 
 def _receipt(route: Route, envelope: Envelope, answer: Scheduled) -> Receipt:
@@ -209,10 +212,8 @@ def _receipt(route: Route, envelope: Envelope, answer: Scheduled) -> Receipt:
 
 
 def _why(route: Route, answer: Scheduled) -> str:
+    due_at = format_instant(answer.due_at_ms)
     if answer.status == "too_far":
         limit = format_ms(route.max_delay)
-        return f"due: expected within max_delay ({limit}) of now; got epoch ms {answer.due_at_ms}"
-    return (
-        "expires: expected an instant after the envelope is due;"
-        f" it would be due at epoch ms {answer.due_at_ms}"
-    )
+        return f"due: expected within max_delay ({limit}) of now; got {due_at}"
+    return f"expires: expected an instant after the envelope is due; it would be due at {due_at}"

@@ -14,7 +14,8 @@ class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
     """The answer for one envelope; `due_at_ms` is the store's, in epoch ms.
 
     `status` is accepted, duplicate, conflict, replaced or in_flight; in bulk also refused: then
-    nothing of this envelope was stored, and `error` says why.
+    nothing of this envelope was stored, `error` says why, and a due instant that was given as a
+    delay is 0.
     """
 
     id: str

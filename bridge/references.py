@@ -70,6 +70,20 @@ def resolve_at(place: str, value: object) -> object:
         raise ConfigError(f"{place}: {error}") from None
 
 
+def unset_variables(value: object) -> set[str]:
+    """Return the variables that have no value now and no default, out of a whole configuration."""
+    if isinstance(value, Mapping):
+        return set().union(*map(unset_variables, value.values()))
+    if isinstance(value, list):
+        return set().union(*map(unset_variables, value))
+    found = _REFERENCE.finditer(value) if isinstance(value, str) else ()
+    return {
+        match["variable"]
+        for match in found
+        if match["variable"] and match["default"] is None and match["variable"] not in os.environ
+    }
+
+
 def _value(match: re.Match[str]) -> str:
     if match["dollar"]:
         return "$"

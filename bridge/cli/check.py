@@ -15,6 +15,7 @@ from bridge.doctor import CONNECT_CHECKS, Check, check_store, store_failure
 from bridge.errors import ConfigError, StoreError
 from bridge.examination import examine_brokers
 from bridge.findings import About, Finding, failure, ok
+from bridge.references import unset_variables
 
 FileArgument = Annotated[
     Path | None, typer.Argument(help="The file; without one, that of --config.", show_default=False)
@@ -37,8 +38,15 @@ def check(
     4 for a broker, else 1.
     """
     path = config_path(context, file)
-    config = load_config(path)
+    try:
+        config = load_config(path)
+    except ConfigError as error:
+        if output is Output.JSON:
+            write_json_mistakes(path, error)
+        raise
     counts = f"routes: {len(config.routes)}, brokers: {len(config.brokers)}"
+    if unset := sorted(unset_variables(config.model_dump())):
+        counts += f"; not set here: {', '.join(unset)}"
     valid = ok(About.CONFIG, str(path), counts)
     if connect:
         conclude([valid, *look(config, CONNECT_CHECKS)], output)
@@ -46,6 +54,12 @@ def check(
         write_json(valid)
     else:
         write(f"{path}: ok ({counts})")
+
+
+def write_json_mistakes(path: Path, error: ConfigError) -> None:
+    """Write a finding for each line of what is wrong with a file."""
+    for mistake in str(error).splitlines():
+        write_json(failure(About.CONFIG, str(path), mistake, "mend it"))
 
 
 def look(config: Config, checks: Sequence[Check]) -> Iterator[Finding]:

@@ -22,14 +22,13 @@ from bridge.cli.dead_options import (
 from bridge.cli.dead_settling import Chosen, Plan, carry_out
 from bridge.cli.envelopes import IdArgument, RouteArgument, field_rows, value_cell
 from bridge.cli.exits import finish
-from bridge.cli.instants import format_instant
 from bridge.cli.lines import json_value
 from bridge.cli.output import Output, OutputOption, complain, write_json, write_table
 from bridge.cli.pace import Pacer, parse_rate
 from bridge.cli.pages import CursorOption, LimitOption, Page, error_cell
 from bridge.cli.session import ConfigOption, load, opened_store
 from bridge.dead import DeadFilter
-from bridge.durations import parse_duration_ms
+from bridge.durations import format_instant, parse_duration_ms
 from bridge.listing import read_cursor
 from bridge.operator import Operator
 from bridge.receipt import Known, Shown

@@ -9,7 +9,7 @@ import typer
 
 from bridge.cli.completion import complete_route
 from bridge.cli.exits import finish
-from bridge.cli.instants import format_instant, parse_at
+from bridge.cli.instants import parse_at
 from bridge.cli.lines import Base64
 from bridge.cli.output import (
     Output,
@@ -22,6 +22,7 @@ from bridge.cli.output import (
 )
 from bridge.cli.session import ConfigOption, load, opened_producer, opened_store
 from bridge.cold import ColdRows
+from bridge.durations import format_instant
 from bridge.producer import Producer
 
 RouteArgument = Annotated[
@@ -106,7 +107,8 @@ def get(
         if known is None:
             known = ColdRows(settings, connection, settings.routes[route]).get(envelope_id)
     if known is None:
-        complain(f"duebridge: route {route}: the store knows no envelope {envelope_id!r}")
+        known_by = f"delivered, cancelled or never sent: see `duebridge events {route}`"
+        complain(f"duebridge: the store knows no envelope {envelope_id!r}: {known_by}")
         finish(is_yes=False)
     elif output is Output.JSON:
         write_json(known)

@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from bridge.cli.completion import complete_route
-from bridge.cli.instants import format_instant, parse_ago
+from bridge.cli.instants import parse_ago
 from bridge.cli.output import Output, OutputOption, printable, write, write_json
 from bridge.cli.session import ConfigOption, load, opened_store
+from bridge.durations import format_instant
 from bridge.events import GAP, Event, Events
 from bridge.operator import Operator
 

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-from bridge.durations import MAX_MS, parse_duration_ms, parse_instant_ms
+from bridge.durations import parse_duration_ms, parse_instant_ms
 from bridge.errors import EnvelopeError, shown
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -64,17 +64,3 @@ def parse_expires(value: str | int) -> str | datetime:
     if isinstance(value, str) and value.endswith(_UNITS):
         return value
     return parse_at(value, "expires")
-
-
-def format_instant(epoch_ms: int) -> str:
-    """Return an instant for people, in UTC; a dash for 0, which means none.
-
-    >>> format_instant(1767225600123), format_instant(0)
-    ('2026-01-01T00:00:00.123Z', '-')
-    """
-    if not epoch_ms:
-        return "-"
-    if epoch_ms > MAX_MS:  # damage: no accepted instant is as late
-        return f"{epoch_ms} ms"
-    at = _EPOCH + timedelta(milliseconds=epoch_ms)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

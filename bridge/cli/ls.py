@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from bridge.cli.envelopes import RouteArgument
-from bridge.cli.instants import format_instant, parse_from_now
+from bridge.cli.instants import parse_from_now
 from bridge.cli.output import Output, OutputOption
 from bridge.cli.pages import CursorOption, LimitOption, Page, error_cell, show_envelopes
 from bridge.cli.session import ConfigOption, load, opened_store
 from bridge.cold import ColdRows
+from bridge.durations import format_instant
 from bridge.listing import Window, read_cursor
 from bridge.operator import Operator
 from bridge.producer import find_route

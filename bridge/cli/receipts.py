@@ -1,7 +1,7 @@
 """A receipt as a line, and whether it says yes."""
 
-from bridge.cli.instants import format_instant
 from bridge.cli.output import Output, write, write_json
+from bridge.durations import format_instant
 from bridge.receipt import Receipt
 
 _STORED = ("accepted", "duplicate", "replaced")

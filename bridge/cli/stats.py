@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from bridge.cli.instants import format_instant
 from bridge.cli.output import Output, OutputOption, write_json, write_table, write_tables
 from bridge.cli.session import ConfigOption, load, opened_store
-from bridge.durations import parse_duration_ms
+from bridge.durations import format_instant, parse_duration_ms
 from bridge.errors import EnvelopeError
 from bridge.operator import Operator, RouteStats
 

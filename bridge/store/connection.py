@@ -20,6 +20,7 @@ from redis.retry import Retry
 
 from bridge.errors import ConfigError, StoreError, StoreFull, StoreUnavailable, StoreUnfit
 from bridge.store.scripts import Script, names, script
+from bridge.store_url import url_fault
 from bridge.tls import TlsFiles, client_context, hinted
 
 Argument: TypeAlias = bytes | str | int
@@ -171,6 +172,8 @@ def open_connection(url: str, socket_timeout_s: float = SOCKET_TIMEOUT_S) -> Con
         if not directory:
             raise ConfigError("store.url: expected embedded:DIR; got no directory")
         return open_connection(start_embedded(directory), socket_timeout_s)
+    if fault := url_fault(url):
+        raise ConfigError(f"store.url: {fault}")
     options = _options(socket_timeout_s)
     try:
         _check_url_options(url)
@@ -178,13 +181,10 @@ def open_connection(url: str, socket_timeout_s: float = SOCKET_TIMEOUT_S) -> Con
             return _open_cluster(url.replace("+cluster", "", 1), options)
         if url.startswith(("redis://", "rediss://")):
             return Connection(redis.Redis.from_url(url, socket_keepalive=True, **options))
-        if url.startswith("unix://"):
-            return Connection(redis.Redis.from_url(url, **options))
+        return Connection(redis.Redis.from_url(url, **options))
     except ValueError:  # its text may quote a password: it is not passed on
         expected = "redis://[USER:PASSWORD@]HOST:PORT/DB"
         raise ConfigError(f"store.url: expected {expected}; got one that cannot be read") from None
-    expected = "redis://, rediss://, unix://, redis+cluster://, rediss+cluster:// or embedded:DIR"
-    raise ConfigError(f"store.url: expected {expected}; got another scheme")
 
 
 @contextmanager

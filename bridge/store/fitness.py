@@ -16,7 +16,9 @@ def check_fitness(connection: Connection, allow_unfit: tuple[str, ...] = ()) -> 
     refused = [f"{name}: {fault}" for name, fault in found.items() if name not in allow_unfit]
     if refused:
         raise StoreUnfit(
-            "; ".join(refused) + ". To run all the same, name each in store.allow_unfit"
+            "; ".join(refused)
+            + ". `duebridge doctor` says how to mend it; to run all the same, name each in"
+            + " store.allow_unfit"
         )
     return [f"{name}: {fault}" for name, fault in found.items()]
 

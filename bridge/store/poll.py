@@ -43,6 +43,11 @@ class Poll(NamedTuple):
         return self.hydrated_until_ms - self.now_ms
 
     @property
+    def waiting(self) -> int:
+        """How many are still to be delivered."""
+        return self.envelopes - self.dead
+
+    @property
     def is_held(self) -> bool:
         """Whether the route's target failed and nothing was confirmed since."""
         return self.held_since_ms != NONE

@@ -55,6 +55,7 @@ class Link:
         self._refusal: Outcome | None = None
         self._tries = 0
         self._opened_at = 0.0
+        self._last_lost = ""
         self._loop: Any = IOLoop()
         self._thread = threading.Thread(target=self._run, name="rabbitmq", daemon=True)
         self._thread.start()
@@ -131,6 +132,7 @@ class Link:
     def _on_open(self, connection: Any) -> None:
         log.info("rabbitmq_connected", host=self._parameters.host, port=self._parameters.port)
         self._opened_at = monotonic()
+        self._last_lost = ""
         self._session = Session(connection, self._handover)
         waiting, self._waiting = self._waiting, []
         for batch in waiting:
@@ -145,9 +147,15 @@ class Link:
             self._loop.stop()
             return
         delay_s = self._next_delay_s(was_open)
-        log.warning("rabbitmq_not_connected", error=repr(error), retry_in_s=round(delay_s, 2))
+        self._log_lost(repr(error), round(delay_s, 2))
         self._refusal = not_sent(error)
         self._loop.call_later(delay_s, self._connect)
+
+    def _log_lost(self, error: str, delay_s: float) -> None:
+        """Warn where the cause is another one than last time; it is tried again every second."""
+        say = log.debug if error == self._last_lost else log.warning
+        say("rabbitmq_not_connected", host=self._parameters.host, error=error, retry_in_s=delay_s)
+        self._last_lost = error
 
     def _give_up(self, error: BaseException) -> None:
         session, self._session = self._session, None

@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from bridge.config import Route
-from bridge.durations import format_ms
+from bridge.durations import format_instant, format_ms
 from bridge.store.batching import batches
 from bridge.store.bulk import BulkStore
 from bridge.store.connection import Connection
@@ -137,13 +137,14 @@ class Loader:
 
     def _why(self, answer: str, due_ms: int) -> tuple[str, str]:
         """Return the count that an answer belongs to, and what a person is told."""
+        due = format_instant(due_ms)
         if answer == "too_far":
             limit = format_ms(self._job.route.max_delay)
-            text = f"due_at: expected within max_delay ({limit}) of now; got epoch ms {due_ms}"
+            text = f"due_at: expected within max_delay ({limit}) of now; got {due}"
             return "refused", text
         if answer == "expires_before_due":
             text = "expires: expected an instant after the envelope is due"
-            return "refused", f"{text}; it would be due at epoch ms {due_ms}"
+            return "refused", f"{text}; it would be due at {due}"
         if answer == "in_flight":
             return answer, "id: expected one that may be replaced; it is being delivered"
         return answer, "id: expected a new one, or the same content; the store has other content"

@@ -53,7 +53,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
             if getattr(self, name)
         )
         changed = "" if self.accepted or self.cold or self.replaced else "; nothing was changed"
-        return f"route {self.route}: {self.rows:,} rows: {counts or 'none'}{changed}"
+        first = f"; the first reject: {self.first_reason}" if self.first_reason else ""
+        return f"route {self.route}: {self.rows:,} rows: {counts or 'none'}{changed}{first}"
 
 
 COUNTS = tuple(name for name in Summary.__struct_fields__ if name not in ("route", "first_reason"))

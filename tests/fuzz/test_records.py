@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from bridge.cli.app import app
 from bridge.cli.exits import DEFECT, run_guarded
-from bridge.cli.instants import format_instant
 from bridge.codec import unpack
+from bridge.durations import format_instant
 from bridge.errors import RecordDamaged, RecordTooNew, StoreError
 from bridge.operator import Operator
 from bridge.producer import Producer

@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bridge.cli.instants import format_instant, parse_ago, parse_at, parse_expires, parse_from_now
+from bridge.cli.instants import parse_ago, parse_at, parse_expires, parse_from_now
+from bridge.durations import format_instant
 from bridge.errors import EnvelopeError
 
 NINE = datetime(2026, 1, 31, 9, tzinfo=UTC)

@@ -24,6 +24,12 @@ def test_read_an_amqps_url_checks_the_certificate() -> None:
     assert parameters.ssl_options.context.check_hostname
 
 
+@pytest.mark.parametrize("url", ["amqp://u:p@ss/w#rd@h/", "amqp://u:p@s3cret/rd@h/"])
+def test_read_a_url_with_a_raw_password_says_how_to_encode_it(url: str) -> None:
+    with pytest.raises(ConfigError, match="expected user, password and vhost percent-encoded"):
+        connection_parameters({"url": url})
+
+
 @pytest.mark.parametrize("url", ["", "rabbit://user:s3cret@h/", "rabbit.example:5672", "amqp:/x"])
 def test_read_a_url_of_another_scheme_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="url: expected amqp://user:password@host") as refused:

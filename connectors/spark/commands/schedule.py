@@ -5,8 +5,9 @@ from typing import Annotated
 import typer
 
 from bridge.cli.exits import finish
-from bridge.cli.output import Output, OutputOption
-from bridge.cli.session import ConfigOption, config_path
+from bridge.cli.output import Output, OutputOption, complain
+from bridge.cli.session import ConfigOption, config_path, load
+from bridge.producer import find_route
 from connectors.spark.commands.shared import (
     RateOption,
     RememberOption,
@@ -17,6 +18,7 @@ from connectors.spark.commands.shared import (
     running,
     show_summary,
 )
+from connectors.spark.formats import check_format
 
 
 def schedule(
@@ -61,6 +63,8 @@ def schedule(
     more, as docs/spark/schedule.md lists them; other columns are left out. Running the same job
     again changes nothing. What is refused goes to --rejects, and the job goes on.
     """
+    find_route(load(context, config), route)
+    check_format(form)
     columns, read_options = pairs("--column", column), pairs("--read", read)
     options = given_only(
         config=str(config_path(context, config)),
@@ -86,4 +90,6 @@ def schedule(
             **options,
         )
     show_summary(summary, output)
+    if summary.rejects:
+        complain(f"the refused rows: {rejects or 'see them with --rejects DIRECTORY'}")
     finish(is_yes=not summary.rejects and not summary.skipped)

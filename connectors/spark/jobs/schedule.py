@@ -6,6 +6,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from bridge.errors import ConfigError
+from connectors.spark.formats import TABLE, check_format
 from connectors.spark.jobs.schedule_far import schedule_far
 from connectors.spark.loading import write_envelopes
 from connectors.spark.planning import plan_write
@@ -13,8 +14,6 @@ from connectors.spark.schema import is_packed
 from connectors.spark.summary import Summary
 from connectors.spark.transforms.chosen import chosen_columns
 
-TABLE = "table"
-FORMATS = ("parquet", "csv", "json", "orc", TABLE)
 _DEFAULTS: dict[str, dict[str, str]] = {"csv": {"header": "true"}}
 
 
@@ -54,8 +53,7 @@ def read_inputs(
     spark: SparkSession, inputs: Sequence[str], form: str, options: Mapping[str, str]
 ) -> DataFrame:
     """Return what the inputs hold, by Spark's own readers; of a table, its one name."""
-    if form not in FORMATS:
-        raise ConfigError(f"format: expected one of {', '.join(FORMATS)}; got {form!r}")
+    check_format(form)
     if form == TABLE:
         if len(inputs) != 1:
             raise ConfigError(f"expected the name of one table; got {len(inputs)}")
