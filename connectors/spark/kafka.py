@@ -22,6 +22,7 @@ from bridge.config import Config
 from bridge.config_brokers import KafkaBroker
 from bridge.config_fields import did_you_mean
 from bridge.errors import ConfigError
+from bridge.producer import find_route
 from bridge.references import resolve_at
 
 PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
@@ -59,6 +60,14 @@ def kafka_options(config: Config, broker: str) -> dict[str, str]:
     except ConfigError as error:
         raise ConfigError(f"{place}.options.{error}") from None
     return {f"kafka.{name}": text for name, text in _joined(servers, secured).items()}
+
+
+def broker_of_route(config: Config, route: str) -> str:
+    """Return the broker that a route's target is on; raises `ConfigError` unless it is a Kafka."""
+    name = find_route(config, route).target.broker
+    if not isinstance(config.brokers[name], KafkaBroker):
+        raise ConfigError(f"route {route}: its target is on no Kafka; name the broker of the topic")
+    return name
 
 
 def _found(config: Config, broker: str) -> KafkaBroker:

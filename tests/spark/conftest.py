@@ -25,7 +25,7 @@ CONFIG = """
 version: 1
 store: {{url: "{url}", namespace: {namespace}}}
 brokers:
-  kafka: {{type: kafka, bootstrap_servers: ["localhost:9092"]}}
+  kafka: {{type: kafka, bootstrap_servers: ["{bootstrap}"]}}
   rabbit: {{type: rabbitmq, url: "amqp://localhost/"}}
 routes:
   plain: {{target: {{broker: kafka, topic: plain}}, max_body: 1KiB, max_delay: 365d}}
@@ -82,11 +82,10 @@ class World:
         self.connection: Connection = open_connection(url)
         self.use(url)
 
-    def use(self, url: str) -> None:
-        """Reach the store by this url from now on."""
-        Path(self.config).write_text(
-            CONFIG.format(url=url, namespace=self.namespace, home=self.home)
-        )
+    def use(self, url: str, bootstrap: str = "localhost:9092") -> None:
+        """Reach the store by this url from now on, and Kafka by these servers."""
+        text = CONFIG.format(url=url, namespace=self.namespace, home=self.home, bootstrap=bootstrap)
+        Path(self.config).write_text(text)
 
     def options(self, route: str, **more: object) -> dict[str, Any]:
         return {"config": self.config, "route": route, **more}

@@ -5,6 +5,7 @@ import typer
 from bridge.cli.manual import manual
 from connectors.spark.commands.demote import demote
 from connectors.spark.commands.hydrate import hydrate
+from connectors.spark.commands.intake import intake
 from connectors.spark.commands.journal import journal
 from connectors.spark.commands.schedule import schedule
 
@@ -46,3 +47,14 @@ spark.command(
         no="rows were refused and stay cold, or the job failed part-way",
     ),
 )(hydrate)
+spark.command(
+    "intake",
+    short_help="Schedule the records of a Kafka topic.",
+    epilog=manual(
+        "duebridge spark intake reminders asked --checkpoint /data/asked --delay-header x-delay",
+        "duebridge spark intake reminders orders --checkpoint /data/orders --every 10s"
+        ' --column "due_at=timestamp + INTERVAL 1 HOUR"',
+        no="records were refused, or the job failed part-way",
+        broker=True,
+    ),
+)(intake)

@@ -9,7 +9,10 @@ from bridge.cli.output import Output, OutputOption, complain
 from bridge.cli.session import ConfigOption, config_path, load
 from bridge.producer import find_route
 from connectors.spark.commands.shared import (
+    MaxRejectsOption,
+    OnConflictOption,
     RateOption,
+    RejectsOption,
     RememberOption,
     RouteArgument,
     SettingOption,
@@ -36,15 +39,9 @@ def schedule(
     id_columns: Annotated[
         str | None, typer.Option(help="Derive the id from these columns: a,b.")
     ] = None,
-    rejects: Annotated[
-        str | None, typer.Option(help="A directory for Parquet files of the refused rows.")
-    ] = None,
-    max_rejects: Annotated[
-        int | None, typer.Option(help="Fail when more rows than these are refused.")
-    ] = None,
-    on_conflict: Annotated[
-        str | None, typer.Option(help="For a known id with other content: refuse, or replace.")
-    ] = None,
+    rejects: RejectsOption = None,
+    max_rejects: MaxRejectsOption = None,
+    on_conflict: OnConflictOption = None,
     remember: RememberOption = None,
     rows_per_second: RateOption = None,
     cold: Annotated[

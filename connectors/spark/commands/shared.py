@@ -23,6 +23,20 @@ SettingOption = Annotated[
     list[str] | None, typer.Option("--spark", help="A setting of Spark, such as spark.master=...")
 ]
 
+RejectsOption = Annotated[
+    str | None, typer.Option(help="A directory for Parquet files of the refused rows.")
+]
+MaxRejectsOption = Annotated[
+    int | None, typer.Option(help="Fail when more rows than these are refused.")
+]
+OnConflictOption = Annotated[
+    str | None, typer.Option(help="For a known id with other content: refuse, or replace.")
+]
+RememberOption = Annotated[
+    str | None, typer.Option(help="So long after its end an id is known; by default 24h.")
+]
+RateOption = Annotated[int | None, typer.Option(help="At most so many, over all tasks.")]
+
 
 @contextmanager
 def running(
