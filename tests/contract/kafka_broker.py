@@ -73,17 +73,17 @@ class KafkaBroker:
 
     def read_all(self, target: Target) -> Sequence[Received]:
         """Return what the topic's first partition holds."""
-        return [_received(record) for record in self._records(target)]
+        return [_received(record) for record in self.records(target)]
 
     def timestamps(self, target: Target) -> list[int]:
         """Return the record times, epoch ms, of the topic's first partition."""
-        return [record.timestamp for record in self._records(target)]
+        return [record.timestamp for record in self.records(target)]
 
     def partitions_of_keys(self, target: Target) -> dict[bytes, int]:
         """Return the partition that each key of the topic is in."""
-        return {record.key: record.partition for record in self._records(target, None)}
+        return {record.key: record.partition for record in self.records(target, None)}
 
-    def _records(self, target: Target, partition: int | None = 0) -> list[Any]:
+    def records(self, target: Target, partition: int | None = 0) -> list[Any]:
         """Return the records of a partition, or of all for None."""
         with closing(KafkaConsumer(bootstrap_servers=self.bootstrap)) as consumer:
             numbers = (

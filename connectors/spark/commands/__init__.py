@@ -7,6 +7,7 @@ from connectors.spark.commands.demote import demote
 from connectors.spark.commands.hydrate import hydrate
 from connectors.spark.commands.intake import intake
 from connectors.spark.commands.journal import journal
+from connectors.spark.commands.replay import replay
 from connectors.spark.commands.schedule import schedule
 
 spark = typer.Typer(
@@ -58,3 +59,13 @@ spark.command(
         broker=True,
     ),
 )(intake)
+spark.command(
+    "replay",
+    short_help="Schedule the dead letters of a Kafka topic once more.",
+    epilog=manual(
+        "duebridge spark replay reminders-dlt --reason target_missing",
+        "duebridge spark replay reminders-dlt --reason target_missing --spread 2h --yes",
+        no="some were looped, damaged or refused, or the job failed part-way",
+        broker=True,
+    ),
+)(replay)

@@ -15,14 +15,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RouteArgument = Annotated[str, typer.Argument(help="A route of the configuration.")]
-RememberOption = Annotated[
-    str | None, typer.Option(help="So long after its end an id is known; by default 24h.")
-]
-RateOption = Annotated[int | None, typer.Option(help="At most so many, over all tasks.")]
 SettingOption = Annotated[
     list[str] | None, typer.Option("--spark", help="A setting of Spark, such as spark.master=...")
 ]
-
 RejectsOption = Annotated[
     str | None, typer.Option(help="A directory for Parquet files of the refused rows.")
 ]
