@@ -52,11 +52,15 @@ class Retired(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """One version: its files, and the last batch of the query that is in it."""
+    """One version: its files, and the last batch of the query that is in it.
+
+    All that was journalled by `complete_until_ms` is in it, by the store's clock; 0: not known.
+    """
 
     version: int = 0
     query: str = ""
     batch: int = -1
+    complete_until_ms: int = 0
     files: tuple[DataFile, ...] = ()
     retired: tuple[Retired, ...] = ()
 
@@ -142,6 +146,12 @@ class JournalTable:
         for old in sorted(self._names(_MANIFESTS, ".json"))[:-KEPT_MANIFESTS]:
             self._files.delete_file(f"{self._path}/{_MANIFESTS}/{old}")
         return manifest
+
+    def complete(self, until_ms: int) -> None:
+        """Write down that all that was journalled by an instant is in the newest version."""
+        newest = self.newest()
+        version = newest.version + 1
+        self.commit(msgspec.structs.replace(newest, version=version, complete_until_ms=until_ms))
 
     def sweep(self, keep_ms: int) -> None:
         """Remove what a killed run left, and what was retired longer ago than `keep_ms`."""

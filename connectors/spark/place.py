@@ -16,6 +16,7 @@ from bridge.errors import ConfigError
 from bridge.producer import find_route
 from bridge.references import resolve_at
 from bridge.store.connection import Connection, opened_connection
+from bridge.store.delay_store import DelayStore
 from bridge.store.fitness import check_fitness
 from bridge.store.keys import Shard, checked_name
 from bridge.store.registry import Registry
@@ -35,6 +36,11 @@ class Place(msgspec.Struct, frozen=True):
         """Give a connection; raises `ConfigError` and `StoreError`, without the url."""
         with opened_connection(str(resolve_at("store.url", self.url))) as connection:
             yield connection
+
+    def now_ms(self) -> int:
+        """Return the store's time; raises `ConfigError` and `StoreError`."""
+        with self.opened() as connection:  # a route that need not exist: next only reads
+            return DelayStore(connection, Shard(self.namespace, "clock", 0)).next().now_ms
 
 
 def place_of(where: Where, config: Config | None) -> Place:

@@ -7,6 +7,7 @@ from connectors.spark.commands.demote import demote
 from connectors.spark.commands.hydrate import hydrate
 from connectors.spark.commands.intake import intake
 from connectors.spark.commands.journal import journal
+from connectors.spark.commands.reconcile import reconcile
 from connectors.spark.commands.replay import replay
 from connectors.spark.commands.schedule import schedule
 
@@ -69,3 +70,13 @@ spark.command(
         broker=True,
     ),
 )(replay)
+spark.command(
+    "reconcile",
+    short_help="Name every lost, duplicate, early, late or corrupt message.",
+    epilog=manual(
+        "duebridge spark reconcile --since 24h --out /data/verdict",
+        "duebridge spark reconcile --journal /data/journal --export /data/billing.jsonl",
+        no="the guarantee was broken",
+        broker=True,
+    ),
+)(reconcile)

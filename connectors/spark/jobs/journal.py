@@ -20,6 +20,8 @@ from bridge.durations import parse_duration_ms
 from bridge.errors import ConfigError
 from bridge.events import GAP
 from connectors.spark.journal_table import DataFile, JournalTable, Manifest
+from connectors.spark.options import journal_options
+from connectors.spark.place import config_of, place_of
 from connectors.spark.schema import JOURNAL
 from connectors.spark.source import NAME
 from connectors.spark.transforms.journal import by_day
@@ -72,6 +74,8 @@ def run_journal(
     place.sweep(parse_duration_ms(keep, "keep"))
     sink = Sink(spark, place, on_batch)
     given = {name: str(value) for name, value in options.items()}
+    where = journal_options({**given, "stream": "journal"})
+    begun_ms = place_of(where, config_of(where)).now_ms()
     rows = spark.readStream.format(NAME).options(**given, stream="journal").load()
     writer = rows.writeStream.foreachBatch(sink.add).option("checkpointLocation", place.checkpoint)
     query = (
@@ -83,6 +87,8 @@ def run_journal(
         query.awaitTermination()
     finally:
         query.stop()
+    if not every:
+        place.complete(begun_ms)
     return sink.summary()
 
 

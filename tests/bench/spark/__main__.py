@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.bench.spark.bulk import measure_read, measure_schedule
+from tests.bench.spark.reconcile import measure_reconcile
 from tests.bench.spark.stage import Round, Stage, opened_stage
 
 PROGRAMS: dict[str, Callable[[Stage, int], Round]] = {
     "schedule": measure_schedule,
     "read": measure_read,
+    "reconcile": measure_reconcile,
 }
 
 

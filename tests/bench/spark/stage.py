@@ -19,6 +19,7 @@ store: {{url: "redis://127.0.0.1:{port}"}}
 brokers: {{here: {{type: kafka, bootstrap_servers: ["localhost:9092"]}}}}
 routes: {{bench: {{target: {{broker: here, topic: bench}}, shards: {shards}}}}}
 """
+FEW_PARTS = {"spark.sql.shuffle.partitions": "8"}  # as two cores want them
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -66,7 +67,7 @@ def opened_stage(home: Path, shards: int) -> Iterator[Stage]:
     with redis_server(home, "--appendonly", "yes") as port, redis.Redis(port=port) as client:
         config = home / "duebridge.yaml"
         config.write_text(CONFIG.format(port=port, shards=shards))
-        with opened_session("bench") as spark:
+        with opened_session("bench", more=FEW_PARTS) as spark:
             yield Stage(spark, client, str(config))
 
 

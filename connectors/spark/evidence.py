@@ -1,0 +1,111 @@
+"""What `reconcile` reads: the store, the brokers and the journal, each as rows of facts.
+
+The store and its journal change while they are read, so they are written down once, below `home`,
+a place that the driver and all executors share.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from bridge.config import Config, Route
+from bridge.errors import ConfigError
+from connectors.spark.kafka import kafka_options
+from connectors.spark.schema import DECODED, JOURNAL
+from connectors.spark.source import NAME
+from connectors.spark.transforms.arrived import arrived_in_export, arrived_in_kafka
+
+_HELD = ("route", "id", "state", "waits_for", "scheduled_at")
+
+
+def check_readable(config: Config, routes: Sequence[Route], exports: Sequence[str]) -> None:
+    """Raise `ConfigError` where a route's broker is one that Spark cannot read, without export."""
+    unread = [route.name for route in routes if config.brokers[route.target.broker].type != "kafka"]
+    if unread and not exports:
+        raise ConfigError(
+            f"expected an export of a consumer for {', '.join(unread)}, whose broker Spark cannot"
+            " read; got none: say --export, or --route for others"
+        )
+
+
+def written_held(spark: SparkSession, config: str, routes: Sequence[str], home: str) -> DataFrame:
+    """Return what the store holds of these routes, read once; no bodies."""
+    if not routes:
+        return spark.createDataFrame([], StructType([DECODED[name] for name in _HELD]))
+    options = {"config": config, "route": ",".join(routes)}
+    return _written(spark, f"{home}/held", _HELD, **options)
+
+
+def written_journal(
+    spark: SparkSession, config: str, routes: Sequence[str], home: str
+) -> DataFrame:
+    """Return the journal that the store has of these routes, read once; what was cut is a gap."""
+    if not routes:
+        return spark.createDataFrame([], JOURNAL)
+    options = {"config": config, "route": ",".join(routes), "stream": "journal", "on_trim": "gap"}
+    return _written(spark, f"{home}/journal", ("*",), **options)
+
+
+def arrived(
+    spark: SparkSession,
+    config: Config,
+    routes: Sequence[Route],
+    exports: Sequence[str],
+    *,
+    with_fingerprint: bool,
+) -> DataFrame:
+    """Return what the brokers of these routes have.
+
+    A Kafka broker's topics are read whole, by its end when the query begins.
+    """
+    found = [exported(spark, path) for path in exports]
+    for broker in sorted({route.target.broker for route in routes}):
+        mine = [route for route in routes if route.target.broker == broker]
+        if config.brokers[broker].type == "kafka":
+            options = kafka_options(config, broker)
+            records = _records(spark, options, topics_pattern(mine))
+            found.append(arrived_in_kafka(records, with_fingerprint=with_fingerprint))
+    return _union(found)
+
+
+def exported(spark: SparkSession, path: str) -> DataFrame:
+    """Return what a consumer of a broker wrote down: JSON lines, or Parquet by its name."""
+    is_parquet = path.rstrip("/").endswith(".parquet")
+    rows = spark.read.parquet(path) if is_parquet else spark.read.json(path)
+    for name in ("route", "id", "at"):
+        if name not in rows.columns:
+            raise ConfigError(f"{path}: expected columns route, id and at; got {rows.columns}")
+    return arrived_in_export(rows)
+
+
+def topics_pattern(routes: Iterable[Route]) -> str:
+    """Return a regular expression of Java for every topic that these routes may fill.
+
+    An envelope's own target may be any that `allow_targets` permits, whose names may be globs.
+    """
+    topics = {of.topic for route in routes for of in route.targets().values() if of.topic}
+    return "|".join(sorted(map(_pattern, topics)))
+
+
+def _pattern(glob: str) -> str:
+    wild = {"*": ".*", "?": "."}
+    return "".join(wild.get(each, each if each.isalnum() else f"\\{each}") for each in glob)
+
+
+def _records(spark: SparkSession, options: dict[str, str], pattern: str) -> DataFrame:
+    reader = spark.read.format("kafka").options(**options)
+    return reader.option("subscribePattern", pattern).option("includeHeaders", "true").load()
+
+
+def _written(spark: SparkSession, place: str, columns: Sequence[str], **options: str) -> DataFrame:
+    rows = spark.read.format(NAME).options(**options).load()
+    rows.select(*columns).write.mode("overwrite").parquet(place)
+    return spark.read.parquet(place)
+
+
+def _union(found: Sequence[DataFrame]) -> DataFrame:
+    first, *others = found
+    for each in others:
+        first = first.unionByName(each)
+    return first

@@ -1,0 +1,228 @@
+"""The job reconcile on a real store and a real Kafka: every planted violation is named."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kafka import KafkaProducer
+from kafka.admin import KafkaAdminClient
+from pyspark.sql import SparkSession
+
+from bridge.audit import fingerprint
+from bridge.config_file import load_config
+from bridge.errors import ConfigError
+from connectors.spark.evidence import exported, topics_pattern
+from connectors.spark.jobs.journal import run_journal
+from connectors.spark.jobs.reconcile import Reconciliation, run_reconcile
+from tests.acceptance.command import ENVIRONMENT, PROGRAM
+from tests.spark.conftest import LATER_MS, World
+
+TOPIC_CONFIGS = {"message.timestamp.type": "LogAppendTime"}
+
+
+class Scene:
+    """A route to a topic of its own, whose worker is played by the test."""
+
+    def __init__(self, world: World, bootstrap: str) -> None:
+        self.world = world
+        self.topic = world.namespace
+        names = {self.topic: False, f"{self.topic}-dlt": True}
+        admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+        wanted = {"num_partitions": 2, "replication_factor": 1, "configs": TOPIC_CONFIGS}
+        admin.create_topics(dict.fromkeys(names, wanted))
+        admin.close()
+        targets = [{"broker": "kafka", "topic": name} for name in names]
+        config = {
+            "version": 1,
+            "store": {"url": world.url, "namespace": world.namespace},
+            "brokers": {
+                "kafka": {"type": "kafka", "bootstrap_servers": [bootstrap]},
+                "rabbit": {"type": "rabbitmq", "url": "amqp://localhost/"},
+            },
+            "routes": {
+                "plain": {"target": targets[0], "dead_letter": targets[1]},
+                "amqp": {"target": {"broker": "rabbit", "exchange": "", "routing_key": "amqp"}},
+            },
+        }
+        Path(world.config).write_text(yaml.safe_dump(config))
+        self._kafka = KafkaProducer(bootstrap_servers=bootstrap)
+
+    def accept(self, name: str, at: int = 5) -> None:
+        assert self.world.producer().schedule("plain", b"body", id=name, at=at).due_at_ms
+
+    def settle(self) -> None:
+        """Take all that is due out of the store, as if it had been confirmed."""
+        self.world.deliver("plain", 100)
+
+    def publish(self, name: str, body: bytes = b"body", **more: str) -> None:
+        texts = {"x-message-id": name, "x-route": "plain", "x-scheduled-at": str(now_ms()), **more}
+        headers = [(each.replace("_", "-"), text.encode()) for each, text in texts.items()]
+        topic = f"{self.topic}-dlt" if more else self.topic
+        self._kafka.send(topic, body, headers=headers).get(10)
+
+    def receipts(self, spark: SparkSession, *names: str) -> Any:
+        made = [("plain", name, now(), fingerprint(b"body", None, ())) for name in names]
+        schema = "route string, id string, due_at timestamp, fingerprint string"
+        return spark.createDataFrame(made, schema)
+
+    def close(self) -> None:
+        self._kafka.close()
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def now() -> datetime:
+    return datetime.fromtimestamp(0, UTC)
+
+
+@pytest.fixture
+def scene(world: World, kafka_bootstrap: str) -> Iterator[Scene]:
+    made = Scene(world, kafka_bootstrap)
+    yield made
+    made.close()
+
+
+def plant(scene: Scene) -> None:
+    """One of each violation; `good`, `buried` and `later` are as they should be."""
+    for name in ("good", "lost", "twice", "both", "corrupt", "buried", "called off"):
+        scene.accept(name)
+    assert scene.world.producer().cancel("plain", "called off") == "cancelled"
+    scene.settle()
+    for name in ("good", "twice", "twice", "both", "called off", "strange"):
+        scene.publish(name)
+    scene.publish("corrupt", b"other")
+    for name in ("buried", "both"):
+        scene.publish(name, x_dlq_reason="expired")
+    scene.accept("later", LATER_MS)
+    scene.accept("early", LATER_MS)
+    scene.publish("early")
+    scene.accept("stuck")
+
+
+PLANTED = {
+    "lost": ["plain/lost"],
+    "early": ["plain/early"],
+    "after_cancel": ["plain/called off"],
+    "unexpected": ["plain/strange"],
+    "corrupt": ["plain/corrupt"],
+    "stuck": ["plain/stuck"],
+    "duplicates": ["plain/twice"],
+    "in_two_places": ["plain/both"],
+}
+
+
+def test_reconcile_names_every_violation_that_was_planted(
+    spark: SparkSession, scene: Scene
+) -> None:
+    plant(scene)
+    out = str(scene.world.home / "verdict")
+    receipts = scene.receipts(spark, "good", "corrupt")
+    found = run_reconcile(
+        spark,
+        scene.world.config,
+        routes=["plain"],
+        receipts=receipts,
+        stuck_after="0ms",
+        out=out,
+    )
+    assert found.examples == PLANTED
+    assert not found.holds
+    (route,) = found.routes
+    assert (route.accepted, route.delivered, route.dead, route.held) == (10, 7, 2, 3)
+    assert (route.cancelled, route.duplicate_copies) == (1, 1)
+    assert "BROKEN: lost: plain/lost; early: plain/early;" in str(found)
+    kinds = {row.kind: row.id for row in spark.read.parquet(f"{out}/violations").collect()}
+    assert kinds == {kind: ids[0].removeprefix("plain/") for kind, ids in PLANTED.items()}
+    story = spark.read.parquet(f"{out}/stories").where("id = 'lost'").orderBy("sequence")
+    assert [row.kind for row in story.collect()] == ["accepted", "delivered"]
+
+
+def test_reconcile_of_a_table_judges_what_is_in_it_and_holds(
+    spark: SparkSession, scene: Scene
+) -> None:
+    table = str(scene.world.home / "journal")
+    scene.accept("good")
+    scene.settle()
+    scene.publish("good")
+    run_journal(spark, table, config=scene.world.config)
+    scene.accept("of the next time")
+    scene.settle()
+    found = judge(spark, scene, journal=table, late="1h")
+    assert (found.holds, found.examples) == (True, {})
+    (route,) = found.routes
+    assert (route.accepted, route.delivered, route.late) == (1, 1, 0)
+    assert route.lateness_max_ms is not None
+    assert 0 <= route.lateness_max_ms < 3_600_000
+
+
+def judge(spark: SparkSession, scene: Scene, **more: Any) -> Reconciliation:
+    return run_reconcile(spark, scene.world.config, routes=["plain"], **more)
+
+
+def test_reconcile_asks_once_more_for_what_moved_while_the_store_was_read(
+    spark: SparkSession, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.accept("in motion", LATER_MS)
+
+    def missed(real: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given: real(*given).where("false")
+
+    monkeypatch.setattr(
+        "connectors.spark.jobs.reconcile.written_held",
+        missed(run_reconcile.__globals__["written_held"]),
+    )
+    found = judge(spark, scene)
+    assert found.holds
+    assert found.routes[0].held == 1
+
+
+def test_reconcile_of_a_broker_that_spark_cannot_read_wants_an_export(
+    spark: SparkSession, scene: Scene
+) -> None:
+    with pytest.raises(ConfigError, match="expected an export of a consumer for amqp"):
+        run_reconcile(spark, scene.world.config)
+
+
+def test_export_of_a_consumer_is_read_from_lines_of_json(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lines = [
+        {"route": "amqp", "id": "a", "at": 1_000, "fingerprint": "p"},
+        {"route": "amqp", "id": "b", "at": 2_000, "dead_letter": True},
+    ]
+    path = tmp_path / "seen.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    found = exported(spark, str(path)).orderBy("id").collect()
+    assert [(row.id, row.dead_letter, row.fingerprint) for row in found] == [
+        ("a", False, "p"),
+        ("b", True, ""),
+    ]
+    path.write_text('{"id": "a"}')
+    with pytest.raises(ConfigError, match="expected columns route, id and at"):
+        exported(spark, str(path))
+
+
+def test_topics_pattern_takes_globs_and_quotes_dots(world: World) -> None:
+    routes = load_config(world.config).routes
+    assert topics_pattern([routes["open"], routes["plain"]]) == r"open|open\-.*|plain"
+
+
+@pytest.mark.timeout(330)
+def test_reconcile_command_exits_1_where_the_guarantee_was_broken(
+    scene: Scene, kafka_jars: str
+) -> None:
+    scene.accept("lost")
+    scene.settle()
+    settings = ["--route", "plain", "--spark", f"spark.jars={kafka_jars}"]
+    command = [PROGRAM, "--config", scene.world.config, "spark", "reconcile", *settings]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.splitlines()[-1] == "The guarantee was BROKEN: lost: plain/lost"
