@@ -1,7 +1,8 @@
 """What Spark's side of the product can do, on this machine: `python -m tests.bench.spark --help`.
 
 Each figure is of a warm session: the first round is not counted. Wall time is the machine's and its
-other work's; CPU is of all processes of the run, and of the store.
+other work's; CPU is of all processes of the run, and of the store. `intake` reads the Kafka of
+`make services-up`: eval "$(python3 deploy/local/services.py env)".
 """
 
 import argparse
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.bench.spark.bulk import measure_read, measure_schedule
+from tests.bench.spark.intake import measure_intake
 from tests.bench.spark.reconcile import measure_reconcile
 from tests.bench.spark.stage import Round, Stage, opened_stage
 
@@ -18,6 +20,7 @@ PROGRAMS: dict[str, Callable[[Stage, int], Round]] = {
     "schedule": measure_schedule,
     "read": measure_read,
     "reconcile": measure_reconcile,
+    "intake": measure_intake,
 }
 
 

@@ -1,6 +1,8 @@
 """Where it is measured: a local session, and a Redis of its own that keeps what it is given."""
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,15 +13,19 @@ import redis
 from pyspark.sql import SparkSession
 
 from connectors.spark.session import opened_session
+from tests.conftest import ROOT
 from tests.store.servers import redis_server
 
 CONFIG = """
 version: 1
 store: {{url: "redis://127.0.0.1:{port}"}}
-brokers: {{here: {{type: kafka, bootstrap_servers: ["localhost:9092"]}}}}
+brokers:
+  here: {{type: kafka, bootstrap_servers: ["${{DUEBRIDGE_TEST_KAFKA_BOOTSTRAP:-localhost:9092}}"]}}
 routes: {{bench: {{target: {{broker: here, topic: bench}}, shards: {shards}}}}}
 """
 FEW_PARTS = {"spark.sql.shuffle.partitions": "8"}  # as two cores want them
+BROKER = "here"
+CONNECTOR = ROOT / "deploy" / "local" / "spark_jars.py"
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -67,7 +73,8 @@ def opened_stage(home: Path, shards: int) -> Iterator[Stage]:
     with redis_server(home, "--appendonly", "yes") as port, redis.Redis(port=port) as client:
         config = home / "duebridge.yaml"
         config.write_text(CONFIG.format(port=port, shards=shards))
-        with opened_session("bench", more=FEW_PARTS) as spark:
+        jars = subprocess.check_output([sys.executable, CONNECTOR], text=True).strip()
+        with opened_session("bench", more={**FEW_PARTS, "spark.jars": jars}) as spark:
             yield Stage(spark, client, str(config))
 
 
