@@ -57,7 +57,7 @@ def reconcile(
     what a consumer exported. Nothing is changed. Exits 1 if the guarantee was broken; duplicates
     and late ones are named and break nothing. docs/spark/reconcile.md lists columns and words.
     """
-    with running("reconcile", settings) as spark:
+    with running("reconcile", settings, has_kafka=True) as spark:
         from connectors.spark.jobs.reconcile import run_reconcile
         from connectors.spark.options import Where
         from connectors.spark.place import config_of, place_of
