@@ -9,6 +9,7 @@ from connectors.spark.commands.intake import intake
 from connectors.spark.commands.journal import journal
 from connectors.spark.commands.reconcile import reconcile
 from connectors.spark.commands.replay import replay
+from connectors.spark.commands.report import report
 from connectors.spark.commands.schedule import schedule
 
 spark = typer.Typer(
@@ -80,3 +81,11 @@ spark.command(
         broker=True,
     ),
 )(reconcile)
+spark.command(
+    "report",
+    short_help="Write a page of what happened and what is to come.",
+    epilog=manual(
+        "duebridge spark report /data/report --journal /data/journal --since 7d",
+        no="the job failed part-way",
+    ),
+)(report)

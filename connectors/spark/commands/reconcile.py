@@ -6,10 +6,14 @@ import msgspec
 import typer
 
 from bridge.cli.exits import finish
-from bridge.cli.instants import parse_ago
 from bridge.cli.output import Output, OutputOption, write, write_json, write_table
 from bridge.cli.session import ConfigOption, config_path
-from connectors.spark.commands.shared import SettingOption, given_only, running
+from connectors.spark.commands.shared import (
+    SettingOption,
+    given_only,
+    instant_ms,
+    running,
+)
 
 if TYPE_CHECKING:
     from connectors.spark.jobs.reconcile import Reconciliation
@@ -59,18 +63,14 @@ def reconcile(
     """
     with running("reconcile", settings, has_kafka=True) as spark:
         from connectors.spark.jobs.reconcile import run_reconcile
-        from connectors.spark.options import Where
-        from connectors.spark.place import config_of, place_of
 
         path = str(config_path(context, config))
-        where = Where(config=path)
-        now_ms = place_of(where, config_of(where)).now_ms()
         done = run_reconcile(
             spark,
             path,
             receipts=None if receipts is None else spark.read.parquet(receipts),
-            since_ms=0 if since is None else parse_ago(since, "--since", now_ms),
-            until_ms=None if until is None else parse_ago(until, "--until", now_ms),
+            since_ms=instant_ms("--since", since, path) or 0,
+            until_ms=instant_ms("--until", until, path),
             late=late,
             out=out,
             **given_only(routes=route, journal=journal, exports=export, stuck_after=stuck_after),

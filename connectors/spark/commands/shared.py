@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from bridge.cli.instants import parse_ago
 from bridge.cli.output import STDERR, Output, is_terminal, write, write_json
 from bridge.errors import ConfigError
 
@@ -66,6 +67,15 @@ def pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
 def given_only(**options: Any) -> dict[str, Any]:
     """Return the options that a person gave; the others have defaults of their own."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def instant_ms(option: str, given: str | None, config: str) -> int | None:
+    """Return an instant, or one so long before the store's own time; None where none is given."""
+    if given is None:
+        return None
+    place = import_module("connectors.spark.place")
+    where = import_module("connectors.spark.options").Where(config=config)
+    return parse_ago(given, option, place.place_of(where, place.config_of(where)).now_ms())
 
 
 def show_summary(summary: msgspec.Struct, output: Output) -> None:

@@ -1,0 +1,1 @@
+"""The report as one page: no script, no network, light and dark."""
