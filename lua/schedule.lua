@@ -20,15 +20,15 @@ if before then return cmsgpack.unpack(before) end
 local ids = {}
 for i = 1, count do ids[i] = ARGV[1 + i * 7] end
 local records = hmget(ENVELOPES, ids)
-local call = {max_delay = tonumber(ARGV[3]), replace = ARGV[4] == '1',
-  memory = redis.call('HLEN', MEMORY) > 0}
+local remembered = recall_ids(ids)
+local call = {max_delay = tonumber(ARGV[3]), replace = ARGV[4] == '1'}
 local batch = new_batch(count)
 
 for i = 1, count do
   local at = 1 + i * 7
   local given = {id = ARGV[at], due = resolve(ARGV[at + 1]), remember = tonumber(ARGV[at + 3]),
     expires = ARGV[at + 2] ~= '' and resolve(ARGV[at + 2]) or 0, hash = ARGV[at + 4],
-    generation = tonumber(ARGV[at + 5]), blob = ARGV[at + 6]}
+    generation = tonumber(ARGV[at + 5]), blob = ARGV[at + 6], remembered = remembered[i]}
   answer(batch, judge(batch, call, given, records[i]), given)
 end
 

@@ -1,5 +1,14 @@
 -- What schedule.lua answers for one envelope; nothing here writes.
 
+-- What is remembered of ids, in order, by one command for all.
+local function recall_ids(ids)
+  if redis.call('HLEN', MEMORY) == 0 then return {} end
+  local names, found = {}, {}
+  for i, id in ipairs(ids) do names[i] = 'r' .. id end
+  for i, value in ipairs(hmget(MEMORY, names)) do found[i] = still_known(value) end
+  return found
+end
+
 -- A living id: the same content is a duplicate; other content waits for nobody who may deliver it.
 local function judge_living(call, given, record, is_of_this_batch)
   if not is_known(record) then return 'conflict' end
@@ -26,9 +35,9 @@ local function judge_cold(given)
   if due > 0 and number_at(tombstone, 1, 6) >= given.generation then given.due = due end
 end
 
-local function judge_unknown(call, given)
-  if not call.memory then return 'accepted' end
-  local remembered = recall('r' .. given.id)
+-- A cold row that ended cancelled is remembered at once, and may come twice in a batch.
+local function judge_unknown(given)
+  local remembered = given.generation > 0 and recall('r' .. given.id) or given.remembered
   if remembered and string.sub(remembered, 7, 14) == given.hash then
     given.due = number_at(remembered, 1, 6)
     return 'duplicate'
@@ -49,7 +58,7 @@ local function judge(batch, call, given, record)
   if seen or record then
     status = judge_living(call, given, seen or record, seen)
   else
-    status = judge_unknown(call, given)
+    status = judge_unknown(given)
   end
   return batch[status] and refusal(call, given) or status
 end

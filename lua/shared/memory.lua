@@ -9,8 +9,8 @@ local function memorize(name, value, keep_ms)
   redis.call('ZADD', FORGET, expiry, name)
 end
 
-local function recall(name)
-  local value = redis.call('HGET', MEMORY, name)
-  if not value or number_at(value, 1, 6) <= NOW then return false end
-  return string.sub(value, 7)
+local function still_known(value)
+  return value and number_at(value, 1, 6) > NOW and string.sub(value, 7)
 end
+
+local function recall(name) return still_known(redis.call('HGET', MEMORY, name)) end

@@ -33,7 +33,7 @@ from tests.faults.leftovers import leftovers, stored_bytes
 from tests.faults.observed_worker import Touched, read_touched
 from tests.faults.scenario import Result
 from tests.faults.script_times import (
-    TAKE_ALL,
+    TAKE_SLOW,
     Times,
     core_times_s,
     put_first,
@@ -49,7 +49,7 @@ DRAINED_WITHIN_S = 600.0
 LOOK_EVERY_S = 0.02
 JOURNAL_MIB = 65  # its cap, and an entry
 PARTITIONS = 4
-OPTIONS = ("--appendonly", "yes", "--latency-tracking", "no", *TAKE_ALL)
+OPTIONS = ("--appendonly", "yes", "--latency-tracking", "no", *TAKE_SLOW)
 CONFIG = """
 version: 1
 store: {{url: "{store}", namespace: burst}}

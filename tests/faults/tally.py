@@ -74,6 +74,10 @@ too; it does not contain a fork, which is reported apart.
 # Of the list of faults, and why each is not here.
 SHORT = (
     "a full disk is a limit on the append-only file's size: the write fails, other files grow on",
+    "where a machine's other work takes its cores, clocks_ahead may repeat (12 and 31 in two runs"
+    " beside seven jobs, none in eight alone): Kafka's answer came after the deadline of 1.3 s",
+    "a burst's p99.9 follows the host: claims of 500 took 4.3 ms where their median was 2.0 ms, and"
+    " 5.3 ms where it was 3.0 ms",
     "recovered is 0 as a rule: a producer repeats a call for 10 s, longer than these faults last",
 )
 
