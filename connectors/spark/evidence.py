@@ -11,12 +11,23 @@ from pyspark.sql.types import StructType
 
 from bridge.config import Config, Route
 from bridge.errors import ConfigError
+from bridge.store.registry import Registry
+from connectors.spark.cold_tier import open_tier, read_cold
 from connectors.spark.kafka import kafka_options
-from connectors.spark.schema import DECODED, JOURNAL
+from connectors.spark.place import Place
+from connectors.spark.schema import DECODED, JOURNAL, PULLED
 from connectors.spark.source import NAME
 from connectors.spark.transforms.arrived import arrived_in_export, arrived_in_kafka
+from connectors.spark.transforms.cold import COPY, as_held, without
 
 _HELD = ("route", "id", "state", "waits_for", "scheduled_at")
+
+
+def used(place: Place, routes: Sequence[Route]) -> list[Route]:
+    """Return those of the routes that the store knows: of others there is nothing to read."""
+    with place.opened() as connection:
+        known = Registry(connection, place.namespace).routes()
+    return [route for route in routes if route.name in known]
 
 
 def check_readable(config: Config, routes: Sequence[Route], exports: Sequence[str]) -> None:
@@ -29,21 +40,42 @@ def check_readable(config: Config, routes: Sequence[Route], exports: Sequence[st
         )
 
 
-def written_held(spark: SparkSession, config: str, routes: Sequence[str], home: str) -> DataFrame:
-    """Return what the store holds of these routes, read once; no bodies."""
+def written_held(spark: SparkSession, config: str, routes: Sequence[Route], home: str) -> DataFrame:
+    """Return what the store and its cold tiers hold of these routes; no bodies.
+
+    The store is read once, and before the files: what is moved meanwhile is in one or in both.
+    """
     if not routes:
         return spark.createDataFrame([], StructType([DECODED[name] for name in _HELD]))
-    options = {"config": config, "route": ",".join(routes)}
-    return _written(spark, f"{home}/held", _HELD, **options)
+    options = {"config": config, "route": _names(routes)}
+    return _union([_written(spark, f"{home}/held", _HELD, **options), *cold(spark, config, routes)])
+
+
+def cold(spark: SparkSession, config: str, routes: Sequence[Route]) -> list[DataFrame]:
+    """Return what waits in the cold tiers of these routes, in the state `cold`.
+
+    That a cancel or another copy made a row void is only known to hydrate: it is here all the same.
+    """
+    found = []
+    for route in routes:
+        if route.cold_tier is None:
+            continue
+        tier = open_tier(config, route.name)
+        state = tier.log.state()
+        files = [*state.files, *(file for batch in state.unfinished for file in batch.files)]
+        pulled = read_cold(spark, tier, state.pulled, PULLED)
+        rows = without(read_cold(spark, tier, files), pulled, COPY)
+        found.append(as_held(rows, route.name))
+    return found
 
 
 def written_journal(
-    spark: SparkSession, config: str, routes: Sequence[str], home: str
+    spark: SparkSession, config: str, routes: Sequence[Route], home: str
 ) -> DataFrame:
     """Return the journal that the store has of these routes, read once; what was cut is a gap."""
     if not routes:
         return spark.createDataFrame([], JOURNAL)
-    options = {"config": config, "route": ",".join(routes), "stream": "journal", "on_trim": "gap"}
+    options = {"config": config, "route": _names(routes), "stream": "journal", "on_trim": "gap"}
     return _written(spark, f"{home}/journal", ("*",), **options)
 
 
@@ -109,3 +141,7 @@ def _union(found: Sequence[DataFrame]) -> DataFrame:
     for each in others:
         first = first.unionByName(each)
     return first
+
+
+def _names(routes: Sequence[Route]) -> str:
+    return ",".join(route.name for route in routes)

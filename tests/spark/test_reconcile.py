@@ -18,8 +18,10 @@ from bridge.audit import fingerprint
 from bridge.config_file import load_config
 from bridge.errors import ConfigError
 from connectors.spark.evidence import exported, topics_pattern
+from connectors.spark.jobs.demote import run_demote
 from connectors.spark.jobs.journal import run_journal
 from connectors.spark.jobs.reconcile import Reconciliation, run_reconcile
+from connectors.spark.jobs.report import run_report
 from tests.acceptance.command import ENVIRONMENT, PROGRAM
 from tests.spark.conftest import LATER_MS, World
 
@@ -46,7 +48,11 @@ class Scene:
                 "rabbit": {"type": "rabbitmq", "url": "amqp://localhost/"},
             },
             "routes": {
-                "plain": {"target": targets[0], "dead_letter": targets[1]},
+                "plain": {
+                    "target": targets[0],
+                    "dead_letter": targets[1],
+                    "cold_tier": {"path": str(world.home / "cold"), "horizon": "7d"},
+                },
                 "amqp": {"target": {"broker": "rabbit", "exchange": "", "routing_key": "amqp"}},
             },
         }
@@ -182,6 +188,15 @@ def test_reconcile_asks_once_more_for_what_moved_while_the_store_was_read(
     found = judge(spark, scene)
     assert found.holds
     assert found.routes[0].held == 1
+
+
+def test_reconcile_and_report_count_what_is_cold(spark: SparkSession, scene: Scene) -> None:
+    scene.accept("far", LATER_MS)
+    assert run_demote(spark, config=scene.world.config, route="plain").removed == 1
+    found = judge(spark, scene)
+    assert (found.holds, found.routes[0].held) == (True, 1)
+    out = str(scene.world.home / "report")
+    assert run_report(spark, out, config=scene.world.config, routes=["plain"]).waiting == 1
 
 
 def test_reconcile_of_a_broker_that_spark_cannot_read_wants_an_export(

@@ -199,6 +199,21 @@ def test_id_of_two_lives_may_arrive_twice_and_not_more(spark: SparkSession) -> N
     assert named(rows, arrived(spark, ("a", 31), ("a", 61), ("a", 62))) == {("duplicates", "a")}
 
 
+def test_journal_of_what_was_demoted_and_came_back_is_of_one_life(spark: SparkSession) -> None:
+    rows = journal(
+        spark,
+        ("back", "accepted", 20, 80, None),
+        ("back", "demoted", 30, 80, None),
+        ("back", "accepted", 70, 80, None),
+        ("cold", "accepted", 20, 80, None),
+        ("cold", "demoted", 30, 80, None),
+        ("gone", "accepted", 20, 80, None),
+        ("gone", "demoted", 30, 80, None),
+    )
+    held = held_facts(spark.createDataFrame([("r", "cold", "cold", instant(NEVER))], HELD))
+    assert named(rows, held, arrived(spark, ("back", 81))) == {("lost", "gone")}
+
+
 @pytest.mark.parametrize(("late_ms", "found"), [(4, {("late", "a")}), (5, set()), (None, set())])
 def test_late_is_what_came_later_than_the_bound(
     spark: SparkSession, late_ms: int | None, found: set[tuple[str, str]]

@@ -25,8 +25,7 @@ from bridge.config_file import load_config
 from bridge.durations import parse_duration_ms
 from bridge.producer import Producer, find_route
 from bridge.store.connection import Connection
-from bridge.store.registry import Registry
-from connectors.spark.evidence import arrived, check_readable, written_held, written_journal
+from connectors.spark.evidence import arrived, check_readable, used, written_held, written_journal
 from connectors.spark.jobs.journal import read_journal
 from connectors.spark.journal_table import JournalTable
 from connectors.spark.options import Where
@@ -123,14 +122,13 @@ def run_reconcile(
     check_readable(settings, wanted, exports)
     with place.opened() as connection, _home(out) as home:
         now_ms = place.now_ms()
-        known = Registry(connection, place.namespace).routes()
-        used = [each.name for each in wanted if each.name in known]
-        held = written_held(spark, config, used, home)
+        there = used(place, wanted)
+        held = written_held(spark, config, there, home)
         came = arrived(spark, settings, wanted, exports, with_fingerprint=_has_print(receipts))
         rows = (
             read_journal(spark, journal).where(F.col("route").isin([each.name for each in wanted]))
             if journal
-            else written_journal(spark, config, used, home)
+            else written_journal(spark, config, there, home)
         )
         read_until = JournalTable(journal).existing().complete_until_ms if journal else now_ms
         window = Window(

@@ -1,7 +1,7 @@
 """The job `report`: what happened and what is to come, as Parquet and as one page.
 
     journal, live or a table ─▶ figures by hour and by day, reasons ─┬─▶ OUT/*.parquet
-    delay store ─▶ what falls due, by hour ──────────────────────────┴─▶ OUT/report.html
+    store, cold tiers ─▶ what falls due, by hour ────────────────────┴─▶ OUT/report.html
     violations of reconcile, where there are ─▶ duplicates
 
 Only counts, times, routes and reasons leave the store: no id, no body, no header, no error text.
@@ -9,18 +9,21 @@ Only counts, times, routes and reasons leave the store: no id, no body, no heade
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from bridge.config_file import load_config
 from bridge.producer import find_route
+from connectors.spark.evidence import cold, used
 from connectors.spark.jobs.journal import read_journal
 from connectors.spark.options import Where
 from connectors.spark.outputs import write_file
 from connectors.spark.page.page import Found, page
-from connectors.spark.place import config_of
+from connectors.spark.place import place_of
 from connectors.spark.source import NAME
 from connectors.spark.transforms.report import figures, forecast, gaps, reasons
 
@@ -63,14 +66,18 @@ def run_report(
     `journal` is a table of the job journal; without it the store's own is read. `violations` is
     what reconcile left: without it nobody knows of duplicates. Raises `ConfigError`, `StoreError`.
     """
-    settings = config_of(Where(config=config))
-    assert settings is not None  # noqa: S101 - a path was given
-    names = [find_route(settings, name).name for name in routes]
+    settings = load_config(config)
+    wanted = [find_route(settings, name) for name in routes or sorted(settings.routes)]
+    there = used(place_of(Where(config=config), settings), wanted)
+    names = [route.name for route in wanted] if routes else []
     options = {"config": config} | ({"route": ",".join(names)} if names else {})
     source = spark.read.format(NAME).options(**options)
     rows = read_journal(spark, journal) if journal else source.option("stream", "journal").load()
     rows = _chosen(rows, names).where(f"at is null or unix_millis(at) >= {since_ms}").persist()
-    held = spark.read.format(NAME).options(**options).option("state", "pending,retry").load()
+    store = spark.read.format(NAME).options(**options).option("state", "pending,retry").load()
+    columns = ("route", "state", "waits_for")
+    waiting = [store, *cold(spark, config, there)]
+    held = reduce(DataFrame.union, [each.select(*columns) for each in waiting])
     tables = {
         "hours": figures(rows, "hour"),
         "days": figures(rows, "day"),

@@ -98,7 +98,7 @@ def _tiles(found: Found) -> str:
         (count(found.total("retried")), "retries", ""),
         (count(dead), "dead", "bad" if dead else ""),
         ("not known" if copies is None else count(copies), "duplicates", "warn" if copies else ""),
-        (count(waiting), "waiting in the store", ""),
+        (count(waiting), "waiting, cold ones too", ""),
     )
     made = "".join(
         f'<div class="{color}"><b>{value}</b><span>{name}</span></div>'
@@ -182,7 +182,7 @@ def _reasons(found: Found) -> list[tuple[str, str]]:
 
 _COLUMNS = (
     "accepted", "delivered", "retried", "repeated", "dead", "expired", "shunted", "cancelled",
-    "rescheduled", "replayed", "dropped",
+    "rescheduled", "replayed", "dropped", "demoted",
 )  # fmt: skip
 _TIMES = ("lateness_p50_ms", "lateness_p90_ms", "lateness_p99_ms", "lateness_max_ms")
 

@@ -22,6 +22,17 @@ def as_cold(packed: DataFrame) -> DataFrame:
     return there.withColumns({**instants, "expires_at_ms": expires, "batch": F.lit("")})
 
 
+def as_held(rows: DataFrame, route: str) -> DataFrame:
+    """Return rows of the tier as the store's reader gives what it holds, in the state `cold`."""
+    return rows.select(
+        F.lit(route).alias("route"),
+        "id",
+        F.lit("cold").alias("state"),
+        F.timestamp_millis("due_at_ms").alias("waits_for"),
+        F.timestamp_millis("scheduled_at_ms").alias("scheduled_at"),
+    )
+
+
 def cold_rows(rows: DataFrame, batch: str) -> DataFrame:
     """Return rows of the tier as a batch of their own, all of an hour in one part, each row once.
 

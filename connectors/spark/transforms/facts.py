@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 ACCEPTED, DUE, CANCELLED, EXCUSED, ENDED = 1, 2, 3, 4, 5
-ATTEMPTED, TARGET, DEAD_LETTER, HELD, HELD_DEAD, RECEIPT = 6, 7, 8, 9, 10, 11
+ATTEMPTED, TARGET, DEAD_LETTER, HELD, HELD_DEAD, RECEIPT, DEMOTED = 6, 7, 8, 9, 10, 11, 12
 
 WITHIN_A_MS = 2**22
 
@@ -20,14 +20,16 @@ _ENDS = ("delivered", "shunted")
 def journal_facts(journal: DataFrame, since_ms: int, until_ms: int) -> DataFrame:
     """Return what the journal says: what was accepted in [since, until], and what became of it.
 
-    A cancel is certain where no worker ever held the envelope; one of a later attempt may have
-    answered *in_flight*, and excuses it. What was dropped was dropped on request. What ended behind
-    `until` is not judged: the brokers may have been read before.
+    What was demoted is accepted once more as it comes back: one life all the same. A cancel is
+    certain where no worker ever held the envelope; one of a later attempt may have answered
+    *in_flight*, and excuses it. What was dropped was dropped on request. What ended behind `until`
+    is not judged: the brokers may have been read before.
     """
     kind = F.col("kind")
     what = (
         F.when(kind.isin(*_BEGINS), ACCEPTED)
         .when(kind.isin(*_DUES), DUE)
+        .when(kind == "demoted", DEMOTED)
         .when((kind == "cancelled") & (F.coalesce("attempt", F.lit(0)) == 0), CANCELLED)
         .when(kind.isin("cancelled", "dropped"), EXCUSED)
         .when(kind.isin(*_ENDS) & (_ms("at") > until_ms), ENDED)

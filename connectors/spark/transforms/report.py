@@ -8,7 +8,7 @@ from bridge.events import GAP
 UNITS = {"day": 86_400_000, "hour": 3_600_000}
 KINDS = (
     "accepted", "replaced", "delivered", "retried", "dead", "expired", "shunted", "cancelled",
-    "rescheduled", "replayed", "dropped",
+    "rescheduled", "replayed", "dropped", "demoted",
 )  # fmt: skip
 _MINUTE_MS = 60_000
 _PERCENTILES = {"lateness_p50_ms": 0.5, "lateness_p90_ms": 0.9, "lateness_p99_ms": 0.99}
@@ -62,8 +62,10 @@ def gaps(journal: DataFrame) -> DataFrame:
 
 
 def forecast(held: DataFrame) -> DataFrame:
-    """Return how many envelopes of the store fall due in each hour, a row a route."""
-    waiting = held.where(F.col("state").isin("pending", "retry") & F.col("waits_for").isNotNull())
+    """Return how many envelopes fall due in each hour, the cold ones too, a row a route."""
+    waiting = held.where(
+        F.col("state").isin("pending", "retry", "cold") & F.col("waits_for").isNotNull()
+    )
     return waiting.groupBy("route", _start("waits_for", "hour")).agg(F.count("*").alias("due"))
 
 

@@ -60,9 +60,10 @@ def verdicts(evidence: Evidence, window: Window) -> DataFrame:
 def lives(all_facts: list[DataFrame]) -> DataFrame:
     """Return one row an id and route, of everything that is said of it."""
     rows = reduce(DataFrame.unionByName, all_facts)
-    one_receipt = F.least(_count(what.RECEIPT), F.lit(1))
+    one = F.least(_count(what.ACCEPTED, what.RECEIPT), F.lit(1))
+    came_back = _count(what.ACCEPTED) - _count(what.DEMOTED)
     return rows.groupBy("route", "id").agg(
-        F.greatest(_count(what.ACCEPTED), one_receipt).alias("accepted"),
+        F.greatest(came_back, one).alias("accepted"),
         _count(what.TARGET).alias("delivered"),
         _count(what.DEAD_LETTER, what.HELD_DEAD).alias("dead"),
         _count(what.HELD).alias("held"),
