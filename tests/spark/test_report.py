@@ -1,5 +1,6 @@
 """The job report: its figures, and a page that needs nothing and betrays nothing."""
 
+import doctest
 import re
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
@@ -9,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from connectors.spark.jobs.report import run_report
+from connectors.spark.page import words
 from connectors.spark.page.page import Found, page
 from connectors.spark.transforms.report import KINDS, figures, forecast, gaps, reasons
 from tests.spark.conftest import LATER_MS, World
@@ -149,3 +151,7 @@ def test_page_says_first_what_needs_a_look() -> None:
 def test_page_of_nothing_says_so() -> None:
     empty = Found(START, [], [], [], [], [])
     assert "nothing to report yet" in page(empty)
+
+
+def test_doctests_of_words_hold() -> None:
+    assert doctest.testmod(words) == (0, 2)
