@@ -1,4 +1,4 @@
-"""How long script calls held a server up, by its own clock: the slow log of what took 0.1 ms or more.
+"""How long script calls held a server up, by its own clock: the slow log from 0.1 ms on.
 
 What is quicker is left out: a script's own commands would be logged too, and that costs more than
 they do. So a percentile is of the slower calls, and never less than that of all. A fork pauses the
@@ -48,7 +48,8 @@ def time_bounds(times: Times) -> list[Bound]:
 
 
 def _said(millis: Sequence[float]) -> str:
-    return f"{len(millis):,} calls of 0.1 ms or more, ms (p50 {share(millis, 0.5)}, p99 {share(millis, 0.99)})"
+    shares = f"p50 {share(millis, 0.5)}, p99 {share(millis, 0.99)}"
+    return f"{len(millis):,} calls of 0.1 ms or more, ms ({shares})"
 
 
 def share(millis: Sequence[float], part: float) -> float:

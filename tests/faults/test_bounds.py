@@ -81,7 +81,7 @@ def test_burst_within_its_bounds_is_held() -> None:
     [
         (
             {"times": {"claim": [1.0] * 997 + [5.1] * 3}},
-            "claim: p99.9 of 1,000 calls, ms (p50 1.0, p99 1.0)",
+            "claim: p99.9 of 1,000 calls of 0.1 ms or more, ms (p50 1.0, p99 1.0)",
         ),
         ({"times": {"ack": [1.0] * 2000 + [10.0]}}, "calls of 10 ms or more"),
         ({"touched": [Touched("promote", 1001)]}, "ids of one call, most"),

@@ -55,8 +55,7 @@ spark.command(
     short_help="Schedule the records of a Kafka topic.",
     epilog=manual(
         "duebridge spark intake reminders asked --checkpoint /data/asked --delay-header x-delay",
-        "duebridge spark intake reminders orders --checkpoint /data/orders --every 10s"
-        ' --column "due_at=timestamp + INTERVAL 1 HOUR"',
+        "duebridge spark intake reminders asked --checkpoint /data/c --column 'delay=value'",
         no="records were refused, or the job failed part-way",
         broker=True,
     ),
