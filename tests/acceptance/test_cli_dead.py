@@ -16,7 +16,7 @@ from bridge.producer import Producer
 from bridge.reasons import Reason
 from bridge.store.delay_store import Burial, DelayStore
 from bridge.store.keys import Shard
-from tests.acceptance.command import PROGRAM, Command
+from tests.acceptance.command import PROGRAM, Command, hear_ctrl_c
 
 LARGE, MISSING = Reason.TOO_LARGE, Reason.TARGET_MISSING
 
@@ -190,6 +190,7 @@ def test_drop_by_filter_on_a_terminal_asks_first(
     process = subprocess.Popen(
         [PROGRAM, "dead", "drop", "reminders", "--all"],
         cwd=duebridge.home, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs,
+        preexec_fn=hear_ctrl_c,
     )  # fmt: skip
     asked = b""
     while b"drop 3 of route reminders? [y/N]" not in asked:
