@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv/bin
 SERVICES := $(PYTHON) deploy/local/services.py
 
-.PHONY: help demo test coverage lint bench bench-check proof fuzz lock venv services-up services-down
+.PHONY: help demo demo-spark test coverage lint bench bench-check proof fuzz lock venv services-up services-down
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -13,6 +13,9 @@ venv: ## Python packages into .venv, from the lock file
 
 demo: venv ## a day of flights through Kafka and RabbitMQ, a worker killed, a verdict
 	@$(VENV)/python deploy/demo/demo.py
+
+demo-spark: venv ## a year of flights through Spark: cold tier, one day delivered, report, verdict
+	@$(VENV)/python deploy/demo/spark_demo.py
 
 test: venv services-up ## lint, and every test on real services
 	@$(MAKE) --no-print-directory lint

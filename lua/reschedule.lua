@@ -25,7 +25,7 @@ local state, key = whereabouts(id)
 if not state and ARGV[8] ~= '0' then
   local tombstone, generation = recall('t' .. id), six(next_generation(0))
   local cancelled = tombstone and string.sub(tombstone, 13, 18) or NEVER
-  if cancelled == generation then return {NOW, 'unknown', due} end  -- nothing was accepted since
+  if cancelled ~= NEVER and cancelled == generation then return {NOW, 'unknown', due} end  -- none since
   memorize('t' .. id, generation .. six(due) .. cancelled, tonumber(ARGV[8]))
   return answered('recorded')
 end

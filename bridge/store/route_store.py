@@ -12,9 +12,9 @@ from bridge.store.registry import Registry
 def shard_number(id: str, shards: int) -> int:  # noqa: A002 - the public name of the field
     """Return the shard of an id; it must never change, since envelopes are found by it.
 
-    Raises `UnicodeEncodeError` for text that UTF-8 cannot carry and no damaged id was read as.
+    Raises `UnicodeEncodeError` for text that UTF-8 cannot carry.
     """
-    return crc32(id.encode(errors="surrogateescape")) % shards
+    return crc32(id.encode()) % shards
 
 
 class RouteStore:

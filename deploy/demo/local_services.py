@@ -14,19 +14,19 @@ NAMES = ("kafka", "rabbitmq")
 
 
 class Addresses(NamedTuple):
-    """Where the brokers are."""
+    """Where the brokers are; nothing for one that was not asked for."""
 
     bootstrap: str
     url: str
 
 
 @contextmanager
-def local_services() -> Iterator[Addresses]:
-    """Give brokers that answer; what did not run before does not run afterwards.
+def local_services(*names: str) -> Iterator[Addresses]:
+    """Give brokers that answer, all if none is named; what did not run before is stopped again.
 
     Raises `CalledProcessError` where they cannot be started; why was printed.
     """
-    absent = [name for name in NAMES if _call("status", name, quiet=True).returncode != 0]
+    absent = [name for name in names or NAMES if _call("status", name, quiet=True).returncode != 0]
     try:
         if absent:
             _call("up", *absent).check_returncode()
@@ -44,4 +44,5 @@ def _call(command: str, *names: str, quiet: bool = False) -> "subprocess.Complet
 
 def _addresses() -> Addresses:
     running = json.loads((ROOT / ".services" / "services.json").read_text())
-    return Addresses(running["kafka"]["bootstrap"], running["rabbitmq"]["url"])
+    found = {name: running.get(name, {}) for name in NAMES}
+    return Addresses(found["kafka"].get("bootstrap", ""), found["rabbitmq"].get("url", ""))

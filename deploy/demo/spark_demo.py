@@ -1,0 +1,204 @@
+"""`make demo-spark`: a year of reminders waits in the cold tier, and a day of it is delivered.
+
+Every step is a job of `duebridge spark`, as a function. In the end all is reconciled with what
+Kafka really has. What is left is the report, its tables and the journal, in one folder.
+"""
+
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from kafka import KafkaConsumer, TopicPartition
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from bridge.producer import Producer
+from bridge.store.embedded import stop_embedded
+from connectors.spark.jobs.hydrate import run_hydrate
+from connectors.spark.jobs.journal import run_journal
+from connectors.spark.jobs.reconcile import Reconciliation, run_reconcile
+from connectors.spark.jobs.report import run_report
+from connectors.spark.jobs.schedule import run_schedule
+from connectors.spark.session import opened_session
+from crew import Crew
+from local_services import ROOT, local_services
+from stage import PARTITIONS, kafka_topics
+from year import of_the_day, write_year
+
+OUT = ROOT / ".services" / "demo-spark"
+JARS = ROOT / "deploy" / "local" / "spark_jars.py"
+ROUTE = "boarding"
+WORKERS = 2
+CANCELLED = 20  # of the day, while they are cold
+BEGINS_IN = timedelta(seconds=60)  # by then hydrate has brought the day back
+DAY_TAKES = timedelta(seconds=30)
+ARRIVES_WITHIN_S = 180.0
+LOOK_EVERY_S = 0.5
+INTERRUPTED = 130
+CONFIG = """\
+version: 1
+store: {{url: "embedded:{home}/store"}}
+brokers:
+  events: {{type: kafka, bootstrap_servers: ["{bootstrap}"]}}
+routes:
+  {route}:
+    target: {{broker: events, topic: {topic}}}
+    max_delay: 500d
+    shards: 4
+    cold_tier: {{path: {home}/cold, horizon: 7d}}
+"""
+COUNTS = ("accepted", "delivered", "held", "cancelled", "dead", "duplicates")
+BROKEN = ("lost", "early", "after_cancel", "unexpected", "corrupt", "stuck")
+
+
+class Demo:
+    """The story, step by step; each says what it did."""
+
+    def __init__(self, console: Console, spark: SparkSession, home: Path, topic: str) -> None:
+        self._console = console
+        self._spark = spark
+        self._home = home
+        self._topic = topic
+        self._config = str(home / "duebridge.yaml")
+        self._year = home / "year.parquet"
+
+    def schedule(self) -> None:
+        """Let the year begin tomorrow: its first week waits in the store, all else is cold."""
+        count = write_year(self._year)
+        self._say(f"{count:,} departures of 2013 as Parquet")
+        days = (datetime.now(UTC).date() - date(2013, 1, 1)).days + 1
+        due_at = f"boarding + INTERVAL {days} DAY"
+        columns = {"due_at": due_at}
+        self._say(run_schedule(self._spark, [str(self._year)], columns=columns, **self._to()))
+
+    def bring_a_day_forward(self) -> int:
+        """Move a cold day to the next minute, cancel some of it; returns how many are to come."""
+        day = list(of_the_day(self._year))
+        begins = datetime.now(UTC) + BEGINS_IN
+        with Producer.from_config(self._config) as producer:
+            for number, (name, part) in enumerate(day):
+                if number < CANCELLED:
+                    producer.cancel(ROUTE, name)
+                else:
+                    producer.reschedule(ROUTE, name, at=begins + part * DAY_TAKES)
+        self._say(
+            f"27 November: {CANCELLED} cancelled, {len(day) - CANCELLED} moved to the next minute"
+        )
+        self._say(run_hydrate(self._spark, **self._to()))
+        return len(day) - CANCELLED
+
+    def deliver(self, count: int, bootstrap: str) -> None:
+        """Let workers run until so many have arrived; raises `TimeoutError`."""
+        crew = Crew(Path(self._config))
+        crew.start(WORKERS)
+        try:
+            wait_for(bootstrap, self._topic, count)
+        finally:
+            crew.stop()
+        self._say(f"{count:,} messages are in Kafka")
+
+    def judge(self) -> Reconciliation:
+        """Keep the journal, hold everything against it, and write the page."""
+        journal, verdict = str(OUT / "journal"), str(OUT / "verdict")
+        self._say(run_journal(self._spark, journal, config=self._config))
+        found = run_reconcile(self._spark, self._config, journal=journal, out=verdict)
+        violations = f"{verdict}/violations"
+        self._say(
+            run_report(
+                self._spark,
+                str(OUT),
+                config=self._config,
+                journal=journal,
+                violations=violations,
+            )
+        )
+        return found
+
+    def _to(self) -> dict[str, str]:
+        return {"config": self._config, "route": ROUTE}
+
+    def _say(self, done: object) -> None:
+        self._console.print(f"[dim]{datetime.now(UTC):%H:%M:%S}[/]  {done}", soft_wrap=True)
+
+
+def wait_for(bootstrap: str, topic: str, count: int) -> None:
+    """Return once a topic has so many records."""
+    give_up_at = time.monotonic() + ARRIVES_WITHIN_S
+    places = [TopicPartition(topic, each) for each in range(PARTITIONS)]
+    with closing(KafkaConsumer(bootstrap_servers=bootstrap)) as consumer:
+        while (found := sum(consumer.end_offsets(places).values())) < count:
+            if time.monotonic() > give_up_at:
+                raise TimeoutError(f"expected {count} messages in Kafka; got {found}")
+            time.sleep(LOOK_EVERY_S)
+
+
+def verdict_table(found: Reconciliation) -> Table:
+    """Return the verdict as rows."""
+    table = Table("", *(each.route for each in found.routes), box=None, title="The verdict")
+    for name in (*COUNTS, *BROKEN):
+        words = name.replace("_", " ").replace("held", "waiting, most of it cold")
+        table.add_row(words, *(f"{getattr(each, name):,}" for each in found.routes))
+    for name in ("lateness_p50_ms", "lateness_p99_ms"):
+        cells = (f"{getattr(each, name)} ms" for each in found.routes)
+        table.add_row(name.removesuffix("_ms").replace("_", " "), *cells)
+    return table
+
+
+@contextmanager
+def opened_home(bootstrap: str, topic: str) -> Iterator[Path]:
+    """Give a folder with a configuration, a store and a cold tier; nothing of it is left."""
+    with TemporaryDirectory(prefix="duebridge-demo-") as name:
+        Path(name, "duebridge.yaml").write_text(
+            CONFIG.format(home=name, bootstrap=bootstrap, route=ROUTE, topic=topic)
+        )
+        try:
+            yield Path(name)
+        finally:
+            stop_embedded(f"{name}/store")
+
+
+def play(console: Console, stack: ExitStack) -> int:
+    """Tell the whole story; returns 0 where the guarantee held."""
+    shutil.rmtree(OUT, ignore_errors=True)
+    bootstrap = stack.enter_context(local_services("kafka")).bootstrap
+    topic = f"boarding-{secrets.token_hex(3)}"
+    stack.enter_context(kafka_topics(bootstrap, [topic]))
+    home = stack.enter_context(opened_home(bootstrap, topic))
+    jars = subprocess.check_output([sys.executable, str(JARS)], text=True).strip()
+    session = opened_session("demo", has_kafka=True, more={"spark.jars": jars})
+    demo = Demo(console, stack.enter_context(session), home, topic)
+    demo.schedule()
+    demo.deliver(demo.bring_a_day_forward(), bootstrap)
+    found = demo.judge()
+    console.print(verdict_table(found))
+    style = "bold green" if found.holds else "bold red"
+    console.print(str(found), style=style, soft_wrap=True)
+    console.print(f"The report: {OUT / 'report.html'}", soft_wrap=True)
+    return 0 if found.holds else 1
+
+
+def main() -> int:
+    """Run the demo; returns 0 where the guarantee held, 1 where it did not, 130 after Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    console = Console(highlight=False)
+    try:
+        with ExitStack() as stack:
+            return play(console, stack)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except subprocess.CalledProcessError:
+        console.print("Kafka or Spark's connector could not be had; why is said above.")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
