@@ -1,7 +1,6 @@
 """A RabbitMQ of the test's own: TLS, a virtual host with an awkward name, users by certificate."""
 
 import json
-import time
 from pathlib import Path
 from urllib.parse import quote
 
@@ -9,7 +8,7 @@ from tests.conftest import missing
 from tests.contract.private_rabbitmq import PrivateRabbit
 from tests.security import certificates as own
 from tests.security.certificates import Certificates
-from tests.store.servers import free_port, listens
+from tests.store.servers import free_port, listens, wait_until
 
 USER = "shop"
 PASSWORD = "canary/p@ss:9d27%"  # noqa: S105 - must not come out again
@@ -57,12 +56,10 @@ class SecureRabbit(PrivateRabbit):
 
     def start(self) -> None:
         super().start()
-        give_up_at = time.monotonic() + TLS_WITHIN_S  # it listens without TLS first
-        while not listens(self.tls_port):
-            if time.monotonic() > give_up_at:
-                how = "install rabbitmq-server: a container's has other settings"
-                missing("a RabbitMQ with TLS", how)
-            time.sleep(0.05)
+        try:  # it listens without TLS first
+            wait_until(lambda: listens(self.tls_port), "TLS of RabbitMQ", TLS_WITHIN_S)
+        except AssertionError:
+            missing("a RabbitMQ with TLS", "install rabbitmq-server: a container's settings differ")
         self.control("eval", DEMAND.format(port=self.mtls_port))
 
 
