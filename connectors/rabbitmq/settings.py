@@ -9,6 +9,7 @@ from pika.connection import Parameters
 from pika.credentials import ExternalCredentials
 
 from bridge.errors import ConfigError
+from bridge.urls import PERCENT_ENCODED, is_cut_by_password
 from connectors.rabbitmq.tls import ssl_options
 
 SETTINGS = ("type", "url", "options")
@@ -57,9 +58,8 @@ def connection_parameters(settings: Mapping[str, object]) -> Parameters:
     for name in given:
         _check_name(name)
     parameters = _parse(url, "url: expected amqp://user:password@host:port/vhost")
-    if "@" in urlsplit(url).path or urlsplit(url).fragment:  # what is left of one is no host
-        encoded = "%40 for @, %2F for /, %23 for #, %3F for ?"
-        raise ConfigError(f"url: expected user, password and vhost percent-encoded: {encoded}")
+    if is_cut_by_password(url):
+        raise ConfigError(f"url: expected user, password and vhost {PERCENT_ENCODED}")
     for name, value in {**DEFAULTS, **given}.items():
         if name not in OURS and (name not in in_url or name in given):
             setattr(parameters, name, _value(name, value))
