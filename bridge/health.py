@@ -1,4 +1,4 @@
-"""One small port for probes and metrics: `/livez`, `/readyz`, `/metrics`.
+"""One small port for probes, metrics and scalers: `/livez`, `/readyz`, `/metrics`, `/due`.
 
 Liveness asks neither the store nor a broker: only whether the workers' loops turn. Readiness says
 whether the store answers, whether a lane is stopped, and whether a route needs a newer worker.
@@ -8,8 +8,12 @@ import threading
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+import msgspec
+from prometheus_client import REGISTRY
+from prometheus_client.exposition import choose_encoder
 
+from bridge.backlog import due
+from bridge.station import Station
 from bridge.worker import Worker
 
 FROZEN_AFTER_S = 30.0
@@ -21,15 +25,17 @@ class HealthServer:
     """Answers probes in threads of its own; `port` 0 takes a free one."""
 
     def __init__(self, workers: Sequence[Worker], port: int, host: str = "0.0.0.0") -> None:  # noqa: S104 - probes come from outside the pod
-        pages: dict[str, Callable[[], Page]] = {
-            "/livez": lambda: _verdict(liveness_faults(workers)),
-            "/readyz": lambda: _verdict(readiness_faults(workers)),
-            "/metrics": lambda: (200, CONTENT_TYPE_LATEST, generate_latest()),
+        pages: dict[str, Callable[[str], Page]] = {
+            "/livez": lambda _: _verdict(liveness_faults(workers)),
+            "/readyz": lambda _: _verdict(readiness_faults(workers)),
+            "/metrics": _metrics,
+            "/due": lambda _: _due(workers),
         }
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                status, kind, body = pages.get(self.path.split("?")[0], _not_found)()
+                page = pages.get(self.path.split("?")[0], _not_found)
+                status, kind, body = page(self.headers.get("Accept", ""))
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
@@ -68,9 +74,9 @@ def liveness_faults(workers: Sequence[Worker]) -> list[str]:
 def readiness_faults(workers: Sequence[Worker]) -> list[str]:
     """Return what keeps envelopes from being delivered by this process."""
     faults = [f"lane {each.lane.broker}: stopped" for each in workers if each.lane.is_stopped]
-    for station in (station for worker in workers for station in worker.stations):
+    for station in _stations(workers):
         if not station.is_heard:
-            faults.append(f"route {station.route.name}: the store does not answer")
+            faults.append(_unheard(station))
         if station.is_unreadable:
             faults.append(f"route {station.route.name}: its records need a newer duebridge")
     return sorted(set(faults))
@@ -81,5 +87,29 @@ def _verdict(faults: list[str]) -> Page:
     return (503 if faults else 200), "text/plain; charset=utf-8", f"{body}\n".encode()
 
 
-def _not_found() -> Page:
-    return 404, "text/plain; charset=utf-8", b"expected /livez, /readyz or /metrics\n"
+def _metrics(accept: str) -> Page:
+    """Answer in OpenMetrics, which alone has exemplars, where that is asked for."""
+    encode, kind = choose_encoder(accept)
+    return 200, kind, encode(REGISTRY)
+
+
+def _due(workers: Sequence[Worker]) -> Page:
+    """Answer with figures at most a few seconds old; an unknown backlog is not one of nothing."""
+    stations = _stations(workers)
+    unknown = [each for each in stations if not each.is_heard or each.stats is None]
+    if unknown:
+        answer = {"error": "; ".join(sorted({_unheard(each) for each in unknown}))}
+        return 503, "application/json", msgspec.json.encode(answer)
+    return 200, "application/json", msgspec.json.encode(due(stations))
+
+
+def _stations(workers: Sequence[Worker]) -> list[Station]:
+    return [station for worker in workers for station in worker.stations]
+
+
+def _unheard(station: Station) -> str:
+    return f"route {station.route.name}: the store does not answer"
+
+
+def _not_found(_: str) -> Page:
+    return 404, "text/plain; charset=utf-8", b"expected /livez, /readyz, /metrics or /due\n"

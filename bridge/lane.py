@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from bridge import metrics
 from bridge.config import WorkerSettings
 from bridge.publisher import BrokerUnavailable, Delivery, Outcome, Publisher, Verdict
 
@@ -52,6 +53,7 @@ class Lane:
                 Verdict.INDETERMINATE, error_class=type(error).__name__, error_message=str(error)
             )
             outcomes = [unknown] * len(batch)
+        metrics.publish_seconds.labels(self.broker).observe(self._monotonic() - started_at)
         self._judge(outcomes, started_at)
         return outcomes
 

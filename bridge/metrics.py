@@ -1,35 +1,49 @@
-"""Every metric, named once, in the words of the README; times in seconds, no ids in labels."""
+"""Every metric of what this process does, named once; times in seconds, no ids in labels.
+
+What it knows of the store is in `bridge.gauges`.
+"""
 
 import threading
+import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
-from importlib.metadata import version
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from prometheus_client import Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import REGISTRY, Collector, CollectorRegistry
+from prometheus_client.core import Exemplar, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
-from bridge.lane import Lane
 from bridge.publisher import Outcome, Verdict
+from bridge.reasons import Reason
 from bridge.settle import Ack, Decision, Release
-from bridge.station import Station
 from bridge.store.delay_store import Burial, Retry
 from bridge.store.replies import Leased
+from bridge.traceparent import find_traceparent
 
 LATENESS_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 3600)
+CALL_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 CLAIM_BUCKETS = (1, 5, 25, 100, 250, 500, 1000)
 
 delivered = Counter("duebridge_delivered", "Envelopes that a broker confirmed", ["route"])
+duplicate_suspects = Counter(
+    "duebridge_duplicate_suspects", "Confirmed, and maybe delivered before", ["route"]
+)
 retried = Counter("duebridge_retried", "Envelopes put back, by cause", ["route", "cause"])
 dead = Counter("duebridge_dead", "Envelopes that ended dead, by reason", ["route", "reason"])
 released = Counter("duebridge_released", "Envelopes given back without an attempt", ["route"])
 reclaimed = Counter("duebridge_reclaimed", "Envelopes whose lease ran out", ["route"])
 shunted = Counter("duebridge_shunted", "Dead letters that a broker confirmed", ["route"])
+letters_kept = Counter(
+    "duebridge_letters_kept", "Dead letters that could not be sent, at each try", ["route"]
+)
 leases_lost = Counter("duebridge_leases_lost", "Envelopes settled too late", ["route"])
 publish_seconds = Histogram("duebridge_publish_seconds", "Time of one batch", ["broker"])
 claim_size = Histogram(
     "duebridge_claim_size", "Envelopes in a claim", ["route"], buckets=CLAIM_BUCKETS
+)
+store_call_seconds = Histogram(
+    "duebridge_store_call_seconds", "Time of one call", ["script"], buckets=CALL_BUCKETS_S
 )
 config_swapped = Counter("duebridge_config_swapped", "Configurations taken over while running")
 config_refused = Counter("duebridge_config_refused", "Configurations refused while running")
@@ -39,12 +53,14 @@ build_info = Gauge("duebridge_build_info", "The running version", ["version"])
 class Lateness(Collector):
     """A histogram from due to confirm that takes a whole batch at once.
 
-    The client library's own costs more a message than everything else that is measured.
+    The client library's own costs more a message than everything else that is measured. The latest
+    of a batch may be kept as its bucket's exemplar, by its trace.
     """
 
     def __init__(self) -> None:
         self._counts: dict[str, list[int]] = {}
         self._sums: dict[str, float] = {}
+        self._exemplars: dict[tuple[str, int], Exemplar] = {}
         self._lock = threading.Lock()
 
     def observe(self, route: str, seconds: Iterable[float]) -> None:
@@ -55,17 +71,30 @@ class Lateness(Collector):
                 counts[bisect_left(LATENESS_BUCKETS_S, each)] += 1
                 self._sums[route] = self._sums.get(route, 0.0) + each
 
+    def exemplify(self, route: str, seconds: float, trace_id: str) -> None:
+        """Keep a trace that shows how one of them came about."""
+        exemplar = Exemplar({"trace_id": trace_id}, seconds, time.time())
+        with self._lock:
+            self._exemplars[route, bisect_left(LATENESS_BUCKETS_S, seconds)] = exemplar
+
     def collect(self) -> Iterable[Metric]:
-        """Yield the histogram."""
+        """Yield the histogram; exemplars are shown to whoever asks for OpenMetrics."""
         family = HistogramMetricFamily(
             "duebridge_lateness_seconds", "From due to confirm", labels=["route"]
         )
-        bounds = [*(str(bound) for bound in LATENESS_BUCKETS_S), "+Inf"]
         with self._lock:
-            for route, counts in self._counts.items():
-                buckets = list(zip(bounds, accumulate(counts), strict=True))
-                family.add_metric([route], buckets, self._sums[route])
+            for route in self._counts:
+                family.add_metric([route], self._buckets(route), self._sums.get(route, 0.0))
         yield family
+
+    def _buckets(self, route: str) -> list[tuple[str, float, Exemplar]]:
+        bounds = [*map(floatToGoString, LATENESS_BUCKETS_S), "+Inf"]
+        return [
+            (bound, count, self._exemplars.get((route, place)))  # type: ignore[misc]  # None: none
+            for place, (bound, count) in enumerate(
+                zip(bounds, accumulate(self._counts[route]), strict=True)
+            )
+        ]
 
 
 lateness = Lateness()
@@ -85,57 +114,39 @@ def count_decisions(route: str, decisions: Sequence[Decision]) -> None:
             released.labels(route).inc()
 
 
-def observe_lateness(
-    station: Station, leased: Sequence[Leased], outcomes: Sequence[Outcome]
+def count_expired(route: str, count: int) -> None:
+    """Count what a claim buried, since its time was over."""
+    if count:
+        dead.labels(route, Reason.EXPIRED.word).inc(count)
+
+
+def count_reclaimed(route: str, count: int, poisoned: int) -> None:
+    """Count leases that ran out, and what of them was buried."""
+    reclaimed.labels(route).inc(count)
+    if poisoned:
+        dead.labels(route, Reason.POISON.word).inc(poisoned)
+
+
+def observe_confirmed(
+    route: str, leased: Sequence[Leased], outcomes: Sequence[Outcome], now_ms: int
 ) -> None:
-    """Count how late what was just confirmed is, by the store's clock."""
-    now_ms = station.now_ms()
+    """Count how late what was just confirmed is, and what of it may have been delivered before.
+
+    `now_ms` is the store's clock as the answers came.
+    """
     pairs = zip(leased, outcomes, strict=True)
-    confirmed = (each for each, outcome in pairs if outcome.verdict is Verdict.CONFIRMED)
-    late_s = ((now_ms - each.record.due_at_ms) / 1000 for each in confirmed)
-    lateness.observe(station.route.name, late_s)
+    confirmed = [each for each, outcome in pairs if outcome.verdict is Verdict.CONFIRMED]
+    if not confirmed:
+        return
+    late_s = [(now_ms - each.record.due_at_ms) / 1000 for each in confirmed]
+    lateness.observe(route, late_s)
+    trace = find_traceparent(confirmed[0].content.headers)  # the first of a claim is the latest
+    if trace is not None and trace.is_sampled:
+        lateness.exemplify(route, late_s[0], trace.trace_id)
+    if suspects := sum(each.flight.unsure for each in confirmed):
+        duplicate_suspects.labels(route).inc(suspects)
 
 
-class StationCollector(Collector):
-    """Gauges read from the latest polls when asked for, so that they cost the store nothing."""
-
-    def __init__(self, stations: Callable[[], Iterable[Station]], lanes: Iterable[Lane]) -> None:
-        self._stations = stations
-        self._lanes = list(lanes)
-
-    def collect(self) -> Iterable[Metric]:
-        """Yield the gauges."""
-        envelopes = GaugeMetricFamily(
-            "duebridge_envelopes", "Envelopes by state", labels=["route", "shard", "state"]
-        )
-        held = GaugeMetricFamily("duebridge_held", "1: the target fails", labels=["route", "shard"])
-        cold = GaugeMetricFamily(
-            "duebridge_cold_left_seconds",
-            "Until cold envelopes may be late",
-            labels=["route", "shard"],
-        )
-        for station in self._stations():
-            shard = [station.route.name, str(station.store.shard.number)]
-            for state in ("pending", "ready", "suspect", "unack", "retry", "dead"):
-                envelopes.add_metric([*shard, state], getattr(station.poll, state))
-            held.add_metric(shard, int(station.poll.is_held and station.poll.waiting > 0))
-            if station.poll.has_cold:
-                left_ms = station.poll.hydrated_until_ms - station.now_ms()
-                cold.add_metric(shard, left_ms / 1000)
-        stopped = GaugeMetricFamily("duebridge_lane_stopped", "1: no answer", labels=["broker"])
-        in_flight = GaugeMetricFamily("duebridge_in_flight", "Envelopes leased", labels=["broker"])
-        for lane in self._lanes:
-            stopped.add_metric([lane.broker], int(lane.is_stopped))
-            in_flight.add_metric([lane.broker], lane.in_flight)
-        yield from (envelopes, held, cold, stopped, in_flight)
-
-
-def register(
-    stations: Callable[[], Iterable[Station]],
-    lanes: Iterable[Lane],
-    registry: CollectorRegistry = REGISTRY,
-) -> None:
-    """Expose the gauges of a worker process beside the counters; it is asked for its stations."""
-    registry.register(lateness)
-    registry.register(StationCollector(stations, lanes))
-    build_info.labels(version("duebridge")).set(1)
+def observe_store_call(script: str, seconds: float) -> None:
+    """Count how long the store took to answer, or not to."""
+    store_call_seconds.labels(script).observe(seconds)

@@ -39,11 +39,20 @@ class Runner:
     """A worker process: from `start` until `drain` it moves the envelopes of every route."""
 
     def __init__(
-        self, config: Config, connection: Connection, publishers: Mapping[str, Publisher]
+        self,
+        config: Config,
+        connection: Connection,
+        publishers: Mapping[str, Publisher],
+        *,
+        is_watched: bool = False,
     ) -> None:
-        """Check the store and open the routes in it; raises `StoreUnfit` or `StoreUnavailable`."""
+        """Check the store and open the routes in it; raises `StoreUnfit` or `StoreUnavailable`.
+
+        One that is watched looks for what only gauges want.
+        """
         self._config = config
         self._connection = connection
+        self._is_watched = is_watched
         for fault in check_fitness(connection, config.store.allow_unfit):
             log.warning("store_unfit", fault=fault)
         connection.load_scripts()
@@ -84,7 +93,13 @@ class Runner:
     def _open(self, route: Route) -> list[Station]:
         gate = Gate()
         return [
-            Station(route, self._store(route, number, 0.0), self._store(route, number, 0.5), gate)
+            Station(
+                route,
+                self._store(route, number, 0.0),
+                self._store(route, number, 0.5),
+                gate,
+                is_watched=self._is_watched,
+            )
             for number in range(self._registry.open_route(route.name, route.shards))
         ]
 
@@ -137,19 +152,30 @@ class Runner:
     def _refuse_unless_swappable(self, config: Config) -> None:
         if reasons := fixed_at_start(self._config, config, self.lanes):
             raise SwapRefused(reasons, may_pass=False)
-        registered = {name: route.shards for name, route in self._registry.routes().items()}
-        absent = registered.keys() - config.routes.keys() - set(config.allow_absent)
-        holding = [name for name in sorted(absent) if self._holds(name, registered[name])]
+        registered = self._registered()
+        holding = list(self._absent(config, registered))
         if reasons := other_shards(config, registered) + left_behind(holding):
             raise SwapRefused(reasons, may_pass=True)
 
-    def _holds(self, route: str, shards: int) -> bool:
+    def absent(self) -> dict[str, int]:
+        """Return how many envelopes the store has of each route that should be configured."""
+        return self._absent(self._config, self._registered())
+
+    def _registered(self) -> dict[str, int]:
+        return {name: route.shards for name, route in self._registry.routes().items()}
+
+    def _absent(self, config: Config, registered: Mapping[str, int]) -> dict[str, int]:
+        names = sorted(registered.keys() - config.routes.keys() - set(config.allow_absent))
+        counts = {name: self._envelopes(name, registered[name]) for name in names}
+        return {name: count for name, count in counts.items() if count}
+
+    def _envelopes(self, route: str, shards: int) -> int:
         namespace = self._config.store.namespace
         polls = (
             DelayStore(self._connection, Shard(namespace, route, number)).next()
             for number in range(shards)
         )
-        return any(poll.envelopes for poll in polls)
+        return sum(poll.envelopes for poll in polls)
 
     def drain(self) -> None:
         """Claim nothing more, settle what is under way within `worker.drain`, then close all.

@@ -115,6 +115,7 @@ class Shunter:
             self._paused_until.pop(name, None)
             return
         self._paused_until[name] = self._monotonic() + PAUSE_S
+        metrics.letters_kept.labels(name).inc(len(kept))
         error = kept[0][1].error_message
         log.warning("dead_letters_kept", route=name, count=len(kept), error=error)
 

@@ -5,14 +5,17 @@ Everything here is a hint for what to do next and how long to sleep; the scripts
 
 import time
 from collections.abc import Callable
+from math import inf
 from random import uniform
 
 from bridge.config import Route
 from bridge.envelope import Target
 from bridge.store.delay_store import READY_FULL, DelayStore
 from bridge.store.poll import NONE, Poll
+from bridge.store.replies import Stats
 
 ASK_EVERY_S = 1.0  # at the latest: a lost hint costs no more than this
+LOOK_EVERY_S = 5.0  # for gauges
 PROBE_EVERY_S = 1.0
 FIRST_PAUSE_S = 0.05
 GATHER_S = 0.003  # from one promotion to the next, so that a trickle is still a batch
@@ -49,6 +52,8 @@ class Station:
         settling: DelayStore,
         gate: Gate,
         monotonic: Callable[[], float] = time.monotonic,
+        *,
+        is_watched: bool = False,
     ) -> None:
         self.route = route
         self.target: Target = route.target.target()
@@ -56,11 +61,13 @@ class Station:
         self.settling = settling  # the same shard; its calls are repeated while the store is away
         self.gate = gate
         self.poll = Poll(0, *[0] * 6, *[NONE] * 8)
+        self.stats: Stats | None = None  # the latest look, of a shard that is watched
         self.has_backlog = False  # more was due at the latest promotion than one trickle
         self.is_unreadable = False  # a record here needs a newer worker
         self._monotonic = monotonic
         self._heard_at = -ASK_EVERY_S
         self._must_ask = True
+        self._look_at = -inf if is_watched else inf
         self._away_since: float | None = None
         self._ask_at = 0.0
         self._pause_s = FIRST_PAUSE_S
@@ -113,8 +120,17 @@ class Station:
         return self._away_since is not None and self._monotonic() < self._ask_at
 
     def ask(self) -> None:
-        """Poll the store if the last poll is too old to go by; raises `StoreUnavailable`."""
-        if self._must_ask or self._monotonic() - self._heard_at >= ASK_EVERY_S:
+        """Poll the store if the last poll is too old to go by; raises `StoreUnavailable`.
+
+        A look takes the place of a poll, or is a call of its own where a busy shard needs none.
+        """
+        now = self._monotonic()
+        is_old = self._must_ask or now - self._heard_at >= ASK_EVERY_S
+        if now >= self._look_at + (0 if is_old else ASK_EVERY_S):
+            self.stats = self.store.stats()
+            self._look_at = now + LOOK_EVERY_S
+            self.hear(self.stats.poll)
+        elif is_old:
             self.hear(self.store.next())
 
     def now_ms(self) -> int:

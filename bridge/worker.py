@@ -109,11 +109,11 @@ class Worker:
         """Unack → ready: leases that ran out."""
         if not station.is_due(station.poll.first_unack_ms):
             return 0
-        poll, count = station.store.reclaim(
+        poll, count, poisoned = station.store.reclaim(
             poison=station.route.poison, counted=station.counts_expiries
         )
         station.hear(poll)
-        metrics.reclaimed.labels(station.route.name).inc(count)
+        metrics.count_reclaimed(station.route.name, count, poisoned)
         log.warning("reclaimed", route=station.route.name, count=count)
         return count
 
@@ -138,6 +138,7 @@ class Worker:
             limit, station.route.lease, limit_bytes=size, alone=alone, promote=few
         )
         station.hear(claim.poll)
+        metrics.count_expired(station.route.name, claim.expired)
         if few:
             station.gather(len(claim.ids))
         if not claim.token:
@@ -150,6 +151,7 @@ class Worker:
         station, claim = batch.station, batch.claim
         started_at = self._monotonic()
         outcomes = self._publish(batch)
+        answered_at_ms = station.now_ms()
         around = Circumstances(station.is_past_hold, self.lane.has_answered_since(started_at))
         decisions = [
             decide(leased, outcome, station.route, around)
@@ -164,7 +166,7 @@ class Worker:
             self._hear_settled(station, settled)
         report(station.route.name, claim, decisions)
         metrics.count_decisions(station.route.name, decisions)
-        metrics.observe_lateness(station, claim.leased, outcomes)
+        metrics.observe_confirmed(station.route.name, claim.leased, outcomes, answered_at_ms)
 
     # ── its parts ───────────────────────────────────────────────────────────────────────────────
 

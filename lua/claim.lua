@@ -11,7 +11,7 @@
 -- ARGV[8]  score in dead of what has expired: now where '', or +inf without a dead-letter target
 -- ARGV[9]  most to promote first, 0 for none
 -- ARGV[10] ready is full at this many
--- Returns  {poll, token, ids, records, flights}; the flight of a first attempt is ''
+-- Returns  {poll, token, ids, records, flights, expired}; the flight of a first attempt is ''
 -- Never repeated after a lost reply: the lease then runs out, and costs one expiry
 -- @include keys clock bytes batch record flight journal fetch promote poll
 
@@ -20,7 +20,7 @@ local source = single and SUSPECT or READY
 local most = math.min(limited(ARGV[4]), single and 1 or MAX_BATCH)
 promote(ARGV[9], ARGV[10])
 local ids = redis.call('ZRANGE', source, '-inf', '+inf', 'BYSCORE', 'LIMIT', 0, most)
-if #ids == 0 then return {poll(), '', {}, {}, {}} end
+if #ids == 0 then return {poll(), '', {}, {}, {}, 0} end
 
 local records = fetch(ids, ARGV[5])
 local flights = hmget(FLIGHT, ids)
@@ -67,4 +67,4 @@ zadd(DEAD, dead)
 journal('expired', expired)
 hdel(FLIGHT, ghosts)
 redis.call('ZREMRANGEBYRANK', source, 0, #ids - 1)
-return {poll(), token, claimed[1], claimed[2], claimed[3]}
+return {poll(), token, claimed[1], claimed[2], claimed[3], #expired / 2}

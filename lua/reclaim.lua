@@ -7,7 +7,7 @@
 -- ARGV[4]  1: each is an expiry; 0: the caller saw the store away, so nobody is to blame
 -- ARGV[5]  poison: so many expiries of an envelope that was claimed alone bury it
 -- ARGV[6]  score in dead: now where '', or +inf where the route has no dead-letter target
--- Returns  {poll, reclaimed}
+-- Returns  {poll, reclaimed, buried as poison}
 -- @include keys clock bytes batch record flight journal memory finish poll
 
 local ids = redis.call('ZRANGE', UNACK, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, limited(ARGV[3]))
@@ -48,4 +48,4 @@ zadd(DEAD, dead)
 journal('dead', poisoned)
 journal('cancelled', cancelled)
 zrem(UNACK, ids)
-return {poll(), #ids}
+return {poll(), #ids, #poisoned / 2}

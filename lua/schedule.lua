@@ -32,6 +32,7 @@ for i = 1, count do
   answer(batch, judge(batch, call, given, records[i]), given)
 end
 
+give_back(batch)
 write_batch(batch)
 if ARGV[5] ~= '' then memorize('c' .. ARGV[5], cmsgpack.pack(batch.reply), tonumber(ARGV[6])) end
 return batch.reply

@@ -11,17 +11,19 @@ from typing import Annotated
 import structlog
 import typer
 
-from bridge import metrics
 from bridge.cli import INTERRUPTED
 from bridge.cli.output import STDERR
 from bridge.cli.publishers import open_publishers
 from bridge.cli.session import ConfigOption, config_path, opened_store
 from bridge.collector import relaxed_collector
 from bridge.config_file import load_config_text, read_config_text
+from bridge.gauges import register
 from bridge.health import HealthServer
 from bridge.logs import configure_logs
+from bridge.metrics import observe_store_call
 from bridge.reload import LOOK_EVERY_S, Reload
 from bridge.runner import Runner
+from bridge.watch import StoreWatch
 
 LOOK_UP_S = 0.2
 
@@ -34,7 +36,7 @@ HealthPort = Annotated[
         min=0,
         max=65535,
         envvar="DUEBRIDGE_HEALTH_PORT",
-        help="Answer /livez, /readyz and /metrics on this port; 0 takes a free one.",
+        help="Answer /livez, /readyz, /metrics and /due on this port; 0 takes a free one.",
     ),
 ]
 
@@ -60,9 +62,11 @@ def run(
         stack.enter_context(relaxed_collector())
         publishers = open_publishers(settings, stack)
         connection = stack.enter_context(opened_store(settings))
-        runner = Runner(settings, connection, publishers)
+        connection.observe = observe_store_call
+        runner = Runner(settings, connection, publishers, is_watched=health_port is not None)
         if health_port is not None:
-            serve_health(runner, health_port, stack)
+            watch = StoreWatch(connection, runner.absent, settings.store.allow_unfit)
+            serve_health(runner, watch, health_port, stack)
         signals = Signals()
         reload = Reload(path, text, runner.swap)
         try:
@@ -73,12 +77,14 @@ def run(
             runner.drain()
 
 
-def serve_health(runner: Runner, port: int, stack: ExitStack) -> None:
+def serve_health(runner: Runner, watch: StoreWatch, port: int, stack: ExitStack) -> None:
     """Answer probes until the stack is unwound."""
-    metrics.register(runner.stations, runner.lanes.values())
+    register(runner.stations, runner.lanes.values(), watch)
     server = HealthServer(runner.workers, port)
     server.start()
     stack.callback(server.close)
+    watch.start()
+    stack.callback(watch.close)
     log.info("health", port=server.port)
 
 

@@ -6,7 +6,7 @@ The client itself never repeats a call: a script whose reply was lost may have r
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
@@ -60,10 +60,16 @@ class Reply(NamedTuple):
 
 
 class Connection:
-    """Runs scripts on a standalone server or on a Cluster; may be shared by threads."""
+    """Runs scripts on a standalone server or on a Cluster; may be shared by threads.
 
-    def __init__(self, client: Client) -> None:
+    `observe` is told the script and the seconds of each call, answered or not.
+    """
+
+    def __init__(
+        self, client: Client, observe: Callable[[str, float], None] = lambda _, __: None
+    ) -> None:
         self.client = client
+        self.observe = observe
 
     def load_scripts(self) -> None:
         """Make every script known to the server, so that no later call has to send one."""
@@ -87,13 +93,20 @@ class Connection:
         pause_s, repeated = FIRST_PAUSE_S, False
         while True:
             try:
-                return Reply(self._run_once(called, keys, arguments), repeated)
+                return Reply(self._run_timed(called, keys, arguments), repeated)
             except StoreUnavailable:
                 wait_s = random.uniform(pause_s / 2, pause_s)  # noqa: S311 - jitter
                 if time.monotonic() + wait_s >= give_up_at:
                     raise
             time.sleep(wait_s)
             pause_s, repeated = min(2 * pause_s, LONGEST_PAUSE_S), True
+
+    def _run_timed(self, called: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
+        started_at = time.perf_counter()
+        try:
+            return self._run_once(called, keys, arguments)
+        finally:
+            self.observe(called.name, time.perf_counter() - started_at)
 
     def _run_once(self, called: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
         rest = (len(keys), *keys, *map(_encoded, arguments))

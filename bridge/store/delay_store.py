@@ -24,6 +24,7 @@ from bridge.store.replies import (
     Found,
     Lifted,
     Page,
+    Reclaimed,
     Scheduled,
     Settled,
     Stale,
@@ -198,13 +199,13 @@ class DelayStore:
 
     def reclaim(
         self, limit: int = MAX_BATCH, *, poison: int = 5, counted: bool = True
-    ) -> tuple[Poll, int]:
-        """Take back envelopes whose lease ran out; returns how many.
+    ) -> Reclaimed:
+        """Take back envelopes whose lease ran out.
 
         `counted` is false when the caller itself saw the store away: nobody's expiry then.
         """
         reply = self._run("reclaim", limit, int(counted), poison, self._dead_score)
-        return read_reply(reply, Counted)
+        return read_reply(reply, Reclaimed)
 
     def shunt(self, limit: int, lease_ms: int, *, limit_bytes: int = MAX_BATCH_BYTES) -> Claim:
         """Lease dead envelopes whose turn it is; an `ack(shunted=True)` or `postpone` ends it.

@@ -67,12 +67,16 @@ class Damaged(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What one claim or shunt leased, all under one token; empty when there was nothing."""
+    """What one claim or shunt leased, all under one token; empty when there was nothing.
+
+    `expired` are those that it buried instead, since their time was over.
+    """
 
     poll: Poll
     token: bytes
     leased: list[Leased]
     damaged: list[Damaged]
+    expired: int = 0
 
     @property
     def ids(self) -> list[str]:
@@ -111,13 +115,23 @@ class Page(NamedTuple):
 
 
 class Stats(NamedTuple):
-    """The poll and what people want beside it; `oldest_due_at_ms` is -1 when nothing is due."""
+    """The poll and what people and gauges want beside it; -1 where there is no such instant.
+
+    What is due waits to be delivered now, and is under nobody's lease. `scheduled` is how often an
+    envelope was given a due instant: accepted, replaced, rescheduled or replayed, since the
+    shard's first use. `journal_kept` is the newest entry that a table outside has, -1 for none.
+    """
 
     poll: Poll
     due: int
+    due_within_60s: int
+    due_within_300s: int
     oldest_due_at_ms: int
     journal_entries: int
     memories: int
+    scheduled: int
+    journal_newest: int
+    journal_kept: int
 
     @property
     def oldest_due_age_ms(self) -> int:
@@ -126,12 +140,25 @@ class Stats(NamedTuple):
             return 0
         return max(0, self.poll.now_ms - self.oldest_due_at_ms)
 
+    @property
+    def journal_lag(self) -> int | None:
+        """How many entries no table has yet; None where none was ever kept."""
+        return None if self.journal_kept == NONE else self.journal_newest - self.journal_kept
+
 
 class Counted(NamedTuple):
     """The poll, and how many envelopes were moved."""
 
     poll: Poll
     moved: int
+
+
+class Reclaimed(NamedTuple):
+    """The poll, how many were taken back, and how many of those were buried as poison."""
+
+    poll: Poll
+    moved: int
+    poisoned: int
 
 
 class Demoted(NamedTuple):
@@ -173,6 +200,7 @@ class _Leases(NamedTuple):
     ids: list[bytes]
     records: list[bytes]
     flights: list[bytes]
+    expired: int = 0  # a shunt has none
 
 
 class _Rows(NamedTuple):
@@ -211,7 +239,7 @@ def _words(given: object, count: int) -> list[str]:
 
 def read_claim(reply: object) -> Claim:
     """Return a claim's envelopes, those that cannot be read set apart."""
-    poll, token, *columns = read_reply(reply, _Leases)
+    poll, token, *columns, expired = read_reply(reply, _Leases)
     leased: list[Leased] = []
     damaged: list[Damaged] = []
     for id_bytes, record_bytes, flight_bytes in _in_rows(*columns):
@@ -222,7 +250,7 @@ def read_claim(reply: object) -> Claim:
             leased.append(Leased(envelope_id, record, flight, unpack(record.blob)))
         except RecordDamaged as error:
             damaged.append(Damaged(read_text(id_bytes), error, record_bytes))
-    return Claim(poll, token, leased, damaged)
+    return Claim(poll, token, leased, damaged, expired)
 
 
 def _id(id_bytes: bytes) -> str:

@@ -1,7 +1,13 @@
 -- The parts of schedule.lua: a batch that is judged envelope by envelope and written at once.
 local function new_batch(count)
+  local last = next_generation(count)
   return {reply = {NOW}, records = {}, scores = {}, accepted = {}, replaced = {}, cancelled = {},
-    leaving = {}, seen = {}, largest = 0, earliest = math.huge, generation = next_generation(count) - count}
+    leaving = {}, seen = {}, largest = 0, earliest = math.huge, generation = last - count, last = last}
+end
+
+-- Those that nobody took go back: so the counter says how often an envelope was given a due instant.
+local function give_back(batch)
+  if batch.generation < batch.last then next_generation(batch.generation - batch.last) end
 end
 
 local function enter(batch, given)

@@ -48,7 +48,9 @@ def duebridge(started: Command) -> Command:
 def build_floor(connection: Connection) -> Callable[..., Floor]:
     """Return a maker of floors: `worker` settings, and what to change in route `r`."""
 
-    def build(worker: dict[str, Any] | None = None, **route: Any) -> Floor:
+    def build(
+        worker: dict[str, Any] | None = None, *, is_watched: bool = False, **route: Any
+    ) -> Floor:
         plain = {
             "target": {"broker": "memory", "topic": "t"},
             "dead_letter": {"broker": "memory", "topic": "dlt"},
@@ -63,7 +65,8 @@ def build_floor(connection: Connection) -> Callable[..., Floor]:
                 "routes": routes,
             }
         )
-        return Floor(connection, f"test-{secrets.token_hex(6)}", config)
+        namespace = f"test-{secrets.token_hex(6)}"
+        return Floor(connection, namespace, config, is_watched=is_watched)
 
     return build
 

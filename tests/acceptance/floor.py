@@ -30,7 +30,9 @@ class InlineExecutor(Executor):
 class Floor:
     """Everything of one worker process, with one broker `memory` and the given routes."""
 
-    def __init__(self, connection: Connection, namespace: str, config: Config) -> None:
+    def __init__(
+        self, connection: Connection, namespace: str, config: Config, *, is_watched: bool = False
+    ) -> None:
         self.elapsed_ms = 0
         self.config = config
         self.publisher = MemoryPublisher()
@@ -38,7 +40,12 @@ class Floor:
         self.stores = {name: self._store(connection, namespace, name) for name in config.routes}
         self.stations = {
             name: Station(
-                route, self.stores[name], self.stores[name], Gate(self.monotonic), self.monotonic
+                route,
+                self.stores[name],
+                self.stores[name],
+                Gate(self.monotonic),
+                self.monotonic,
+                is_watched=is_watched,
             )
             for name, route in config.routes.items()
         }

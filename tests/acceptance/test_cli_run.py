@@ -6,7 +6,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,31 @@ def test_run_leaves_what_is_not_due(duebridge: Command) -> None:
         wait_until(lambda: duebridge("get", "reminders", "due").code == 1, "the delivery")
         assert worker.end_with(signal.SIGTERM) == 0
     assert duebridge("get", "reminders", "later", "--output", "json").json()["state"] == "pending"
+
+
+def test_run_with_a_health_port_tells_what_soon_will_be_due(duebridge: Command) -> None:
+    duebridge("send", "reminders", "hello", "--delay", "50s", "--id", "soon")
+    with running(duebridge, "run", "--health-port", "0") as worker:
+        wait_until(lambda: "health" in worker.events(), "the port")
+        port = next(json.loads(line)["port"] for line in worker.lines if b'"health"' in line)
+        wait_until(lambda: fetched(port, "/due")[0] == 200, "the first look")
+        found = json.loads(fetched(port, "/due")[1])
+        assert found["routes"]["reminders"]["due_within_s"] == {"60": 1, "300": 1}
+        _, text = fetched(port, "/metrics")
+        assert 'duebridge_store_call_seconds_count{script="stats"}' in text
+        assert 'duebridge_due_within{route="reminders",shard="0",window="60s"} 1.0' in text
+        wait_until(
+            lambda: "duebridge_store_memory_used_bytes " in fetched(port, "/metrics")[1], "a sight"
+        )
+        assert worker.end_with(signal.SIGTERM) == 0
+
+
+def fetched(port: int, path: str) -> tuple[int, str]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    with closing(connection):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
 
 
 def test_run_missing_extra_exits_2_with_the_line_to_type(duebridge: Command) -> None:

@@ -1,16 +1,26 @@
 """Probes and metrics over real HTTP."""
 
+import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from prometheus_client import REGISTRY
 from prometheus_client.registry import CollectorRegistry
 
 from bridge import metrics
+from bridge.backlog import oldest_due_age_ms
+from bridge.gauges import register
 from bridge.health import HealthServer
 from tests.acceptance.floor import Floor
+
+SHARD = {"route": "r", "shard": "0"}
+
+
+@pytest.fixture
+def floor(build_floor: Callable[..., Floor]) -> Floor:
+    return build_floor(is_watched=True)
 
 
 @pytest.fixture
@@ -21,9 +31,11 @@ def server(floor: Floor) -> Iterator[HealthServer]:
     server.close()
 
 
-def fetch(server: HealthServer, path: str) -> tuple[int, str]:
+def fetch(server: HealthServer, path: str, accept: str = "*/*") -> tuple[int, str]:
+    url = f"http://127.0.0.1:{server.port}{path}"
+    request = urllib.request.Request(url, headers={"Accept": accept})
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - http, always
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -62,7 +74,7 @@ def test_readyz_follows_the_lane(floor: Floor, server: HealthServer) -> None:
 
 
 def test_unknown_path_says_what_there_is(server: HealthServer) -> None:
-    assert fetch(server, "/") == (404, "expected /livez, /readyz or /metrics\n")
+    assert fetch(server, "/") == (404, "expected /livez, /readyz, /metrics or /due\n")
 
 
 def test_metrics_count_what_became_of_envelopes(floor: Floor, server: HealthServer) -> None:
@@ -76,12 +88,12 @@ def test_metrics_count_what_became_of_envelopes(floor: Floor, server: HealthServ
 
 def test_gauges_come_from_the_latest_poll(floor: Floor) -> None:
     registry = CollectorRegistry()
-    metrics.register(lambda: floor.worker.stations, [floor.lane], registry)
+    register(lambda: floor.worker.stations, [floor.lane], registry=registry)
     floor.schedule("a", delay="1h")
     floor.turn()
-    labels = {"route": "r", "shard": "0", "state": "pending"}
-    assert registry.get_sample_value("duebridge_envelopes", labels) == 1
+    assert registry.get_sample_value("duebridge_envelopes", {**SHARD, "state": "pending"}) == 1
     assert registry.get_sample_value("duebridge_lane_stopped", {"broker": "memory"}) == 0
+    assert registry.get_sample_value("duebridge_store_up", SHARD) == 1
 
 
 def test_lateness_of_a_batch_fills_the_right_buckets() -> None:
@@ -95,3 +107,101 @@ def test_lateness_of_a_batch_fills_the_right_buckets() -> None:
         for le in ("0.005", "0.25", "0.5", "+Inf")
     ]
     assert counts == [2, 2, 3, 4]
+
+
+def test_metrics_are_openmetrics_only_where_that_is_asked_for(server: HealthServer) -> None:
+    asked = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
+    assert fetch(server, "/metrics", asked)[1].endswith("# EOF\n")
+    assert "# EOF" not in fetch(server, "/metrics")[1]
+
+
+def test_due_before_the_first_look_is_unknown_and_not_nothing(server: HealthServer) -> None:
+    status, body = fetch(server, "/due")
+    assert status == 503
+    assert json.loads(body) == {
+        "error": "route other: the store does not answer; route r: the store does not answer"
+    }
+
+
+def test_due_tells_what_is_due_and_soon_will_be(floor: Floor, server: HealthServer) -> None:
+    floor.publisher.is_available = False
+    floor.schedule("now", delay="1s")
+    floor.turn(1000)
+    floor.schedule("soon", delay="60s")
+    floor.schedule("later", delay="300s", route="other")
+    floor.turn(6000)
+    status, body = fetch(server, "/due")
+    assert (status, json.loads(body)) == (
+        200,
+        {
+            "routes": {
+                "r": {
+                    "due_now": 1,
+                    "oldest_due_age_s": 6.0,
+                    "due_within_s": {"60": 2, "300": 2},
+                },
+                "other": {
+                    "due_now": 0,
+                    "oldest_due_age_s": 0.0,
+                    "due_within_s": {"60": 0, "300": 1},
+                },
+            },
+            "totals": {
+                "due_now": 1,
+                "oldest_due_age_s": 6.0,
+                "due_within_s": {"60": 2, "300": 3},
+            },
+        },
+    )
+
+
+def test_due_is_in_the_gauges_too(floor: Floor) -> None:
+    registry = CollectorRegistry()
+    register(lambda: floor.worker.stations, [floor.lane], registry=registry)
+    floor.publisher.is_available = False
+    floor.schedule("now", "now too", delay="1s")
+    floor.turn(1000)
+    floor.schedule("soon", delay="60s")
+    floor.turn(6000)
+    found = registry.get_sample_value
+    assert found("duebridge_due", SHARD) == 2
+    assert found("duebridge_due_within", {**SHARD, "window": "60s"}) == 3
+    assert found("duebridge_oldest_due_age_seconds", SHARD) == 6
+    assert found("duebridge_scheduled_total", SHARD) == 3
+    assert found("duebridge_journal_lag_entries", SHARD) is None
+
+
+def test_oldest_due_age_goes_on_rising_while_the_store_is_away(floor: Floor) -> None:
+    station = floor.stations["r"]
+    floor.schedule("a", delay="10s")
+    floor.turn()
+    station.miss()
+    floor.advance(25_000)
+    assert station.stats is not None
+    assert oldest_due_age_ms(station, station.stats) == 15_000
+
+
+def test_dead_counts_also_what_a_claim_and_a_reclaim_buried(
+    build_floor: Callable[..., Floor],
+) -> None:
+    def count(reason: str) -> float:
+        labels = {"route": "r", "reason": reason}
+        return REGISTRY.get_sample_value("duebridge_dead_total", labels) or 0
+
+    before = {reason: count(reason) for reason in ("expired", "poison")}
+    floor = build_floor(poison=1, lease="30s")
+    floor.schedule("late", delay="1s", expires="2s")
+    floor.turn(3000)
+    floor.schedule("deadly", delay="0ms")
+    store = floor.stores["r"]
+    store.promote()
+    for alone in (False, False, True):
+        assert store.claim(1, 30_000, alone=alone).ids == ["deadly"]
+        floor.advance(30_000)
+        if not alone:
+            store.reclaim()
+    floor.worker.run_once()
+    assert {reason: count(reason) - before[reason] for reason in before} == {
+        "expired": 1,
+        "poison": 1,
+    }

@@ -1,6 +1,7 @@
 """How much a worker asks of the store: a backlog, a trickle, nothing at all."""
 
 from collections import Counter
+from collections.abc import Callable
 from math import ceil
 
 import pytest
@@ -97,6 +98,33 @@ def test_idle_worker_asks_next_once_a_second_and_nothing_else(
     calls.clear()
     run_for(floor, 10_000)
     assert calls == {"next": 10 * len(floor.stations)}
+
+
+def test_idle_worker_that_is_watched_makes_no_call_more(
+    build_floor: Callable[..., Floor], calls: Counter[str]
+) -> None:
+    floor = build_floor(is_watched=True)
+    floor.schedule("later", delay="1h")
+    floor.turn()
+    calls.clear()
+    run_for(floor, 10_000)
+    stations = len(floor.stations)
+    assert calls == {"next": 8 * stations, "stats": 2 * stations}
+
+
+def test_busy_worker_that_is_watched_looks_every_few_seconds(
+    build_floor: Callable[..., Floor], calls: Counter[str]
+) -> None:
+    floor = build_floor(is_watched=True)
+    given = [Envelope.new(b"", id=f"{n}", delay=f"{n * 100 + 100}ms") for n in range(200)]
+    floor.stores["r"].schedule(given, max_delay_ms=10**6)
+    del floor.stations["other"]
+    floor.worker = floor.new_worker()
+    floor.turn()
+    calls.clear()
+    run_for(floor, 18_000)
+    assert calls["claim"] > 100
+    assert calls["stats"] == 3
 
 
 def test_overhear_a_poll_after_a_hint_still_asks_the_store(floor: Floor) -> None:

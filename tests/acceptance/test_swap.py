@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from prometheus_client.registry import CollectorRegistry
 
-from bridge import metrics
 from bridge.config import Config
 from bridge.envelope import Envelope
 from bridge.errors import StoreUnavailable
+from bridge.gauges import register
 from bridge.producer import Producer
 from bridge.runner import Runner
 from bridge.store.connection import open_connection
@@ -219,7 +219,7 @@ def test_store_that_goes_away_half_way_leaves_all_routes(
 
 def test_gauges_follow_the_swap(works: Works) -> None:
     registry = CollectorRegistry()
-    metrics.register(works.runner.stations, works.runner.lanes.values(), registry)
+    register(works.runner.stations, works.runner.lanes.values(), registry=registry)
     works.runner.swap(works.configured({"r": "a/t", "new": "a/n"}))
 
     def gauge(route: str) -> float | None:
@@ -227,3 +227,12 @@ def test_gauges_follow_the_swap(works: Works) -> None:
         return registry.get_sample_value("duebridge_envelopes", labels)
 
     assert (gauge("new"), gauge("s")) == (0.0, None)
+
+
+def test_absent_counts_what_the_store_holds_of_routes_that_nobody_serves(works: Works) -> None:
+    works.schedule("old", 3, delay="1h")
+    works.schedule("drained", 1)
+    Producer(works.configured({"drained": "a/t"}), works.connection).cancel("drained", "drained-0")
+    assert works.runner.absent() == {"old": 3}
+    works.runner.swap(works.configured({"r": "a/t", "s": "b/s"}, allow_absent=["old"]))
+    assert works.runner.absent() == {}

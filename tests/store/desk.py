@@ -210,8 +210,8 @@ class Desk:
     def last_entry(self) -> JournalEntry:
         return self.entries()[-1]
 
-    def snapshot(self, ignore: Sequence[str] = ()) -> Snapshot:
-        """Everything the shard keeps; `ignore` names fields of meta."""
+    def snapshot(self) -> Snapshot:
+        """Everything the shard keeps."""
         with self.client.pipeline(transaction=False) as pipe:
             for name in (*STATES, "forget"):
                 pipe.zrange(self.key(name), 0, -1, withscores=True)
@@ -220,10 +220,7 @@ class Desk:
             pipe.xrange(self.key("journal"))
             values = pipe.execute()
         names = (*STATES, "forget", "envelopes", "flight", "meta", "memory", "journal")
-        found = dict(zip(names, values, strict=True))
-        for name in ignore:
-            found["meta"].pop(name.encode(), None)
-        return found
+        return dict(zip(names, values, strict=True))
 
     def check(self) -> Snapshot:
         """Assert what must hold between any two calls; returns the snapshot it looked at."""

@@ -86,8 +86,10 @@ def first_score(members: list[tuple[bytes, float]]) -> int:
 
 def check_stats(found: Snapshot, stats: Stats, now_ms: int) -> None:
     """Assert that what people see is what a snapshot has."""
-    waiting = [*found["pending"], *found["ready"], *found["suspect"]]
-    oldest = min((int(score) for _, score in waiting if score <= now_ms), default=NONE)
-    due = sum(score <= now_ms for _, score in found["pending"])
+    names = ("pending", "ready", "suspect", "retry")
+    scores = [score for name in names for _, score in found[name]]
+    oldest = min((int(score) for score in scores if score <= now_ms), default=NONE)
+    due = [sum(score <= now_ms + ms for score in scores) for ms in (0, 60_000, 300_000)]
     counts = (len(found["journal"]), len(found["memory"]))
-    assert stats == Stats(poll_of(found, now_ms), due, oldest, *counts)
+    meta = [int(found["meta"].get(name, 0)) for name in (b"generation", b"journal_sequence")]
+    assert stats == Stats(poll_of(found, now_ms), *due, oldest, *counts, *meta, NONE)

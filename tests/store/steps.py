@@ -73,6 +73,9 @@ def check_step(before: Snapshot, after: Snapshot, now_ms: int) -> None:
         if entry and note:
             assert entry.at_ms == now_ms, entry
             check_note(name, kind, note, old, new)
+    given = sum(entry.kind in NEW_GENERATION for entry, _ in said.values())
+    counted = [int(found["meta"].get(b"generation", 0)) for found in (before, after)]
+    assert counted[1] - counted[0] == given, "the counter is how often a due instant was given"
     generations = [each.record.generation for each in is_now.values() if each.record]
     assert len(set(generations)) == len(generations), "two envelopes of one generation"
 

@@ -151,7 +151,7 @@ def test_claim_of_what_has_expired_makes_it_dead(open_desk: Opened, has_dead_let
     desk.pending(envelope("a", expires="2s"), envelope("b", expires="2001ms"), envelope("c"))
     desk.clock.advance(2000)
     claim = desk.claim_all()
-    assert [each.id for each in claim.leased] == ["b", "c"]
+    assert ([each.id for each in claim.leased], claim.expired) == (["b", "c"], 1)
     assert desk.state_of("a") == "dead"
     assert desk.score_of("a", "dead") == (desk.clock() if has_dead_letter else float("inf"))
     assert (desk.flight_of("a").reason, desk.flight_of("a").attempt) == (Reason.EXPIRED, 0)

@@ -63,6 +63,23 @@ def test_load_scripts_makes_every_script_known(desk: Desk, connection: Connectio
     assert set(desk.client.script_exists(*shas)) == {True}
 
 
+def test_every_call_is_observed_by_its_script_answered_or_not(
+    desk: Desk, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(connection, "observe", lambda name, seconds: seen.append(name))
+    desk.store.next()
+    desk.store.promote()
+    monkeypatch.setattr(Connection, "_run_once", fail)
+    with pytest.raises(StoreUnavailable):
+        desk.store.stats()
+    assert seen == ["next", "promote", "stats"]
+
+
+def fail(*_: object) -> None:
+    raise StoreUnavailable("away")
+
+
 def test_store_that_is_not_there_is_unavailable_at_once(store_at: StoreAt) -> None:
     started = time.monotonic()
     with pytest.raises(StoreUnavailable, match="did not answer"):

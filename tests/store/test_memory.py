@@ -52,9 +52,9 @@ def test_remember_answers_duplicate_after_the_end_for_its_time(desk: Desk, end) 
     ended_at = desk.clock()
     due = NOW_MS + 1000
     desk.clock.advance(KEEP_MS - 1)
-    before = desk.snapshot(ignore=["generation"])
+    before = desk.snapshot()
     assert desk.schedule(kept()) == [("duplicate", due)]
-    assert desk.snapshot(ignore=["generation"]) == before
+    assert desk.snapshot() == before
     assert desk.clock() == ended_at + KEEP_MS - 1
 
 

@@ -10,8 +10,8 @@ def test_reclaim_takes_back_only_what_ran_out(desk: Desk) -> None:
     desk.unack("a")
     desk.unack("b")
     desk.clock.advance(LEASE_MS - 1000)
-    poll, reclaimed = desk.store.reclaim()
-    assert (reclaimed, poll.ready, poll.unack) == (1, 1, 1)
+    poll, reclaimed, poisoned = desk.store.reclaim()
+    assert (reclaimed, poisoned, poll.ready, poll.unack) == (1, 0, 1, 1)
     assert desk.score_of("a", "ready") == due
     assert desk.state_of("b") == "unack"
     desk.check()
@@ -147,3 +147,11 @@ def test_reclaim_after_a_retry_goes_back_by_its_due(desk: Desk) -> None:
     desk.claim_all()
     desk.run_out()
     assert desk.score_of("a", "ready") == due
+
+
+def test_reclaim_tells_how_many_of_all_were_poison(desk: Desk) -> None:
+    desk.suspect("a")
+    desk.unack("b")
+    desk.store.claim(1, LEASE_MS, alone=True)
+    desk.clock.advance(LEASE_MS)
+    assert desk.store.reclaim(poison=1)[1:] == (2, 1)

@@ -2,16 +2,27 @@
 
 import re
 
+import pytest
+from prometheus_client import REGISTRY
 from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import CollectorRegistry
 
 from bridge import metrics
+from bridge.codec import Content
 from bridge.config import WorkerSettings
+from bridge.envelope import Headers, HeaderValue
+from bridge.gauges import StationCollector
 from bridge.lane import Lane
+from bridge.publisher import Outcome, Verdict
+from bridge.store.record import Flight, Record
+from bridge.store.replies import Leased
 from connectors.memory import MemoryPublisher
 from tests.conftest import ROOT
 
-LABELS = {"route", "broker", "shard", "state", "cause", "reason", "version", "le"}
+LABELS = {
+    "route", "broker", "shard", "state", "cause", "reason", "version", "window", "script", "fault",
+}  # fmt: skip
 ROW = re.compile(r"^\| `(duebridge_[a-z_]+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
 
 
@@ -29,7 +40,7 @@ def exposed() -> dict[str, str]:
     for each in vars(metrics).values():
         if isinstance(each, MetricWrapperBase | metrics.Lateness):
             registry.register(each)
-    registry.register(metrics.StationCollector(list, [lane]))
+    registry.register(StationCollector(list, [lane]))
     metrics.lateness.observe("r", [0.1])
     found = {}
     for family in registry.collect():
@@ -49,3 +60,44 @@ def test_label_of_a_metric_is_never_an_id() -> None:
 def test_metric_of_a_time_is_in_seconds() -> None:
     histograms = [name for name, kind in exposed().items() if kind == "histogram"]
     assert all(name.endswith("_seconds") or name == "duebridge_claim_size" for name in histograms)
+
+
+def observed(headers: Headers, unsure: bool = False) -> CollectorRegistry:
+    """A registry with the lateness of one confirmed envelope."""
+    record = Record(1000, 0, 0, 0, 1, b"", b"")
+    leased = Leased("a", record, Flight(1, unsure=unsure), Content(b"", headers=headers))
+    registry = CollectorRegistry()
+    registry.register(metrics.lateness)
+    metrics.observe_confirmed("traced", [leased], [Outcome(Verdict.CONFIRMED)], 1300)
+    return registry
+
+
+def test_lateness_of_a_sampled_trace_has_it_as_exemplar_in_openmetrics() -> None:
+    registry = observed((("traceparent", f"00-{'ab' * 16}-{'cd' * 8}-01"),))
+    text = openmetrics.generate_latest(registry).decode()
+    assert re.search(rf'le="0.5",route="traced"}} \S+ # {{trace_id="{"ab" * 16}"}} 0.3 ', text)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        f"00-{'ef' * 16}-{'cd' * 8}-00",  # nobody keeps it
+        f"00-{'00' * 16}-{'cd' * 8}-01",
+        f"00-{'EF' * 16}-{'cd' * 8}-01",
+        "00-ef-cd-01",
+        b"\xff",
+        None,
+    ],
+)
+def test_lateness_without_a_sampled_trace_has_no_exemplar(value: HeaderValue) -> None:
+    text = openmetrics.generate_latest(observed((("traceparent", value),))).decode()
+    assert "ef" * 16 not in text.lower()
+    assert "0" * 32 not in text
+
+
+def test_confirmed_after_an_unsure_attempt_is_suspected_of_being_a_duplicate() -> None:
+    name, labels = "duebridge_duplicate_suspects_total", {"route": "traced"}
+    before = REGISTRY.get_sample_value(name, labels) or 0
+    observed((), unsure=True)
+    observed((), unsure=False)
+    assert REGISTRY.get_sample_value(name, labels) == before + 1
