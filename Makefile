@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv/bin
 SERVICES := $(PYTHON) deploy/local/services.py
 
-.PHONY: help demo demo-spark test coverage lint bench bench-check proof fuzz lock venv services-up services-down
+.PHONY: help demo demo-spark test coverage lint bench bench-check proof fuzz lock venv services-up services-down tools
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -17,7 +17,7 @@ demo: venv ## a day of flights through Kafka and RabbitMQ, a worker killed, a ve
 demo-spark: venv ## a year of flights through Spark: cold tier, one day delivered, report, verdict
 	@$(VENV)/python deploy/demo/spark_demo.py
 
-test: venv services-up ## lint, and every test on real services
+test: venv services-up tools ## lint, and every test on real services
 	@$(MAKE) --no-print-directory lint
 	$(VENV)/pytest $(TESTS)
 
@@ -55,3 +55,6 @@ services-up: ## real Redis, RabbitMQ and Kafka on ports of their own
 
 services-down: ## stop what services-up started
 	@$(SERVICES) down
+
+tools: ## Prometheus' programs, which tests of alerts and dashboard call
+	@$(SERVICES) tools

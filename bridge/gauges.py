@@ -39,6 +39,11 @@ def _cold_left_s(station: Station) -> float | None:
     return (station.poll.hydrated_until_ms - station.now_ms()) / 1000
 
 
+def _cold_horizon_s(station: Station) -> float | None:
+    tier = station.route.cold_tier
+    return tier.horizon / 1000 if tier else None
+
+
 SHARD_GAUGES = (
     ShardGauge("duebridge_store_up", "1: the store answers", lambda of: of.is_heard),
     ShardGauge(
@@ -50,6 +55,7 @@ SHARD_GAUGES = (
     ShardGauge("duebridge_due", "Envelopes due now", lambda of: of.stats and of.stats.due),
     ShardGauge("duebridge_oldest_due_age_seconds", "Of what nobody has claimed", _oldest_due_age_s),
     ShardGauge("duebridge_cold_left_seconds", "Until cold envelopes may be late", _cold_left_s),
+    ShardGauge("duebridge_cold_horizon_seconds", "From which delay on it is cold", _cold_horizon_s),
     ShardGauge(
         "duebridge_journal_lag_entries",
         "Entries of the journal that no table has",

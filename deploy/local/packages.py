@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from glob import glob
 from pathlib import Path
 
@@ -104,6 +104,12 @@ def missing(names: Iterable[str]) -> list[str]:
     return absent
 
 
+def missing_tools() -> list[str]:
+    """Return what tests call beside the services, and is not there."""
+    names = ("promtool", "prometheus")
+    return [] if all(_is_there(partial(_which, name)) for name in names) else ["prometheus"]
+
+
 def _apt_names(absent: Iterable[str]) -> list[str]:
     shown = subprocess.run(
         ["env", "LC_ALL=C", "apt-cache", "policy", "openjdk-17-jre-headless"],
@@ -114,8 +120,14 @@ def _apt_names(absent: Iterable[str]) -> list[str]:
     # An old release's default is too old, a new one has a later default and no longer this one.
     is_offered = re.search(r"Candidate: \d", shown) is not None
     jre = "openjdk-17-jre-headless" if is_offered else "default-jre-headless"
-    names = {"redis": "redis-server", "rabbitmq": "rabbitmq-server", "java": jre, "maven": "maven"}
-    return [names[name] for name in absent]
+    names = {
+        "redis": "redis-server",
+        "rabbitmq": "rabbitmq-server",
+        "java": jre,
+        "maven": "maven",
+        "prometheus": "prometheus prometheus-node-exporter-",  # without what it recommends
+    }
+    return [word for name in absent for word in names[name].split()]
 
 
 def _as_root() -> list[str] | None:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Real Redis, RabbitMQ and Apache Kafka for this checkout: up, down, status, env.
+"""Real Redis, RabbitMQ and Apache Kafka for this checkout: up, down, status, env, tools.
 
 Standard library only: it runs before there is any virtual environment.
 """
@@ -176,10 +176,20 @@ def env(place: Place, names: Sequence[str]) -> int:
     return 1 if missing else 0
 
 
+def tools() -> int:
+    """Install the programs that tests call; without them those tests are skipped."""
+    absent = packages.missing_tools()
+    if absent and packages.can_install():
+        packages.install(absent)
+    elif absent:
+        say("tools", f"{', '.join(absent)}: its tests are skipped; {packages.line_to_type(absent)}")
+    return 0
+
+
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="services.py", description=__doc__)
-    parser.add_argument("command", choices=["up", "down", "status", "env"])
+    parser.add_argument("command", choices=["up", "down", "status", "env", "tools"])
     parser.add_argument("--with", dest="engine", choices=["native", "docker"])
     parser.add_argument("--only", default=",".join(VARIABLES), metavar="redis,kafka,rabbitmq")
     chosen = parser.parse_args(words)
@@ -196,6 +206,8 @@ def run(place: Place, chosen: argparse.Namespace) -> int:
         return status(place, chosen.names)
     if chosen.command == "env":
         return env(place, chosen.names)
+    if chosen.command == "tools":
+        return tools()
     with locked(place.home / "lock"):
         if chosen.command == "down":
             return down(place, chosen.names)
