@@ -1,0 +1,67 @@
+{{/* The configuration file: its text, what may not be in it, and the times that follow from it. */}}
+
+{{- define "duebridge.config" -}}
+{{- $config := deepCopy .Values.config -}}
+{{- if .Values.valkey.enabled -}}
+  {{- $store := default dict $config.store -}}
+  {{- if $store.url -}}
+    {{- fail "config.store.url: expected none, since valkey.enabled brings a store of its own" -}}
+  {{- end -}}
+  {{- $url := printf "redis://%s:6379/0" (include "duebridge.valkey" .) -}}
+  {{- $_ := set $config "store" (merge (dict "url" $url) $store) -}}
+{{- end -}}
+{{- include "duebridge.refuseSecrets" $config -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{- /* A ConfigMap is no place for a password: it has to come by ${VAR} or ${file:...}. */ -}}
+{{- define "duebridge.refuseSecrets" -}}
+{{- $urls := dict "config.store.url" (default "" (default dict .store).url) -}}
+{{- range $name, $broker := .brokers -}}
+  {{- $_ := set $urls (printf "config.brokers.%s.url" $name) (default "" $broker.url) -}}
+  {{- range $key, $value := $broker.options -}}
+    {{- if and (regexMatch "(?i)(password|passwd|secret|token|jaas)" $key) (not (contains "${" (toString $value))) -}}
+      {{- fail (printf "config.brokers.%s.options.%s: expected a reference such as ${VAR}, and VAR under secrets.env; got a value" $name $key) -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- range $place, $url := $urls -}}
+  {{- if regexMatch "://[^/@]*:[^/@]+@" (regexReplaceAll "\\$\\{[^{}]*\\}" $url "") -}}
+    {{- fail (printf "%s: expected its password as a reference such as ${VAR}, and VAR under secrets.env; got a password" $place) -}}
+  {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The text that the pods will read, as far as it can be known now. */ -}}
+{{- define "duebridge.configText" -}}
+{{- if .Values.existingConfigMap -}}
+  {{- $found := lookup "v1" "ConfigMap" .Release.Namespace .Values.existingConfigMap -}}
+  {{- dig "data" "duebridge.yaml" "" $found -}}
+{{- else -}}
+  {{- include "duebridge.config" . -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* A duration such as 1.5m as whole seconds, rounded up. */ -}}
+{{- define "duebridge.seconds" -}}
+{{- $factors := dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0 "d" 86400.0 -}}
+{{- mulf (regexFind "[0-9.]+" .) (get $factors (regexFind "[a-z]+" .)) | ceil | int -}}
+{{- end -}}
+
+{{- /* Drain, then what a publish that began just before may take: less would cut a message off. */ -}}
+{{- define "duebridge.gracePeriod" -}}
+{{- $given := .Values.terminationGracePeriodSeconds -}}
+{{- $worker := default dict (fromYaml (include "duebridge.configText" .)).worker -}}
+{{- $drain := default "20s" $worker.drain -}}
+{{- $deadline := default "15s" $worker.publish_deadline -}}
+{{- if contains "$" (print $drain $deadline) -}}
+  {{- required "terminationGracePeriodSeconds: expected worker.drain + worker.publish_deadline, which are references here; got none" $given -}}
+{{- else -}}
+  {{- $least := add (include "duebridge.seconds" $drain) (include "duebridge.seconds" $deadline) -}}
+  {{- if and $given (lt (int $given) (int $least)) -}}
+    {{- fail (printf "terminationGracePeriodSeconds: expected at least %d (worker.drain %s + worker.publish_deadline %s); got %d" (int $least) $drain $deadline (int $given)) -}}
+  {{- end -}}
+  {{- /* 10 more: closing the brokers' clients and the store's */ -}}
+  {{- default (add $least 10) $given -}}
+{{- end -}}
+{{- end -}}

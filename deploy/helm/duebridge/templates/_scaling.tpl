@@ -1,0 +1,30 @@
+{{/* What is due and what will be: one number for all workers, shared out by how much each bears. */}}
+
+{{- /* Every worker tells the same of a shard, so the greatest is taken of those, then the sum. */ -}}
+{{- define "duebridge.scalingQuery" -}}
+{{- $where := printf "namespace=%q,service=%q" .Release.Namespace (include "duebridge.fullname" .) -}}
+sum(max by (route, shard) (duebridge_due_within{window="{{ .Values.scaling.window }}",{{ $where }}}))
+{{- end -}}
+
+{{- /* Up at once, before the burst; down one worker a minute, once it is over for five. */ -}}
+{{- define "duebridge.scalingBehavior" -}}
+scaleUp:
+  stabilizationWindowSeconds: 0
+  policies:
+    - {type: Percent, value: 100, periodSeconds: 15}
+    - {type: Pods, value: 4, periodSeconds: 15}
+  selectPolicy: Max
+scaleDown:
+  stabilizationWindowSeconds: {{ .Values.scaling.calmSeconds }}
+  policies:
+    - {type: Pods, value: 1, periodSeconds: 60}
+{{- end -}}
+
+{{- define "duebridge.scalingMax" -}}
+{{- $min := int .Values.scaling.min -}}
+{{- $max := int .Values.scaling.max -}}
+{{- if lt $max $min -}}
+  {{- fail (printf "scaling.max: expected at least scaling.min (%d); got %d" $min $max) -}}
+{{- end -}}
+{{- $max -}}
+{{- end -}}

@@ -1,0 +1,53 @@
+"""The chart's values.schema.json: `python -m deploy.helm.schema` writes it anew.
+
+What `config` may hold is said once, by the models that read duebridge.yaml (`bridge.config`).
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bridge.config_schema import DIALECT, config_schema
+from deploy.helm.values import Values
+
+PATH = Path(__file__).resolve().parent / "duebridge" / "values.schema.json"
+# A ConfigMap of one's own has them; else the file is made of them.
+NAMED = ["brokers", "routes"]
+
+
+def values_schema() -> dict[str, Any]:
+    """Return the schema of values.yaml."""
+    config = config_schema()
+    del config["$schema"], config["title"]
+    definitions = config.pop("$defs")
+    config["required"] = [each for each in config["required"] if each not in NAMED]
+    values = _without_titles(Values.model_json_schema())
+    values["$defs"] |= {"Config": config} | definitions
+    values["properties"]["config"] = {"$ref": "#/$defs/Config"}
+    has_own = {"required": ["existingConfigMap"]}
+    has_own["properties"] = {"existingConfigMap": {"minLength": 1}}
+    from_values = {"properties": {"config": {"required": NAMED}}}
+    return {
+        "$schema": DIALECT,
+        "title": "values.yaml",
+        **values,
+        "if": has_own,
+        "else": from_values,
+    }
+
+
+def _without_titles(schema: Any) -> Any:
+    """Drop titles, which repeat the key."""
+    if isinstance(schema, dict):
+        kept = (each for each in schema.items() if each[0] != "title" or isinstance(each[1], dict))
+        return {key: _without_titles(value) for key, value in kept}
+    return [_without_titles(each) for each in schema] if isinstance(schema, list) else schema
+
+
+def text() -> str:
+    """Return the file's text."""
+    return json.dumps(values_schema(), indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    PATH.write_text(text(), "utf-8")

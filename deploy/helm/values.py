@@ -1,0 +1,249 @@
+"""What values.yaml may hold, with defaults; `deploy.helm.schema` makes the chart's schema of it.
+
+`config` is not here: its words are those of `bridge.config`, and its schema is theirs.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+# Whatever Kubernetes takes there; the rendered objects are checked against its own schemas.
+Kubernetes = dict[str, Any]
+Strings = dict[str, str]
+Label = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=40)]
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Cron = Annotated[str, Field(pattern=r"^(@[a-z]+|\S+( +\S+){4})$")]
+Share = Annotated[str, Field(pattern=r"^([1-9][0-9]?|100)%$")]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Block(BaseModel):
+    """What all blocks share: nothing unknown, and keys as charts write them (pullPolicy)."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, extra="forbid", use_attribute_docstrings=True
+    )
+
+
+class Image(Block):
+    """Where an image is."""
+
+    repository: str
+    tag: str = ""
+    """Of the chart's program, if none."""
+    digest: Annotated[str, Field(pattern=r"^(sha256:[0-9a-f]{64})?$")] = ""
+    """Instead of a tag."""
+    pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+
+
+class SecretKey(Block):
+    """One key of a Secret that exists."""
+
+    secret: str
+    key: str
+
+
+class SecretFiles(Block):
+    """A Secret that exists, its keys as files."""
+
+    secret: str
+
+
+class Secrets(Block):
+    """Secrets by reference; values hold none."""
+
+    env: dict[Variable, SecretKey] = {}
+    """Environment variables, for ${VAR} in config."""
+    files: dict[Label, SecretFiles] = {}
+    """Directories under /secrets, for ${file:/secrets/NAME/KEY} in config."""
+
+
+class Keda(Block):
+    """Of mode keda."""
+
+    trigger: Literal["prometheus", "metrics-api"] = "prometheus"
+    """metrics-api asks the workers' own JSON."""
+    server_address: str = ""
+    """Of Prometheus."""
+    authentication: str = ""
+    """The name of a TriggerAuthentication."""
+    polling_interval: Count = 15
+
+
+class Hpa(Block):
+    """Of mode hpa."""
+
+    metric: Annotated[str, Field(min_length=1)] = "duebridge_due_within_60s"
+    """An external metric that your adapter serves."""
+    match_labels: Strings = {}
+
+
+class Scaling(Block):
+    """How many workers there are."""
+
+    mode: Literal["none", "keda", "hpa"] = "none"
+    min: Count = 1
+    max: Count = 10
+    envelopes_per_worker: Count = 100_000
+    """Envelopes due within the window, for each worker."""
+    window: Literal["60s", "300s"] = "60s"
+    """How far ahead to look."""
+    calm_seconds: Annotated[int, Field(ge=0, le=3600)] = 300
+    """Scale down once the need was less for so long."""
+    keda: Keda = Keda()
+    hpa: Hpa = Hpa()
+
+
+class Preflight(Block):
+    """The check before an install or an upgrade."""
+
+    enabled: bool = True
+    timeout_seconds: Count = 120
+
+
+class Budget(Block):
+    """Of disruptions: always at least one pod may go, so no drain waits for good."""
+
+    enabled: bool = True
+    max_unavailable: Count | Share = 1
+
+
+class Network(Block):
+    """The NetworkPolicy."""
+
+    enabled: bool = True
+    from_: list[Kubernetes] = Field([], alias="from")
+    """Who may ask for metrics; empty: anybody."""
+    egress: list[Kubernetes] = []
+    """Rules for store and brokers; empty: no restriction."""
+
+
+class ServiceMonitor(Block):
+    """Of Prometheus' operator."""
+
+    enabled: bool = False
+    interval: Annotated[str, Field(pattern=r"^[1-9][0-9]*(s|m)$")] = "15s"
+    labels: Strings = {}
+
+
+class Labelled(Block):
+    """Whether it is made, and how it is found."""
+
+    enabled: bool = False
+    labels: Strings = {}
+
+
+class Monitoring(Block):
+    """What Prometheus' operator and Grafana take."""
+
+    service_monitor: ServiceMonitor = ServiceMonitor()
+    rules: Labelled = Labelled()
+    """The alerts of files/alerts.yaml."""
+    dashboard: Labelled = Labelled(labels={"grafana_dashboard": "1"})
+    """files/dashboard.json, for Grafana's sidecar."""
+
+
+class Job(Block):
+    """One job on Spark."""
+
+    run: Literal["hydrate", "demote", "journal", "report", "reconcile"]
+    args: list[str] = []
+    """Its words after the job's name, as on the command line."""
+    schedule: Cron
+    """When, in UTC."""
+    retries: Annotated[int, Field(ge=0, le=5)] = 0
+
+
+class Operator(Block):
+    """Of mode operator."""
+
+    spark_version: str = "4.2.0"
+    main_application_file: str = (
+        "local:///opt/duebridge/lib/python3.11/site-packages/connectors/spark/commands/submit.py"
+    )
+    service_account: str = "spark"
+    """May start executors; it comes with the operator."""
+    executors: Count = 2
+    memory: str = "2g"
+
+
+class Spark(Block):
+    """Jobs on Spark."""
+
+    mode: Literal["cronjob", "operator"] = "cronjob"
+    image: Image = Image(repository="duebridge-spark")
+    jobs: dict[Label, Job] = {}
+    cores: Count = 1
+    resources: Kubernetes = {
+        "requests": {"cpu": "1", "memory": "2Gi"},
+        "limits": {"memory": "3Gi"},
+    }
+    timeout_seconds: Count = 3600
+    conf: dict[str, str | int | bool] = {}
+    """Settings of Spark."""
+    volumes: list[Kubernetes] = []
+    volume_mounts: list[Kubernetes] = []
+    operator: Operator = Operator()
+
+
+class Valkey(Block):
+    """A store for a trial: one copy, no password."""
+
+    enabled: bool = False
+    image: Image = Image(repository="valkey/valkey")
+    storage: Annotated[str, Field(pattern=r"^([1-9][0-9]*(Mi|Gi|Ti))?$")] = ""
+    """A volume's size; empty: what waits is lost with the pod."""
+    resources: Kubernetes = {
+        "requests": {"cpu": "100m", "memory": "64Mi"},
+        "limits": {"memory": "512Mi"},
+    }
+
+
+class ServiceAccount(Block):
+    """Without a token."""
+
+    create: bool = True
+    name: str = ""
+    annotations: Strings = {}
+
+
+class Values(Block):
+    """All of values.yaml but `config`."""
+
+    existing_config_map: str = ""
+    """With the key duebridge.yaml, instead of config."""
+    secrets: Secrets = Secrets()
+    env: dict[Variable, str] = {}
+    """Plain environment variables."""
+    image: Image = Image(repository="duebridge")
+    image_pull_secrets: list[str] = []
+    replicas: Count = 2
+    """Workers, unless scaling says how many."""
+    resources: Kubernetes = {
+        "requests": {"cpu": "250m", "memory": "192Mi"},
+        "limits": {"memory": "512Mi"},
+    }
+    termination_grace_period_seconds: Count | None = None
+    """At least worker.drain + worker.publish_deadline, and by default 10 more."""
+    scaling: Scaling = Scaling()
+    preflight: Preflight = Preflight()
+    pod_disruption_budget: Budget = Budget()
+    topology_spread: list[str] = ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]
+    network_policy: Network = Network()
+    monitoring: Monitoring = Monitoring()
+    spark: Spark = Spark()
+    valkey: Valkey = Valkey()
+    service_account: ServiceAccount = ServiceAccount()
+    user: Count | None = 10001
+    """User and group of all processes; null where the platform gives one."""
+    pod_labels: Strings = {}
+    pod_annotations: Strings = {}
+    node_selector: Strings = {}
+    tolerations: list[Kubernetes] = []
+    affinity: Kubernetes = {}
+    priority_class_name: str = ""
+    name_override: str = ""
+    fullname_override: str = ""
+    global_: dict[str, Any] = Field({}, alias="global")
+    """Of a chart that has this one in it; nothing here reads it."""

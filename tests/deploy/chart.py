@@ -1,0 +1,99 @@
+"""The chart as Helm renders it, object by object."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.conftest import ROOT
+
+FOLDER = ROOT / "deploy" / "helm" / "duebridge"
+MODES = tuple(
+    sorted(path.name.removesuffix("-values.yaml") for path in (FOLDER / "ci").glob("*-values.yaml"))
+)
+Object = dict[str, Any]
+
+
+class ChartRefused(Exception):
+    """Helm's own words."""
+
+
+class Chart:
+    """Runs Helm on the chart; a rendering is asked for once."""
+
+    def __init__(self, helm: str) -> None:
+        self.helm = helm
+        self._mode = cache(self._rendered_mode)
+
+    def mode(self, name: str) -> list[Object]:
+        """Return the objects of ci/NAME-values.yaml."""
+        return self._mode(name)
+
+    def _rendered_mode(self, name: str) -> list[Object]:
+        return self.template("-f", str(values_of(name)))
+
+    def template(self, *options: str) -> list[Object]:
+        """Return the objects of these options; raises `ChartRefused`."""
+        return list(objects(self.run("template", "demo", str(FOLDER), "-n", "shop", *options)))
+
+    def given(self, values: Object, mode: str = "kafka") -> list[Object]:
+        """Return the objects of a mode with these values over it."""
+        changes = (f"--set-json={key}={json.dumps(value)}" for key, value in values.items())
+        return self.template("-f", str(values_of(mode)), *changes)
+
+    def run(self, *words: str) -> str:
+        """Return what Helm prints; raises `ChartRefused`."""
+        done = subprocess.run([self.helm, *words], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ChartRefused(done.stderr + done.stdout)
+        return done.stdout
+
+
+def values_of(mode: str) -> Path:
+    """Return the values of a mode."""
+    return FOLDER / "ci" / f"{mode}-values.yaml"
+
+
+class _UniqueKeys(yaml.CSafeLoader):
+    """Refuses a key that is given twice; plain YAML lets the last one win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        if len(keys) != len(set(keys)):
+            raise yaml.constructor.ConstructorError(None, None, f"twice: {keys}", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def objects(text: str) -> Iterator[Object]:
+    """Yield every document of a rendering."""
+    yield from filter(None, yaml.load_all(text, _UniqueKeys))
+
+
+def one(rendered: list[Object], kind: str, name: str | None = None) -> Object:
+    """Return the only object of a kind, or that of a name."""
+    found = [
+        each
+        for each in rendered
+        if each["kind"] == kind and name in (None, each["metadata"]["name"])
+    ]
+    assert len(found) == 1, f"{kind} {name}: {len(found)}"
+    return found[0]
+
+
+def pod_templates(rendered: list[Object]) -> Iterator[tuple[str, Object]]:
+    """Yield every pod that these objects make, by the name of what makes it."""
+    for each in rendered:
+        spec = each.get("spec", {})
+        spec = spec.get("jobTemplate", {}).get("spec", spec)
+        if "containers" in spec.get("template", {}).get("spec", {}):
+            yield f"{each['kind']}/{each['metadata']['name']}", spec["template"]
+
+
+def configuration(rendered: list[Object]) -> str:
+    """Return the file that the workers read."""
+    worker = one(rendered, "Deployment")["metadata"]["name"]
+    return str(one(rendered, "ConfigMap", worker)["data"]["duebridge.yaml"])

@@ -1,0 +1,222 @@
+"""The check before an upgrade, jobs on Spark, monitoring, the trial store, what to type next."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from bridge.cli.app import app
+from bridge.config_file import load_config_text
+from tests.deploy.chart import FOLDER, MODES, Chart, ChartRefused, Object, configuration, one
+
+JOBS = ("demote", "hydrate", "journal", "reconcile", "report")
+HOOK = "helm.sh/hook"
+
+
+def check_of(rendered: list[Object]) -> Object:
+    return one(rendered, "Job", "demo-duebridge-check")
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "bare"])
+def test_check_runs_before_install_and_upgrade_and_its_log_stays(chart: Chart, mode: str) -> None:
+    job = check_of(chart.mode(mode))
+    annotations = job["metadata"]["annotations"]
+    assert annotations[HOOK] == "pre-install,pre-upgrade"
+    assert "hook-failed" not in annotations["helm.sh/hook-delete-policy"]
+    assert job["spec"]["backoffLimit"] == 0
+    assert job["spec"]["activeDeadlineSeconds"] <= 120
+
+
+def test_check_reads_the_configuration_to_come(chart: Chart) -> None:
+    rendered = chart.mode("kafka")
+    template = check_of(rendered)["spec"]["template"]["spec"]
+    name = template["volumes"][0]["configMap"]["name"]
+    made = one(rendered, "ConfigMap", name)
+    assert made["metadata"]["annotations"][HOOK] == "pre-install,pre-upgrade"
+    weights = [
+        int(each["metadata"]["annotations"]["helm.sh/hook-weight"])
+        for each in (made, check_of(rendered))
+    ]
+    assert weights == sorted(weights)
+    assert made["data"]["duebridge.yaml"] == configuration(rendered)
+
+
+def test_check_needs_nothing_that_only_the_release_brings(chart: Chart) -> None:
+    template = check_of(chart.mode("kafka"))["spec"]["template"]["spec"]
+    assert "serviceAccountName" not in template
+
+
+def test_check_has_the_environment_of_the_workers(chart: Chart) -> None:
+    rendered = chart.mode("secrets")
+    of_check = check_of(rendered)["spec"]["template"]["spec"]["containers"][0]
+    worker = one(rendered, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    for key in ("env", "image", "securityContext", "volumeMounts"):
+        assert of_check[key] == worker[key]
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "connects"),
+    [
+        ("kafka", (), True),
+        ("kafka", ("--is-upgrade",), True),
+        ("trial", (), False),  # the store comes with the install itself
+        ("trial", ("--is-upgrade",), True),
+    ],
+)
+def test_check_asks_store_and_brokers_that_are_there(
+    chart: Chart, mode: str, options: tuple[str, ...], connects: bool
+) -> None:
+    values = ("-f", str(FOLDER / "ci" / f"{mode}-values.yaml"))
+    job = check_of(chart.template(*values, *options))
+    arguments = job["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert arguments[:3] == ["config", "check", "/etc/duebridge/duebridge.yaml"]
+    assert (arguments[3:] == ["--connect"]) is connects
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_job_on_spark_has_words_that_the_command_line_takes(
+    chart: Chart, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = one(chart.mode("spark-cronjob"), "CronJob", f"demo-duebridge-{name}")["spec"]
+    [container] = job["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    config, file, spark, verb, *rest = container["args"]
+    assert (config, file, spark, verb) == (
+        "--config",
+        "/etc/duebridge/duebridge.yaml",
+        "spark",
+        name,
+    )
+    assert rest[-4:] == [
+        *("--spark", "spark.master=local[2]"),
+        *("--spark", "spark.driver.memory=2g"),
+    ]
+    # Spark is only looked for once all the words are understood
+    monkeypatch.setitem(sys.modules, "connectors.spark.session", None)
+    outcome = CliRunner().invoke(app, container["args"])
+    assert "spark: expected the Python package" in str(outcome.exception), outcome.output
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_job_on_spark_never_runs_twice_at_once(chart: Chart, name: str) -> None:
+    plain = one(chart.mode("spark-cronjob"), "CronJob", f"demo-duebridge-{name}")
+    kind = "ScheduledSparkApplication"
+    of_operator = one(chart.mode("spark-operator"), kind, f"demo-duebridge-{name}")
+    for each in (plain, of_operator):
+        assert each["spec"]["concurrencyPolicy"] == "Forbid"
+        assert each["spec"]["timeZone"] == "Etc/UTC"
+
+
+def test_job_of_the_operator_is_the_same_job(chart: Chart) -> None:
+    kind = "ScheduledSparkApplication"
+    application = one(chart.mode("spark-operator"), kind, "demo-duebridge-hydrate")
+    template = application["spec"]["template"]
+    assert template["arguments"] == [
+        *("hydrate", "reminders"),
+        *("--config", "/etc/duebridge/duebridge.yaml"),
+    ]
+    assert template["mainApplicationFile"].endswith("/connectors/spark/commands/submit.py")
+    assert template["restartPolicy"]["type"] == "OnFailure"
+    assert template["driver"]["serviceAccount"] == "spark"
+    for pod in ("driver", "executor"):
+        paths = [each["mountPath"] for each in template[pod]["volumeMounts"]]
+        assert {"/etc/duebridge", "/data"} < set(paths)
+
+
+def test_job_with_too_long_a_name_is_refused(chart: Chart) -> None:
+    jobs = {"n" * 38: {"run": "hydrate", "args": ["a"], "schedule": "@daily"}}
+    with pytest.raises(ChartRefused, match=r"spark\.jobs\.n+: expected at most 52"):
+        chart.given({"spark.jobs": jobs})
+
+
+def test_monitor_finds_the_service_and_its_port(chart: Chart) -> None:
+    rendered = chart.mode("monitoring")
+    monitor, service = one(rendered, "ServiceMonitor"), one(rendered, "Service")
+    [endpoint] = monitor["spec"]["endpoints"]
+    assert (
+        monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    )
+    assert endpoint["port"] == service["spec"]["ports"][0]["name"]
+    assert (endpoint["path"], endpoint["interval"]) == ("/metrics", "30s")
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+
+
+@pytest.mark.skipif(not (FOLDER / "files" / "alerts.yaml").exists(), reason="no alerts yet")
+def test_rules_are_the_alerts_of_the_chart(chart: Chart) -> None:
+    rules = one(chart.mode("monitoring"), "PrometheusRule")
+    assert rules["spec"] == yaml.safe_load((FOLDER / "files" / "alerts.yaml").read_text("utf-8"))
+
+
+@pytest.mark.skipif(not (FOLDER / "files" / "dashboard.json").exists(), reason="no dashboard yet")
+def test_dashboard_is_that_of_the_chart(chart: Chart) -> None:
+    made = one(chart.mode("monitoring"), "ConfigMap", "demo-duebridge-dashboard")
+    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
+    dashboard = json.loads((FOLDER / "files" / "dashboard.json").read_text("utf-8"))
+    assert json.loads(made["data"]["duebridge.json"]) == dashboard
+
+
+def test_trial_store_is_off_unless_asked_for(chart: Chart) -> None:
+    assert not [each for each in chart.mode("kafka") if each["kind"] == "StatefulSet"]
+
+
+def test_trial_store_is_the_one_that_workers_use(chart: Chart) -> None:
+    rendered = chart.mode("trial")
+    service = one(rendered, "Service", "demo-duebridge-valkey")
+    url = load_config_text(configuration(rendered), "duebridge.yaml").store.url
+    port = service["spec"]["ports"][0]["port"]
+    assert url == f"redis://{service['metadata']['name']}:{port}/0"
+    [container] = one(rendered, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    words = " ".join(container["args"])
+    assert "--appendonly yes" in words
+    assert "--maxmemory-policy noeviction" in words
+
+
+def test_trial_store_has_a_volume_if_asked_for(chart: Chart) -> None:
+    assert "volumeClaimTemplates" not in one(chart.mode("trial"), "StatefulSet")["spec"]
+    spec = one(chart.mode("trial-volume"), "StatefulSet")["spec"]
+    [claim] = spec["volumeClaimTemplates"]
+    assert claim["spec"]["resources"] == {"requests": {"storage": "2Gi"}}
+    assert "volumes" not in spec["template"]["spec"]
+
+
+def test_trial_store_beside_another_is_refused(chart: Chart) -> None:
+    url = {"url": "redis://redis:6379/0", "namespace": "shop"}
+    with pytest.raises(ChartRefused, match=r"config\.store\.url: expected none"):
+        chart.given({"config.store": url}, mode="trial")
+    rendered = chart.given({"config.store": {"namespace": "shop"}}, mode="trial")
+    assert load_config_text(configuration(rendered), "duebridge.yaml").store.namespace == "shop"
+
+
+def notes(chart: Chart, mode: str) -> str:
+    values = str(FOLDER / "ci" / f"{mode}-values.yaml")
+    words = ("install", "demo", str(FOLDER), "-n", "shop", "-f", values, "--dry-run=client")
+    return chart.run(*words).partition("NOTES:\n")[2]
+
+
+def test_notes_tell_what_to_type_next(chart: Chart) -> None:
+    text = notes(chart, "kafka")
+    assert "kubectl -n shop rollout status deployment/demo-duebridge" in text
+    assert "duebridge send reminders hello --delay 10s" in text
+    assert "WARNING" not in text
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("trial", "every envelope that waits is lost"),
+        ("trial", "one worker"),
+        ("trial-volume", "WARNING: valkey.enabled"),
+        ("bare", "Nothing stops an upgrade"),
+        ("spark-cronjob", "create job --from=cronjob/demo-duebridge-hydrate hydrate-now"),
+    ],
+)
+def test_notes_warn_of_what_is_risky(chart: Chart, mode: str, said: str) -> None:
+    assert said in " ".join(notes(chart, mode).split())
+
+
+def test_readme_tells_of_every_value() -> None:
+    text = (FOLDER / "README.md").read_text("utf-8")
+    values = yaml.safe_load(Path(FOLDER / "values.yaml").read_text("utf-8"))
+    assert [key for key in values if f"`{key}" not in text] == []

@@ -1,0 +1,171 @@
+"""The worker as the chart runs it: what it reads, how it is probed, stopped, spread and drained."""
+
+import pytest
+
+from bridge.config import WorkerSettings
+from bridge.config_file import load_config_text
+from bridge.durations import format_ms
+from tests.deploy.chart import MODES, Chart, ChartRefused, Object, configuration, one
+
+WITH_CONFIG = [mode for mode in MODES if mode != "existing-config"]
+RESTART_WITHIN_S = 30
+START_S = 5  # of a container that was killed, and of Python in it
+
+
+def pod_of(rendered: list[Object]) -> Object:
+    spec: Object = one(rendered, "Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+def container_of(rendered: list[Object]) -> Object:
+    container: Object = pod_of(rendered)["containers"][0]
+    return container
+
+
+def checksum(rendered: list[Object]) -> str:
+    metadata = one(rendered, "Deployment")["spec"]["template"]["metadata"]
+    return str(metadata["annotations"]["checksum/config"])
+
+
+@pytest.mark.parametrize("mode", WITH_CONFIG)
+def test_configuration_of_mode_is_what_the_loader_takes(chart: Chart, mode: str) -> None:
+    assert load_config_text(configuration(chart.mode(mode)), "duebridge.yaml").routes
+
+
+def test_worker_reads_the_file_that_is_mounted(chart: Chart) -> None:
+    rendered = chart.mode("kafka")
+    container = container_of(rendered)
+    assert container["args"][:3] == ["--config", "/etc/duebridge/duebridge.yaml", "run"]
+    [mount] = [each for each in container["volumeMounts"] if each["name"] == "config"]
+    # a directory: a single file of a volume would never change under a running worker
+    assert (mount["mountPath"], mount.get("subPath")) == ("/etc/duebridge", None)
+    [volume] = [each for each in pod_of(rendered)["volumes"] if each["name"] == "config"]
+    name = volume["configMap"]["name"]
+    assert "duebridge.yaml" in one(rendered, "ConfigMap", name)["data"]
+
+
+def test_existing_config_is_mounted_and_none_made(chart: Chart) -> None:
+    rendered = chart.mode("existing-config")
+    assert not [each for each in rendered if each["kind"] == "ConfigMap"]
+    pods = [pod_of(rendered), one(rendered, "Job")["spec"]["template"]["spec"]]
+    assert [pod["volumes"][0]["configMap"]["name"] for pod in pods] == ["our-duebridge"] * 2
+
+
+def test_checksum_changes_with_the_configuration_alone(chart: Chart) -> None:
+    before = chart.mode("kafka")
+    other = chart.given({"config.worker": {"batch": 250}})
+    same = chart.given({"replicas": 3})
+    assert checksum(before) == checksum(same) != checksum(other)
+
+
+def test_frozen_worker_is_restarted_in_time(chart: Chart) -> None:
+    probe = container_of(chart.mode("kafka"))["livenessProbe"]
+    # it froze just after a probe; each probe that finds it so takes its whole timeout
+    seen_s = probe["periodSeconds"] * probe["failureThreshold"] + probe["timeoutSeconds"]
+    killed_s = seen_s + probe["terminationGracePeriodSeconds"]
+    assert killed_s + START_S <= RESTART_WITHIN_S
+
+
+def test_liveness_asks_less_than_readiness(chart: Chart) -> None:
+    container = container_of(chart.mode("kafka"))
+    paths = {probe: container[probe]["httpGet"]["path"] for probe in container if "Probe" in probe}
+    expected = {"startupProbe": "/livez", "livenessProbe": "/livez", "readinessProbe": "/readyz"}
+    assert paths == expected
+    ports = {container[probe]["httpGet"]["port"] for probe in paths}
+    assert ports == {container["ports"][0]["name"]} == {"health"}
+
+
+@pytest.mark.parametrize("mode", WITH_CONFIG)
+def test_grace_period_is_enough_for_drain_and_deadline(chart: Chart, mode: str) -> None:
+    rendered = chart.mode(mode)
+    settings = load_config_text(configuration(rendered), "duebridge.yaml").worker
+    least_s = (settings.drain + settings.publish_deadline) / 1000
+    assert least_s < pod_of(rendered)["terminationGracePeriodSeconds"] < least_s + 15
+
+
+@pytest.mark.parametrize(
+    ("worker", "expected"),
+    [
+        ({"drain": "1500ms", "publish_deadline": "2.5s"}, 2 + 3 + 10),
+        ({"drain": "2m", "publish_deadline": "15s"}, 120 + 15 + 10),
+        ({"drain": "1h"}, 3600 + 15 + 10),
+    ],
+)
+def test_grace_period_follows_the_worker_settings(
+    chart: Chart, worker: Object, expected: int
+) -> None:
+    defaults = {"lease": "1d"}
+    rendered = chart.given({"config.worker": worker, "config.defaults": defaults})
+    assert pod_of(rendered)["terminationGracePeriodSeconds"] == expected
+
+
+def test_grace_period_without_settings_is_of_the_programs_defaults(chart: Chart) -> None:
+    settings = WorkerSettings()
+    given = {"drain": format_ms(settings.drain)}
+    given["publish_deadline"] = format_ms(settings.publish_deadline)
+    same = chart.given({"config.worker": given})
+    seconds = {
+        pod_of(each)["terminationGracePeriodSeconds"] for each in (same, chart.mode("kafka"))
+    }
+    assert len(seconds) == 1
+
+
+def test_grace_period_that_is_too_short_is_refused(chart: Chart) -> None:
+    with pytest.raises(ChartRefused, match=r"terminationGracePeriodSeconds: expected at least 35"):
+        chart.given({"terminationGracePeriodSeconds": 34})
+    least = chart.given({"terminationGracePeriodSeconds": 35})
+    assert pod_of(least)["terminationGracePeriodSeconds"] == 35
+
+
+def test_grace_period_of_settings_by_reference_has_to_be_given(chart: Chart) -> None:
+    worker = {"drain": "${DRAIN:-20s}"}
+    with pytest.raises(ChartRefused, match="terminationGracePeriodSeconds: expected"):
+        chart.given({"config.worker": worker})
+    rendered = chart.given({"config.worker": worker, "terminationGracePeriodSeconds": 60})
+    assert pod_of(rendered)["terminationGracePeriodSeconds"] == 60
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "bare"])
+def test_budget_always_allows_an_eviction(chart: Chart, mode: str) -> None:
+    budget = one(chart.mode(mode), "PodDisruptionBudget")["spec"]
+    assert "minAvailable" not in budget
+    assert budget["maxUnavailable"] not in (0, "0%")
+    assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+@pytest.mark.parametrize("value", [0, "0%", "101%", -1])
+def test_budget_that_would_block_a_drain_is_refused(chart: Chart, value: object) -> None:
+    with pytest.raises(ChartRefused, match="maxUnavailable"):
+        chart.given({"podDisruptionBudget.maxUnavailable": value})
+
+
+def test_spread_never_keeps_a_pod_waiting(chart: Chart) -> None:
+    spread = pod_of(chart.mode("kafka"))["topologySpreadConstraints"]
+    assert {each["whenUnsatisfiable"] for each in spread} == {"ScheduleAnyway"}
+    keys = {each["topologyKey"] for each in spread}
+    assert keys == {"topology.kubernetes.io/zone", "kubernetes.io/hostname"}
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "bare"])
+def test_selectors_find_the_workers_and_nothing_else(chart: Chart, mode: str) -> None:
+    rendered = chart.mode(mode)
+    workers = one(rendered, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    job = one(rendered, "Job")["spec"]["template"]["metadata"]["labels"]
+    selectors = [
+        one(rendered, "Deployment")["spec"]["selector"]["matchLabels"],
+        one(rendered, "Service", "demo-duebridge")["spec"]["selector"],
+        one(rendered, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+    ]
+    for selector in selectors:
+        assert selector.items() <= workers.items()
+        assert not selector.items() <= job.items()
+
+
+def test_upgrade_of_the_chart_alone_restarts_nobody(chart: Chart) -> None:
+    labels = one(chart.mode("kafka"), "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert "helm.sh/chart" not in labels
+
+
+def test_long_name_still_makes_names_that_are_allowed(chart: Chart) -> None:
+    rendered = chart.given({"fullnameOverride": "r" * 99}, mode="trial")
+    assert max(len(each["metadata"]["name"]) for each in rendered) <= 52
