@@ -1,6 +1,7 @@
 """All commands, by the words that a person types."""
 
 from importlib.metadata import entry_points, version
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,7 +22,7 @@ from bridge.cli.render import render
 from bridge.cli.run import run
 from bridge.cli.schema import schema
 from bridge.cli.send import send
-from bridge.cli.session import ConfigOption
+from bridge.cli.session import DEFAULT_CONFIG
 from bridge.cli.stats import stats
 
 app = typer.Typer(
@@ -148,9 +149,21 @@ VersionOption = Annotated[
 ]
 
 
+# Only here: the option of a command says otherwise, and so does the one before it.
+BeginOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        envvar="DUEBRIDGE_CONFIG",
+        help="The configuration file.",
+        show_default=DEFAULT_CONFIG.name,
+    ),
+]
+
+
 @app.callback()
 def _begin(
-    context: typer.Context, config: ConfigOption = None, _version: VersionOption = False
+    context: typer.Context, config: BeginOption = None, _version: VersionOption = False
 ) -> None:
     """Delayed delivery for Kafka and RabbitMQ over a Redis-backed delay store."""
     context.obj = config

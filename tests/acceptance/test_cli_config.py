@@ -68,3 +68,12 @@ def test_schema_prints_the_committed_one(duebridge: Command) -> None:
     done = duebridge("config", "schema")
     assert (done.code, done.err, done.out) == (0, "", committed.read_text())
     assert json.loads(done.out)["title"] == "duebridge.yaml"
+
+
+def test_file_of_the_environment_is_taken_unless_the_command_names_one(duebridge: Command) -> None:
+    wrong = duebridge.home / "wrong.yaml"
+    named = {"DUEBRIDGE_CONFIG": str(wrong), "TOPIC": "t"}
+    assert str(wrong) in duebridge("config", "render", **named).err
+    file = str(duebridge.file)
+    assert duebridge("--config", file, "config", "render", **named).code == 0
+    assert duebridge("config", "render", file, **named).code == 0
