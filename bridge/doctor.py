@@ -116,8 +116,7 @@ def route_findings(config: Config, route: RouteStats, listeners: int | None) -> 
     if route.configured:
         faults += [*_late(place, route, listeners), *_cold(config, place, route)]
     heard = "not told" if listeners is None else str(listeners)
-    waiting = route.pending + route.ready + route.unack + route.retry
-    text = f"waiting: {waiting}, dead: {route.dead}, workers that listen: {heard}"
+    text = f"waiting: {route.waiting}, dead: {route.dead}, workers that listen: {heard}"
     return faults or [ok(About.ROUTE, place, text)]
 
 
@@ -135,7 +134,7 @@ def _listeners(
 
 
 def _absent(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
-    count = _waiting(route) + route.dead
+    count = route.waiting + route.dead
     if route.configured or not count:  # what an empty one leaves behind harms nobody
         return
     found = f"in the store, not in the configuration (envelopes: {count})"
@@ -147,7 +146,7 @@ def _absent(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
 
 
 def _faults(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
-    if route.held_since_ms and not _waiting(route):
+    if route.held_since_ms and not route.waiting:
         since = format_instant(route.held_since_ms)
         text = f"it is held since {since}, and nothing waits to try its target"
         yield warning(About.ROUTE, place, text, "the next delivery ends it")
@@ -180,10 +179,6 @@ def _cold(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
     elif left_ms < tier.horizon // 2:
         text = f"what is due after {format_ms(left_ms)} may be cold: a run of hydrate is missing"
         yield failure(About.ROUTE, f"{place}.cold_tier", text, run)
-
-
-def _waiting(route: RouteStats) -> int:
-    return route.pending + route.ready + route.unack + route.retry
 
 
 def _late(place: str, route: RouteStats, listeners: int | None) -> Iterator[Finding]:

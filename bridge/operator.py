@@ -46,6 +46,11 @@ class RouteStats(msgspec.Struct, frozen=True, omit_defaults=True):
     configured: bool = True
     cold_left_ms: int | None = None
 
+    @property
+    def waiting(self) -> int:
+        """How many are still to be delivered."""
+        return self.pending + self.ready + self.unack + self.retry
+
 
 class Settled(msgspec.Struct, frozen=True):
     """What became of one dead envelope: `replayed` or `dropped`, else `in_flight`, `unknown`."""
@@ -66,10 +71,11 @@ class Operator:
         self._connection = connection
         self._registry = Registry(connection, config.store.namespace)
 
-    def stats(self) -> list[RouteStats]:
-        """Return the stats of every route, those of the configuration first."""
+    def stats(self, routes: Iterable[str] = ()) -> list[RouteStats]:
+        """Return the stats of these routes; of every one, the configuration's first, for none."""
         shards = self._shards()
-        return [self._route_stats(name, shards[name]) for name in self._names(shards)]
+        names = [self._known(name, shards) for name in routes] or self._names(shards)
+        return [self._route_stats(name, shards[name]) for name in names]
 
     def now_ms(self) -> int:
         """Return the store's time."""

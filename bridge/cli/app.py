@@ -18,6 +18,7 @@ from bridge.cli.events import events
 from bridge.cli.ls import ls
 from bridge.cli.manual import manual
 from bridge.cli.output import write
+from bridge.cli.purge import purge
 from bridge.cli.render import render
 from bridge.cli.run import run
 from bridge.cli.schema import schema
@@ -104,6 +105,21 @@ dead.command(
     ),
 )(dead_drop)
 app.add_typer(dead, name="dead")
+
+store = typer.Typer(
+    help="The delay store itself.",
+    epilog=manual("duebridge store purge --all", no="a worker serves a route that is to go"),
+)
+store.command(
+    "purge",
+    epilog=manual(
+        "duebridge store purge old-reminders",
+        "duebridge store purge old-reminders --yes",
+        "duebridge store purge --all --yes",
+        no="a worker serves one of them",
+    ),
+)(purge)
+app.add_typer(store, name="store")
 
 config_group = typer.Typer(
     help="The configuration file.",

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from bridge.errors import StoreError, StoreUnfit
 from bridge.store.connection import Connection, translated_errors
-from bridge.store.keys import checked_name, routes_key
+from bridge.store.keys import Shard, checked_name, routes_key
 from bridge.store.record import LAYOUT
 
 
@@ -20,6 +20,7 @@ class Registry:
 
     def __init__(self, connection: Connection, namespace: str) -> None:
         self._client: Any = connection.client
+        self._namespace = namespace
         self._key = routes_key(checked_name("namespace", namespace))
 
     def open_route(self, name: str, shards: int) -> int:
@@ -42,6 +43,16 @@ class Registry:
                 " To change it, make a new route with that number and drain this one"
             )
         return shards
+
+    def remove_route(self, name: str, shards: int) -> None:
+        """Remove a route with all that is in it; an interrupted removal is found and done again.
+
+        Each shard goes whole, in one command; the server frees its memory beside its other work.
+        """
+        with translated_errors():
+            for number in range(shards):
+                self._client.unlink(*Shard(self._namespace, name, number).keys())
+            self._client.hdel(self._key, name)
 
     def routes(self) -> dict[str, RegisteredRoute]:
         """Return every route that was ever opened in the namespace."""

@@ -15,6 +15,7 @@ from bridge.references import resolve
 from bridge.runner import Runner
 from bridge.store.connection import Connection, open_connection
 from bridge.store.fitness import check_fitness
+from bridge.store.registry import Registry
 from connectors.memory import MemoryPublisher
 from tests.acceptance.command import Command
 from tests.conftest import ROOT
@@ -155,6 +156,27 @@ def test_user_without_a_right_is_told_which(
                 check_fitness(open_at(url_of()))
         finally:
             admin.execute_command("ACL", "SETUSER", USER, "+info")
+
+
+def test_route_is_removed_only_by_who_may_delete(
+    store: SecureRedis, open_at: OpenAt, url_of: UrlOf
+) -> None:
+    connection = open_at(url_of())
+    desk = Desk(connection, "duebridge")
+    desk.pending("waits")
+    registry = Registry(connection, "duebridge")
+    registry.open_route("route", 1)
+    with pytest.raises(StoreUnfit, match="no permissions to run the 'unlink'"):
+        registry.remove_route("route", 1)
+    assert desk.store.next().pending == 1
+    with redis.Redis(port=store.open) as admin:
+        admin.execute_command("ACL", "SETUSER", USER, "+unlink")
+        try:
+            registry.remove_route("route", 1)
+        finally:
+            admin.execute_command("ACL", "SETUSER", USER, "-unlink")
+    assert desk.store.next().envelopes == 0
+    assert "route" not in registry.routes()
 
 
 def test_keys_of_another_namespace_are_refused(connection: Connection) -> None:
