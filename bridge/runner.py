@@ -125,6 +125,11 @@ class Runner:
             thread.start()
         log.info("started", routes=len(self._config.routes), lanes=len(self.lanes))
 
+    @property
+    def config(self) -> Config:
+        """The configuration that it works by now."""
+        return self._config
+
     def stations(self) -> list[Station]:
         """Return every shard that this process serves now."""
         return [station for stations in self._stations.values() for station in stations]

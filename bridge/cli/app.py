@@ -35,7 +35,14 @@ app = typer.Typer(
         broker=True,
     ),
 )
-app.command(epilog=manual("duebridge --config duebridge.yaml run", broker=True))(run)
+app.command(
+    epilog=manual(
+        "duebridge --config duebridge.yaml run",
+        "duebridge --config old.yaml run --until-empty",
+        no="with --until-empty, the store is not empty",
+        broker=True,
+    )
+)(run)
 app.command(
     epilog=manual(
         "duebridge send reminders 'call back' --delay 15m --id order-42",

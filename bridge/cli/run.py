@@ -12,11 +12,13 @@ import structlog
 import typer
 
 from bridge.cli import INTERRUPTED
+from bridge.cli.exits import finish
 from bridge.cli.output import STDERR
 from bridge.cli.publishers import open_publishers
 from bridge.cli.session import ConfigOption, config_path, opened_store
 from bridge.collector import relaxed_collector
 from bridge.config_file import load_config_text, read_config_text
+from bridge.emptying import Emptying
 from bridge.gauges import register
 from bridge.health import HealthServer
 from bridge.logs import configure_logs
@@ -40,9 +42,16 @@ HealthPort = Annotated[
     ),
 ]
 
+UntilEmptyOption = Annotated[
+    bool, typer.Option("--until-empty", help="End once nothing in the store waits any more.")
+]
+
 
 def run(
-    context: typer.Context, config: ConfigOption = None, health_port: HealthPort = None
+    context: typer.Context,
+    config: ConfigOption = None,
+    health_port: HealthPort = None,
+    until_empty: UntilEmptyOption = False,
 ) -> None:
     """Deliver due envelopes until SIGTERM or SIGINT.
 
@@ -53,6 +62,11 @@ def run(
     When the configuration file changes, or at SIGHUP, the worker takes its routes over, all at once
     or none, and logs config_swapped or config_refused with the reasons. What stands in store,
     brokers and worker needs a restart.
+
+    With --until-empty it also ends when no route of the configuration has an envelope that is to
+    be delivered, or to be sent as a dead letter. It then exits 0 if the store is empty, and 1 if it
+    was stopped before that, or something is left that no worker takes out: each is logged as
+    left_in_store.
     """
     path = config_path(context, config)
     text = read_config_text(path)
@@ -69,12 +83,17 @@ def run(
             serve_health(runner, watch, health_port, stack)
         signals = Signals()
         reload = Reload(path, text, runner.swap)
+        emptying = Emptying(connection)
         try:
             runner.start()
             while not signals.wait(LOOK_EVERY_S):
                 reload.run_once(is_asked=signals.take_reload())
+                if until_empty and emptying.is_over(runner.config):
+                    break
         finally:
             runner.drain()
+    if until_empty:
+        finish(is_yes=emptying.is_empty)
 
 
 def serve_health(runner: Runner, watch: StoreWatch, port: int, stack: ExitStack) -> None:
