@@ -50,9 +50,14 @@ app.command(
         no="conflict, in_flight, or a refused line",
     )
 )(send)
-app.command(epilog=manual("duebridge cancel reminders order-42", no="in flight, dead or unknown"))(
-    cancel
-)
+app.command(
+    epilog=manual(
+        "duebridge cancel reminders order-42",
+        "duebridge ls reminders --due-before 1h --output json | duebridge cancel reminders -",
+        "duebridge cancel reminders - --ended-since 2026-01-31T09:00:00Z < journal.jsonl",
+        no="in flight, dead or unknown",
+    )
+)(cancel)
 app.command(
     epilog=manual(
         "duebridge reschedule reminders order-42 --delay 30m", no="in flight, dead or unknown"

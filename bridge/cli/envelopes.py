@@ -1,5 +1,6 @@
 """One envelope by its id: cancel, reschedule, get."""
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated
@@ -9,12 +10,15 @@ import typer
 
 from bridge.cli.completion import complete_route
 from bridge.cli.exits import finish
+from bridge.cli.ids import Wanted, read_ids
 from bridge.cli.instants import parse_at
-from bridge.cli.lines import Base64
+from bridge.cli.lines import FROM_STDIN, Base64
 from bridge.cli.output import (
     Output,
+    OutputClosed,
     OutputOption,
     complain,
+    discard_output,
     printable,
     write,
     write_json,
@@ -22,7 +26,8 @@ from bridge.cli.output import (
 )
 from bridge.cli.session import ConfigOption, load, opened_producer, opened_store
 from bridge.cold import ColdRows
-from bridge.durations import format_instant
+from bridge.durations import format_instant, parse_instant_ms
+from bridge.errors import EnvelopeError
 from bridge.producer import Producer
 
 RouteArgument = Annotated[
@@ -32,6 +37,17 @@ RouteArgument = Annotated[
 IdArgument = Annotated[str, typer.Argument(help="The envelope's id.", show_default=False)]
 DelayOption = Annotated[
     str | None, typer.Option(help="Due after this time from now: 500ms, 2.5s, 15m, 2h, 3d.")
+]
+CancelIdArgument = Annotated[
+    str, typer.Argument(help="The envelope's id; - for standard input.", show_default=False)
+]
+EndedSinceOption = Annotated[
+    datetime | None,
+    typer.Option(
+        help="With -: of lines of the journal, only what ended then or later.",
+        parser=parse_at,
+        metavar="<instant>",
+    ),
 ]
 AtOption = Annotated[
     datetime | None,
@@ -54,19 +70,31 @@ class Answer(msgspec.Struct, frozen=True):
 def cancel(
     context: typer.Context,
     route: RouteArgument,
-    envelope_id: IdArgument,
+    envelope_id: CancelIdArgument,
+    ended_since: EndedSinceOption = None,
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Take an envelope back.
+    """Take an envelope back, or many.
 
-    The answer "cancelled" means that it will never be delivered. Exits 1 where it is in flight,
-    dead or unknown.
+    The answer "cancelled" means that it will never be delivered. Exits 1 where one is in flight,
+    dead or unknown. With - as the id, standard input has an object with an "id" on each line, as
+    ls and events print them with --output json; lines of other routes are passed over. With
+    --ended-since it takes out of a store that was restored what ended after its backup.
     """
+    is_many = envelope_id == FROM_STDIN
+    if ended_since is not None and not is_many:
+        raise EnvelopeError("--ended-since: expected - as the id, for standard input")
+    since = None if ended_since is None else parse_instant_ms(ended_since, "--ended-since")
+    counts: Counter[str] = Counter()
     with opened_producer(load(context, config)) as producer:
-        status = producer.cancel(route, envelope_id)
-    _show_answer(Answer(envelope_id, route, status), output)
-    finish(is_yes=status in ("cancelled", "recorded"))
+        for each in read_ids(Wanted(route, since)) if is_many else (envelope_id,):
+            status = producer.cancel(route, each)
+            counts[status] += 1
+            _show_answer(Answer(each, route, status), output)
+    if is_many:
+        complain(", ".join(f"{count} {status}" for status, count in counts.items()) or "no line")
+    finish(is_yes=not counts.keys() - {"cancelled", "recorded"})
 
 
 def reschedule(
@@ -117,10 +145,13 @@ def get(
 
 
 def _show_answer(answer: Answer, output: Output) -> None:
-    if output is Output.JSON:
-        write_json(answer)
-    else:
-        write(f"{answer.status}  {printable(answer.id)}")
+    try:
+        if output is Output.JSON:
+            write_json(answer)
+        else:
+            write(f"{answer.status}  {printable(answer.id)}")
+    except OutputClosed:  # nobody reads the answers; the rest is done all the same
+        discard_output()
 
 
 def field_rows(fields: Mapping[str, object]) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ from bridge.cli.instants import parse_at, parse_expires
 from bridge.envelope import Envelope, HeaderValue, Target
 from bridge.errors import EnvelopeError
 
+FROM_STDIN = "-"  # in place of a body or an id
 CHUNK_BYTES = 256 * 1024
 MAX_LINE_BYTES = 16 * 1024 * 1024
 

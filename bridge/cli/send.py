@@ -10,7 +10,7 @@ import typer
 from bridge.cli.envelopes import AtOption, DelayOption, RouteArgument
 from bridge.cli.exits import finish
 from bridge.cli.instants import parse_expires
-from bridge.cli.lines import opened_stdin
+from bridge.cli.lines import FROM_STDIN, opened_stdin
 from bridge.cli.output import Output, OutputOption
 from bridge.cli.receipts import is_stored, show_receipt
 from bridge.cli.rejects import opened_rejects
@@ -19,8 +19,6 @@ from bridge.cli.stream import LineSender
 from bridge.envelope import EnvelopeFields
 from bridge.errors import EnvelopeError
 from bridge.producer import find_route
-
-FROM_STDIN = "-"
 
 
 class Conflict(StrEnum):

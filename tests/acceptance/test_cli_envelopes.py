@@ -197,3 +197,65 @@ def test_config_given_after_the_command_wins(duebridge: Command, tmp_path: Path)
     missing = duebridge("--config", "none.yaml", "stats")
     assert (missing.code, missing.out) == (2, "")
     assert missing.err.startswith("none.yaml: cannot be read")
+
+
+def test_cancel_of_many_takes_what_ls_and_events_print(duebridge: Command) -> None:
+    for name in ("a b", 'c"d', "kept"):
+        duebridge("send", "invoices", "hello", "--delay", "1h", "--id", name)
+    listed = duebridge("ls", "invoices", "--limit", "2", "--output", "json")
+    assert '{"cursor":' in listed.out
+    named = [line for line in listed.out.splitlines() if '"id":"kept"' not in line]
+    others = duebridge("events", "invoices", "--output", "json").out.splitlines()
+    named += [line for line in others if '"kept"' not in line]
+    done = duebridge("cancel", "invoices", "-", "--output", "json", stdin="\n".join(named).encode())
+    answers = {(each["id"], each["status"]) for each in done.json_lines()}
+    assert {("a b", "cancelled"), ('c"d', "cancelled")} <= answers
+    assert duebridge("get", "invoices", "kept").code == 0
+    assert done.code == 1  # each of the two was named twice
+
+
+def test_cancel_of_many_passes_over_lines_of_other_routes(duebridge: Command, new_id: str) -> None:
+    duebridge("send", "invoices", "hello", "--delay", "1h", "--id", new_id)
+    line = f'{{"id": "{new_id}", "route": "reminders"}}\n'
+    done = duebridge("cancel", "invoices", "-", stdin=f"{line}\n".encode())
+    assert (done.code, done.out, done.err) == (0, "", "no line\n")
+    done = duebridge("cancel", "invoices", "-", stdin=f'{{"id": "{new_id}"}}'.encode())
+    assert (done.code, done.out) == (0, f"cancelled  {new_id}\n")
+    assert done.err == "1 cancelled\n"
+
+
+def test_cancel_of_many_ended_since_takes_only_what_ended_then_or_later(
+    duebridge: Command, new_id: str
+) -> None:
+    kinds = ("accepted", "delivered", "shunted", "cancelled", "dropped", "replaced", "retried")
+    ids = {kind: f"{new_id}-{kind}" for kind in (*kinds, "early")}
+    new = [f'{{"id": "{each}", "body": "", "delay": "1h"}}\n' for each in ids.values()]
+    duebridge("send", "invoices", "-", "--jsonl", stdin="".join(new).encode())
+    events = [(kind, ids[kind], 1_767_225_600_000) for kind in kinds]
+    events.append(("delivered", ids["early"], 1_767_225_599_999))
+    lines = [
+        f'{{"kind":"{kind}","at_ms":{at},"route":"invoices","shard":0,"id":"{each}"}}\n'
+        for kind, each, at in events
+    ]
+    words = ("cancel", "invoices", "-", "--ended-since", "2026-01-01T00:00:00Z")
+    done = duebridge(*words, stdin="".join(lines).encode())
+    assert (done.code, done.err) == (0, "5 cancelled\n")
+    listed = duebridge("ls", "invoices", "--limit", "1000", "--output", "json").json_lines()
+    left = {each["id"] for each in listed} & set(ids.values())
+    assert left == {ids["accepted"], ids["retried"], ids["early"]}
+
+
+def test_cancel_of_one_with_ended_since_exits_2(duebridge: Command, new_id: str) -> None:
+    refused = duebridge("cancel", "invoices", new_id, "--ended-since", "2026-01-01T00:00:00Z")
+    assert refused.code == 2
+    assert "--ended-since: expected - as the id" in refused.err
+
+
+def test_cancel_of_many_names_a_line_that_is_none_and_exits_2(
+    duebridge: Command, new_id: str
+) -> None:
+    duebridge("send", "invoices", "hello", "--delay", "1h", "--id", new_id)
+    lines = f'{{"id": "{new_id}"}}\n{new_id}\n'
+    done = duebridge("cancel", "invoices", "-", stdin=lines.encode())
+    assert (done.code, done.out) == (2, f"cancelled  {new_id}\n")
+    assert 'line 2: expected an object with an id, such as {"id": "order-42"}' in done.err
