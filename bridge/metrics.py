@@ -24,6 +24,7 @@ from bridge.traceparent import find_traceparent
 LATENESS_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 3600)
 CALL_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 CLAIM_BUCKETS = (1, 5, 25, 100, 250, 500, 1000)
+CAUSES = ("failure", "unsure", "target")  # why an envelope is put back
 
 delivered = Counter("duebridge_delivered", "Envelopes that a broker confirmed", ["route"])
 duplicate_suspects = Counter(
@@ -100,18 +101,36 @@ class Lateness(Collector):
 lateness = Lateness()
 
 
+def begin(route: str) -> None:
+    """Let the counters of a route begin at 0: of one that appears with its first event, it is lost.
+
+    Prometheus sees a rise only between two samples.
+    """
+    for counter in (delivered, duplicate_suspects, released, reclaimed, shunted, letters_kept):
+        counter.labels(route)
+    leases_lost.labels(route)
+    for cause in CAUSES:
+        retried.labels(route, cause)
+    for reason in Reason:
+        dead.labels(route, reason.word)
+
+
 def count_decisions(route: str, decisions: Sequence[Decision]) -> None:
     """Count what became of a batch."""
     acks = sum(isinstance(each, Ack) for each in decisions)
     delivered.labels(route).inc(acks)
     for each in decisions if acks < len(decisions) else ():
         if isinstance(each, Retry):
-            cause = "failure" if each.is_failure else "unsure" if each.is_unsure else "target"
-            retried.labels(route, cause).inc()
+            retried.labels(route, _cause(each)).inc()
         elif isinstance(each, Burial):
             dead.labels(route, each.reason.word).inc()
         elif isinstance(each, Release):
             released.labels(route).inc()
+
+
+def _cause(retry: Retry) -> str:
+    failure, unsure, target = CAUSES
+    return failure if retry.is_failure else unsure if retry.is_unsure else target
 
 
 def count_expired(route: str, count: int) -> None:

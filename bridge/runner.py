@@ -8,6 +8,7 @@ from functools import partial
 
 import structlog
 
+from bridge import metrics
 from bridge.config import Config, Route
 from bridge.lane import Lane
 from bridge.publisher import Publisher
@@ -91,6 +92,7 @@ class Runner:
         ]
 
     def _open(self, route: Route) -> list[Station]:
+        metrics.begin(route.name)
         gate = Gate()
         return [
             Station(

@@ -101,3 +101,18 @@ def test_confirmed_after_an_unsure_attempt_is_suspected_of_being_a_duplicate() -
     observed((), unsure=True)
     observed((), unsure=False)
     assert REGISTRY.get_sample_value(name, labels) == before + 1
+
+
+def test_begin_lets_every_counter_of_a_route_stand_at_0_before_its_first_event() -> None:
+    metrics.begin("fresh")
+    found = [
+        sample
+        for family in REGISTRY.collect()
+        for sample in family.samples
+        if sample.labels.get("route") == "fresh" and sample.name.endswith("_total")
+    ]
+    with_route = {name for name, (kind, labels) in documented().items() if "route" in labels}
+    of_store = {"duebridge_scheduled_total"}
+    counters = {name for name in with_route - of_store if name.endswith("_total")}
+    assert {sample.name for sample in found} == counters
+    assert {sample.value for sample in found} == {0}
