@@ -1,0 +1,73 @@
+"""An image that was built here, unpacked, and a way to run its command as Kubernetes would."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from deploy.images import archive
+from deploy.images.build import build
+from deploy.images.tree import Wanted
+from tests.conftest import missing
+
+# A container's view: only the image's files, none of them writable, an empty /tmp, another user.
+CONTAINER = """\
+mount --bind "$ROOT" "$ROOT" && mount --bind "$CONFIG" "$ROOT/etc/duebridge"
+mount -o remount,bind,ro "$ROOT" && mount -t tmpfs tmpfs "$ROOT/tmp"
+mount -t proc proc "$ROOT/proc"
+exec env -i $ENVIRONMENT "$(command -v chroot)" --userspec="$USER" --groups= "$ROOT" "$@"
+"""
+
+
+class Image(NamedTuple):
+    """A built image: its settings, and its files as one directory."""
+
+    config: dict[str, Any]
+    root: Path
+
+    @contextmanager
+    def started(self, home: Path, *words: str, **more: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Run the entry point with `home` as /etc/duebridge; the process ends with the block."""
+        given = [*self.config["Env"], *(f"{name}={value}" for name, value in more.items())]
+        outside = {
+            "PATH": os.environ["PATH"],
+            "ROOT": str(self.root),
+            "CONFIG": str(home),
+            "ENVIRONMENT": " ".join(given),
+            "USER": self.config["User"],
+        }
+        command = ["unshare", "--mount", "--propagation", "private", "sh", "-euc", CONTAINER, "sh"]
+        command += [*self.config["Entrypoint"], *words]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, env=outside, stdout=pipe, stderr=pipe)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    def run(self, home: Path, *words: str, **more: str) -> tuple[int, str]:
+        """Run to the end; return the exit code and all that was printed."""
+        with self.started(home, *words, **more) as process:
+            out, err = process.communicate(timeout=60)
+            return process.returncode, (out + err).decode()
+
+
+def unpacked(wanted: Wanted, place: Path) -> Image:
+    """Build an image, or take its layers from the cache, and unpack it."""
+    if os.geteuid() != 0 or shutil.which("mmdebstrap") is None:
+        missing("mmdebstrap, or root", "apt-get install mmdebstrap, and run this as root")
+    (root := place / "root").mkdir()
+    (layers := place / "layers").mkdir()
+    build(wanted, "localhost/duebridge:test", place / "image.tar")
+    config, found = archive.read(place / "image.tar", layers)
+    for each in found:
+        with tarfile.open(each.path) as tar:
+            tar.extractall(root, filter="tar")
+    return Image(config["config"] | {"architecture": config["architecture"]}, root)
