@@ -16,7 +16,9 @@ from bridge.backlog import due
 from bridge.station import Station
 from bridge.worker import Worker
 
-FROZEN_AFTER_S = 30.0
+# Longer than a call of the store or a ping of a broker may wait; with three probes, four seconds
+# apart, and a grace period of three, still less than the 30 s in which a frozen worker is replaced.
+FROZEN_AFTER_S = 12.0
 
 Page = tuple[int, str, bytes]
 
@@ -63,7 +65,7 @@ class HealthServer:
 
 
 def liveness_faults(workers: Sequence[Worker]) -> list[str]:
-    """Return the workers whose loop has not turned for `FROZEN_AFTER_S`."""
+    """Return the workers whose loop has not gone on for `FROZEN_AFTER_S`."""
     return [
         f"worker of {worker.lane.broker}: its loop stands still"
         for worker in workers

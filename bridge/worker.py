@@ -78,13 +78,13 @@ class Worker:
         self._overheard: SimpleQueue[tuple[Station, Poll | None]] = SimpleQueue()
         self._suspect_under_way = False
         self._first = 0
-        self._turned_at = monotonic()
+        self._stirred_at = monotonic()
 
     # ── the flow ────────────────────────────────────────────────────────────────────────────────
 
     def run_once(self) -> int:
         """Give every shard one turn; returns how many envelopes moved."""
-        self._turned_at = self._monotonic()
+        self._stir()
         self.stations = self._wanted
         self._listen()
         self.lane.probe()
@@ -92,6 +92,7 @@ class Worker:
         return sum(self._turn(station) for station in self._in_turn())
 
     def _turn(self, station: Station) -> int:
+        self._stir()  # a store that does not answer holds up each station by itself
         if station.is_pausing:
             return 0
         try:
@@ -302,9 +303,12 @@ class Worker:
         self._wanted = list(stations)
         self.wake()
 
+    def _stir(self) -> None:
+        self._stirred_at = self._monotonic()
+
     def idle_s(self) -> float:
-        """Seconds since the loop last turned: it does at least once a second."""
-        return self._monotonic() - self._turned_at
+        """Seconds since the loop last went on: at most a second, or a call of store or broker."""
+        return self._monotonic() - self._stirred_at
 
     def drain(self, seconds: float) -> None:
         """Give back what no broker's client has yet, and wait for the rest to be settled."""

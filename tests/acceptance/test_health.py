@@ -11,6 +11,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from bridge import metrics
 from bridge.backlog import oldest_due_age_ms
+from bridge.errors import StoreUnavailable
 from bridge.gauges import register
 from bridge.health import HealthServer
 from tests.acceptance.floor import Floor
@@ -49,10 +50,24 @@ def test_livez_while_the_loop_turns_is_ok(floor: Floor, server: HealthServer) ->
 
 def test_livez_when_the_loop_stands_still_fails(floor: Floor, server: HealthServer) -> None:
     floor.turn()
-    floor.advance(31_000)
+    floor.advance(12_001)
     status, body = fetch(server, "/livez")
     assert status == 503
     assert "its loop stands still" in body
+
+
+def test_livez_while_no_shard_of_a_frozen_store_answers_is_ok(
+    floor: Floor, server: HealthServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask_in_vain() -> None:
+        floor.advance(8_000)
+        raise StoreUnavailable("no answer")
+
+    for station in floor.stations.values():
+        monkeypatch.setattr(station, "ask", ask_in_vain)
+    floor.turn()
+    assert floor.elapsed_ms == 16_000
+    assert fetch(server, "/livez") == (200, "ok\n")
 
 
 def test_readyz_before_the_store_answered_fails(floor: Floor, server: HealthServer) -> None:
