@@ -17,6 +17,21 @@ Cron = Annotated[str, Field(pattern=r"^(@[a-z]+|\S+( +\S+){4})$")]
 Share = Annotated[str, Field(pattern=r"^([1-9][0-9]?|100)%$")]
 Count = Annotated[int, Field(ge=1)]
 
+BEHAVIOR: Kubernetes = {
+    "scaleUp": {
+        "stabilizationWindowSeconds": 0,
+        "selectPolicy": "Max",
+        "policies": [
+            {"type": "Percent", "value": 100, "periodSeconds": 15},
+            {"type": "Pods", "value": 4, "periodSeconds": 15},
+        ],
+    },
+    "scaleDown": {
+        "stabilizationWindowSeconds": 300,
+        "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}],
+    },
+}
+
 
 class Block(BaseModel):
     """What all blocks share: nothing unknown, and keys as charts write them (pullPolicy)."""
@@ -89,8 +104,8 @@ class Scaling(Block):
     """Envelopes due within the window, for each worker."""
     window: Literal["60s", "300s"] = "60s"
     """How far ahead to look."""
-    calm_seconds: Annotated[int, Field(ge=0, le=3600)] = 300
-    """Scale down once the need was less for so long."""
+    behavior: Kubernetes = BEHAVIOR
+    """Of a HorizontalPodAutoscaler: up at once, down one worker a minute."""
     keda: Keda = Keda()
     hpa: Hpa = Hpa()
 

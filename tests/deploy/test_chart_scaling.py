@@ -1,9 +1,23 @@
 """Scaling on what is due and will be: never below one, up at once, down slowly."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.deploy.chart import MODES, Chart, ChartRefused, Object, one
+from tests.deploy.promtool import promtool
 
+MINE = 'namespace="shop",service="demo-duebridge",window="60s"'
+# Of one shard two workers tell, each as it saw it last.
+TOLD = {
+    f'duebridge_due_within{{{MINE},route="a",shard="0",pod="x"}}': "700 700",
+    f'duebridge_due_within{{{MINE},route="a",shard="0",pod="y"}}': "690 690",
+    f'duebridge_due_within{{{MINE},route="a",shard="1",pod="x"}}': "60 60",
+    f'duebridge_due_within{{{MINE},route="b",shard="0",pod="x"}}': "5 5",
+    f'duebridge_due_within{{{MINE.replace("60s", "300s")},route="b",shard="0"}}': "9000 9000",
+    f'duebridge_due_within{{{MINE.replace("shop", "other")},route="b",shard="0"}}': "9000 9000",
+}
 SCALED = ("hpa", "keda-metrics-api", "keda-prometheus")
 
 
@@ -54,6 +68,31 @@ def test_keda_asks_prometheus_for_what_will_be_due(chart: Chart) -> None:
     )
     assert trigger["metadata"]["threshold"] == "100000"
     assert trigger["authenticationRef"] == {"name": "prometheus"}
+
+
+def test_query_of_keda_counts_each_shard_once_whoever_tells_of_it(
+    chart: Chart, tmp_path: Path
+) -> None:
+    [trigger] = one(chart.mode("keda-prometheus"), "ScaledObject")["spec"]["triggers"]
+    history = {
+        "evaluation_interval": "15s",
+        "tests": [
+            {
+                "interval": "15s",
+                "input_series": [{"series": text, "values": value} for text, value in TOLD.items()],
+                "promql_expr_test": [
+                    {
+                        "expr": trigger["metadata"]["query"],
+                        "eval_time": "15s",
+                        "exp_samples": [{"labels": "{}", "value": 700 + 60 + 5}],
+                    }
+                ],
+            }
+        ],
+    }
+    file = tmp_path / "history.yaml"
+    file.write_text(json.dumps(history), "utf-8")
+    promtool("test", "rules", file)
 
 
 def test_keda_asks_the_workers_own_page(chart: Chart) -> None:

@@ -6,20 +6,6 @@
 sum(max by (route, shard) (duebridge_due_within{window="{{ .Values.scaling.window }}",{{ $where }}}))
 {{- end -}}
 
-{{- /* Up at once, before the burst; down one worker a minute, once it is over for five. */ -}}
-{{- define "duebridge.scalingBehavior" -}}
-scaleUp:
-  stabilizationWindowSeconds: 0
-  policies:
-    - {type: Percent, value: 100, periodSeconds: 15}
-    - {type: Pods, value: 4, periodSeconds: 15}
-  selectPolicy: Max
-scaleDown:
-  stabilizationWindowSeconds: {{ .Values.scaling.calmSeconds }}
-  policies:
-    - {type: Pods, value: 1, periodSeconds: 60}
-{{- end -}}
-
 {{- define "duebridge.scalingMax" -}}
 {{- $min := int .Values.scaling.min -}}
 {{- $max := int .Values.scaling.max -}}
