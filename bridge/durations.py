@@ -98,7 +98,7 @@ def format_instant(epoch_ms: int) -> str:
     """
     if not epoch_ms:
         return "-"
-    if epoch_ms > MAX_MS:  # damage: no accepted instant is as late
+    if not 0 < epoch_ms <= MAX_MS:  # damage: no accepted instant is there
         return f"{epoch_ms} ms"
     at = _EPOCH + timedelta(milliseconds=epoch_ms)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -3,7 +3,7 @@
 One unreadable record must not cost the envelopes that were claimed with it.
 """
 
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from bridge.store.record import (
 )
 
 T = TypeVar("T")
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]  # counters refuse to go down
 
 
 def read_reply(reply: object, form: type[T]) -> T:
@@ -150,15 +151,15 @@ class Counted(NamedTuple):
     """The poll, and how many envelopes were moved."""
 
     poll: Poll
-    moved: int
+    moved: Count
 
 
 class Reclaimed(NamedTuple):
     """The poll, how many were taken back, and how many of those were buried as poison."""
 
     poll: Poll
-    moved: int
-    poisoned: int
+    moved: Count
+    poisoned: Count
 
 
 class Demoted(NamedTuple):
@@ -200,7 +201,7 @@ class _Leases(NamedTuple):
     ids: list[bytes]
     records: list[bytes]
     flights: list[bytes]
-    expired: int = 0  # a shunt has none
+    expired: Count = 0  # a shunt has none
 
 
 class _Rows(NamedTuple):

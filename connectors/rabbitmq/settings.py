@@ -119,7 +119,8 @@ def _value(name: str, value: object) -> object:
         raise ConfigError(f"options.{name}: expected a value; got none")
     as_text = repr(dict(value)) if isinstance(value, Mapping) else value
     query = urlencode({name: as_text})
-    single = _parse(f"amqp:///?{query}", f"options.{name}: refused; got {value!r}")
+    got = "a text" if isinstance(value, str) else repr(value)  # a text may be a resolved secret
+    single = _parse(f"amqp:///?{query}", f"options.{name}: refused; got {got}")
     return getattr(single, name)
 
 

@@ -41,6 +41,11 @@ def test_format_instant_greatest_that_the_store_holds_is_shown() -> None:
     assert format_instant(2**47).startswith("6429-")
 
 
+def test_format_instant_of_damage_is_shown_as_it_is() -> None:
+    assert format_instant(-(2**63)) == "-9223372036854775808 ms"
+    assert format_instant(2**63) == "9223372036854775808 ms"
+
+
 def test_parse_ago_and_from_now_count_from_the_given_now_and_read_instants() -> None:
     assert parse_ago("90m", "--since", NINE_MS) == NINE_MS - 5_400_000
     assert parse_from_now("90m", "--due-before", NINE_MS) == NINE_MS + 5_400_000
