@@ -59,6 +59,13 @@ class Journal:
         """Return the number of the oldest entry that is there; the next one's where none is."""
         return self._before_first() + 1
 
+    def note_kept(self, until: int) -> None:
+        """Note that a table outside has the entries up to a number; it never goes back."""
+        with translated_errors():
+            kept = self._client.hget(self._meta, "journal_kept")
+            if until > int(kept or 0):
+                self._client.hset(self._meta, "journal_kept", until)
+
     def read(self, after: int, until: int) -> Iterator[JournalEntry]:
         """Yield the entries behind `after` up to `until`; those that the cap cut are missing."""
         while after < until:

@@ -144,7 +144,9 @@ class Stats(NamedTuple):
     @property
     def journal_lag(self) -> int | None:
         """How many entries no table has yet; None where none was ever kept."""
-        return None if self.journal_kept == NONE else self.journal_newest - self.journal_kept
+        return (
+            None if self.journal_kept == NONE else max(0, self.journal_newest - self.journal_kept)
+        )
 
 
 class Counted(NamedTuple):

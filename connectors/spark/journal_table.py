@@ -125,6 +125,12 @@ class JournalTable:
         """Return the name of the query whose checkpoint is here."""
         return str(msgspec.json.decode(self._read(f"{CHECKPOINT}/metadata"))["id"])
 
+    def reached(self, batch: int) -> dict[str, int]:
+        """Return up to which entry a batch of the query reads each shard's journal."""
+        offset = self._read(f"{CHECKPOINT}/offsets/{batch}").splitlines()[-1]
+        found = msgspec.json.decode(offset, type=dict[str, tuple[int, int]])
+        return {name: until for name, (_, until) in found.items()}
+
     def take_over(self) -> list[DataFile]:
         """Move what was written aside among the files; no version names them yet."""
         taken = []

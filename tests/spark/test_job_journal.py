@@ -71,6 +71,20 @@ def test_run_journal_again_adds_what_is_new_and_nothing_else(
     assert found == {(today, "split"), (today, "plain")}
 
 
+def test_run_journal_tells_the_store_how_far_its_table_is(
+    spark: SparkSession, world: World, table: str
+) -> None:
+    def lags() -> list[int | None]:
+        return [world.store("split", number).stats().journal_lag for number in range(4)]
+
+    accept(world, "split", *[f"a{number}" for number in range(10)])
+    assert lags() == [None] * 4
+    run(spark, world, table)
+    assert lags() == [0] * 4
+    accept(world, "split", "b")
+    assert sorted(lag for lag in lags() if lag is not None) == [0, 0, 0, 1]
+
+
 def test_run_journal_keeps_a_gap_and_says_so(spark: SparkSession, world: World, table: str) -> None:
     accept(world, "plain", *"abcd")
     cut(world, "plain", 0, 1, 2)

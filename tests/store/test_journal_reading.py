@@ -163,3 +163,14 @@ def test_entry_that_cannot_be_read_is_named(desk: Desk, packed: bytes) -> None:
     desk.client.xadd(desk.key("journal"), fields, id="7-0")
     with pytest.raises(RecordDamaged, match="journal entry 7"):
         list(Journal(desk.connection, desk.shard).read(0, 7))
+
+
+def test_note_kept_tells_the_lag_and_never_goes_back(desk: Desk, write) -> None:
+    journal = write(5)
+    assert desk.store.stats().journal_lag is None
+    journal.note_kept(3)
+    assert desk.store.stats().journal_lag == 2
+    journal.note_kept(1)
+    assert desk.store.stats().journal_lag == 2
+    journal.note_kept(9)  # of a store that was emptied since
+    assert desk.store.stats().journal_lag == 0

@@ -10,6 +10,7 @@ before it had a manifest is written anew. Merging small files is a version of it
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 
 import msgspec
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -20,6 +21,7 @@ from bridge.durations import parse_duration_ms
 from bridge.errors import ConfigError
 from bridge.events import GAP
 from connectors.spark.journal_table import DataFile, JournalTable, Manifest
+from connectors.spark.kept import tell_kept
 from connectors.spark.options import journal_options
 from connectors.spark.place import config_of, place_of
 from connectors.spark.schema import JOURNAL
@@ -72,10 +74,11 @@ def run_journal(
     """
     place = JournalTable(table)
     place.sweep(parse_duration_ms(keep, "keep"))
-    sink = Sink(spark, place, on_batch)
     given = {name: str(value) for name, value in options.items()}
     where = journal_options({**given, "stream": "journal"})
-    begun_ms = place_of(where, config_of(where)).now_ms()
+    store = place_of(where, config_of(where))
+    sink = Sink(spark, place, on_batch, partial(tell_kept, store, place))
+    begun_ms = store.now_ms()
     rows = spark.readStream.format(NAME).options(**given, stream="journal").load()
     writer = rows.writeStream.foreachBatch(sink.add).option("checkpointLocation", place.checkpoint)
     query = (
@@ -117,10 +120,13 @@ class Sink:
         spark: SparkSession,
         place: JournalTable,
         on_batch: Callable[[JournalSummary], None] = lambda _: None,
+        on_kept: Callable[[int], None] = lambda _: None,
     ) -> None:
+        """Call `on_kept` with the number of a batch once it is in the table."""
         self._spark = spark
         self._place = place
         self._on_batch = on_batch
+        self._on_kept = on_kept
         self._done = JournalSummary(place.place)
 
     def add(self, rows: DataFrame, number: int) -> None:
@@ -134,6 +140,7 @@ class Sink:
         if number <= before.batch:
             return
         now = self._commit(before, query, number, rows)
+        self._on_kept(number)
         merged = self._merge(now)
         self._done = msgspec.structs.replace(
             self._done, merged_files=self._done.merged_files + merged
