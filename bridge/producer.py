@@ -3,6 +3,7 @@
 It needs the store and the routes of a configuration, and no broker at all.
 """
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,6 +23,7 @@ from bridge.store.delay_store import DelayStore
 from bridge.store.fitness import check_fitness
 from bridge.store.replies import Scheduled
 from bridge.store.route_store import RouteStore, shard_number
+from bridge.tracing import find_tracing
 
 REPEAT_FOR_S = 10.0  # how long a call is repeated while the store is away
 
@@ -41,6 +43,7 @@ class Producer:
         self._connection = connection
         self._repeat_for_s = repeat_for_s
         self._stores: dict[str, RouteStore] = {}
+        self._tracing = find_tracing()
 
     @classmethod
     def from_config(cls, path: str | Path) -> Self:
@@ -96,8 +99,19 @@ class Producer:
         return (
             receipt
             for batch in batches(envelopes, _size_bytes)
-            for receipt in self._schedule_batch(store, batch, on_conflict == "replace")
+            for receipt in self._schedule_traced(store, batch, on_conflict == "replace")
         )
+
+    def _schedule_traced(
+        self, store: RouteStore, batch: Sequence[Envelope], replace: bool
+    ) -> list[Receipt]:
+        if self._tracing is None:
+            return self._schedule_batch(store, batch, replace)
+        started_ns = time.time_ns()
+        receipts = self._schedule_batch(store, batch, replace)
+        pairs = list(zip(batch, receipts, strict=True))
+        self._tracing.scheduled(pairs, started_ns, time.time_ns())
+        return receipts
 
     def _schedule_batch(
         self, store: RouteStore, batch: Sequence[Envelope], replace: bool

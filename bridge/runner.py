@@ -28,6 +28,7 @@ from bridge.swap import (
     left_behind,
     other_shards,
 )
+from bridge.tracing import Tracing
 from bridge.worker import Worker
 
 MAX_THREADS = 16  # of a lane: each has one batch under way
@@ -46,6 +47,7 @@ class Runner:
         publishers: Mapping[str, Publisher],
         *,
         is_watched: bool = False,
+        tracing: Tracing | None = None,
     ) -> None:
         """Check the store and open the routes in it; raises `StoreUnfit` or `StoreUnavailable`.
 
@@ -54,6 +56,7 @@ class Runner:
         self._config = config
         self._connection = connection
         self._is_watched = is_watched
+        self._tracing = tracing
         for fault in check_fitness(connection, config.store.allow_unfit):
             log.warning("store_unfit", fault=fault)
         connection.load_scripts()
@@ -81,7 +84,8 @@ class Runner:
     def _worker(self, broker: str) -> Worker:
         pool = self._pools[broker]
         stations = self._stations_of(broker)
-        return Worker(self.lanes[broker], stations, Shunter(self.lanes, pool), pool)
+        shunter = Shunter(self.lanes, pool)
+        return Worker(self.lanes[broker], stations, shunter, pool, tracing=self._tracing)
 
     def _stations_of(self, broker: str) -> list[Station]:
         return [

@@ -38,6 +38,7 @@ from bridge.station import BACKLOG, Station
 from bridge.store.batching import CALL_BYTES
 from bridge.store.poll import Poll
 from bridge.store.replies import Claim, Leased, Settled
+from bridge.tracing import Tracing
 
 START_MARGIN_S = 0.5  # of a lease, kept for settling after the publish deadline
 
@@ -65,6 +66,7 @@ class Worker:
         shunter: Shunter,
         threads: Executor,
         monotonic: Callable[[], float] = time.monotonic,
+        tracing: Tracing | None = None,
     ) -> None:
         self.lane = lane
         self.stations = list(stations)
@@ -72,6 +74,7 @@ class Worker:
         self._shunter = shunter
         self._threads = threads
         self._monotonic = monotonic
+        self._tracing = tracing
         self._woken = Event()
         self._acks = Acks(monotonic)
         self._under_way: dict[Future[None], Batch | None] = {}
@@ -150,9 +153,9 @@ class Worker:
     def deliver(self, batch: Batch) -> None:
         """Publish → settle: an ack for each confirm, and for the rest what `decide` says."""
         station, claim = batch.station, batch.claim
-        started_at = self._monotonic()
+        started_at, started_at_ms = self._monotonic(), station.now_ms()
         outcomes = self._publish(batch)
-        answered_at_ms = station.now_ms()
+        answered_at_ms = max(started_at_ms, station.now_ms())
         around = Circumstances(station.is_past_hold, self.lane.has_answered_since(started_at))
         decisions = [
             decide(leased, outcome, station.route, around)
@@ -168,6 +171,9 @@ class Worker:
         report(station.route.name, claim, decisions)
         metrics.count_decisions(station.route.name, decisions)
         metrics.observe_confirmed(station.route.name, claim.leased, outcomes, answered_at_ms)
+        if self._tracing is not None:
+            between = (started_at_ms, answered_at_ms)
+            self._tracing.published(station.route, claim.leased, outcomes, between)
 
     # ── its parts ───────────────────────────────────────────────────────────────────────────────
 

@@ -25,6 +25,7 @@ from bridge.logs import configure_logs
 from bridge.metrics import observe_store_call
 from bridge.reload import LOOK_EVERY_S, Reload
 from bridge.runner import Runner
+from bridge.tracing import traced_process
 from bridge.watch import StoreWatch
 
 LOOK_UP_S = 0.2
@@ -77,7 +78,8 @@ def run(
         publishers = open_publishers(settings, stack)
         connection = stack.enter_context(opened_store(settings))
         connection.observe = observe_store_call
-        runner = Runner(settings, connection, publishers, is_watched=health_port is not None)
+        is_watched, tracing = health_port is not None, stack.enter_context(traced_process())
+        runner = Runner(settings, connection, publishers, is_watched=is_watched, tracing=tracing)
         if health_port is not None:
             watch = StoreWatch(connection, runner.absent, settings.store.allow_unfit)
             serve_health(runner, watch, health_port, stack)

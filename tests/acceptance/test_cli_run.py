@@ -59,8 +59,8 @@ class Worker:
 
 
 @contextmanager
-def running(duebridge: Command, *args: str) -> Iterator[Worker]:
-    with duebridge.start(*args) as process:
+def running(duebridge: Command, *args: str, **env: str) -> Iterator[Worker]:
+    with duebridge.start(*args, **env) as process:
         worker = Worker(process)
         try:
             wait_until(lambda: "started" in worker.events(), "the worker to start")

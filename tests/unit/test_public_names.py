@@ -20,7 +20,8 @@ def test_import_of_the_public_names_works() -> None:
         assert hasattr(bridge, name)
 
 
-def test_import_of_the_core_loads_no_broker_client() -> None:
-    program = "import sys, bridge; print({'kafka', 'pika', 'pyspark'} & set(sys.modules))"
+def test_import_of_the_core_loads_no_broker_client_and_no_tracing() -> None:
+    heavy = "{'kafka', 'pika', 'pyspark', 'bridge.spans', 'bridge.exporting'}"
+    program = f"import sys, bridge; print({heavy} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert found.stdout == b"set()\n"

@@ -1,0 +1,252 @@
+"""Spans of an envelope's life, where it carries a traceparent and somebody set tracing up."""
+
+import gzip
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+from structlog.testing import capture_logs
+
+from bridge.config import Config
+from bridge.envelope import Envelope
+from bridge.producer import Producer
+from bridge.publisher import Delivery, Outcome, Verdict
+from bridge.runner import Runner
+from bridge.spans import Spans
+from bridge.store.connection import Connection, open_connection
+from bridge.tracing import find_tracing, traced_process
+from connectors.memory import MemoryPublisher
+from tests.acceptance.command import embedded_command, wait_until
+from tests.acceptance.test_cli_run import running
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+TRACEPARENT = f"00-{TRACE}-{SPAN}-01"
+WITHIN_S = 20.0
+PROGRAM = """\
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from bridge.tracing import find_tracing
+print(find_tracing() is None)
+trace.set_tracer_provider(TracerProvider())
+print(find_tracing() is None)
+"""
+
+
+class Works:
+    """A running worker with a memory broker, and a producer, both traced into memory."""
+
+    def __init__(self, connection: Connection, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._exporter = InMemorySpanExporter()
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.tracing = Spans(provider)
+        monkeypatch.setattr("bridge.producer.find_tracing", lambda: self.tracing)
+        self.publisher = MemoryPublisher()
+        config = Config.model_validate(
+            {
+                "version": 1,
+                "store": {"url": url, "namespace": f"traced-{id(self)}"},
+                "brokers": {"memory": {"type": "memory"}},
+                "routes": {
+                    "r": {
+                        "target": {"broker": "memory", "topic": "t"},
+                        "retry": {"initial": "1ms", "jitter": "none"},
+                    }
+                },
+            }
+        )
+        self.producer = Producer(config, connection)
+        publishers = {"memory": self.publisher}
+        self.runner = Runner(config, open_connection(url), publishers, tracing=self.tracing)
+
+    def deliver(self, **fields: Any) -> Delivery:
+        """Schedule one envelope, and wait until it has arrived and is settled."""
+        given = {"delay": "20ms", "headers": {"traceparent": TRACEPARENT, "tenant": "a"}, **fields}
+        self.producer.schedule("r", b"canary", id="a", **given)
+        assert self.publisher.deliveries_arrive(1, WITHIN_S)
+        wait_until(lambda: self.producer.get("r", "a") is None, "the ack")
+        return self.publisher.delivered[0]
+
+    def spans(self, count: int) -> dict[str, list[ReadableSpan]]:
+        """Return the spans by the first word of their name, once there are so many."""
+        wait_until(lambda: len(self._exporter.get_finished_spans()) >= count, "spans")
+        found: dict[str, list[ReadableSpan]] = {}
+        for span in self._exporter.get_finished_spans():
+            found.setdefault(span.name.split()[0], []).append(span)
+        return found
+
+
+@pytest.fixture
+def works(
+    connection: Connection, embedded: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Works]:
+    works = Works(connection, f"embedded:{embedded}", monkeypatch)
+    works.runner.start()
+    yield works
+    works.runner.drain()
+
+
+def test_trace_of_a_delivery_has_schedule_wait_and_publish_linked(works: Works) -> None:
+    delivery = works.deliver()
+    headers = dict(delivery.headers)
+    found = works.spans(3)
+    ((schedule,), (wait,), (publish,)) = (found[name] for name in ("schedule", "wait", "publish"))
+    for span in (schedule, wait, publish):
+        assert span.context is not None
+        assert span.parent is not None
+        assert f"{span.context.trace_id:032x}" == TRACE
+        assert (f"{span.parent.span_id:016x}", span.parent.is_remote) == (SPAN, True)
+        assert span.name.endswith(" r")
+    assert [link.context for link in publish.links] == [wait.context]
+    assert wait.start_time == int(headers["x-scheduled-at"]) * 1_000_000
+    assert wait.end_time == publish.start_time
+    assert publish.start_time is not None
+    assert publish.end_time is not None
+    assert int(headers["x-due-at"]) * 1_000_000 <= publish.start_time <= publish.end_time
+
+
+def test_trace_leaves_the_users_traceparent_untouched(works: Works) -> None:
+    assert works.deliver().headers[:2] == (("traceparent", TRACEPARENT), ("tenant", "a"))
+
+
+def test_spans_say_route_id_attempt_and_verdict_and_no_content(works: Works) -> None:
+    works.deliver()
+    found = works.spans(3)
+    assert dict(found["publish"][0].attributes or {}).items() >= {
+        "messaging.message.id": "a",
+        "messaging.destination.name": "memory:t",
+        "duebridge.route": "r",
+        "duebridge.attempt": 1,
+        "duebridge.verdict": "confirmed",
+    }.items()  # fmt: skip
+    assert (found["schedule"][0].attributes or {})["duebridge.status"] == "accepted"
+    everything = "".join(span.to_json() for spans in found.values() for span in spans)
+    assert "canary" not in everything
+    assert "tenant" not in everything
+
+
+def test_trace_of_a_retry_has_a_publish_for_each_attempt(works: Works) -> None:
+    answers = [Outcome(Verdict.FAILED, error_class="Nack", error_message="not now")]
+    works.publisher.script(lambda _: answers.pop() if answers else None)
+    works.deliver()
+    first, second = works.spans(5)["publish"]
+    assert (first.status.status_code, first.status.description) == (StatusCode.ERROR, "Nack")
+    assert second.status.status_code is StatusCode.UNSET
+    assert [(span.attributes or {})["duebridge.attempt"] for span in (first, second)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"traceparent": "00-nonsense"}, {"traceparent": b"\xff"}, {"traceparent": None}]
+)
+def test_envelope_without_a_valid_traceparent_has_no_span(
+    works: Works, headers: dict[str, Any]
+) -> None:
+    works.deliver(headers=headers)
+    works.producer.schedule_many(
+        "r", [Envelope.new(b"", delay="1ms", headers={"traceparent": TRACEPARENT.encode()})]
+    )
+    assert {name: len(spans) for name, spans in works.spans(3).items()} == {
+        "schedule": 1,
+        "wait": 1,
+        "publish": 1,
+    }
+
+
+def test_producer_is_traced_only_where_its_program_set_it_up() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=True)
+    assert done.stdout == b"True\nFalse\n"
+
+
+def test_tracing_without_opentelemetry_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace")
+    assert find_tracing() is None
+
+
+@pytest.mark.parametrize(
+    "environment", [{}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h", "OTEL_SDK_DISABLED": "true"}]
+)
+def test_process_that_is_told_nothing_is_not_traced(environment: dict[str, str]) -> None:
+    with traced_process(environment) as tracing:
+        assert tracing is None
+
+
+def test_process_without_the_extra_says_so_and_is_not_traced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "bridge.exporting", None)
+    environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"}
+    with capture_logs() as logs, traced_process(environment) as tracing:
+        assert tracing is None
+    assert [line["event"] for line in logs] == ["not_traced"]
+    assert "pip install 'duebridge[otel]'" in logs[0]["remedy"]
+
+
+@contextmanager
+def collector() -> Iterator[tuple[str, list[ExportTraceServiceRequest]]]:
+    """A collector of OTLP over HTTP: its address, and what it was sent."""
+    received: list[ExportTraceServiceRequest] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.headers.get("Content-Encoding") == "gzip":
+                body = gzip.decompress(body)
+            received.append(ExportTraceServiceRequest.FromString(body))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", received
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_run_sends_its_spans_to_a_collector_before_it_ends(tmp_path: Path) -> None:
+    with embedded_command(tmp_path) as duebridge, collector() as (url, received):
+        traced = f"traceparent={TRACEPARENT}"
+        duebridge("send", "invoices", "hello", "--delay", "1ms", "--id", "a", "--header", traced)
+        with running(duebridge, "run", OTEL_EXPORTER_OTLP_ENDPOINT=url) as worker:
+            wait_until(lambda: duebridge("get", "invoices", "a").code == 1, "the delivery")
+            assert worker.end_with(signal.SIGTERM) == 0
+    (resource,) = received[0].resource_spans
+    service = {each.key: each.value.string_value for each in resource.resource.attributes}
+    assert service["service.name"] == "duebridge"
+    spans = [span for scope in resource.scope_spans for span in scope.spans]
+    assert {(span.name, span.trace_id.hex()) for span in spans} == {
+        ("wait invoices", TRACE),
+        ("publish invoices", TRACE),
+    }
+
+
+def test_run_with_a_collector_that_is_away_delivers_and_drains_all_the_same(
+    tmp_path: Path,
+) -> None:
+    with embedded_command(tmp_path) as duebridge:
+        traced = f"traceparent={TRACEPARENT}"
+        duebridge("send", "invoices", "hello", "--delay", "1ms", "--id", "a", "--header", traced)
+        away = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
+        with running(duebridge, "run", **away) as worker:
+            wait_until(lambda: duebridge("get", "invoices", "a").code == 1, "the delivery")
+            assert worker.end_with(signal.SIGTERM) == 0
+            assert "tracing" in worker.events()
