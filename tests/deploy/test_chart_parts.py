@@ -143,13 +143,11 @@ def test_monitor_finds_the_service_and_its_port(chart: Chart) -> None:
     assert monitor["metadata"]["labels"]["release"] == "prometheus"
 
 
-@pytest.mark.skipif(not (FOLDER / "files" / "alerts.yaml").exists(), reason="no alerts yet")
 def test_rules_are_the_alerts_of_the_chart(chart: Chart) -> None:
     rules = one(chart.mode("monitoring"), "PrometheusRule")
     assert rules["spec"] == yaml.safe_load((FOLDER / "files" / "alerts.yaml").read_text("utf-8"))
 
 
-@pytest.mark.skipif(not (FOLDER / "files" / "dashboard.json").exists(), reason="no dashboard yet")
 def test_dashboard_is_that_of_the_chart(chart: Chart) -> None:
     made = one(chart.mode("monitoring"), "ConfigMap", "demo-duebridge-dashboard")
     assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
