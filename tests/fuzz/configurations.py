@@ -131,8 +131,8 @@ def collections(node: Node) -> list[Map | Seq]:
     return [node, *(found for child in inner for found in collections(child))]
 
 
-def has_literal(node: Node) -> bool:
-    return LITERAL in written(node) or VARIABLE in written(node)
+def has_secret(node: Node) -> bool:
+    return any(each in written(node) for each in (LITERAL, VARIABLE, "${file:"))
 
 
 def written(node: Node) -> str:
@@ -190,7 +190,7 @@ class Changes:
         other = self._one_of(collections(self._root))
         item = deepcopy(at[place])
         node = item[1] if isinstance(item, tuple) else item
-        self.is_in_place &= other is at or not has_literal(node)
+        self.is_in_place &= other is at or not has_secret(node)
         if isinstance(other, Map):
             other.append(item if isinstance(item, tuple) else ("odd", item))
         else:
@@ -199,7 +199,7 @@ class Changes:
     def _rename(self, at: Map | Seq, place: int) -> None:
         item = at[place]
         if isinstance(at, Map) and isinstance(item, tuple):
-            self.is_in_place &= not has_literal(item[1])
+            self.is_in_place &= not has_secret(item[1])
             at[place] = (self._draw(_odd_keys), item[1])
 
     @staticmethod

@@ -79,6 +79,7 @@ class Spoiled(NamedTuple):
     def begin(self) -> None:
         """Forget everything."""
         self.proxy.spoilers, self.proxy.spoilt = [], 0
+        self.connection.client.connection_pool.disconnect()  # one reply too many shifts all later
         self.direct.client.flushdb()
 
 
