@@ -137,11 +137,11 @@ def burst(producer: Producer) -> None:
 
 def story(
     stage: Stage, workers: Workers, producer: Producer
-) -> Iterator[tuple[int, str, Callable[[], None]]]:
+) -> Iterator[tuple[float, str, Callable[[], None]]]:
     """Yield what happens, and after how many seconds."""
     yield 30, f"{BURST} are scheduled for one instant", lambda: burst(producer)
-    yield 95, "a worker is killed", lambda: workers.kill(1)
-    yield 105, "it is back", lambda: workers.restart(1)
+    yield 60.5, "they are due; a worker is killed", lambda: workers.kill(1)
+    yield 75, "it is back", lambda: workers.restart(1)
     yield 125, "the exchange is deleted", stage.delete_exchange
     yield 150, "it is back", stage.make_exchange
 
@@ -173,7 +173,7 @@ def take(folder: Path, picture: Path) -> None:
         began, began_s = time.time(), time.monotonic()
         for after_s, what, do in story(stage, workers, producer):
             time.sleep(max(0.0, began_s + after_s - time.monotonic()))
-            print(f"{after_s:>4} s  {what}", flush=True)
+            print(f"{after_s:>5} s  {what}", flush=True)
             do()
         time.sleep(max(0.0, began_s + SECONDS - time.monotonic()))
         page = folder / "dashboard.html"

@@ -112,6 +112,23 @@ def test_idle_worker_that_is_watched_makes_no_call_more(
     assert calls == {"next": 8 * stations, "stats": 2 * stations}
 
 
+def test_look_waits_for_the_poll_whose_place_it_takes(
+    build_floor: Callable[..., Floor], calls: Counter[str]
+) -> None:
+    floor = build_floor(is_watched=True)
+    station = floor.stations["r"]
+    station.ask()
+    floor.advance(4600)
+    station.hear(station.store.next())
+    calls.clear()
+    floor.advance(400)
+    station.ask()
+    assert calls == {}
+    floor.advance(600)
+    station.ask()
+    assert calls == {"stats": 1}
+
+
 def test_busy_worker_that_is_watched_looks_every_few_seconds(
     build_floor: Callable[..., Floor], calls: Counter[str]
 ) -> None:
