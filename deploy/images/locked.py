@@ -15,7 +15,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 # What is in each image, by extras of pyproject.toml; and what builds them.
 EXTRAS = {
-    "worker": ("kafka", "librdkafka", "rabbitmq"),
+    "worker": ("kafka", "librdkafka", "otel", "rabbitmq"),
     "spark": ("kafka", "spark"),
 }
 TOOLS = "images"

@@ -38,6 +38,7 @@ PROJECT = {
     "optional-dependencies": {
         "kafka": [],
         "librdkafka": ["duebridge[kafka]"],
+        "otel": [],
         "rabbitmq": [],
         "images": ["other>=4"],
     },
