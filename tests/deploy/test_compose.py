@@ -1,0 +1,147 @@
+"""The local stack: a valid file, the chart's dashboard and alerts, and targets that are made."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pika
+import pytest
+import yaml
+from kafka.admin import KafkaAdminClient
+
+from bridge.config_file import load_config
+from tests.conftest import ROOT
+
+COMPOSE = ROOT / "deploy" / "compose"
+FILES = [COMPOSE / "compose.yaml", ROOT / "deploy" / "local" / "compose.yaml"]
+SCHEMA = Path(__file__).with_name("compose-spec.json")
+CHART = ROOT / "deploy" / "helm" / "duebridge" / "files"
+CONFIG = COMPOSE / "config" / "duebridge.yaml"
+
+
+def read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
+    return found
+
+
+def mounts(services: dict[str, Any]) -> dict[str, str]:
+    """What is mounted from this checkout, by its place in a container."""
+    given = [each for service in services.values() for each in service.get("volumes", [])]
+    pairs = [each.removesuffix(":ro").split(":") for each in given if each.startswith(".")]
+    return {inside: outside for outside, inside in pairs}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
+def test_compose_file_follows_the_specification(path: Path) -> None:
+    schema = json.loads(SCHEMA.read_text("utf-8"))
+    jsonschema.validate(read(path), schema)
+
+
+def test_compose_file_with_a_mistake_does_not_follow_the_specification() -> None:
+    wrong = read(FILES[0])
+    wrong["services"]["worker"]["helthcheck"] = {}
+    with pytest.raises(jsonschema.ValidationError, match="helthcheck"):
+        jsonschema.validate(wrong, json.loads(SCHEMA.read_text("utf-8")))
+
+
+def test_compose_config_of_docker_accepts_the_file() -> None:
+    docker = shutil.which("docker")
+    asked = [str(docker), "compose", "version"]
+    if docker is None or subprocess.run(asked, capture_output=True, check=False).returncode:
+        pytest.skip("docker compose is not installed; the schema of its specification is checked")
+    config = [docker, "compose", "-f", str(FILES[0]), "config", "--format", "json"]
+    done = subprocess.run(config, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)["services"]) == set(read(FILES[0])["services"])
+
+
+def test_stack_has_the_services_of_local_and_all_that_is_mounted_exists() -> None:
+    services, local = read(FILES[0])["services"], read(FILES[1])["services"]
+    extended = {name for name, each in services.items() if "extends" in each}
+    assert extended == set(local)
+    assert set(services) - extended == {"targets", "worker", "prometheus", "grafana"}
+    assert set(read(FILES[1])["volumes"]) <= set(read(FILES[0])["volumes"])
+    found = {inside: (COMPOSE / outside).resolve() for inside, outside in mounts(services).items()}
+    assert [path for path in found.values() if not path.exists()] == []
+    assert found["/etc/duebridge/dashboard.json"] == CHART / "dashboard.json"
+    assert found["/etc/duebridge/alerts.yaml"] == CHART / "alerts.yaml"
+
+
+def test_worker_of_the_stack_runs_as_in_a_cluster() -> None:
+    worker = read(FILES[0])["services"]["worker"]
+    assert (worker["read_only"], worker["cap_drop"], worker["tmpfs"]) == (True, ["ALL"], ["/tmp"])  # noqa: S108
+    assert "user" not in worker, "the image has one"
+    assert (COMPOSE / worker["build"]["context"]).resolve() == ROOT
+    assert (ROOT / worker["build"]["dockerfile"]).is_file()
+
+
+def test_every_address_of_the_configuration_is_given_in_containers() -> None:
+    named = set(re.findall(r"\$\{(\w+):-", CONFIG.read_text("utf-8")))
+    services = read(FILES[0])["services"]
+    assert (
+        named == set(services["worker"]["environment"]) == set(services["targets"]["environment"])
+    )
+    for host in ("redis", "kafka", "rabbitmq"):
+        assert any(host in value for value in services["worker"]["environment"].values())
+
+
+def test_kafka_of_the_stack_tells_containers_and_this_machine_apart() -> None:
+    listeners = read(FILES[1])["services"]["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    bootstrap = read(FILES[0])["services"]["worker"]["environment"]["KAFKA_BOOTSTRAP"]
+    assert f"://{bootstrap}" in listeners
+    assert "://127.0.0.1:${DUEBRIDGE_KAFKA_PORT:-9092}" in listeners
+
+
+def test_prometheus_asks_the_workers_and_grafana_asks_prometheus() -> None:
+    prometheus = read(COMPOSE / "prometheus" / "prometheus.yml")
+    (scraped,) = prometheus["scrape_configs"][0]["dns_sd_configs"]
+    assert (scraped["names"], scraped["port"]) == (["worker"], 8080)
+    assert prometheus["rule_files"] == ["/etc/duebridge/alerts.yaml"]
+    provisioned = COMPOSE / "grafana" / "provisioning"
+    (source,) = read(provisioned / "datasources" / "prometheus.yaml")["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    (provider,) = read(provisioned / "dashboards" / "duebridge.yaml")["providers"]
+    assert provider["options"]["path"] == "/etc/duebridge"
+
+
+@pytest.fixture
+def addresses(kafka_bootstrap: str, rabbitmq_url: str, tmp_path: Path) -> dict[str, str]:
+    """A configuration like the stack's, with names of this test's own."""
+    text = CONFIG.read_text("utf-8")
+    for name in ("reminders", "invoices"):
+        text = text.replace(name, f"{tmp_path.name}-{name}")
+    (tmp_path / "duebridge.yaml").write_text(text, "utf-8")
+    return {"KAFKA_BOOTSTRAP": kafka_bootstrap, "RABBIT_URL": rabbitmq_url}
+
+
+def test_make_targets_makes_what_routes_name_and_twice_changes_nothing(
+    addresses: dict[str, str], tmp_path: Path
+) -> None:
+    config = tmp_path / "duebridge.yaml"
+    command = [sys.executable, "-W", "ignore", str(COMPOSE / "config" / "make_targets.py")]
+    variables = os.environ | addresses | {"DUEBRIDGE_CONFIG": str(config)}
+    made = [
+        subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert made[1].splitlines()[0] == "events: nothing to make"
+    admin = KafkaAdminClient(bootstrap_servers=addresses["KAFKA_BOOTSTRAP"])
+    with pika.BlockingConnection(pika.URLParameters(addresses["RABBIT_URL"])) as connection:
+        channel = connection.channel()
+        for route in load_config(config).routes.values():
+            for target in filter(None, (route.target, route.dead_letter)):
+                if target.topic:
+                    assert target.topic in admin.list_topics()
+                    admin.delete_topics([target.topic])
+                else:
+                    channel.queue_declare(target.routing_key, passive=True)
+                    channel.queue_delete(target.routing_key)
+    admin.close()
