@@ -31,7 +31,6 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     batch: str
     at_ms: int
     rows: int = 0
-    checksum: str = ""
     files: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
     pulled: tuple[str, ...] = ()
@@ -48,6 +47,11 @@ class State(NamedTuple):
     files: list[str]
     pulled: list[str]
     unfinished: list[Commit]
+
+    @property
+    def known(self) -> list[str]:
+        """All files whose rows wait, or will once the store has let go of them."""
+        return [*self.files, *(file for batch in self.unfinished for file in batch.files)]
 
     def due_before(self, until_ms: int) -> list[str]:
         """Return the files of the hours that begin before an instant."""

@@ -1,6 +1,6 @@
 """A route's cold tier as jobs have it: opened, read, written and verified.
 
-rows ─▶ Parquet of a batch ─▶ read back: count and checksum ─▶ commit      write_batch
+rows ─▶ Parquet of a batch, read back by each task ─▶ commit               write_batch
 committed rows ─▶ shard by shard, in order ─▶ demote.lua ─▶ commit         finish_batches
 """
 
@@ -11,7 +11,7 @@ from functools import partial
 from uuid import uuid4
 
 import msgspec
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from bridge.config import ColdTier, Route
@@ -21,12 +21,15 @@ from bridge.errors import ConfigError, JobFailed
 from bridge.store.cold import ColdNotes
 from bridge.store.delay_store import DelayStore
 from bridge.store.keys import Shard
+from connectors.spark.cold_files import WRITTEN, Batch, Wanted, read_files, write_hours
 from connectors.spark.cold_log import REMOVED, ColdLog, Commit, boundary_ms
 from connectors.spark.options import Where
 from connectors.spark.place import Place, open_route, place_of
 from connectors.spark.removal import Removal, remove_rows
 from connectors.spark.schema import COLD
-from connectors.spark.transforms.cold import HOUR, footprint, in_order
+from connectors.spark.transforms.cold import KEYS, in_order
+
+TASK_FILES = 256  # that one task reads, one after another
 
 
 class Tier(msgspec.Struct, frozen=True):
@@ -74,35 +77,42 @@ def new_batch(now_ms: int) -> str:
 
 
 def read_cold(
-    spark: SparkSession, tier: Tier, files: Sequence[str], columns: StructType = COLD
+    spark: SparkSession,
+    tier: Tier,
+    files: Sequence[str],
+    columns: Sequence[str] = COLD.names,
+    ids: Sequence[str] | None = None,
 ) -> DataFrame:
-    """Return the rows of files of the tier."""
-    if not files:
-        return spark.createDataFrame([], columns)
-    return spark.read.schema(columns).parquet(*(f"{tier.log.root}/{file}" for file in files))
+    """Return the rows of files of the tier, of some ids or of all, and no other column.
+
+    Arrow reads them in tasks: Spark would look at each of a year's files on the driver first.
+    """
+    given = StructType([COLD[name] for name in columns])
+    if not files or ids == []:
+        return spark.createDataFrame([], given)
+    cores = spark.sparkContext.defaultParallelism
+    tasks = max(min(len(files), cores), len(files) // TASK_FILES)
+    names = spark.createDataFrame([(file,) for file in files], "file string").repartition(tasks)
+    return names.mapInArrow(partial(read_files, Wanted(tier.log.root, given, ids)), given)
 
 
-def write_batch(spark: SparkSession, tier: Tier, rows: DataFrame, kind: str, batch: str) -> Commit:
+def write_batch(tier: Tier, rows: DataFrame, kind: str, batch: str) -> Commit:
     """Write rows (`cold_rows`) as a batch, and return the commit that would make them count.
 
-    They are read back first: `JobFailed` where they are not the same, number and checksum.
+    Each task reads back what it wrote. Raises `JobFailed` where that was something else, or where
+    the driver does not see what tasks have written.
     """
-    observation = Observation()
-    observed = rows.observe(observation, *footprint())
-    target = f"{tier.log.root}/batch={batch}"
-    observed.write.partitionBy(*HOUR).parquet(target, mode="overwrite", compression="zstd")
-    written = observation.get
-    files = tier.log.written(f"batch={batch}")
-    found = read_cold(spark, tier, files).agg(*footprint()).collect()[0].asDict()
-    if found != {"rows": written.get("rows") or 0, "checksum": written.get("checksum")}:
-        raise JobFailed(f"{target}: expected {written} as written; read {found}: nothing is moved")
+    write = partial(write_hours, Batch(tier.log.root, batch))
+    found = {row.file: row.rows for row in rows.mapInArrow(write, WRITTEN).collect()}
+    unseen = len({*found} - {*tier.log.written(f"batch={batch}")}) if found else 0
+    if unseen:
+        expected = "expected a place that the driver and all executors share"
+        raise JobFailed(
+            f"{tier.log.root}: {expected}; {unseen} files are not seen: nothing is moved"
+        )
+    total = sum(found.values())
     return Commit(
-        kind=kind,
-        batch=batch,
-        at_ms=tier.now_ms(),
-        rows=found["rows"],
-        checksum=found["checksum"] or "",
-        files=tuple(files),
+        kind=kind, batch=batch, at_ms=tier.now_ms(), rows=total, files=tuple(sorted(found))
     )
 
 
@@ -120,7 +130,7 @@ def _finish(spark: SparkSession, tier: Tier, batch: Commit) -> Commit:
         text = f"expected to be finished within max_delay; it was begun {format_ms(age_ms)} ago"
         raise JobFailed(f"batch {batch.batch} of {tier.log.root}: {text}")
     job = Removal(tier.place, tier.shards, batch.batch, tier.route.max_delay)
-    keys = in_order(read_cold(spark, tier, batch.files))
+    keys = in_order(read_cold(spark, tier, batch.files, KEYS))
     counts = keys.mapInArrow(partial(remove_rows, job), "done long, removed long, void long")
     total = counts.groupBy().sum().collect()[0]
     done, removed, void = (int(each or 0) for each in total)

@@ -15,7 +15,7 @@ from bridge.store.registry import Registry
 from connectors.spark.cold_tier import open_tier, read_cold
 from connectors.spark.kafka import kafka_options
 from connectors.spark.place import Place
-from connectors.spark.schema import DECODED, JOURNAL, PULLED
+from connectors.spark.schema import DECODED, JOURNAL
 from connectors.spark.source import NAME
 from connectors.spark.transforms.arrived import arrived_in_export, arrived_in_kafka
 from connectors.spark.transforms.cold import COPY, as_held, without
@@ -62,9 +62,9 @@ def cold(spark: SparkSession, config: str, routes: Sequence[Route]) -> list[Data
             continue
         tier = open_tier(config, route.name)
         state = tier.log.state()
-        files = [*state.files, *(file for batch in state.unfinished for file in batch.files)]
-        pulled = read_cold(spark, tier, state.pulled, PULLED)
-        rows = without(read_cold(spark, tier, files), pulled, COPY)
+        rows = read_cold(spark, tier, state.known, [*COPY, "due_at_ms", "scheduled_at_ms"])
+        if state.pulled:
+            rows = without(rows, read_cold(spark, tier, state.pulled, COPY), COPY)
         found.append(as_held(rows, route.name))
     return found
 

@@ -5,6 +5,7 @@ from itertools import groupby
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from bridge.store.cold import Mark
 from bridge.store.delay_store import MAX_BATCH, DelayStore
@@ -14,6 +15,8 @@ _MARKS = (
     "shard int, name string, id string, batch string, left_at long, due_at long, cancelled long"
 )
 
+FEW = 100_000  # so few go to every executor, and rows stay where they are
+
 
 class Marks(msgspec.Struct, frozen=True):
     """The marks of a route. `began` has a generation of each shard, from before they were read."""
@@ -21,10 +24,20 @@ class Marks(msgspec.Struct, frozen=True):
     began: Sequence[int]
     found: Sequence[tuple[int, Mark]]
 
+    @property
+    def ids(self) -> list[str]:
+        """Return the ids that they are about."""
+        return [mark.id for _, mark in self.found]
+
+    def due_before(self, until_ms: int) -> "Marks":
+        """Return the reschedules to an instant before this one."""
+        found = [(n, mark) for n, mark in self.found if 0 < mark.due_at_ms < until_ms]
+        return Marks(self.began, found)
+
     def frame(self, spark: SparkSession) -> DataFrame:
         """Return them as rows; a void copy has its batch, a tombstone has none."""
-        rows = [(shard, *mark) for shard, mark in self.found]
-        return spark.createDataFrame(rows, _MARKS)
+        rows = spark.createDataFrame([(shard, *mark) for shard, mark in self.found], _MARKS)
+        return F.broadcast(rows) if len(self.found) <= FEW else rows
 
 
 def begin(tier: Tier) -> list[int]:

@@ -114,7 +114,6 @@ COLD = _columns(
     "id batch shard due_at_ms scheduled_at_ms expires_at_ms remember_ms generation content_hash"
     " blob"
 )
-PULLED = _columns("batch id generation")
 JOURNAL = _columns("kind at route shard sequence position id due_at attempt reason lost_entries")
 
 

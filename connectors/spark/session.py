@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from bridge import errors
 from bridge.errors import BridgeError, ConfigError, JobFailed
+from connectors.spark.interrupts import held_back, untold
 from connectors.spark.kafka import PACKAGE
 
 # Set only where neither spark-submit nor spark-defaults.conf says otherwise.
@@ -46,13 +47,15 @@ def opened_session(
     more = more or {}
     if has_kafka and not any(each in more for each in _JARS) and not _is_submitted():
         more = {**more, "spark.jars.packages": PACKAGE}
-    session = _build(name, is_watched, more)
-    try:
-        yield session
-    except PySparkException as error:
-        raise job_error(error) from error
-    finally:
-        session.stop()
+    with untold():
+        with held_back():
+            session = _build(name, is_watched, more)
+        try:
+            yield session
+        except PySparkException as error:
+            raise job_error(error) from error
+        finally:
+            session.stop()
 
 
 def _is_submitted() -> bool:

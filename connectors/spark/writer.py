@@ -106,7 +106,8 @@ def _commit(job: Job, done: list[Done], summary_at: str | None, part: str = "") 
     summary = Summary.of(job.route.name, [each.summary for each in done])
     if summary_at:
         write_file(summary_at, msgspec.json.encode(summary))
-    _say(str(summary))
+    else:
+        _say(str(summary))
     most = job.options.max_rejects
     if most is not None and summary.rejects > most:
         where = f"; they are in {job.options.rejects}" if job.options.rejects else ""

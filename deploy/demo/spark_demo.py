@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, date, datetime, timedelta
@@ -32,14 +33,15 @@ from connectors.spark.session import opened_session
 from crew import Crew
 from local_services import ROOT, local_services
 from stage import PARTITIONS, kafka_topics
-from year import of_the_day, write_year
+from year import Part, of_the_day, write_year
 
 OUT = ROOT / ".services" / "demo-spark"
 JARS = ROOT / "deploy" / "local" / "spark_jars.py"
 ROUTE = "boarding"
 WORKERS = 2
 CANCELLED = 20  # of the day, while they are cold
-BEGINS_IN = timedelta(seconds=60)  # by then hydrate has brought the day back
+FIRST = timedelta(minutes=30)  # within the horizon, and so long that hydrate is over by then
+BEGINS_IN = timedelta(seconds=3)  # once the workers run: what is moved is punctual
 DAY_TAKES = timedelta(seconds=30)
 ARRIVES_WITHIN_S = 180.0
 LOOK_EVERY_S = 0.5
@@ -80,31 +82,32 @@ class Demo:
         columns = {"due_at": due_at}
         self._say(run_schedule(self._spark, [str(self._year)], columns=columns, **self._to()))
 
-    def bring_a_day_forward(self) -> int:
-        """Move a cold day to the next minute, cancel some of it; returns how many are to come."""
+    def bring_a_day_forward(self) -> list[Part]:
+        """Move a cold day to the next hour, cancel some of it; returns what is to come."""
         day = list(of_the_day(self._year))
-        begins = datetime.now(UTC) + BEGINS_IN
+        cancelled, coming = day[:CANCELLED], day[CANCELLED:]
         with Producer.from_config(self._config) as producer:
-            for number, (name, part) in enumerate(day):
-                if number < CANCELLED:
-                    producer.cancel(ROUTE, name)
-                else:
-                    producer.reschedule(ROUTE, name, at=begins + part * DAY_TAKES)
+            answers = Counter(producer.cancel(ROUTE, name) for name, _ in cancelled)
+            answers += moved(producer, coming, datetime.now(UTC) + FIRST)
         self._say(
-            f"27 November: {CANCELLED} cancelled, {len(day) - CANCELLED} moved to the next minute"
+            f"27 November, while it is cold: {len(cancelled)} cancelled, {len(coming)} moved to the"
+            f" next hour; the store says {told(answers)}"
         )
         self._say(run_hydrate(self._spark, **self._to()))
-        return len(day) - CANCELLED
+        return coming
 
-    def deliver(self, count: int, bootstrap: str) -> None:
-        """Let workers run until so many have arrived; raises `TimeoutError`."""
+    def deliver(self, coming: list[Part], bootstrap: str) -> None:
+        """Let workers run until all has arrived; raises `TimeoutError`."""
         crew = Crew(Path(self._config))
         crew.start(WORKERS)
         try:
-            wait_for(bootstrap, self._topic, count)
+            with Producer.from_config(self._config) as producer:
+                answers = moved(producer, coming, datetime.now(UTC) + BEGINS_IN)
+            self._say(f"now that it is back: moved to the next half minute; {told(answers)}")
+            wait_for(bootstrap, self._topic, len(coming))
         finally:
             crew.stop()
-        self._say(f"{count:,} messages are in Kafka")
+        self._say(f"{len(coming):,} messages are in Kafka")
 
     def judge(self) -> Reconciliation:
         """Keep the journal, hold everything against it, and write the page."""
@@ -128,6 +131,18 @@ class Demo:
 
     def _say(self, done: object) -> None:
         self._console.print(f"[dim]{datetime.now(UTC):%H:%M:%S}[/]  {done}", soft_wrap=True)
+
+
+def moved(producer: Producer, day: list[Part], begins: datetime) -> Counter[str]:
+    """Let a day be over within `DAY_TAKES`; returns how often the store said what."""
+    return Counter(
+        producer.reschedule(ROUTE, name, at=begins + part * DAY_TAKES) for name, part in day
+    )
+
+
+def told(answers: Counter[str]) -> str:
+    """Return the answers for people."""
+    return ", ".join(f"{word} {count:,} times" for word, count in answers.items())
 
 
 def wait_for(bootstrap: str, topic: str, count: int) -> None:

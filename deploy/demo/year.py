@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import NamedTuple
 from zipfile import ZipFile
 
 import pyarrow as pa
@@ -23,6 +24,13 @@ SCHEMA = pa.schema(
     ]
 )
 PAGE = 50_000
+
+
+class Part(NamedTuple):
+    """A reminder, and which part of its day is over when it is due."""
+
+    id: str
+    of_day: float
 
 
 def write_year(path: Path) -> int:
@@ -65,10 +73,10 @@ def reminder(number: int, row: Mapping[str, str]) -> dict[str, object]:
     }
 
 
-def of_the_day(path: Path) -> Iterator[tuple[str, float]]:
-    """Yield the ids of the day before Thanksgiving, and which part of it is over at boarding."""
+def of_the_day(path: Path) -> Iterator[Part]:
+    """Yield the reminders of the day before Thanksgiving."""
     midnight = datetime(*map(int, DAY), tzinfo=UTC)
     within = [("boarding", ">=", midnight), ("boarding", "<", midnight + timedelta(days=1))]
     table = pq.read_table(path, columns=["id", "boarding"], filters=within)
     for row in table.to_pylist():
-        yield row["id"], (row["boarding"] - midnight) / timedelta(days=1)
+        yield Part(row["id"], (row["boarding"] - midnight) / timedelta(days=1))

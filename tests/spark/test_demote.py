@@ -175,7 +175,7 @@ def test_demote_of_what_changes_meanwhile_leaves_it_and_voids_its_copy(
     assert warm(world) == {"moved"}
 
 
-def test_demote_that_reads_back_something_else_moves_nothing(
+def test_demote_whose_files_the_driver_does_not_see_moves_nothing(
     spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schedule(world, "a", "b")

@@ -19,6 +19,7 @@ from connectors.spark.commands.shared import (
     pairs,
     running,
     show_summary,
+    told,
 )
 
 
@@ -100,6 +101,6 @@ def intake(
             max_offsets=max_offsets,
             read_options=read_options,
         )
-        summary = run_intake(spark, wanted, **options)
+        summary = run_intake(spark, wanted, **told(every), **options)
     show_summary(summary, output)
     finish(is_yes=not summary.rows.rejects and not summary.rows.skipped)

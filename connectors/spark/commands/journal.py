@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from bridge.cli.output import Output, OutputOption, complain
+from bridge.cli.output import Output, OutputOption
 from bridge.cli.session import ConfigOption, config_path
-from connectors.spark.commands.shared import SettingOption, given_only, running, show_summary
+from connectors.spark.commands.shared import SettingOption, given_only, running, show_summary, told
 
 
 def journal(
@@ -52,5 +52,5 @@ def journal(
     with running("journal", settings) as spark:
         from connectors.spark.jobs.journal import run_journal
 
-        done = run_journal(spark, table, on_batch=lambda so_far: complain(str(so_far)), **options)
+        done = run_journal(spark, table, **told(every), **options)
     show_summary(done, output)

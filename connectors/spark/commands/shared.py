@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from bridge.cli.instants import parse_ago
-from bridge.cli.output import STDERR, Output, is_terminal, write, write_json
+from bridge.cli.output import STDERR, Output, complain, is_terminal, write, write_json
 from bridge.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -76,6 +76,11 @@ def instant_ms(option: str, given: str | None, config: str) -> int | None:
     place = import_module("connectors.spark.place")
     where = import_module("connectors.spark.options").Where(config=config)
     return parse_ago(given, option, place.place_of(where, place.config_of(where)).now_ms())
+
+
+def told(every: str | None) -> dict[str, Any]:
+    """Return how a job that goes on tells of its batches; one that ends has its summary."""
+    return {"on_batch": lambda batch: complain(str(batch))} if every else {}
 
 
 def show_summary(summary: msgspec.Struct, output: Output) -> None:

@@ -63,5 +63,5 @@ def copy_far_rows(spark: SparkSession, tier: Tier, config: str) -> Commit | None
     batch = new_batch(tier.now_ms())
     options = {"config": config, "route": tier.route.name, "state": "pending", "content": "packed"}
     far = spark.read.format(NAME).options(**options, due_after=beyond_ms, page=1000).load()
-    copied = write_batch(spark, tier, cold_rows(as_cold(far), batch), DEMOTED, batch)
+    copied = write_batch(tier, cold_rows(as_cold(far), batch), DEMOTED, batch)
     return copied if copied.rows else None

@@ -10,8 +10,8 @@ commit: taken, pulled, left ─▶ note until when all is in the store ─▶ dr
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from connectors.spark.cold_files import write_table
 from connectors.spark.cold_log import HYDRATED, Commit, State
 from connectors.spark.cold_tier import (
     Tier,
@@ -23,9 +23,10 @@ from connectors.spark.cold_tier import (
 )
 from connectors.spark.loading import write_envelopes
 from connectors.spark.marks import Marks, begin, lift, read_marks
-from connectors.spark.schema import PULLED
 from connectors.spark.summary import Summary
 from connectors.spark.transforms.cold import COPY, cold_rows, moved_forward, without, writable
+
+_LIFE = ["id", "generation"]
 
 
 class HydrateSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,17 +54,16 @@ class HydrateSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Coming(msgspec.Struct, frozen=True):
-    """What is to come back: whole files, and some rows of others."""
+    """What is to come back: whole files, and some rows of others; `early` are those, if any."""
 
     files: list[str]
     due: DataFrame
-    early: DataFrame
-    has_early: bool
+    early: DataFrame | None
 
     @property
     def rows(self) -> DataFrame:
         """All of it."""
-        return self.due.unionByName(self.early) if self.has_early else self.due
+        return self.due if self.early is None else self.due.unionByName(self.early)
 
 
 def run_hydrate(
@@ -81,7 +81,7 @@ def run_hydrate(
     until_ms, state, marks = tier.boundary_ms(), tier.log.state(), read_marks(tier, began)
     coming = coming_rows(spark, tier, state, marks, until_ms)
     done = HydrateSummary(route=route, until_ms=until_ms)
-    if coming.files or coming.has_early:
+    if coming.files or coming.early is not None:
         done = _bring_back(spark, tier, coming, done, {"config": config, **write_options})
         drop_used(spark, tier, marks, coming)
     with tier.opened() as shards:
@@ -95,17 +95,25 @@ def coming_rows(
 ) -> Coming:
     """Return what has to be in the store: due before an instant, or moved there."""
     files = state.due_before(until_ms)
-    bound = marks.frame(spark)
-    moved = bound.where((F.col("due_at") > 0) & (F.col("due_at") < until_ms))
-    later = read_cold(spark, tier, [each for each in state.files if each not in {*files}])
-    early = moved_forward(later, moved)
-    pulled = read_cold(spark, tier, state.pulled, PULLED)
-    due, early = (
-        without(without(rows, bound, ["batch", "id"]), pulled, COPY)
-        for rows in (read_cold(spark, tier, files), early)
-    )
-    has_early = any(0 < mark.due_at_ms < until_ms for _, mark in marks.found)
-    return Coming(files, due, early, has_early and not early.isEmpty())
+    due = _counting(spark, tier, state, marks, read_cold(spark, tier, files))
+    forward = marks.due_before(until_ms)
+    if not forward.found:
+        return Coming(files, due, None)
+    others = [file for file in state.files if file not in {*files}]
+    moved = moved_forward(read_cold(spark, tier, others, ids=forward.ids), forward.frame(spark))
+    early = _counting(spark, tier, state, marks, moved).localCheckpoint()
+    return Coming(files, due, None if early.isEmpty() else early)
+
+
+def _counting(
+    spark: SparkSession, tier: Tier, state: State, marks: Marks, rows: DataFrame
+) -> DataFrame:
+    """Return rows without void copies, and without those that came before their file."""
+    if marks.found:
+        rows = without(rows, marks.frame(spark), ["batch", "id"])
+    if state.pulled:
+        rows = without(rows, read_cold(spark, tier, state.pulled, COPY), COPY)
+    return rows
 
 
 def _bring_back(
@@ -117,11 +125,11 @@ def _bring_back(
 ) -> HydrateSummary:
     """Schedule what comes, and commit that it has come."""
     run = new_batch(tier.now_ms())
-    rejects = f"{tier.log.root}/_rejects/{run}"
-    given = {"route": done.route, **options, "rejects": rejects}
+    rejects = f"_rejects/{run}"
+    given = {"route": done.route, **options, "rejects": f"{tier.log.root}/{rejects}"}
     summary = write_envelopes(writable(coming.rows), **given)
     left = left_rows(spark, tier, coming, run, rejects) if summary.rejects else ()
-    pulled = _write_pulled(tier, coming, run) if coming.has_early else ()
+    pulled = () if coming.early is None else _write_pulled(tier, coming.early, run)
     tier.log.commit(
         Commit(
             kind=HYDRATED,
@@ -133,7 +141,7 @@ def _bring_back(
             pulled=pulled,
         )
     )
-    return _counted(done, summary, coming.early.count() if coming.has_early else 0)
+    return _counted(done, summary, 0 if coming.early is None else coming.early.count())
 
 
 def _counted(done: HydrateSummary, summary: Summary, pulled: int) -> HydrateSummary:
@@ -152,30 +160,34 @@ def left_rows(
     spark: SparkSession, tier: Tier, coming: Coming, run: str, rejects: str
 ) -> tuple[str, ...]:
     """Keep what the store refused as rows of the tier, in files that no commit names yet."""
-    refused = spark.read.parquet(rejects).select("id", "generation")
-    left = coming.rows.join(refused, ["id", "generation"], "left_semi")
-    return write_batch(spark, tier, cold_rows(left, run), HYDRATED, run).files
+    refused = read_cold(spark, tier, tier.log.written(rejects), _LIFE)
+    left = coming.rows.join(refused, _LIFE, "left_semi")
+    return write_batch(tier, cold_rows(left, run), HYDRATED, run).files
 
 
-def _write_pulled(tier: Tier, coming: Coming, run: str) -> tuple[str, ...]:
-    coming.early.select(*COPY).write.parquet(f"{tier.log.root}/pulled={run}", mode="overwrite")
-    return tuple(tier.log.written(f"pulled={run}"))
+def _write_pulled(tier: Tier, early: DataFrame, run: str) -> tuple[str, ...]:
+    """Keep which rows came early: no more than the marks, which are in memory too."""
+    file = f"pulled={run}/part-0.parquet"
+    write_table(tier.log.root, file, early.select(*COPY).toArrow())
+    return (file,)
 
 
 def drop_used(spark: SparkSession, tier: Tier, marks: Marks, coming: Coming) -> int:
     """Drop the marks of which no row is left in the tier; returns how many."""
     if not marks.found:
         return 0
+    came = read_cold(spark, tier, coming.files, COPY, marks.ids)
+    void = marks.frame(spark).join(came, ["batch", "id"], "left_semi").collect()
+    ids = came if coming.early is None else came.unionByName(coming.early.select(*COPY))
+    bound = marks.frame(spark).where("batch = ''").join(ids, "id", "left_semi").collect()
+    still = _still_cold(spark, tier, [row.id for row in bound])
+    used = [*void, *(row for row in bound if row.id not in still)]
+    return lift(tier, marks, [(row.shard, row.name) for row in used])
+
+
+def _still_cold(spark: SparkSession, tier: Tier, ids: list[str]) -> set[str]:
+    """Return those of the ids that have a row in the tier."""
     state = tier.log.state()
-    files = [*state.files, *(file for batch in state.unfinished for file in batch.files)]
-    still = without(
-        read_cold(spark, tier, files), read_cold(spark, tier, state.pulled, PULLED), COPY
-    )
-    gone = read_cold(spark, tier, coming.files)
-    ids = gone.select("id").union(coming.early.select("id")) if coming.has_early else gone
-    bound = marks.frame(spark)
-    void = bound.where("batch != ''").join(gone, ["batch", "id"], "left_semi")
-    tombstones = bound.where("batch = ''")
-    used = tombstones.join(ids, "id", "left_semi").join(still, "id", "left_anti")
-    rows = used.select("shard", "name").union(void.select("shard", "name")).collect()
-    return lift(tier, marks, [(row.shard, row.name) for row in rows])
+    rows = read_cold(spark, tier, state.known, COPY, ids)
+    pulled = read_cold(spark, tier, state.pulled, COPY, ids)
+    return {row.id for row in without(rows, pulled, COPY).select("id").distinct().collect()}

@@ -67,12 +67,19 @@ class IntakeSummary(msgspec.Struct, frozen=True, kw_only=True):
         return f"topic {self.topic} ({self.topic_id}{anew}): batches: {self.batches}; {self.rows}"
 
 
-def run_intake(spark: SparkSession, intake: Intake, **write_options: str | int) -> IntakeSummary:
+def run_intake(
+    spark: SparkSession,
+    intake: Intake,
+    *,
+    on_batch: Callable[[Summary], None] = lambda _: None,
+    **write_options: str | int,
+) -> IntakeSummary:
     """Schedule every record of a topic once, until its end or for ever.
 
-    `write_options` are the data source's (`config` and `route` at least). Raises `ConfigError`,
-    `BrokerUnavailable`, `StoreUnavailable` and `StoreUnfit` before any record is read; later
-    `JobFailed`, where the topic was deleted meanwhile. Running it again does what is left.
+    `write_options` are the data source's (`config` and `route` at least), `on_batch` hears of each
+    batch. Raises `ConfigError`, `BrokerUnavailable`, `StoreUnavailable` and `StoreUnfit` before any
+    record is read; later `JobFailed`, where the topic was deleted meanwhile. Running it again does
+    what is left.
     """
     _check(intake)
     options = _source_options(intake, write_options)
@@ -91,7 +98,9 @@ def run_intake(spark: SparkSession, intake: Intake, **write_options: str | int) 
     )
     given = {name: str(value) for name, value in write_options.items()}
     plan_write(given, envelopes.schema)
-    batches = Batches(lambda: topic_of(spark, options, intake.topic), topic, intake, given)
+    batches = Batches(
+        lambda: topic_of(spark, options, intake.topic), topic, intake, given, on_batch
+    )
     _read_all(envelopes, batches, intake, topic)
     return batches.summary(is_made_anew)
 
@@ -110,11 +119,17 @@ class Batches:
     """Writes micro-batches one by one, each from the topic that the intake began with."""
 
     def __init__(
-        self, ask: Callable[[], Topic], topic: Topic, intake: Intake, given: Mapping[str, str]
+        self,
+        ask: Callable[[], Topic],
+        topic: Topic,
+        intake: Intake,
+        given: Mapping[str, str],
+        on_batch: Callable[[Summary], None],
     ) -> None:
         self._ask = ask
         self._topic = topic
         self._given = given
+        self._on_batch = on_batch
         self._run = sha256(f"{intake.checkpoint}/{topic.id}".encode()).hexdigest()[:12]
         self._done: list[Summary] = []
 
@@ -131,6 +146,7 @@ class Batches:
         if "summary" in options:
             options["summary"] = f"{options['summary']}/batch-{number:09}.json"
         self._done.append(write_envelopes(envelopes, **options))
+        self._on_batch(self._done[-1])
         self._check_topic()
 
     def summary(self, is_made_anew: bool) -> IntakeSummary:

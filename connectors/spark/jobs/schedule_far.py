@@ -38,16 +38,15 @@ def schedule_far(spark: SparkSession, rows: DataFrame, options: WriteOptions) ->
     job = _job(tier, options)
     far = cold_rows(rows.mapInArrow(partial(far_rows, job), COLD), job.batch)
     state = tier.log.state()
-    known = [*state.files, *(file for batch in state.unfinished for file in batch.files)]
     duplicate = 0
-    if known:
-        there = read_cold(spark, tier, known).select(*_SAME)
+    if state.known:
+        there = read_cold(spark, tier, state.known, _SAME)
         duplicate = far.join(there, _SAME, "left_semi").count()
         far = without(far, there, _SAME)
     with tier.opened() as shards:
         for shard in shards:
             shard.note_first(job.boundary_ms)
-    written = write_batch(spark, tier, far, SCHEDULED, job.batch)
+    written = write_batch(tier, far, SCHEDULED, job.batch)
     if written.rows:
         tier.log.commit(written)
     return Far(rows.mapInArrow(partial(near_rows, job), rows.schema), written.rows, duplicate)

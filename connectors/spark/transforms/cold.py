@@ -1,14 +1,14 @@
 """Rows on their way to the cold tier and back."""
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from bridge.config import HOUR_MS
+from connectors.spark.cold_files import HOUR
 from connectors.spark.schema import COLD, PACKED_COLUMNS
 
-HOUR = ["due_date", "due_hour"]
-COPY = ["batch", "id", "generation"]
-_DAY_MS = 24 * HOUR_MS
+COPY = ["batch", "id", "generation"]  # what names a copy
+KEYS = ["shard", "id", "generation"]  # what names an envelope in the store
 
 
 def as_cold(packed: DataFrame) -> DataFrame:
@@ -34,34 +34,19 @@ def as_held(rows: DataFrame, route: str) -> DataFrame:
 
 
 def cold_rows(rows: DataFrame, batch: str) -> DataFrame:
-    """Return rows of the tier as a batch of their own, all of an hour in one part, each row once.
+    """Return rows of the tier as a batch of their own, each once, for `cold_files.write_hours`.
 
     The store's reader may give a row again where a page's last id is gone; a copy that came twice
     would be void the second time.
     """
-    due_ms = F.col("due_at_ms")
-    return (
-        rows.withColumn("batch", F.lit(batch))
-        .select(
-            *COLD.names,
-            F.date_from_unix_date(F.floor(due_ms / _DAY_MS).cast("int")).alias("due_date"),
-            F.floor(F.pmod(due_ms, F.lit(_DAY_MS)) / HOUR_MS).cast("int").alias("due_hour"),
-        )
-        .repartition(*HOUR)
-        .distinct()
-    )
-
-
-def footprint() -> list[Column]:
-    """Return what tells whether rows arrived whole: their count, and a sum of their hashes."""
-    hashes = F.xxhash64(*COLD.names).cast("decimal(20,0)")
-    return [F.count(F.lit(1)).alias("rows"), F.sum(hashes).cast("string").alias("checksum")]
+    hour = F.floor(F.col("due_at_ms") / HOUR_MS).alias(HOUR)
+    once = rows.withColumn("batch", F.lit(batch)).select(*COLD.names, hour)
+    return once.repartition(HOUR).distinct().sortWithinPartitions(HOUR)
 
 
 def in_order(rows: DataFrame) -> DataFrame:
-    """Return what removal needs of a batch: every shard in one part, in an order of its own."""
-    keys = rows.select("shard", "id", "generation").repartition("shard")
-    return keys.sortWithinPartitions("shard", "id", "generation")
+    """Return `KEYS` as removal needs them: a shard in one part, in an order of its own."""
+    return rows.repartition("shard").sortWithinPartitions(*KEYS)
 
 
 def moved_forward(rows: DataFrame, moved: DataFrame) -> DataFrame:
