@@ -1,5 +1,7 @@
 """Whether a server may hold envelopes: one that evicts or forgets breaks every promise."""
 
+from collections.abc import Sequence
+
 from bridge.errors import StoreUnavailable, StoreUnfit
 from bridge.store.connection import Connection, translated_errors
 from bridge.store.info import Info, read_info, server_name
@@ -26,10 +28,18 @@ def check_fitness(connection: Connection, allow_unfit: tuple[str, ...] = ()) -> 
 def fitness_faults(connection: Connection) -> dict[str, str]:
     """Return what is wrong, by the names that `store.allow_unfit` has.
 
-    Raises `StoreUnavailable`, also while a server that was restarted reads its data.
+    Raises `StoreUnavailable`, also while a server that was restarted reads its data, and
+    `StoreUnfit` where it tells of itself what neither Redis nor Valkey does.
     """
     with translated_errors():
         nodes = read_info(connection, "server", "memory", "persistence")
+    try:
+        return _faults(nodes)
+    except ValueError as error:  # no number where one belongs
+        raise StoreUnfit(f"expected what Redis or Valkey tells of itself; got {error}") from error
+
+
+def _faults(nodes: Sequence[Info]) -> dict[str, str]:
     if any(int(node.get("loading", 0)) for node in nodes):  # till then it says it has no file
         raise StoreUnavailable("the store is still reading its data from disk; it answers after")
     checks = {

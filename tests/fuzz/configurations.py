@@ -170,8 +170,9 @@ class Changes:
     def make(self) -> None:
         ways = [self._replace, self._replace, self._refer, self._drop, self._double, self._rename]
         change = self._draw(st.sampled_from(ways))
-        at = self._one_of([each for each in collections(self._root) if each])
-        change(at, self._draw(st.integers(0, len(at) - 1)))
+        if full := [each for each in collections(self._root) if each]:  # else all was dropped
+            at = self._one_of(full)
+            change(at, self._draw(st.integers(0, len(at) - 1)))
 
     def _one_of(self, found: list[Map | Seq]) -> Map | Seq:
         return found[self._draw(st.integers(0, len(found) - 1))]

@@ -1,6 +1,7 @@
 """Servers that may hold envelopes, and servers that may not."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,13 @@ def test_check_names_everything_that_is_unfit_at_once(server: Connection) -> Non
     assert "eviction: expected maxmemory-policy noeviction" in text
     assert "got allkeys-lru" in text
     assert "persistence: expected appendonly yes" in text
+
+
+def test_check_server_of_another_kind_is_unfit(redis_url: str) -> None:
+    with closing(open_connection(redis_url)) as other:
+        other.client.set_response_callback("INFO", lambda *_, **__: {"redis_version": "soon"})
+        with pytest.raises(StoreUnfit, match=r"what Redis or Valkey tells of itself; got .*soon"):
+            check_fitness(other)
 
 
 def test_check_server_that_reads_its_data_is_unavailable_not_unfit(tmp_path: Path) -> None:
