@@ -13,6 +13,7 @@ from state import HOST, Place, Running, Service, is_free, kept_ports, ports
 
 CONFIG = """\
 listeners.tcp.1 = {host}:{port}
+loopback_users = none
 log.console = true
 log.console.level = info
 log.connection.level = error

@@ -8,6 +8,7 @@ from state import HOST, Place, Service, ports
 
 CONFIG = """\
 bind {host}
+protected-mode no
 port {port}
 daemonize no
 dir "{data}"

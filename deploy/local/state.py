@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-HOST = "127.0.0.1"
+# Another one only where those who must reach it are elsewhere, such as the pods of a test cluster.
+HOST = os.environ.get("DUEBRIDGE_SERVICES_HOST", "127.0.0.1")
 # Below the range the kernel hands to outgoing connections, so that a kept port stays free.
 FIRST_PORT, BLOCKS, BLOCK = 20000, 1200, 10
 PORT_NAMES = ("redis", "rabbitmq", "rabbitmq_dist", "epmd", "kafka", "kafka_controller")

@@ -1,6 +1,7 @@
 """values.yaml and its schema: one source with duebridge.yaml, and wrong values are refused."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -99,3 +100,12 @@ def test_program_of_the_chart_is_this_one() -> None:
     project = (ROOT / "pyproject.toml").read_text("utf-8")
     about = yaml.safe_load((FOLDER / "Chart.yaml").read_text("utf-8"))
     assert f'version = "{about["appVersion"]}"' in project
+
+
+def test_readme_has_the_commands_of_the_page() -> None:
+    page = (ROOT / "docs" / "kubernetes.md").read_text("utf-8").partition("## Install")[2]
+    readme = (ROOT / "README.md").read_text("utf-8").partition("on Kubernetes\n")[2]
+    for kind in ("yaml", "sh"):
+        block = re.search(rf"```{kind}\n.*?```", page, re.DOTALL)
+        assert block
+        assert block[0] in readme

@@ -1,0 +1,187 @@
+"""A release of the chart with a route to each broker, and all that goes in and comes out of it."""
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pika
+import yaml
+from kafka import KafkaConsumer
+from kafka.admin import KafkaAdminClient
+
+from bridge import Envelope, Producer
+from tests.deploy.chart import Object
+from tests.deploy.cluster.kube import Kube, until
+from tests.deploy.cluster.stack import Stack
+
+CHUNK = 20  # envelopes that a stream schedules at once
+PAUSE_S = 0.05
+PYTHON = "/opt/duebridge/bin/python"
+
+
+class Bridge:
+    """One release; ids of what was accepted, and a count for each id that arrived."""
+
+    def __init__(self, kube: Kube, stack: Stack, name: str, image: str, home: Path) -> None:
+        self.kube, self.stack, self.name, self._home = kube, stack, name, home
+        repository, _, tag = image.rpartition(":")
+        self.values: Object = {
+            "fullnameOverride": name,
+            "image": {"repository": repository, "tag": tag},
+            "config": self._config(),
+            "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
+        }
+        self.accepted: set[str] = set()
+        self.arrived: Counter[str] = Counter()
+        self._make_targets()
+        self._producer = Producer.from_config(self.written(self.values["config"]))
+        self._consumer = KafkaConsumer(
+            name, bootstrap_servers=stack.kafka, auto_offset_reset="earliest"
+        )
+
+    def _config(self) -> Object:
+        exchange = {"broker": "rabbit", "exchange": "", "routing_key": self.name}
+        return {
+            "version": 1,
+            "store": {"url": self.stack.redis_url, "namespace": self.name},
+            "brokers": {
+                "kafka": {"type": "kafka", "bootstrap_servers": [self.stack.kafka]},
+                "rabbit": {"type": "rabbitmq", "url": "${RABBIT_URL}"},
+            },
+            "routes": {
+                "kafka": {"target": {"broker": "kafka", "topic": self.name}},
+                "rabbit": {"target": exchange},
+            },
+        }
+
+    def _make_targets(self) -> None:
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": f"{self.name}-rabbit"}}
+        self.kube.apply({**secret, "stringData": {"url": self.stack.rabbitmq_url}})
+        reference = {"secret": f"{self.name}-rabbit", "key": "url"}
+        self.values["secrets"] = {"env": {"RABBIT_URL": reference}}
+        admin = KafkaAdminClient(bootstrap_servers=self.stack.kafka)
+        admin.create_topics({self.name: {"num_partitions": 4, "replication_factor": 1}})
+        admin.close()
+        with self.rabbitmq() as channel:
+            channel.queue_declare(self.name, durable=True)
+
+    @contextmanager
+    def rabbitmq(self) -> Iterator[Any]:
+        """Give a channel of a test's own."""
+        with pika.BlockingConnection(pika.URLParameters(self.stack.rabbitmq_url)) as connection:
+            yield connection.channel()
+
+    def written(self, content: Object) -> Path:
+        """Return a file with this content."""
+        file = self._home / f"{self.name}.yaml"
+        file.write_text(yaml.safe_dump(content), "utf-8")
+        return file
+
+    # ── the release ─────────────────────────────────────────────────────────────────────────────
+
+    def install(self, *options: str, **changes: Any) -> str:
+        """Install or upgrade with these values changed; they stay changed where that succeeds."""
+        values = {**self.values, **changes}
+        shown = self.kube.install(self.name, self.written(values), *options)
+        self.values = values
+        return shown
+
+    def pods(self) -> list[Object]:
+        """Return the workers' pods that are not about to end."""
+        labels = f"app.kubernetes.io/instance={self.name},app.kubernetes.io/component=worker"
+        found = self.kube.get("pods", "-l", labels)["items"]
+        return [each for each in found if "deletionTimestamp" not in each["metadata"]]
+
+    def pod(self) -> str:
+        """Return the name of a worker's pod."""
+        return str(self.pods()[0]["metadata"]["name"])
+
+    def python(self, pod: str, program: str) -> str:
+        """Return what a program prints inside a worker's container; raises `Refused`."""
+        return self.kube.kubectl("exec", pod, "-c", "worker", "--", PYTHON, "-c", program)
+
+    def restarts(self, pod: str) -> int:
+        """Return how often the container of a pod was started again."""
+        statuses = self.kube.get("pod", pod)["status"]["containerStatuses"]
+        return int(statuses[0]["restartCount"])
+
+    def close(self) -> None:
+        """Take all of it away."""
+        self._producer.close()
+        self._consumer.close()
+        self.kube.helm("uninstall", self.name, "--ignore-not-found", "--wait")
+
+    # ── what goes in and comes out ──────────────────────────────────────────────────────────────
+
+    def schedule(self, count: int, delay: str = "1s", route: str = "kafka") -> None:
+        """Have so many envelopes accepted."""
+        receipts = self._producer.schedule_many(
+            route, [Envelope.new(b"x" * 200, delay=delay) for _ in range(count)]
+        )
+        assert {receipt.status for receipt in receipts} == {"accepted"}
+        self.accepted |= {receipt.id for receipt in receipts}
+
+    def send(self, id: str, delay: str) -> None:
+        """Have one accepted by the command line in a pod."""
+        words = ("send", "kafka", "hello", "--delay", delay, "--id", id)
+        self.kube.kubectl("exec", f"deploy/{self.name}", "--", "duebridge", *words)
+        self.accepted.add(id)
+
+    @contextmanager
+    def under_load(self) -> Iterator[None]:
+        """Schedule a few hundred a second until the block is done, whatever happens meanwhile."""
+        done, failed = threading.Event(), list[Exception]()
+        thread = threading.Thread(target=self._stream, args=(done, failed.append))
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+        assert not failed, failed
+
+    def _stream(self, done: threading.Event, fail: Callable[[Exception], None]) -> None:
+        try:
+            while not done.wait(PAUSE_S):
+                self.schedule(CHUNK, delay="300ms")
+        except Exception as error:  # told by the thread that waits for this one
+            fail(error)
+
+    def read(self) -> None:
+        """Count what has arrived in the topic since the last time."""
+        for records in self._consumer.poll(timeout_ms=500).values():
+            for record in records:
+                ids = [value for name, value in record.headers if name == "x-message-id"]
+                self.arrived[ids[0].decode()] += 1
+
+    def settle(self, within_s: float = 60.0) -> None:
+        """Wait until every accepted id has arrived; fails the test where one does not."""
+
+        def is_whole() -> bool:
+            self.read()
+            return self.accepted <= self.arrived.keys()
+
+        until(is_whole, f"{self.missing()} messages", within_s)
+
+    def missing(self) -> int:
+        """Return how many accepted ids have not arrived."""
+        return len(self.accepted - self.arrived.keys())
+
+    def doubled(self) -> int:
+        """Return how many copies too many have arrived, after a look at what came last."""
+        give_up_at = time.monotonic() + 2
+        while time.monotonic() < give_up_at:
+            self.read()
+        assert self.arrived.keys() <= self.accepted
+        return sum(self.arrived.values()) - len(self.arrived)
+
+    def due_within_60s(self) -> int:
+        """Return what the workers tell a scaler, by way of their Service."""
+        path = f"/api/v1/namespaces/{self.kube.namespace}/services/{self.name}:health/proxy/due"
+        answer = json.loads(self.kube.kubectl("get", "--raw", path))
+        return int(answer["totals"]["due_within_s"]["60"])

@@ -1,0 +1,65 @@
+"""A cluster, services that its pods reach, and a release for each test."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.deploy.cluster.bridge import Bridge
+from tests.deploy.cluster.kube import Kube, Refused
+from tests.deploy.cluster.stack import GIVEN, Stack, running_stack
+
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+@pytest.fixture(scope="session")
+def kube() -> Iterator[Kube]:
+    """Give a namespace whose pods have to be restricted; no cluster is a skip, also in CI."""
+    fetch = [sys.executable, str(ROOT / "deploy" / "local" / "helm_tools.py")]
+    tools = subprocess.run(fetch, capture_output=True, text=True, check=True).stdout.strip()
+    kube = Kube(Path(tools), f"duebridge-{uuid4().hex[:8]}")
+    try:
+        kube.kubectl("get", "nodes", "--request-timeout=5s")
+    except Refused as problem:
+        pytest.skip(f"no cluster answers, set KUBECONFIG: {problem}")
+    metadata = {"name": kube.namespace, "labels": RESTRICTED}
+    kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    yield kube
+    kube.kubectl("delete", "namespace", kube.namespace, "--wait=false")
+
+
+@pytest.fixture(scope="session")
+def stack(kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with running_stack(tmp_path_factory.mktemp("services")) as stack:
+        if stack is None:
+            pytest.skip(f"set DUEBRIDGE_K8S_HOST, or {', '.join(GIVEN)}")
+        yield stack
+
+
+@pytest.fixture(scope="session")
+def image(kube: Kube) -> str:
+    return os.environ.get("DUEBRIDGE_K8S_IMAGE") or pytest.skip("set DUEBRIDGE_K8S_IMAGE")
+
+
+@pytest.fixture
+def bridge(kube: Kube, stack: Stack, image: str, tmp_path: Path) -> Iterator[Bridge]:
+    """Give a bridge that is not installed yet."""
+    bridge = Bridge(kube, stack, f"bridge-{uuid4().hex[:6]}", image, tmp_path)
+    yield bridge
+    bridge.close()
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Print a figure where whoever runs the tests sees it."""
+
+    def shown(text: str) -> None:
+        with capsys.disabled():
+            sys.stdout.write(f"\n  {text} ")
+
+    return shown

@@ -1,0 +1,66 @@
+"""A node that is none: pods that come to it are said to run. Enough to see where a drain ends."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from tests.deploy.cluster.kube import Kube, Refused
+
+LOOK_EVERY_S = 0.5
+ROOM = {"cpu": "8", "memory": "16Gi", "pods": "50"}
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def condition(kind: str) -> dict[str, str]:
+    return {"type": kind, "status": "True", "lastTransitionTime": now(), "lastHeartbeatTime": now()}
+
+
+@contextmanager
+def second_node(kube: Kube, name: str) -> Iterator[None]:
+    """Give the cluster another node, in a zone of its own, until the block is done."""
+    labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": name}
+    metadata = {"name": name, "labels": labels}
+    kube.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+    done = threading.Event()
+    thread = threading.Thread(target=_play, args=(kube, name, done))
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        kube.kubectl("delete", "node", name)
+        kube.kubectl("delete", "pods", "--field-selector", f"spec.nodeName={name}", "--force")
+
+
+def _play(kube: Kube, name: str, done: threading.Event) -> None:
+    """Be the node's kubelet, as far as the control plane can tell."""
+    while not done.wait(LOOK_EVERY_S):
+        try:
+            _patch(
+                kube, "node", name, capacity=ROOM, allocatable=ROOM, conditions=[condition("Ready")]
+            )
+            for pod in kube.get("pods", "--field-selector", f"spec.nodeName={name}")["items"]:
+                _run(kube, pod)
+        except Refused:  # a pod went while it was looked at
+            continue
+
+
+def _run(kube: Kube, pod: dict[str, Any]) -> None:
+    name = pod["metadata"]["name"]
+    if "deletionTimestamp" in pod["metadata"]:
+        kube.kubectl("delete", "pod", name, "--grace-period=0", "--force")
+    elif pod["status"].get("phase") != "Running":
+        kinds = ("Initialized", "ContainersReady", "PodScheduled", "Ready")
+        _patch(kube, "pod", name, phase="Running", conditions=[condition(kind) for kind in kinds])
+
+
+def _patch(kube: Kube, kind: str, name: str, **status: Any) -> None:
+    given = json.dumps({"status": status})
+    kube.kubectl("patch", kind, name, "--subresource=status", "--type=merge", "-p", given)
