@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -39,13 +40,14 @@ def opened_session(
     """Give a session that is stopped at the end; `is_watched` shows a bar as stages go on.
 
     With `has_kafka` a session that is begun here has Spark's Kafka connector: the jars that `more`
-    names, else those of Maven Central. Where spark-submit began it, that is its `--packages`.
+    names, or that lie among Spark's own as in our image, else those of Maven Central. Where
+    spark-submit began it, that is its `--packages`.
 
     An error of ours that a task raised comes out as it was, any other failure of Spark as
     `ConfigError` (a query that cannot be) or `JobFailed`, in one line.
     """
     more = more or {}
-    if has_kafka and not any(each in more for each in _JARS) and not _is_submitted():
+    if has_kafka and not (any(each in more for each in _JARS) or _is_submitted() or _has_kafka()):
         more = {**more, "spark.jars.packages": PACKAGE}
     with untold():
         with held_back():
@@ -60,6 +62,10 @@ def opened_session(
 
 def _is_submitted() -> bool:
     return "SPARK_ENV_LOADED" in os.environ
+
+
+def _has_kafka() -> bool:
+    return any(Path(pyspark.__file__).parent.glob("jars/spark-sql-kafka-0-10_*.jar"))
 
 
 def _build(name: str, is_watched: bool, more: Mapping[str, str]) -> SparkSession:

@@ -41,6 +41,7 @@ def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     entry.mtime = 0
+    entry.mode &= 0o1777  # no program of an image makes another user of who starts it
     return entry
 
 

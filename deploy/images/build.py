@@ -37,6 +37,15 @@ def root_of(layers: list[Layer], into: Path) -> Path:
     return into
 
 
+def jars(image: str) -> list[Path]:
+    """Return what an image has of Maven Central: for Spark, its Kafka connector."""
+    if image != "spark":
+        return []
+    command = [sys.executable, str(ROOT / "deploy" / "local" / "spark_jars.py")]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return [Path(each) for each in done.stdout.strip().split(",")]
+
+
 def source(*names: str) -> str:
     """Return the text of modules beside this one: when they change, what they made is old."""
     return "".join((FOLDER / f"{name}.py").read_text("utf-8") for name in names)
@@ -47,8 +56,9 @@ def below(wanted: Wanted, given: Path | None, place: Path) -> tuple[dict[str, An
     if given:
         return archive.read(given, place)
     architecture = wanted.platform.partition("/")[2]
-    made_of = [architecture, source("debian", "archive")]
-    made = kept(f"base-{architecture}", made_of, lambda into: debian.unpack(architecture, into))
+    made_of = [wanted.image, architecture, source("debian", "archive")]
+    name = f"{wanted.image}-base-{architecture}"
+    made = kept(name, made_of, lambda into: debian.fill(wanted.image, architecture, into))
     return {"config": {}}, [made]
 
 
@@ -67,9 +77,11 @@ def with_dependencies(wanted: Wanted, layers: list[Layer], place: Path) -> list[
     """Return an image's layers and one more: the locked packages."""
     made_of = [wanted.platform, requirements(wanted, of_image(wanted.image))]
     made_of += [*(each.digest for each in layers), source("tree", "bytecode", "archive")]
+    brought = jars(wanted.image)
+    made_of += [each.name for each in brought]
 
     def fill(into: Path) -> None:
-        dependencies(wanted, root_of(layers, place / "below-dependencies"), into)
+        dependencies(wanted, root_of(layers, place / "below-dependencies"), into, brought)
 
     return [*layers, kept(f"{wanted.image}-dependencies", made_of, fill)]
 
@@ -77,7 +89,7 @@ def with_dependencies(wanted: Wanted, layers: list[Layer], place: Path) -> list[
 def with_application(wanted: Wanted, built: Path, layers: list[Layer], place: Path) -> list[Layer]:
     """Return an image's layers and one more: the project."""
     made_of = [archive.layer(built).digest, *(each.digest for each in layers)]
-    made_of += [source("tree", "bytecode", "sbom", "archive")]
+    made_of += [source("tree", "bytecode", "sbom", "archive", "spark_entrypoint")]
 
     def fill(into: Path) -> None:
         application(wanted, root_of(layers, place / "below-application"), built, into)

@@ -1,7 +1,8 @@
-"""Debian packages as a directory: unpacked, never installed, so that nothing of them runs.
+"""Debian packages as a directory: what is below an image's own layers.
 
-As distroless images are made: a package's files, its copyright, and its entry in
-var/lib/dpkg/status.d, where scanners look.
+The worker's are unpacked and never installed, so that nothing of them runs, as distroless images
+are made: a package's files, its copyright, and its entry in var/lib/dpkg/status.d, where scanners
+look. Java and a shell have to be installed: Spark's are.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 SUITE = "bookworm"
-PACKAGES = ("base-files", "ca-certificates", "python3.11")
-# What the packages above want for being installed, which they never are.
+PACKAGES = {
+    "worker": ("base-files", "ca-certificates", "python3.11"),
+    "spark": ("ca-certificates", "openjdk-17-jre-headless", "procps", "python3.11", "tini"),
+}
+# What the worker's packages want for being installed, which they never are.
 UNUSED = {
     "debconf",
     "dpkg",
@@ -37,12 +41,40 @@ UNREAD = (
     "usr/lib/*/gconv",
     "usr/sbin/*",
 )
+UNINSTALLED = (
+    "usr/share/man/*",
+    "usr/share/locale/*",
+    "usr/share/info/*",
+    "usr/share/doc/*/[!c]*",
+    "usr/share/doc/*/changelog*",
+)
 FOLDERS = {"tmp": 0o1777, "proc": 0o755, "dev": 0o755, "sys": 0o755, "run": 0o755}
 NAMES = {"passwd": "root:x:0:0:root:/root:/usr/sbin/nologin\n", "group": "root:x:0:\n"}
 
 
+def fill(image: str, architecture: str, into: Path) -> None:
+    """Fill a directory with the root file system below an image; raises `SystemExit`."""
+    if image == "worker":
+        unpack(architecture, into)
+    else:
+        install(image, architecture, into)
+
+
+def install(image: str, architecture: str, into: Path) -> None:
+    """Install an image's packages; their scripts run, so only for this machine's processor."""
+    words = ["mmdebstrap", "--quiet", "--variant=essential", "--format=directory"]
+    words += [f"--architectures={architecture}", f"--include={','.join(PACKAGES[image])}"]
+    words += [f"--dpkgopt=path-exclude=/{each}" for each in UNINSTALLED]
+    # Java's scripts make links to its pages, and fail where that is not possible.
+    words += ['--essential-hook=mkdir -p "$1/usr/share/man/man1"']
+    _run([*words, SUITE, str(into)])
+    for each in ("dev", "var/cache", "var/lib/apt"):
+        shutil.rmtree(into / each)
+        (into / each).mkdir()
+
+
 def unpack(architecture: str, into: Path) -> None:
-    """Fill a directory with the root file system below the worker; raises `SystemExit`."""
+    """Unpack the worker's packages, without what no program reads."""
     with tempfile.TemporaryDirectory() as place:
         for package in fetched(architecture, Path(place)):
             _unpack(package, into)
@@ -61,7 +93,7 @@ def unpack(architecture: str, into: Path) -> None:
 def fetched(architecture: str, into: Path) -> list[Path]:
     """Download the packages and what they depend on, as apt chooses and checks them."""
     words = ["mmdebstrap", "--quiet", "--variant=extract", "--format=null"]
-    words += [f"--architectures={architecture}", f"--include={','.join(PACKAGES)}"]
+    words += [f"--architectures={architecture}", f"--include={','.join(PACKAGES['worker'])}"]
     words += [f"--extract-hook=copy-out /var/cache/apt/archives {into}", SUITE, "-"]
     _run(words)
     return sorted(into.rglob("*.deb"))

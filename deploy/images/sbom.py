@@ -1,4 +1,4 @@
-"""The bill of materials of an image, as CycloneDX JSON: every package of Debian's and of Python's.
+"""The bill of materials of an image, as CycloneDX JSON: every Debian package, wheel and jar.
 
 It is read from what is in the image, not from what was asked for, and says the same of the same
 files whenever it is made.
@@ -6,7 +6,9 @@ files whenever it is made.
 
 from __future__ import annotations
 
+import re
 import uuid
+import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from email.parser import Parser
@@ -29,6 +31,7 @@ def bill(name: str, version: str, roots: Sequence[Path], site: Path) -> str:
     """Return the bill of an image whose files are in `roots`, its Python packages in `site`."""
     found = [each for root in roots for each in debian_packages(root)]
     found += [each for root in roots for each in python_packages(root / site)]
+    found += [each for root in roots for each in java_packages(root / site / "pyspark/jars")]
     whole = Component(name=name, version=version, type=ComponentType.CONTAINER)
     bom = Bom(components=found)
     bom.metadata.component = whole
@@ -39,10 +42,11 @@ def bill(name: str, version: str, roots: Sequence[Path], site: Path) -> str:
     return JsonV1Dot6(bom).output_as_string(indent=1)
 
 
-def component(kind: str, name: str, version: str, licenses: Iterable[License] = ()) -> Component:
-    """Return a library; `kind` is that of its package URL."""
-    space = "debian" if kind == "deb" else None
-    url = PackageURL(kind, space, name, version)
+def component(
+    kind: str, name: str, version: str, licenses: Iterable[License] = (), group: str | None = None
+) -> Component:
+    """Return a library; `kind` and `group` are those of its package URL."""
+    url = PackageURL(kind, group, name, version)
     return Component(name=name, version=version, purl=url, bom_ref=str(url), licenses=licenses)
 
 
@@ -69,4 +73,21 @@ def debian_packages(root: Path) -> Iterator[Component]:
     texts += [path.read_text("utf-8") for path in single if path.suffix != NOT_A_PACKAGE]
     for text in filter(str.strip, texts):
         told = Parser().parsestr(text, headersonly=True)
-        yield component("deb", told["Package"], told["Version"])
+        yield component("deb", told["Package"], told["Version"], group="debian")
+
+
+def java_packages(folder: Path) -> Iterator[Component]:
+    """Give the jars of a directory, with the group that Maven wrote into most of them."""
+    for path in sorted(folder.glob("*.jar")):
+        name, version = _artifact(path.stem)
+        with zipfile.ZipFile(path) as jar:
+            told = re.compile(rf"META-INF/maven/([^/]+)/{re.escape(name)}/pom.properties")
+            groups = [found[1] for each in jar.namelist() if (found := told.fullmatch(each))]
+        kind = "maven" if groups else "generic"
+        yield component(kind, name, version, group=groups[0] if groups else None)
+
+
+def _artifact(stem: str) -> tuple[str, str]:
+    """Split `kafka-0-10_2.13-4.2.0` where its version begins: at the first `-1.2`."""
+    found = re.fullmatch(r"(.+?)-(\d+\.\d.*)", stem)
+    return (found[1], found[2]) if found else (stem, "0")

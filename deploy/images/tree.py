@@ -11,6 +11,7 @@ import argparse
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,20 +31,21 @@ GLIBC_MINORS = (17, 24, 26, 27, 28, 31, 34, 35, 36)
 # Published without a wheel; it is Python, whatever the processor.
 SOURCE_ONLY = "pyspark"
 VENV = f"home = /usr/bin\ninclude-system-site-packages = false\nversion = {PYTHON}\n"
-COMMAND = """\
-#!/opt/duebridge/bin/python
-import sys
+SHEBANG = "#!/opt/duebridge/bin/python\n"
+COMMAND = f"""\
+{SHEBANG}import sys
 
 from bridge.cli import main
 
 sys.exit(main())
 """
+ENTRYPOINT = Path(__file__).with_name("spark_entrypoint.py")
 NAMES = {
     "passwd": "duebridge:x:10001:10001:duebridge:/tmp:/usr/sbin/nologin\n",
     "group": "duebridge:x:10001:\n",
 }
 # What no program of ours reads: sources of extensions, type stubs, the tests of packages, and the
-# second of zstandard's two libraries, which is PyPy's.
+# second of zstandard's two libraries, which is PyPy's. Of Spark all jars stay.
 UNREAD = (
     "**/*.pyi",
     "**/*.c",
@@ -51,6 +53,8 @@ UNREAD = (
     "**/tests",
     "**/kafkatest",
     "zstandard/*_cffi*",
+    "pyspark/examples",
+    "pyarrow/include",
 )
 
 
@@ -111,16 +115,18 @@ def write(path: Path, text: str, mode: int = 0o644) -> None:
     path.chmod(mode)
 
 
-def dependencies(wanted: Wanted, below: Path, into: Path) -> None:
+def dependencies(wanted: Wanted, below: Path, into: Path, jars: Sequence[Path] = ()) -> None:
     """Fill a directory with the locked packages, and with bytecode for them and Python's own.
 
-    `below` has the files of all layers below this one.
+    `below` has the files of all layers below this one; `jars` are given to Spark.
     """
     listed = into / "requirements.txt"
     listed.write_text(requirements(wanted, of_image(wanted.image)), "utf-8")
     install(wanted, into / SITE, "--require-hashes", f"--requirement={listed}")
     listed.unlink()
     strip(into / SITE)
+    for jar in jars:
+        shutil.copy(jar, into / SITE / "pyspark/jars")
     write(into / HOME / "pyvenv.cfg", VENV)
     (into / HOME / "bin").mkdir()
     (into / HOME / "bin/python").symlink_to("/usr/bin/python3.11")
@@ -133,6 +139,8 @@ def application(wanted: Wanted, below: Path, wheel: Path, into: Path) -> None:
     install(wanted, into / SITE, str(wheel))
     strip(into / SITE)
     write(into / HOME / "bin/duebridge", COMMAND, 0o755)
+    if wanted.image == "spark":
+        write(into / HOME / "bin/spark-entrypoint", f"{SHEBANG}{ENTRYPOINT.read_text()}", 0o755)
     for name, line in NAMES.items():
         write(into / "etc" / name, (below / "etc" / name).read_text("utf-8") + line)
     (into / "etc/duebridge").mkdir()
@@ -149,12 +157,14 @@ def main() -> None:
     parser.add_argument("--platform", choices=tuple(MACHINES), default="linux/amd64")
     parser.add_argument("--base", type=Path, required=True, help="the files of the image below")
     parser.add_argument("--wheel", type=Path, required=True, help="the project")
+    parser.add_argument("--jars", type=Path, help="a directory of what Spark is given")
     parser.add_argument("--into", type=Path, required=True)
     given = parser.parse_args()
     wanted = Wanted(given.image, given.platform)
     for name in ("dependencies", "application"):
         (given.into / name).mkdir(parents=True)
-    dependencies(wanted, given.base, given.into / "dependencies")
+    jars = sorted(given.jars.glob("*.jar")) if given.jars else []
+    dependencies(wanted, given.base, given.into / "dependencies", jars)
     shutil.copytree(given.into / "dependencies", given.base, symlinks=True, dirs_exist_ok=True)
     application(wanted, given.base, given.wheel, given.into / "application")
 

@@ -23,3 +23,8 @@ def chart() -> Chart:
 @pytest.fixture(scope="session")
 def worker_image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     return unpacked(Wanted("worker", "linux/amd64"), tmp_path_factory.mktemp("worker"))
+
+
+@pytest.fixture(scope="session")
+def spark_image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    return unpacked(Wanted("spark", "linux/amd64"), tmp_path_factory.mktemp("spark"))

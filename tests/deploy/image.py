@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import socket
 import subprocess
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from deploy.images import archive
 from deploy.images.build import build
-from deploy.images.tree import Wanted
+from deploy.images.tree import HOME, SITE, Wanted
 from tests.conftest import missing
 
+WITHIN_S = 240.0  # Spark takes its time
 # A container's view: only the image's files, none of them writable, an empty /tmp, another user.
 CONTAINER = """\
 mount --bind "$ROOT" "$ROOT" && mount --bind "$CONFIG" "$ROOT/etc/duebridge"
 mount -o remount,bind,ro "$ROOT" && mount -t tmpfs tmpfs "$ROOT/tmp"
-mount -t proc proc "$ROOT/proc"
+mount -t proc proc "$ROOT/proc" && mount --rbind /dev "$ROOT/dev"
+mount --bind "$HOSTS" "$ROOT/etc/hosts"
 exec env -i $ENVIRONMENT "$(command -v chroot)" --userspec="$USER" --groups= "$ROOT" "$@"
 """
 
@@ -39,6 +45,7 @@ class Image(NamedTuple):
             "PATH": os.environ["PATH"],
             "ROOT": str(self.root),
             "CONFIG": str(home),
+            "HOSTS": str(self.root.with_name("hosts")),
             "ENVIRONMENT": " ".join(given),
             "USER": self.config["User"],
         }
@@ -55,8 +62,19 @@ class Image(NamedTuple):
     def run(self, home: Path, *words: str, **more: str) -> tuple[int, str]:
         """Run to the end; return the exit code and all that was printed."""
         with self.started(home, *words, **more) as process:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=WITHIN_S)
             return process.returncode, (out + err).decode()
+
+    def bill(self) -> list[tuple[str, str]]:
+        """The bill of materials: package URLs and versions."""
+        told = json.loads((self.root / HOME / "duebridge.cdx.json").read_text("utf-8"))
+        urls = [unquote(each["purl"]).removeprefix("pkg:") for each in told["components"]]
+        return [(name, version) for name, _, version in (each.partition("@") for each in urls)]
+
+    def wheels(self) -> set[str]:
+        """What Python finds installed, in the words of the bill."""
+        found = distributions(path=[str(self.root / SITE)])
+        return {f"pypi/{each.name.lower().replace('_', '-')}" for each in found}
 
 
 def unpacked(wanted: Wanted, place: Path) -> Image:
@@ -65,9 +83,11 @@ def unpacked(wanted: Wanted, place: Path) -> Image:
         missing("mmdebstrap, or root", "apt-get install mmdebstrap, and run this as root")
     (root := place / "root").mkdir()
     (layers := place / "layers").mkdir()
-    build(wanted, "localhost/duebridge:test", place / "image.tar")
+    build(wanted, f"localhost/{wanted.image}:test", place / "image.tar")
     config, found = archive.read(place / "image.tar", layers)
     for each in found:
         with tarfile.open(each.path) as tar:
             tar.extractall(root, filter="tar")
+    (place / "hosts").write_text(f"127.0.0.1 localhost {socket.gethostname()}\n", "utf-8")
+    (root / "etc/hosts").touch()
     return Image(config["config"] | {"architecture": config["architecture"]}, root)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tarfile
 from pathlib import Path
@@ -9,10 +10,11 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from deploy.images import archive, locked
+from deploy.images import archive, debian, locked
 from deploy.images.locked import ROOT, needed, of_image, pins
 from deploy.images.recipe import FOLDER, instructions, recipe
-from deploy.images.tree import Wanted, requirements
+from deploy.images.spark_entrypoint import EXECUTOR_OPTIONS, command
+from deploy.images.tree import MACHINES, Wanted, requirements
 
 LOCK = """\
 # made by a program
@@ -40,10 +42,11 @@ PROJECT = {
         "librdkafka": ["duebridge[kafka]"],
         "otel": [],
         "rabbitmq": [],
+        "spark": [],
         "images": ["other>=4"],
     },
 }
-IMAGES = ["worker"]
+IMAGES = ["worker", "spark"]
 
 
 def names(image: str) -> set[str]:
@@ -85,22 +88,65 @@ def test_packages_of_an_image_are_locked_with_hashes_and_none_is_for_development
 def test_dockerfile_runs_as_10001_from_the_lock_file(image: str) -> None:
     config = recipe(image, {"VERSION": "1.2", "REVISION": "abc"}).config
     assert config["User"] == "10001:10001"
-    assert config["Entrypoint"] == ["/opt/duebridge/bin/duebridge"]
     assert config["Env"]["DUEBRIDGE_CONFIG"] == "/etc/duebridge/duebridge.yaml"
+    assert config["Entrypoint"][-1].startswith("/opt/duebridge/bin/")
     labels = {name.rpartition(".")[2]: value for name, value in config["Labels"].items()}
     assert (labels["version"], labels["revision"]) == ("1.2", "abc")
     assert {"title", "description", "licenses"} <= set(labels)
-    text = (FOLDER / f"{image}.Dockerfile").read_text("utf-8")
-    assert "--require-hashes" in text
-    assert "deploy.images.tree" in text
+    assert "--require-hashes" in dockerfile(image)
+    assert f"deploy.images.tree {image}" in dockerfile(image)
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_dockerfile_builds_on_this_processor_for_any(image: str) -> None:
-    stages = [rest for word, rest in instructions(dockerfile(image)) if word == "FROM"]
-    assert stages[0].endswith("AS base")
-    assert stages[1].startswith("--platform=$BUILDPLATFORM")
-    assert stages[-1] == "base"
+def test_dockerfile_is_of_three_stages_and_builds_on_this_processor_for_any(image: str) -> None:
+    base, build, last = [rest for word, rest in instructions(dockerfile(image)) if word == "FROM"]
+    assert base.endswith(" AS base")
+    assert build == "--platform=$BUILDPLATFORM ${DEBIAN} AS build"
+    assert last == "base"
+
+
+def test_packages_of_spark_are_the_same_with_docker_and_without() -> None:
+    first = next(rest for word, rest in instructions(dockerfile("spark")) if word == "RUN")
+    installed = first.split("--no-install-recommends")[1].split("&&")[0].split()
+    assert tuple(sorted(installed)) == debian.PACKAGES["spark"]
+
+
+def test_bake_file_builds_both_images_for_both_processors() -> None:
+    bake = json.loads((FOLDER / "docker-bake.json").read_text("utf-8"))
+    targets = bake["target"]
+    assert bake["group"]["default"]["targets"] == IMAGES
+    assert targets["image"]["platforms"] == list(MACHINES)
+    assert bake["variable"]["VERSION"]["default"] in (ROOT / "pyproject.toml").read_text("utf-8")
+    for image in IMAGES:
+        assert targets[image]["inherits"] == ["image"]
+        assert (ROOT / targets[image]["dockerfile"]) == FOLDER / f"{image}.Dockerfile"
+        arguments = {
+            rest.partition("=")[0]
+            for word, rest in instructions(dockerfile(image))
+            if word == "ARG"
+        }
+        assert set(targets["image"]["args"]) <= arguments
+
+
+def test_spark_entrypoint_of_other_words_is_duebridge() -> None:
+    assert command(["spark", "--help"], {}) == ["/opt/duebridge/bin/duebridge", "spark", "--help"]
+
+
+def test_spark_entrypoint_of_a_driver_submits_in_its_pod() -> None:
+    variables = {"SPARK_HOME": "/spark", "SPARK_DRIVER_BIND_ADDRESS": "10.0.0.7"}
+    words = command(["driver", "--class", "Main"], variables)
+    assert (words[0], words[-2:]) == ("/spark/bin/spark-submit", ["--class", "Main"])
+    assert "spark.driver.bindAddress=10.0.0.7" in words
+
+
+def test_spark_entrypoint_of_an_executor_keeps_the_order_of_java_options() -> None:
+    variables = {name: name.lower() for name in EXECUTOR_OPTIONS.values()}
+    variables |= {"SPARK_HOME": "/spark", "SPARK_EXECUTOR_MEMORY": "2g", "SPARK_CONF_DIR": "/conf"}
+    variables |= {f"SPARK_JAVA_OPT_{number}": f"-D{number}" for number in (10, 2, 0)}
+    words = command(["executor"], variables)
+    assert words[:6] == ["java", "-D0", "-D2", "-D10", "-Xms2g", "-Xmx2g"]
+    assert words[words.index("-cp") + 1] == "/conf:/spark/jars/*"
+    assert words[words.index("--driver-url") + 1] == "spark_driver_url"
 
 
 def dockerfile(image: str) -> str:
