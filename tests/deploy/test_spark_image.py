@@ -13,7 +13,7 @@ from tests.deploy.image import Image
 from tests.spark.topics import Record, opened_topics
 from tests.store.servers import redis_server
 
-pytestmark = pytest.mark.timeout(900)  # the first build fetches packages
+pytestmark = [pytest.mark.image, pytest.mark.timeout(900)]  # the first build fetches packages
 ROWS = 500
 CONFIG = """\
 version: 1

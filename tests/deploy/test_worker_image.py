@@ -13,6 +13,7 @@ from deploy.images.tree import HOME, SITE, Wanted
 from tests.deploy.image import Image, unpacked
 from tests.store.servers import free_port, redis_server, wait_until
 
+pytestmark = [pytest.mark.image, pytest.mark.timeout(600)]  # the first build fetches packages
 WITHIN_S = 60.0
 AARCH64 = 183
 CONFIG = """\
@@ -41,7 +42,6 @@ def home(tmp_path: Path) -> Iterator[Path]:
         yield config
 
 
-@pytest.mark.timeout(600)  # the first build fetches packages
 def test_run_as_10001_on_a_read_only_root_delivers_and_drains(
     worker_image: Image, home: Path
 ) -> None:
@@ -59,7 +59,6 @@ def test_run_as_10001_on_a_read_only_root_delivers_and_drains(
     assert (worker.returncode, out, events[-1]) == (0, b"", "drained"), err.decode()
 
 
-@pytest.mark.timeout(600)
 def test_doctor_in_the_image_speaks_to_every_kind_of_broker(
     worker_image: Image, home: Path
 ) -> None:
@@ -69,7 +68,6 @@ def test_doctor_in_the_image_speaks_to_every_kind_of_broker(
         assert f"brokers.{broker}: no " in shown
 
 
-@pytest.mark.timeout(600)
 def test_image_has_no_shell_no_package_manager_and_nothing_to_write_to(
     worker_image: Image,
 ) -> None:
@@ -91,7 +89,6 @@ def test_image_has_no_shell_no_package_manager_and_nothing_to_write_to(
     assert ours == []
 
 
-@pytest.mark.timeout(600)
 def test_bill_of_materials_lists_every_package_in_the_image(worker_image: Image) -> None:
     listed = dict(worker_image.bill())
     debian = (worker_image.root / "var/lib/dpkg/status.d").iterdir()
@@ -100,7 +97,6 @@ def test_bill_of_materials_lists_every_package_in_the_image(worker_image: Image)
     assert all(listed.values())
 
 
-@pytest.mark.timeout(600)
 def test_image_for_arm64_has_only_programs_for_it(tmp_path: Path) -> None:
     image = unpacked(Wanted("worker", "linux/arm64"), tmp_path)
     assert image.config["architecture"] == "arm64"
