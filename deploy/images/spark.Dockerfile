@@ -30,7 +30,7 @@ RUN /tools/bin/python -m hatchling build -t wheel -d /wheel \
         --base /base --wheel /wheel/*.whl --jars /jars --into /image
 
 FROM base
-ARG VERSION=0
+ARG VERSION=0.1.0
 ARG REVISION=unknown
 COPY --from=build /image/dependencies /
 COPY --from=build /image/application /

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tarfile
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -116,7 +117,8 @@ def test_bake_file_builds_both_images_for_both_processors() -> None:
     targets = bake["target"]
     assert bake["group"]["default"]["targets"] == IMAGES
     assert targets["image"]["platforms"] == list(MACHINES)
-    assert bake["variable"]["VERSION"]["default"] in (ROOT / "pyproject.toml").read_text("utf-8")
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    assert bake["variable"]["VERSION"]["default"] == version
     for image in IMAGES:
         assert targets[image]["inherits"] == ["image"]
         assert (ROOT / targets[image]["dockerfile"]) == FOLDER / f"{image}.Dockerfile"
@@ -126,6 +128,7 @@ def test_bake_file_builds_both_images_for_both_processors() -> None:
             if word == "ARG"
         }
         assert set(targets["image"]["args"]) <= arguments
+        assert f"ARG VERSION={version}\n" in dockerfile(image)
 
 
 def test_spark_entrypoint_of_other_words_is_duebridge() -> None:
@@ -194,3 +197,15 @@ def test_python_of_the_image_is_what_the_project_needs() -> None:
     assert found is not None
     assert Requirement(f"python{found[1]}").specifier.contains("3.11.2")
     assert locked.ROOT == ROOT
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_everything_a_dockerfile_copies_is_given_to_docker(image: str) -> None:
+    given = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if "!" in line]
+    copied = [rest.split()[:-1] for word, rest in instructions(dockerfile(image)) if word == "COPY"]
+    paths = [path for each in copied for path in each if not each[0].startswith("--from")]
+    asked = [path for path in paths if path != "."]
+    assert asked
+    for path in [*asked, *given]:
+        assert (ROOT / path).exists()
+        assert any(path == each or path.startswith(f"{each}/") for each in given), path
