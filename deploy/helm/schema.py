@@ -24,8 +24,8 @@ def values_schema() -> dict[str, Any]:
     values = _without_titles(Values.model_json_schema())
     values["$defs"] |= {"Config": config} | definitions
     values["properties"]["config"] = {"$ref": "#/$defs/Config"}
-    has_own = {"required": ["existingConfigMap"]}
-    has_own["properties"] = {"existingConfigMap": {"minLength": 1}}
+    named = {"existingConfigMap": {"minLength": 1}}
+    has_own = {"required": ["existingConfigMap"], "properties": named}
     from_values = {"properties": {"config": {"required": NAMED}}}
     return {
         "$schema": DIALECT,

@@ -1,11 +1,10 @@
 """A release of the chart with a route to each broker, and all that goes in and comes out of it."""
 
 import json
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from kafka.admin import KafkaAdminClient
 
 from bridge import Envelope, Producer
 from tests.deploy.chart import Object
-from tests.deploy.cluster.kube import Kube, until
+from tests.deploy.cluster.kube import Kube, meanwhile, until
 from tests.deploy.cluster.stack import Stack
 
 CHUNK = 20  # envelopes that a stream schedules at once
@@ -114,7 +113,7 @@ class Bridge:
         """Take all of it away."""
         self._producer.close()
         self._consumer.close()
-        self.kube.helm("uninstall", self.name, "--ignore-not-found", "--wait")
+        self.kube.helm("uninstall", self.name, "--ignore-not-found")
 
     # ── what goes in and comes out ──────────────────────────────────────────────────────────────
 
@@ -132,25 +131,9 @@ class Bridge:
         self.kube.kubectl("exec", f"deploy/{self.name}", "--", "duebridge", *words)
         self.accepted.add(id)
 
-    @contextmanager
-    def under_load(self) -> Iterator[None]:
+    def under_load(self) -> AbstractContextManager[None]:
         """Schedule a few hundred a second until the block is done, whatever happens meanwhile."""
-        done, failed = threading.Event(), list[Exception]()
-        thread = threading.Thread(target=self._stream, args=(done, failed.append))
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
-        assert not failed, failed
-
-    def _stream(self, done: threading.Event, fail: Callable[[Exception], None]) -> None:
-        try:
-            while not done.wait(PAUSE_S):
-                self.schedule(CHUNK, delay="300ms")
-        except Exception as error:  # told by the thread that waits for this one
-            fail(error)
+        return meanwhile(lambda: self.schedule(CHUNK, delay="300ms"), PAUSE_S)
 
     def read(self) -> None:
         """Count what has arrived in the topic since the last time."""
@@ -159,18 +142,14 @@ class Bridge:
                 ids = [value for name, value in record.headers if name == "x-message-id"]
                 self.arrived[ids[0].decode()] += 1
 
-    def settle(self, within_s: float = 60.0) -> None:
-        """Wait until every accepted id has arrived; fails the test where one does not."""
+    def settle(self, within_s: float = 60.0) -> float:
+        """Return how long it took until every accepted id had arrived; fails where one does not."""
 
         def is_whole() -> bool:
             self.read()
             return self.accepted <= self.arrived.keys()
 
-        until(is_whole, f"{self.missing()} messages", within_s)
-
-    def missing(self) -> int:
-        """Return how many accepted ids have not arrived."""
-        return len(self.accepted - self.arrived.keys())
+        return until(is_whole, "messages", within_s)
 
     def doubled(self) -> int:
         """Return how many copies too many have arrived, after a look at what came last."""

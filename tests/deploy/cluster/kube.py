@@ -3,8 +3,10 @@
 import json
 import os
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +83,26 @@ def until(is_true: Callable[[], object], what: str, within_s: float = ANSWERS_WI
         assert time.monotonic() - began < within_s, f"gave up waiting for {what}"
         time.sleep(LOOK_EVERY_S)
     return time.monotonic() - began
+
+
+@contextmanager
+def meanwhile(turn: Callable[[], object], every_s: float) -> Iterator[None]:
+    """Take turns in a thread until the block is done; the first one that fails ends them."""
+    done, failed = threading.Event(), list[Exception]()
+
+    def run() -> None:
+        try:
+            while not done.wait(every_s):
+                turn()
+        except Exception as error:  # told by the thread that waits for this one
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+    if failed:
+        raise failed[0]

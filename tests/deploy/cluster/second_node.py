@@ -1,13 +1,12 @@
 """A node that is none: pods that come to it are said to run. Enough to see where a drain ends."""
 
 import json
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.deploy.cluster.kube import Kube, Refused
+from tests.deploy.cluster.kube import Kube, Refused, meanwhile
 
 LOOK_EVERY_S = 0.5
 ROOM = {"cpu": "8", "memory": "16Gi", "pods": "50"}
@@ -27,29 +26,21 @@ def second_node(kube: Kube, name: str) -> Iterator[None]:
     labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": name}
     metadata = {"name": name, "labels": labels}
     kube.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
-    done = threading.Event()
-    thread = threading.Thread(target=_play, args=(kube, name, done))
-    thread.start()
     try:
-        yield
+        with meanwhile(lambda: _play(kube, name), LOOK_EVERY_S):
+            yield
     finally:
-        done.set()
-        thread.join()
         kube.kubectl("delete", "node", name)
         kube.kubectl("delete", "pods", "--field-selector", f"spec.nodeName={name}", "--force")
 
 
-def _play(kube: Kube, name: str, done: threading.Event) -> None:
+def _play(kube: Kube, name: str) -> None:
     """Be the node's kubelet, as far as the control plane can tell."""
-    while not done.wait(LOOK_EVERY_S):
-        try:
-            _patch(
-                kube, "node", name, capacity=ROOM, allocatable=ROOM, conditions=[condition("Ready")]
-            )
-            for pod in kube.get("pods", "--field-selector", f"spec.nodeName={name}")["items"]:
-                _run(kube, pod)
-        except Refused:  # a pod went while it was looked at
-            continue
+    status = {"capacity": ROOM, "allocatable": ROOM, "conditions": [condition("Ready")]}
+    _patch(kube, "node", name, **status)
+    for pod in kube.get("pods", "--field-selector", f"spec.nodeName={name}")["items"]:
+        with suppress(Refused):  # it went while it was looked at
+            _run(kube, pod)
 
 
 def _run(kube: Kube, pod: dict[str, Any]) -> None:

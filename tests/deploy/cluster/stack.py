@@ -37,9 +37,9 @@ class Stack(NamedTuple):
 @contextmanager
 def running_stack(home: Path) -> Iterator[Stack | None]:
     """Give the services; None where nobody says on which address pods reach them."""
-    given = [os.environ.get(name) for name in GIVEN]
-    if all(given):
-        yield Stack(*(str(each) for each in given), pids={})
+    redis_url, kafka, rabbitmq_url = (os.environ.get(name) for name in GIVEN)
+    if redis_url and kafka and rabbitmq_url:
+        yield Stack(redis_url, kafka, rabbitmq_url, pids={})
         return
     host = os.environ.get("DUEBRIDGE_K8S_HOST")
     if not host:
@@ -52,7 +52,8 @@ def running_stack(home: Path) -> Iterator[Stack | None]:
         subprocess.run([*program, "up"], env=env, check=True)
         found = json.loads((home / ".services" / "services.json").read_text())
         pids = {name: entry["pid"] for name, entry in found.items()}
-        redis, kafka, rabbitmq = (found[name] for name in ("redis", "kafka", "rabbitmq"))
-        yield Stack(redis["url"], kafka["bootstrap"], rabbitmq["url"], pids)
+        yield Stack(
+            found["redis"]["url"], found["kafka"]["bootstrap"], found["rabbitmq"]["url"], pids
+        )
     finally:
         subprocess.run([*program, "down"], env=env, check=True)

@@ -1,6 +1,5 @@
 """A node is drained with the budget in force: it ends, and never takes all workers at once."""
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -8,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 import pytest
 
 from tests.deploy.cluster.bridge import Bridge
-from tests.deploy.cluster.kube import Refused, until
+from tests.deploy.cluster.kube import LOOK_EVERY_S, Refused, meanwhile, until
 from tests.deploy.cluster.second_node import second_node
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -26,24 +25,6 @@ def ready(bridge: Bridge) -> int:
         any(each["type"] == "Ready" and each["status"] == "True" for each in found)
         for found in conditions
     )
-
-
-@contextmanager
-def watched(bridge: Bridge, counts: list[int]) -> Iterator[None]:
-    """Write down how many workers were ready, again and again."""
-    done = threading.Event()
-
-    def look() -> None:
-        while not done.wait(0.2):
-            counts.append(ready(bridge))
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
 
 
 @contextmanager
@@ -69,7 +50,7 @@ def test_drain_with_the_budget_in_force_ends(bridge: Bridge, say: Callable[[str]
     with (
         nullcontext() if has_others else other,
         bridge.under_load(),
-        watched(bridge, counts),
+        meanwhile(lambda: counts.append(ready(bridge)), LOOK_EVERY_S),
         drained(bridge, node) as took_s,
     ):
         until(lambda: ready(bridge) == REPLICAS, "the pods elsewhere")

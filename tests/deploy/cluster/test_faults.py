@@ -29,6 +29,16 @@ def share_processes(bridge: Bridge) -> None:
     until(lambda: len(bridge.pods()) == bridge.values["replicas"], "the pods")
 
 
+def signalled_under_load(bridge: Bridge, number: int) -> float:
+    """Return how long a worker was away; nothing was lost."""
+    bridge.install(replicas=2)
+    share_processes(bridge)
+    with bridge.under_load():
+        took_s = seconds_until_restarted(bridge, bridge.pod(), number)
+    bridge.settle()
+    return took_s
+
+
 def seconds_until_restarted(bridge: Bridge, pod: str, number: int) -> float:
     began, before = time.monotonic(), bridge.restarts(pod)
     bridge.python(pod, SIGNAL % number)
@@ -45,21 +55,13 @@ def is_ready(bridge: Bridge, pod: str) -> bool:
 def test_frozen_worker_is_back_within_30_seconds(
     bridge: Bridge, say: Callable[[str], None]
 ) -> None:
-    bridge.install(replicas=2)
-    share_processes(bridge)
-    with bridge.under_load():
-        took_s = seconds_until_restarted(bridge, bridge.pod(), SIGSTOP)
-    bridge.settle()
+    took_s = signalled_under_load(bridge, SIGSTOP)
     say(f"frozen worker: restarted and ready {took_s:.1f} s later; {bridge.doubled()} doubled")
     assert took_s < 30
 
 
 def test_killed_worker_loses_nothing(bridge: Bridge, say: Callable[[str], None]) -> None:
-    bridge.install(replicas=2)
-    share_processes(bridge)
-    with bridge.under_load():
-        took_s = seconds_until_restarted(bridge, bridge.pod(), SIGKILL)
-    bridge.settle()
+    took_s = signalled_under_load(bridge, SIGKILL)
     # its window may come twice, with the same ids
     say(f"killed worker: ready again {took_s:.1f} s later; {bridge.doubled()} doubled")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.deploy.cluster.bridge import Bridge
-from tests.deploy.cluster.kube import Refused, until
+from tests.deploy.cluster.kube import Refused
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -37,7 +37,7 @@ def test_install_delivers_10000_through_pods_to_kafka(
 ) -> None:
     bridge.install()
     bridge.schedule(MESSAGES, delay="3s")
-    took_s = until(lambda: bridge.read() or not bridge.missing(), "messages", 60)
+    took_s = bridge.settle()
     assert bridge.doubled() == 0
     say(f"{MESSAGES} due 3 s later at one instant: the last one arrived after {took_s:.1f} s")
 
