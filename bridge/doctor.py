@@ -61,6 +61,12 @@ def check_registered(config: Config, connection: Connection) -> Iterator[Finding
             yield failure(About.STORE, f"{place}.shards", text, remedy)
 
 
+def check_absent(config: Config, connection: Connection) -> Iterator[Finding]:
+    """Yield the routes that hold envelopes and that this configuration would leave to nobody."""
+    for route in Operator(config, connection).stats():
+        yield from _absent(config, f"routes.{route.route}", route)
+
+
 def check_vitals(_: Config, connection: Connection) -> Iterator[Finding]:
     """Yield how the server is: its clock, its memory, its disk, and how fast we read it."""
     yield from vital_findings(read_vitals(connection))
@@ -195,8 +201,8 @@ def _late(place: str, route: RouteStats, listeners: int | None) -> Iterator[Find
         yield warning(About.ROUTE, place, found, "start one before they are due: duebridge run")
 
 
-CONNECT_CHECKS: tuple[Check, ...] = (check_fit, check_registered)
-DOCTOR_CHECKS: tuple[Check, ...] = (*CONNECT_CHECKS, check_vitals, check_routes)
+CONNECT_CHECKS: tuple[Check, ...] = (check_fit, check_registered, check_absent)
+DOCTOR_CHECKS: tuple[Check, ...] = (check_fit, check_registered, check_vitals, check_routes)
 
 
 def check_store(

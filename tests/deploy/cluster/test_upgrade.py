@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+import yaml
 
 from tests.deploy.cluster.bridge import Bridge
 from tests.deploy.cluster.kube import Refused
@@ -65,4 +66,33 @@ def test_new_configuration_replaces_the_pods(bridge: Bridge) -> None:
     before = uids(bridge)
     config = bridge.values["config"]
     bridge.install(config={**config, "worker": {"batch": 250}})
+    assert not before & uids(bridge)
+
+
+def test_upgrade_without_a_route_that_holds_envelopes_is_stopped(bridge: Bridge) -> None:
+    bridge.install()
+    bridge.schedule(10, delay="1h", route="rabbit")
+    config = bridge.values["config"]
+    with pytest.raises(Refused, match=r"not in the configuration \(envelopes: 10\)"):
+        bridge.install(config={**config, "routes": {"kafka": config["routes"]["kafka"]}})
+
+
+def test_existing_configuration_is_read_and_followed(bridge: Bridge) -> None:
+    given = bridge.values["config"]
+
+    def write(drain: str) -> None:
+        text = yaml.safe_dump({**given, "worker": {"drain": drain}})
+        about = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": f"{bridge.name}-own"},
+        }
+        bridge.kube.apply({**about, "data": {"duebridge.yaml": text}})
+
+    write("1m")
+    bridge.install(existingConfigMap=f"{bridge.name}-own", config={"version": 1})
+    before = uids(bridge)
+    assert {each["spec"]["terminationGracePeriodSeconds"] for each in bridge.pods()} == {60 + 25}
+    write("30s")
+    bridge.install()
     assert not before & uids(bridge)
