@@ -32,7 +32,7 @@ def bill(name: str, version: str, roots: Sequence[Path], site: Path) -> str:
     found = [each for root in roots for each in debian_packages(root)]
     found += [each for root in roots for each in python_packages(root / site)]
     found += [each for root in roots for each in java_packages(root / site / "pyspark/jars")]
-    whole = Component(name=name, version=version, type=ComponentType.CONTAINER)
+    whole = Component(name=name, version=version, type=ComponentType.CONTAINER, bom_ref=name)
     bom = Bom(components=found)
     bom.metadata.component = whole
     bom.register_dependency(whole, found)
@@ -79,7 +79,7 @@ def debian_packages(root: Path) -> Iterator[Component]:
 def java_packages(folder: Path) -> Iterator[Component]:
     """Give the jars of a directory, with the group that Maven wrote into most of them."""
     for path in sorted(folder.glob("*.jar")):
-        name, version = _artifact(path.stem)
+        name, version = artifact(path.stem)
         with zipfile.ZipFile(path) as jar:
             told = re.compile(rf"META-INF/maven/([^/]+)/{re.escape(name)}/pom.properties")
             groups = [found[1] for each in jar.namelist() if (found := told.fullmatch(each))]
@@ -87,7 +87,7 @@ def java_packages(folder: Path) -> Iterator[Component]:
         yield component(kind, name, version, group=groups[0] if groups else None)
 
 
-def _artifact(stem: str) -> tuple[str, str]:
+def artifact(stem: str) -> tuple[str, str]:
     """Split `kafka-0-10_2.13-4.2.0` where its version begins: at the first `-1.2`."""
     found = re.fullmatch(r"(.+?)-(\d+\.\d.*)", stem)
     return (found[1], found[2]) if found else (stem, "0")

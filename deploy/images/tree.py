@@ -44,8 +44,9 @@ NAMES = {
     "passwd": "duebridge:x:10001:10001:duebridge:/tmp:/usr/sbin/nologin\n",
     "group": "duebridge:x:10001:\n",
 }
-# What no program of ours reads: sources of extensions, type stubs, the tests of packages, and the
-# second of zstandard's two libraries, which is PyPy's. Of Spark all jars stay.
+# What no program of ours reads: sources of extensions, type stubs, the tests of packages, the
+# second of zstandard's two libraries, which is PyPy's; and lists of files that would no longer be
+# true, with the place of the build in them. Of Spark all jars stay.
 UNREAD = (
     "**/*.pyi",
     "**/*.c",
@@ -53,6 +54,8 @@ UNREAD = (
     "**/tests",
     "**/kafkatest",
     "zstandard/*_cffi*",
+    "*.dist-info/RECORD",
+    "*.dist-info/direct_url.json",
     "pyspark/examples",
     "pyarrow/include",
 )

@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from deploy.images import archive, debian, locked
 from deploy.images.locked import ROOT, needed, of_image, pins
 from deploy.images.recipe import FOLDER, instructions, recipe
+from deploy.images.sbom import artifact, bill
 from deploy.images.spark_entrypoint import EXECUTOR_OPTIONS, command
 from deploy.images.tree import MACHINES, Wanted, requirements
 
@@ -197,6 +198,28 @@ def test_python_of_the_image_is_what_the_project_needs() -> None:
     assert found is not None
     assert Requirement(f"python{found[1]}").specifier.contains("3.11.2")
     assert locked.ROOT == ROOT
+
+
+def test_bill_of_the_same_files_is_the_same_text(tmp_path: Path) -> None:
+    listed = tmp_path / "var/lib/dpkg/status.d/libc6"
+    listed.parent.mkdir(parents=True)
+    listed.write_text("Package: libc6\nVersion: 2.36-9+deb12u14\n", "utf-8")
+    told = {bill("duebridge-worker", "1", [tmp_path], Path("site")) for _ in range(2)}
+    (found,) = json.loads(told.pop())["components"]
+    assert told == set()
+    assert found["purl"] == "pkg:deb/debian/libc6@2.36-9%2Bdeb12u14"
+
+
+@pytest.mark.parametrize(
+    ("stem", "parts"),
+    [
+        ("spark-sql-kafka-0-10_2.13-4.2.0", ("spark-sql-kafka-0-10_2.13", "4.2.0")),
+        ("zstd-jni-1.5.7-7", ("zstd-jni", "1.5.7-7")),
+        ("connect-repl", ("connect-repl", "0")),
+    ],
+)
+def test_jar_is_split_where_its_version_begins(stem: str, parts: tuple[str, str]) -> None:
+    assert artifact(stem) == parts
 
 
 @pytest.mark.parametrize("image", IMAGES)
