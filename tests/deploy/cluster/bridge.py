@@ -24,7 +24,7 @@ PYTHON = "/opt/duebridge/bin/python"
 
 
 class Bridge:
-    """One release; ids of what was accepted, and a count for each id that arrived."""
+    """One release; the ids that were accepted for Kafka, and how often each has arrived there."""
 
     def __init__(self, kube: Kube, stack: Stack, name: str, image: str, home: Path) -> None:
         self.kube, self.stack, self.name, self._home = kube, stack, name, home
@@ -117,13 +117,16 @@ class Bridge:
 
     # ── what goes in and comes out ──────────────────────────────────────────────────────────────
 
-    def schedule(self, count: int, delay: str = "1s", route: str = "kafka") -> None:
-        """Have so many envelopes accepted."""
+    def schedule(self, count: int, delay: str = "1s", route: str = "kafka") -> set[str]:
+        """Return the ids of so many envelopes, all accepted; those for Kafka are counted there."""
         receipts = self._producer.schedule_many(
             route, [Envelope.new(b"x" * 200, delay=delay) for _ in range(count)]
         )
         assert {receipt.status for receipt in receipts} == {"accepted"}
-        self.accepted |= {receipt.id for receipt in receipts}
+        ids = {receipt.id for receipt in receipts}
+        if route == "kafka":
+            self.accepted |= ids
+        return ids
 
     def send(self, id: str, delay: str) -> None:
         """Have one accepted by the command line in a pod."""

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
@@ -48,10 +49,20 @@ def image(kube: Kube) -> str:
 
 @pytest.fixture
 def bridge(kube: Kube, stack: Stack, image: str, tmp_path: Path) -> Iterator[Bridge]:
-    """Give a bridge that is not installed yet."""
-    bridge = Bridge(kube, stack, f"bridge-{uuid4().hex[:6]}", image, tmp_path)
-    yield bridge
-    bridge.close()
+    """Give a bridge of a test's own, not installed yet."""
+    with closing(Bridge(kube, stack, f"bridge-{uuid4().hex[:6]}", image, tmp_path)) as bridge:
+        yield bridge
+
+
+@pytest.fixture(scope="module")
+def installed(
+    kube: Kube, stack: Stack, image: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Bridge]:
+    """Give an installed bridge to tests that leave it as it is."""
+    home = tmp_path_factory.mktemp("bridge")
+    with closing(Bridge(kube, stack, f"bridge-{uuid4().hex[:6]}", image, home)) as bridge:
+        bridge.install()
+        yield bridge
 
 
 @pytest.fixture

@@ -32,41 +32,35 @@ print(json.dumps({
 READ_ONLY = 30
 
 
-def test_install_delivers_10000_through_pods_to_kafka(
-    bridge: Bridge, say: Callable[[str], None]
-) -> None:
-    bridge.install()
-    bridge.schedule(MESSAGES, delay="3s")
-    took_s = bridge.settle()
-    assert bridge.doubled() == 0
+def test_pods_deliver_10000_to_kafka(installed: Bridge, say: Callable[[str], None]) -> None:
+    installed.schedule(MESSAGES, delay="3s")
+    took_s = installed.settle()
+    assert installed.doubled() == 0
     say(f"{MESSAGES} due 3 s later at one instant: the last one arrived after {took_s:.1f} s")
 
 
-def test_install_delivers_10000_through_pods_to_rabbitmq(bridge: Bridge) -> None:
-    bridge.install()
-    bridge.schedule(MESSAGES, delay="1s", route="rabbit")
+def test_pods_deliver_10000_to_rabbitmq(installed: Bridge) -> None:
+    accepted = installed.schedule(MESSAGES, delay="1s", route="rabbit")
     ids: list[str] = []
-    with bridge.rabbitmq() as channel:
-        for _, properties, _ in channel.consume(bridge.name, auto_ack=True):
+    with installed.rabbitmq() as channel:
+        for _, properties, _ in channel.consume(installed.name, auto_ack=True):
             ids.append(properties.message_id)
             if len(ids) == MESSAGES:
                 break
         channel.cancel()
-    assert set(ids) == bridge.accepted
+    assert set(ids) == accepted
 
 
-def test_command_line_in_a_pod_finds_its_configuration(bridge: Bridge) -> None:
-    bridge.install()
-    words = ("exec", f"deploy/{bridge.name}", "--", "duebridge")
-    bridge.kube.kubectl(*words, "send", "kafka", "hello", "--delay", "1h", "--id", "a")
-    found = json.loads(bridge.kube.kubectl(*words, "get", "kafka", "a", "--output", "json"))
+def test_command_line_in_a_pod_finds_its_configuration(installed: Bridge) -> None:
+    words = ("exec", f"deploy/{installed.name}", "--", "duebridge")
+    installed.kube.kubectl(*words, "send", "kafka", "hello", "--delay", "1h", "--id", "a")
+    found = json.loads(installed.kube.kubectl(*words, "get", "kafka", "a", "--output", "json"))
     assert found["state"] == "pending"
-    assert bridge.kube.kubectl(*words, "doctor")
+    assert installed.kube.kubectl(*words, "doctor")
 
 
-def test_pod_has_a_read_only_root_and_no_capability(bridge: Bridge) -> None:
-    bridge.install()
-    found = json.loads(bridge.python(bridge.pod(), LOOK_AROUND))
+def test_pod_has_a_read_only_root_and_no_capability(installed: Bridge) -> None:
+    found = json.loads(installed.python(installed.pod(), LOOK_AROUND))
     assert set(found["root"].values()) == {READ_ONLY}, found
     assert found["tmp"] is None
     assert found["capabilities"] == [0, 0, 0, 0]
