@@ -3,15 +3,16 @@
 As values (`changed`), for the readers of replies; as bytes (`spoilt`), for the client's socket.
 """
 
+import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
 from bridge.store.connection import Connection, Reply
 from bridge.store.scripts import Script
-from tests.store.proxy import CHUNK, Proxy
+from tests.store.proxy import CHUNK, TICK_S, Proxy
 
 _no_bytes = st.one_of(
     st.none(),
@@ -123,19 +124,58 @@ def spoilers(draw: st.DrawFn) -> Spoiler:
 
 
 class SpoilingProxy(Proxy):
-    """A proxy whose next chunks of replies are spoilt, one after the other."""
+    """A proxy whose next chunks of replies are spoilt, one after the other.
+
+    Whoever waits for the rest of what was spoilt is hung up on; so its client needs no timeout, by
+    which a slow machine would break calls that nobody spoilt. After `heal` every call is answered.
+    """
 
     def __init__(self, target_port: int) -> None:
-        self.spoilers: list[Spoiler] = []
+        self._spoilers: list[Spoiler] = []
+        self._hangs_up = False
         self.spoilt = 0
         super().__init__(target_port)
 
-    def _pass_on(self, source: socket.socket, sink: socket.socket) -> bool:  # type: ignore[override]
-        data = source.recv(CHUNK)
-        if not self.spoilers or not data:
-            sink.sendall(data)
-            return bool(data)
-        given = self.spoilers.pop(0)(data)
-        self.spoilt += given != unspoilt(data)
-        sink.sendall(given.data)
-        return not given.is_cut
+    def spoil(self, spoilers: Iterable[Spoiler], *, hangs_up: bool = True) -> None:
+        """Spoil as many chunks; until `heal`, hang up on whoever waits for more of one."""
+        with self._lock:
+            self._spoilers, self._hangs_up, self.spoilt = list(spoilers), hangs_up, 0
+
+    def heal(self) -> None:
+        """From here on every reply is as it was sent, and no connection is ended."""
+        with self._lock:
+            self._spoilers, self._hangs_up = [], False
+
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        is_spoilt = False
+        while not self._is_closed:
+            readable, _, _ = select.select([client, server], [], [], TICK_S)
+            if not readable and is_spoilt and self._hung_up(client):
+                return
+            if server in readable:
+                data = server.recv(CHUNK)
+                given = self._give(data, client)
+                if not data or given.is_cut:
+                    return
+                is_spoilt |= given != unspoilt(data)
+            if client in readable:
+                request = client.recv(CHUNK)
+                if not request:
+                    return
+                server.sendall(request)
+
+    def _hung_up(self, client: socket.socket) -> bool:
+        with self._lock:  # whoever healed it since is not hung up on
+            if self._hangs_up:
+                client.shutdown(socket.SHUT_RDWR)
+            return self._hangs_up
+
+    def _give(self, data: bytes, client: socket.socket) -> Spoilt:
+        with self._lock:
+            spoiler = self._spoilers.pop(0) if self._spoilers and data else unspoilt
+            given = spoiler(data)
+            self.spoilt += given != unspoilt(data)
+            client.sendall(given.data)
+            if given.is_cut:
+                client.shutdown(socket.SHUT_RDWR)
+        return given

@@ -3,13 +3,14 @@
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from threading import Event
 from typing import Any, NamedTuple
 from unittest import mock
 
 import pytest
+import redis
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -27,13 +28,26 @@ from tests.acceptance.floor import Floor
 from tests.fuzz import party
 from tests.fuzz.budget import drawn, fuzz
 from tests.fuzz.lookout import fuzz_config
-from tests.fuzz.replies import Parrot, Spoiler, SpoilingProxy, Tampered, changed, spoilers, unspoilt
+from tests.fuzz.replies import (
+    Parrot,
+    Spoiler,
+    SpoilingProxy,
+    Spoilt,
+    Tampered,
+    changed,
+    spoilers,
+    unspoilt,
+)
 from tests.store.desk import Desk, envelope
+from tests.store.proxy import TICK_S
 from tests.store.servers import redis_server, wait_until
 
 TOKEN = bytes(range(12))
-TIMEOUT_S = 0.1
-TURN_WITHIN_S = 5.0
+# Only what hangs takes so long, on a slow machine too: the proxy ends what it has spoilt.
+HANGS_S = 60.0
+TURN_WITHIN_S = 30.0
+LISTENER_TIMEOUT_S = 0.2  # its own is what ends a hint that was cut short; it then tries again
+HEARD_WITHIN_S = 120.0
 CALLS_OF_ALL_TURNS = 20
 
 CALLS: dict[str, Callable[[DelayStore], Any]] = {
@@ -76,9 +90,13 @@ class Spoiled(NamedTuple):
     connection: Connection
     direct: Connection
 
+    def open(self, timeout_s: float) -> Connection:
+        """Open one more through the proxy."""
+        return open_connection(f"redis://127.0.0.1:{self.proxy.port}", timeout_s)
+
     def begin(self) -> None:
         """Forget everything."""
-        self.proxy.spoilers, self.proxy.spoilt = [], 0
+        self.proxy.heal()
         self.connection.client.connection_pool.disconnect()  # one reply too many shifts all later
         self.direct.client.flushdb()
 
@@ -87,7 +105,7 @@ class Spoiled(NamedTuple):
 def spoiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spoiled]:
     with redis_server(tmp_path_factory.mktemp("spoiled")) as port:
         proxy = SpoilingProxy(port)
-        connection = open_connection(f"redis://127.0.0.1:{proxy.port}", TIMEOUT_S)
+        connection = open_connection(f"redis://127.0.0.1:{proxy.port}", HANGS_S)
         direct = open_connection(f"redis://127.0.0.1:{port}")
         direct.load_scripts()
         yield Spoiled(proxy, connection, direct)
@@ -176,6 +194,22 @@ spoilings = st.builds(
 )
 
 
+def test_proxy_hangs_up_on_who_waits_for_what_was_spoilt_and_on_nobody_else(
+    spoiled: Spoiled,
+) -> None:
+    """However slow an answer is: that is what a loaded machine makes of every one."""
+    spoiled.begin()
+    wait_for_nothing = ("BLPOP", "nothing", 2 * TICK_S + 0.1)
+    client: Any = spoiled.connection.client
+    spoiled.proxy.spoil([])
+    assert client.execute_command(*wait_for_nothing) is None
+    spoiled.proxy.spoil([lambda data: Spoilt(data[:1], False)])
+    with pytest.raises(redis.exceptions.ConnectionError):
+        client.execute_command("PING")
+    spoiled.proxy.heal()
+    assert client.execute_command(*wait_for_nothing) is None
+
+
 @fuzz(0.2)
 @given(spoiling=spoilings)
 def test_worker_goes_on_after_spoilt_bytes(
@@ -185,9 +219,9 @@ def test_worker_goes_on_after_spoilt_bytes(
     floor = Floor(spoiled.connection, config.store.namespace, config)
     party.invite(floor)
     with capture_logs() as logs:
-        spoiled.proxy.spoilers = list(spoiling)
+        spoiled.proxy.spoil(spoiling)
         turn_through(floor)
-        spoiled.proxy.spoilers = []
+        spoiled.proxy.heal()
         party.finish(floor)
     drawn["replies"] += spoiled.proxy.spoilt
     party.check_no_defect(logs)
@@ -201,7 +235,7 @@ def test_programs_get_a_store_error_of_spoilt_bytes(
 ) -> None:
     spoiled.begin()
     connection = spoiled.connection
-    spoiled.proxy.spoilers = spoiling[-12:]
+    spoiled.proxy.spoil(spoiling[-12:])
     operator = Operator(config, connection)
     for call in (
         lambda: Producer(config, connection, repeat_for_s=0).schedule("r", b"x", delay="1s"),
@@ -220,16 +254,22 @@ def test_listener_outlives_spoilt_bytes(spoiling: list[Spoiler], spoiled: Spoile
     spoiled.begin()
     shard, heard = Shard("replies", "r", 0), Event()
     publish = partial(spoiled.direct.client.publish, shard.wake, 1)
-    with mock.patch.multiple("bridge.store.wakeup", POLL_S=0.02, PAUSE_S=0.02):
-        listener = WakeListener(spoiled.connection, {shard: heard.set})
+
+    def is_heard() -> bool:
+        """Give a hint, and then the silence by which a listener notices that one was cut short."""
+        publish()
+        return heard.wait(2 * LISTENER_TIMEOUT_S)
+
+    quick = mock.patch.multiple("bridge.store.wakeup", POLL_S=0.02, PAUSE_S=0.02)
+    with quick, closing(spoiled.open(LISTENER_TIMEOUT_S)) as connection:
+        listener = WakeListener(connection, {shard: heard.set})
         listener.start()
-        wait_until(publish, "the listener to subscribe")
-        spoiled.proxy.spoilers = list(spoiling)
+        wait_until(publish, "the listener to subscribe", HEARD_WITHIN_S)
+        spoiled.proxy.spoil(spoiling, hangs_up=False)
         for _ in spoiling:
-            publish()
-            heard.wait(TIMEOUT_S)
-        spoiled.proxy.spoilers = []
+            is_heard()
+        spoiled.proxy.heal()
         heard.clear()
-        wait_until(lambda: publish() and heard.is_set(), "a hint to be heard")
+        wait_until(is_heard, "a hint to be heard", HEARD_WITHIN_S)
         listener.close()
     drawn["replies"] += spoiled.proxy.spoilt
