@@ -77,7 +77,8 @@ class History(msgspec.Struct, frozen=True):
 
     `attempted` are ids whose scheduling got no answer: they may arrive, and need not. `cancelled`
     are those that cancel answered *cancelled* for; `excused` those it answered *in_flight* for:
-    they may arrive, and need not. `held` is what the store still has: id to state.
+    they may arrive, and need not. `held` is what the store still has: id to state. `sent` is the
+    fingerprint of what was handed over under an id, accepted or not.
     """
 
     accepted: Sequence[Accepted]
@@ -87,6 +88,7 @@ class History(msgspec.Struct, frozen=True):
     excused: frozenset[str] = frozenset()
     attempted: frozenset[str] = frozenset()
     held: Mapping[str, str] = msgspec.field(default_factory=dict)
+    sent: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -153,7 +155,7 @@ class Verdict(msgspec.Struct, frozen=True):
 def audit(history: History) -> Verdict:
     """Return the verdict on a run that is over: whatever the store still holds as due is stuck."""
     due = {each.id: each.due_at_ms for each in history.accepted}
-    sent = {each.id: each.fingerprint for each in history.accepted}
+    sent = {**history.sent, **{each.id: each.fingerprint for each in history.accepted}}
     copies = Counter(each.id for each in history.delivered)
     dead = {each.id for each in history.dead}
     dead |= {each for each, state in history.held.items() if state == "dead"}
@@ -205,6 +207,7 @@ def history_of(events: Iterable[Event]) -> History:
         excused=frozenset(book.excused | book.asked),
         attempted=frozenset(book.attempted - book.accepted.keys()),
         held=book.held,
+        sent=book.sent,
     )
 
 
@@ -219,7 +222,7 @@ class _Book:
         self.excused: set[str] = set()
         self.held: dict[str, str] = {}
         self.arrived: dict[Op, list[Arrived]] = {Op.TARGET: [], Op.DEAD_LETTER: []}
-        self._sent: dict[str, str] = {}
+        self.sent: dict[str, str] = {}
         self._due_before: dict[str, int] = {}
 
     def enter(self, event: Event) -> None:
@@ -241,11 +244,11 @@ class _Book:
     def _schedule(self, event: Event) -> None:
         if event.phase is Phase.INVOKE:
             self.attempted.add(event.id)
-            self._sent[event.id] = event.fingerprint
+            self.sent[event.id] = event.fingerprint
         elif event.phase is Phase.FAIL:
             self.attempted.discard(event.id)
         elif event.answer in ("accepted", "duplicate", "replaced"):
-            sent = self._sent.get(event.id, "")
+            sent = self.sent.get(event.id, "")
             self.accepted[event.id] = Accepted(event.id, event.due_at_ms, sent)
 
     def _cancel(self, event: Event) -> None:

@@ -87,6 +87,16 @@ def test_audit_of_a_clean_history_finds_nothing() -> None:
         ("in_two_places", "a", [*CLEAN, event(Op.STORE, Phase.OK, "a", answer="dead")]),
         ("corrupt", "a", [*without("a", Op.TARGET), came("a", print_of="another")]),
         ("corrupt", "b", [*without("b", Op.DEAD_LETTER), came("b", Op.DEAD_LETTER, 1, "other")]),
+        (
+            "corrupt",
+            "x",
+            [
+                *CLEAN,
+                scheduled("x")[0],
+                event(Op.SCHEDULE, Phase.INFO, "x"),
+                came("x", print_of="o"),
+            ],
+        ),
         ("stuck", "a", [*without("a", Op.TARGET), event(Op.STORE, Phase.OK, "a", answer="unack")]),
         ("dead", "a", [*without("a", Op.TARGET), came("a", Op.DEAD_LETTER)]),
     ],
