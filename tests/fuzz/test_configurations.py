@@ -28,7 +28,7 @@ from tests.fuzz.configurations import (
     documents,
 )
 
-WITHIN_S = 5.0
+WITHIN_S = 5.0  # of the processor: however busy the machine is
 NO_SERVER = ("redis://", "rediss://", "unix://")  # nobody connects before the first call
 
 
@@ -54,7 +54,7 @@ def test_configuration_loads_or_is_refused_by_its_place_without_a_secret(
     drawn["configurations"] += 1
     path = home / "fuzz.yaml"
     path.write_bytes(document.data)
-    begun_at = time.monotonic()
+    begun_at = time.process_time()
     try:
         config = load_config(path)
     except ConfigError as error:
@@ -65,7 +65,7 @@ def test_configuration_loads_or_is_refused_by_its_place_without_a_secret(
         shown = f"{rendered_config(text, str(path))} {said_of_use(config)}"
         if document.is_in_place:  # else a secret may be the name of a topic, which is no secret
             check_hides(repr(config), SECRET, LITERAL)
-    assert time.monotonic() - begun_at < WITHIN_S
+    assert time.process_time() - begun_at < WITHIN_S
     check_hides(shown, SECRET, PLAIN, *([LITERAL] if document.is_in_place else []))
 
 
