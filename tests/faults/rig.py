@@ -78,7 +78,7 @@ class Rig:
         self.config_path = config_path
         self.workers: list[subprocess.Popen[bytes]] = []
         self.faults: list[Fault] = []
-        self.stopped_in_s = 0.0
+        self.emptied_s = self.stopped_in_s = 0.0
         self._nemesis = Historian(home, "faults")
         self._producers = Historian(home, "producer")
         self.store = open_connection(stack.store_url())
@@ -209,7 +209,9 @@ class Rig:
         self.traffic.join()
         if self.traffic.error is not None:
             raise self.traffic.error
+        ended_at = time.monotonic()
         self.see(self._is_empty, self.scenario.drains_within_s)
+        self.emptied_s = time.monotonic() - ended_at
         self.stop_workers()
         self.side.collect()
         dump(self.home, self._route)
@@ -251,6 +253,7 @@ class Rig:
             recovered=len(verdict.recovered),
             cancelled=verdict.cancelled,
             seconds=round(time.monotonic() - self._began, 1),
+            emptied_s=round(self.emptied_s, 1),
         )
 
     def close(self) -> None:

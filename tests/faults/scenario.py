@@ -43,7 +43,8 @@ class Scenario(NamedTuple):
 class Result(msgspec.Struct, frozen=True):
     """One run of a scenario; `violations` has the ids by what is wrong with them.
 
-    `bounds` are the figures of an outage or a burst, `size` how large it was.
+    `emptied_s` is how long after the traffic nothing waited in the store any more. `bounds` are the
+    figures of an outage or a burst, `size` how large it was.
     """
 
     scenario: str
@@ -60,6 +61,7 @@ class Result(msgspec.Struct, frozen=True):
     recovered: int = 0
     cancelled: int = 0
     seconds: float = 0.0
+    emptied_s: float = 0.0
     bounds: list[Bound] = []
     size: str = ""
 

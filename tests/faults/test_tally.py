@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.conftest import ROOT
+from tests.faults.goals import KNOWN
 from tests.faults.proof import main
 from tests.faults.scenario import Result
 from tests.faults.table import MATRIX, SCENARIOS, SLICE
@@ -44,6 +46,31 @@ def test_report_names_what_broke_and_what_did_not_run() -> None:
     assert "**BROKEN**: round 1, worker_killed on kafka, seed s: lost 2" in page
     assert "| worker_killed | kafka | 2 | 4 | 200 |" in page
     assert "| worker_killed | rabbitmq | 0 |" in page
+
+
+def test_report_names_goals_that_the_runs_do_not_reach() -> None:
+    few = run(scenario="clocks_ahead", accepted=1000, duplicates=2)
+    page = report([few, run(scenario="workers_restarted", effective=40)], "c0ffee", "2 cores", 4000)
+    assert "- R3: 1,000 accepted while half of the clocks were wrong, the goal 1,000,000\n" in page
+    assert "- R4: repeated on kafka 0.18% of 1,100 accepted, with 42 faults; the goal 0.1%" in page
+    assert "- R7: 40 orderly stops, the goal 500\n" in page
+
+
+def test_report_is_silent_about_goals_that_the_runs_reach() -> None:
+    many = run(scenario="clocks_ahead", accepted=1_000_000, duplicates=1000)
+    page = report([many, run(scenario="workers_restarted", effective=500)], "c", "2 cores", 4000)
+    assert not any(f"- {goal}:" in page for goal in ("R3", "R7"))
+    assert "repeated on" not in page
+
+
+def test_report_that_is_kept_lists_all_that_is_known_to_fall_short() -> None:
+    kept = (ROOT / "docs" / "proof.md").read_text().split("## What falls short\n")[1]
+    assert [each for each in KNOWN if f"- {each}\n" not in kept] == []
+
+
+def test_report_tells_how_long_the_store_took_to_be_empty() -> None:
+    page = report([run(emptied_s=2.5), run(emptied_s=1.5)], "c0ffee", "2 cores", 4000)
+    assert "| longest until empty, s | 2.5 | 0.0 |" in page
 
 
 def test_slice_is_twelve_scenarios_of_the_matrix() -> None:
