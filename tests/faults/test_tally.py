@@ -1,5 +1,7 @@
 """A run proves something only if its faults struck; the page says what there is, and what not."""
 
+import re
+
 import pytest
 
 from tests.conftest import ROOT
@@ -71,6 +73,19 @@ def test_report_that_is_kept_lists_all_that_is_known_to_fall_short() -> None:
 def test_report_tells_how_long_the_store_took_to_be_empty() -> None:
     page = report([run(emptied_s=2.5), run(emptied_s=1.5)], "c0ffee", "2 cores", 4000)
     assert "| longest until empty, s | 2.5 | 0.0 |" in page
+
+
+def test_page_names_every_scenario_and_nothing_that_is_not_there() -> None:
+    page = (ROOT / "tests" / "faults" / "README.md").read_text()
+    rows = page.split("| it says | shown by |\n")[1].split("\n\n")[0]
+    named = set(re.findall(r"`([a-z]+(?:_[a-z0-9]+)+)`", rows))
+    starts = tuple(re.findall(r"`([a-z_]+)\.\.\.`", rows))
+    mutants = {path.stem for path in (ROOT / "tests" / "mutants").glob("*.patch")}
+    assert {
+        each for each in SCENARIOS if each not in named and not each.startswith(starts)
+    } == set()
+    others = {each for each in named if not each.startswith("test_")}
+    assert others - SCENARIOS.keys() - mutants == set()
 
 
 def test_slice_is_twelve_scenarios_of_the_matrix() -> None:
