@@ -61,6 +61,11 @@ SHARD_GAUGES = (
         "Entries of the journal that no table has",
         lambda of: of.stats and of.stats.journal_lag,
     ),
+    ShardGauge(
+        "duebridge_journal_left_entries",
+        "Until the journal's cap cuts what no table has",
+        lambda of: of.stats and of.stats.journal_left,
+    ),
 )
 
 

@@ -148,6 +148,16 @@ class Stats(NamedTuple):
             None if self.journal_kept == NONE else max(0, self.journal_newest - self.journal_kept)
         )
 
+    @property
+    def journal_left(self) -> int | None:
+        """How many more entries until the cap cuts one that no table has.
+
+        If they are as large as those here; None where none was ever kept, or nothing was cut yet.
+        """
+        if self.journal_lag is None or self.journal_newest <= self.journal_entries:
+            return None
+        return max(0, self.journal_entries - self.journal_lag)
+
 
 class Counted(NamedTuple):
     """The poll, and how many envelopes were moved."""

@@ -184,6 +184,7 @@ def test_due_is_in_the_gauges_too(floor: Floor) -> None:
     assert found("duebridge_oldest_due_age_seconds", SHARD) == 6
     assert found("duebridge_scheduled_total", SHARD) == 3
     assert found("duebridge_journal_lag_entries", SHARD) is None
+    assert found("duebridge_journal_left_entries", SHARD) is None
 
 
 def test_oldest_due_age_goes_on_rising_while_the_store_is_away(floor: Floor) -> None:

@@ -174,3 +174,20 @@ def test_note_kept_tells_the_lag_and_never_goes_back(desk: Desk, write) -> None:
     assert desk.store.stats().journal_lag == 2
     journal.note_kept(9)  # of a store that was emptied since
     assert desk.store.stats().journal_lag == 0
+
+
+def test_journal_left_is_what_may_be_written_before_the_cap_cuts_what_no_table_has(
+    desk: Desk, write: Callable[[int], Journal]
+) -> None:
+    journal = write(5)
+    journal.note_kept(3)
+    assert desk.store.stats().journal_left is None  # nothing was cut yet
+    cut(desk)
+    write(1)
+    assert sequences(journal) == [2, 3, 4, 5, 6]
+    assert desk.store.stats().journal_left == 2
+    write(2)
+    assert sequences(journal)[0] == 4
+    assert desk.store.stats().journal_left == 0
+    write(1)
+    assert desk.store.stats().journal_left == 0
