@@ -12,6 +12,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/**
 PAGES = [
     page for page in PAGES if not any(part.startswith(".") for part in page.relative_to(ROOT).parts)
 ]
+RUNBOOKS = sorted({*ROOT.glob("docs/runbooks/*.md")} - {*ROOT.glob("docs/runbooks/README.md")})
 SOURCES = "\n".join(
     path.read_text() for part in ("bridge", "connectors") for path in (ROOT / part).rglob("*.py")
 )
@@ -49,6 +50,18 @@ def test_log_event_in_a_runbook_is_logged() -> None:
     documented = names(sorted(ROOT.glob("docs/runbooks/*.md")), r"[Ll]og `([a-z_]+)`")
     assert documented
     assert {event for event in documented if f'"{event}"' not in SOURCES} == set()
+
+
+@pytest.mark.parametrize("page", RUNBOOKS, ids=lambda page: str(page.stem))
+def test_runbook_says_how_it_shows_and_what_to_do(page: Path) -> None:
+    text = page.read_text()
+    assert 0 < text.find("\n**Signs.**") < text.find("\n**What to do")
+
+
+def test_path_of_a_test_in_a_page_is_one() -> None:
+    paths = names([*PAGES, *RUNBOOKS], r"`(tests/[a-z0-9_/]+(?:\.\w+)?)[`/]")
+    assert paths
+    assert {path for path in paths if not (ROOT / path).exists()} == set()
 
 
 def test_runbook_is_listed_in_their_index() -> None:

@@ -1,12 +1,15 @@
-"""`tests/README.md` speaks of tests and folders that there are."""
+"""`tests/README.md`, and the pages below it, speak of tests, files and folders that there are."""
 
 import re
 from pathlib import Path
+
+import pytest
 
 from tests.conftest import ROOT
 
 TESTS = ROOT / "tests"
 PAGE = (TESTS / "README.md").read_text()
+PAGES = sorted(TESTS.rglob("README.md"))
 FIELD_FAILURES = 12
 
 
@@ -27,6 +30,20 @@ def defined_tests() -> set[str]:
 
 def test_every_test_that_the_page_names_exists() -> None:
     assert named_in(PAGE) - defined_tests() == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.parent.relative_to(ROOT)))
+def test_table_names_tests_and_files_that_there_are(page: Path) -> None:
+    """A test, the beginning of one's name with three dots behind it, or a file with tests."""
+    known = defined_tests() | {path.stem for path in TESTS.rglob("test_*.py")}
+    rows = "\n".join(line for line in page.read_text().splitlines() if line.startswith("|"))
+    for name in named_in(rows) - known:
+        pytest.fail(f"{name}: no such test")
+    for start in re.findall(r"`(test_\w+)\.\.\.`", rows):
+        assert any(name.startswith(start) for name in known), start
+    for file in re.findall(r"`([\w/]+\.py)`", rows):
+        places = (ROOT / file, page.parent / file)
+        assert any(path.is_file() for path in places), file
 
 
 def test_every_row_names_a_test() -> None:
