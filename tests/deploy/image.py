@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -18,7 +19,7 @@ from urllib.parse import unquote
 from deploy.images import archive
 from deploy.images.build import build
 from deploy.images.tree import HOME, SITE, Wanted
-from tests.conftest import missing
+from tests.conftest import ROOT, missing
 
 WITHIN_S = 240.0  # Spark takes its time
 # A container's view: only the image's files, none of them writable, an empty /tmp, another user.
@@ -65,6 +66,10 @@ class Image(NamedTuple):
             out, err = process.communicate(timeout=WITHIN_S)
             return process.returncode, (out + err).decode()
 
+    def size_mb(self) -> float:
+        """The archive's size, as a node loads it."""
+        return self.root.with_name("image.tar").stat().st_size / 1e6
+
     def bill(self) -> list[tuple[str, str]]:
         """The bill of materials: package URLs and versions."""
         told = json.loads((self.root / HOME / "duebridge.cdx.json").read_text("utf-8"))
@@ -75,6 +80,14 @@ class Image(NamedTuple):
         """What Python finds installed, in the words of the bill."""
         found = distributions(path=[str(self.root / SITE)])
         return {f"pypi/{each.name.lower().replace('_', '-')}" for each in found}
+
+
+def said_mb(image: str) -> float:
+    """What the page says of an image's size."""
+    page = (ROOT / "deploy" / "images" / "README.md").read_text("utf-8")
+    found = re.search(rf"^\| `{image}` \| ([\d,]+) MB", page, re.MULTILINE)
+    assert found, image
+    return float(found[1].replace(",", ""))
 
 
 def unpacked(wanted: Wanted, place: Path) -> Image:

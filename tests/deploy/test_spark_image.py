@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deploy.images.tree import SITE
-from tests.deploy.image import Image
+from tests.deploy.image import Image, said_mb
 from tests.spark.topics import Record, opened_topics
 from tests.store.servers import redis_server
 
@@ -72,3 +72,7 @@ def test_bill_of_materials_lists_wheels_debian_packages_and_jars(spark_image: Im
     jars = list((spark_image.root / SITE / "pyspark/jars").glob("*.jar"))
     assert len([name for name, _ in bill if name.startswith(("maven/", "generic/"))]) == len(jars)
     assert listed["maven/org.apache.spark/spark-sql-kafka-0-10_2.13"] == "4.2.0"
+
+
+def test_image_is_as_large_as_the_page_says(spark_image: Image) -> None:
+    assert spark_image.size_mb() == pytest.approx(said_mb("spark"), rel=0.05)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deploy.images.tree import HOME, SITE, Wanted
-from tests.deploy.image import Image, unpacked
+from tests.deploy.image import Image, said_mb, unpacked
 from tests.store.servers import free_port, redis_server, wait_until
 
 pytestmark = [pytest.mark.image, pytest.mark.timeout(600)]  # the first build fetches packages
@@ -95,6 +95,10 @@ def test_bill_of_materials_lists_every_package_in_the_image(worker_image: Image)
     assert set(listed) == {f"deb/debian/{path.name}" for path in debian} | worker_image.wheels()
     assert {"pypi/duebridge", "pypi/confluent-kafka", "deb/debian/libc6"} <= set(listed)
     assert all(listed.values())
+
+
+def test_image_is_as_large_as_the_page_says(worker_image: Image) -> None:
+    assert worker_image.size_mb() == pytest.approx(said_mb("worker"), rel=0.05)
 
 
 def test_image_for_arm64_has_only_programs_for_it(tmp_path: Path) -> None:
