@@ -2,17 +2,21 @@
 
 import json
 import re
-from typing import Any
+import shlex
+from collections.abc import Iterator
+from typing import Any, get_args
 
 import pytest
 import yaml
 from jsonschema import Draft7Validator
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
 
 from bridge.config_schema import config_schema
 from deploy.helm import schema
 from deploy.helm.values import Values
 from tests.conftest import ROOT
-from tests.deploy.chart import FOLDER, MODES, Chart, ChartRefused, values_of
+from tests.deploy.chart import FOLDER, MODES, Chart, ChartRefused, one, values_of
 
 EXAMPLE = ROOT / "docs" / "duebridge.example.yaml"
 VALUES = yaml.safe_load((FOLDER / "values.yaml").read_text("utf-8"))
@@ -64,6 +68,28 @@ def test_values_of_mode_are_what_the_schema_takes(mode: str) -> None:
     assert list(Draft7Validator(schema.values_schema()).iter_errors(given)) == []
 
 
+def choices(model: type[BaseModel], place: str = "") -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield every switch and every mode of the values, and what it can be."""
+    for name, field in model.model_fields.items():
+        here = f"{place}{field.alias or to_camel(name)}"
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from choices(field.annotation, f"{here}.")
+        elif field.annotation is bool:
+            yield here, (False, True)
+        elif name in ("mode", "trigger"):
+            yield here, get_args(field.annotation)
+
+
+@pytest.mark.parametrize(("place", "possible"), list(choices(Values)), ids=str)
+def test_every_choice_of_the_values_has_a_mode(place: str, possible: tuple[Any, ...]) -> None:
+    found = set()
+    for given in (VALUES, *(yaml.safe_load(values_of(mode).read_text("utf-8")) for mode in MODES)):
+        for key in place.split("."):
+            given = given.get(key, {})
+        found.add(given if isinstance(given, bool | str) else None)
+    assert set(possible) <= found
+
+
 @pytest.mark.parametrize(
     ("values", "named"),
     [
@@ -109,3 +135,17 @@ def test_readme_has_the_commands_of_the_page() -> None:
         block = re.search(rf"```{kind}\n.*?```", page, re.DOTALL)
         assert block
         assert block[0] in readme
+
+
+def test_image_that_the_page_builds_is_the_one_that_its_values_name(chart: Chart) -> None:
+    page = (ROOT / "docs" / "kubernetes.md").read_text("utf-8").partition("## Install")[2]
+    values = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)
+    lines = re.search(r"```sh\n(.*?)```", page, re.DOTALL)
+    assert values
+    assert lines
+    build, load, *_ = (shlex.split(line) for line in lines[1].splitlines())
+    rendered = chart.template(f"--set-json=image={json.dumps(yaml.safe_load(values[1])['image'])}",
+                              "-f", str(values_of("kafka")))  # fmt: skip
+    worker = one(rendered, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    assert build[build.index("--tag") + 1] == worker["image"]
+    assert build[-1] == load[-1]
