@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 METRIC = "duebridge_due_within_60s"
 BURST = 50_000
+SHARED_WITHIN_S = 2.0
 BEHAVIOR = {
     "scaleUp": {"stabilizationWindowSeconds": 0},
     "scaleDown": {
@@ -26,6 +27,34 @@ BEHAVIOR = {
 def workers(bridge: Bridge) -> int:
     found = bridge.kube.get("deployment", bridge.name)
     return int(found["status"].get("readyReplicas", 0))
+
+
+def delivered(bridge: Bridge, pod: str) -> float:
+    """Return how many messages a pod has delivered to Kafka."""
+    path = f"/api/v1/namespaces/{bridge.kube.namespace}/pods/{pod}:8080/proxy/metrics"
+    lines = bridge.kube.kubectl("get", "--raw", path).splitlines()
+    prefix = 'duebridge_delivered_total{route="kafka"}'
+    return sum(float(line.split()[1]) for line in lines if line.startswith(prefix))
+
+
+def scale(bridge: Bridge, count: int) -> None:
+    bridge.kube.kubectl("scale", f"deployment/{bridge.name}", f"--replicas={count}")
+    until(lambda: workers(bridge) == len(bridge.pods()) == count, f"{count} workers")
+
+
+def test_worker_that_is_added_and_removed_shares_the_work_and_doubles_nothing(
+    bridge: Bridge, say: Callable[[str], None]
+) -> None:
+    bridge.install(replicas=1)
+    first = bridge.pod()
+    with bridge.under_load():
+        scale(bridge, 2)
+        [added] = {each["metadata"]["name"] for each in bridge.pods()} - {first}
+        took_s = until(lambda: delivered(bridge, added) > 0, "its first message", SHARED_WITHIN_S)
+        scale(bridge, 1)
+    bridge.settle()
+    assert bridge.doubled() == 0
+    say(f"worker added under load: it delivers {took_s:.1f} s after it was seen ready")
 
 
 def test_scale_follows_what_will_be_due_and_loses_nothing(

@@ -69,6 +69,19 @@ def test_new_configuration_replaces_the_pods(bridge: Bridge) -> None:
     assert not before & uids(bridge)
 
 
+def test_rollback_under_load_loses_and_doubles_nothing(bridge: Bridge) -> None:
+    bridge.install()
+    bridge.install(config={**bridge.values["config"], "worker": {"batch": 250}})
+    before = uids(bridge)
+    with bridge.under_load():
+        bridge.kube.helm("rollback", bridge.name, "--wait")
+    bridge.settle()
+    assert not before & uids(bridge)
+    made = bridge.kube.get("configmap", bridge.name)["data"]["duebridge.yaml"]
+    assert "batch" not in made
+    assert bridge.doubled() == 0
+
+
 def test_upgrade_without_a_route_that_holds_envelopes_is_stopped(bridge: Bridge) -> None:
     bridge.install()
     bridge.schedule(10, delay="1h", route="rabbit")
