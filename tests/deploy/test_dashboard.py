@@ -17,6 +17,7 @@ from tests.acceptance.command import Command, embedded_command, wait_until
 from tests.conftest import ROOT
 from tests.deploy.promtool import program, promtool
 
+QUESTIONS = ["Is it late?", "Is it stuck?", "Who is at fault?"]
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PAGE = (ROOT / "docs" / "metrics.md").read_text()
 PANELS = [panel for panel in panels() if panel.kind != "row"]
@@ -99,6 +100,12 @@ def test_queries_are_what_promtool_takes(tmp_path: Path) -> None:
     file = tmp_path / "queries.yaml"
     file.write_text(json.dumps({"groups": [{"name": "queries", "rules": rules}]}))
     assert f"{len(queries)} rules found" in promtool("check", "rules", file)
+
+
+def test_dashboard_asks_three_questions_on_one_screen() -> None:
+    assert [panel.title for panel in panels() if panel.kind == "row"] == QUESTIONS
+    blamed = [panel.title.partition(":")[0] for panel in panels()][-3:]
+    assert blamed == ["Us", "Redis", "Brokers"]
 
 
 def test_dashboard_fits_one_screen_and_no_panel_covers_another() -> None:
