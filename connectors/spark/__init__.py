@@ -1,7 +1,7 @@
 """The bulk side: a Spark data source over the delay store and its journal.
 
 Spark finds the format `duebridge` by itself where the wheel is installed, with the extra `spark`;
-`register` is for where it is not, as with files of `--py-files`.
+`register` is for where it is not, as with files of `--py-files`, and for threads of your own.
 """
 
 from typing import TYPE_CHECKING
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("duebridge")` known to a session; harmless where it is known already."""
+    """Make `format("duebridge")` known to a session, in this thread; harmless where it is known."""
+    from connectors.spark.active import activated
     from connectors.spark.source import DuebridgeSource
 
-    spark.dataSource.register(DuebridgeSource)
+    activated(spark).dataSource.register(DuebridgeSource)

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from bridge.config import Config, Route
 from bridge.errors import ConfigError
 from bridge.store.registry import Registry
+from connectors.spark.active import activated
 from connectors.spark.cold_tier import open_tier, read_cold
 from connectors.spark.kafka import kafka_options
 from connectors.spark.place import Place
@@ -131,7 +132,7 @@ def _records(spark: SparkSession, options: dict[str, str], pattern: str) -> Data
 
 
 def _written(spark: SparkSession, place: str, columns: Sequence[str], **options: str) -> DataFrame:
-    rows = spark.read.format(NAME).options(**options).load()
+    rows = activated(spark).read.format(NAME).options(**options).load()
     rows.select(*columns).write.mode("overwrite").parquet(place)
     return spark.read.parquet(place)
 

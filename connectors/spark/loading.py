@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 from pyspark.sql import DataFrame
 
+from connectors.spark.active import activated
 from connectors.spark.planning import plan_write
 from connectors.spark.source import NAME
 from connectors.spark.summary import Summary
@@ -21,5 +22,6 @@ def write_envelopes(frame: DataFrame, **options: str | int) -> Summary:
     with TemporaryDirectory(prefix="duebridge-") as home:
         given.setdefault("summary", f"{home}/summary.json")
         plan_write(given, frame.schema)
+        activated(frame.sparkSession)
         frame.write.format(NAME).options(**given).mode("append").save()
         return msgspec.json.decode(Path(given["summary"]).read_bytes(), type=Summary)

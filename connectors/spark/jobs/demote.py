@@ -12,6 +12,7 @@ commit: they count
 import msgspec
 from pyspark.sql import SparkSession
 
+from connectors.spark.active import activated
 from connectors.spark.cold_log import DEMOTED, Commit
 from connectors.spark.cold_tier import Tier, finish_batches, new_batch, open_tier, write_batch
 from connectors.spark.source import NAME
@@ -62,6 +63,6 @@ def copy_far_rows(spark: SparkSession, tier: Tier, config: str) -> Commit | None
             shard.note_first(beyond_ms)
     batch = new_batch(tier.now_ms())
     options = {"config": config, "route": tier.route.name, "state": "pending", "content": "packed"}
-    far = spark.read.format(NAME).options(**options, due_after=beyond_ms, page=1000).load()
-    copied = write_batch(tier, cold_rows(as_cold(far), batch), DEMOTED, batch)
+    source = activated(spark).read.format(NAME).options(**options, due_after=beyond_ms, page=1000)
+    copied = write_batch(tier, cold_rows(as_cold(source.load()), batch), DEMOTED, batch)
     return copied if copied.rows else None

@@ -20,6 +20,7 @@ from pyspark.sql.types import DateType, StructType
 from bridge.durations import parse_duration_ms
 from bridge.errors import ConfigError
 from bridge.events import GAP
+from connectors.spark.active import activated
 from connectors.spark.journal_table import DataFile, JournalTable, Manifest
 from connectors.spark.kept import tell_kept
 from connectors.spark.options import journal_options
@@ -79,7 +80,7 @@ def run_journal(
     store = place_of(where, config_of(where))
     sink = Sink(spark, place, on_batch, partial(tell_kept, store, place))
     begun_ms = store.now_ms()
-    rows = spark.readStream.format(NAME).options(**given, stream="journal").load()
+    rows = activated(spark).readStream.format(NAME).options(**given, stream="journal").load()
     writer = rows.writeStream.foreachBatch(sink.add).option("checkpointLocation", place.checkpoint)
     query = (
         writer.trigger(processingTime=f"{parse_duration_ms(every, 'every')} milliseconds")

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from bridge.config_file import load_config
 from bridge.producer import find_route
+from connectors.spark.active import activated
 from connectors.spark.evidence import cold, used
 from connectors.spark.jobs.journal import read_journal
 from connectors.spark.options import Where
@@ -71,7 +72,7 @@ def run_report(
     there = used(place_of(Where(config=config), settings), wanted)
     names = [route.name for route in wanted] if routes else []
     options = {"config": config} | ({"route": ",".join(names)} if names else {})
-    source = spark.read.format(NAME).options(**options)
+    source = activated(spark).read.format(NAME).options(**options)
     rows = read_journal(spark, journal) if journal else source.option("stream", "journal").load()
     rows = _chosen(rows, names).where(f"at is null or unix_millis(at) >= {since_ms}").persist()
     store = spark.read.format(NAME).options(**options).option("state", "pending,retry").load()
