@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv/bin
 SERVICES := $(PYTHON) deploy/local/services.py
 
-.PHONY: help demo demo-spark test coverage lint bench bench-check proof fuzz lock venv services-up services-down test-images test-k8s tools
+.PHONY: help demo demo-spark test coverage lint bench bench-check proof fuzz lock venv services-up services-down test-long test-images test-k8s tools
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -20,6 +20,9 @@ demo-spark: venv ## a year of flights through Spark: cold tier, one day delivere
 test: venv services-up tools ## lint, and every test on real services
 	@$(MAKE) --no-print-directory lint
 	$(VENV)/pytest $(TESTS)
+
+test-long: venv services-up ## what takes minutes: a cluster of Spark, a driver killed in every job
+	$(VENV)/pytest -m long tests/spark
 
 test-images: venv services-up ## the images, built without Docker (root, mmdebstrap) and run as a node would
 	$(VENV)/pytest -m image tests/deploy

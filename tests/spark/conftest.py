@@ -19,6 +19,7 @@ from bridge.store.connection import Connection, open_connection
 from bridge.store.delay_store import DelayStore, Remembered
 from bridge.store.keys import Shard
 from tests.conftest import ROOT, missing
+from tests.spark.commander import Commander
 
 LATER_MS = 1_000 * int((datetime.now(UTC) + timedelta(days=30)).timestamp())
 CONFIG = """
@@ -34,6 +35,9 @@ routes:
   cold:
     target: {{broker: kafka, topic: cold}}
     shards: 2
+    cold_tier: {{path: "{home}/cold", horizon: 7d}}
+  frozen:
+    target: {{broker: kafka, topic: frozen}}
     cold_tier: {{path: "{home}/cold", horizon: 7d}}
   open:
     target: {{broker: kafka, topic: open}}
@@ -69,6 +73,14 @@ def spark(kafka_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def command(kafka_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commander]:
+    """`duebridge` as a person runs it, but that Java is started once."""
+    commander = Commander(tmp_path_factory.mktemp("commands"), kafka_jars)
+    yield commander
+    commander.close()
 
 
 class World:

@@ -14,7 +14,9 @@ import pyspark
 import pytest
 
 import connectors.spark
+from tests.spark import on_cluster
 from tests.spark.conftest import LATER_MS, World
+from tests.spark.test_rows import rejected
 from tests.store.servers import free_port, wait_until
 
 SPARK = Path(pyspark.__file__).parent
@@ -22,6 +24,15 @@ SUBMIT = Path(connectors.spark.__file__).parent / "commands" / "submit.py"
 ENVIRONMENT = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
 DEPLOY = "org.apache.spark.deploy"
 ROWS = 5000
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.minTaskRuntime": "1s",
+}
+
+pytestmark = pytest.mark.long
 
 
 @contextmanager
@@ -58,23 +69,42 @@ class Cluster:
         return int(self.state().get("aliveworkers", 0))
 
 
+def on(host: int) -> tuple[str, str]:
+    """Name a host of its own for each worker: Spark repeats no task where it already runs."""
+    return ("--host", f"127.0.0.{host}")
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     home = tmp_path_factory.mktemp("cluster")
     port, web_port = free_port(), free_port()
-    here = ("--host", "127.0.0.1")
     found = Cluster(port, web_port)
     with ExitStack() as stack:
         web = ("--port", str(port), "--webui-port", str(web_port))
-        stack.enter_context(daemon(home, "master", f"{DEPLOY}.master.Master", *here, *web))
+        stack.enter_context(daemon(home, "master", f"{DEPLOY}.master.Master", *on(1), *web))
         wait_until(found.state, f"the master, see {home}", within_s=60)
         size = ("--cores", "1", "--memory", "700m", "--webui-port", "0", "--work-dir", str(home))
         for number in range(2):
             name = f"worker-{number}"
-            worker = daemon(home, name, f"{DEPLOY}.worker.Worker", *here, *size, found.url)
+            words = (f"{DEPLOY}.worker.Worker", *on(number + 1), *size, found.url)
+            worker = daemon(home, name, *words)
             stack.enter_context(worker)
         wait_until(lambda: found.workers() == 2, f"two workers, see {home}", within_s=60)
         yield found
+
+
+def submitted(cluster: Cluster, home: Path, *words: str, **settings: str) -> Any:
+    """Run spark-submit to its end; returns the object that was printed."""
+    given = {"spark.pyspark.python": sys.executable, **settings}
+    program = [str(SPARK / "bin" / "spark-submit"), "--master", cluster.url]
+    program += ["--executor-memory", "512m"]
+    for name, value in given.items():
+        program += ["--conf", f"{name}={value}"]
+    done = subprocess.run(
+        [*program, *words], env=ENVIRONMENT, capture_output=True, timeout=500, cwd=home
+    )
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.timeout(600)
@@ -83,15 +113,31 @@ def test_submit_a_job_to_a_cluster_stores_every_row_once(
 ) -> None:
     orders = tmp_path / "orders.csv"
     orders.write_text("number\n" + "".join(f"{number}\n" for number in range(ROWS)))
-    words = [str(SPARK / "bin" / "spark-submit"), "--master", cluster.url]
-    words += ["--executor-memory", "512m", "--conf", f"spark.pyspark.python={sys.executable}"]
-    words += [str(SUBMIT), "schedule", "split", str(orders), "--format", "csv"]
+    words = [str(SUBMIT), "schedule", "split", str(orders), "--format", "csv"]
     words += ["--column", "id=number", "--column", "body=concat('order ', number)"]
     words += ["--column", f"due_at={LATER_MS} + cast(number as bigint)"]
     words += ["--config", world.config, "--output", "json"]
-    done = subprocess.run(words, env=ENVIRONMENT, capture_output=True, timeout=500, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr.decode()[-3000:]
-    assert json.loads(done.stdout)["accepted"] == ROWS
+    assert submitted(cluster, tmp_path, *words)["accepted"] == ROWS
     assert sum(len(world.ids("split", number=number)) for number in range(4)) == ROWS
     (finished,) = cluster.state()["completedapps"]
     assert finished["cores"] == 2, "both workers had a part in it"
+
+
+@pytest.mark.timeout(600)
+def test_jobs_on_a_cluster_that_loses_an_executor_and_speculates_count_every_row_once(
+    cluster: Cluster, world: World, tmp_path: Path
+) -> None:
+    (tmp_path / "home").mkdir()
+    words = [str(Path(on_cluster.__file__)), world.config, str(tmp_path / "home"), str(ROWS)]
+    done = submitted(cluster, tmp_path, *words, **SPECULATION)
+    broken = {each.name for each in (tmp_path / "home").iterdir() if each.is_file()}
+    assert broken == {"killed", "failed-1", "failed-4", "dawdled", "speculated"}
+    far, refused = ROWS // 2, ROWS // 100
+    said = done["schedule"]
+    assert said["accepted"] + said["duplicate"] == ROWS - refused
+    assert said["refused"] == refused == len(rejected(tmp_path / "home" / "rejects"))
+    assert (done["demote"]["removed"], done["demote"]["void"]) == (far, 0)
+    assert done["hydrate"]["accepted"] + done["hydrate"]["duplicate"] == far
+    assert done["read"] == len(world.ids("cold")) + len(world.ids("cold", number=1))
+    assert done["read"] == ROWS - refused
+    assert done["journal"]["rows"] == ROWS - refused + 2 * far, "demoted, and accepted once more"

@@ -32,9 +32,9 @@ def warm(world: World) -> set[str]:
     return world.ids("cold", number=0) | world.ids("cold", number=1)
 
 
-def cold(spark: SparkSession, world: World) -> list[str]:
+def cold(spark: SparkSession, world: World, route: str = "cold") -> list[str]:
     """The ids of the rows that count, void ones among them."""
-    tier = open_tier(world.config, "cold")
+    tier = open_tier(world.config, route)
     rows = read_cold(spark, tier, tier.log.state().files).select("id").collect()
     return sorted(row.id for row in rows)
 

@@ -1,8 +1,5 @@
 """Intake of a real topic: everything once, whatever is killed, deleted or refused."""
 
-import os
-import signal
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,11 +12,10 @@ from bridge.publisher import BrokerUnavailable
 from connectors.spark.jobs.intake import Intake, IntakeSummary, run_intake
 from connectors.spark.session import job_error
 from connectors.spark.topics import topic_of
-from tests.acceptance.command import ENVIRONMENT, PROGRAM, Done
+from tests.spark.commander import JAVA_SAYS, Commander
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_rows import rejected
 from tests.spark.topics import RECORDED_AT_MS, Record, Topics, opened_topics
-from tests.store.servers import wait_until
 
 DUE = {"due_at": str(LATER_MS)}
 
@@ -123,47 +119,27 @@ def test_intake_without_what_it_needs_says_so_before_a_record_is_read(
     assert not (world.home / "checkpoint").exists()
 
 
-def words(world: World, kafka_jars: str, topic: str, *more: str) -> list[str]:
-    """The command as a person types it."""
-    begin = [PROGRAM, "--config", world.config, "spark", "intake", "plain", topic]
-    begin += ["--checkpoint", str(world.home / "checkpoint"), "--column", "delay='0ms'"]
-    settings = ["--spark", f"spark.jars={kafka_jars}", "--spark", "spark.master=local[2]"]
-    return [*begin, *settings, "--max-offsets-per-trigger", "4000", "--output", "json", *more]
-
-
-@pytest.mark.timeout(300)  # it starts Spark twice
-def test_intake_killed_in_the_middle_and_run_again_loses_nothing_and_repeats_nothing(
-    spark: SparkSession, world: World, topics: Topics, kafka_jars: str
+def test_run_the_command_takes_in_and_ends_with_the_counts(
+    world: World, topics: Topics, kafka_jars: str, command: Commander
 ) -> None:
-    topic, count = topics.make(), 10_000
-    topics.fill(topic, (Record(b"%d" % number) for number in range(count)))
-    slow = words(world, kafka_jars, topic, "--rows-per-second", "2000")
-    with (world.home / "log").open("wb") as log:
-        driver = subprocess.Popen(
-            slow, stdout=log, stderr=log, env=ENVIRONMENT, start_new_session=True
-        )
-        wait_until(lambda: len(world.ids("plain")) >= 5_000, "half of them", within_s=90)
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
-    assert len(world.ids("plain")) < count
-    delivered = world.deliver("plain", 500)  # what is gone already is not scheduled again
-    ran = subprocess.run(words(world, kafka_jars, topic), capture_output=True, env=ENVIRONMENT)
-    done = Done(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
-    assert done.code == 0, done.err
-    assert done.json()["rows"]["duplicate"] > 0
-    left = world.ids("plain") | world.ids("plain", "ready")
-    assert (len(left), len(delivered), left & delivered) == (count - 500, 500, set())
-    journal = spark.read.format("duebridge").option("stream", "journal")
-    accepted = journal.option("config", world.config).load().where("kind = 'accepted'")
-    assert accepted.count() == accepted.select("id").distinct().count() == count
+    topic = topics.make()
+    topics.fill(topic, [Record(b"one"), Record(b"two")])
+    done = command(*words(world, kafka_jars, topic))
+    rows = done.json()["rows"]
+    assert (done.code, rows["accepted"], len(world.ids("plain"))) == (0, 2, 2), done.err
 
 
 def test_run_the_command_without_a_broker_exits_4_in_one_line(
-    world: World, kafka_jars: str
+    world: World, kafka_jars: str, command: Commander
 ) -> None:
     world.use(world.url, "127.0.0.1:1")
-    ran = subprocess.run(words(world, kafka_jars, "t"), capture_output=True, env=ENVIRONMENT)
-    java_says = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
-    said = ran.stderr.removeprefix(java_says)
-    assert (ran.returncode, said.count(b"\n")) == (4, 1), said
-    assert said.startswith(b"duebridge: topic t: ")
+    done = command(*words(world, kafka_jars, "t"))
+    said = done.err.removeprefix(JAVA_SAYS)
+    assert (done.code, said.count("\n")) == (4, 1), said
+    assert said.startswith("duebridge: topic t: ")
+
+
+def words(world: World, kafka_jars: str, topic: str) -> list[str]:
+    begin = ["--config", world.config, "spark", "intake", "plain", topic]
+    begin += ["--checkpoint", str(world.home / "checkpoint"), "--column", "delay='1h'"]
+    return [*begin, "--spark", f"spark.jars={kafka_jars}", "--output", "json"]

@@ -1,7 +1,6 @@
 """The job reconcile on a real store and a real Kafka: every planted violation is named."""
 
 import json
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -22,7 +21,7 @@ from connectors.spark.jobs.demote import run_demote
 from connectors.spark.jobs.journal import run_journal
 from connectors.spark.jobs.reconcile import Reconciliation, run_reconcile
 from connectors.spark.jobs.report import run_report
-from tests.acceptance.command import ENVIRONMENT, PROGRAM
+from tests.spark.commander import Commander
 from tests.spark.conftest import LATER_MS, World
 
 TOPIC_CONFIGS = {"message.timestamp.type": "LogAppendTime"}
@@ -232,12 +231,11 @@ def test_topics_pattern_takes_globs_and_quotes_dots(world: World) -> None:
 
 @pytest.mark.timeout(330)
 def test_reconcile_command_exits_1_where_the_guarantee_was_broken(
-    scene: Scene, kafka_jars: str
+    scene: Scene, kafka_jars: str, command: Commander
 ) -> None:
     scene.accept("lost")
     scene.settle()
     settings = ["--route", "plain", "--spark", f"spark.jars={kafka_jars}"]
-    command = [PROGRAM, "--config", scene.world.config, "spark", "reconcile", *settings]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 1, done.stderr
-    assert done.stdout.splitlines()[-1] == "The guarantee was BROKEN: lost: plain/lost"
+    done = command("--config", scene.world.config, "spark", "reconcile", *settings)
+    assert done.code == 1, done.err
+    assert done.out.splitlines()[-1] == "The guarantee was BROKEN: lost: plain/lost"

@@ -13,8 +13,9 @@ from bridge.envelope import Target
 from bridge.errors import ConfigError, EnvelopeError
 from connectors.spark.jobs.replay import Group, Replay, ReplaySummary, run_replay
 from connectors.spark.summary import Summary
-from tests.acceptance.command import ENVIRONMENT, PROGRAM, Done
+from tests.acceptance.command import ENVIRONMENT, PROGRAM
 from tests.contract.kafka_broker import KafkaBroker
+from tests.spark.commander import Commander
 from tests.spark.conftest import World
 from tests.spark.test_letters import letter
 from tests.spark.test_rows import rejected
@@ -160,9 +161,9 @@ routes:
 """
 
 
-@pytest.mark.timeout(300)  # it starts Spark twice
+@pytest.mark.timeout(300)
 def test_run_the_command_repairs_what_a_worker_had_shunted_and_a_worker_delivers_it(
-    world: World, kafka_bootstrap: str, kafka_jars: str
+    world: World, kafka_bootstrap: str, kafka_jars: str, command: Commander
 ) -> None:
     with closing(KafkaBroker(kafka_bootstrap)) as kafka:
         due, letters = kafka.missing_target(), kafka.missing_target()
@@ -172,27 +173,29 @@ def test_run_the_command_repairs_what_a_worker_had_shunted_and_a_worker_delivers
         text = CONFIG.format(url=world.url, bootstrap=kafka_bootstrap, **names)
         Path(world.config).write_text(text)
         send = ["send", "due", "x" * 2000, "--delay", "0s", "--id", "order-42"]
-        assert command(world, *send).code == 0
+        config = ["--config", world.config]
+        assert command(*config, *send).code == 0
         until_delivered(world, kafka, letters)
-        job = ["spark", "replay", str(letters.topic), "--column", "body=substring(value, 1, 9)"]
+        job = [
+            *config,
+            "spark",
+            "replay",
+            str(letters.topic),
+            "--column",
+            "body=substring(value, 1, 9)",
+        ]
         job += ["--spark", f"spark.jars={kafka_jars}", "--spark", "spark.master=local[2]"]
-        dry = command(world, *job)
+        dry = command(*job)
         assert (dry.code, dry.out.splitlines()[-1]) == (
             0,
             "would replay 1; nothing was changed; --yes does it",
         ), dry.err
-        done = command(world, *job, "--yes", "--output", "json")
+        done = command(*job, "--yes", "--output", "json")
         assert (done.code, done.json()["rows"][0]["accepted"]) == (0, 1), done.err
         until_delivered(world, kafka, due)
         (record,) = kafka.records(due)
     assert record.value == b"x" * 9
     assert dict(record.headers)["x-replay-of"] == b"order-42"
-
-
-def command(world: World, *words: str) -> Done:
-    program = [PROGRAM, "--config", world.config, *words]
-    ran = subprocess.run(program, capture_output=True, env=ENVIRONMENT)
-    return Done(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
 
 def until_delivered(world: World, kafka: KafkaBroker, target: Target) -> None:

@@ -1,7 +1,6 @@
 """Bulk schedule: which columns of an input become an envelope's, and what the command says."""
 
 import csv
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from bridge.errors import ConfigError
 from connectors.spark.commands.shared import pairs
 from connectors.spark.jobs.schedule import run_schedule
 from connectors.spark.transforms.chosen import chosen_columns
-from tests.acceptance.command import ENVIRONMENT, PROGRAM, Done
+from tests.spark.commander import JAVA_SAYS, Commander
 from tests.spark.conftest import LATER_MS, World
 
 MADE = {"body": "concat('order ', number)", "due_at": f"{LATER_MS} + cast(number as bigint)"}
@@ -54,6 +53,17 @@ def test_schedule_csv_stores_each_row_once_and_counts_the_refused(
     assert len(world.ids("plain")) == 2
 
 
+@pytest.mark.parametrize("form", ["parquet", "json", "orc"])
+def test_schedule_of_any_form_stores_every_row(
+    spark: SparkSession, world: World, form: str
+) -> None:
+    rows = [(f"i{number}", "b", LATER_MS) for number in range(9)]
+    frame = spark.createDataFrame(rows, "id string, body string, due_at bigint")
+    frame.write.format(form).save(str(world.home / "rows"))
+    inputs = [str(world.home / "rows")]
+    assert run_schedule(spark, inputs, form=form, **world.options("plain")).accepted == 9
+
+
 def test_schedule_a_table_reads_it_by_name(spark: SparkSession, world: World) -> None:
     frame = spark.createDataFrame([("a", "b", LATER_MS)], "id string, body string, due_at bigint")
     frame.createOrReplaceTempView("due")
@@ -74,24 +84,31 @@ def test_read_pairs_without_a_sign_are_refused() -> None:
         pairs("--column", ["due_at"])
 
 
-def command(world: World, *words: str) -> Done:
-    """Run `duebridge spark` as a person does, to its end."""
-    program = [PROGRAM, "--config", world.config, "spark", *words]
-    done = subprocess.run(program, capture_output=True, timeout=100, env=ENVIRONMENT)
-    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
-
-
-def test_run_the_command_schedules_and_ends_with_the_counts(world: World, orders: str) -> None:
-    words = ["schedule", "plain", orders, "--format", "csv", "--id-columns", "number"]
+def test_run_the_command_schedules_and_ends_with_the_counts(
+    world: World, orders: str, command: Commander
+) -> None:
+    words = [
+        "--config",
+        world.config,
+        "spark",
+        "schedule",
+        "plain",
+        orders,
+        "--format",
+        "csv",
+        "--id-columns",
+        "number",
+    ]
     words += [f"--column={name}={made}" for name, made in MADE.items()]
-    done = command(world, *words, "--where", "number > 7", "--output", "json")
+    done = command(*words, "--where", "number > 7", "--output", "json")
     assert (done.code, done.json()["accepted"]) == (0, 1), done.err
+    assert done.err.removeprefix(JAVA_SAYS) == "", "the counts are said once"
 
 
-def test_run_the_command_on_no_file_says_so_in_one_line(world: World) -> None:
-    missing = command(world, "schedule", "plain", "/nowhere.parquet")
+def test_run_the_command_on_no_file_says_so_in_one_line(world: World, command: Commander) -> None:
+    words = ["--config", world.config, "spark", "schedule", "plain"]
+    missing = command(*words, "/nowhere.parquet")
     assert missing.code == 2
-    java_says = "WARNING: Using incubator modules: jdk.incubator.vector\n"
-    said = missing.err.removeprefix(java_says)
+    said = missing.err.removeprefix(JAVA_SAYS)
     assert said.startswith("[PATH_NOT_FOUND] Path does not exist: file:/nowhere.parquet")
     assert said.count("\n") == 1

@@ -1,6 +1,7 @@
 """The batch writer: checked before the first row, no row lost, the same twice is the same once."""
 
 from datetime import UTC, datetime
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -136,8 +137,17 @@ def test_write_while_the_store_goes_away_loses_nothing(
     with proxied(int(service("redis", "port"))) as proxy:
         world.use(f"redis://127.0.0.1:{proxy.port}/0")
         proxy.lose_reply_to(b"n-005000")
-        summary = write_envelopes(numbered(spark, 10_000), **world.options("plain"))
-        assert proxy.lost == 1
+
+        def go_away() -> None:
+            wait_until(lambda: len(world.ids("plain")) > 1000, "the first rows")
+            proxy.refuse(6)
+
+        away = Thread(target=go_away)
+        away.start()
+        options = world.options("plain", rows_per_second=5000)
+        summary = write_envelopes(numbered(spark, 10_000), **options)
+        away.join()
+        assert (proxy.lost, proxy.refused) == (1, 6)
     assert (summary.rows, summary.accepted + summary.duplicate) == (10_000, 10_000)
     assert len(world.ids("plain")) == 10_000
 

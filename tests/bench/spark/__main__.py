@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.bench.spark.bulk import measure_read, measure_schedule
+from tests.bench.spark.cold import measure_demote, measure_hydrate
 from tests.bench.spark.intake import measure_intake
 from tests.bench.spark.reconcile import measure_reconcile
 from tests.bench.spark.stage import Round, Stage, opened_stage
@@ -19,6 +20,8 @@ from tests.bench.spark.stage import Round, Stage, opened_stage
 PROGRAMS: dict[str, Callable[[Stage, int], Round]] = {
     "schedule": measure_schedule,
     "read": measure_read,
+    "demote": measure_demote,
+    "hydrate": measure_hydrate,
     "reconcile": measure_reconcile,
     "intake": measure_intake,
 }

@@ -1,0 +1,126 @@
+"""A driver that runs every job at once, some slowly, until it is killed: `test_killed_driver`.
+
+    python -m tests.spark.driver CONFIG HOME TOPIC LETTERS JARS
+
+Journal, reconcile and report begin at once; the jobs that a rate makes slow begin when there is a
+file HOME/slow; demote, which is over too soon to be caught otherwise, when there is HOME/demote.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+
+from pyspark.sql import SparkSession
+
+from bridge.config import HOUR_MS
+from connectors.spark.cold_tier import Tier
+from connectors.spark.jobs.demote import run_demote
+from connectors.spark.jobs.hydrate import HydrateSummary, run_hydrate
+from connectors.spark.jobs.intake import Intake, IntakeSummary, run_intake
+from connectors.spark.jobs.journal import run_journal
+from connectors.spark.jobs.reconcile import run_reconcile
+from connectors.spark.jobs.replay import Replay, ReplaySummary, run_replay
+from connectors.spark.jobs.report import run_report
+from connectors.spark.jobs.schedule import run_schedule
+from connectors.spark.session import opened_session
+from connectors.spark.summary import Summary
+from tests.spark.conftest import LATER_MS
+
+RATE = 15  # rows a second of each slow job
+SETTINGS = {"spark.master": "local[16]", "spark.sql.shuffle.partitions": "2"}  # a slow job waits
+
+
+class Jobs:
+    """Every job, by what the test has prepared below `home`; each may be run again."""
+
+    def __init__(self, spark: SparkSession, config: str, home: Path) -> None:
+        self._spark = spark
+        self._config = config
+        self._home = home
+
+    def schedule(self, **more: int) -> Summary:
+        rows = [str(self._home / "rows.parquet")]
+        due = {"due_at": str(LATER_MS)}
+        return run_schedule(self._spark, rows, columns=due, **self._to("plain"), **more)
+
+    def intake(self, topic: str, **more: int) -> IntakeSummary:
+        checkpoint = str(self._home / "intake")
+        wanted = Intake(topic=topic, checkpoint=checkpoint, columns={"delay": "'0ms'"})
+        return run_intake(self._spark, wanted, **self._to("split"), **more)
+
+    def replay(self, topic: str, **more: int) -> ReplaySummary:
+        wanted = Replay(topic=topic, broker="kafka", delay="1h")
+        return run_replay(self._spark, wanted, is_dry_run=False, config=self._config, **more)
+
+    def hydrate(self, **more: int) -> HydrateSummary:
+        return run_hydrate(self._spark, **self._to("cold"), **more)
+
+    def demote(self) -> object:
+        return run_demote(self._spark, **self._to("frozen"))
+
+    def journal(self, every: str | None = None) -> object:
+        return run_journal(
+            self._spark, str(self._home / "journal"), every=every, config=self._config
+        )
+
+    def reconcile(self) -> object:
+        out = str(self._home / "verdict")
+        return run_reconcile(self._spark, self._config, routes=["plain"], out=out)
+
+    def report(self) -> object:
+        return run_report(self._spark, str(self._home / "report"), config=self._config)
+
+    def _to(self, route: str) -> dict[str, str]:
+        return {"config": self._config, "route": route}
+
+
+def all_due_in_a_month(_: Tier) -> int:
+    """Stand in for `Tier.boundary_ms`, so that what is due in a month is to come back."""
+    return LATER_MS + 9 * HOUR_MS
+
+
+def again_and_again(job: Callable[[], object]) -> None:
+    while True:
+        job()
+
+
+def begin(*jobs: Callable[[], object]) -> None:
+    for job in jobs:
+        Thread(target=job, daemon=True).start()
+
+
+def until_told(file: Path) -> None:
+    while not file.exists():
+        time.sleep(0.02)
+
+
+def main() -> None:
+    config, home, topic, letters, jars = sys.argv[1:]
+    with opened_session("killed", more={**SETTINGS, "spark.jars": jars}) as spark:
+        jobs = Jobs(spark, config, Path(home))
+        real = Tier.boundary_ms
+        Tier.boundary_ms = lambda tier: (  # type: ignore[method-assign]
+            all_due_in_a_month(tier) if tier.route.name == "cold" else real(tier)
+        )
+        slow = {"rows_per_second": RATE}
+        begin(
+            lambda: jobs.journal(every="500ms"),
+            lambda: again_and_again(jobs.reconcile),
+            lambda: again_and_again(jobs.report),
+        )
+        until_told(Path(home) / "slow")
+        begin(
+            lambda: jobs.schedule(**slow),
+            lambda: jobs.intake(topic, **slow),
+            lambda: jobs.replay(letters, **slow),
+            lambda: jobs.hydrate(**slow),
+        )
+        until_told(Path(home) / "demote")
+        jobs.demote()
+        until_told(Path(home) / "the end, which is a kill")
+
+
+if __name__ == "__main__":
+    main()
