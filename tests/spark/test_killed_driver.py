@@ -23,8 +23,9 @@ from tests.spark.test_replay import dead
 from tests.spark.topics import Record, opened_topics
 from tests.store.servers import wait_until
 
-ROWS = 3000  # of each job: minutes, at the driver's rate
-BEGUN = 100  # so many are through, at least, when it is killed
+ROWS = 2000  # of each job: at the driver's rate 200 s, longer than the test waits
+BEGUN = 50  # so many are through, at least, when it is killed
+FROZEN = "cold/route=frozen/_commits"
 SLOW = ("plain", "split", "open", "cold")  # routes of schedule, intake, replay and hydrate
 IDS = [f"i{number:04d}" for number in range(ROWS)]
 
@@ -54,7 +55,8 @@ def test_every_job_killed_in_the_middle_and_run_again_loses_nothing_and_repeats_
 ) -> None:
     world.use(world.url, kafka_bootstrap)
     home = world.home
-    pq.write_table(pa.table({"id": IDS, "body": IDS}), home / "rows.parquet")
+    rows = {"id": IDS, "body": IDS, "due_at": [LATER_MS] * ROWS}  # each process has its LATER_MS
+    pq.write_table(pa.table(rows), home / "rows.parquet")
     fill(world, "cold")
     assert run_demote(spark, config=world.config, route="cold").removed == ROWS
     fill(world, "frozen")
@@ -71,14 +73,16 @@ def test_every_job_killed_in_the_middle_and_run_again_loses_nothing_and_repeats_
         try:
             wait_until(lambda: is_reported(home, driver), f"see {log.name}", within_s=200)
             (home / "slow").touch()
-            wait_until(lambda: is_begun(world), f"see {log.name}", within_s=120)
+            begun: dict[str, int] = {}
+            wait_until(lambda: is_begun(world, begun), begun, within_s=120)
             (home / "demote").touch()
-            wait_until(lambda: files(home, "cold/route=frozen/_commits/*"), "demote", within_s=60)
+            wait_until(lambda: files(home, f"{FROZEN}/*-demoted.json"), "demote", within_s=60)
         finally:
             os.killpg(driver.pid, signal.SIGKILL)
             driver.wait()
         before = {route: len(stored(world, route)) for route in SLOW}
         assert all(BEGUN <= count < ROWS for count in before.values()), before
+        assert not files(home, f"{FROZEN}/*-removed.json"), "demote was over"
         delivered = world.deliver("split", 100)  # what is gone already is not scheduled again
         assert delivered
         run_again(Jobs(spark, world.config, home), topic, letters, monkeypatch)
@@ -86,8 +90,8 @@ def test_every_job_killed_in_the_middle_and_run_again_loses_nothing_and_repeats_
     assert (len(left), left & delivered) == (ROWS - len(delivered), set())
     assert all(len(stored(world, route)) == ROWS for route in ("plain", "open", "cold"))
     assert (stored(world, "frozen"), cold(spark, world, "frozen")) == (set(), IDS)
-    rows = read_journal(spark, str(home / "journal")).where("kind = 'accepted'")
-    assert dict(rows.groupBy("route").count().collect()) == {
+    accepted = read_journal(spark, str(home / "journal")).where("kind = 'accepted'")
+    assert dict(accepted.groupBy("route").count().collect()) == {
         **dict.fromkeys((*SLOW, "frozen"), ROWS),
         "cold": 2 * ROWS,  # before it was cold, and when it came back
     }
@@ -118,5 +122,6 @@ def is_reported(home: Path, driver: "subprocess.Popen[bytes]") -> bool:
     return files(home, "journal/_manifests/*.json") and files(home, "report/report.html")
 
 
-def is_begun(world: World) -> bool:
-    return all(len(stored(world, route)) >= BEGUN for route in SLOW)
+def is_begun(world: World, begun: dict[str, int]) -> bool:
+    begun |= {route: len(stored(world, route)) for route in SLOW}
+    return all(count >= BEGUN for count in begun.values())

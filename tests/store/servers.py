@@ -16,9 +16,9 @@ STARTED_WITHIN_S = 30.0
 
 
 def wait_until(
-    is_true: Callable[[], object], what: str, within_s: float = STARTED_WITHIN_S
+    is_true: Callable[[], object], what: object, within_s: float = STARTED_WITHIN_S
 ) -> None:
-    """Return once it is true; fails the test at the deadline."""
+    """Return once it is true; fails the test at the deadline, and says `what` as it is then."""
     give_up_at = time.monotonic() + within_s
     while not is_true():
         assert time.monotonic() < give_up_at, f"gave up waiting for {what}"
