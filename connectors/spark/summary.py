@@ -47,14 +47,16 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return one line for people: what there was none of is left out."""
-        counts = ", ".join(
-            f"{getattr(self, name):,} {name.replace('_', ' ')}"
-            for name in COUNTS
-            if getattr(self, name)
-        )
+        counts = in_words(self, COUNTS)
         changed = "" if self.accepted or self.cold or self.replaced else "; nothing was changed"
         first = f"; the first reject: {self.first_reason}" if self.first_reason else ""
         return f"route {self.route}: {self.rows:,} rows: {counts or 'none'}{changed}{first}"
+
+
+def in_words(counts: msgspec.Struct, names: Iterable[str]) -> str:
+    """Return these counts for people; what there was none of is left out."""
+    found = ((name.replace("_", " "), getattr(counts, name)) for name in names)
+    return ", ".join(f"{count:,} {name}" for name, count in found if count)
 
 
 COUNTS = tuple(name for name in Summary.__struct_fields__ if name not in ("route", "first_reason"))

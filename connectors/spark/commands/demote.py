@@ -4,13 +4,13 @@ import typer
 
 from bridge.cli.output import Output, OutputOption
 from bridge.cli.session import ConfigOption, config_path
-from connectors.spark.commands.shared import RouteArgument, SettingOption, running, show_summary
+from connectors.spark.commands import shared
 
 
 def demote(
     context: typer.Context,
-    route: RouteArgument,
-    settings: SettingOption = None,
+    route: shared.RouteArgument,
+    settings: shared.SettingOption = None,
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
@@ -19,8 +19,8 @@ def demote(
     They come back by `duebridge spark hydrate`, which has to run more often than once in the
     horizon. Cancel and reschedule go on to work. Killed anywhere, it is just started again.
     """
-    with running("demote", settings) as spark:
+    with shared.running("demote", settings) as spark:
         from connectors.spark.jobs.demote import run_demote
 
         summary = run_demote(spark, config=str(config_path(context, config)), route=route)
-    show_summary(summary, output)
+    shared.show_summary(summary, output)

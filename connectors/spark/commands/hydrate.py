@@ -5,23 +5,15 @@ import typer
 from bridge.cli.exits import finish
 from bridge.cli.output import Output, OutputOption
 from bridge.cli.session import ConfigOption, config_path
-from connectors.spark.commands.shared import (
-    RateOption,
-    RememberOption,
-    RouteArgument,
-    SettingOption,
-    given_only,
-    running,
-    show_summary,
-)
+from connectors.spark.commands import shared
 
 
 def hydrate(
     context: typer.Context,
-    route: RouteArgument,
-    remember: RememberOption = None,
-    rows_per_second: RateOption = None,
-    settings: SettingOption = None,
+    route: shared.RouteArgument,
+    remember: shared.RememberOption = None,
+    rows_per_second: shared.RateOption = None,
+    settings: shared.SettingOption = None,
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
@@ -31,11 +23,11 @@ def hydrate(
     of it is used up. What the store refuses stays cold and is tried again by the next run. Killed
     anywhere, it is just started again.
     """
-    options = given_only(remember=remember, rows_per_second=rows_per_second)
-    with running("hydrate", settings) as spark:
+    options = shared.given_only(remember=remember, rows_per_second=rows_per_second)
+    with shared.running("hydrate", settings) as spark:
         from connectors.spark.jobs.hydrate import run_hydrate
 
         path = str(config_path(context, config))
         summary = run_hydrate(spark, config=path, route=route, **options)
-    show_summary(summary, output)
+    shared.show_summary(summary, output)
     finish(is_yes=not summary.left)

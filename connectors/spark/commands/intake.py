@@ -7,25 +7,12 @@ import typer
 from bridge.cli.exits import finish
 from bridge.cli.output import Output, OutputOption
 from bridge.cli.session import ConfigOption, config_path
-from connectors.spark.commands.shared import (
-    MaxRejectsOption,
-    OnConflictOption,
-    RateOption,
-    RejectsOption,
-    RememberOption,
-    RouteArgument,
-    SettingOption,
-    given_only,
-    pairs,
-    running,
-    show_summary,
-    told,
-)
+from connectors.spark.commands import shared
 
 
 def intake(
     context: typer.Context,
-    route: RouteArgument,
+    route: shared.RouteArgument,
     topic: Annotated[str, typer.Argument(help="The Kafka topic to read.")],
     checkpoint: Annotated[
         str, typer.Option(help="A directory of this intake alone: how far it has come.")
@@ -40,10 +27,7 @@ def intake(
     due_header: Annotated[
         str | None, typer.Option(help="A header with the due instant, epoch ms.")
     ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(help="A column of the envelope, and the SQL it is made by: NAME=EXPRESSION."),
-    ] = None,
+    column: shared.ColumnOption = None,
     where: Annotated[
         str | None, typer.Option(help="Only records for which this SQL holds.")
     ] = None,
@@ -57,15 +41,13 @@ def intake(
     max_offsets: Annotated[
         int, typer.Option("--max-offsets-per-trigger", help="Records in a batch, at most.")
     ] = 1_000_000,
-    rejects: RejectsOption = None,
-    max_rejects: MaxRejectsOption = None,
-    on_conflict: OnConflictOption = None,
-    remember: RememberOption = None,
-    rows_per_second: RateOption = None,
-    read: Annotated[
-        list[str] | None, typer.Option(help="An option of Spark's Kafka source: NAME=VALUE.")
-    ] = None,
-    settings: SettingOption = None,
+    rejects: shared.RejectsOption = None,
+    max_rejects: shared.MaxRejectsOption = None,
+    on_conflict: shared.OnConflictOption = None,
+    remember: shared.RememberOption = None,
+    rows_per_second: shared.RateOption = None,
+    read: shared.KafkaReadOption = None,
+    settings: shared.SettingOption = None,
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
@@ -75,8 +57,8 @@ def intake(
     it goes on there, and nothing is lost or scheduled twice. Without --every it ends with what
     the topic has now, for a timer to run. docs/spark/intake.md has the columns for --column.
     """
-    columns, read_options = pairs("--column", column), pairs("--read", read)
-    options = given_only(
+    columns, read_options = shared.pairs("--column", column), shared.pairs("--read", read)
+    options = shared.given_only(
         config=str(config_path(context, config)),
         route=route,
         rejects=rejects,
@@ -85,7 +67,7 @@ def intake(
         remember=remember,
         rows_per_second=rows_per_second,
     )
-    with running("intake", settings, has_kafka=True) as spark:
+    with shared.running("intake", settings, has_kafka=True) as spark:
         from connectors.spark.jobs.intake import Intake, run_intake
 
         wanted = Intake(
@@ -101,6 +83,6 @@ def intake(
             max_offsets=max_offsets,
             read_options=read_options,
         )
-        summary = run_intake(spark, wanted, **told(every), **options)
-    show_summary(summary, output)
+        summary = run_intake(spark, wanted, **shared.told(every), **options)
+    shared.show_summary(summary, output)
     finish(is_yes=not summary.rows.rejects and not summary.rows.skipped)

@@ -6,7 +6,7 @@ import typer
 
 from bridge.cli.output import Output, OutputOption
 from bridge.cli.session import ConfigOption, config_path
-from connectors.spark.commands.shared import SettingOption, given_only, running, show_summary, told
+from connectors.spark.commands import shared
 
 
 def journal(
@@ -30,7 +30,7 @@ def journal(
     max_entries: Annotated[
         int | None, typer.Option(help="Entries of the journal a batch; each is up to 1,000 rows.")
     ] = None,
-    settings: SettingOption = None,
+    settings: shared.SettingOption = None,
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
@@ -40,7 +40,7 @@ def journal(
     how far the journal is read: run it again and it goes on from there, also after it was killed.
     What the journal's cap had cut before it was read is a row of kind gap, and is reported.
     """
-    options = given_only(
+    options = shared.given_only(
         config=str(config_path(context, config)),
         route=route,
         every=every,
@@ -49,8 +49,8 @@ def journal(
         on_trim=on_trim,
         max_entries_per_trigger=max_entries,
     )
-    with running("journal", settings) as spark:
+    with shared.running("journal", settings) as spark:
         from connectors.spark.jobs.journal import run_journal
 
-        done = run_journal(spark, table, **told(every), **options)
-    show_summary(done, output)
+        done = run_journal(spark, table, **shared.told(every), **options)
+    shared.show_summary(done, output)

@@ -8,12 +8,7 @@ import typer
 from bridge.cli.exits import finish
 from bridge.cli.output import Output, OutputOption, write, write_json, write_table
 from bridge.cli.session import ConfigOption, config_path
-from connectors.spark.commands.shared import (
-    SettingOption,
-    given_only,
-    instant_ms,
-    running,
-)
+from connectors.spark.commands import shared
 
 if TYPE_CHECKING:
     from connectors.spark.jobs.reconcile import Reconciliation
@@ -50,7 +45,7 @@ def reconcile(
         str | None,
         typer.Option(help="A directory for Parquet of the violations and their stories."),
     ] = None,
-    settings: SettingOption = None,
+    settings: shared.SettingOption = None,
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
@@ -61,7 +56,7 @@ def reconcile(
     what a consumer exported. Nothing is changed. Exits 1 if the guarantee was broken; duplicates
     and late ones are named and break nothing. docs/spark/reconcile.md lists columns and words.
     """
-    with running("reconcile", settings, has_kafka=True) as spark:
+    with shared.running("reconcile", settings, has_kafka=True) as spark:
         from connectors.spark.jobs.reconcile import run_reconcile
 
         path = str(config_path(context, config))
@@ -69,11 +64,13 @@ def reconcile(
             spark,
             path,
             receipts=None if receipts is None else spark.read.parquet(receipts),
-            since_ms=instant_ms("--since", since, path) or 0,
-            until_ms=instant_ms("--until", until, path),
+            since_ms=shared.instant_ms("--since", since, path) or 0,
+            until_ms=shared.instant_ms("--until", until, path),
             late=late,
             out=out,
-            **given_only(routes=route, journal=journal, exports=export, stuck_after=stuck_after),
+            **shared.given_only(
+                routes=route, journal=journal, exports=export, stuck_after=stuck_after
+            ),
         )
     if output is Output.JSON:
         write_json(done)

@@ -8,16 +8,7 @@ from bridge.cli.dead_options import ReasonOption
 from bridge.cli.exits import finish
 from bridge.cli.output import Output, OutputOption
 from bridge.cli.session import ConfigOption, config_path
-from connectors.spark.commands.shared import (
-    MaxRejectsOption,
-    RateOption,
-    RejectsOption,
-    SettingOption,
-    given_only,
-    pairs,
-    running,
-    show_summary,
-)
+from connectors.spark.commands import shared
 
 
 def replay(
@@ -48,16 +39,14 @@ def replay(
         str | None,
         typer.Option(help="The topic's broker; by default by the routes' dead_letter."),
     ] = None,
-    rejects: RejectsOption = None,
-    max_rejects: MaxRejectsOption = None,
+    rejects: shared.RejectsOption = None,
+    max_rejects: shared.MaxRejectsOption = None,
     remember: Annotated[
         str | None, typer.Option(help="So long after its end a replay is known; by default 7d.")
     ] = None,
-    rows_per_second: RateOption = None,
-    read: Annotated[
-        list[str] | None, typer.Option(help="An option of Spark's Kafka source: NAME=VALUE.")
-    ] = None,
-    settings: SettingOption = None,
+    rows_per_second: shared.RateOption = None,
+    read: shared.KafkaReadOption = None,
+    settings: shared.SettingOption = None,
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
@@ -67,15 +56,15 @@ def replay(
     that was replayed is known by its id, so that running it again changes nothing. Columns for
     --where and --column are in docs/spark/replay.md.
     """
-    columns, read_options = pairs("--column", column), pairs("--read", read)
-    options = given_only(
+    columns, read_options = shared.pairs("--column", column), shared.pairs("--read", read)
+    options = shared.given_only(
         config=str(config_path(context, config)),
         rejects=rejects,
         max_rejects=max_rejects,
         remember=remember,
         rows_per_second=rows_per_second,
     )
-    with running("replay", settings, has_kafka=True) as spark:
+    with shared.running("replay", settings, has_kafka=True) as spark:
         from connectors.spark.jobs.replay import Replay, run_replay
 
         wanted = Replay(
@@ -91,5 +80,5 @@ def replay(
             read_options=read_options,
         )
         summary = run_replay(spark, wanted, is_dry_run=not yes, **options)
-    show_summary(summary, output)
+    shared.show_summary(summary, output)
     finish(is_yes=summary.is_dry_run or summary.is_complete)

@@ -6,13 +6,7 @@ import typer
 
 from bridge.cli.output import Output, OutputOption
 from bridge.cli.session import ConfigOption, config_path
-from connectors.spark.commands.shared import (
-    SettingOption,
-    given_only,
-    instant_ms,
-    running,
-    show_summary,
-)
+from connectors.spark.commands import shared
 
 
 def report(
@@ -31,7 +25,7 @@ def report(
     since: Annotated[
         str | None, typer.Option(help="What happened since: a time ago (7d), or an instant.")
     ] = None,
-    settings: SettingOption = None,
+    settings: shared.SettingOption = None,
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
@@ -41,7 +35,7 @@ def report(
     id, body or header. The same figures are Parquet beside it: hours, days, reasons, gaps and
     forecast.
     """
-    with running("report", settings) as spark:
+    with shared.running("report", settings) as spark:
         from connectors.spark.jobs.report import run_report
 
         path = str(config_path(context, config))
@@ -49,7 +43,7 @@ def report(
             spark,
             out,
             config=path,
-            since_ms=instant_ms("--since", since, path) or 0,
-            **given_only(routes=route, journal=journal, violations=violations),
+            since_ms=shared.instant_ms("--since", since, path) or 0,
+            **shared.given_only(routes=route, journal=journal, violations=violations),
         )
-    show_summary(done, output)
+    shared.show_summary(done, output)

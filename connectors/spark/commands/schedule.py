@@ -8,49 +8,34 @@ from bridge.cli.exits import finish
 from bridge.cli.output import Output, OutputOption, complain
 from bridge.cli.session import ConfigOption, config_path, load
 from bridge.producer import find_route
-from connectors.spark.commands.shared import (
-    MaxRejectsOption,
-    OnConflictOption,
-    RateOption,
-    RejectsOption,
-    RememberOption,
-    RouteArgument,
-    SettingOption,
-    given_only,
-    pairs,
-    running,
-    show_summary,
-)
+from connectors.spark.commands import shared
 from connectors.spark.formats import check_format
 
 
 def schedule(
     context: typer.Context,
-    route: RouteArgument,
+    route: shared.RouteArgument,
     inputs: Annotated[list[str], typer.Argument(help="Files or directories, or a table.")],
     form: Annotated[
         str, typer.Option("--format", help="parquet, csv, json, orc or table.")
     ] = "parquet",
-    column: Annotated[
-        list[str] | None,
-        typer.Option(help="A column of the envelope, and the SQL it is made by: NAME=EXPRESSION."),
-    ] = None,
+    column: shared.ColumnOption = None,
     where: Annotated[str | None, typer.Option(help="Only rows for which this SQL holds.")] = None,
     id_columns: Annotated[
         str | None, typer.Option(help="Derive the id from these columns: a,b.")
     ] = None,
-    rejects: RejectsOption = None,
-    max_rejects: MaxRejectsOption = None,
-    on_conflict: OnConflictOption = None,
-    remember: RememberOption = None,
-    rows_per_second: RateOption = None,
+    rejects: shared.RejectsOption = None,
+    max_rejects: shared.MaxRejectsOption = None,
+    on_conflict: shared.OnConflictOption = None,
+    remember: shared.RememberOption = None,
+    rows_per_second: shared.RateOption = None,
     cold: Annotated[
         bool, typer.Option(help="Send what is due beyond the horizon to the route's cold tier.")
     ] = True,
     read: Annotated[
         list[str] | None, typer.Option(help="An option of Spark's reader: NAME=VALUE.")
     ] = None,
-    settings: SettingOption = None,
+    settings: shared.SettingOption = None,
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
@@ -62,8 +47,8 @@ def schedule(
     """
     find_route(load(context, config), route)
     check_format(form)
-    columns, read_options = pairs("--column", column), pairs("--read", read)
-    options = given_only(
+    columns, read_options = shared.pairs("--column", column), shared.pairs("--read", read)
+    options = shared.given_only(
         config=str(config_path(context, config)),
         route=route,
         id_columns=id_columns,
@@ -73,7 +58,7 @@ def schedule(
         remember=remember,
         rows_per_second=rows_per_second,
     )
-    with running("schedule", settings) as spark:
+    with shared.running("schedule", settings) as spark:
         from connectors.spark.jobs.schedule import run_schedule
 
         summary = run_schedule(
@@ -86,7 +71,7 @@ def schedule(
             cold=cold,
             **options,
         )
-    show_summary(summary, output)
+    shared.show_summary(summary, output)
     if summary.rejects:
         complain(f"the refused rows: {rejects or 'see them with --rejects DIRECTORY'}")
     finish(is_yes=not summary.rejects and not summary.skipped)

@@ -19,6 +19,13 @@ RouteArgument = Annotated[str, typer.Argument(help="A route of the configuration
 SettingOption = Annotated[
     list[str] | None, typer.Option("--spark", help="A setting of Spark, such as spark.master=...")
 ]
+ColumnOption = Annotated[
+    list[str] | None,
+    typer.Option(help="A column of the envelope, and the SQL it is made by: NAME=EXPRESSION."),
+]
+KafkaReadOption = Annotated[
+    list[str] | None, typer.Option(help="An option of Spark's Kafka source: NAME=VALUE.")
+]
 RejectsOption = Annotated[
     str | None, typer.Option(help="A directory for Parquet files of the refused rows.")
 ]

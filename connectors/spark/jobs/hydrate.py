@@ -23,7 +23,7 @@ from connectors.spark.cold_tier import (
 )
 from connectors.spark.loading import write_envelopes
 from connectors.spark.marks import Marks, begin, lift, read_marks
-from connectors.spark.summary import Summary
+from connectors.spark.summary import Summary, in_words
 from connectors.spark.transforms.cold import COPY, cold_rows, moved_forward, without, writable
 
 _LIFE = ["id", "generation"]
@@ -47,8 +47,7 @@ class HydrateSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return one line for people."""
-        names = ("accepted", "duplicate", "cancelled", "pulled", "left")
-        counts = ", ".join(f"{getattr(self, n):,} {n}" for n in names if getattr(self, n))
+        counts = in_words(self, ("accepted", "duplicate", "cancelled", "pulled", "left"))
         why = f" ({self.first_reason})" if self.left else ""
         return f"route {self.route}: {counts or 'nothing to bring back'}{why}"
 
