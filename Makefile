@@ -21,8 +21,8 @@ test: venv services-up tools ## lint, and every test on real services
 	@$(MAKE) --no-print-directory lint
 	$(VENV)/pytest $(TESTS)
 
-test-long: venv services-up ## what takes minutes: a cluster of Spark, a driver killed in every job
-	$(VENV)/pytest -m long tests/spark
+test-long: venv services-up ## the tests that take long: a Spark cluster, jobs as commands, every state of a small world
+	$(VENV)/pytest -m long $(TESTS)
 
 test-images: venv services-up ## the images, built without Docker (root, mmdebstrap) and run as a node would
 	$(VENV)/pytest -m image tests/deploy

@@ -68,6 +68,7 @@ def lose_a_store(tmp_path: Path, move: Move) -> tuple[Path, list[str]]:
         return tmp_path / "backup.rdb", site("events", "--output", "json").out.splitlines()
 
 
+@pytest.mark.long
 def test_restore_that_heeds_the_journal_delivers_each_once_and_nothing_cancelled(
     tmp_path: Path, move: Move
 ) -> None:
@@ -89,6 +90,7 @@ def test_restore_that_heeds_the_journal_delivers_each_once_and_nothing_cancelled
     assert sorted(site.delivered()) == ["accepted-since", "dies", "goes", "kept"]
 
 
+@pytest.mark.long
 def test_restore_alone_delivers_what_was_delivered_and_cancelled_since(
     tmp_path: Path, move: Move
 ) -> None:

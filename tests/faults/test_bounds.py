@@ -132,6 +132,7 @@ def test_trial_adds_nothing_to_what_the_rounds_must_accept() -> None:
     assert not enough([trial()], "kafka", accepted=1, effective=0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("broker", BROKERS if os.environ.get(WHOLE) else ["kafka"])
 def test_short_outage_keeps_its_bounds(stack: Stack, tmp_path: Path, broker: str) -> None:
     result = run_outage(stack, broker, tmp_path, secrets.token_hex(4), OUTAGE_S)

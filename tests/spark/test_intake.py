@@ -119,6 +119,7 @@ def test_intake_without_what_it_needs_says_so_before_a_record_is_read(
     assert not (world.home / "checkpoint").exists()
 
 
+@pytest.mark.long
 def test_run_the_command_takes_in_and_ends_with_the_counts(
     world: World, topics: Topics, kafka_jars: str, command: Commander
 ) -> None:
@@ -129,6 +130,7 @@ def test_run_the_command_takes_in_and_ends_with_the_counts(
     assert (done.code, rows["accepted"], len(world.ids("plain"))) == (0, 2, 2), done.err
 
 
+@pytest.mark.long
 def test_run_the_command_without_a_broker_exits_4_in_one_line(
     world: World, kafka_jars: str, command: Commander
 ) -> None:

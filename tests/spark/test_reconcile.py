@@ -229,6 +229,7 @@ def test_topics_pattern_takes_globs_and_quotes_dots(world: World) -> None:
     assert topics_pattern([routes["open"], routes["plain"]]) == r"open|open\-.*|plain"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(330)
 def test_reconcile_command_exits_1_where_the_guarantee_was_broken(
     scene: Scene, kafka_jars: str, command: Commander

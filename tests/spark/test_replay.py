@@ -161,6 +161,7 @@ routes:
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_run_the_command_repairs_what_a_worker_had_shunted_and_a_worker_delivers_it(
     world: World, kafka_bootstrap: str, kafka_jars: str, command: Commander

@@ -84,6 +84,7 @@ def test_read_pairs_without_a_sign_are_refused() -> None:
         pairs("--column", ["due_at"])
 
 
+@pytest.mark.long
 def test_run_the_command_schedules_and_ends_with_the_counts(
     world: World, orders: str, command: Commander
 ) -> None:
@@ -105,6 +106,7 @@ def test_run_the_command_schedules_and_ends_with_the_counts(
     assert done.err.removeprefix(JAVA_SAYS) == "", "the counts are said once"
 
 
+@pytest.mark.long
 def test_run_the_command_on_no_file_says_so_in_one_line(world: World, command: Commander) -> None:
     words = ["--config", world.config, "spark", "schedule", "plain"]
     missing = command(*words, "/nowhere.parquet")

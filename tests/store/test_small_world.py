@@ -17,6 +17,7 @@ def world() -> World:
     return replace(first_world(), crashes=1, unknowns=UNKNOWNS)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)  # a minute where nothing else runs
 def test_search_of_every_state_finds_no_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_world, "HORIZON", HORIZON)
