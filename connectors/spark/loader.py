@@ -1,7 +1,7 @@
 """One attempt of a task that writes: batches in, counts and rejects out.
 
-    Arrow batch ─▶ Packer ─▶ by shard, up to 250 rows a call ─▶ store: accepted, duplicate, ...
-                      └── refused ──────────────────────────────┴─▶ Rejects
+    Arrow batch ─▶ Packer ─▶ by shard, in short calls ─▶ store: accepted, duplicate, ...
+                      └── refused ───────────────────────┴─▶ Rejects
 
 Every row ends in one count. Calls are idempotent by id, so that an attempt may be repeated, or run
 twice at once.

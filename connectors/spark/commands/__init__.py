@@ -55,7 +55,7 @@ spark.command(
     short_help="Schedule the records of a Kafka topic.",
     epilog=manual(
         "duebridge spark intake reminders asked --checkpoint /data/asked --delay-header x-delay",
-        "duebridge spark intake reminders asked --checkpoint /data/c --column 'delay=value'",
+        "duebridge spark intake reminders asked --checkpoint /data/c --column \"delay='15m'\"",
         no="records were refused, or the job failed part-way",
         broker=True,
     ),

@@ -42,7 +42,7 @@ def schedule(
     """Schedule every row of the inputs to a route.
 
     A row has the columns id, body, due_at or delay, and if it likes key, headers, expires and
-    more, as docs/spark/schedule.md lists them; other columns are left out. Running the same job
+    more, which connectors/spark/README.md lists; other columns are left out. Running the same job
     again changes nothing. What is refused goes to --rejects, and the job goes on.
     """
     find_route(load(context, config), route)
