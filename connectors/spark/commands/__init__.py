@@ -76,7 +76,7 @@ spark.command(
     epilog=manual(
         "duebridge spark reconcile --since 24h --out /data/verdict",
         "duebridge spark reconcile --journal /data/journal --export /data/billing.jsonl",
-        no="the guarantee was broken",
+        no="the guarantee was broken, or the job failed part-way",
         broker=True,
     ),
 )(reconcile)
