@@ -16,6 +16,7 @@ from tests.spark.typed import JOBS, PAGES, told
 OF_ALL = {"--spark", "--output", "--config"}  # told of once, in running.md
 OF_OTHERS = {
     "intake": {"--packages", "--rows"},  # of spark-submit, and of the bench
+    "demote": {"--state"},  # of `duebridge ls`
     "reconcile": {"--every"},  # of the job journal
 }
 CONFIG = """
