@@ -11,6 +11,10 @@ from typer.core import TyperCommand
 from typer.testing import CliRunner
 
 from bridge.cli.app import app
+from connectors.spark.options import JournalOptions, ReadOptions, WriteOptions
+from connectors.spark.schema import DECODED, JOURNAL
+from connectors.spark.transforms.verdict import BROKEN, KINDS
+from tests.conftest import ROOT
 from tests.spark.typed import JOBS, PAGES, told
 
 OF_ALL = {"--spark", "--output", "--config"}  # told of once, in running.md
@@ -90,3 +94,21 @@ def test_name_in_python_that_a_page_says_exists(path: Path) -> None:
     for name in dotted:
         module, _, rest = name.rpartition(".")
         assert hasattr(import_module(module), rest), name
+
+
+def test_page_of_the_source_has_every_option_and_column() -> None:
+    text = " ".join((ROOT / "connectors" / "spark" / "README.md").read_text().split())
+    options = {
+        name
+        for each in (WriteOptions, ReadOptions, JournalOptions)
+        for name in each.__struct_fields__
+    }
+    assert {name for name in options if f"`{name}`" not in text} == set()
+    for columns in (DECODED, JOURNAL):
+        assert f"Columns: `{' '.join(columns.names)}`" in text
+
+
+def test_page_of_reconcile_has_a_word_for_each_kind_of_violation_and_which_break() -> None:
+    rows = re.findall(r"^\| (\w+) \| .* \| (yes|no)\b.*\|$", page("reconcile"), re.M)
+    assert {name for name, _ in rows} == set(KINDS)
+    assert {name for name, breaks in rows if breaks == "yes"} == set(BROKEN)
