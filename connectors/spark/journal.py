@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from bridge.errors import StoreError
+from bridge.errors import JobFailed, StoreError
 from bridge.events import GAP
 from bridge.reasons import reason_word
 from bridge.store.journal import Journal, JournalEntry
@@ -36,10 +36,6 @@ TASK_ENTRIES = 256  # of up to 1,000 rows each
 
 Offset: TypeAlias = dict[str, list[int]]
 _BEGINNING = [1, 0]
-
-
-class JournalTrimmed(StoreError):
-    """Entries of a planned batch are gone: it cannot be read whole any more."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +72,7 @@ class JournalBatchReader(DataSourceReader):
         return _ranges(self._shards, {}, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield a range; raises `JournalTrimmed` or, with on_trim=gap, has a gap row instead."""
+        """Yield a range; raises `JobFailed` or, with on_trim=gap, has a gap row instead."""
         return _read(self._place, partition, self._options.on_trim)
 
 
@@ -126,7 +122,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _ranges(self._shards, start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield a range; raises `JournalTrimmed` or, with on_trim=gap, has a gap row instead."""
+        """Yield a range; raises `JobFailed` or, with on_trim=gap, has a gap row instead."""
         return _read(self._place, partition, self._options.on_trim)
 
     def commit(self, end: Offset) -> None:
@@ -228,7 +224,7 @@ def _missing(
     if not lost:
         return
     if on_trim == "fail":
-        raise JournalTrimmed(
+        raise JobFailed(
             f"journal {_name(planned.shard)}: expected entries {planned.after + 1} to"
             f" {planned.until}, as planned; {lost} behind {read} were cut meanwhile. To go on"
             " without them, restart with option on_trim=gap: a gap row takes their place"

@@ -16,15 +16,11 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from bridge.errors import BridgeError
+from bridge.errors import JobFailed
 from connectors.spark.loader import Job, Loader
 from connectors.spark.outputs import Directory, write_file
 from connectors.spark.rejects import Rejects
 from connectors.spark.summary import Summary
-
-
-class TooManyRejects(BridgeError):
-    """More rows were refused than `max_rejects` allows; all others are stored."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +42,7 @@ class BatchWriter(DataSourceArrowWriter):
         return _load(self._job, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Put rejects in place and say what was done; raises `TooManyRejects`."""
+        """Put rejects in place and say what was done; raises `JobFailed` for too many."""
         _commit(self._job, _done(messages), self._job.options.summary)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -69,7 +65,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803 - Spark's name
     ) -> None:
-        """Put rejects in place and say what the batch did; raises `TooManyRejects`."""
+        """Put rejects in place and say what the batch did; raises `JobFailed` for too many."""
         name = f"batch-{batchId:09}"
         directory = self._job.options.summary
         _commit(self._job, _done(messages), directory and f"{directory}/{name}.json", f"{name}-")
@@ -111,7 +107,7 @@ def _commit(job: Job, done: list[Done], summary_at: str | None, part: str = "") 
     most = job.options.max_rejects
     if most is not None and summary.rejects > most:
         where = f"; they are in {job.options.rejects}" if job.options.rejects else ""
-        raise TooManyRejects(
+        raise JobFailed(
             f"route {summary.route}: expected at most {most} rows refused (max_rejects); got"
             f" {summary.rejects}, the first: {summary.first_reason}{where}"
         )

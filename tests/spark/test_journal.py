@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from bridge.envelope import Envelope
-from bridge.errors import StoreError
-from connectors.spark.journal import JournalTrimmed, Range, _read
+from bridge.errors import JobFailed, StoreError
+from connectors.spark.journal import Range, _read
 from connectors.spark.options import JournalOptions
 from connectors.spark.place import place_of
 from tests.spark.by_hand import journal_by_hand
@@ -110,7 +110,7 @@ def test_journal_cut_after_it_was_planned_fails_and_does_not_shrink(world: World
     cut(world, "plain", 0, 1)
     place = place_of(JournalOptions(store=world.url, namespace=world.namespace), None)
     planned = Range(world.store("plain").shard, 0, 3, 0)
-    with pytest.raises(JournalTrimmed, match="1 behind 0 were cut meanwhile"):
+    with pytest.raises(JobFailed, match="1 behind 0 were cut meanwhile"):
         list(_read(place, planned, "fail"))
     batches = list(_read(place, planned, "gap"))
     kinds = [row["kind"] for batch in batches for row in batch.to_pylist()]

@@ -21,8 +21,10 @@ from connectors.spark.jobs.demote import run_demote
 from connectors.spark.jobs.journal import run_journal
 from connectors.spark.jobs.reconcile import Reconciliation, run_reconcile
 from connectors.spark.jobs.report import run_report
+from connectors.spark.transforms.arrived import arrived_in_kafka
 from tests.spark.commander import Commander
 from tests.spark.conftest import LATER_MS, World
+from tests.spark.test_records import Header, records
 
 TOPIC_CONFIGS = {"message.timestamp.type": "LogAppendTime"}
 
@@ -222,6 +224,23 @@ def test_export_of_a_consumer_is_read_from_lines_of_json(
     path.write_text('{"id": "a"}')
     with pytest.raises(ConfigError, match="expected columns route, id and at"):
         exported(spark, str(path))
+
+
+def test_arrived_in_kafka_has_damaged_records_and_nothing_of_others(spark: SparkSession) -> None:
+    mine, scheduled = ("x-route", b"r"), ("x-scheduled-at", b"1000")
+    given: list[list[Header] | None] = [
+        [("x-message-id", b"a"), mine, scheduled],
+        [("x-message-id", b"damaged"), ("x-dlq-route", b"r"), ("x-dlq-reason", b"poison")],
+        [("x-message-id", b"odd"), mine, ("x-scheduled-at", b"yesterday")],
+        [("x-message-id", b"of another program")],
+        None,
+    ]
+    found = arrived_in_kafka(records(spark, *given), with_fingerprint=False).orderBy("id").collect()
+    assert [(row.route, row.id, row.dead_letter, row.scheduled_at is None) for row in found] == [
+        ("r", "a", False, False),
+        ("r", "damaged", True, True),
+        ("r", "odd", False, True),
+    ]
 
 
 def test_topics_pattern_takes_globs_and_quotes_dots(world: World) -> None:

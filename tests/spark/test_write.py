@@ -10,9 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from bridge.envelope import Envelope, Target
+from bridge.errors import JobFailed
 from bridge.store.connection import open_connection
 from bridge.store.delay_store import DelayStore
 from connectors.spark.loading import write_envelopes
+from connectors.spark.session import job_error
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_rows import rejected
 from tests.store.proxy import proxied
@@ -95,8 +97,13 @@ def test_write_beyond_max_rejects_fails_and_keeps_them(spark: SparkSession, worl
     rejects = world.home / "rejects"
     frame = spark.createDataFrame([(f"i{n}", None, LATER_MS) for n in range(9)], SCHEMA)
     options = world.options("plain", rejects=str(rejects), max_rejects=3)
-    with pytest.raises(PySparkException, match="expected at most 3 rows refused"):
+    with pytest.raises(PySparkException) as caught:
         write_envelopes(frame, **options)
+    error = job_error(caught.value)
+    assert isinstance(error, JobFailed)
+    assert str(error).startswith(
+        "route plain: expected at most 3 rows refused (max_rejects); got 9"
+    )
     assert len(rejected(rejects)) == 9
 
 

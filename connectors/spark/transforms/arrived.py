@@ -18,16 +18,17 @@ _OPTIONAL = {"dead_letter": "boolean", "scheduled_at": "timestamp", "fingerprint
 def arrived_in_kafka(records: DataFrame, *, with_fingerprint: bool) -> DataFrame:
     """Return the records of target and dead-letter topics, read with their headers.
 
-    Fingerprints are `bridge.audit`'s, made in Python: only where there is one to compare with.
+    A damaged record names its route as a dead letter alone. Fingerprints are `bridge.audit`'s, made
+    in Python: only where there is one to compare with.
     """
     made = F.udf(_fingerprint, "string", useArrow=True)
     prints = made("value", "key", "headers") if with_fingerprint else F.lit("")
     return records.select(
-        _header("x-route").alias("route"),
+        F.coalesce(_header("x-route"), _header("x-dlq-route")).alias("route"),
         _header("x-message-id").alias("id"),
         F.col("timestamp").alias("at"),
         F.exists("headers", lambda each: each["key"] == "x-dlq-reason").alias("dead_letter"),
-        F.timestamp_millis(_header("x-scheduled-at").cast("long")).alias("scheduled_at"),
+        F.timestamp_millis(_header("x-scheduled-at").try_cast("long")).alias("scheduled_at"),
         prints.alias("fingerprint"),
     ).where("id is not null and route is not null")
 
