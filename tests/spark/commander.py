@@ -38,11 +38,11 @@ class Commander:
             each.close()
         os.close(theirs)
 
-    def __call__(self, *words: str) -> Done:
-        """Run one to its end."""
+    def __call__(self, config: str, *words: str) -> Done:
+        """Run one with that configuration to its end."""
         begins = [each.stat().st_size for each in self._said]
         assert self._process.stdin is not None
-        print(json.dumps(words), file=self._process.stdin, flush=True)
+        print(json.dumps(["--config", config, *words]), file=self._process.stdin, flush=True)
         code = int(self._codes.readline())
         texts = (path.read_bytes()[begin:] for path, begin in zip(self._said, begins, strict=True))
         return Done(code, *(text.decode() for text in texts))

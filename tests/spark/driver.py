@@ -6,8 +6,8 @@ Journal, reconcile and report begin at once; the jobs that a rate makes slow beg
 file HOME/slow; demote, which is over too soon to be caught otherwise, when there is HOME/demote.
 """
 
+import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -27,8 +27,10 @@ from connectors.spark.jobs.schedule import run_schedule
 from connectors.spark.session import opened_session
 from connectors.spark.summary import Summary
 from tests.spark.conftest import LATER_MS
+from tests.store.servers import wait_until
 
 RATE = 10  # rows a second of each slow job
+TOLD_WITHIN_S = 300.0  # as the test itself has
 # A task that waits for its rate keeps its slot: few tasks a job, and slots for all of them.
 SETTINGS = {
     "spark.master": "local[16]",
@@ -95,11 +97,6 @@ def begin(*jobs: Callable[[], object]) -> None:
         Thread(target=job, daemon=True).start()
 
 
-def until_told(file: Path) -> None:
-    while not file.exists():
-        time.sleep(0.02)
-
-
 def main() -> None:
     config, home, topic, letters, jars = sys.argv[1:]
     with opened_session("killed", more={**SETTINGS, "spark.jars": jars}) as spark:
@@ -114,16 +111,16 @@ def main() -> None:
             lambda: again_and_again(jobs.reconcile),
             lambda: again_and_again(jobs.report),
         )
-        until_told(Path(home) / "slow")
+        wait_until((Path(home) / "slow").exists, "slow", TOLD_WITHIN_S)
         begin(
             lambda: jobs.schedule(**slow),
             lambda: jobs.intake(topic, **slow),
             lambda: jobs.replay(letters, **slow),
             lambda: jobs.hydrate(**slow),
         )
-        until_told(Path(home) / "demote")
+        wait_until((Path(home) / "demote").exists, "demote", TOLD_WITHIN_S)
         jobs.demote()
-        until_told(Path(home) / "the end, which is a kill")
+        signal.pause()  # the end is a kill
 
 
 if __name__ == "__main__":

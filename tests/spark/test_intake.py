@@ -125,7 +125,7 @@ def test_run_the_command_takes_in_and_ends_with_the_counts(
 ) -> None:
     topic = topics.make()
     topics.fill(topic, [Record(b"one"), Record(b"two")])
-    done = command(*words(world, kafka_jars, topic))
+    done = command(world.config, *words(world, kafka_jars, topic))
     rows = done.json()["rows"]
     assert (done.code, rows["accepted"], len(world.ids("plain"))) == (0, 2, 2), done.err
 
@@ -135,13 +135,13 @@ def test_run_the_command_without_a_broker_exits_4_in_one_line(
     world: World, kafka_jars: str, command: Commander
 ) -> None:
     world.use(world.url, "127.0.0.1:1")
-    done = command(*words(world, kafka_jars, "t"))
+    done = command(world.config, *words(world, kafka_jars, "t"))
     said = done.err.removeprefix(JAVA_SAYS)
     assert (done.code, said.count("\n")) == (4, 1), said
     assert said.startswith("duebridge: topic t: ")
 
 
 def words(world: World, kafka_jars: str, topic: str) -> list[str]:
-    begin = ["--config", world.config, "spark", "intake", "plain", topic]
+    begin = ["spark", "intake", "plain", topic]
     begin += ["--checkpoint", str(world.home / "checkpoint"), "--column", "delay='1h'"]
     return [*begin, "--spark", f"spark.jars={kafka_jars}", "--output", "json"]

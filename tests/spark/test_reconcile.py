@@ -256,6 +256,6 @@ def test_reconcile_command_exits_1_where_the_guarantee_was_broken(
     scene.accept("lost")
     scene.settle()
     settings = ["--route", "plain", "--spark", f"spark.jars={kafka_jars}"]
-    done = command("--config", scene.world.config, "spark", "reconcile", *settings)
+    done = command(scene.world.config, "spark", "reconcile", *settings)
     assert done.code == 1, done.err
     assert done.out.splitlines()[-1] == "The guarantee was BROKEN: lost: plain/lost"

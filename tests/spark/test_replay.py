@@ -174,24 +174,16 @@ def test_run_the_command_repairs_what_a_worker_had_shunted_and_a_worker_delivers
         text = CONFIG.format(url=world.url, bootstrap=kafka_bootstrap, **names)
         Path(world.config).write_text(text)
         send = ["send", "due", "x" * 2000, "--delay", "0s", "--id", "order-42"]
-        config = ["--config", world.config]
-        assert command(*config, *send).code == 0
+        assert command(world.config, *send).code == 0
         until_delivered(world, kafka, letters)
-        job = [
-            *config,
-            "spark",
-            "replay",
-            str(letters.topic),
-            "--column",
-            "body=substring(value, 1, 9)",
-        ]
+        job = ["spark", "replay", str(letters.topic), "--column", "body=substring(value, 1, 9)"]
         job += ["--spark", f"spark.jars={kafka_jars}", "--spark", "spark.master=local[2]"]
-        dry = command(*job)
+        dry = command(world.config, *job)
         assert (dry.code, dry.out.splitlines()[-1]) == (
             0,
             "would replay 1; nothing was changed; --yes does it",
         ), dry.err
-        done = command(*job, "--yes", "--output", "json")
+        done = command(world.config, *job, "--yes", "--output", "json")
         assert (done.code, done.json()["rows"][0]["accepted"]) == (0, 1), done.err
         until_delivered(world, kafka, due)
         (record,) = kafka.records(due)

@@ -88,28 +88,16 @@ def test_read_pairs_without_a_sign_are_refused() -> None:
 def test_run_the_command_schedules_and_ends_with_the_counts(
     world: World, orders: str, command: Commander
 ) -> None:
-    words = [
-        "--config",
-        world.config,
-        "spark",
-        "schedule",
-        "plain",
-        orders,
-        "--format",
-        "csv",
-        "--id-columns",
-        "number",
-    ]
+    words = ["spark", "schedule", "plain", orders, "--format", "csv", "--id-columns", "number"]
     words += [f"--column={name}={made}" for name, made in MADE.items()]
-    done = command(*words, "--where", "number > 7", "--output", "json")
+    done = command(world.config, *words, "--where", "number > 7", "--output", "json")
     assert (done.code, done.json()["accepted"]) == (0, 1), done.err
     assert done.err.removeprefix(JAVA_SAYS) == "", "the counts are said once"
 
 
 @pytest.mark.long
 def test_run_the_command_on_no_file_says_so_in_one_line(world: World, command: Commander) -> None:
-    words = ["--config", world.config, "spark", "schedule", "plain"]
-    missing = command(*words, "/nowhere.parquet")
+    missing = command(world.config, "spark", "schedule", "plain", "/nowhere.parquet")
     assert missing.code == 2
     said = missing.err.removeprefix(JAVA_SAYS)
     assert said.startswith("[PATH_NOT_FOUND] Path does not exist: file:/nowhere.parquet")

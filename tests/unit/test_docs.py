@@ -12,7 +12,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/**
 PAGES = [
     page for page in PAGES if not any(part.startswith(".") for part in page.relative_to(ROOT).parts)
 ]
-RUNBOOKS = sorted({*ROOT.glob("docs/runbooks/*.md")} - {*ROOT.glob("docs/runbooks/README.md")})
+RUNBOOKS = [page for page in PAGES if page.parent.name == "runbooks" and page.stem != "README"]
 SOURCES = "\n".join(
     path.read_text() for part in ("bridge", "connectors") for path in (ROOT / part).rglob("*.py")
 )
@@ -59,7 +59,7 @@ def test_runbook_says_how_it_shows_and_what_to_do(page: Path) -> None:
 
 
 def test_path_of_a_test_in_a_page_is_one() -> None:
-    paths = names([*PAGES, *RUNBOOKS], r"`(tests/[a-z0-9_/]+(?:\.\w+)?)[`/]")
+    paths = names(PAGES, r"`(tests/[a-z0-9_/]+(?:\.\w+)?)[`/]")
     assert paths
     assert {path for path in paths if not (ROOT / path).exists()} == set()
 
