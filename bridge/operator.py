@@ -5,7 +5,7 @@ configuration, and opens no route by looking at it.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
@@ -16,8 +16,9 @@ from bridge.errors import ConfigError
 from bridge.events import Events
 from bridge.listing import Listing, Place, Position
 from bridge.receipt import Known, Shown
+from bridge.store.batching import in_calls
 from bridge.store.connection import Connection
-from bridge.store.delay_store import MAX_BATCH, DelayStore
+from bridge.store.delay_store import DelayStore
 from bridge.store.journal import Journal
 from bridge.store.keys import Shard
 from bridge.store.registry import Registry
@@ -131,7 +132,10 @@ class Operator:
         return self._settle(route, ids, lambda store, batch: store.drop(batch))
 
     def _settle(
-        self, route: str, ids: Iterable[str], settle: Callable[[DelayStore, list[str]], list[str]]
+        self,
+        route: str,
+        ids: Iterable[str],
+        settle: Callable[[DelayStore, Sequence[str]], list[str]],
     ) -> list[Settled]:
         stores = self._stores(route)
         asked = list(dict.fromkeys(ids))  # an id named twice is one wish
@@ -140,7 +144,7 @@ class Operator:
             by_shard[shard_number(each, len(stores))].append(each)
         status: dict[str, str] = {}
         for number, mine in by_shard.items():
-            for batch in _batches(mine):
+            for batch in in_calls(mine):
                 status.update(zip(batch, settle(stores[number], batch), strict=True))
         return [Settled(each, route, status[each]) for each in asked]
 
@@ -193,7 +197,3 @@ def _summed(name: str, found: list[Stats], *, configured: bool) -> RouteStats:
         configured=configured,
         cold_left_ms=min((poll.cold_left_ms for poll in polls if poll.has_cold), default=None),
     )
-
-
-def _batches(ids: list[str]) -> Iterator[list[str]]:
-    return (ids[at : at + MAX_BATCH] for at in range(0, len(ids), MAX_BATCH))

@@ -1,16 +1,17 @@
 """What becomes of each envelope of a batch: outcomes turned into transitions, then carried out.
 
-`decide` is the whole table, and pure; `settle` makes one store call a kind, but for the acks:
-those of several batches may go together (`bridge.acks`).
+`decide` is the whole table, and pure; `settle` makes the store calls, each of one kind, but for the
+acks: those of several batches may go together (`bridge.acks`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from bridge.backoff import retry_delay_ms
 from bridge.config import Route
 from bridge.publisher import Outcome, Verdict
 from bridge.reasons import Reason
+from bridge.store.batching import CALL_ROWS, in_calls
 from bridge.store.delay_store import Burial, DelayStore, Remembered, Retry
 from bridge.store.replies import Claim, Damaged, Leased, Settled
 
@@ -31,9 +32,9 @@ Decision: TypeAlias = Ack | Release | Retry | Burial
 
 
 class Confirmed(NamedTuple):
-    """What a store call is to ack: ids, and the token of each, joined."""
+    """What the store is to ack: ids, and the token of each."""
 
-    tokens: bytes = b""
+    tokens: tuple[bytes, ...] = ()
     ids: tuple[str, ...] = ()
     remembered: tuple[Remembered, ...] = ()
 
@@ -43,6 +44,14 @@ class Confirmed(NamedTuple):
         return Confirmed(
             self.tokens + other.tokens, self.ids + other.ids, (*self.remembered, *moved)
         )
+
+    def in_calls(self) -> Iterator["Confirmed"]:
+        """Yield this in parts, each for one call."""
+        for at in range(0, len(self.ids), CALL_ROWS):
+            end = at + CALL_ROWS
+            those = (each for each in self.remembered if at <= each.place < end)
+            moved = (each._replace(place=each.place - at) for each in those)
+            yield Confirmed(self.tokens[at:end], self.ids[at:end], tuple(moved))
 
 
 class Circumstances(NamedTuple):
@@ -95,24 +104,22 @@ def decide_damaged(damaged: Damaged) -> Decision:
 def settle(
     store: DelayStore, claim: Claim, decisions: Sequence[Decision], *, target_failed: bool
 ) -> list[Settled]:
-    """Carry out all but the acks of one claim, each kind in one call; returns the answers."""
+    """Carry out all but the acks of one claim, each kind by itself; returns the answers."""
     retries = [each for each in decisions if isinstance(each, Retry)]
     burials = [each for each in decisions if isinstance(each, Burial)]
     releases = [each.id for each in decisions if isinstance(each, Release)]
-    settled = []
-    if retries:
-        settled.append(store.retry(claim.token, retries, target_failed=target_failed))
-    if burials:
-        settled.append(store.bury(claim.token, burials))
-    if releases:
-        settled.append(store.release(claim.token, releases))
-    return settled
+    token = claim.token
+    return [
+        *(store.retry(token, some, target_failed=target_failed) for some in in_calls(retries)),
+        *(store.bury(token, some) for some in in_calls(burials)),
+        *(store.release(token, some) for some in in_calls(releases)),
+    ]
 
 
 def confirmed(claim: Claim, decisions: Sequence[Decision]) -> Confirmed:
     """Return what of a claim is to be acked."""
     ids = tuple(each.id for each in decisions if isinstance(each, Ack))
-    return Confirmed(claim.token * len(ids), ids, tuple(remembered(claim.leased, ids)))
+    return Confirmed((claim.token,) * len(ids), ids, tuple(remembered(claim.leased, ids)))
 
 
 def remembered(leased: Sequence[Leased], acks: Sequence[str]) -> list[Remembered]:

@@ -20,6 +20,7 @@ import structlog
 
 from bridge import metrics
 from bridge.acks import Acks
+from bridge.claiming import claim_batch
 from bridge.errors import StoreError, StoreUnavailable
 from bridge.headers import delivery_headers
 from bridge.lane import Lane
@@ -35,7 +36,7 @@ from bridge.settle import (
 )
 from bridge.shunter import Shunter
 from bridge.station import BACKLOG, Station
-from bridge.store.batching import CALL_BYTES
+from bridge.store.batching import CALL_BYTES, CALL_ROWS, PROMOTE_ROWS
 from bridge.store.poll import Poll
 from bridge.store.replies import Claim, Leased, Settled
 from bridge.tracing import Tracing
@@ -114,7 +115,7 @@ class Worker:
         if not station.is_due(station.poll.first_unack_ms):
             return 0
         poll, count, poisoned = station.store.reclaim(
-            poison=station.route.poison, counted=station.counts_expiries
+            CALL_ROWS, poison=station.route.poison, counted=station.counts_expiries
         )
         station.hear(poll)
         metrics.count_reclaimed(station.route.name, count, poisoned)
@@ -125,7 +126,7 @@ class Worker:
         """Pending, retry → ready: what is due; a trickle is promoted by its claim."""
         if not station.promotable or self._is_trickle(station):
             return 0
-        poll, count = station.store.promote()
+        poll, count = station.store.promote(PROMOTE_ROWS)
         station.hear(poll)
         station.gather(count)
         return count
@@ -138,9 +139,7 @@ class Worker:
             return 0
         alone = not few and station.poll.suspect > 0 and not self._suspect_under_way
         started_at = self._monotonic()
-        claim = station.store.claim(
-            limit, station.route.lease, limit_bytes=size, alone=alone, promote=few
-        )
+        claim = claim_batch(station, limit, size, alone=alone, promote=few)
         station.hear(claim.poll)
         metrics.count_expired(station.route.name, claim.expired)
         if few:
@@ -187,8 +186,9 @@ class Worker:
         """Ack what was confirmed, with what waited; or let it wait for others."""
         at_once |= station.poll.is_held  # the confirm ends the hold
         if due := self._acks.gather(station, done, at_once=at_once):
-            answer = station.settling.ack(due.tokens, due.ids, due.remembered)
-            self._hear_settled(station, answer)
+            for some in due.in_calls():
+                answer = station.settling.ack(b"".join(some.tokens), some.ids, some.remembered)
+                self._hear_settled(station, answer)
 
     def _ack_all(self, stations: Sequence[Station]) -> None:
         for station in stations:
@@ -226,7 +226,7 @@ class Worker:
         deadline_s = self.lane.settings.publish_deadline / 1000
         must_start_by = started_at + lease_s - deadline_s - START_MARGIN_S
         count = len(claim.leased) + len(claim.damaged)
-        size = sum(len(leased.record.blob) for leased in claim.leased)
+        size = claim.size_bytes
         if any(damaged.is_too_new for damaged in claim.damaged):
             station.is_unreadable = True
             log.error("record_too_new", route=station.route.name)

@@ -7,7 +7,7 @@
 -- ARGV[4]  most to claim
 -- ARGV[5]  most bytes of records to claim, but at least one envelope
 -- ARGV[6]  lease, ms
--- ARGV[7]  nonce, 8 random bytes
+-- ARGV[7]  nonce, 8 random bytes; or the 12 of a token: more for a claim that its caller began
 -- ARGV[8]  score in dead of what has expired: now where '', or +inf without a dead-letter target
 -- ARGV[9]  most to promote first, 0 for none
 -- ARGV[10] ready is full at this many
@@ -24,7 +24,8 @@ if #ids == 0 then return {poll(), '', {}, {}, {}, 0} end
 
 local records = fetch(ids, ARGV[5])
 local flights = hmget(FLIGHT, ids)
-local token, now_six = new_token(ARGV[7]), six(NOW)
+local token = #ARGV[7] == 12 and ARGV[7] or new_token(ARGV[7])
+local now_six = six(NOW)
 local deadline, dead_score = NOW + tonumber(ARGV[6]), ARGV[8] == '' and NOW or ARGV[8]
 local claimed, unack, dead, packed, expired, ghosts = {{}, {}, {}}, {}, {}, {}, {}, {}
 

@@ -1,4 +1,4 @@
-"""`scripts`: how long each script holds the server up, with batches as workers ask for them."""
+"""`scripts`: how long each script holds the server up, each of as many ids as a worker asks for."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -6,15 +6,13 @@ from typing import TypeVar
 
 from bridge.bench.figures import Row, percentile
 from bridge.bench.stage import MAX_DELAY_MS, Stage, bodies
-from bridge.config import WorkerSettings
 from bridge.envelope import Envelope
 from bridge.reasons import Reason
-from bridge.store.batching import SCHEDULE_ROWS
+from bridge.store.batching import CALL_ROWS, PROMOTE_ROWS, SCHEDULE_ROWS
 from bridge.store.delay_store import Burial, DelayStore, Retry
 from bridge.store.replies import Claim
 
 LEASE_MS = 60_000
-BATCH = WorkerSettings().batch
 T = TypeVar("T")
 
 
@@ -51,17 +49,17 @@ def _live_once(store: DelayStore, timed: Callable[[str, Callable[[], T]], T]) ->
     """Let a batch fail once and end dead, and another be given back and delivered."""
     call: Callable[[str, Callable[[], object]], object] = timed  # type: ignore[assignment]
     now_ms = store.next().now_ms
-    for _ in range(2 * BATCH // SCHEDULE_ROWS):
+    for _ in range(2 * CALL_ROWS // SCHEDULE_ROWS):
         envelopes = [Envelope.new(body, at=now_ms) for body in bodies(SCHEDULE_ROWS)]
         call("schedule", partial(store.schedule, envelopes, max_delay_ms=MAX_DELAY_MS))
     call("next", store.next)
-    call("promote", store.promote)
+    call("promote", lambda: store.promote(PROMOTE_ROWS))
     retried = _claim(store, call)
     retries = [Retry(each, 0, True, False, "E\nrefused") for each in retried.ids]
     call("retry", lambda: store.retry(retried.token, retries))
     released = _claim(store, call)
     call("release", lambda: store.release(released.token, released.ids))
-    call("promote", store.promote)
+    call("promote", lambda: store.promote(PROMOTE_ROWS))
     acked = _claim(store, call)
     call("ack", lambda: store.ack(acked.token, acked.ids))
     buried = _claim(store, call)
@@ -73,6 +71,6 @@ def _live_once(store: DelayStore, timed: Callable[[str, Callable[[], T]], T]) ->
 
 
 def _claim(store: DelayStore, call: Callable[[str, Callable[[], object]], object]) -> Claim:
-    claim = call("claim", lambda: store.claim(BATCH, LEASE_MS))
+    claim = call("claim", lambda: store.claim(CALL_ROWS, LEASE_MS))
     assert isinstance(claim, Claim)  # noqa: S101 - `call` returns what it is given
     return claim

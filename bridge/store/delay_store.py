@@ -148,15 +148,16 @@ class DelayStore:
         limit_bytes: int = MAX_BATCH_BYTES,
         alone: bool = False,
         promote: int = 0,
+        token: bytes = b"",
     ) -> Claim:
         """Lease ready envelopes to the caller alone until the lease ends; `alone`: one suspect.
 
-        Makes up to `promote` due envelopes ready first. Never repeated: after a lost reply the
-        leases run out.
+        Makes up to `promote` due envelopes ready first. `token`: of a claim of the caller's, to go
+        on with it. Never repeated: after a lost reply the leases run out.
         """
         source = "suspect" if alone else "ready"
-        nonce = secrets.token_bytes(NONCE_BYTES)
-        arguments = (source, limit, limit_bytes, lease_ms, nonce, self._dead_score)
+        name = token or secrets.token_bytes(NONCE_BYTES)
+        arguments = (source, limit, limit_bytes, lease_ms, name, self._dead_score)
         return read_claim(self._run_once("claim", *arguments, promote, READY_FULL))
 
     def ack(

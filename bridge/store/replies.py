@@ -84,6 +84,21 @@ class Claim(NamedTuple):
         """The ids of all that the caller holds."""
         return [*(each.id for each in self.leased), *(each.id for each in self.damaged)]
 
+    @property
+    def taken(self) -> int:
+        """How many left ready, or dead, by it."""
+        return len(self.leased) + len(self.damaged) + self.expired
+
+    @property
+    def size_bytes(self) -> int:
+        """The blobs of those that can be read."""
+        return sum(len(leased.record.blob) for leased in self.leased)
+
+    def joined(self, later: "Claim") -> "Claim":
+        """Return this and a later one under its token as one."""
+        leased, damaged = self.leased + later.leased, self.damaged + later.damaged
+        return Claim(later.poll, self.token, leased, damaged, self.expired + later.expired)
+
 
 class Settled(NamedTuple):
     """The ids whose lease was lost, where nothing was changed.

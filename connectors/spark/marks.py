@@ -7,8 +7,9 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from bridge.store.batching import in_calls
 from bridge.store.cold import Mark
-from bridge.store.delay_store import MAX_BATCH, DelayStore
+from bridge.store.delay_store import DelayStore
 from connectors.spark.cold_tier import Tier
 
 _MARKS = (
@@ -62,6 +63,6 @@ def lift(tier: Tier, marks: Marks, used: Sequence[tuple[int, str]]) -> int:
                 connection, tier.shards[number], repeat_for_s=tier.place.repeat_for_s
             )
             names = [name for _, name in of_shard]
-            for at in range(0, len(names), MAX_BATCH):
-                lifted += store.lift(marks.began[number], names[at : at + MAX_BATCH])
+            for some in in_calls(names):
+                lifted += store.lift(marks.began[number], some)
     return lifted

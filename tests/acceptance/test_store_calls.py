@@ -7,6 +7,7 @@ from math import ceil
 import pytest
 
 from bridge.envelope import Envelope
+from bridge.store.batching import CALL_ROWS, PROMOTE_ROWS
 from bridge.store.connection import Connection
 from tests.acceptance.floor import Floor
 
@@ -54,8 +55,8 @@ def test_busy_worker_never_polls(
     let_each_call_take_1_ms(floor, monkeypatch)
     while len(floor.arrived()) < BULK:
         assert floor.worker.run_once()
-    by_claim = BULK / 500 + 1  # the first finds out, by promoting a hundred, that there are more
-    assert calls == {"promote": BULK / 1000, "claim": by_claim, "ack": by_claim}
+    by_claim = BULK / CALL_ROWS + 1  # the first, by promoting a hundred, finds that there are more
+    assert calls == {"promote": BULK / PROMOTE_ROWS, "claim": by_claim, "ack": by_claim}
 
 
 def let_each_call_take_1_ms(floor: Floor, monkeypatch: pytest.MonkeyPatch) -> None:

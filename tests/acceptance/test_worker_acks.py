@@ -1,5 +1,7 @@
 """A lone confirm is acked at once; those of a steady load share an ack, and none is forgotten."""
 
+from collections.abc import Callable
+
 from bridge.acks import ACK_EVERY_S
 from bridge.settle import Confirmed
 from bridge.store.delay_store import Remembered
@@ -61,8 +63,21 @@ def test_ack_of_a_hundred_does_not_wait(floor: Floor) -> None:
 
 
 def test_joined_confirms_keep_what_is_remembered_with_its_id() -> None:
-    first = Confirmed(b"1", ("a",), (Remembered(0, 5, b"x"),))
-    second = Confirmed(b"23", ("b", "c"), (Remembered(1, 7, b"y"),))
+    first = Confirmed((b"1",), ("a",), (Remembered(0, 5, b"x"),))
+    second = Confirmed((b"2", b"3"), ("b", "c"), (Remembered(1, 7, b"y"),))
     joined = first.joined(second)
-    assert (joined.tokens, joined.ids) == (b"123", ("a", "b", "c"))
+    assert (joined.tokens, joined.ids) == ((b"1", b"2", b"3"), ("a", "b", "c"))
     assert joined.remembered == (Remembered(0, 5, b"x"), Remembered(2, 7, b"y"))
+
+
+def test_ack_of_the_largest_batch_takes_along_what_waits(build_floor: Callable[..., Floor]) -> None:
+    floor = build_floor(worker={"batch": 1000})
+    for name in "abc":
+        deliver(floor, name)
+    many = [f"id{number:04d}" for number in range(1000)]
+    floor.schedule(*many, delay="1ms")
+    floor.advance(1)
+    floor.stores["r"].promote()  # as another worker does
+    floor.worker.wake(floor.stations["r"])
+    floor.turn()
+    assert {floor.state(name) for name in ("b", "c", *many)} == {None}

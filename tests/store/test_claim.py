@@ -54,6 +54,17 @@ def test_claim_gives_each_call_a_token_of_its_own(desk: Desk) -> None:
     assert [len(token) for token in same_nonce] == [12, 12]
 
 
+def test_claim_under_a_token_goes_on_with_that_claim(desk: Desk) -> None:
+    desk.ready("a", "b", "c")
+    first = desk.store.claim(2, LEASE_MS)
+    more = desk.store.claim(2, LEASE_MS, token=first.token)
+    assert (more.token, more.ids) == (first.token, ["c"])
+    whole = first.joined(more)
+    assert (whole.token, whole.ids, whole.poll) == (first.token, ["a", "b", "c"], more.poll)
+    assert desk.store.ack(whole.token, whole.ids).stale == []
+    desk.check()
+
+
 def test_claim_raises_the_attempt_each_time(desk: Desk) -> None:
     desk.ready("a")
     for attempt in (1, 2, 3):
