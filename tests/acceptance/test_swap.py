@@ -154,6 +154,8 @@ def test_swap_listens_for_hints_of_the_new_routes(works: Works) -> None:
 def test_removed_route_is_not_served_any_more(works: Works) -> None:
     changes = works.runner.swap(works.configured({"r": "a/t"}))
     assert changes == Changes([], ["s"], [])
+    workers = works.runner.workers
+    wait_until(lambda: sum(len(each.stations) for each in workers) == 1, "a turn of each worker")
     works.schedule("s", 1)
     works.schedule("r", 1)
     works.await_arrivals("a", 1)
