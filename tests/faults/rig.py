@@ -17,6 +17,7 @@ from bridge.producer import Producer
 from bridge.store.connection import open_connection
 from bridge.store.replies import Stats
 from bridge.store.route_store import RouteStore
+from tests.faults.bounds import Bound
 from tests.faults.brokers import BrokerSide, KafkaSide, RabbitSide
 from tests.faults.histories import Historian
 from tests.faults.judgement import dump, judge
@@ -78,6 +79,7 @@ class Rig:
         self.config_path = config_path
         self.workers: list[subprocess.Popen[bytes]] = []
         self.faults: list[Fault] = []
+        self.bounds: list[Bound] = []
         self.emptied_s = self.stopped_in_s = 0.0
         self._nemesis = Historian(home, "faults")
         self._producers = Historian(home, "producer")
@@ -254,6 +256,7 @@ class Rig:
             cancelled=verdict.cancelled,
             seconds=round(time.monotonic() - self._began, 1),
             emptied_s=round(self.emptied_s, 1),
+            bounds=self.bounds,
         )
 
     def close(self) -> None:

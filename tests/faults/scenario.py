@@ -43,8 +43,8 @@ class Scenario(NamedTuple):
 class Result(msgspec.Struct, frozen=True):
     """One run of a scenario; `violations` has the ids by what is wrong with them.
 
-    `emptied_s` is how long after the traffic nothing waited in the store any more. `bounds` are the
-    figures of an outage or a burst, `size` how large it was.
+    `emptied_s` is how long after the traffic nothing waited in the store any more. `bounds` are
+    figures of this one, those of an outage or a burst in full; `size` is how large that was.
     """
 
     scenario: str

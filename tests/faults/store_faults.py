@@ -5,10 +5,13 @@ import signal
 import time
 from typing import Any
 
+from bridge.store.keys import SHARD_KEYS
+from tests.faults.bounds import Bound
 from tests.faults.rig import LEASE_S, Rig
 from tests.faults.scenario import Scenario
 
 EXIT_UNFIT = 3
+CLAIMED_WITHIN_S = 5
 TIMES = 5
 
 
@@ -21,6 +24,20 @@ def stop_and_start(rig: Rig, number: signal.Signals) -> None:
         rig.stack.signal("redis", number)
         rig.see_logged(fault, '"store_unavailable"')
         rig.stack.up("redis")
+    see_claim(rig)
+
+
+def see_claim(rig: Rig) -> None:
+    """Note how long after the store's answer the first claim was made: R6 of the goals."""
+    answered_at, before = time.monotonic(), claims(rig)
+    rig.see(lambda: claims(rig) > before)
+    after_s = round(time.monotonic() - answered_at, 1)
+    rig.bounds.append(Bound("until a claim, the store back, s", after_s, CLAIMED_WITHIN_S))
+
+
+def claims(rig: Rig) -> int:
+    meta = rig.shard.keys()[SHARD_KEYS.index("meta")]
+    return int(client(rig).hget(meta, "claims") or 0)
 
 
 def kill(rig: Rig) -> None:

@@ -59,7 +59,7 @@ and its traffic, whose latest envelopes are due 1.5 s later, until nothing waits
 
 {bounds}
 
-The outage: 500 envelopes a second fall due all the while; half of the time the broker is frozen,
+The outage: 1,000 envelopes a second fall due all the while; half of the time the broker is frozen,
 then it is killed. A failure that is counted would be a dead letter at once. Connections are those
 that one worker tries, a second. The burst: all due in one millisecond, the append-only file written
 anew in the middle. A call's time is the server's own, on the cores that all others of the run use
@@ -103,6 +103,8 @@ def _totals(runs: Sequence[Run]) -> list[str]:
     rows["repeated"] = [f"{sum(each.duplicates for each in found[b]):,}" for b in BROKERS]
     emptied = [max((each.emptied_s for each in found[b]), default=0) for b in BROKERS]
     rows["longest until empty, s"] = [f"{each:.1f}" for each in emptied]
+    for what in sorted({each.what for those in found.values() for r in those for each in r.bounds}):
+        rows[f"longest {what}"] = [_most(found[b], what) for b in BROKERS]
     for kind in ZERO:
         rows[f"**{kind.replace('_', ' ')}**"] = [
             str(sum(len(each.violations.get(kind, [])) for each in found[b])) for b in BROKERS
@@ -110,6 +112,12 @@ def _totals(runs: Sequence[Run]) -> list[str]:
     invalid = [run.result.broker for run in runs if run.result.outcome == "INVALID"]
     rows["INVALID runs"] = [str(invalid.count(broker)) for broker in BROKERS]
     return [f"| {label} | {' | '.join(cells)} |" for label, cells in rows.items()]
+
+
+def _most(results: Sequence[Result], what: str) -> str:
+    return str(
+        max((b.found for each in results for b in each.bounds if b.what == what), default="")
+    )
 
 
 def _bounds(runs: Sequence[Run]) -> list[str]:

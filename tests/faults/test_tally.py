@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.conftest import ROOT
+from tests.faults.bounds import Bound
 from tests.faults.goals import KNOWN
 from tests.faults.proof import main
 from tests.faults.scenario import Result
@@ -52,16 +53,18 @@ def test_report_names_what_broke_and_what_did_not_run() -> None:
 
 def test_report_names_goals_that_the_runs_do_not_reach() -> None:
     few = run(scenario="clocks_ahead", accepted=1000, duplicates=2)
-    page = report([few, run(scenario="workers_restarted", effective=40)], "c0ffee", "2 cores", 4000)
+    others = [run(scenario="workers_restarted", effective=40), run(emptied_s=15.6)]
+    page = report([few, *others], "c0ffee", "2 cores", 4000)
     assert "- R3: 1,000 accepted while half of the clocks were wrong, the goal 1,000,000\n" in page
-    assert "- R4: repeated on kafka 0.18% of 1,100 accepted, with 42 faults; the goal 0.1%" in page
+    assert "- R4: repeated on kafka 0.17% of 1,200 accepted, with 44 faults; the goal 0.1%" in page
+    assert "- R5: worker_killed on kafka: empty 15.6 s after the traffic, the goal 15.5 s" in page
     assert "- R7: 40 orderly stops, the goal 500\n" in page
 
 
 def test_report_is_silent_about_goals_that_the_runs_reach() -> None:
     many = run(scenario="clocks_ahead", accepted=1_000_000, duplicates=1000)
     page = report([many, run(scenario="workers_restarted", effective=500)], "c", "2 cores", 4000)
-    assert not any(f"- {goal}:" in page for goal in ("R3", "R7"))
+    assert not any(f"- {goal}:" in page for goal in ("R3", "R5", "R7"))
     assert "repeated on" not in page
 
 
@@ -73,6 +76,13 @@ def test_report_that_is_kept_lists_all_that_is_known_to_fall_short() -> None:
 def test_report_tells_how_long_the_store_took_to_be_empty() -> None:
     page = report([run(emptied_s=2.5), run(emptied_s=1.5)], "c0ffee", "2 cores", 4000)
     assert "| longest until empty, s | 2.5 | 0.0 |" in page
+
+
+def test_report_tells_the_longest_of_a_figure_that_the_runs_have() -> None:
+    figures = [[Bound("until a claim, s", found, 5)] for found in (0.5, 5.5)]
+    page = report([run(bounds=each) for each in figures], "c0ffee", "2 cores", 4000)
+    assert "| longest until a claim, s | 5.5 |  |\n" in page
+    assert "- **BROKEN**: worker_killed on kafka: until a claim, s: 5.50\n" in page
 
 
 def test_page_names_every_scenario_and_nothing_that_is_not_there() -> None:
