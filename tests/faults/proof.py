@@ -31,6 +31,7 @@ from tests.faults.tally import TRIALS, Run, enough, report
 from tests.faults.trials import GROUPS, NAMES, add_sizes, result_of, start_trial
 
 HOME = ROOT / ".services" / "proof"
+REPORT = Path("docs", "proof.md")
 INTERRUPTED = 130
 TRIES = 3  # of a scenario in a round: a fault that struck nobody is tried again
 
@@ -46,7 +47,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--hours", type=float, default=3.0, help="begin no run after so long")
     parser.add_argument("--anew", action="store_true", help="forget the runs of an earlier proof")
     add_sizes(parser)
-    parser.add_argument("--report", type=Path, default=ROOT / "docs" / "proof.md")
+    parser.add_argument("--report", type=Path, default=ROOT / REPORT)
     parser.add_argument("--home", type=Path, default=HOME)
     return parser.parse_args(arguments)
 
@@ -55,12 +56,16 @@ def say(text: str) -> None:
     print(text, flush=True)  # noqa: T201 - a program that tells how far it is
 
 
-def commit() -> str:
-    """Return the commit that is being proved, and whether the tree has changes beside it."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.strip()
+def commit(root: Path = ROOT) -> str:
+    """Return the commit that is being proved, and whether the tree has changes beside it.
+
+    The report is none: a proof that goes on after it wrote one is still of the same commit.
+    """
+    command = ["git", "describe", "--always", "--exclude=*", "--abbrev=12"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    compare = ["git", "diff", "--quiet", "HEAD", "--", ".", f":(exclude){REPORT}"]
+    is_dirty = subprocess.run(compare, cwd=root).returncode != 0
+    return done.stdout.strip() + ("-dirty" if is_dirty else "")
 
 
 def machine() -> str:

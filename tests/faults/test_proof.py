@@ -1,5 +1,6 @@
 """A proof goes on where it was, counts what struck, and tells all of what is wrong."""
 
+import subprocess
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,7 @@ from bridge.audit import Event, Op, Phase
 from tests.faults.histories import Historian
 from tests.faults.judgement import judge
 from tests.faults.leftovers import Leftovers
-from tests.faults.proof import Proof, commit, options
+from tests.faults.proof import REPORT, Proof, commit, options
 from tests.faults.rig import Fault
 from tests.faults.scenario import Result
 from tests.faults.table import SCENARIOS
@@ -43,6 +44,25 @@ def test_proof_that_was_interrupted_goes_on_with_what_is_left(tmp_path: Path) ->
     assert proof.runs == runs
     assert proof._is_done(1, "worker_killed", "kafka")
     assert not proof._is_done(1, "worker_killed", "rabbitmq")
+
+
+def test_proof_that_wrote_its_report_is_still_of_the_same_commit(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        identity = ["-c", "user.name=n", "-c", "user.email=e"]
+        subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    report, source = tmp_path / REPORT, tmp_path / "source.py"
+    report.parent.mkdir()
+    git("init")
+    for file in (report, source):
+        file.write_text("before")
+    git("add", ".")
+    git("commit", "-m", "m")
+    clean = commit(tmp_path)
+    report.write_text("after")
+    assert commit(tmp_path) == clean
+    source.write_text("after")
+    assert commit(tmp_path) == f"{clean}-dirty"
 
 
 def test_proof_of_another_commit_is_refused_and_may_begin_anew(tmp_path: Path) -> None:
