@@ -31,6 +31,7 @@ KNOWN = (
     " leases",
     "store CPU of a steady load: 65 to 149 µs a message, limit 40",
     "p99 of RabbitMQ at 1,000 a second: alone + 9.4 ms, limit 8",
+    "kafka-python: the bridge has 0.66 of the client's throughput alone, limit 0.7",
     "librdkafka: 1.3 to 1.5 times the kafka-python bridge, limit 2.5",
     "memory of a pending message on Redis 7: 257 to 262 bytes of 100,000 (254 of 1,000,000),"
     " limit 260",

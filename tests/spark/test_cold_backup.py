@@ -45,6 +45,7 @@ def all_come_back(later: pytest.MonkeyPatch) -> None:
     later.setattr(Tier, "boundary_ms", lambda _: LATER_MS + 24 * HOUR_MS)
 
 
+@pytest.mark.long
 def test_restore_of_a_store_and_the_commits_of_its_moment_loses_no_cold_row(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
