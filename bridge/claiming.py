@@ -22,9 +22,11 @@ def claim_batch(
     claim = latest = store.claim(
         rows, lease_ms, limit_bytes=limit_bytes, alone=alone, promote=promote
     )
-    while latest.taken == CALL_ROWS and claim.taken < limit and claim.size_bytes < limit_bytes:
+    while latest.taken == CALL_ROWS:
         rows = min(limit - claim.taken, CALL_ROWS)
         left_bytes = limit_bytes - claim.size_bytes
+        if rows <= 0 or left_bytes <= 0:
+            break
         try:
             latest = store.claim(rows, lease_ms, limit_bytes=left_bytes, token=claim.token)
         except StoreError as error:

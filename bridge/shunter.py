@@ -59,7 +59,7 @@ class Shunter:
             return 0
         self._under_way.add(station)
         self._threads.submit(self._run_letters, station, lane, claim)
-        return len(claim.ids)
+        return claim.held
 
     def sleep_s(self, station: Station) -> float:
         """Seconds until dead letters may be sent, as far as is known; never more than a second."""

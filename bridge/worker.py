@@ -143,11 +143,11 @@ class Worker:
         station.hear(claim.poll)
         metrics.count_expired(station.route.name, claim.expired)
         if few:
-            station.gather(len(claim.ids))
+            station.gather(claim.held)
         if not claim.token:
             return 0
         self._send_off(station, claim, started_at, is_suspect=alone)
-        return len(claim.leased) + len(claim.damaged)
+        return claim.held
 
     def deliver(self, batch: Batch) -> None:
         """Publish → settle: an ack for each confirm, and for the rest what `decide` says."""
@@ -225,8 +225,7 @@ class Worker:
         lease_s = station.route.lease / 1000
         deadline_s = self.lane.settings.publish_deadline / 1000
         must_start_by = started_at + lease_s - deadline_s - START_MARGIN_S
-        count = len(claim.leased) + len(claim.damaged)
-        size = claim.size_bytes
+        count, size = claim.held, claim.size_bytes
         if any(damaged.is_too_new for damaged in claim.damaged):
             station.is_unreadable = True
             log.error("record_too_new", route=station.route.name)

@@ -18,7 +18,7 @@ from bridge.runner import Runner
 from bridge.store.batching import batches
 from bridge.store.connection import open_connection
 from bridge.store.delay_store import DelayStore
-from bridge.store.keys import SHARD_KEYS, Shard, routes_key
+from bridge.store.keys import Shard, routes_key
 
 ROUTE = "r"
 BODY_BYTES = 200
@@ -135,7 +135,7 @@ class Stage:
     def journal_bytes(self, namespace: str) -> int:
         """Return the memory of a namespace's journal."""
         client: Any = self.connection.client
-        journal = self.store(namespace).shard.keys()[SHARD_KEYS.index("journal")]
+        journal = self.store(namespace).shard.key("journal")
         return int(client.memory_usage(journal, samples=0) or 0)
 
     def delete(self, namespace: str, shards: int = 1) -> None:

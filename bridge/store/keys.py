@@ -50,12 +50,16 @@ class Shard(NamedTuple):
 
     def keys(self) -> tuple[str, ...]:
         """All keys of the shard, in the order of `SHARD_KEYS`."""
-        return tuple(f"{self.tag}:{name}" for name in SHARD_KEYS)
+        return tuple(self.key(name) for name in SHARD_KEYS)
+
+    def key(self, name: str) -> str:
+        """The key of that name among `SHARD_KEYS`."""
+        return f"{self.tag}:{name}"
 
     @property
     def wake(self) -> str:
         """The channel that carries hints of earlier work."""
-        return f"{self.tag}:wake"
+        return self.key("wake")
 
 
 def routes_key(namespace: str) -> str:

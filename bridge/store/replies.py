@@ -85,9 +85,14 @@ class Claim(NamedTuple):
         return [*(each.id for each in self.leased), *(each.id for each in self.damaged)]
 
     @property
+    def held(self) -> int:
+        """How many the caller holds."""
+        return len(self.leased) + len(self.damaged)
+
+    @property
     def taken(self) -> int:
-        """How many left ready, or dead, by it."""
-        return len(self.leased) + len(self.damaged) + self.expired
+        """How many it took out of ready: what has expired is dead."""
+        return self.held + self.expired
 
     @property
     def size_bytes(self) -> int:

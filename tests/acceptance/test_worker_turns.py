@@ -14,7 +14,7 @@ from bridge.runner import Runner
 from bridge.store.connection import open_connection
 from bridge.store.delay_store import DelayStore
 from bridge.store.embedded import stop_embedded
-from bridge.store.keys import SHARD_KEYS, Shard
+from bridge.store.keys import Shard
 from connectors.memory import MemoryPublisher
 from tests.acceptance.floor import Floor
 from tests.store.desk import envelope
@@ -26,7 +26,7 @@ FAILED = Outcome(Verdict.FAILED, error_class="Nack", error_message="not now")
 
 
 def key(floor: Floor, name: str) -> str:
-    return floor.stores["r"].shard.keys()[SHARD_KEYS.index(name)]
+    return floor.stores["r"].shard.key(name)
 
 
 def lose_records(floor: Floor, *ids: str) -> None:

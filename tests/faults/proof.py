@@ -61,7 +61,7 @@ def commit(root: Path = ROOT) -> str:
 
     The report is none: a proof that goes on after it wrote one is still of the same commit.
     """
-    command = ["git", "describe", "--always", "--exclude=*", "--abbrev=12"]
+    command = ["git", "rev-parse", "--short=12", "HEAD"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     compare = ["git", "diff", "--quiet", "HEAD", "--", ".", f":(exclude){REPORT}"]
     is_dirty = subprocess.run(compare, cwd=root).returncode != 0

@@ -5,7 +5,6 @@ import signal
 import time
 from typing import Any
 
-from bridge.store.keys import SHARD_KEYS
 from tests.faults.bounds import Bound
 from tests.faults.rig import LEASE_S, Rig
 from tests.faults.scenario import Scenario
@@ -36,8 +35,7 @@ def see_claim(rig: Rig) -> None:
 
 
 def claims(rig: Rig) -> int:
-    meta = rig.shard.keys()[SHARD_KEYS.index("meta")]
-    return int(client(rig).hget(meta, "claims") or 0)
+    return int(client(rig).hget(rig.shard.key("meta"), "claims") or 0)
 
 
 def kill(rig: Rig) -> None:

@@ -178,7 +178,7 @@ class Desk:
         return self.connection.client
 
     def key(self, name: str) -> str:
-        return f"{self.shard.tag}:{name}"
+        return self.shard.key(name)
 
     def state_of(self, id: str) -> str | None:
         """The structure that holds an id; fails if it is in two."""
