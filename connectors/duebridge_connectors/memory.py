@@ -19,7 +19,7 @@ _UNANSWERED = Outcome(
 class MemoryPublisher:
     """A `Publisher` without a broker. Every method may be called by several threads at once.
 
-    `is_available` may be set to False: then every outcome is UNAVAILABLE, and an empty batch raises
+    `is_available` may be set to False: then every outcome is UNAVAILABLE, and `ping` raises
     `BrokerUnavailable`.
     """
 
@@ -82,14 +82,17 @@ class MemoryPublisher:
     def publish(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
         """Return what the script says for each delivery, and remember the confirmed ones."""
         if self._is_closed or not self.is_available:
-            if not batch:
-                raise BrokerUnavailable("the memory broker is not available")
             return [_AWAY] * len(batch)
         if batch and not self._passes_pause(len(batch)):
             return [_UNANSWERED] * len(batch)
         outcomes = [self._script(delivery) or CONFIRMED for delivery in batch]
         self._remember(batch, outcomes)
         return outcomes
+
+    def ping(self) -> None:
+        """Raise `BrokerUnavailable` where it is closed or not available."""
+        if self._is_closed or not self.is_available:
+            raise BrokerUnavailable("the memory broker is not available")
 
     def close(self) -> None:
         """Be unavailable from now on; what `pause` held up becomes INDETERMINATE. Idempotent."""

@@ -92,15 +92,20 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
 
 
 class Publisher(Protocol):
-    """A connection to one broker. Both methods may be called by several threads at once."""
+    """A connection to one broker. Every method may be called by several threads at once."""
 
     def publish(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
         """Return one outcome per delivery, in the same order, within the publish deadline.
 
         CONFIRMED only on the broker's own word; what is unknown at the deadline is INDETERMINATE,
-        never FAILED. One bad delivery does not change the outcome of the others. An empty batch
-        asks whether the broker answers: it returns nothing, or raises `BrokerUnavailable`, which
-        no other batch does.
+        never FAILED. One bad delivery does not change the outcome of the others.
+        """
+        ...
+
+    def ping(self) -> None:
+        """Ask whether the broker answers; raises `BrokerUnavailable` where it does not.
+
+        It sends no message and takes no longer than the publish deadline.
         """
         ...
 

@@ -12,10 +12,10 @@ with warnings.catch_warnings():
 
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import Publisher
-from duebridge_connectors.kafka.publisher import KafkaPublisher
+from duebridge_connectors.kafka.kafka_python import open_kafka_python
 from duebridge_connectors.kafka.settings import client_of, producer_config
 
-__all__ = ["KafkaPublisher", "open_publisher"]
+__all__ = ["open_publisher"]
 
 
 def open_publisher(settings: Mapping[str, object], publish_deadline_s: float) -> Publisher:
@@ -27,7 +27,7 @@ def open_publisher(settings: Mapping[str, object], publish_deadline_s: float) ->
         logging.getLogger(name).addFilter(_is_no_trace)
     if client_of(settings) == "librdkafka":
         return _open_librdkafka(settings, publish_deadline_s)
-    return KafkaPublisher(producer_config(settings, publish_deadline_s), publish_deadline_s)
+    return open_kafka_python(producer_config(settings, publish_deadline_s), publish_deadline_s)
 
 
 def _open_librdkafka(settings: Mapping[str, object], publish_deadline_s: float) -> Publisher:

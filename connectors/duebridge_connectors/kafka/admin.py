@@ -11,7 +11,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.net.compat import KafkaNetClient
 from kafka.net.selector import NetworkSelector
 
-from duebridge_connectors.kafka.manager import Manager
+from duebridge_connectors.kafka.kafka_python.network import ConnectionManager
 
 _CONFIGS = ("max.message.bytes", "min.insync.replicas", "cleanup.policy")
 
@@ -56,7 +56,7 @@ class Admin:
 
     def _connect(self, undo: ExitStack, **config: object) -> Any:
         net = NetworkSelector(**config)
-        self._manager = Manager(net, **config)  # which remembers why it cannot
+        self._manager = ConnectionManager(net, **config)  # which remembers why it cannot
         client = KafkaNetClient(net, self._manager, **config)
         undo.callback(client.close)  # KafkaAdminClient leaves it open when it cannot bootstrap
         return client

@@ -1,13 +1,13 @@
-"""The one place where a Kafka error gets its verdict: every class of `kafka.errors`, by hand.
+"""The verdict of each Kafka error: one row for every class of `kafka.errors`.
 
-The client never retries by itself (`retries=0`), so each error is the answer to one attempt, and
-what a row says of that attempt is the whole truth. A class without a row, which only a newer client
-or broker can bring, is INDETERMINATE; tests/unit/test_kafka_errors.py demands a row for all others.
+The client never retries by itself (`retries=0`): each error answers one attempt. A class without a
+row, which only a newer client or broker can bring, is INDETERMINATE; a test demands a row for every
+class of the installed client.
 """
 
 from kafka import errors as vendor
 
-from duebridge.ports.publisher import Reason, Verdict
+from duebridge.ports.publisher import Outcome, Reason, Verdict
 
 
 class NotSent(Exception):
@@ -15,11 +15,11 @@ class NotSent(Exception):
 
 
 class Unanswered(Exception):
-    """The client library got it, and has not said by our own deadline what became of it."""
+    """The client library has it, and gave no answer by the publish deadline."""
 
 
 class NotTriedAlone(Exception):
-    """It was refused with a whole batch, and the deadline left no time to try it by itself."""
+    """Refused with its whole batch, and the deadline left no time to send it by itself."""
 
 
 Row = tuple[Verdict, Reason]
@@ -223,3 +223,24 @@ TABLE: dict[type[BaseException], Row] = {
     **dict.fromkeys(_NEVER_EXPECTED, UNKNOWN),
     **{error: row for row, errors in _ROWS.items() for error in errors},
 }
+
+# The partition is between two leaders, or short of replicas: it may recover within the publish.
+_TEMPORARY = frozenset(
+    {
+        vendor.LeaderNotAvailableError,
+        vendor.NotEnoughReplicasError,
+        vendor.NotLeaderForPartitionError,
+        vendor.ThrottlingQuotaExceededError,
+    }
+)
+
+
+def outcome_of(error: BaseException) -> Outcome:
+    """Return the outcome of an error; INDETERMINATE for a class without a row."""
+    verdict, reason = TABLE.get(type(error), UNKNOWN)
+    return Outcome(verdict, reason, type(error).__name__, str(error))
+
+
+def is_temporary(error: BaseException) -> bool:
+    """Whether another send within the same publish may succeed."""
+    return type(error) in _TEMPORARY

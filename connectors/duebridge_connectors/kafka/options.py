@@ -6,9 +6,9 @@ from difflib import get_close_matches
 from kafka.codec import has_gzip, has_lz4, has_snappy, has_zstd
 
 from duebridge.errors import ConfigError
+from duebridge_connectors.kafka.kafka_python.tokens import TokenProvider
 from duebridge_connectors.kafka.oauth import OPTION as TOKEN_PROVIDER
 from duebridge_connectors.kafka.oauth import TokenSource
-from duebridge_connectors.kafka.tokens import TokenProvider
 
 
 def client_options(options: Mapping[str, object]) -> dict[str, object]:

@@ -1,27 +1,37 @@
-"""Kafka's publisher: one outcome per delivery, within the deadline, whatever the client does."""
+"""The publisher of both Kafka clients: one outcome per delivery, within the publish deadline."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeAlias
 
 from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Verdict
-from duebridge_connectors.kafka.answers import is_temporary, may_be_a_neighbours_fault, verdict_of
-from duebridge_connectors.kafka.connection import PING_S, Connection
-from duebridge_connectors.kafka.deadline import Deadline
-from duebridge_connectors.kafka.errors import NotSent, NotTriedAlone
-from duebridge_connectors.kafka.exchange import Exchange
+from duebridge_connectors.kafka.attempt import Client, Deadline, PublishAttempt, not_sent
+from duebridge_connectors.kafka.connection import Connection
 
-# A partition between two leaders gets these chances within one publish.
-AGAIN_AFTER_S = (0.1, 0.4)
+# Pauses before a temporary error is sent again within one publish.
+RETRY_AFTER_S = (0.1, 0.4)
 
 
-class KafkaPublisher:
-    """A `Publisher` that speaks through kafka-python. Nothing is connected before the first use."""
+StartAttempt: TypeAlias = Callable[[Sequence[Delivery], Deadline], PublishAttempt[Client]]
 
-    def __init__(self, config: Mapping[str, object], publish_deadline_s: float) -> None:
+
+class KafkaPublisher(Generic[Client]):
+    """A `Publisher` for Kafka. It connects at its first use.
+
+    `single` sends each record in a produce batch of its own: a refusal there means that record.
+    """
+
+    def __init__(
+        self,
+        start: StartAttempt[Client],
+        bulk: Connection[Client],
+        single: Connection[Client],
+        publish_deadline_s: float,
+    ) -> None:
+        self._start = start
+        self._bulk = bulk
+        self._single = single
         self._deadline_s = publish_deadline_s
-        self._bulk = Connection(config, publish_deadline_s)
-        # No produce batch of this one has two records: whom it refuses, it means.
-        self._single = Connection({**config, "batch_size": 0}, publish_deadline_s)
 
     @property
     def replaced(self) -> int:
@@ -29,57 +39,63 @@ class KafkaPublisher:
         return self._bulk.replaced + self._single.replaced
 
     def publish(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
-        """Hand the batch over as a whole and wait for all answers; see `Publisher.publish`."""
-        if not batch:
-            self._ping()
-            return []
-        exchange = Exchange(batch, Deadline(self._deadline_s))
-        self._carry(self._bulk, exchange, range(len(batch)))
-        self._carry_again(exchange)
-        self._carry_alone(exchange)
-        return exchange.outcomes()
+        """Hand over the whole batch and wait for all answers; see `Publisher.publish`."""
+        attempt = self._start(batch, Deadline(self._deadline_s))
+        self._send(self._bulk, attempt, range(len(batch)))
+        self._retry_temporary(attempt)
+        self._retry_individually(attempt)
+        return attempt.outcomes.copy()  # an answer after the deadline changes another list
+
+    def ping(self) -> None:
+        """Raise `BrokerUnavailable` unless a broker answers within the publish deadline."""
+        self._bulk.ping(Deadline(self._deadline_s))
 
     def close(self) -> None:
-        """End every connection; what is under way becomes INDETERMINATE. Idempotent."""
+        """End every connection; deliveries in flight become INDETERMINATE. Idempotent."""
         self._bulk.close()
         self._single.close()
 
-    def _ping(self) -> None:
-        deadline = Deadline(min(PING_S, self._deadline_s))
-        self._bulk.ping(self._bulk.client(deadline), deadline)
-
-    def _carry(self, connection: Connection, exchange: Exchange, places: Sequence[int]) -> None:
+    def _send(
+        self,
+        connection: Connection[Client],
+        attempt: PublishAttempt[Client],
+        places: Sequence[int],
+    ) -> None:
         try:
-            client = connection.client(exchange.deadline)
+            client = connection.client(attempt.deadline)
         except BrokerUnavailable as error:
-            exchange.note(places, NotSent(str(error)))
+            attempt.note(places, not_sent(str(error)))
             return
-        exchange.carry(client, places)
-        connection.heed(client, exchange)
+        attempt.send(client, places)
+        connection.observe(client, [attempt.outcomes[place] for place in places])
 
-    def _carry_again(self, exchange: Exchange) -> None:
-        """Try anew what met a partition between two leaders; the client itself never retries."""
-        for pause_s in AGAIN_AFTER_S:
-            places = [p for p, answer in enumerate(exchange.answers) if is_temporary(answer)]
-            if not places:
-                return
-            time.sleep(exchange.deadline.left_s(pause_s))
-            self._bulk.refresh(exchange.deadline)
-            self._carry(self._bulk, exchange, places)
+    def _retry_temporary(self, attempt: PublishAttempt[Client]) -> None:
+        """Send again what met a partition between two leaders: the client itself never retries."""
+        for pause_s in RETRY_AFTER_S:
+            if attempt.temporary:
+                time.sleep(attempt.deadline.left_s(pause_s))
+            if attempt.temporary and attempt.deadline.left_s():
+                self._bulk.refresh(attempt.deadline)
+                self._send(self._bulk, attempt, sorted(attempt.temporary))
 
-    def _carry_alone(self, exchange: Exchange) -> None:
-        """Try each record of a refused batch by itself, so that none is refused for another's sake.
+    def _retry_individually(self, attempt: PublishAttempt[Client]) -> None:
+        """Send each record of a refused batch by itself: another record may be the culprit.
 
-        What is not reached by the deadline was refused with its batch, perhaps unjustly: FAILED.
+        A record that the deadline leaves no time for was refused with its batch: FAILED.
         """
         suspects = {
-            place: NotTriedAlone(repr(exchange.answers[place]))
-            for place in sorted(exchange.refused)
-            if may_be_a_neighbours_fault(exchange.answers[place])
+            place: _not_tried_alone(attempt.outcomes[place])
+            for place in sorted(attempt.refused - attempt.temporary)
+            if attempt.outcomes[place].verdict in {Verdict.REJECTED, Verdict.FAILED}
         }
         if not suspects:
             return
-        self._carry(self._single, exchange, list(suspects))
-        for place, error in suspects.items():
-            if verdict_of(exchange.answers[place]) is Verdict.UNAVAILABLE:
-                exchange.answers[place] = error
+        self._send(self._single, attempt, list(suspects))
+        for place, outcome in suspects.items():
+            if attempt.outcomes[place].verdict is Verdict.UNAVAILABLE:
+                attempt.outcomes[place] = outcome
+
+
+def _not_tried_alone(refused: Outcome) -> Outcome:
+    message = f"{refused.error_class} {refused.error_message}"
+    return Outcome(Verdict.FAILED, error_class="NotTriedAlone", error_message=message)

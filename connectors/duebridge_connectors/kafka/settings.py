@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from duebridge.errors import ConfigError
+from duebridge_connectors.kafka.kafka_python.network import DIRECT
 from duebridge_connectors.kafka.options import OPTIONS, client_options, did_you_mean
 from duebridge_connectors.kafka.security import check_security
-from duebridge_connectors.kafka.sockets import DIRECT
 
 SETTINGS = ("type", "bootstrap_servers", "client", "options")
 CLIENTS = ("kafka-python", "librdkafka")

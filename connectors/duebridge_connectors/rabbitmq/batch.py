@@ -6,17 +6,18 @@ The caller's thread makes it and waits for it; in between only the connection's 
 import threading
 
 from duebridge.ports.publisher import Outcome
+from duebridge_connectors.rabbitmq.errors import AmbiguousReturn, unanswered
 
 
-class Batch:
+class PublishBatch:
     """Outcomes that arrive one by one. It is over when all are there, or nobody waits any more.
 
-    `groups` are its parcels by exchange, each group in order; a batch without any is a ping, whose
+    `groups` are its messages by exchange, each group in order; a batch without any is a ping, whose
     one outcome is whether the broker answered.
     """
 
     def __init__(self, size: int) -> None:
-        self.groups: dict[str, list[Parcel]] = {}
+        self.groups: dict[str, list[PendingMessage]] = {}
         self.outcomes: list[Outcome | None] = [None] * size
         self.is_over = False
         self._left = size
@@ -44,15 +45,15 @@ class Batch:
     def end(self, sent: Outcome, unsent: Outcome) -> list[Outcome]:
         """Wait no more, and return every outcome: what is not known is one of the two."""
         self.is_over = True
-        parcels = [parcel for group in self.groups.values() for parcel in group]
-        sent_places = {parcel.place for parcel in parcels if parcel.is_sent}
+        messages = [message for group in self.groups.values() for message in group]
+        sent_places = {message.place for message in messages if message.is_sent}
         return [
             outcome or (sent if place in sent_places else unsent)
             for place, outcome in enumerate(self.outcomes)
         ]
 
 
-class Parcel:
+class PendingMessage:
     """One delivery of a batch, encoded but for the number of its channel."""
 
     __slots__ = (
@@ -71,7 +72,7 @@ class Parcel:
 
     def __init__(
         self,
-        batch: Batch,
+        batch: PublishBatch,
         place: int,
         id_: str,
         routing_key: str,
@@ -89,7 +90,7 @@ class Parcel:
         self.body = body
         self.is_risky = is_risky
         self.is_sent = False
-        self.older: Parcel | None = None  # of the same id, and under way as well
+        self.older: PendingMessage | None = None  # of the same id, and under way as well
         self.returned: Outcome | None = None  # what a basic.return has made of it
 
     @property
@@ -101,3 +102,59 @@ class Parcel:
         """Say what became of it; a basic.return that came before is the better word."""
         self.older = None
         self.batch.settle(self.place, self.returned or outcome)
+
+
+class UnconfirmedMessages:
+    """The unconfirmed messages of a channel by delivery tag, which RabbitMQ counts up from 1."""
+
+    def __init__(self) -> None:
+        self.by_tag: dict[int, PendingMessage] = {}
+        self.next_tag = 1
+        self._lowest = 1  # all below are confirmed
+        self._newest: dict[str, PendingMessage] = {}  # by id
+
+    def add(self, message: PendingMessage) -> None:
+        """Count a message as published."""
+        self.by_tag[self.next_tag] = message
+        self.next_tag += 1
+        older = self._newest.get(message.id)
+        if older is not None:
+            message.older = older
+        self._newest[message.id] = message
+
+    def take(self, tag: int, multiple: bool) -> list[PendingMessage]:
+        """Return the messages that an ack or nack is about; they are not under way any more."""
+        if not multiple:
+            tags = range(tag, tag + 1)
+        else:
+            tags = range(self._lowest, (tag or self.next_tag - 1) + 1)  # 0: all
+            self._lowest = tags.stop
+        taken = []
+        for each in tags:
+            message = self.by_tag.pop(each, None)
+            if message is not None:
+                taken.append(message)
+                if self._newest.get(message.id) is message:
+                    del self._newest[message.id]
+        return taken
+
+    def give_back(self, message_id: str, outcome: Outcome) -> None:
+        """Note a basic.return; the ack that follows it will not mean a confirm.
+
+        It names an id only. Should the same id be under way twice, either may have come back: both
+        become INDETERMINATE.
+        """
+        message = self._newest.get(message_id)
+        if message is None:
+            return
+        message.returned = outcome
+        older = message.older
+        while older is not None:
+            if not older.is_settled:
+                doubt = unanswered(AmbiguousReturn(outcome.error_message))
+                message.returned = older.returned = doubt
+            older = older.older
+
+    def is_awaited(self) -> bool:
+        """Return whether a publish still waits for any of these."""
+        return any(not message.batch.is_over for message in self.by_tag.values())

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pika.exceptions import ChannelClosedByBroker
 
 from duebridge.ports.publisher import Outcome, Reason
-from duebridge_connectors.rabbitmq.batch import Parcel
+from duebridge_connectors.rabbitmq.batch import PendingMessage
 from duebridge_connectors.rabbitmq.errors import culprit_outcome, not_sent, unanswered
 
 # What the declaration may be answered with.
@@ -25,24 +25,24 @@ class Judgement(NamedTuple):
     `is_doubtful`: the culprit is among what is settled, but it is not known which one it is.
     """
 
-    settled: list[tuple[Parcel, Outcome]]
-    unread: list[Parcel]
+    settled: list[tuple[PendingMessage, Outcome]]
+    unread: list[PendingMessage]
     refused: Outcome | None = None
     refused_key: str | None = None
     is_doubtful: bool = False
 
 
 def judge(
-    closed: ChannelClosedByBroker, unconfirmed: Mapping[int, Parcel], asked_at: int | None
+    closed: ChannelClosedByBroker, unconfirmed: Mapping[int, PendingMessage], asked_at: int | None
 ) -> Judgement:
     """Return what is certain; whatever may have been published becomes INDETERMINATE.
 
-    `unconfirmed` is by delivery tag, in order. `asked_at` is the tag of the first parcel after a
+    `unconfirmed` is by delivery tag, in order. `asked_at` is the tag of the first message after a
     declaration that is still unanswered, None if all are answered.
     """
     limit = float("inf") if asked_at is None else asked_at
-    read = [parcel for tag, parcel in unconfirmed.items() if tag < limit]
-    unread = [parcel for tag, parcel in unconfirmed.items() if tag >= limit]
+    read = [message for tag, message in unconfirmed.items() if tag < limit]
+    unread = [message for tag, message in unconfirmed.items() if tag >= limit]
     outcome = culprit_outcome(closed)
     if asked_at is not None and closed.reply_code in _OF_EXCHANGE:
         return Judgement(_in_doubt(read, closed), unread, refused=outcome)
@@ -53,12 +53,14 @@ def judge(
     return Judgement(_in_doubt(read, closed), unread, is_doubtful=True)
 
 
-def _in_doubt(read: list[Parcel], closed: Exception) -> list[tuple[Parcel, Outcome]]:
+def _in_doubt(
+    read: list[PendingMessage], closed: Exception
+) -> list[tuple[PendingMessage, Outcome]]:
     doubt = unanswered(closed)
-    return [(parcel, doubt) for parcel in read]
+    return [(message, doubt) for message in read]
 
 
-def _shared(outcome: Outcome, culprit: Parcel) -> tuple[Outcome | None, str | None]:
+def _shared(outcome: Outcome, culprit: PendingMessage) -> tuple[Outcome | None, str | None]:
     """Return what a culprit's outcome says of others: a missing exchange is missing for all."""
     if outcome.reason is Reason.TARGET_MISSING:
         return outcome, None

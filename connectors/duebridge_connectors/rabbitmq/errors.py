@@ -36,7 +36,7 @@ class Unanswered(Exception):
     """It was written to a connection; what became of it is not known."""
 
 
-class ReturnedOrItsTwin(Exception):
+class AmbiguousReturn(Exception):
     """One of two with this id came back unroutable; basic.return does not say which one."""
 
 
@@ -107,7 +107,7 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
     ),
     # The connection or its channel ended under it.
     UNKNOWN: (
-        ReturnedOrItsTwin,
+        AmbiguousReturn,
         Unanswered,
         vendor.AMQPChannelError,
         vendor.AMQPConnectionError,

@@ -12,7 +12,8 @@ from pika.adapters.select_connection import IOLoop, SelectConnection
 from pika.connection import Parameters
 
 from duebridge.ports.publisher import Outcome
-from duebridge_connectors.rabbitmq.batch import Batch
+from duebridge_connectors.rabbitmq.batch import PublishBatch
+from duebridge_connectors.rabbitmq.encoding import abort
 from duebridge_connectors.rabbitmq.errors import (
     Closed,
     NotSent,
@@ -22,11 +23,10 @@ from duebridge_connectors.rabbitmq.errors import (
     unanswered,
 )
 from duebridge_connectors.rabbitmq.session import Session
-from duebridge_connectors.rabbitmq.wire import abort
 
 FIRST_DELAY_S = 0.2
 MOST_DELAY_S = 2.0
-GOODBYE_S = 1.0  # what closing in order may take
+CLOSE_S = 1.0  # what closing in order may take
 CUT_S = 0.2
 
 CLOSED = not_sent(Closed("the publisher is closed"))
@@ -51,7 +51,7 @@ class Link:
         self._is_closed = False
         self._session: Session | None = None
         self._connection: Any = None
-        self._waiting: list[Batch] = []
+        self._waiting: list[PublishBatch] = []
         self._refusal: Outcome | None = None
         self._tries = 0
         self._opened_at = 0.0
@@ -73,7 +73,7 @@ class Link:
         session = self._session
         return session is not None and session.is_blocked
 
-    def carry(self, batch: Batch, seconds: float) -> list[Outcome]:
+    def publish(self, batch: PublishBatch, seconds: float) -> list[Outcome]:
         """Hand a batch over and return its outcomes, after that time whatever is known then."""
         with self._closing:
             if self._is_closed:
@@ -93,7 +93,7 @@ class Link:
         with self._closing:
             if not self._is_closed:
                 self._is_closed = True
-                self._loop.add_callback_threadsafe(self._say_goodbye)
+                self._loop.add_callback_threadsafe(self._close_in_order)
         self._thread.join()
 
     # On the connection's thread.
@@ -121,7 +121,7 @@ class Link:
             custom_ioloop=self._loop,
         )
 
-    def _accept(self, batch: Batch) -> None:
+    def _accept(self, batch: PublishBatch) -> None:
         if self._session is not None:
             self._session.accept(batch)
         elif self._refusal is not None:
@@ -175,7 +175,7 @@ class Link:
 
     # Closing, on the connection's thread.
 
-    def _say_goodbye(self) -> None:
+    def _close_in_order(self) -> None:
         self._refusal = CLOSED
         is_open = self._session is not None
         self._give_up(Closed("the publisher was closed"))
@@ -183,7 +183,7 @@ class Link:
             self._loop.stop()
         elif is_open:
             self._connection.close()
-            self._loop.call_later(GOODBYE_S, self._cut)
+            self._loop.call_later(CLOSE_S, self._cut)
         else:
             self._cut()  # pika's own close fails an assertion of its own in a handshake
 

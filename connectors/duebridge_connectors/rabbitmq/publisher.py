@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from pika.connection import Parameters
 
 from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Verdict
-from duebridge_connectors.rabbitmq.batch import Batch, Parcel
+from duebridge_connectors.rabbitmq.batch import PendingMessage, PublishBatch
+from duebridge_connectors.rabbitmq.encoding import header_payload, is_risky, publish_payload
 from duebridge_connectors.rabbitmq.errors import Unencodable, outcome_of
 from duebridge_connectors.rabbitmq.link import CLOSED, Link
-from duebridge_connectors.rabbitmq.properties import header_payload
-from duebridge_connectors.rabbitmq.risk import is_risky
-from duebridge_connectors.rabbitmq.wire import publish_payload
 
 PING_S = 5.0
 
@@ -44,15 +42,21 @@ class RabbitPublisher:
     def publish(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
         """Hand the batch over as a whole and wait for all answers; see `Publisher.publish`."""
         link = self._linked()
-        if not batch:
-            self._ping(link)
-            return []
         encoded = self._encoded(batch)
         if link is None:
             encoded.settle_rest(CLOSED)
         if link is None or encoded.is_over:
             return encoded.end(CLOSED, CLOSED)
-        return link.carry(encoded, self._deadline_s)
+        return link.publish(encoded, self._deadline_s)
+
+    def ping(self) -> None:
+        """Raise `BrokerUnavailable` unless the broker answers; see `Publisher.ping`."""
+        link = self._linked()
+        answer = CLOSED
+        if link is not None:
+            answer = link.publish(PublishBatch(1), min(PING_S, self._deadline_s))[0]
+        if answer.verdict is not Verdict.CONFIRMED:
+            raise BrokerUnavailable(f"{answer.error_class}: {answer.error_message}")
 
     def close(self) -> None:
         """Close the connection and end its thread; see `Publisher.close`."""
@@ -74,25 +78,20 @@ class RabbitPublisher:
                 self._link = Link(self._parameters)
             return self._link
 
-    def _ping(self, link: Link | None) -> None:
-        answer = CLOSED
-        if link is not None:
-            answer = link.carry(Batch(1), min(PING_S, self._deadline_s))[0]
-        if answer.verdict is not Verdict.CONFIRMED:
-            raise BrokerUnavailable(f"{answer.error_class}: {answer.error_message}")
-
-    def _encoded(self, deliveries: Sequence[Delivery]) -> Batch:
-        batch = Batch(len(deliveries))
+    def _encoded(self, deliveries: Sequence[Delivery]) -> PublishBatch:
+        batch = PublishBatch(len(deliveries))
         for place, delivery in enumerate(deliveries):
             try:
-                exchange, parcel = self._parcel(batch, place, delivery)
+                exchange, message = self._pending_message(batch, place, delivery)
             except Unencodable as error:
                 batch.settle(place, outcome_of(error))
             else:
-                batch.groups.setdefault(exchange, []).append(parcel)
+                batch.groups.setdefault(exchange, []).append(message)
         return batch
 
-    def _parcel(self, batch: Batch, place: int, delivery: Delivery) -> tuple[str, Parcel]:
+    def _pending_message(
+        self, batch: PublishBatch, place: int, delivery: Delivery
+    ) -> tuple[str, PendingMessage]:
         exchange, routing_key = delivery.target.exchange, delivery.target.routing_key
         if exchange is None or routing_key is None:
             raise Unencodable(
@@ -101,7 +100,7 @@ class RabbitPublisher:
         body = delivery.body
         if not isinstance(body, bytes):
             raise Unencodable(f"body: expected bytes; got {type(body).__name__}")
-        return exchange, Parcel(
+        return exchange, PendingMessage(
             batch,
             place,
             delivery.id,

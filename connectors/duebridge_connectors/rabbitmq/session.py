@@ -8,7 +8,7 @@ import structlog
 from pika.exceptions import NoFreeChannels
 
 from duebridge.ports.publisher import CONFIRMED
-from duebridge_connectors.rabbitmq.batch import Batch
+from duebridge_connectors.rabbitmq.batch import PublishBatch
 from duebridge_connectors.rabbitmq.channel import ExchangeChannel
 from duebridge_connectors.rabbitmq.errors import Blocked, not_sent, unanswered
 
@@ -28,7 +28,7 @@ class Session:
         self._connection = connection
         self._handover = handover
         self._channels: dict[str, ExchangeChannel] = {}
-        self._pings: set[Batch] = set()
+        self._pings: set[PublishBatch] = set()
         connection.add_on_connection_blocked_callback(self._on_blocked)
         connection.add_on_connection_unblocked_callback(self._on_unblocked)
 
@@ -37,7 +37,7 @@ class Session:
         """Whether the broker has said that it takes no messages now."""
         return self._alarm is not None
 
-    def accept(self, batch: Batch) -> None:
+    def accept(self, batch: PublishBatch) -> None:
         """Publish a batch, or ping; while the broker blocks us, nothing is sent."""
         if self._alarm is not None:
             batch.settle_rest(not_sent(Blocked(self._alarm)))
@@ -45,8 +45,8 @@ class Session:
         self._make_room()
         if not batch.groups:
             self._ping(batch)
-        for exchange, parcels in batch.groups.items():
-            self._channel(exchange).put(parcels)
+        for exchange, messages in batch.groups.items():
+            self._channel(exchange).put(messages)
 
     def give_up(self, error: BaseException) -> None:
         """Settle everything: the connection is gone."""
@@ -73,7 +73,7 @@ class Session:
 
     # Asking the broker: it opens a channel for us, which costs it next to nothing.
 
-    def _ping(self, batch: Batch) -> None:
+    def _ping(self, batch: PublishBatch) -> None:
         try:
             self._connection.channel(on_open_callback=partial(self._on_pong, batch))
         except NoFreeChannels as error:
@@ -81,7 +81,7 @@ class Session:
         else:
             self._pings.add(batch)
 
-    def _on_pong(self, batch: Batch, channel: Any) -> None:
+    def _on_pong(self, batch: PublishBatch, channel: Any) -> None:
         self._pings.discard(batch)
         batch.settle_rest(CONFIRMED)
         channel.close()

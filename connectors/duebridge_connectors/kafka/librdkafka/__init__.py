@@ -2,17 +2,27 @@
 
 from collections.abc import Mapping
 
-from duebridge_connectors.kafka.librdkafka.publisher import LibrdkafkaPublisher
+from duebridge_connectors.kafka.librdkafka.attempt import LibrdkafkaAttempt
+from duebridge_connectors.kafka.librdkafka.client import LibrdkafkaClient
+from duebridge_connectors.kafka.librdkafka.connection import LibrdkafkaConnection
 from duebridge_connectors.kafka.librdkafka.settings import producer_config
-
-__all__ = ["LibrdkafkaPublisher", "open_publisher"]
+from duebridge_connectors.kafka.publisher import KafkaPublisher
 
 
 def open_publisher(
     settings: Mapping[str, object], publish_deadline_s: float
-) -> LibrdkafkaPublisher:
-    """Return a publisher for `client: librdkafka`; it connects when it is first used.
+) -> KafkaPublisher[LibrdkafkaClient]:
+    """Return a publisher for `client: librdkafka`; it connects at its first use.
 
     Raises `ConfigError` for settings that cannot be used.
     """
-    return LibrdkafkaPublisher(producer_config(settings, publish_deadline_s), publish_deadline_s)
+    return open_librdkafka(producer_config(settings, publish_deadline_s), publish_deadline_s)
+
+
+def open_librdkafka(
+    config: Mapping[str, object], publish_deadline_s: float
+) -> KafkaPublisher[LibrdkafkaClient]:
+    """Return a publisher for this configuration of `confluent_kafka.Producer`."""
+    bulk = LibrdkafkaConnection(config)
+    single = LibrdkafkaConnection({**config, "batch.num.messages": 1})
+    return KafkaPublisher(LibrdkafkaAttempt, bulk, single, publish_deadline_s)

@@ -4,13 +4,16 @@ import ctypes
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from duebridge.ports.publisher import Delivery
+from duebridge_connectors.kafka.attempt import Deadline, Refusal
+from duebridge_connectors.kafka.errors import NotSent
 from duebridge_connectors.kafka.headers import plain_headers
+from duebridge_connectors.kafka.librdkafka.errors import answered_refusal
 
 # A producer that ends waits so long for the last answers, which a purge gives at once.
 END_S = 2.0
@@ -23,11 +26,7 @@ Answered = Callable[[KafkaError | None, object], None]
 log = logging.getLogger(__name__)
 
 
-class NotSent(Exception):
-    """The client library never got it; the message says why."""
-
-
-class Client:
+class LibrdkafkaClient:
     """A producer, built without a connection. Every method may be called by several threads.
 
     `turn` is held by the thread that hands over. Raises what `confluent_kafka.Producer` does.
@@ -72,15 +71,18 @@ class Client:
         """Look a topic up again before it is next sent to."""
         self._known.discard(topic)
 
-    def look_up(self, topic: str, timeout_s: float) -> KafkaError | None:
-        """Ask the broker for a topic; return None once it is known, or why it is not.
+    def look_up(self, topics: Collection[str], timeout_s: float) -> dict[str, Refusal | None]:
+        """Ask the broker for topics; return None for each that is known now, or why it is not.
 
         Raises `NotSent` if there is no answer within `timeout_s` seconds.
         """
-        error = self._ask(topic, timeout_s)
-        if error is None:
-            self._known.add(topic)
-        return error
+        deadline = Deadline(timeout_s)
+        errors = {topic: self._ask(topic, deadline.left_s()) for topic in topics}
+        self._known.update(topic for topic, error in errors.items() if error is None)
+        return {
+            topic: answered_refusal(error) if error is not None else None
+            for topic, error in errors.items()
+        }
 
     def ping(self, timeout_s: float) -> None:
         """Raise `NotSent` unless a broker answers within `timeout_s` seconds."""

@@ -1,16 +1,15 @@
-"""The one place where an error of librdkafka gets its verdict.
+"""The verdict of each error of librdkafka.
 
-A broker's own error has its number in Kafka's protocol: its verdict is that of
-`duebridge_connectors.kafka.errors`, so that both clients judge alike. The client's own errors are
-below zero and
-judged here. One without a row is INDETERMINATE; tests/unit/test_librdkafka_errors.py demands a
-row for each that confluent-kafka defines.
+A broker's error has its number in Kafka's protocol: `duebridge_connectors.kafka.errors` gives its
+verdict, so that both clients judge alike. The client's own errors are below zero and judged here.
+An error without a row is INDETERMINATE; a test demands a row for each that confluent-kafka defines.
 """
 
 from confluent_kafka import KafkaError
 from kafka import errors as broker
 
 from duebridge.ports.publisher import Outcome, Reason, Verdict
+from duebridge_connectors.kafka.attempt import Refusal
 from duebridge_connectors.kafka.errors import TABLE, UNKNOWN, Row
 
 _EXHAUSTED = Reason.ATTEMPTS_EXHAUSTED
@@ -115,17 +114,18 @@ def row_of(code: int) -> Row:
     return OWN.get(code) or TABLE.get(broker.for_code(code), UNKNOWN)
 
 
-def outcome_of(error: KafkaError) -> Outcome:
-    """Return an error as the worker reads it."""
+def answered_refusal(error: KafkaError) -> Refusal:
+    """Return the refusal that a broker or the client answered."""
     verdict, reason = row_of(error.code())
-    return Outcome(verdict, reason, error.name(), error.str())
+    outcome = Outcome(verdict, reason, error.name(), error.str())
+    return Refusal(outcome, error.code() in TEMPORARY)
 
 
-def refusal_of(error: Exception) -> Outcome:
-    """Return what `Producer.produce` raised as the worker reads it: this never got further."""
+def produce_refusal(error: Exception) -> Outcome:
+    """Return the outcome of what `Producer.produce` raised: the delivery got no further."""
     if isinstance(error, BufferError):
         return Outcome(Verdict.UNAVAILABLE, error_class="_QUEUE_FULL", error_message=str(error))
     found = error.args[0] if error.args else None
     if isinstance(found, KafkaError):
-        return outcome_of(found)
+        return answered_refusal(found).outcome
     return Outcome(Verdict.REJECTED, Reason.INVALID, type(error).__name__, str(error))

@@ -1,18 +1,18 @@
-"""How kafka-python connects, where its own way hides why it could not or leaves a socket open."""
+"""How kafka-python connects: tells why it could not, and leaves no socket open."""
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from kafka import errors as vendor
-from kafka.net.inet import create_connection
+from kafka.net.inet import KafkaNetSocket, create_connection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 _NO_LOGIN = (vendor.SaslAuthenticationFailedError, vendor.UnsupportedSaslMechanismError)
 
 
-class Manager(KafkaConnectionManager):  # type: ignore[misc]
+class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
     """Knows in `failure` why the last connection came to nothing; None: it did not.
 
     kafka-python tells so its own log only, and of a bootstrap just that it took too long.
@@ -68,3 +68,22 @@ def _data_before_end(receive: Callable[[], tuple[bytes, Any]]) -> tuple[bytes, A
     """
     data, error = receive()
     return (data, None) if data else (data, error)
+
+
+# kafka-python chooses the class of a connection by the scheme of its option `proxy_url`.
+DIRECT = "duebridge-direct://"
+
+
+class _DirectSocket(KafkaNetSocket):  # type: ignore[misc]
+    """A connection that closes its socket when it fails; kafka-python's own leaves it open."""
+
+    SCHEMES = ("duebridge-direct",)
+
+    async def sock_connect(
+        self, net: Any, sock: Any, sockaddr: Any, timeout_at: float | None = None
+    ) -> Any:
+        try:
+            return await super().sock_connect(net, sock, sockaddr, timeout_at=timeout_at)
+        except BaseException:
+            sock.close()
+            raise

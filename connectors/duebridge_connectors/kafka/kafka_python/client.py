@@ -18,18 +18,17 @@ from kafka.protocol.metadata import MetadataRequest
 
 from duebridge.ports.publisher import Delivery
 from duebridge.ports.tls import hinted
-from duebridge_connectors.kafka.answers import Answer
-from duebridge_connectors.kafka.deadline import Deadline
-from duebridge_connectors.kafka.errors import NotSent
+from duebridge_connectors.kafka.attempt import Deadline, Refusal
+from duebridge_connectors.kafka.errors import NotSent, is_temporary, outcome_of
 from duebridge_connectors.kafka.headers import kafka_headers
-from duebridge_connectors.kafka.manager import Manager
-from duebridge_connectors.kafka.partitioner import RunPartitioner
+from duebridge_connectors.kafka.kafka_python.network import ConnectionManager
+from duebridge_connectors.kafka.kafka_python.partitioner import RunPartitioner
 
 _END_S = 2.0
 _UNKNOWN_TOPIC = vendor.UnknownTopicOrPartitionError.errno
 
 
-class Client:
+class KafkaPythonClient:
     """A connected producer. Every method may be called by several threads at once.
 
     Its construction blocks for as long as `bootstrap_timeout_ms` says, and longer where a name
@@ -56,7 +55,7 @@ class Client:
 
     def _connect(self, undo: ExitStack, **config: object) -> Any:
         net = NetworkSelector(**config)
-        self._net: Any = KafkaNetClient(net, Manager(net, **config), **config)
+        self._net: Any = KafkaNetClient(net, ConnectionManager(net, **config), **config)
         undo.callback(self._net.close)
         # KafkaProducer has the setting, but hands it to nobody: a broker that creates topics on
         # demand would create one for each misspelt target.
@@ -80,27 +79,28 @@ class Client:
         """Tell whether the partitions of a topic are known, without asking the broker."""
         return self._net.cluster.partitions_for_topic(topic) is not None
 
-    def learn(self, topics: Collection[str], timeout_s: float) -> dict[str, Answer]:
-        """Ask the broker for topics; return for each None once it is known, or why it is not.
+    def look_up(self, topics: Collection[str], timeout_s: float) -> dict[str, Refusal | None]:
+        """Ask the broker for topics; return None for each that is known now, or why it is not.
 
-        A topic that the broker does not have is not asked for again, unlike with
-        `KafkaProducer.partitions_for`, which would do so ten times a second for ever.
+        A missing topic is not asked for again; `KafkaProducer.partitions_for` would do so ten times
+        a second for ever.
 
         Raises `NotSent` if there is no answer within `timeout_s` seconds.
         """
         deadline = Deadline(timeout_s)
-        answers = self.ask(topics, timeout_s)
+        errors = self._ask(topics, timeout_s)
         tracked = self._net.cluster._topics
-        for topic, answer in answers.items():
-            self._soon(tracked.add if answer is None else tracked.discard, topic)
+        for topic, error in errors.items():
+            self._soon(tracked.add if error is None else tracked.discard, topic)
         self.refresh(deadline.left_s())
-        return {topic: answer or self._partitions(topic) for topic, answer in answers.items()}
+        found = {topic: error or self._without_partitions(topic) for topic, error in errors.items()}
+        return {topic: refusal_of(error) if error else None for topic, error in found.items()}
 
-    def ask(self, topics: Collection[str], timeout_s: float) -> dict[str, Answer]:
-        """Return for each topic None if the broker has it, or its error; with none, just ask.
+    def ping(self, timeout_s: float) -> None:
+        """Raise `NotSent` unless a broker answers within `timeout_s` seconds."""
+        self._ask((), timeout_s)
 
-        Raises `NotSent` if there is no answer within `timeout_s` seconds.
-        """
+    def _ask(self, topics: Collection[str], timeout_s: float) -> dict[str, Exception | None]:
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
             allow_auto_topic_creation=False,
@@ -138,7 +138,7 @@ class Client:
         self._producer._unregister_cleanup()
         self._producer._closed = True
 
-    def _partitions(self, topic: str) -> Answer:
+    def _without_partitions(self, topic: str) -> Exception | None:
         return None if self.knows(topic) else NotSent(f"no partitions of {topic} yet")
 
     def _ask_any_node(self, call: Callable[[str], object], timeout_s: float) -> Any:
@@ -177,8 +177,13 @@ class Client:
             raise NotSent(str(error)) from error
 
 
-def _error_of(code: int, topic: str) -> Answer:
-    error: BaseException = vendor.for_code(code)(topic)
+def refusal_of(error: BaseException) -> Refusal:
+    """Return the refusal that an error means."""
+    return Refusal(outcome_of(error), is_temporary(error))
+
+
+def _error_of(code: int, topic: str) -> Exception | None:
+    error: Exception = vendor.for_code(code)(topic)
     return None if code == 0 else error
 
 

@@ -1,0 +1,65 @@
+"""A publish through kafka-python: each delivery has a future."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from kafka import errors as vendor
+
+from duebridge.ports.publisher import CONFIRMED, Delivery, Outcome
+from duebridge_connectors.kafka.attempt import (
+    UNANSWERED,
+    Deadline,
+    PublishAttempt,
+    Refusal,
+    not_sent,
+)
+from duebridge_connectors.kafka.errors import outcome_of
+from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient, refusal_of
+
+
+class KafkaPythonAttempt(PublishAttempt[KafkaPythonClient]):
+    """A batch and the futures of what was sent."""
+
+    def __init__(self, batch: Sequence[Delivery], deadline: Deadline) -> None:
+        super().__init__(batch, deadline)
+        self._futures: dict[int, Any] = {}
+
+    def _look_up(
+        self, client: KafkaPythonClient, topics: list[str], within_s: float
+    ) -> Mapping[str, Refusal | None]:
+        return client.look_up(topics, within_s)
+
+    def _send(self, client: KafkaPythonClient, places: Sequence[int]) -> None:
+        lost: dict[str, Outcome] = {}
+        for place in places:
+            topic = self.topic(place)
+            if topic in lost:
+                self.note([place], lost[topic])
+                continue
+            try:
+                self._futures[place] = client.send(self.batch[place])
+            except (vendor.KafkaTimeoutError, vendor.IllegalStateError) as error:
+                # The client lost the topic, or was retired, just now: a further send would block.
+                lost[topic] = not_sent(str(error))
+                self.note([place], lost[topic])
+            except Exception as error:
+                self.note([place], outcome_of(error))
+
+    def _wait(self) -> None:
+        for place, future in self._futures.items():
+            if not future.is_done:
+                # It raises the delivery's own error, which is read below, or that time is up.
+                with suppress(Exception):
+                    future.get(self.deadline.left_s())
+            self._note_answer(place, future)
+        self._futures.clear()
+
+    def _note_answer(self, place: int, future: Any) -> None:
+        if not future.is_done:
+            self.note([place], UNANSWERED)
+        elif future.exception is None:
+            self.outcomes[place] = CONFIRMED
+        else:
+            self._note_refusal(place, refusal_of(future.exception))
+            self.refused.add(place)

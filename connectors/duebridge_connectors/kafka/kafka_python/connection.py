@@ -1,0 +1,126 @@
+"""The current kafka-python client; building one blocks, so that a thread of its own does."""
+
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+
+from duebridge.ports.publisher import BrokerUnavailable
+from duebridge_connectors.kafka.attempt import Deadline
+from duebridge_connectors.kafka.connection import PING_S, Connection
+from duebridge_connectors.kafka.errors import NotSent
+from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient
+
+# A client that was given up keeps its thread until its requests end; at most so many at once.
+MOST_RETIRING = 3
+REFRESH_S = 1.0
+
+_Building = Future[KafkaPythonClient]
+
+
+class KafkaPythonConnection(Connection[KafkaPythonClient]):
+    """Builds, pings and replaces kafka-python clients.
+
+    A replaced client has `grace_s` seconds for its requests in flight.
+    """
+
+    _building: "_Building | None"
+    _clients: list[KafkaPythonClient]  # the current one, and replaced ones that still run
+
+    def __init__(self, config: Mapping[str, object], grace_s: float) -> None:
+        self._config = config
+        self._grace_s = grace_s
+        self._abandoned: list[KafkaPythonClient] = []
+        super().__init__()
+
+    def refresh(self, deadline: Deadline) -> None:
+        """Ask who leads the partitions, if a broker can say."""
+        with suppress(BrokerUnavailable):
+            self.client(deadline).refresh(deadline.left_s(REFRESH_S))
+
+    def close(self) -> None:
+        """End every client at once. Idempotent."""
+        with self._lock:
+            self._is_closed = True
+            building, self._building = self._building, None
+        if building is not None:
+            building.add_done_callback(_retire_at_once)
+        for client in self._clients:
+            client.retire(0)
+
+    def _current(self, deadline: Deadline) -> KafkaPythonClient:
+        with self._lock:
+            if self._is_closed:
+                raise BrokerUnavailable("the publisher is closed")
+            if self._building is None or _has_failed(self._building):
+                self._building = self._build()
+            building = self._building
+        try:
+            return building.result(deadline.left_s())
+        except Exception as error:  # its construction failed, or takes longer
+            raise BrokerUnavailable(f"no connection: {_text(error)}") from error
+
+    def _ask(self, client: KafkaPythonClient, deadline: Deadline) -> None:
+        try:
+            client.ping(deadline.left_s(PING_S))
+        except NotSent as error:
+            self._replace(client, str(error))
+            raise BrokerUnavailable(str(error)) from error
+        if client is self._doubtful:
+            self._doubtful = None
+            # Every broker it knows may be gone and replaced; it would not ask by itself.
+            client.refresh(deadline.left_s(REFRESH_S))
+
+    def _build(self) -> _Building:
+        self._clients = [client for client in self._clients if client.is_alive()]
+        if len(self._clients) >= MOST_RETIRING:
+            raise BrokerUnavailable(f"{MOST_RETIRING} replaced clients have not ended")
+        building: _Building = Future()
+        threading.Thread(target=self._construct, args=(building,), daemon=True).start()
+        return building
+
+    def _construct(self, building: _Building) -> None:
+        try:
+            client = KafkaPythonClient(self._config)
+        except Exception as error:
+            building.set_exception(error)
+        else:
+            self._clients.append(client)
+            building.set_result(client)
+
+    def _replace(self, client: KafkaPythonClient, why: str) -> None:
+        with self._lock:
+            if self._building is None or _client_of(self._building) is not client:
+                return
+            self._building = None
+            self._note_replaced(why)
+        threading.Thread(target=client.retire, args=(self._grace_s,), daemon=True).start()
+
+    def _abandon(self) -> None:
+        for client in self._clients:
+            client.abandon()
+        self._abandoned += self._clients  # or their destructors would close the parent's sockets
+
+    def _forget_clients(self) -> None:
+        self._building = None
+        self._clients = []
+
+
+def _text(error: Exception) -> str:
+    """Return the message of an error with its class name, which kafka-python's have in it."""
+    name, text = type(error).__name__, str(error)
+    return text if name in text else f"{name} {text}"
+
+
+def _has_failed(building: _Building) -> bool:
+    return building.done() and building.exception() is not None
+
+
+def _client_of(building: _Building) -> KafkaPythonClient | None:
+    return building.result() if building.done() and not _has_failed(building) else None
+
+
+def _retire_at_once(building: _Building) -> None:
+    client = _client_of(building)
+    if client is not None:
+        client.retire(0)

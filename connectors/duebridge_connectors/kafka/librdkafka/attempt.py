@@ -1,0 +1,80 @@
+"""A publish through librdkafka: the client's thread notes each answer."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from confluent_kafka import KafkaError
+
+from duebridge.ports.publisher import CONFIRMED, Delivery, Verdict
+from duebridge_connectors.kafka.attempt import (
+    UNANSWERED,
+    Deadline,
+    PublishAttempt,
+    Refusal,
+    not_sent,
+)
+from duebridge_connectors.kafka.librdkafka.client import LibrdkafkaClient
+from duebridge_connectors.kafka.librdkafka.errors import answered_refusal, produce_refusal
+
+
+class LibrdkafkaAttempt(PublishAttempt[LibrdkafkaClient]):
+    """A batch and the count of its answers."""
+
+    def __init__(self, batch: Sequence[Delivery], deadline: Deadline) -> None:
+        super().__init__(batch, deadline)
+        # The client's thread alone counts answers. The number handed over is known last: the
+        # thread that sees both equal ends the wait.
+        self._handed = 0
+        self._expected = -1
+        self._answered = 0
+        self._all_answered = threading.Event()
+        self._before = self.outcomes
+
+    def send(self, client: LibrdkafkaClient, places: Sequence[int]) -> None:
+        """Publish the deliveries at these places once and wait for their answers."""
+        self._handed, self._expected, self._answered = 0, -1, 0
+        self._all_answered.clear()
+        super().send(client, places)
+
+    def _look_up(
+        self, client: LibrdkafkaClient, topics: list[str], within_s: float
+    ) -> Mapping[str, Refusal | None]:
+        return client.look_up(topics, within_s)
+
+    def _send(self, client: LibrdkafkaClient, places: Sequence[int]) -> None:
+        if client.has_ended:
+            self.note(places, not_sent("the client has ended"))
+            return
+        self._before = self.outcomes.copy()
+        answer = partial(self._answer, client)
+        for place in places:
+            # Open until the client's thread notes the answer, perhaps before `send` returns.
+            self.outcomes[place] = UNANSWERED
+            try:
+                client.send(self.batch[place], partial(answer, place))
+                self._handed += 1
+            except Exception as error:
+                self.outcomes[place] = self._before[place]
+                self.note([place], produce_refusal(error))
+
+    def _answer(
+        self, client: LibrdkafkaClient, place: int, error: KafkaError | None, _: object
+    ) -> None:
+        """Note an answer; one thread of a client calls this."""
+        if error is None:
+            self.outcomes[place] = CONFIRMED
+        else:
+            self.refused.add(place)
+            self.outcomes[place] = self._before[place]
+            self._note_refusal(place, refusal := answered_refusal(error))
+            if refusal.outcome.verdict is Verdict.TARGET_FAILED:
+                client.forget(self.topic(place))
+        self._answered += 1
+        if self._answered == self._expected:
+            self._all_answered.set()
+
+    def _wait(self) -> None:
+        self._expected = self._handed
+        if self._answered != self._expected:
+            self._all_answered.wait(self.deadline.left_s())
