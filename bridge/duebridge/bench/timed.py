@@ -33,6 +33,10 @@ class TimedPublisher:
         self._passages.append(Passage(handed_at * 1000, confirmed_at * 1000, due_ms))
         return outcomes
 
+    def ping(self) -> None:
+        """Ask the publisher's broker; see `Publisher.ping`."""
+        self._publisher.ping()
+
     def close(self) -> None:
         """Close the publisher."""
         self._publisher.close()

@@ -12,11 +12,10 @@ from pika.exceptions import ChannelClosedByBroker, NackError, NoFreeChannels
 from pika.spec import Basic
 
 from duebridge.ports.publisher import CONFIRMED, Outcome
-from duebridge_connectors.rabbitmq.batch import PendingMessage
+from duebridge_connectors.rabbitmq.batch import PendingMessage, UnconfirmedMessages
 from duebridge_connectors.rabbitmq.closing import judge
 from duebridge_connectors.rabbitmq.encoding import OVERHEAD_BYTES, buffers, emit
 from duebridge_connectors.rabbitmq.errors import HeadersTooLarge, not_sent, outcome_of, unroutable
-from duebridge_connectors.rabbitmq.batch import UnconfirmedMessages
 
 NACKED = outcome_of(NackError([]))
 HUGE = 1 << 32

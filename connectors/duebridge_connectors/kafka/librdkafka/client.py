@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from duebridge.ports.publisher import Delivery
-from duebridge_connectors.kafka.attempt import Deadline, Refusal
+from duebridge_connectors.kafka.attempt import Deadline, Refusal, not_sent
 from duebridge_connectors.kafka.errors import NotSent
 from duebridge_connectors.kafka.headers import plain_headers
 from duebridge_connectors.kafka.librdkafka.errors import answered_refusal
@@ -72,17 +72,19 @@ class LibrdkafkaClient:
         self._known.discard(topic)
 
     def look_up(self, topics: Collection[str], timeout_s: float) -> dict[str, Refusal | None]:
-        """Ask the broker for topics; return None for each that is known now, or why it is not.
-
-        Raises `NotSent` if there is no answer within `timeout_s` seconds.
-        """
+        """Ask the broker for topics; return None for each that is known now, or why it is not."""
         deadline = Deadline(timeout_s)
-        errors = {topic: self._ask(topic, deadline.left_s()) for topic in topics}
-        self._known.update(topic for topic, error in errors.items() if error is None)
-        return {
-            topic: answered_refusal(error) if error is not None else None
-            for topic, error in errors.items()
-        }
+        return {topic: self._look_up(topic, deadline.left_s()) for topic in topics}
+
+    def _look_up(self, topic: str, timeout_s: float) -> Refusal | None:
+        try:
+            error = self._ask(topic, timeout_s)
+        except NotSent as reason:
+            return Refusal(not_sent(str(reason)))
+        if error is not None:
+            return answered_refusal(error)
+        self._known.add(topic)
+        return None
 
     def ping(self, timeout_s: float) -> None:
         """Raise `NotSent` unless a broker answers within `timeout_s` seconds."""
