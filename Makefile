@@ -1,12 +1,15 @@
-# One target a task; each installs what it needs itself.
+# A target for each task; each installs what it needs itself.
 PYTHON ?= python3
 VENV := .venv/bin
 SERVICES := $(PYTHON) deploy/local/services.py
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+  --quiet --custom-compile-command "make lock"
+PINNED := --no-annotate --constraint requirements.lock
 
-.PHONY: help demo demo-spark test coverage lint bench bench-check proof fuzz lock venv services-up services-down test-long test-images test-k8s tools
+.PHONY: help demo demo-spark test coverage lint bench bench-check proof fuzz mutants lock venv services-up services-down test-unit test-long test-k8s tools
 
 help:
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 venv: ## Python packages into .venv, from the lock file
 	@PYTHON=$(PYTHON) sh deploy/local/bootstrap.sh
@@ -21,11 +24,11 @@ test: venv services-up tools ## lint, and every test on real services
 	@$(MAKE) --no-print-directory lint
 	$(VENV)/pytest $(TESTS)
 
+test-unit: venv ## the tests that need no service
+	$(VENV)/pytest tests/unit $(TESTS)
+
 test-long: venv services-up ## the tests that take long: a Spark cluster, jobs as commands, every state of a small world
 	$(VENV)/pytest -m long $(TESTS)
-
-test-images: venv services-up ## the images, built without Docker (root, mmdebstrap) and run as a node would
-	$(VENV)/pytest -m image tests/deploy
 
 test-k8s: venv ## the chart on the cluster of KUBECONFIG, if one answers (tests/deploy/cluster/README.md)
 	@$(VENV)/python -m tests.deploy.cluster.run $(TESTS)
@@ -48,16 +51,21 @@ bench: venv services-up ## the bridge against the bare clients, ratios in one ru
 bench-check: venv services-up ## CPU and store calls a message beside the committed ones (--update)
 	$(VENV)/python -m tests.bench.check $(BENCH)
 
-proof: venv ## break everything on purpose for hours, and write docs/proof.md; resumable (PROOF=--help)
+proof: venv ## hours of faults and load, written to docs/proof.md; resumable (PROOF=--help)
 	$(VENV)/python -m tests.faults.proof $(PROOF)
 
 fuzz: venv services-up ## 100,000 hostile envelopes, configurations, replies and records
 	DUEBRIDGE_FUZZ=25000 DUEBRIDGE_FUZZ_SEED=$${DUEBRIDGE_FUZZ_SEED:-$$(date +%s)} \
 	  $(VENV)/pytest tests/fuzz -o timeout=3600 $(FUZZ)
 
-lock: ## resolve the lock file anew
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --all-extras --quiet --custom-compile-command "make lock" pyproject.toml -o requirements.lock
+mutants: venv services-up ## break the code on purpose: each mutant must fail its tests
+	$(VENV)/python -m tests.faults.mutants $(MUTANTS)
+
+lock: ## resolve the lock file again, and the part of it that each image needs
+	$(COMPILE) --all-extras pyproject.toml -o requirements.lock
+	$(COMPILE) $(PINNED) --extra kafka --extra librdkafka --extra otel --extra rabbitmq pyproject.toml -o deploy/images/worker.lock
+	$(COMPILE) $(PINNED) --extra kafka --extra spark pyproject.toml -o deploy/images/spark.lock
+	echo hatchling | $(COMPILE) $(PINNED) - -o deploy/images/build.lock
 
 services-up: ## real Redis, RabbitMQ and Kafka on ports of their own
 	@$(SERVICES) up

@@ -1,15 +1,19 @@
-"""The worker processes: started as a user would, one of them killed while it holds messages."""
+"""The worker processes, one of them killed while it holds messages; and a look at their store."""
 
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkstemp
 
+from duebridge.config.load import load_config, resolved_store_url
+from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import DelayStore
+from duebridge.store.poll import Poll
+from duebridge.store.route_store import RouteStore
 
 START_WITHIN_S = 30.0
 KILL_WITHIN_S = 2.0
@@ -17,7 +21,8 @@ STOP_WITHIN_S = 20.0
 FROZEN_S = 0.15  # longer than a living worker holds a message
 GLANCE_S, PAUSE_S = 0.001, 0.05
 STARTED = '"started"'
-LOG_LINES = 15
+STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
+PAGE = 1000
 
 
 class Crew:
@@ -30,14 +35,14 @@ class Crew:
     def start(self, count: int) -> None:
         """Start so many and return once each says in its log that it works.
 
-        Raises `RuntimeError` with their last words where one ended instead.
+        Raises `RuntimeError` where one ended instead.
         """
         for _ in range(count):
             self._workers.append(self._start_one(len(self._workers)))
         give_up_at = time.monotonic() + START_WITHIN_S
         while not all(STARTED in self._log(number) for number in range(count)):
             if self.alive < count or time.monotonic() > give_up_at:
-                raise RuntimeError(f"the workers did not start; their last words:\n{self.logs()}")
+                raise RuntimeError(f"the workers did not start; their logs: {self.keep_logs()}")
             time.sleep(PAUSE_S)
 
     def _start_one(self, number: int) -> "subprocess.Popen[bytes]":
@@ -82,11 +87,6 @@ class Crew:
             worker.kill()
             worker.wait()
 
-    def logs(self) -> str:
-        """Return the end of each worker's log."""
-        tails = [self._log(each).splitlines()[-LOG_LINES:] for each in range(len(self._workers))]
-        return "\n".join(line for tail in tails for line in tail)
-
     def keep_logs(self) -> Path:
         """Put the workers' whole logs into one file that outlives the demo, and return it."""
         descriptor, name = mkstemp(prefix="duebridge-demo-", suffix=".log")
@@ -114,3 +114,41 @@ def _held_frozen(victim: "subprocess.Popen[bytes]", stores: Sequence[DelayStore]
 
 def _in_unack(stores: Sequence[DelayStore]) -> set[str]:
     return {entry.id for store in stores for entry in store.list("unack").entries}
+
+
+class StoreView:
+    """Looks at every route of a configuration, all of one shard; changes nothing. Close it."""
+
+    def __init__(self, path: Path) -> None:
+        config = load_config(path)
+        self._connection = open_connection(resolved_store_url(config))
+        self._stores = {
+            name: RouteStore(self._connection, config.store.namespace, route).shards[0]
+            for name, route in config.routes.items()
+        }
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def stores(self) -> list[DelayStore]:
+        """Return the store of every route."""
+        return [*self._stores.values()]
+
+    def poll(self, route: str) -> Poll:
+        """Return how many envelopes of a route are in each state."""
+        return self._stores[route].next()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether every envelope was delivered, cancelled, or sent on as a dead letter."""
+        return not any(getattr(self.poll(route), each) for route in self._stores for each in STATES)
+
+    def held(self, routes: Iterable[str]) -> dict[str, str]:
+        """Return what is left of some routes, id to state."""
+        return {
+            entry.id: state
+            for route in routes
+            for state in STATES
+            for entry in self._stores[route].list(state, limit=PAGE).entries
+        }

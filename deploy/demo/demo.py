@@ -7,7 +7,7 @@ read back and judged. Whatever happens, nothing is left behind.
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,16 +15,14 @@ from duebridge.producer import Producer
 from duebridge.store.embedded import stop_embedded
 from rich.console import Console
 
-from crew import Crew
+from crew import Crew, StoreView
 from departures import DAY_NAME, read_departures
-from local_services import local_services
-from report import BROKEN, conclusion, exit_code, verdict_table
+from ledger import conclusion, holds, verdict_table
 from show import DAY_S, Show
-from stage import opened_stage
-from store_view import StoreView
+from stage import local_brokers, opened_stage
 
 WORKERS = 2
-INTERRUPTED = 130
+HELD, BROKEN, INTERRUPTED = 0, 1, 130
 
 
 def main() -> int:
@@ -48,14 +46,15 @@ def play(console: Console, stack: ExitStack) -> int:
     """Tell the whole story; what must be taken away at its end is on the stack."""
     departures = read_departures()
     console.print(f"{len(departures)} departures from New York on {DAY_NAME}, in {DAY_S:.0f} s.")
-    stage = stack.enter_context(opened_stage(*stack.enter_context(local_services())))
+    brokers = stack.enter_context(local_brokers("kafka", "rabbitmq"))
+    stage = stack.enter_context(opened_stage(*brokers))
     home = stack.enter_context(TemporaryDirectory(prefix="duebridge-demo-"))
     stack.callback(stop_embedded, f"{home}/store")
     config = Path(home, "duebridge.yaml")
     config.write_text(stage.config(home))
 
     producer = stack.enter_context(Producer.from_config(config))
-    view = stack.enter_context(StoreView.opened(config))
+    view = stack.enter_context(closing(StoreView(config)))
     crew = Crew(config)
     stack.callback(crew.stop)
     crew.start(WORKERS)
@@ -67,12 +66,12 @@ def play(console: Console, stack: ExitStack) -> int:
     crew.stop()
     verdicts = show.verdicts()
     console.print(verdict_table(verdicts))
-    is_broken = exit_code(verdicts) == BROKEN
-    style = "bold red" if is_broken else "bold green"
+    has_held = holds(verdicts)
+    style = "bold green" if has_held else "bold red"
     console.print(conclusion(verdicts), style=style, soft_wrap=True)
-    if is_broken:
+    if not has_held:
         console.print(f"What the workers said: {crew.keep_logs()}", soft_wrap=True)
-    return exit_code(verdicts)
+    return HELD if has_held else BROKEN
 
 
 def clean_up_undisturbed(console: Console) -> None:

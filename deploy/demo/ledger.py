@@ -1,17 +1,25 @@
-"""What the store answered, written down: the accepted, the cancelled and the rescheduled.
+"""What the store answered, written down, and the verdict on it.
 
-With what the readers saw it makes the history that `duebridge.audit` judges.
+With what the readers saw, the answers make the history that the audit judges.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
-from duebridge.audit import Accepted, Arrived, History
+from duebridge.audit import Accepted, Arrived, History, Verdict
 from duebridge.envelope import Envelope
 from duebridge.receipt import Receipt
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
 
-from timetable import expected_fingerprint
+from departures import TARGETS, expected_fingerprint
+
+ALL = "all"
+COUNTS = ("accepted", "delivered", "cancelled", "dead", "duplicate_copies")
+VIOLATIONS = ("early", "lost", "after_cancel", "corrupt", "unexpected", "stuck")
+LABELS = {"duplicate_copies": "duplicate", "corrupt": "corrupt (body, key, header)"}
+PERCENTILES = {50: "p50", 99: "p99", 100: "max"}
 
 
 class Seen(NamedTuple):
@@ -74,3 +82,39 @@ class Ledger:
             excused=frozenset(each for route, each in self._excused if route in routes),
             held=held,
         )
+
+
+def holds(verdicts: Mapping[str, Verdict]) -> bool:
+    """Whether the guarantee was kept on every route."""
+    return all(verdict.holds for verdict in verdicts.values())
+
+
+def verdict_table(verdicts: Mapping[str, Verdict]) -> Table:
+    """Return the verdicts side by side."""
+    table = Table(title="The verdict", box=SIMPLE_HEAD, title_style="bold", title_justify="left")
+    table.add_column("")
+    for name in verdicts:
+        table.add_column(f"{name}\n{TARGETS.get(name, '')}", justify="right")
+    for name in (*COUNTS, *VIOLATIONS):
+        label = LABELS.get(name, name.replace("_", " "))
+        table.add_row(label, *(_cell(getattr(each, name)) for each in verdicts.values()))
+    for percent, name in PERCENTILES.items():
+        table.add_row(f"lateness {name}", *(_late(each, percent) for each in verdicts.values()))
+    return table
+
+
+def _cell(value: Any) -> str:
+    return str(value if isinstance(value, int) else len(value))
+
+
+def _late(verdict: Verdict, percent: float) -> str:
+    return f"{verdict.lateness_percentile_ms(percent)} ms" if verdict.lateness_ms else "-"
+
+
+def conclusion(verdicts: Mapping[str, Verdict]) -> str:
+    """Return the verdict in a sentence, with a few ids of each kind of violation."""
+    if holds(verdicts):
+        return "The guarantee held: nothing lost, nothing early, nothing after its cancel."
+    found = {kind: getattr(verdicts[ALL], kind) for kind in VIOLATIONS}
+    told = "; ".join(f"{kind}: {', '.join(ids[:5])}" for kind, ids in found.items() if ids)
+    return f"The guarantee was BROKEN: {told}"

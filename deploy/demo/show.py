@@ -1,29 +1,119 @@
-"""The day itself: what is scheduled, what is announced, who is killed, and when it is over."""
+"""The day itself, and the live view of it: scheduled, announced, a worker killed, at rest.
 
+On a terminal the view is a table that renews itself; elsewhere a plain line every few seconds.
+"""
+
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
+from typing import NamedTuple
 
 from duebridge.audit import Verdict, audit
 from duebridge.producer import Producer
-from rich.console import Console
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
-from board import Board, Counts
-from crew import Crew
-from departures import Departure
-from ledger import Ledger
-from report import ALL
+from crew import Crew, StoreView
+from departures import ROUTES, TARGETS, Departure, News, Timetable, envelope_of, news_of
+from ledger import ALL, Ledger
 from stage import Stage
-from store_view import StoreView
-from timetable import ROUTES, News, Timetable, envelope_of, news_of, route_of
 
 DAY_S = 30.0
 LEAD_S = 4.5  # from now to the first boarding: time to schedule all, and for the first news
 KILL_AFTER = 0.45  # of the day
 REST_WITHIN_S = 20.0  # after the last due instant: some leases and some retries
 PAUSE_S = 0.05
+LINE_EVERY_S, LINES_OF_NEWS = 3.0, 6
 
 Act = tuple[int, Callable[[], None]]
+
+
+class Counts(NamedTuple):
+    """How many envelopes of a route are where; the last two as the readers found them."""
+
+    pending: int
+    ready: int
+    unack: int
+    retry: int
+    delivered: int
+    dead: int
+
+    def __str__(self) -> str:
+        return " ".join(f"{name} {count}" for name, count in self._asdict().items() if count)
+
+
+class Board:
+    """Shows what `counts` and `clock` say; may be told events by any thread."""
+
+    def __init__(
+        self,
+        console: Console,
+        clock: Callable[[], str],
+        counts: Callable[[], Mapping[str, Counts]],
+    ) -> None:
+        self._console = console
+        self._clock = clock
+        self._counts = counts
+        self._milestones: list[Text] = []
+        self._news: deque[Text] = deque(maxlen=LINES_OF_NEWS)
+        self._over = threading.Event()
+
+    def tell(self, event: str) -> None:
+        """Add a line to the news, which scroll away and are too small for the plain form."""
+        self._news.append(Text(f"{self._clock()}  {event}"))
+
+    def announce(self, event: str, *, style: str = "bold") -> None:
+        """Add a line that stays in view."""
+        line = Text(f"{self._clock()}  {event}", style=style)
+        self._milestones.append(line)
+        if not self._console.is_terminal:
+            self._console.print(line)
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Keep the view up to date until the end of the block, and show it once more then."""
+        if self._console.is_terminal:
+            with Live(console=self._console, get_renderable=self._view, refresh_per_second=4):
+                yield
+            return
+        (printer := threading.Thread(target=self._print_lines, daemon=True)).start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            printer.join()
+
+    def _print_lines(self) -> None:
+        while not self._over.wait(LINE_EVERY_S):
+            self._print_line()
+        self._print_line()
+
+    def _print_line(self) -> None:
+        parts = [f"{route}: {counts}" for route, counts in self._counts().items()]
+        self._console.print(f"{self._clock()}  {' | '.join(parts)}", soft_wrap=True)
+
+    def _view(self) -> Group:
+        news = [*self._news]
+        blank = [Text()] * (LINES_OF_NEWS - len(news))
+        return Group(self._table(), *self._milestones, *news, *blank)
+
+    def _table(self) -> Table:
+        title = f"New York, {self._clock()}"
+        table = Table(title=title, box=SIMPLE_HEAD, title_style="bold", title_justify="left")
+        table.add_column("route")
+        table.add_column("target")
+        for name in Counts._fields:
+            table.add_column(name, justify="right")
+        for route, counts in self._counts().items():
+            cells = (str(count) if count else "·" for count in counts)
+            table.add_row(route, TARGETS[route], *cells)
+        return table
 
 
 class Show:
@@ -50,7 +140,7 @@ class Show:
     def schedule(self) -> None:
         """Hand every departure of the day to the delay store; all of them are accepted."""
         for route in ROUTES:
-            mine = [each for each in self._departures if route_of(each) == route]
+            mine = [each for each in self._departures if each.route == route]
             envelopes = [envelope_of(each, self._timetable) for each in mine]
             receipts = self._producer.schedule_many(route, envelopes)
             for envelope, receipt in zip(envelopes, receipts, strict=True):
@@ -65,18 +155,15 @@ class Show:
                 act()
             self._wait_at_rest()
 
-    def _acts(self) -> Iterator[Act]:
-        """Give what is to be done, in order of time."""
-        acts: list[Act] = [
-            (each.at_ms, partial(self._announce, each))
-            for each in news_of(self._departures, self._timetable)
-        ]
+    def _acts(self) -> list[Act]:
+        """Return what is to be done, in order of time."""
+        news = news_of(self._departures, self._timetable)
         kill_at_ms = self._timetable.start_ms + int(DAY_S * 1000 * KILL_AFTER)
-        acts.append((kill_at_ms, self._kill))
-        yield from sorted(acts, key=lambda act: act[0])
+        acts = [(each.at_ms, partial(self._announce, each)) for each in news]
+        return sorted([*acts, (kill_at_ms, self._kill)], key=lambda act: act[0])
 
     def _announce(self, news: News) -> None:
-        route, flight = route_of(news.departure), news.departure.id
+        route, flight = news.departure.route, news.departure.id
         if news.due_ms is None:
             answer = self._producer.cancel(route, flight)
             self._ledger.note_cancel(route, flight, answer)
@@ -105,12 +192,11 @@ class Show:
     def verdicts(self) -> dict[str, Verdict]:
         """Return the audit's verdict on each route and on all, of what the brokers have to show."""
         seen = self._stage.read_all()
-        held = {route: self._view.held(route) for route in ROUTES}
-        by_route = {
-            route: audit(self._ledger.history([route], seen, held[route])) for route in ROUTES
+        judged = {route: [route] for route in ROUTES} | {ALL: [*ROUTES]}
+        return {
+            name: audit(self._ledger.history(routes, seen, self._view.held(routes)))
+            for name, routes in judged.items()
         }
-        left = {name: state for each in held.values() for name, state in each.items()}
-        return by_route | {ALL: audit(self._ledger.history(ROUTES, seen, left))}
 
     def _clock(self) -> str:
         return self._timetable.clock_at(now_ms())

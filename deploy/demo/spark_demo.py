@@ -4,6 +4,7 @@ Every step is a job of `duebridge spark`, as a function. In the end all is recon
 Kafka really has. What is left is the report, its tables and the journal, in one folder.
 """
 
+import json
 import secrets
 import shutil
 import signal
@@ -11,12 +12,16 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, date, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from duebridge.producer import Producer
 from duebridge.store.embedded import stop_embedded
 from duebridge_connectors.spark.jobs.hydrate import run_hydrate
@@ -31,9 +36,8 @@ from rich.console import Console
 from rich.table import Table
 
 from crew import Crew
-from local_services import ROOT, local_services
-from stage import PARTITIONS, kafka_topics
-from year import Part, of_the_day, write_year
+from departures import DAY, departure_of, read_rows
+from stage import PARTITIONS, ROOT, kafka_topics, local_brokers
 
 OUT = ROOT / ".services" / "demo-spark"
 JARS = ROOT / "deploy" / "local" / "spark_jars.py"
@@ -46,6 +50,11 @@ DAY_TAKES = timedelta(seconds=30)
 ARRIVES_WITHIN_S = 180.0
 LOOK_EVERY_S = 0.5
 INTERRUPTED = 130
+PAGE = 50_000
+TEXT = ("id", "key", "body")
+SCHEMA = pa.schema(
+    [*((name, pa.string()) for name in TEXT), ("boarding", pa.timestamp("us", "UTC"))]
+)
 CONFIG = """\
 version: 1
 store: {{url: "embedded:{home}/store"}}
@@ -60,6 +69,45 @@ routes:
 """
 COUNTS = ("accepted", "delivered", "held", "cancelled", "dead", "duplicates")
 BROKEN = ("lost", "early", "after_cancel", "unexpected", "corrupt", "stuck")
+
+
+class Part(NamedTuple):
+    """A reminder, and which part of its day is over when it is due."""
+
+    id: str
+    of_day: float
+
+
+def write_year(path: Path) -> int:
+    """Write every scheduled departure of 2013 as a row; returns how many there are."""
+    reminders = (reminder(number, row) for number, row in enumerate(read_rows()))
+    with pq.ParquetWriter(path, SCHEMA) as writer:
+        while page := list(islice(reminders, PAGE)):
+            writer.write_table(pa.Table.from_pylist(page, SCHEMA))
+    return int(pq.read_metadata(path).num_rows)
+
+
+def reminder(number: int, row: Mapping[str, str]) -> dict[str, object]:
+    """Return a departure's reminder; its number in the table makes its id its own."""
+    departure = departure_of(row)
+    midnight = datetime(int(row["year"]), int(row["month"]), int(row["day"]), tzinfo=UTC)
+    flight = departure.carrier + departure.flight
+    body = {"flight": flight, "from": departure.origin, "to": departure.destination}
+    return {
+        "id": f"{midnight:%m%d}-{number:06}-{flight}",
+        "key": departure.tail or departure.carrier,
+        "body": json.dumps(body),
+        "boarding": midnight + timedelta(minutes=departure.boarding_min),
+    }
+
+
+def of_the_day(path: Path) -> Iterator[Part]:
+    """Yield the reminders of the day before Thanksgiving."""
+    midnight = datetime(*map(int, DAY), tzinfo=UTC)
+    within = [("boarding", ">=", midnight), ("boarding", "<", midnight + timedelta(days=1))]
+    table = pq.read_table(path, columns=["id", "boarding"], filters=within)
+    for row in table.to_pylist():
+        yield Part(row["id"], (row["boarding"] - midnight) / timedelta(days=1))
 
 
 class Demo:
@@ -115,15 +163,8 @@ class Demo:
         self._say(run_journal(self._spark, journal, config=self._config))
         found = run_reconcile(self._spark, self._config, journal=journal, out=verdict)
         violations = f"{verdict}/violations"
-        self._say(
-            run_report(
-                self._spark,
-                str(OUT),
-                config=self._config,
-                journal=journal,
-                violations=violations,
-            )
-        )
+        sources = {"config": self._config, "journal": journal, "violations": violations}
+        self._say(run_report(self._spark, str(OUT), **sources))
         return found
 
     def _to(self) -> dict[str, str]:
@@ -184,7 +225,7 @@ def opened_home(bootstrap: str, topic: str) -> Iterator[Path]:
 def play(console: Console, stack: ExitStack) -> int:
     """Tell the whole story; returns 0 where the guarantee held."""
     shutil.rmtree(OUT, ignore_errors=True)
-    bootstrap = stack.enter_context(local_services("kafka")).bootstrap
+    bootstrap = stack.enter_context(local_brokers("kafka"))[0]
     topic = f"boarding-{secrets.token_hex(3)}"
     stack.enter_context(kafka_topics(bootstrap, [topic]))
     home = stack.enter_context(opened_home(bootstrap, topic))

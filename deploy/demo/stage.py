@@ -1,10 +1,14 @@
-"""What the demo makes on the brokers, under names of its own, and takes away again."""
+"""The brokers, and what the demo makes on them under names of its own and takes away again."""
 
+import json
 import secrets
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import pika
 from kafka.admin import KafkaAdminClient
@@ -13,33 +17,36 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError
 from pika.exchange_type import ExchangeType
 
+from departures import KAFKA_ROUTE, MISSING_ROUTE, RABBITMQ_ROUTE
 from ledger import Seen
 from readers import Reader, read_kafka, read_rabbitmq
-from timetable import KAFKA_ROUTE, MISSING_ROUTE, RABBITMQ_ROUTE
 
+ROOT = Path(__file__).resolve().parents[2]
+SERVICES = [sys.executable, str(ROOT / "deploy" / "local" / "services.py")]
 PARTITIONS = 3
 
-# The lease is short so that what a killed worker held is soon delivered by another one.
-CONFIG = """\
-version: 1
-store: {{url: "embedded:{home}/store"}}
-brokers:
-  events: {{type: kafka, bootstrap_servers: ["{bootstrap}"]}}
-  desk:   {{type: rabbitmq, url: "{url}"}}
-worker: {{publish_deadline: 2s, drain: 10s}}
-defaults: {{lease: 4s}}
-routes:
-  {kafka_route}:
-    target: {{broker: events, topic: {name}}}
-    dead_letter: {{broker: events, topic: {name}-dead}}
-  {rabbitmq_route}:
-    target: {{broker: desk, exchange: {name}, routing_key: boarding}}
-    dead_letter: {{broker: events, topic: {name}-dead}}
-  {missing_route}:
-    target: {{broker: events, topic: {name}-nobody-made-it}}
-    dead_letter: {{broker: events, topic: {name}-dead}}
-    on_target_error: {{hold: 0s}}
-"""
+
+@contextmanager
+def local_brokers(*names: str) -> Iterator[list[str]]:
+    """Give the addresses of brokers that answer; one that did not run before is stopped again.
+
+    Raises `CalledProcessError` where they cannot be started; why was printed.
+    """
+    asked = {name: [*SERVICES, "status", "--only", name] for name in names}
+    absent = [
+        name
+        for name, command in asked.items()
+        if subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode
+    ]
+    only = ["--only", ",".join(absent)]
+    try:
+        if absent:
+            subprocess.run([*SERVICES, "up", *only], check=True)
+        running = json.loads((ROOT / ".services" / "services.json").read_text())
+        yield [running[name].get("bootstrap") or running[name]["url"] for name in names]
+    finally:
+        if absent:
+            subprocess.run([*SERVICES, "down", *only], check=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +60,27 @@ class Stage:
 
     def config(self, home: str) -> str:
         """Return the configuration; the store lies in `home`."""
-        return CONFIG.format(
-            home=home,
-            bootstrap=self.bootstrap,
-            url=self.url,
-            name=self.name,
-            kafka_route=KAFKA_ROUTE,
-            rabbitmq_route=RABBITMQ_ROUTE,
-            missing_route=MISSING_ROUTE,
-        )
+        # The lease is short so that another worker soon delivers what the killed one held.
+        return f"""\
+version: 1
+store: {{url: "embedded:{home}/store"}}
+brokers:
+  events: {{type: kafka, bootstrap_servers: ["{self.bootstrap}"]}}
+  desk:   {{type: rabbitmq, url: "{self.url}"}}
+worker: {{publish_deadline: 2s, drain: 10s}}
+defaults: {{lease: 4s}}
+routes:
+  {KAFKA_ROUTE}:
+    target: {{broker: events, topic: {self.name}}}
+    dead_letter: {{broker: events, topic: {self.name}-dead}}
+  {RABBITMQ_ROUTE}:
+    target: {{broker: desk, exchange: {self.name}, routing_key: boarding}}
+    dead_letter: {{broker: events, topic: {self.name}-dead}}
+  {MISSING_ROUTE}:
+    target: {{broker: events, topic: {self.name}-nobody-made-it}}
+    dead_letter: {{broker: events, topic: {self.name}-dead}}
+    on_target_error: {{hold: 0s}}
+"""
 
     def count(self, route: str, *, is_dead: bool) -> int:
         """Return how many envelopes of a route were read back so far."""

@@ -1,6 +1,6 @@
 """The chart's values.schema.json: `python -m deploy.helm.schema` writes it anew.
 
-What `config` may hold is said once, by the models that read duebridge.yaml (`duebridge.config.models`).
+The models that read duebridge.yaml (`duebridge.config.models`) define what `config` may hold.
 """
 
 import json

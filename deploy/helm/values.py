@@ -174,9 +174,7 @@ class Operator(Block):
     """Of mode operator."""
 
     spark_version: str = "4.2.0"
-    main_application_file: str = (
-        "local:///opt/duebridge/lib/python3.11/site-packages/duebridge_connectors/spark/commands/submit.py"
-    )
+    main_application_file: str = "local:///opt/duebridge/lib/python3.11/site-packages/duebridge_connectors/spark/commands/submit.py"
     service_account: str = "spark"
     """May start executors; it comes with the operator."""
     executors: Count = 2

@@ -1,44 +1,50 @@
-# Jobs on Spark: Debian's Java 17 and Python 3.11, PySpark with its Kafka connector, the project.
-# Spark's own launchers are scripts of bash, so here there is a shell. What the image is beyond its
-# files is said in its last stage, which build.py reads too.
+# Jobs on Spark: Debian's Java 17 and Python 3.11, PySpark with its Kafka connector, duebridge.
+# Spark's own launchers are bash scripts, so this image has a shell.
 ARG DEBIAN=docker.io/library/debian:bookworm-slim
 
 FROM ${DEBIAN} AS base
-# Java's scripts make links to its pages, and fail where that is not possible.
-RUN mkdir -p /usr/share/man/man1 && apt-get update \
+# Java's scripts make links to its pages, and fail where that is not possible. Hadoop wants the user
+# to have a name.
+RUN mkdir -p /usr/share/man/man1 /etc/duebridge && apt-get update \
     && apt-get install -y --no-install-recommends \
         ca-certificates openjdk-17-jre-headless procps python3.11 tini \
-    && rm -rf /var/lib/apt/lists/* /var/cache/*
+    && rm -rf /var/lib/apt/lists/* /var/cache/* \
+    && groupadd --gid 10001 duebridge \
+    && useradd --uid 10001 --gid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin duebridge
 
-# Runs on the machine that builds, whatever the image is for.
-FROM --platform=$BUILDPLATFORM ${DEBIAN} AS build
-RUN apt-get update \
-    && apt-get install -y --no-install-recommends ca-certificates maven python3-venv
+FROM base AS dependencies
+RUN apt-get update && apt-get install -y --no-install-recommends maven python3-venv
 WORKDIR /source
-COPY pyproject.toml requirements.lock deploy/images/locked.py ./
-COPY deploy/local/spark/pom.xml deploy/local/spark/
-RUN mkdir -p deploy/images && mv locked.py deploy/images && python3 -m venv /tools \
-    && python3 deploy/images/locked.py images > /tools/requirements.txt \
-    && /tools/bin/pip install --require-hashes --requirement /tools/requirements.txt \
-    && mvn -q -B -f deploy/local/spark/pom.xml dependency:copy-dependencies \
-        -DoutputDirectory=/jars -DincludeScope=runtime
+COPY deploy/images/build.lock deploy/images/spark.lock deploy/local/spark/pom.xml ./
+RUN python3.11 -m venv /tools && /tools/bin/pip install --require-hashes --requirement build.lock \
+    && python3.11 -m venv --without-pip /opt/duebridge \
+    && /tools/bin/pip --python /opt/duebridge/bin/python install \
+        --require-hashes --no-compile --requirement spark.lock \
+    && mvn -q -B -f pom.xml dependency:copy-dependencies -DincludeScope=runtime \
+        -DoutputDirectory=/opt/duebridge/lib/python3.11/site-packages/pyspark/jars \
+    && find /opt/duebridge/lib -name '*.pyi' -delete \
+    && find /opt/duebridge/lib -type d \( -name tests -o -name kafkatest -o -path '*/pyspark/examples' \
+        -o -path '*/pyarrow/include' \) -prune -exec rm -r {} + \
+    # Some packages bring templates that are named like Python, and are not: hence `|| true`.
+    && { python3.11 -m compileall -q --invalidation-mode checked-hash /opt/duebridge/lib || true; }
+
+FROM dependencies AS application
 COPY . .
-COPY --from=base / /base
-ARG TARGETPLATFORM=linux/amd64
 RUN /tools/bin/python -m hatchling build -t wheel -d /wheel \
-    && /tools/bin/python -m deploy.images.tree spark --platform ${TARGETPLATFORM} \
-        --base /base --wheel /wheel/*.whl --jars /jars --into /image
+    && /tools/bin/pip --python /opt/duebridge/bin/python install \
+        --no-deps --no-compile --root /application /wheel/*.whl \
+    && python3.11 -m compileall -q --invalidation-mode checked-hash -s /application /application
+COPY --chmod=755 deploy/images/spark_entrypoint.py /application/opt/duebridge/bin/spark-entrypoint
 
 FROM base
 ARG VERSION=0.1.0
 ARG REVISION=unknown
-COPY --from=build /image/dependencies /
-COPY --from=build /image/application /
+COPY --from=dependencies /opt/duebridge /opt/duebridge
+COPY --from=application /application /
 ENV PATH=/opt/duebridge/bin:/usr/local/bin:/usr/bin:/bin \
     LANG=C.UTF-8 \
     HOME=/tmp \
     PYTHONUNBUFFERED=1 \
-    PYTHONPYCACHEPREFIX=/opt/duebridge/bytecode \
     PYTHONDONTWRITEBYTECODE=1 \
     PYSPARK_PYTHON=/opt/duebridge/bin/python \
     SPARK_HOME=/opt/duebridge/lib/python3.11/site-packages/pyspark \

@@ -1,3 +1,4 @@
+#!/opt/duebridge/bin/python
 """What a container of the Spark image runs: a command of duebridge, or a part of Spark.
 
 Spark on Kubernetes starts its pods with `driver` and `executor` as first word, and leaves the rest
@@ -61,4 +62,4 @@ def _pair(pair: tuple[str, str], variables: Mapping[str, str]) -> tuple[str, str
 
 if __name__ == "__main__":
     words = command(sys.argv[1:], os.environ)
-    os.execvp(words[0], words)  # noqa: S606 - it is what this is for
+    os.execvp(words[0], words)

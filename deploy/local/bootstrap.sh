@@ -8,17 +8,6 @@ wanted="$(cat requirements.lock pyproject.toml | cksum) $(pwd -P)"
 made() { [ "$(cat .venv/.stamp 2>/dev/null)" = "$wanted" ] && [ -x .venv/bin/python ]; }
 made && exit 0
 
-say() { printf 'bootstrap: %s\n' "$*"; }
-# Says what is missing and the line that installs it, for root or by sudo.
-give_up() {
-    how="$2"
-    if [ "$(id -u)" != 0 ]; then
-        if command -v sudo >/dev/null 2>&1; then how="sudo $how"; else how="su -c '$how'"; fi
-    fi
-    printf 'bootstrap: %s is missing, and could not be installed from here; type:\n  %s\n' "$1" "$how" >&2
-    exit 1
-}
-
 # Two at once would write into one .venv; the second waits here and then finds it made.
 mkdir -p .services
 if command -v flock >/dev/null 2>&1; then
@@ -27,52 +16,35 @@ if command -v flock >/dev/null 2>&1; then
     made && exit 0
 fi
 
-# What to put before a command that needs root, or `no`.
-as_root() {
-    if [ "$(id -u)" = 0 ]; then echo env; elif sudo -n true 2>/dev/null; then echo 'sudo -n env'; else echo no; fi
-}
-
-apt_install() {
-    prefix=$(as_root)
-    if ! command -v apt-get >/dev/null 2>&1 || [ "$prefix" = no ]; then
-        return 1
-    fi
-    say "installing $* with apt-get"
-    for step in update "install -y $*"; do
-        # shellcheck disable=SC2086 # both are lists of words
-        $prefix DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 $step \
-            >.services/bootstrap-apt.log 2>&1 </dev/null || { cat .services/bootstrap-apt.log >&2; return 1; }
-    done
-}
-
-is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
-
+say() { printf 'bootstrap: %s\n' "$*"; }
+# The first Python that is new enough and can make a virtual environment.
 find_python() {
     for candidate in "${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11; do
-        if is_new_enough "$candidate"; then
+        if "$candidate" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             echo "$candidate"
             return
         fi
     done
     return 1
 }
+install_python() {
+    root=; [ "$(id -u)" = 0 ] || root='sudo -n'
+    say "installing python3-venv with apt-get"
+    for step in update 'install -y python3 python3-venv'; do
+        # shellcheck disable=SC2086 # both are lists of words
+        $root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 $step \
+            >.services/bootstrap-apt.log 2>&1 </dev/null || return 1
+    done
+}
+python=$(find_python) || { install_python && python=$(find_python); } || {
+    cat .services/bootstrap-apt.log >&2
+    printf 'bootstrap: Python 3.11 or newer with venv is missing; as root, type:\n  %s\n' \
+        'apt-get install -y python3.11 python3.11-venv' >&2
+    exit 1
+}
 
-can_make_venv() { "$1" -c 'import ensurepip, venv' 2>/dev/null; }
-
-python=$(find_python) || { apt_install python3 python3-venv && python=$(find_python); } ||
-    give_up "Python 3.11 or newer" "apt-get install -y python3.11 python3.11-venv"
-if ! can_make_venv "$python"; then
-    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-    { apt_install python3-venv && can_make_venv "$python"; } ||
-        give_up "venv of Python $version" "apt-get install -y python3-venv python$version-venv"
-fi
-
-# A virtual environment knows its own path: one that was moved or whose Python went is made anew.
-clear=
+# A virtual environment knows its own path: one that was moved or lost its Python is replaced.
 if ! .venv/bin/python -c '' 2>/dev/null || ! grep -qsF "$(pwd -P)/.venv" .venv/bin/activate; then
-    clear=--clear
-fi
-if [ -n "$clear" ]; then
     say "making .venv with $("$python" -c 'import sys; print(sys.executable)')"
     "$python" -m venv --clear .venv
 fi

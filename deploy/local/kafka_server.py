@@ -8,7 +8,7 @@ from pathlib import Path
 
 import packages
 from maven_jars import fetched
-from process import run_logged, spawn
+from process import spawn
 from state import HOST, Place, Service, ports
 
 POM = Path(__file__).resolve().parent / "kafka" / "pom.xml"
@@ -43,16 +43,14 @@ LOGGING = {"defaultLogLevel": "warn", "showDateTime": "true", "dateTimeFormat": 
 
 
 def jars() -> Path:
-    """Return the folder of jars, fetched by whoever comes first."""
+    """Return the folder of jars, fetched by the first caller."""
     return fetched(POM, packages.kafka_jars(), "kafka_2.13-*.jar", "Apache Kafka (44 MB)")
 
 
 def new_cluster_id() -> str:
     """Return a random id that no option parser takes for an option."""
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
-        if not text.startswith("-"):
-            return text
+    drawn = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
+    return new_cluster_id() if drawn.startswith("-") else drawn
 
 
 def _java(*arguments: str) -> list[str]:
@@ -60,20 +58,13 @@ def _java(*arguments: str) -> list[str]:
     return [packages.java(), *JVM, *logging, "-cp", f"{jars()}/*", *arguments]
 
 
-def _configure(data: Path, port: int, controller: int) -> Path:
-    text = CONFIG.format(host=HOST, port=port, controller=controller, logs=data / "topics")
-    config = data / "server.properties"
-    config.write_text(text, "utf-8")
-    return config
-
-
 def start(place: Place) -> Service:
     """Start a broker, on a freshly formatted directory if it has none."""
-    kept = ports(place, ["kafka", "kafka_controller"])
-    data, log = place.data("kafka"), place.log("kafka")
-    config = _configure(data, kept["kafka"], kept["kafka_controller"])
-    if not (data / "topics" / "meta.properties").exists():
+    kept, data = ports(place, ["kafka", "kafka_controller"]), place.data("kafka")
+    port, controller = kept["kafka"], kept["kafka_controller"]
+    config, logs = data / "server.properties", data / "topics"
+    config.write_text(CONFIG.format(host=HOST, port=port, controller=controller, logs=logs))
+    if not (logs / "meta.properties").exists():
         storage = ["kafka.tools.StorageTool", "format", "-t", new_cluster_id(), "-c", str(config)]
-        run_logged(_java(*storage), log=log, cwd=data)
-    process = spawn("kafka", _java("kafka.Kafka", str(config)), log=log, cwd=data)
-    return Service("kafka", HOST, kept["kafka"], str(log), str(data), process=process)
+        packages.run_quietly(_java(*storage))
+    return spawn(place, "kafka", port, _java("kafka.Kafka", str(config)))

@@ -11,44 +11,52 @@ from functools import cache, partial
 from glob import glob
 from pathlib import Path
 
-import docker_engine
 from state import ServiceError, cache_folder, locked
 
 KAFKA = "4.3.1"
 OLDEST_JAVA = 17
+DOCKER = "curl -fsSL https://get.docker.com | sudo sh"
 # A user's PATH often lacks the folders where servers are.
-EXTRA_PATH = ":/usr/sbin:/usr/local/sbin:/sbin:/opt/homebrew/bin:/opt/homebrew/sbin"
-# Not the `rabbitmq-server` of the PATH first: Debian's is a wrapper that changes the user.
-RABBITMQ = (
-    "/usr/lib/rabbitmq/bin/rabbitmq-server",
-    "/opt/homebrew/opt/rabbitmq/sbin/rabbitmq-server",
-)
+EXTRA_PATH = ":/usr/sbin:/usr/local/sbin:/sbin"
+# Before the `rabbitmq-server` of the PATH: Debian's is a wrapper that changes the user.
+RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+APT_NAMES = {
+    "redis": "redis-server",
+    "rabbitmq": "rabbitmq-server",
+    "maven": "maven",
+    "prometheus": "prometheus prometheus-node-exporter-",  # without what it recommends
+}
 
 
-class MissingError(ServiceError):
-    """A program is not there."""
-
-
-def _which(name: str) -> str:
-    found = shutil.which(name, path=os.environ.get("PATH", os.defpath) + EXTRA_PATH)
-    if found is None:
-        raise MissingError(f"{name} is not installed")
-    return found
-
-
-def redis() -> str:
-    """Return Redis' server program."""
-    return _which("redis-server")
-
-
-def epmd() -> str:
-    """Return Erlang's port mapper."""
-    return _which("epmd")
+def which(name: str) -> str:
+    """Return a program's path; raises `ServiceError`."""
+    if found := shutil.which(name, path=os.environ.get("PATH", os.defpath) + EXTRA_PATH):
+        return found
+    raise ServiceError(f"{name} is not installed")
 
 
 def maven() -> str:
     """Return Maven's program."""
-    return _which("mvn")
+    return which("mvn")
+
+
+def rabbitmq() -> str:
+    """Return RabbitMQ's start script."""
+    return RABBITMQ if os.access(RABBITMQ, os.X_OK) else which("rabbitmq-server")
+
+
+@cache
+def java() -> str:
+    """Return the first Java new enough: the user's choice, the PATH's, then any other."""
+    home = os.environ.get("JAVA_HOME")
+    chosen = [f"{home}/bin/java"] if home else []
+    chosen += [shutil.which("java") or "", *sorted(glob("/usr/lib/jvm/*/bin/java"))]
+    for path in filter(partial(os.access, mode=os.X_OK), chosen):
+        told = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)
+        found = re.search(r'version "(\d+)', told.stderr)
+        if found and int(found[1]) >= OLDEST_JAVA:
+            return path
+    raise ServiceError(f"Java {OLDEST_JAVA} or later is not installed")
 
 
 def kafka_jars() -> Path:
@@ -56,89 +64,44 @@ def kafka_jars() -> Path:
     return cache_folder() / f"kafka-{KAFKA}"
 
 
-def rabbitmq() -> str:
-    """Return RabbitMQ's start script."""
-    return next((path for path in RABBITMQ if os.access(path, os.X_OK)), None) or _which(
-        "rabbitmq-server"
-    )
-
-
-@cache
-def _java_major(path: str) -> int:
-    shown = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(\d+)', shown)
-    return int(found[1]) if found else 0
-
-
-def java() -> str:
-    """Return the first Java new enough: the user's choice, the PATH's, then any other."""
-    home = os.environ.get("JAVA_HOME")
-    chosen = [f"{home}/bin/java"] if home else []
-    chosen += [shutil.which("java") or "", *sorted(glob("/usr/lib/jvm/*/bin/java"))]
-    for path in chosen:
-        if path and os.access(path, os.X_OK) and _java_major(path) >= OLDEST_JAVA:
-            return path
-    raise MissingError(f"Java {OLDEST_JAVA} or later is not installed")
-
-
 def _is_there(find: Callable[[], str]) -> bool:
     try:
-        find()
-    except MissingError:
+        return bool(find())
+    except ServiceError:
         return False
-    return True
 
 
 def missing(names: Iterable[str]) -> list[str]:
-    """Return what is still needed for these services, by neutral names."""
-    absent: list[str] = []
-    wanted = set(names)
-    if "redis" in wanted and not _is_there(redis):
-        absent.append("redis")
-    if "rabbitmq" in wanted and not (_is_there(rabbitmq) and _is_there(epmd)):
-        absent.append("rabbitmq")
-    if "kafka" in wanted and not _is_there(java):
-        absent.append("java")
-    if "kafka" in wanted and not kafka_jars().is_dir() and not _is_there(maven):
-        absent.append("maven")
-    return absent
-
-
-def missing_tools() -> list[str]:
-    """Return what tests call beside the services, and is not there."""
-    names = ("promtool", "prometheus")
-    return [] if all(_is_there(partial(_which, name)) for name in names) else ["prometheus"]
+    """Return what is still needed for these services and `tools`, by neutral names."""
+    wanted: dict[str, dict[str, Callable[[], str]]] = {
+        "redis": {"redis": partial(which, "redis-server")},
+        "rabbitmq": {"rabbitmq": rabbitmq},
+        "kafka": {"java": java} | ({} if kafka_jars().is_dir() else {"maven": maven}),
+        "tools": {"prometheus": lambda: which("promtool") and which("prometheus")},
+    }
+    return [need for name in names for need, find in wanted[name].items() if not _is_there(find)]
 
 
 def _apt_names(absent: Iterable[str]) -> list[str]:
-    shown = subprocess.run(
-        ["env", "LC_ALL=C", "apt-cache", "policy", "openjdk-17-jre-headless"],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout
-    # An old release's default is too old, a new one has a later default and no longer this one.
-    is_offered = re.search(r"Candidate: \d", shown) is not None
-    jre = "openjdk-17-jre-headless" if is_offered else "default-jre-headless"
-    names = {
-        "redis": "redis-server",
-        "rabbitmq": "rabbitmq-server",
-        "java": jre,
-        "maven": "maven",
-        "prometheus": "prometheus prometheus-node-exporter-",  # without what it recommends
-    }
+    # An old release's default Java is too old, a new one has a later default and no 17.
+    policy = ["env", "LC_ALL=C", "apt-cache", "policy", "openjdk-17-jre-headless"]
+    shown = subprocess.run(policy, capture_output=True, text=True, check=False).stdout
+    jre = "openjdk-17" if re.search(r"Candidate: \d", shown) else "default"
+    names = {**APT_NAMES, "java": f"{jre}-jre-headless"}
     return [word for name in absent for word in names[name].split()]
 
 
+@cache
 def _as_root() -> list[str] | None:
-    """Return what to put before a command that needs root; None when we may not."""
+    """Return the words before a command that needs root; None when we may not."""
     if os.geteuid() == 0:
         return []
-    sudo = shutil.which("sudo")
-    if sudo is None:
-        return None
-    asked = subprocess.run([sudo, "-n", "true"], capture_output=True, check=False)
-    return [sudo, "-n"] if asked.returncode == 0 else None
+    sudo = [shutil.which("sudo") or "false", "-n"]
+    return (
+        None
+        if subprocess.run([*sudo, "true"], capture_output=True, check=False).returncode
+        else sudo
+    )
 
 
 def can_install() -> bool:
@@ -149,28 +112,26 @@ def can_install() -> bool:
 def line_to_type(absent: Iterable[str]) -> str:
     """Return the one line that makes everything absent present."""
     absent = list(absent)
-    if shutil.which("apt-get"):
-        line = f"apt-get update && apt-get install -y {' '.join(_apt_names(absent))}"
-        return f"sudo sh -c '{line}'" if shutil.which("sudo") else f"su -c '{line}'"
-    if shutil.which("brew"):
-        return "brew install " + " ".join({"java": "openjdk"}.get(name, name) for name in absent)
-    return docker_engine.INSTALL
+    if "docker" in absent or not shutil.which("apt-get"):
+        is_here = shutil.which("docker")
+        return "sudo systemctl start docker && docker compose version" if is_here else DOCKER
+    line = f"apt-get update && apt-get install -y {' '.join(_apt_names(absent))}"
+    return f"sudo sh -c '{line}'" if shutil.which("sudo") else f"su -c '{line}'"
 
 
 def install(absent: Iterable[str]) -> None:
     """Install through apt-get; one at a time, as two would only fight for its lock."""
-    prefix = _as_root() or []
-    quiet = ["-qq", "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=300"]
+    names = _apt_names(absent)
+    print(f"installing {' '.join(names)} with apt-get", flush=True)
+    apt = [*(_as_root() or []), "env", "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1"]
+    apt += ["apt-get", "-y", "-qq", "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=300"]
     with locked(cache_folder() / "packages.lock"):
-        _apt([*prefix, "apt-get", "update", *quiet])
-        names = _apt_names(absent)
-        print(f"installing {' '.join(names)} with apt-get", flush=True)
-        environment = ["env", "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1"]
-        _apt([*prefix, *environment, "apt-get", "install", "-y", *quiet, *names])
+        run_quietly([*apt, "update"])
+        run_quietly([*apt, "install", *names])
 
 
-def _apt(command: list[str]) -> None:
-    """Run apt-get silently: its many words only matter when it fails."""
+def run_quietly(command: list[str]) -> None:
+    """Run a program whose many words only matter when it fails; raises `ServiceError`."""
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )

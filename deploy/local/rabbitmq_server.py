@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import packages
-from process import is_alive, spawn, wait_until
-from state import HOST, Place, Running, Service, is_free, kept_ports, ports
+from process import spawn
+from state import HOST, Place, Service, is_free, kept_ports, ports
 
 CONFIG = """\
 listeners.tcp.1 = {host}:{port}
@@ -20,22 +20,17 @@ log.connection.level = error
 """
 
 
-def _cookie(data: Path) -> None:
-    """Make the cookie: Erlang would, but in a home that is not ours to choose."""
-    cookie = data / ".erlang.cookie"
-    if not cookie.exists():
-        cookie.touch(mode=0o600)
-        cookie.write_text(secrets.token_hex(20), "ascii")
-        cookie.chmod(0o400)
-
-
 def _files(data: Path, port: int) -> None:
     (data / "rabbitmq.conf").write_text(CONFIG.format(host=HOST, port=port), "utf-8")
     (data / "enabled_plugins").write_text("[].\n", "ascii")
     (data / "env.conf").write_text("", "ascii")
     for name in ("conf.d", "generated", "schema", "mnesia", "log"):
         (data / name).mkdir(exist_ok=True)
-    _cookie(data)
+    # Erlang would make the cookie, but in a home that is not ours to choose.
+    if not (cookie := data / ".erlang.cookie").exists():
+        cookie.touch(mode=0o600)
+        cookie.write_text(secrets.token_hex(20), "ascii")
+        cookie.chmod(0o400)
 
 
 def environment(place: Place, data: Path, kept: dict[str, int]) -> dict[str, str]:
@@ -62,37 +57,25 @@ def environment(place: Place, data: Path, kept: dict[str, int]) -> dict[str, str
     }
     mine.update({f"RABBITMQ_{key}": value for key, value in names.items()})
     mine.update(HOME=str(data), ERL_EPMD_PORT=str(kept["epmd"]), ERL_EPMD_ADDRESS=HOST)
-    # The start script then becomes the Erlang machine instead of waiting for it:
-    # one pid to know, and SIGTERM reaches the node itself, which stops in order.
+    # The start script becomes the Erlang machine instead of waiting for it: one pid to know, and
+    # SIGTERM reaches the node itself, which stops in order.
     mine["RUNNING_UNDER_SYSTEMD"] = "true"
     mine.pop("NOTIFY_SOCKET", None)
     return mine
 
 
-def end_leftovers(place: Place) -> None:
-    """End the epmd that a node starts when it misses ours: only its port still tells."""
+def end_port_mapper(place: Place) -> None:
+    """End the epmd that the node started for itself, once the node is gone."""
     port = kept_ports(place).get("epmd")
     if port is not None and not is_free(port):
         env = {**os.environ, "ERL_EPMD_PORT": str(port)}
-        subprocess.run([packages.epmd(), "-kill"], capture_output=True, env=env, check=False)
-
-
-def _start_port_mapper(data: Path, log: Path, port: int, env: dict[str, str]) -> Running:
-    command = [packages.epmd(), "-port", str(port), "-address", HOST]
-    mapper = spawn("epmd", command, log=log, cwd=data, env=env)
-    # Before the node looks for it: otherwise the node would start its own.
-    wait_until(lambda: not is_free(port) or not is_alive(mapper), 10.0)
-    return mapper
+        kill = [packages.which("epmd"), "-kill"]
+        subprocess.run(kill, capture_output=True, env=env, check=False)
 
 
 def start(place: Place) -> Service:
-    """Start a port mapper and a node that registers with it."""
-    kept = ports(place, ["rabbitmq", "rabbitmq_dist", "epmd"])
-    data, log = place.data("rabbitmq"), place.log("rabbitmq")
+    """Start a node."""
+    kept, data = ports(place, ["rabbitmq", "rabbitmq_dist", "epmd"]), place.data("rabbitmq")
     _files(data, kept["rabbitmq"])
     env = environment(place, data, kept)
-    mapper = _start_port_mapper(data, log, kept["epmd"], env)
-    node = spawn("rabbitmq", [packages.rabbitmq()], log=log, cwd=data, env=env)
-    return Service(
-        "rabbitmq", HOST, kept["rabbitmq"], str(log), str(data), process=node, helpers=(mapper,)
-    )
+    return spawn(place, "rabbitmq", kept["rabbitmq"], [packages.rabbitmq()], env)

@@ -11,26 +11,21 @@ import sys
 from pathlib import Path
 
 from maven_jars import fetched
-from state import ServiceError, cache_folder
+from state import cache_folder, print_found
 
-VERSION = "4.2.0"
 POM = Path(__file__).resolve().parent / "spark" / "pom.xml"
+PROOF, WHAT = "spark-sql-kafka-0-10_2.13-*.jar", "Spark's Kafka connector (10 MB)"
 
 
-def jars() -> Path:
-    """Return the folder of jars."""
-    into = cache_folder() / f"spark-kafka-{VERSION}"
-    return fetched(POM, into, "spark-sql-kafka-0-10_2.13-*.jar", "Spark's Kafka connector (10 MB)")
+def jars() -> str:
+    """Return the paths with commas between them."""
+    folder = fetched(POM, cache_folder() / "spark-kafka-4.2.0", PROOF, WHAT)
+    return ",".join(sorted(map(str, folder.glob("*.jar"))))
 
 
 def main() -> int:
-    """Print the jars with commas between them; problems become one message and exit code 1."""
-    try:
-        print(",".join(sorted(map(str, jars().glob("*.jar")))))
-        return 0
-    except (ServiceError, OSError) as problem:
-        print(problem, file=sys.stderr)
-        return 1
+    """Print them."""
+    return print_found(jars)
 
 
 if __name__ == "__main__":

@@ -7,17 +7,23 @@ import hashlib
 import json
 import os
 import socket
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-# Another one only where those who must reach it are elsewhere, such as the pods of a test cluster.
+# Another address only where clients are elsewhere, such as the pods of a test cluster.
 HOST = os.environ.get("DUEBRIDGE_SERVICES_HOST", "127.0.0.1")
 # Below the range the kernel hands to outgoing connections, so that a kept port stays free.
 FIRST_PORT, BLOCKS, BLOCK = 20000, 1200, 10
 PORT_NAMES = ("redis", "rabbitmq", "rabbitmq_dist", "epmd", "kafka", "kafka_controller")
+ADDRESSES = {
+    "redis": ("url", "redis://{}:{}/0"),
+    "rabbitmq": ("url", "amqp://guest:guest@{}:{}/%2F"),
+    "kafka": ("bootstrap", "{}:{}"),
+}
 
 
 class ServiceError(Exception):
@@ -32,100 +38,62 @@ class Place:
 
     @property
     def home(self) -> Path:
-        """Return the folder of everything the services write."""
+        """The folder of everything the services write."""
         return self.root / ".services"
 
     @property
     def tag(self) -> str:
-        """Return a short name of this checkout, for node names, ports and containers."""
+        """A short name of this checkout, for node names, ports and containers."""
         return hashlib.sha256(str(self.root).encode()).hexdigest()[:8]
 
     def data(self, name: str) -> Path:
         """Return a service's own folder."""
-        folder = self.home / name
-        folder.mkdir(parents=True, exist_ok=True)
+        (folder := self.home / name).mkdir(parents=True, exist_ok=True)
         return folder
 
     def log(self, name: str) -> Path:
         """Return the file for a service's output."""
-        folder = self.home / "log"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder / f"{name}.log"
-
-
-@dataclass(frozen=True)
-class Running:
-    """A process by pid and start time: the pair is never given out twice."""
-
-    name: str
-    pid: int
-    start_time: str
+        return self.data("log") / f"{name}.log"
 
 
 @dataclass(frozen=True)
 class Service:
-    """One entry of services.json."""
+    """One entry of services.json; `pid` and `start_time` together name one process for good."""
 
     name: str
-    host: str
     port: int
-    log: str
-    data: str
+    host: str = HOST
+    log: str = ""
+    data: str = ""
     engine: str = "native"
     started_by_us: bool = True
-    process: Running | None = None
-    helpers: tuple[Running, ...] = field(default=())
+    pid: int = 0
+    start_time: str = ""
 
     @property
     def address(self) -> str:
-        """Return where clients find it."""
-        return next(iter(address(self.name, self.host, self.port).values()))
+        """Where clients find it."""
+        return ADDRESSES[self.name][1].format(self.host, self.port)
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as it stands in services.json."""
-        entry: dict[str, Any] = {**address(self.name, self.host, self.port)}
-        entry.update(host=self.host, port=self.port, log=self.log, data=self.data)
-        entry.update({"with": self.engine, "started_by_us": self.started_by_us})
-        entry["pid"] = self.process.pid if self.process else None
-        entry["start_time"] = self.process.start_time if self.process else None
-        entry["helpers"] = [vars(helper) for helper in self.helpers]
-        return entry
+        return {ADDRESSES[self.name][0]: self.address, **vars(self)}
 
     @classmethod
     def from_json(cls, name: str, entry: dict[str, Any]) -> Service:
         """Read an entry; one written by hand needs no more than its port."""
-        pid = entry.get("pid")
-        return cls(
-            name=name,
-            host=entry.get("host", HOST),
-            port=entry["port"],
-            log=entry.get("log", ""),
-            data=entry.get("data", ""),
-            engine=entry.get("with", "native"),
-            started_by_us=entry.get("started_by_us", False),
-            process=Running(name, pid, str(entry.get("start_time"))) if pid else None,
-            helpers=tuple(Running(**helper) for helper in entry.get("helpers", [])),
-        )
+        known = {each.name for each in fields(cls)} & set(entry)
+        return cls(**{"name": name, **{key: entry[key] for key in known}})
 
 
 def cache_folder() -> Path:
-    """Return what all checkouts of a user share."""
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(cache) / "duebridge"
-
-
-def address(name: str, host: str, port: int) -> dict[str, str]:
-    """Return the key and the value under which clients find a service."""
-    if name == "redis":
-        return {"url": f"redis://{host}:{port}/0"}
-    if name == "rabbitmq":
-        return {"url": f"amqp://guest:guest@{host}:{port}/%2F"}
-    return {"bootstrap": f"{host}:{port}"}
+    """Return the folder that all checkouts of a user share."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "duebridge"
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the file lock `path`; whoever comes second waits."""
+    """Hold a file lock; a second caller waits."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -134,12 +102,9 @@ def locked(path: Path) -> Iterator[None]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as broken:
-        raise ServiceError(f"{path} is not JSON ({broken}); delete it and try again") from None
-    return found if isinstance(found, dict) else {}
+        return dict(json.loads(path.read_text("utf-8"))) if path.exists() else {}
+    except (TypeError, ValueError) as broken:
+        raise ServiceError(f"{path} is broken ({broken}); delete it and try again") from None
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
@@ -152,11 +117,10 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 
 def load(place: Place) -> dict[str, Service]:
     """Read services.json."""
-    entries = _read(place.home / "services.json")
+    entries = _read(where := place.home / "services.json")
     try:
         return {name: Service.from_json(name, entry) for name, entry in entries.items()}
-    except (KeyError, TypeError, AttributeError) as unknown:
-        where = place.home / "services.json"
+    except TypeError as unknown:
         raise ServiceError(f"{where} has an entry without what it needs ({unknown})") from None
 
 
@@ -167,23 +131,10 @@ def save(place: Place, services: dict[str, Service]) -> None:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on the port (REUSEADDR: closed connections do not count)."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
+    """Whether nobody listens on the port."""
     with socket.socket() as caller:
         caller.settimeout(1.0)
         return caller.connect_ex((HOST, port)) != 0
-
-
-def _candidates(place: Place, name: str) -> Iterator[int]:
-    """Yield this checkout's port for `name`, then the same one of the blocks that follow."""
-    first = int(place.tag, 16) % BLOCKS
-    for step in range(BLOCKS):
-        yield FIRST_PORT + (first + step) % BLOCKS * BLOCK + PORT_NAMES.index(name)
 
 
 def kept_ports(place: Place) -> dict[str, int]:
@@ -192,10 +143,22 @@ def kept_ports(place: Place) -> dict[str, int]:
 
 
 def ports(place: Place, names: Iterable[str]) -> dict[str, int]:
-    """Find a free port for each name: the one kept unless somebody else took it."""
-    kept = kept_ports(place)
+    """Find a free port for each name: the kept one, else that of this checkout's block or later."""
+    kept, first = kept_ports(place), int(place.tag, 16) % BLOCKS
+    blocks = [FIRST_PORT + (first + step) % BLOCKS * BLOCK for step in range(BLOCKS)]
     for name in names:
         if name not in kept or not is_free(kept[name]):
-            kept[name] = next(port for port in _candidates(place, name) if is_free(port))
+            offset = PORT_NAMES.index(name)
+            kept[name] = next(block + offset for block in blocks if is_free(block + offset))
     _write(place.home / "ports.json", kept)
     return kept
+
+
+def print_found(find: Callable[[], object]) -> int:
+    """Print what a program finds; problems become one message and exit code 1."""
+    try:
+        print(find())
+    except (ServiceError, OSError) as problem:
+        print(problem, file=sys.stderr)
+        return 1
+    return 0

@@ -51,10 +51,9 @@ def script(path: Path, text: str) -> Path:
 def test_load_after_save_returns_the_same_services(module: Load, tmp_path: Path) -> None:
     state = module("state")
     place, common = state.Place(tmp_path), {"host": "127.0.0.1", "port": 7, "log": "l", "data": "d"}
-    node, mapper = state.Running("rabbitmq", 12, "boot:34"), state.Running("epmd", 11, "boot:33")
     services = {
         "redis": state.Service("redis", **common, engine="docker"),
-        "rabbitmq": state.Service("rabbitmq", **common, process=node, helpers=(mapper,)),
+        "rabbitmq": state.Service("rabbitmq", **common, pid=12, start_time="boot:34"),
         "kafka": state.Service("kafka", **common, started_by_us=False),
     }
     state.save(place, services)
@@ -77,25 +76,25 @@ def test_load_unreadable_state_names_the_file(module: Load, tmp_path: Path, text
 def test_end_recycled_pid_leaves_the_process_alone(module: Load) -> None:
     state, process = module("state"), module("process")
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other:
-        process.end([state.Running("redis", other.pid, "of an earlier process")])
+        process.end([state.Service("redis", 7, pid=other.pid, start_time="of an earlier process")])
         assert other.poll() is None
 
 
 def test_end_deaf_process_kills_it(module: Load, tmp_path: Path) -> None:
-    process, log = module("process"), tmp_path / "log"
+    process, place = module("process"), module("state").Place(tmp_path)
     deaf = (
         "import signal as s; s.signal(s.SIGTERM, s.SIG_IGN); print('deaf', flush=True); s.pause()"
     )
-    running = process.spawn("deaf", [sys.executable, "-c", deaf], log=log, cwd=tmp_path)
-    assert process.wait_until(lambda: "deaf" in log.read_text("utf-8"), 30)
+    running = process.spawn(place, "deaf", 7, [sys.executable, "-c", deaf])
+    assert process.wait_until(lambda: "deaf" in place.log("deaf").read_text("utf-8"), 30)
     process.end([running], seconds=0.2)
     assert not process.is_alive(running)
 
 
-def test_start_time_of_zombie_is_none(module: Load) -> None:
+def test_start_time_of_zombie_is_nothing(module: Load) -> None:
     with subprocess.Popen(["true"]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert module("process").start_time(child.pid) is None
+        assert module("process").start_time(child.pid) == ""
 
 
 def test_ports_of_two_checkouts_with_one_wish_stay_and_differ(
@@ -129,7 +128,7 @@ def test_probe_given_a_reply_judges_it(
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(reply)
-        assert module("probes").PROBES[name](ours) is expected
+        assert module("probes").is_answered(name, ours) is expected
 
 
 def test_answers_without_a_server_is_false(module: Load) -> None:
@@ -252,14 +251,14 @@ def test_up_and_down_of_redis_starts_once_restarts_what_died_and_leaves_nothing(
         first = state.load(place)["redis"]
         assert "already running" in services("up")[1]
         assert state.load(place)["redis"] == first
-        os.kill(first.process.pid, signal.SIGKILL)
-        assert process.wait_until(lambda: not process.is_alive(first.process), 30)
+        os.kill(first.pid, signal.SIGKILL)
+        assert process.wait_until(lambda: not process.is_alive(first), 30)
         assert services("status")[0] == 1
         assert "started" in services("up")[1]
         second = state.load(place)["redis"]
         assert services("env") == (0, f"export DUEBRIDGE_TEST_REDIS_URL={first.address}\n")
     finally:
         assert "stopped" in services("down")[1]
-    assert not process.is_alive(second.process)
+    assert not process.is_alive(second)
     assert state.is_free(second.port)
     assert state.load(place) == {}

@@ -1,0 +1,177 @@
+"""The programs in examples/, each run in a copy of its folder on real services."""
+
+import importlib.util
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.admin import KafkaAdminClient
+
+from duebridge.store.connection import open_connection
+from duebridge.store.embedded import stop_embedded
+from tests.conftest import ROOT, missing
+
+EXAMPLES = ROOT / "examples"
+CHART = ROOT / "deploy" / "helm" / "duebridge"
+WITHIN_S = 60
+
+
+@pytest.fixture
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy of the example that the test's parameter names."""
+    return Path(shutil.copytree(EXAMPLES / request.param, tmp_path / request.param))
+
+
+@pytest.fixture
+def namespace(redis_url: str) -> Iterator[str]:
+    """A namespace of the shared Redis, emptied at the end."""
+    name = f"example-{secrets.token_hex(6)}"
+    yield name
+    with closing(open_connection(redis_url)) as connection:
+        if keys := connection.client.keys(f"{{{name}*"):
+            connection.client.delete(*keys)
+
+
+@pytest.fixture
+def topic(kafka_bootstrap: str) -> Iterator[str]:
+    """A topic and one of failed messages."""
+    name = f"orders-{secrets.token_hex(4)}"
+    settings = {"num_partitions": 1, "replication_factor": 1}
+    with closing(KafkaAdminClient(bootstrap_servers=kafka_bootstrap)) as admin:
+        topics = dict.fromkeys((name, f"{name}-failed"), settings)
+        admin.create_topics(topics, wait_for_metadata=True)
+        yield name
+        admin.delete_topics(list(topics))
+
+
+@contextmanager
+def running(home: Path, *command: str, **env: str) -> Iterator["subprocess.Popen[str]"]:
+    """Run a program in a folder, and stop it at the end."""
+    environment = {**os.environ, **env}
+    with (home / f"{Path(command[-1]).name}.log").open("w") as log:
+        process = subprocess.Popen(
+            command, cwd=home, env=environment, stdout=subprocess.PIPE, stderr=log, text=True
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.communicate(timeout=WITHIN_S)
+
+
+@pytest.mark.parametrize("home", ["script"], indirect=True)
+def test_run_script_prints_what_the_store_answered(home: Path) -> None:
+    try:
+        words = [sys.executable, "remind.py"]
+        done = subprocess.run(words, cwd=home, capture_output=True, text=True, check=False)
+    finally:
+        stop_embedded(home / ".duebridge")
+    assert done.returncode == 0, done.stderr
+    first, *others = done.stdout.splitlines()
+    assert first.startswith("accepted: due at 1")
+    assert others == [
+        "contract-42: accepted",
+        "contract-42: duplicate",
+        "reschedule: rescheduled",
+        "cancel: cancelled",
+        "cancel again: unknown",
+        "1000 accepted",
+    ]
+
+
+def load_app(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("example_app", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("home", ["fastapi"], indirect=True)
+def test_call_service_answers_by_http_status(
+    home: Path, redis_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    testclient = pytest.importorskip("fastapi.testclient", reason="fastapi is not installed")
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("REDIS_URL", redis_url)
+    monkeypatch.setenv("NAMESPACE", namespace)
+    with testclient.TestClient(load_app(home / "app.py").app) as client:
+        given = {"text": "call back", "delay": "1h"}
+        stored = client.put("/reminders/call-7", json=given)
+        assert (stored.status_code, stored.json()["status"]) == (202, "accepted")
+        assert client.put("/reminders/call-7", json=given).json()["status"] == "duplicate"
+        assert client.put("/reminders/call-7", json={**given, "text": "no"}).status_code == 409
+        assert client.put("/reminders/call-8", json={**given, "delay": "?"}).status_code == 422
+        assert client.delete("/reminders/call-7").json()["status"] == "cancelled"
+        assert client.delete("/reminders/call-9").status_code == 404
+
+
+@pytest.mark.parametrize("home", ["consumer"], indirect=True)
+def test_consume_failing_order_comes_back_until_it_is_sent(
+    home: Path, redis_url: str, kafka_bootstrap: str, namespace: str, topic: str
+) -> None:
+    env = {"REDIS_URL": redis_url, "NAMESPACE": namespace, "KAFKA": kafka_bootstrap}
+    env |= {"TOPIC": topic, "DELAYS": "100ms 100ms 1s"}
+    with closing(KafkaProducer(bootstrap_servers=kafka_bootstrap)) as producer:
+        producer.send(topic, b"order-1", key=b"customer-7").get(WITHIN_S)
+    program = str(Path(sys.executable).with_name("duebridge"))
+    with (
+        running(home, program, "run", **env),
+        running(home, sys.executable, "-u", "consume.py", **env) as consumer,
+    ):
+        assert consumer.stdout is not None
+        closed = "order-1: the warehouse is closed; handed to orders-again\n"
+        assert consumer.stdout.readline() == closed
+        assert consumer.stdout.readline() == closed
+        (home / "warehouse-is-open").touch()
+        shown = consumer.stdout.readline()
+        sent = consumer.stdout.readline() if shown == closed else shown
+    assert sent == "order-1: sent\n"
+
+
+@pytest.mark.parametrize("home", ["consumer"], indirect=True)
+def test_consume_order_that_always_fails_ends_among_the_failed(
+    home: Path, redis_url: str, kafka_bootstrap: str, namespace: str, topic: str
+) -> None:
+    env = {"REDIS_URL": redis_url, "NAMESPACE": namespace, "KAFKA": kafka_bootstrap}
+    env |= {"TOPIC": topic, "DELAYS": "100ms"}
+    with closing(KafkaProducer(bootstrap_servers=kafka_bootstrap)) as producer:
+        sent = producer.send(topic, b"order-2", key=b"customer-7", headers=[("tenant", b"3")])
+        sent.get(WITHIN_S)
+    failed = KafkaConsumer(
+        f"{topic}-failed", bootstrap_servers=kafka_bootstrap, auto_offset_reset="earliest"
+    )
+    program = str(Path(sys.executable).with_name("duebridge"))
+    with (
+        closing(failed),
+        running(home, program, "run", **env),
+        running(home, sys.executable, "-u", "consume.py", **env),
+    ):
+        record = next(failed)
+    assert (record.value, record.key) == (b"order-2", b"customer-7")
+    headers = dict(record.headers)
+    assert (headers["failures"], headers["tenant"]) == (b"2", b"3")
+
+
+def test_render_kubernetes_values_gives_scaled_workers() -> None:
+    words = [sys.executable, str(ROOT / "deploy" / "local" / "helm_tools.py")]
+    found = subprocess.run(words, capture_output=True, text=True, check=False)
+    if found.returncode:
+        missing("helm", found.stderr.strip())
+    helm = f"{found.stdout.strip()}/helm"
+    values = str(EXAMPLES / "kubernetes" / "values.yaml")
+    template = [helm, "template", "demo", str(CHART), "-f", values]
+    shown = subprocess.run(template, capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stderr
+    kinds = {each["kind"] for each in yaml.safe_load_all(shown.stdout) if each}
+    assert {"Deployment", "ScaledObject", "ServiceMonitor", "PrometheusRule"} <= kinds
