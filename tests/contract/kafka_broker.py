@@ -9,7 +9,8 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Delivery
-from duebridge_connectors.kafka import KafkaPublisher, open_publisher
+from duebridge_connectors.kafka import open_publisher
+from duebridge_connectors.kafka.publisher import KafkaPublisher
 from tests.contract.broker_under_test import BRIDGE_ID, Received, delivery
 from tests.contract.features import Features
 
@@ -44,11 +45,11 @@ class KafkaBroker:
 
     def open(
         self, deadline_s: float, options: Mapping[str, object] | None = None
-    ) -> KafkaPublisher:
+    ) -> KafkaPublisher[Any]:
         settings = {"bootstrap_servers": [self.bootstrap], "options": options or {}}
         return open_publisher(settings, deadline_s)
 
-    def open_at(self, port: int, deadline_s: float) -> KafkaPublisher:
+    def open_at(self, port: int, deadline_s: float) -> KafkaPublisher[Any]:
         return open_publisher({"bootstrap_servers": [f"127.0.0.1:{port}"]}, deadline_s)
 
     def missing_target(self) -> Target:

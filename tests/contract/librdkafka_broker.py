@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
-from duebridge_connectors.kafka.librdkafka import LibrdkafkaPublisher, open_publisher
+from duebridge_connectors.kafka.librdkafka import open_publisher
+from duebridge_connectors.kafka.publisher import KafkaPublisher
 from tests.contract.kafka_broker import KafkaBroker
 
 
@@ -14,9 +16,9 @@ class LibrdkafkaBroker(KafkaBroker):
 
     def open(
         self, deadline_s: float, options: Mapping[str, object] | None = None
-    ) -> LibrdkafkaPublisher:
+    ) -> KafkaPublisher[Any]:
         settings = {"bootstrap_servers": [self.bootstrap], "options": options or {}}
         return open_publisher(settings, deadline_s)
 
-    def open_at(self, port: int, deadline_s: float) -> LibrdkafkaPublisher:
+    def open_at(self, port: int, deadline_s: float) -> KafkaPublisher[Any]:
         return open_publisher({"bootstrap_servers": [f"127.0.0.1:{port}"]}, deadline_s)

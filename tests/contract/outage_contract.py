@@ -11,7 +11,7 @@ from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
 from tests.contract.broker_under_test import BrokerUnderTest, delivery, verdicts
 from tests.contract.listeners import free_port, silent_listener
 
-SHORT_DEADLINE_S = 3.0
+SHORT_DEADLINE_S = 2.0
 MARGIN_S = 1.0
 
 
@@ -21,7 +21,7 @@ class OutageContract:
     def test_publish_nothing_to_a_broker_that_answers_returns_nothing(
         self, publisher: Publisher
     ) -> None:
-        assert list(publisher.publish([])) == []
+        publisher.ping()
 
     def test_publish_nothing_to_an_absent_broker_raises(self, broker: BrokerUnderTest) -> None:
         with closing(broker.open_at(free_port(), SHORT_DEADLINE_S)) as publisher:
@@ -65,7 +65,7 @@ class OutageContract:
     def _raises_in_time(self, publisher: Publisher) -> None:
         started = time.monotonic()
         with pytest.raises(BrokerUnavailable):
-            publisher.publish([])
+            publisher.ping()
         assert time.monotonic() - started < SHORT_DEADLINE_S + MARGIN_S
 
     def _publish_in_time(self, publisher: Publisher, target: Target) -> set[Verdict]:
@@ -89,4 +89,4 @@ class OutageContract:
         publisher.close()
         assert verdicts(publisher.publish([delivery(target)])) == [Verdict.UNAVAILABLE]
         with pytest.raises(BrokerUnavailable):
-            publisher.publish([])
+            publisher.ping()

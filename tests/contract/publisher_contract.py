@@ -1,4 +1,4 @@
-"""The contract of `duebridge.ports.publisher.Publisher`: every connector passes it on its real broker.
+"""The contract of `duebridge.ports.publisher.Publisher`, passed on every real broker.
 
 A connector's test file is a subclass of `PublisherContract` with one fixture, `broker`, that
 returns a `BrokerUnderTest`. What that broker cannot do it says in its `Features`.

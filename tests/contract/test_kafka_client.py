@@ -9,8 +9,8 @@ import pytest
 
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Delivery
-from duebridge_connectors.kafka.client import Client
 from duebridge_connectors.kafka.errors import NotSent
+from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient
 from duebridge_connectors.kafka.settings import producer_config
 from tests.contract.broker_under_test import delivery
 from tests.contract.kafka_broker import KafkaBroker
@@ -25,12 +25,12 @@ def broker(kafka_bootstrap: str) -> Iterator[KafkaBroker]:
         yield broker
 
 
-def connect(*servers: str) -> Client:
-    return Client(producer_config({"bootstrap_servers": list(servers)}, 15.0))
+def connect(*servers: str) -> KafkaPythonClient:
+    return KafkaPythonClient(producer_config({"bootstrap_servers": list(servers)}, 15.0))
 
 
 @pytest.fixture
-def client(kafka_bootstrap: str) -> Iterator[Client]:
+def client(kafka_bootstrap: str) -> Iterator[KafkaPythonClient]:
     client = connect(kafka_bootstrap)
     yield client
     client.retire(0)
@@ -43,18 +43,18 @@ def target(broker: KafkaBroker) -> Target:
     return target
 
 
-def test_ask_for_metadata_never_creates_topics(client: Client) -> None:
+def test_ask_for_metadata_never_creates_topics(client: KafkaPythonClient) -> None:
     assert client._net.cluster.metadata_request().allow_auto_topic_creation is False
 
 
-def test_learn_a_topic_makes_it_known(client: Client, target: Target) -> None:
+def test_learn_a_topic_makes_it_known(client: KafkaPythonClient, target: Target) -> None:
     topic = str(target.topic)
     assert not client.knows(topic)
     assert client.learn({topic}, 5.0) == {topic: None}
     assert client.knows(topic)
 
 
-def test_learn_a_missing_topic_tells_and_does_not_ask_again(client: Client) -> None:
+def test_learn_a_missing_topic_tells_and_does_not_ask_again(client: KafkaPythonClient) -> None:
     topic = secrets.token_hex()
     answer = client.learn({topic}, 5.0)[topic]
     assert isinstance(answer, vendor.UnknownTopicOrPartitionError)
@@ -63,7 +63,7 @@ def test_learn_a_missing_topic_tells_and_does_not_ask_again(client: Client) -> N
 
 
 def test_learn_a_deleted_topic_tells_and_does_not_ask_again(
-    client: Client, broker: KafkaBroker
+    client: KafkaPythonClient, broker: KafkaBroker
 ) -> None:
     target = broker.missing_target()
     broker.create(target)
@@ -77,7 +77,9 @@ def test_learn_a_deleted_topic_tells_and_does_not_ask_again(
     assert topic not in client._net.cluster._topics
 
 
-def test_ask_while_publishing_without_pause_is_answered(client: Client, target: Target) -> None:
+def test_ask_while_publishing_without_pause_is_answered(
+    client: KafkaPythonClient, target: Target
+) -> None:
     # With one request in flight at most, the leader's connection never has room for a question.
     client.learn({str(target.topic)}, 5.0)
     done = threading.Event()
@@ -98,7 +100,9 @@ def test_ask_with_one_server_absent_is_answered_by_the_other(kafka_bootstrap: st
         client.retire(0)
 
 
-def test_retire_with_a_record_under_way_ends_it_as_an_error(client: Client, target: Target) -> None:
+def test_retire_with_a_record_under_way_ends_it_as_an_error(
+    client: KafkaPythonClient, target: Target
+) -> None:
     client.learn({str(target.topic)}, 5.0)
     client._producer._accumulator.muted.add((target.topic, 0))  # it will never go out
     future = client.send(delivery(target))
@@ -107,7 +111,7 @@ def test_retire_with_a_record_under_way_ends_it_as_an_error(client: Client, targ
     assert isinstance(future.exception, vendor.IllegalStateError)
 
 
-def test_use_after_retirement_sends_nothing(client: Client, target: Target) -> None:
+def test_use_after_retirement_sends_nothing(client: KafkaPythonClient, target: Target) -> None:
     client.learn({str(target.topic)}, 5.0)
     client.retire(0)
     client.retire(0)
@@ -119,10 +123,10 @@ def test_use_after_retirement_sends_nothing(client: Client, target: Target) -> N
 
 def test_connect_to_nobody_raises_and_leaves_nothing_open() -> None:
     with pytest.raises(vendor.KafkaTimeoutError):
-        Client(producer_config({"bootstrap_servers": [f"127.0.0.1:{free_port()}"]}, 0.5))
+        KafkaPythonClient(producer_config({"bootstrap_servers": [f"127.0.0.1:{free_port()}"]}, 0.5))
 
 
-def _publish_until(client: Client, given: Delivery, done: threading.Event) -> None:
+def _publish_until(client: KafkaPythonClient, given: Delivery, done: threading.Event) -> None:
     while not done.is_set():
         futures = [client.send(given) for _ in range(20)]
         futures[-1].get(5.0)

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Verdict
-from duebridge_connectors.kafka.librdkafka.client import Client, NotSent
+from duebridge_connectors.kafka.librdkafka.client import LibrdkafkaClient, NotSent
 from duebridge_connectors.kafka.librdkafka.settings import producer_config
 from tests.contract.broker_under_test import delivery, verdicts
 from tests.contract.kafka_broker import KafkaBroker
@@ -29,8 +29,8 @@ def broker(kafka_bootstrap: str) -> Iterator[LibrdkafkaBroker]:
 
 
 @pytest.fixture
-def client(kafka_bootstrap: str) -> Iterator[Client]:
-    client = Client(producer_config({"bootstrap_servers": [kafka_bootstrap]}, 15.0))
+def client(kafka_bootstrap: str) -> Iterator[LibrdkafkaClient]:
+    client = LibrdkafkaClient(producer_config({"bootstrap_servers": [kafka_bootstrap]}, 15.0))
     yield client
     client.retire()
 
@@ -59,14 +59,14 @@ def test_publish_keys_by_either_client_puts_them_in_the_same_partitions(
     assert set(found[0].values()) == set(range(PARTITIONS))
 
 
-def test_look_up_a_topic_makes_it_known(client: Client, broker: LibrdkafkaBroker) -> None:
+def test_look_up_a_topic_makes_it_known(client: LibrdkafkaClient, broker: LibrdkafkaBroker) -> None:
     topic = str(make(broker).topic)
     assert not client.knows(topic)
     assert client.look_up(topic, 5.0) is None
     assert client.knows(topic)
 
 
-def test_look_up_a_missing_topic_tells_and_does_not_make_it_known(client: Client) -> None:
+def test_look_up_a_missing_topic_tells_and_does_not_make_it_known(client: LibrdkafkaClient) -> None:
     topic = secrets.token_hex()
     error = client.look_up(topic, 5.0)
     assert error is not None
@@ -75,7 +75,9 @@ def test_look_up_a_missing_topic_tells_and_does_not_make_it_known(client: Client
 
 
 def test_ask_nobody_tells_why() -> None:
-    client = Client(producer_config({"bootstrap_servers": [f"127.0.0.1:{free_port()}"]}, 15.0))
+    client = LibrdkafkaClient(
+        producer_config({"bootstrap_servers": [f"127.0.0.1:{free_port()}"]}, 15.0)
+    )
     with pytest.raises(NotSent, match="Connection refused"):
         client.ping(0.5)
     client.retire()
@@ -83,13 +85,13 @@ def test_ask_nobody_tells_why() -> None:
 
 def test_ask_with_one_server_absent_is_answered_by_the_other(kafka_bootstrap: str) -> None:
     servers = [f"127.0.0.1:{free_port()}", kafka_bootstrap]
-    client = Client(producer_config({"bootstrap_servers": servers}, 15.0))
+    client = LibrdkafkaClient(producer_config({"bootstrap_servers": servers}, 15.0))
     for _ in range(5):
         client.ping(5.0)
     client.retire()
 
 
-def test_use_after_retirement_sends_nothing(client: Client) -> None:
+def test_use_after_retirement_sends_nothing(client: LibrdkafkaClient) -> None:
     client.ping(5.0)
     client.retire()
     client.retire()
@@ -99,7 +101,7 @@ def test_use_after_retirement_sends_nothing(client: Client) -> None:
         client.ping(5.0)
 
 
-def test_abandon_keeps_the_producer_from_ending(client: Client) -> None:
+def test_abandon_keeps_the_producer_from_ending(client: LibrdkafkaClient) -> None:
     before = sys.getrefcount(client._producer)
     for _ in range(100):
         client.abandon()
@@ -109,7 +111,7 @@ def test_abandon_keeps_the_producer_from_ending(client: Client) -> None:
 
 
 def test_an_answer_that_raises_does_not_silence_the_next(
-    client: Client, broker: LibrdkafkaBroker
+    client: LibrdkafkaClient, broker: LibrdkafkaBroker
 ) -> None:
     target = make(broker)
     client.look_up(str(target.topic), 5.0)

@@ -5,18 +5,20 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from typing import Any
 
 import pytest
 
 from duebridge.envelope import Target
 from duebridge.ports.publisher import BrokerUnavailable, Delivery, Verdict
-from duebridge_connectors.kafka.librdkafka import LibrdkafkaPublisher
+from duebridge_connectors.kafka.librdkafka import open_librdkafka
 from duebridge_connectors.kafka.librdkafka.client import NO_TOPIC
 from duebridge_connectors.kafka.librdkafka.settings import producer_config
+from duebridge_connectors.kafka.publisher import KafkaPublisher
 from tests.contract.broker_under_test import delivery, ids, verdicts
 from tests.contract.librdkafka_broker import LibrdkafkaBroker
-from tests.contract.proxied_kafka import ProxiedKafka, proxied_kafka
-from tests.contract.proxy import Proxy
+from tests.contract.own_kafka import ProxiedKafka, proxied_kafka
+from tests.store.proxy import Proxy
 from tests.store.servers import wait_until
 
 DEADLINE_S = 3.0
@@ -42,13 +44,13 @@ def proxy(kafka: ProxiedKafka) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def publisher(broker: LibrdkafkaBroker, proxy: Proxy) -> Iterator[LibrdkafkaPublisher]:
+def publisher(broker: LibrdkafkaBroker, proxy: Proxy) -> Iterator[KafkaPublisher[Any]]:
     with closing(broker.open_at(proxy.port, DEADLINE_S)) as publisher:
         yield publisher
 
 
 @pytest.fixture
-def target(broker: LibrdkafkaBroker, publisher: LibrdkafkaPublisher) -> Target:
+def target(broker: LibrdkafkaBroker, publisher: KafkaPublisher[Any]) -> Target:
     """Return one that the publisher has published to."""
     target = broker.missing_target()
     broker.create(target)
@@ -60,19 +62,19 @@ def batch_for(target: Target) -> list[Delivery]:
     return [delivery(target) for _ in range(10)]
 
 
-def publish_in_time(publisher: LibrdkafkaPublisher, batch: Sequence[Delivery]) -> set[Verdict]:
+def publish_in_time(publisher: KafkaPublisher[Any], batch: Sequence[Delivery]) -> set[Verdict]:
     started = time.monotonic()
     found = set(verdicts(publisher.publish(batch)))
     assert time.monotonic() - started < DEADLINE_S + MARGIN_S
     return found
 
 
-def recover(publisher: LibrdkafkaPublisher) -> None:
+def recover(publisher: KafkaPublisher[Any]) -> None:
     """Return once the broker answers again."""
 
     def answers() -> bool:
         try:
-            publisher.publish([])
+            publisher.ping()
         except BrokerUnavailable:
             return False
         return True
@@ -81,17 +83,17 @@ def recover(publisher: LibrdkafkaPublisher) -> None:
 
 
 def test_publish_to_a_missing_topic_creates_none_even_where_the_broker_would(
-    broker: LibrdkafkaBroker, publisher: LibrdkafkaPublisher
+    broker: LibrdkafkaBroker, publisher: KafkaPublisher[Any]
 ) -> None:
     missing = broker.missing_target()
     for _ in range(2):
-        publisher.publish([])
+        publisher.ping()
         assert verdicts(publisher.publish([delivery(missing)])) == [Verdict.TARGET_FAILED]
     assert {missing.topic, NO_TOPIC}.isdisjoint(broker._admin.list_topics())
 
 
 def test_publish_whose_answers_are_lost_is_indeterminate_and_may_be_there(
-    broker: LibrdkafkaBroker, proxy: Proxy, publisher: LibrdkafkaPublisher, target: Target
+    broker: LibrdkafkaBroker, proxy: Proxy, publisher: KafkaPublisher[Any], target: Target
 ) -> None:
     batch = batch_for(target)
     proxy.hold()
@@ -104,11 +106,11 @@ def test_publish_whose_answers_are_lost_is_indeterminate_and_may_be_there(
     assert publish_in_time(publisher, batch_for(target)) == {Verdict.CONFIRMED}
 
 
-def wedged(broker: LibrdkafkaBroker, proxy: Proxy) -> LibrdkafkaPublisher:
+def wedged(broker: LibrdkafkaBroker, proxy: Proxy) -> KafkaPublisher[Any]:
     """Return a publisher whose client does not give up by itself."""
     settings = {"bootstrap_servers": [f"127.0.0.1:{proxy.port}"]}
     patience = {"message.timeout.ms": 60_000, "request.timeout.ms": 60_000}
-    return LibrdkafkaPublisher({**producer_config(settings, DEADLINE_S), **patience}, DEADLINE_S)
+    return open_librdkafka({**producer_config(settings, DEADLINE_S), **patience}, DEADLINE_S)
 
 
 @pytest.mark.parametrize("is_wedged", [False, True])
@@ -133,7 +135,7 @@ def test_publish_what_waited_behind_a_lost_answer_never_goes_out_later(
 
 
 def test_publish_during_an_outage_leaves_only_the_first_batch_uncertain(
-    proxy: Proxy, publisher: LibrdkafkaPublisher, target: Target
+    proxy: Proxy, publisher: KafkaPublisher[Any], target: Target
 ) -> None:
     proxy.hold()
     assert publish_in_time(publisher, batch_for(target)) == {Verdict.INDETERMINATE}
@@ -141,7 +143,7 @@ def test_publish_during_an_outage_leaves_only_the_first_batch_uncertain(
 
 
 def test_close_with_deliveries_under_way_ends_them_at_once_indeterminate(
-    proxy: Proxy, publisher: LibrdkafkaPublisher, target: Target
+    proxy: Proxy, publisher: KafkaPublisher[Any], target: Target
 ) -> None:
     proxy.hold()
     with ThreadPoolExecutor(1) as pool:
@@ -153,6 +155,6 @@ def test_close_with_deliveries_under_way_ends_them_at_once_indeterminate(
         assert time.monotonic() - started < MARGIN_S
 
 
-def test_close_ends_its_thread(publisher: LibrdkafkaPublisher, target: Target) -> None:
+def test_close_ends_its_thread(publisher: KafkaPublisher[Any], target: Target) -> None:
     publisher.close()
     wait_until(lambda: not any(t.name == "librdkafka" for t in threading.enumerate()), "the end")

@@ -16,8 +16,8 @@ from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Publ
 from duebridge_connectors.rabbitmq import open_publisher
 from tests.contract.broker_under_test import delivery, ids, verdicts
 from tests.contract.listeners import silent_listener
-from tests.contract.proxy import Proxy, proxy_to
 from tests.contract.rabbitmq_broker import RabbitBroker, answers_again, seconds_since
+from tests.store.proxy import Proxy, proxied
 
 DEADLINE_S = 15.0
 SHORT_DEADLINE_S = 2.0
@@ -41,7 +41,7 @@ def target(broker: RabbitBroker) -> Target:
 
 @pytest.fixture
 def proxy(rabbitmq_url: str) -> Iterator[Proxy]:
-    with proxy_to(urlsplit(rabbitmq_url).port or 5672) as proxy:
+    with proxied(urlsplit(rabbitmq_url).port or 5672) as proxy:
         yield proxy
 
 
@@ -81,7 +81,7 @@ def test_publish_unanswered_by_the_deadline_is_indeterminate_and_was_sent(
         run = publish_unanswered(publisher, proxy, target, pool)
         assert verdicts(run.result(SHORT_DEADLINE_S + PROMPT_S)) == [INDETERMINATE] * 100
         with pytest.raises(BrokerUnavailable):
-            publisher.publish([])
+            publisher.ping()
         proxy.release()
         assert answers_again(publisher)
         assert verdicts(publisher.publish([delivery(target)])) == [CONFIRMED]

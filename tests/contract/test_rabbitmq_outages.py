@@ -12,8 +12,8 @@ from duebridge.ports.publisher import BrokerUnavailable, Reason, Verdict
 from duebridge_connectors.rabbitmq import RabbitPublisher, open_publisher
 from tests.contract.broker_under_test import delivery, verdicts
 from tests.contract.private_rabbitmq import PrivateRabbit
-from tests.contract.proxy import proxy_to
 from tests.contract.rabbitmq_broker import RabbitBroker, answers_again, seconds_since
+from tests.store.proxy import proxied
 
 DEADLINE_S = 15.0
 SHORT_DEADLINE_S = 2.0
@@ -67,7 +67,7 @@ def test_publish_to_a_blocking_broker_waits_then_is_refused_until_it_unblocks(
             refused = publisher.publish([delivery(own) for _ in range(100)])
             assert verdicts(refused) == [Verdict.UNAVAILABLE] * 100
             with pytest.raises(BrokerUnavailable, match="low on memory"):
-                publisher.publish([])
+                publisher.ping()
             assert seconds_since(started) < PROMPT_S
         finally:
             rabbit.feed()
@@ -115,7 +115,7 @@ def test_publish_to_a_frozen_broker_is_indeterminate_at_the_deadline_and_then_co
 def test_publish_to_a_killed_broker_is_indeterminate_and_confirms_when_it_is_back(
     rabbit: PrivateRabbit, own: Target, pool: ThreadPoolExecutor
 ) -> None:
-    with proxy_to(rabbit.port) as proxy:
+    with proxied(rabbit.port) as proxy:
         url = f"amqp://guest:guest@127.0.0.1:{proxy.port}/"
         with closing(open_publisher({"url": url}, DEADLINE_S)) as publisher:
             assert verdicts(publisher.publish([delivery(own, BODY)])) == [CONFIRMED]

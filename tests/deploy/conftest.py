@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 import pytest
-
 from deploy.images.tree import Wanted
+
 from tests.conftest import ROOT, missing
 from tests.deploy.chart import Chart
 from tests.deploy.image import Image, unpacked

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from deploy.images import archive
 from deploy.images.build import build
 from deploy.images.tree import HOME, SITE, Wanted
+
+from deploy.images import archive
 from tests.conftest import ROOT, missing
 
 WITHIN_S = 240.0  # Spark takes its time

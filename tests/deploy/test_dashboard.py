@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from deploy.dashboard.panels import DASHBOARD, Panel, panels
 from deploy.dashboard.render import render
 from deploy.dashboard.server import Prometheus, prometheus
+
 from tests.acceptance.command import Command, embedded_command, wait_until
 from tests.conftest import ROOT
 from tests.deploy.promtool import program, promtool

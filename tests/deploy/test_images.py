@@ -9,14 +9,14 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
-
-from deploy.images import archive, debian, locked
 from deploy.images.locked import ROOT, needed, of_image, pins
 from deploy.images.recipe import FOLDER, instructions, recipe
 from deploy.images.sbom import artifact, bill
-from deploy.images.spark_entrypoint import EXECUTOR_OPTIONS, command
 from deploy.images.tree import MACHINES, Wanted, requirements
+from packaging.requirements import Requirement
+
+from deploy.images import archive, debian, locked
+from deploy.images.spark_entrypoint import EXECUTOR_OPTIONS, command
 
 LOCK = """\
 # made by a program

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from deploy.images.tree import SITE
+
 from tests.deploy.image import Image, said_mb
 from tests.spark.topics import Record, opened_topics
 from tests.store.servers import redis_server

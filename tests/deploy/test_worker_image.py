@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from deploy.images.tree import HOME, SITE, Wanted
+
 from tests.deploy.image import Image, said_mb, unpacked
 from tests.store.servers import free_port, redis_server, wait_until
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.day_two.test_backup import AT_ONCE, back_up, restored
 
 from duebridge.config.models import HOUR_MS
 from duebridge.store.connection import open_connection
 from duebridge_connectors.spark.cold_tier import Tier
 from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.hydrate import run_hydrate
-from tests.day_two.test_backup import AT_ONCE, back_up, restored
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_demote import schedule, warm
 from tests.store.servers import redis_server

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 from pyspark.sql import SparkSession
+from tests.security.certificates import KEY_PASSWORD, Certificates, make_certificates
+from tests.security.documented import documented
+from tests.security.secure_kafka import PASSWORD, SecureKafka, secure_kafka
 
 from duebridge.config.load import load_config
 from duebridge.config.models import Config
@@ -14,9 +17,6 @@ from duebridge.errors import ConfigError
 from duebridge_connectors.spark.kafka import kafka_options
 from tests.contract.broker_under_test import delivery
 from tests.contract.kafka_broker import KafkaBroker
-from tests.security.certificates import KEY_PASSWORD, Certificates, make_certificates
-from tests.security.documented import documented
-from tests.security.secure_kafka import PASSWORD, SecureKafka, secure_kafka
 
 BY_PASSWORD, BY_CERTIFICATE = "Kafka, user and password", "Kafka, client certificate"
 SECRETS = ("canary", "PRIVATE KEY")

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from duebridge.ports.publisher import Reason
-from duebridge.store.delay_store import DelayStore
+from duebridge.store.delay_store import Burial, DelayStore, Retry
 from duebridge.store.replies import Claim, Leased, Settled
-from duebridge.store.transitions import Burial, Retry
 from duebridge.worker.settlement import remembered
 from tests.store.desk import LEASE_MS, YEAR_MS, envelope
 from tests.store.ledger import Ledger, Story
@@ -168,9 +167,7 @@ def drop(id: str) -> Call:
 
 def promote(limit: int) -> Call:
     return Call(
-        "promote",
-        lambda store: store.promote(limit)[1],
-        lambda model, *_: model.promote(limit),
+        "promote", lambda store: store.promote(limit)[1], lambda model, *_: model.promote(limit)
     )
 
 

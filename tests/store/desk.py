@@ -7,14 +7,13 @@ from duebridge.envelope import Envelope
 from duebridge.ports.publisher import Reason
 from duebridge.store.codec import pack
 from duebridge.store.connection import Argument, Connection
-from duebridge.store.delay_store import DelayStore
+from duebridge.store.delay_store import Burial, DelayStore, Remembered, Retry
 from duebridge.store.journal import JournalEntry, read_entry
 from duebridge.store.keys import SHARD_KEYS, Shard
 from duebridge.store.poll import Poll
 from duebridge.store.record import LAYOUT, Flight, Record, read_flight, read_record
 from duebridge.store.replies import Claim, Scheduled
 from duebridge.store.scripts import script
-from duebridge.store.transitions import Burial, Remembered, Retry
 from tests.store.invariants import STATES, Snapshot, check_all, poll_of
 
 NOW_MS = 1_700_000_000_000

@@ -10,15 +10,7 @@ from duebridge.store.replies import Stats
 STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
 NOBODY = bytes(12)
 LONGEST_MS = 365 * 86_400_000
-KINDS_WITH_ATTEMPT = {
-    "delivered",
-    "shunted",
-    "retried",
-    "cancelled",
-    "dropped",
-    "expired",
-    "dead",
-}
+KINDS_WITH_ATTEMPT = {"delivered", "shunted", "retried", "cancelled", "dropped", "expired", "dead"}
 KINDS_WITH_REASON = {"expired", "dead"}
 
 Snapshot: TypeAlias = dict[str, Any]

@@ -1,23 +1,18 @@
-"""A TCP proxy that can lose a reply after it forwarded the request, refuse, or fall silent."""
+"""A TCP proxy that loses replies, holds them back, refuses, falls silent or ends connections."""
 
-import contextlib
 import select
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 CHUNK = 65536
 TICK_S = 0.05
-
-
-def _quiet() -> contextlib.suppress:
-    """A connection that breaks is what the test wants."""
-    return contextlib.suppress(OSError)
+STEP_S = 30.0
 
 
 class Proxy:
-    """Forwards to a port of this machine; what it does wrong is said before each call."""
+    """Forwards to a port of this machine, and counts the bytes on their way there."""
 
     def __init__(self, target_port: int) -> None:
         self._target = ("127.0.0.1", target_port)
@@ -27,7 +22,10 @@ class Proxy:
         self._lock = threading.Lock()
         self._lose: bytes | None = None
         self._refuse = 0
-        self._is_silent = self._is_closed = False
+        self._is_silent = self._is_closed = self._is_held = False
+        self._cuts = 0
+        self._passed = 0
+        self._progress = threading.Condition()
         self.lost = 0
         self.refused = 0
         self._threads = [threading.Thread(target=self._accept)]
@@ -47,6 +45,29 @@ class Proxy:
         """From now on forward nothing, and keep every connection open."""
         self._is_silent = True
 
+    def hold(self) -> None:
+        """Keep back whatever the server answers, until `release`."""
+        self._is_held = True
+        self.count_anew()
+
+    def release(self) -> None:
+        self._is_held = False
+
+    def cut(self) -> None:
+        """End every connection; new ones may come."""
+        self._cuts += 1
+        self.release()
+
+    def count_anew(self) -> None:
+        """Forget what has passed."""
+        with self._progress:
+            self._passed = 0
+
+    def has_passed(self, size: int) -> bool:
+        """Return True as soon as so many bytes went to the server since the last count."""
+        with self._progress:
+            return self._progress.wait_for(lambda: self._passed >= size, STEP_S)
+
     def close(self) -> None:
         self._is_closed = True
         for thread in self._threads:
@@ -55,8 +76,9 @@ class Proxy:
 
     def _accept(self) -> None:
         while not self._is_closed:
-            with contextlib.suppress(TimeoutError):
+            with suppress(TimeoutError):
                 client, _ = self._listener.accept()
+                client.setblocking(True)
                 if self._takes_refusal():
                     client.close()
                     continue
@@ -81,24 +103,32 @@ class Proxy:
             return True
 
     def _serve(self, client: socket.socket) -> None:
-        with client, socket.create_connection(self._target) as server, _quiet():
+        with client, suppress(OSError), socket.create_connection(self._target) as server:
             self._forward(client, server)
 
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
-        while not self._is_closed:
-            readable, _, _ = select.select([client, server], [], [], TICK_S)
+        cuts = self._cuts
+        while not self._is_closed and self._cuts == cuts:
+            heard = [client] if self._is_held else [client, server]
+            readable, _, _ = select.select(heard, [], [], TICK_S)
             if self._is_silent:
                 continue
-            if server in readable and not self._pass_on(server, client):
+            if server in readable and not self._is_held and not self._pass_on(server, client):
                 return
             if client in readable:
                 request = client.recv(CHUNK)
                 if not request or self._takes_refusal():
                     return
                 server.sendall(request)
+                self._count(request)
                 if self._takes_loss(request):
                     server.recv(CHUNK)
                     return
+
+    def _count(self, request: bytes) -> None:
+        with self._progress:
+            self._passed += len(request)
+            self._progress.notify_all()
 
     @staticmethod
     def _pass_on(source: socket.socket, sink: socket.socket) -> bool:

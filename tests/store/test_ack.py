@@ -1,6 +1,3 @@
-import pytest
-
-from duebridge.errors import StoreError
 from tests.store.desk import LEASE_MS, NOT_MINE, NOW_MS, Desk, envelope, remembering
 
 
@@ -30,14 +27,6 @@ def test_ack_of_a_part_leaves_the_rest(desk: Desk) -> None:
     desk.check()
 
 
-def test_ack_twice_is_stale_and_changes_nothing(desk: Desk) -> None:
-    claim = desk.unack("a", "b")
-    desk.store.ack(claim.token, ["a"])
-    before = desk.snapshot()
-    assert desk.store.ack(claim.token, ["a"]).stale == ["a"]
-    assert desk.snapshot() == before
-
-
 def test_ack_with_a_strange_token_is_stale_and_changes_nothing(desk: Desk) -> None:
     claim = desk.unack("a", "b")
     before = desk.snapshot()
@@ -61,56 +50,11 @@ def test_ack_of_several_claims_with_the_token_of_another_is_stale(desk: Desk) ->
     assert settled.stale == ["c", "nobody"]
 
 
-@pytest.mark.parametrize("state", ["pending", "ready", "suspect", "retry", "dead"])
-def test_ack_with_zeros_for_a_token_changes_nothing_that_nobody_holds(
-    desk: Desk, state: str
-) -> None:
-    desk.bring(state, "a")
-    before = desk.snapshot()
-    for shunted in (False, True):
-        assert desk.store.ack(bytes(12), ["a"], shunted=shunted).stale == ["a"]
-    assert desk.snapshot() == before
-
-
-def test_ack_after_the_deadline_but_before_reclaim_is_accepted(desk: Desk) -> None:
-    claim = desk.unack("a")
-    desk.clock.advance(2 * LEASE_MS)
-    assert desk.store.ack(claim.token, ["a"]).stale == []
-    desk.check()
-
-
-def test_ack_after_reclaim_is_stale_and_changes_nothing(desk: Desk) -> None:
-    claim = desk.unack("a")
-    desk.run_out()
-    before = desk.snapshot()
-    assert desk.store.ack(claim.token, ["a"]).stale == ["a"]
-    assert desk.snapshot() == before
-
-
-def test_ack_after_another_claim_leaves_the_other_holder_alone(desk: Desk) -> None:
-    first = desk.unack("a")
-    desk.run_out()
-    second = desk.store.claim(1, LEASE_MS)
-    before = desk.snapshot()
-    assert desk.store.ack(first.token, ["a"]).stale == ["a"]
-    assert desk.snapshot() == before
-    assert desk.store.ack(second.token, ["a"]).stale == []
-
-
 def test_ack_of_mixed_ids_acks_what_it_holds(desk: Desk) -> None:
     claim = desk.unack("a", "b")
     assert desk.store.ack(claim.token, ["nobody", "a", "other"]).stale == ["nobody", "other"]
     assert desk.journal()[-1] == ("delivered", ["a"])
     desk.check()
-
-
-def test_ack_of_an_id_that_lives_anew_is_stale(desk: Desk) -> None:
-    claim = desk.unack("a")
-    desk.store.ack(claim.token, ["a"])
-    desk.pending("a")
-    before = desk.snapshot()
-    assert desk.store.ack(claim.token, ["a"]).stale == ["a"]
-    assert desk.snapshot() == before
 
 
 def test_ack_of_a_marked_one_is_a_delivery(desk: Desk) -> None:
@@ -126,16 +70,6 @@ def test_ack_of_a_dead_letter_ends_it_as_shunted(desk: Desk) -> None:
     assert desk.last_entry().kind == "shunted"
     assert [note.attempt for _, note in desk.last_entry().items] == [1, 1]
     assert {name for name, value in desk.check().items() if value} == {"meta", "journal"}
-
-
-def test_ack_of_a_shunt_whose_lease_went_to_another_is_stale(desk: Desk) -> None:
-    first = desk.shunt("a")
-    desk.clock.advance(LEASE_MS)
-    second = desk.store.shunt(1, LEASE_MS)
-    before = desk.snapshot()
-    assert desk.store.ack(first.token, ["a"], shunted=True).stale == ["a"]
-    assert desk.snapshot() == before
-    assert desk.store.ack(second.token, ["a"], shunted=True).stale == []
 
 
 def test_ack_ends_the_hold_of_a_route(desk: Desk) -> None:
@@ -178,11 +112,3 @@ def test_ack_of_1000_of_the_longest_ids_is_one_step(desk: Desk) -> None:
 
     assert desk.store.ack(claim.token, ids, remembering(claim)).stale == []
     assert len(desk.check()["memory"]) == 1000
-
-
-def test_ack_of_1001_is_refused_whole(desk: Desk) -> None:
-    claim = desk.unack("a")
-    before = desk.snapshot()
-    with pytest.raises(StoreError, match="LIMIT"):
-        desk.store.ack(claim.token, ["a"] * 1001)
-    assert desk.snapshot() == before

@@ -1,4 +1,4 @@
-"""What a connection makes of a store that is away, unfit, busy, or has forgotten its scripts."""
+"""A connection: what becomes of a call when the server is away, silent, full or refuses."""
 
 import threading
 import time
@@ -14,7 +14,7 @@ from duebridge.store.keys import Shard
 from duebridge.store.scripts import names
 from tests.store.desk import Desk, envelope
 from tests.store.proxy import proxied
-from tests.store.servers import free_port, redis_server, wait_until
+from tests.store.servers import free_port, redis_cluster, redis_server, wait_until
 
 StoreAt = Callable[..., DelayStore]
 SHARD = Shard("connection", "route", 0)
@@ -252,3 +252,45 @@ def test_threads_share_a_connection(desk: Desk) -> None:
         thread.join()
     assert failed == []
     assert len(desk.check()["pending"]) == 160
+
+
+__all__ = ["store_at"]  # a fixture
+
+
+def test_cluster_that_is_not_there_is_unavailable() -> None:
+    with pytest.raises(StoreUnavailable) as refused:
+        open_connection(f"redis+cluster://:{SECRET}@127.0.0.1:{free_port()}", 0.3)
+    assert SECRET not in str(refused.value)
+
+
+def test_wrong_password_of_a_cluster_is_unfit(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with redis_cluster(tmp_path_factory.mktemp("closed")) as url:
+        with redis.Redis(port=int(url.rsplit(":", 1)[1])) as node:
+            node.config_set("requirepass", SECRET)
+        with pytest.raises(StoreUnfit) as refused:
+            open_connection(url.replace("://", f"://:not-{SECRET}@"))
+        assert SECRET not in str(refused.value)
+
+
+def test_cluster_that_goes_away_is_unavailable(
+    store_at: StoreAt, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with redis_cluster(tmp_path_factory.mktemp("gone")) as url:
+        store = store_at(url)
+        store.next()
+    started = time.monotonic()
+    with pytest.raises(StoreUnavailable):
+        store.next()
+    assert time.monotonic() - started < 10
+
+
+def test_cluster_that_lost_its_slots_is_unavailable(
+    store_at: StoreAt, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with redis_cluster(tmp_path_factory.mktemp("slots")) as url:
+        store = store_at(url)
+        store.next()
+        with redis.Redis(port=int(url.rsplit(":", 1)[1])) as node:
+            node.execute_command("CLUSTER", "DELSLOTSRANGE", 0, 16383)
+        with pytest.raises(StoreUnavailable):
+            store.next()

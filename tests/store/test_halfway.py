@@ -9,7 +9,7 @@ import redis
 from duebridge.errors import StoreError
 from duebridge.ports.publisher import Reason
 from duebridge.store.connection import open_connection
-from duebridge.store.transitions import Burial
+from duebridge.store.delay_store import Burial
 from tests.store.desk import LEASE_MS, YEAR_MS, Desk, envelope
 from tests.store.invariants import STATES
 from tests.store.servers import redis_server

@@ -1,9 +1,14 @@
-"""The journal: dense sequence, running total, a cap, one entry a batch."""
+"""The journal: what is written, in which order, how it is read and cut."""
+
+from collections.abc import Callable
 
 import pytest
 
+from duebridge.admin.events import Event, Events
+from duebridge.errors import RecordDamaged
+from duebridge.store.journal import PAGE, Journal
 from tests.store.conftest import Opened
-from tests.store.desk import Desk
+from tests.store.desk import NOW_MS, Desk
 
 
 def test_journal_numbers_are_dense_and_totals_run(desk: Desk) -> None:
@@ -83,3 +88,198 @@ def test_journal_knows_no_key_with_a_time_to_live(desk: Desk) -> None:
     names = ("pending", "ready", "suspect", "unack", "retry", "dead", "envelopes", "flight")
     for name in (*names, "journal", "meta", "memory", "forget"):
         assert desk.client.pttl(desk.key(name)) == -1, f"{name} would expire before its id"
+
+
+BYTES_OF_FOUR = 300  # entries of one envelope, of some 70 bytes each
+
+
+@pytest.fixture
+def write(desk: Desk) -> Callable[[int], Journal]:
+    """Return a writer of so many more entries, one a second, from number 1 on."""
+    written = 0
+
+    def write_entries(count: int) -> Journal:
+        nonlocal written
+        for _ in range(count):
+            written += 1
+            desk.pending(f"{written}")
+            desk.clock.advance(1000)
+        return Journal(desk.connection, desk.shard)
+
+    return write_entries
+
+
+def cut(desk: Desk) -> None:
+    """Let the cap cut all but a few of the entries."""
+    desk.store = desk.again(journal_cap_bytes=BYTES_OF_FOUR)
+
+
+def sequences(journal: Journal, after: int = 0) -> list[int]:
+    return [entry.sequence for entry in journal.read(after, journal.last())]
+
+
+def test_read_over_many_pages_gives_each_entry_once(write: Callable[[int], Journal]) -> None:
+    journal = write(2 * PAGE + 1)
+    assert sequences(journal) == list(range(1, 2 * PAGE + 2))
+    assert sequences(journal, PAGE - 1) == list(range(PAGE, 2 * PAGE + 2))
+    assert [entry.sequence for entry in journal.read(3, 5)] == [4, 5]
+
+
+def test_journal_never_written_has_no_last_and_no_entry(desk: Desk) -> None:
+    journal = Journal(desk.connection, desk.shard)
+    assert (journal.last(), sequences(journal)) == (0, [])
+    assert (journal.before_newest(5), journal.before_instant(NOW_MS)) == (0, 0)
+    assert list(Events([journal]).new()) == []
+
+
+@pytest.mark.parametrize("count", [0, 1, PAGE, PAGE + 3, 3 * PAGE])
+def test_before_newest_leaves_exactly_so_many_of_single_items(
+    write: Callable[[int], Journal], count: int
+) -> None:
+    journal = write(2 * PAGE + 3)
+    assert len(sequences(journal, journal.before_newest(count))) == min(count, 2 * PAGE + 3)
+
+
+def test_before_newest_counts_items_and_not_entries(desk: Desk) -> None:
+    desk.pending("a", "b", "c")
+    desk.pending("d", "e", "f")
+    journal = Journal(desk.connection, desk.shard)
+    assert [journal.before_newest(count) for count in (1, 3, 4, 7)] == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("second", [0, 1, 7, 30, 39, 40])
+def test_before_instant_is_behind_the_last_entry_before_it(
+    write: Callable[[int], Journal], second: int
+) -> None:
+    journal = write(40)  # number n at second n - 1
+    for off_ms in (0, -999):
+        assert journal.before_instant(NOW_MS + 1000 * second + off_ms) == second
+
+
+def test_before_instant_that_the_cap_has_cut_is_the_beginning(
+    desk: Desk, write: Callable[[int], Journal]
+) -> None:
+    cut(desk)
+    journal = write(40)
+    assert journal.before_instant(NOW_MS + 30_000) == 0
+    assert journal.before_instant(NOW_MS + 39_000) == 39
+
+
+def test_events_new_yields_what_came_since_and_no_more(
+    desk: Desk, write: Callable[[int], Journal]
+) -> None:
+    events = Events([write(2)])
+    assert [event.id for event in events.new()] == ["1", "2"]
+    assert list(events.new()) == []
+    write(1)
+    shard = desk.shard
+    assert list(events.new()) == [
+        Event("accepted", NOW_MS + 2000, shard.route, shard.number, "3", due_at_ms=NOW_MS + 3000)
+    ]
+
+
+def test_events_that_the_cap_cut_before_they_were_read_are_a_gap(
+    desk: Desk, write: Callable[[int], Journal]
+) -> None:
+    events = Events([write(2)])
+    assert len(list(events.new())) == 2
+    cut(desk)
+    write(20)
+    gap, *rest = events.new()
+    assert (gap.kind, gap.id, gap.at_ms) == ("gap", "", rest[0].at_ms)
+    assert gap.lost_entries == 20 - len(rest) > 0
+    assert [event.id for event in rest] == [str(number) for number in range(23 - len(rest), 23)]
+
+
+def test_events_that_are_all_cut_are_one_gap(desk: Desk, write: Callable[[int], Journal]) -> None:
+    events = Events([write(1)])
+    assert len(list(events.new())) == 1
+    desk.store = desk.again(journal_cap_bytes=1)
+    write(3)
+    (gap,) = events.new()
+    assert (gap.kind, gap.lost_entries) == ("gap", 3)
+    assert list(events.new()) == []
+
+
+def test_events_of_two_shards_are_merged_by_time(open_desk: Opened) -> None:
+    desks = [open_desk(), open_desk()]
+    for second in range(20):
+        desk = desks[second % 3 % 2]
+        desk.clock.now_ms = NOW_MS + 1000 * second
+        desk.pending(f"{second}")
+    journals = [Journal(desk.connection, desk.shard) for desk in desks]
+    assert [event.id for event in Events(journals).new()] == [str(n) for n in range(20)]
+    events = Events(journals)
+    events.go_to_newest(7)
+    assert [event.id for event in events.newest(7)] == [str(n) for n in range(13, 20)]
+    events.go_to_instant(NOW_MS + 15_000)
+    assert [event.id for event in events.new()] == [str(n) for n in range(15, 20)]
+
+
+def test_events_after_a_failover_that_lost_the_newest_go_on(
+    desk: Desk, write: Callable[[int], Journal]
+) -> None:
+    events = Events([write(5)])
+    assert len(list(events.new())) == 5
+    desk.client.hset(desk.key("meta"), "journal_sequence", 3)
+    desk.client.delete(desk.key("journal"))
+    assert list(events.new()) == []
+    write(1)
+    assert [event.id for event in events.new()] == ["6"]
+
+
+def test_events_of_a_reason_show_its_word(desk: Desk) -> None:
+    desk.dead("a")
+    events = list(Events([Journal(desk.connection, desk.shard)]).new())
+    assert [(event.kind, event.attempt, event.reason) for event in events] == [
+        ("accepted", None, ""),
+        ("dead", 1, "too_large"),
+    ]
+
+
+@pytest.mark.parametrize("packed", [b"", b"\x92\xa1a", b"\x92\xa1a\xa1b", b"\x91\xa1a", b"\xc0"])
+def test_entry_that_cannot_be_read_is_named(desk: Desk, packed: bytes) -> None:
+    fields = {"k": "accepted", "t": NOW_MS, "b": 1, "i": packed}
+    desk.client.xadd(desk.key("journal"), fields, id="7-0")
+    with pytest.raises(RecordDamaged, match="journal entry 7"):
+        list(Journal(desk.connection, desk.shard).read(0, 7))
+
+
+def test_note_kept_tells_the_lag_and_never_goes_back(desk: Desk, write) -> None:
+    journal = write(5)
+    assert desk.store.stats().journal_lag is None
+    journal.note_kept(3)
+    assert desk.store.stats().journal_lag == 2
+    journal.note_kept(1)
+    assert desk.store.stats().journal_lag == 2
+    journal.note_kept(9)  # of a store that was emptied since
+    assert desk.store.stats().journal_lag == 0
+
+
+def test_journal_left_is_what_may_be_written_before_the_cap_cuts_what_no_table_has(
+    desk: Desk, write: Callable[[int], Journal]
+) -> None:
+    journal = write(5)
+    journal.note_kept(3)
+    assert desk.store.stats().journal_left is None  # nothing was cut yet
+    cut(desk)
+    write(1)
+    assert sequences(journal) == [2, 3, 4, 5, 6]
+    assert desk.store.stats().journal_left == 2
+    write(2)
+    assert sequences(journal)[0] == 4
+    assert desk.store.stats().journal_left == 0
+    write(1)
+    assert desk.store.stats().journal_left == 0
+
+
+def test_first_of_a_journal_is_the_oldest_entry_that_is_there(desk: Desk) -> None:
+    journal = Journal(desk.connection, desk.shard)
+    assert journal.first() == 1
+    for name in "abc":
+        desk.pending(name)
+    assert journal.first() == 1
+    desk.client.xdel(desk.key("journal"), "1-0")
+    assert journal.first() == 2
+    desk.client.xdel(desk.key("journal"), "2-0", "3-0")
+    assert journal.first() == 4

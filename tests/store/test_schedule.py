@@ -1,7 +1,12 @@
+"""Schedule: accepted, duplicate, conflict, replaced, refused; in bulk."""
+
 import pytest
 
 from duebridge.errors import StoreError, StoreFull
+from duebridge.store.bulk import BulkStore
 from duebridge.store.codec import pack
+from duebridge.store.connection import Connection
+from duebridge.store.packed import PackedRow
 from tests.store.conftest import Opened
 from tests.store.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, envelope
 
@@ -71,12 +76,7 @@ def test_schedule_of_other_content_is_a_conflict_in_every_state(desk: Desk, stat
 def test_schedule_twice_in_one_batch_accepts_the_first_only(desk: Desk) -> None:
     due = NOW_MS + 1000
     answers = desk.schedule(envelope("a"), envelope("a"), envelope("a", body=b"x"), envelope("b"))
-    assert answers == [
-        ("accepted", due),
-        ("duplicate", due),
-        ("conflict", due),
-        ("accepted", due),
-    ]
+    assert answers == [("accepted", due), ("duplicate", due), ("conflict", due), ("accepted", due)]
     assert desk.journal() == [("accepted", ["a", "b"])]
     desk.check()
 
@@ -232,3 +232,182 @@ def drain(desk: Desk, claim) -> None:
     assert store.drop(dead[1:2]) == ["dropped"]
     desk.clock.advance(600_000)
     assert store.forget()[1] > 0
+
+
+def other(id: str = "a", delay: str = "5s"):
+    return envelope(id, delay, body=b"the new content")
+
+
+@pytest.mark.parametrize("state", ["pending", "ready", "retry", "dead"])
+def test_schedule_with_replace_gives_a_new_life_where_nobody_delivers(
+    desk: Desk, state: str
+) -> None:
+    desk.bring(state, "a")
+    generation = desk.record_of("a").generation
+    due = desk.clock() + 5000
+    assert desk.schedule(other(), replace=True) == [("replaced", due)]
+    assert desk.state_of("a") == "pending"
+    assert desk.score_of("a", "pending") == due
+    assert desk.record_of("a").generation > generation
+    assert desk.flight_bytes("a") is None
+    assert desk.last_entry().kind == "replaced"
+    desk.check()
+    desk.clock.advance(5000)
+    (leased,) = desk.claim_all().leased
+    assert (leased.content.body, leased.flight.attempt) == (b"the new content", 1)
+
+
+@pytest.mark.parametrize("state", ["suspect", "unack", "shunting"])
+def test_schedule_with_replace_waits_for_nobody_who_may_deliver(desk: Desk, state: str) -> None:
+    desk.bring(state, "a")
+    before = desk.snapshot()
+    assert [each.status for each in desk.schedule(other(), replace=True)] == ["in_flight"]
+    assert desk.snapshot() == before
+
+
+def test_schedule_with_replace_of_an_unsure_retry_is_in_flight(desk: Desk) -> None:
+    desk.retry("a", failed=False, unsure=True)
+    before = desk.snapshot()
+    assert [each.status for each in desk.schedule(other(), replace=True)] == ["in_flight"]
+    assert desk.snapshot() == before
+
+
+def test_schedule_with_replace_after_a_shunts_lease_replaces(desk: Desk) -> None:
+    claim = desk.shunt("a")
+    desk.clock.advance(30_000)
+    assert [each.status for each in desk.schedule(other(), replace=True)] == ["replaced"]
+    before = desk.snapshot()
+    assert desk.store.ack(claim.token, ["a"], shunted=True).stale == ["a"]
+    assert desk.snapshot() == before
+    desk.check()
+
+
+def test_schedule_with_replace_of_the_same_content_is_a_duplicate(desk: Desk) -> None:
+    desk.pending("a")
+    assert desk.schedule("a", replace=True) == [("duplicate", NOW_MS + 1000)]
+
+
+def test_schedule_with_replace_of_an_unknown_id_accepts(desk: Desk) -> None:
+    assert [each.status for each in desk.schedule("a", replace=True)] == ["accepted"]
+
+
+def test_schedule_with_replace_twice_in_one_batch_takes_the_first(desk: Desk) -> None:
+    desk.pending("a")
+    answers = desk.schedule(other(delay="5s"), other(delay="6s"), replace=True)
+    assert [each.status for each in answers] == ["replaced", "conflict"]
+    assert desk.score_of("a", "pending") == NOW_MS + 5000
+    desk.check()
+
+
+def test_schedule_with_replace_that_is_refused_leaves_the_old(desk: Desk) -> None:
+    desk.pending("a", "b")
+    before = desk.snapshot()
+    answers = desk.schedule(
+        other("a", "9s"), envelope("b", "2s", expires="1s"), replace=True, max_delay_ms=8000
+    )
+    assert [each.status for each in answers] == ["too_far", "expires_before_due"]
+    assert desk.snapshot() == before
+
+
+def test_schedule_repeated_under_its_call_id_answers_as_it_did(desk: Desk) -> None:
+    desk.pending("a")
+    first = desk.run_schedule("call", [other()])
+    before = desk.snapshot()
+    desk.clock.advance(700)
+    assert desk.run_schedule("call", [other()]) == first == [b"replaced", NOW_MS + 5000]
+    assert desk.snapshot() == before
+
+
+@pytest.mark.parametrize("meanwhile", ["ready", "unack", "delivered", "cancelled", "rescheduled"])
+def test_schedule_repeated_after_the_envelope_moved_on_changes_nothing(
+    desk: Desk, meanwhile: str
+) -> None:
+    desk.pending("a")
+    first = desk.run_schedule("call", [other()])
+    move_on(desk, meanwhile)
+    before = desk.snapshot()
+    assert desk.run_schedule("call", [other()]) == first
+    assert desk.snapshot() == before
+    desk.check()
+
+
+def move_on(desk: Desk, how: str) -> None:
+    if how == "cancelled":
+        assert desk.store.cancel("a") == "cancelled"
+        return
+    if how == "rescheduled":
+        assert desk.store.reschedule("a", "+60000", 10**9).status == "rescheduled"
+        return
+    desk.clock.advance(5000)
+    desk.store.promote()
+    if how != "ready":
+        claim = desk.store.claim(1, 60_000)
+        if how == "delivered":
+            assert desk.store.ack(claim.token, ["a"]).stale == []
+
+
+def test_schedule_repeated_batch_takes_no_second_content_of_an_id(desk: Desk) -> None:
+    desk.pending("a")
+    batch = [other(delay="5s"), other(delay="6s")]
+    first = desk.run_schedule("call", batch)
+    assert desk.run_schedule("call", batch)[::2] == first[::2] == [b"replaced", b"conflict"]
+    assert desk.score_of("a", "pending") == NOW_MS + 5000
+
+
+def test_schedule_under_another_call_id_replaces_again(desk: Desk) -> None:
+    desk.pending("a")
+    desk.run_schedule("one", [other()])
+    answer = desk.run_schedule("two", [other(delay="9s")])
+    assert answer == [b"replaced", NOW_MS + 9000]
+    desk.check()
+
+
+def test_schedule_call_id_is_kept_for_its_time_only(desk: Desk) -> None:
+    desk.pending("a")
+    desk.run_schedule("call", [other()])
+    desk.clock.advance(60_000)
+    assert desk.store.forget()[1] == 1
+    assert desk.snapshot()["memory"] == {}
+
+
+def row(name: str, remember_ms: int = 0, body: bytes = b"x", generation: int = 0) -> PackedRow:
+    given = envelope(name, "1d", body=body)
+    packed = pack(given)
+    return PackedRow(
+        name, str(given.due), "", remember_ms, packed.content_hash, generation, packed.blob
+    )
+
+
+@pytest.fixture
+def bulk(connection: Connection, desk: Desk) -> BulkStore:
+    return BulkStore(connection, desk.shard, repeat_for_s=1.0)
+
+
+def test_bulk_stores_what_schedule_would(desk: Desk, bulk: BulkStore) -> None:
+    answers = bulk.schedule([row("a"), row("b")], max_delay_ms=YEAR_MS)
+    assert answers.statuses == [b"accepted", b"accepted"]
+    assert desk.record_of("a").due_at_ms == answers.dues_ms[0]
+    (again,) = desk.store.schedule([envelope("a", "1d", body=b"x")], max_delay_ms=YEAR_MS)
+    assert again == ("duplicate", answers.dues_ms[0])
+
+
+def test_bulk_of_remembered_rows_keeps_no_answer(desk: Desk, bulk: BulkStore) -> None:
+    bulk.schedule([row("a", DAY_MS), row("b", DAY_MS)], max_delay_ms=YEAR_MS)
+    assert desk.client.hlen(desk.key("memory")) == 0
+    assert desk.again(now_ms=None).cancel("a") == "cancelled"
+    answers = bulk.schedule([row("a", DAY_MS)], max_delay_ms=YEAR_MS)
+    assert answers.statuses == [b"duplicate"], "a repeat does not bring back what was cancelled"
+
+
+@pytest.mark.parametrize(("remember_ms", "replace"), [(0, False), (DAY_MS, True)])
+def test_bulk_of_rows_that_ids_do_not_guard_keeps_its_answer(
+    desk: Desk, bulk: BulkStore, remember_ms: int, replace: bool
+) -> None:
+    bulk.schedule([row("a", remember_ms)], max_delay_ms=YEAR_MS, replace=replace)
+    assert desk.client.hlen(desk.key("memory")) == 1
+
+
+def test_bulk_of_other_content_answers_for_each_row(desk: Desk, bulk: BulkStore) -> None:
+    bulk.schedule([row("a")], max_delay_ms=YEAR_MS)
+    answers = bulk.schedule([row("a", body=b"other"), row("b")], max_delay_ms=1000)
+    assert answers.statuses == [b"conflict", b"too_far"]

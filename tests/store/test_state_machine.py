@@ -26,7 +26,7 @@ from tests.store.machine import FATES, FINE, PROCESSES, Machine, deed, while_any
 from tests.store.model import Content
 from tests.store.process import Process, Wire
 
-EXAMPLES = int(os.environ.get("DUEBRIDGE_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("DUEBRIDGE_EXAMPLES", "40"))
 STEPS = int(os.environ.get("DUEBRIDGE_STEPS", "50"))
 SEED = os.environ.get("DUEBRIDGE_SEED", "")
 REPEAT_S = 10.0

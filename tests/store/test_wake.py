@@ -1,11 +1,18 @@
-"""Hints to sleeping workers: only of what is earlier than they know."""
+"""Workers are woken by hints, and hear them."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from duebridge.store.connection import Connection, open_connection
+from duebridge.store.embedded import stop_embedded
+from duebridge.store.pace import Pace
+from duebridge.worker.store_monitor import StoreWatch
 from tests.store.desk import Desk, envelope
+from tests.store.servers import wait_until
 
 WITHIN_S = 5.0
 
@@ -91,3 +98,65 @@ def test_read_only_and_settling_calls_wake_nobody(desk: Desk, listener: Listener
     desk.store.ack(claim.token, ["a"])
     desk.store.cancel("b")
     assert listener.heard() == []
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Connection]:
+    connection = open_connection(f"embedded:{tmp_path}")
+    yield connection
+    connection.close()
+    stop_embedded(tmp_path)
+
+
+def test_watch_of_a_fit_store_sees_its_memory_and_what_is_forgotten(server: Connection) -> None:
+    server.client.config_set("maxmemory", "1gb")
+    watch = StoreWatch(server, lambda: {"old": 3})
+    assert watch.sight is None
+    watch.run_once()
+    assert watch.sight is not None
+    assert 0 < watch.sight.used_bytes < watch.sight.limit_bytes == 2**30
+    assert (watch.sight.unfit, watch.sight.absent) == ((), {"old": 3})
+
+
+def test_watch_of_a_store_that_became_unfit_names_what_nobody_allowed(server: Connection) -> None:
+    server.client.config_set("maxmemory-policy", "allkeys-lru")
+    server.client.config_set("appendonly", "no")
+    watch = StoreWatch(server, dict, allow_unfit=("persistence",))
+    watch.run_once()
+    assert watch.sight is not None
+    assert watch.sight.unfit == ("eviction",)
+
+
+def test_watch_of_a_store_that_went_away_has_seen_nothing(
+    server: Connection, open_at: Callable[..., Connection]
+) -> None:
+    watch = StoreWatch(server, dict)
+    watch.run_once()
+    gone = StoreWatch(open_at("redis://127.0.0.1:1/0"), dict)
+    gone.sight = watch.sight
+    gone.run_once()
+    assert gone.sight is None
+
+
+def test_pace_grants_no_more_than_its_rate_to_all_together(
+    connection: Connection, desk: Desk
+) -> None:
+    one, other = (Pace(connection, desk.shard.namespace, "run", 50) for _ in range(2))
+    assert one.take(30).units == 30
+    assert other.take(30).units == 20
+    refused = one.take(30)
+    assert refused.units == 0
+    assert 0 < refused.wait_ms <= 1000
+
+
+def test_pace_grants_again_when_its_window_is_over(connection: Connection, desk: Desk) -> None:
+    pace = Pace(connection, desk.shard.namespace, "run", 1000)
+    assert pace.take(100).units == 100
+    began = time.monotonic()
+    wait_until(lambda: pace.take(100).units == 100, "the next window", within_s=5.0)
+    assert time.monotonic() - began < 5.0
+
+
+def test_pace_of_another_name_is_another_rate(connection: Connection, desk: Desk) -> None:
+    assert Pace(connection, desk.shard.namespace, "one", 10).take(10).units == 10
+    assert Pace(connection, desk.shard.namespace, "two", 10).take(10).units == 10

@@ -1,5 +1,7 @@
 """A small whole configuration to break, and what is then said about it."""
 
+from pathlib import Path
+
 import pytest
 
 from duebridge.config.load import load_config_text
@@ -18,6 +20,14 @@ routes:
     target: {broker: orders, topic: t}
 """
 WHOLE = BROKERS + ROUTE  # seven lines
+EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "duebridge.example.yaml"
+PIECES = [
+    *"\t\n\x00\ud800:-?,[]{}#&*!|>'\"%@`~$ 09",
+    *("${DB_CANARY}", "'${DB_CANARY}'", "${DB_UNSET}", "${file:/dev/null}", "$${", "${"),
+    *(": ", ": ${DB_CANARY}\n", "\n  ", "\n    ", "---\n", "<<: ", "&a ", "*a", "!!int ", "? "),
+    *("null", "true", "1.5", "-1", "9" * 5000, "9" * 5000 + "s", "1e9", "[[[[", '"\\UFFFFFFFF"'),
+    *("broker", "topic", "name", "defaults", "kafka", "rabbitmq", "fsync", "30s", "1ms", "retry"),
+]
 
 
 def loaded(text: str) -> Config:
@@ -31,3 +41,24 @@ def refusal(text: str) -> list[str]:
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None or caught.value.__suppress_context__
     return str(caught.value).splitlines()
+
+
+def without_comments() -> str:
+    lines = [line.split(" #")[0].rstrip() for line in EXAMPLE.read_text().splitlines()]
+    return "\n".join(line for line in lines if line and not line.startswith("#")) + "\n"
+
+
+def mutated(text: str, changes: list[tuple[float, int, str]]) -> str:
+    for where, removed, piece in changes:
+        at = int(where * len(text))
+        text = text[:at] + piece + text[at + removed :]
+    return text
+
+
+def with_values(text: str, changes: list[tuple[float, str]]) -> str:
+    parts = text.split(": ")
+    for where, piece in changes:
+        at = 1 + int(where * (len(parts) - 2))
+        value, end, rest = parts[at].partition("\n")
+        parts[at] = piece + (value[-1:] if value[-1:] in "}]" else "") + end + rest
+    return ": ".join(parts)

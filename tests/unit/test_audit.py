@@ -1,8 +1,21 @@
-"""The checker checked: a history with each kind of violation planted is caught, a clean one not."""
+"""The audit of a history names every planted violation, and finds none in a clean one."""
 
+import msgspec
 import pytest
 
-from duebridge.audit import Accepted, Arrived, History, audit, fingerprint
+from duebridge.audit import (
+    Accepted,
+    Arrived,
+    Bounds,
+    Event,
+    History,
+    Op,
+    Phase,
+    audit,
+    fingerprint,
+    history_of,
+    whole_histories,
+)
 
 CLEAN = History(
     accepted=[Accepted("a", 1000, "x"), Accepted("b", 2000, "y"), Accepted("c", 3000, "z")],
@@ -14,30 +27,6 @@ CLEAN = History(
 def changed(**fields: object) -> History:
     values = {name: getattr(CLEAN, name) for name in CLEAN.__struct_fields__}
     return History(**{**values, **fields})
-
-
-def test_audit_clean_history_holds() -> None:
-    verdict = audit(CLEAN)
-    assert verdict.holds
-    assert (verdict.accepted, verdict.delivered, verdict.dead) == (3, 2, 1)
-    assert verdict.lateness_ms == [5, 0]
-
-
-@pytest.mark.parametrize(
-    ("kind", "history"),
-    [
-        ("lost", changed(dead=[])),
-        ("early", changed(delivered=[Arrived("a", 999, "x"), Arrived("b", 2000, "y")])),
-        ("after_cancel", changed(cancelled=frozenset("a"))),
-        ("unexpected", changed(dead=[*CLEAN.dead, Arrived("stranger", 1, "")])),
-        ("corrupt", changed(delivered=[Arrived("a", 1005, "other"), Arrived("b", 2000, "y")])),
-        ("stuck", changed(dead=[], held={"c": "unack"})),
-    ],
-)
-def test_audit_planted_violation_is_named(kind: str, history: History) -> None:
-    verdict = audit(history)
-    assert not verdict.holds
-    assert getattr(verdict, kind)
 
 
 def test_audit_duplicate_counts_the_copies_and_still_holds() -> None:
@@ -65,10 +54,6 @@ def test_audit_attempted_may_arrive_and_need_not() -> None:
     assert audit(changed(delivered=[*CLEAN.delivered, stranger], attempted=frozenset("s"))).holds
 
 
-def test_audit_id_in_both_targets_is_reported() -> None:
-    assert audit(changed(dead=[*CLEAN.dead, Arrived("a", 9, "x")])).in_two_places == ["a"]
-
-
 def test_percentile_of_lateness_is_exact() -> None:
     arrived = [Arrived("a", 1000 + late) for late in range(100)]
     verdict = audit(History(accepted=[Accepted("a", 1000)], delivered=arrived))
@@ -90,3 +75,151 @@ def test_fingerprint_leaves_out_what_the_bridge_sets_and_nothing_else() -> None:
         fingerprint(b"body", None, ()),
     ):
         assert other != plain
+
+
+DUE_MS = 5000
+
+
+def event(op: Op, phase: Phase, id: str, **fields: object) -> Event:
+    return Event(1000, op, phase, id, **fields)  # type: ignore[arg-type]
+
+
+def scheduled(id: str, answer: str = "accepted") -> list[Event]:
+    asked = event(Op.SCHEDULE, Phase.INVOKE, id, fingerprint=f"print of {id}")
+    return [asked, event(Op.SCHEDULE, Phase.OK, id, due_at_ms=DUE_MS, answer=answer)]
+
+
+def came(id: str, op: Op = Op.TARGET, at_ms: int = DUE_MS, print_of: str = "") -> Event:
+    return Event(at_ms, op, Phase.OK, id, fingerprint=print_of or f"print of {id}")
+
+
+def asked(op: Op, id: str, answer: str, due_at_ms: int = 0) -> list[Event]:
+    call = event(op, Phase.INVOKE, id, due_at_ms=due_at_ms)
+    return [call, msgspec.structs.replace(call, phase=Phase.OK, answer=answer)]
+
+
+CLEAN_AUDIT_HISTORIES = [
+    *scheduled("a"),
+    *scheduled("b"),
+    *scheduled("c"),
+    *scheduled("d"),
+    *asked(Op.CANCEL, "c", "cancelled"),
+    *asked(Op.RESCHEDULE, "d", "rescheduled", 9000),
+    event(Op.FAULT, Phase.OK, "the store killed", answer="the worker missed it"),
+    came("a"),
+    came("b", Op.DEAD_LETTER),
+    came("d", at_ms=9000),
+]
+ONE_DEAD = Bounds(dead=1)
+
+
+def without(id: str, op: Op) -> list[Event]:
+    return [each for each in CLEAN_AUDIT_HISTORIES if (each.id, each.op) != (id, op)]
+
+
+def test_audit_of_a_clean_history_finds_nothing() -> None:
+    verdict = audit(history_of(CLEAN_AUDIT_HISTORIES))
+    assert verdict.violations(ONE_DEAD) == {}
+    counts = (verdict.accepted, verdict.delivered, verdict.dead, verdict.cancelled)
+    assert counts == (4, 2, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "id", "history"),
+    [
+        ("lost", "a", without("a", Op.TARGET)),
+        ("lost", "b", without("b", Op.DEAD_LETTER)),
+        ("unexpected", "x", [*CLEAN_AUDIT_HISTORIES, came("x")]),
+        ("unexpected", "x", [*CLEAN_AUDIT_HISTORIES, came("x", Op.DEAD_LETTER)]),
+        (
+            "unexpected",
+            "x",
+            [
+                *CLEAN_AUDIT_HISTORIES,
+                *(event(Op.SCHEDULE, each, "x") for each in (Phase.INVOKE, Phase.FAIL)),
+                came("x"),
+            ],
+        ),
+        ("early", "a", [*without("a", Op.TARGET), came("a", at_ms=DUE_MS - 1)]),
+        ("early", "d", [*without("d", Op.TARGET), came("d", at_ms=8999)]),
+        ("after_cancel", "c", [*CLEAN_AUDIT_HISTORIES, came("c")]),
+        ("after_cancel", "c", [*CLEAN_AUDIT_HISTORIES, came("c", Op.DEAD_LETTER)]),
+        ("duplicates", "a", [*CLEAN_AUDIT_HISTORIES, came("a")]),
+        ("in_two_places", "a", [*CLEAN_AUDIT_HISTORIES, came("a", Op.DEAD_LETTER)]),
+        (
+            "in_two_places",
+            "a",
+            [*CLEAN_AUDIT_HISTORIES, event(Op.STORE, Phase.OK, "a", answer="dead")],
+        ),
+        ("corrupt", "a", [*without("a", Op.TARGET), came("a", print_of="another")]),
+        ("corrupt", "b", [*without("b", Op.DEAD_LETTER), came("b", Op.DEAD_LETTER, 1, "other")]),
+        (
+            "corrupt",
+            "x",
+            [
+                *CLEAN_AUDIT_HISTORIES,
+                scheduled("x")[0],
+                event(Op.SCHEDULE, Phase.INFO, "x"),
+                came("x", print_of="o"),
+            ],
+        ),
+        ("stuck", "a", [*without("a", Op.TARGET), event(Op.STORE, Phase.OK, "a", answer="unack")]),
+        ("dead", "a", [*without("a", Op.TARGET), came("a", Op.DEAD_LETTER)]),
+    ],
+)
+def test_audit_of_a_planted_violation_names_it(kind: str, id: str, history: list[Event]) -> None:
+    found = audit(history_of(history)).violations(ONE_DEAD)
+    assert id in found[kind]
+    assert any(line.op is not Op.FAULT for line in whole_histories(history, found[kind])[id])
+
+
+def test_audit_within_its_bounds_holds() -> None:
+    history = [*CLEAN_AUDIT_HISTORIES, came("a"), came("a", Op.DEAD_LETTER)]
+    bounds = Bounds(duplicates=1, in_two_places=1, dead=2)
+    assert audit(history_of(history)).violations(bounds) == {}
+
+
+@pytest.mark.parametrize("end", [[], [event(Op.SCHEDULE, Phase.INFO, "x")]])
+def test_history_of_a_schedule_without_an_answer_may_arrive_and_need_not(end: list[Event]) -> None:
+    asked_for = [*CLEAN_AUDIT_HISTORIES, event(Op.SCHEDULE, Phase.INVOKE, "x"), *end]
+    assert audit(history_of(asked_for)).violations(ONE_DEAD) == {}
+    arrived = audit(history_of([*asked_for, came("x")]))
+    assert arrived.violations(ONE_DEAD) == {}
+    assert arrived.recovered == ["x"]
+
+
+@pytest.mark.parametrize("end", [[], [event(Op.CANCEL, Phase.INFO, "a")]])
+def test_history_of_a_cancel_without_an_answer_excuses_both_ways(end: list[Event]) -> None:
+    asked_for = [event(Op.CANCEL, Phase.INVOKE, "a"), *end]
+    assert audit(history_of([*CLEAN_AUDIT_HISTORIES, *asked_for])).violations(ONE_DEAD) == {}
+    assert audit(history_of([*without("a", Op.TARGET), *asked_for])).violations(ONE_DEAD) == {}
+
+
+def test_history_of_a_cancel_that_came_too_late_excuses_and_a_refused_one_does_not() -> None:
+    gone = without("a", Op.TARGET)
+    assert audit(history_of([*gone, *asked(Op.CANCEL, "a", "in_flight")])).lost == []
+    assert audit(history_of([*gone, *asked(Op.CANCEL, "a", "unknown")])).lost == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("end", "due_at_ms"),
+    [
+        ([], 2000),
+        ([event(Op.RESCHEDULE, Phase.INFO, "a", due_at_ms=2000)], 2000),
+        ([event(Op.RESCHEDULE, Phase.OK, "a", due_at_ms=2000, answer="rescheduled")], 2000),
+        ([event(Op.RESCHEDULE, Phase.OK, "a", due_at_ms=2000, answer="in_flight")], DUE_MS),
+    ],
+)
+def test_history_of_a_reschedule_knows_the_least_due(end: list[Event], due_at_ms: int) -> None:
+    call = event(Op.RESCHEDULE, Phase.INVOKE, "a", due_at_ms=2000)
+    history: History = history_of([*scheduled("a"), call, *end])
+    assert [each.due_at_ms for each in history.accepted] == [due_at_ms]
+
+
+def test_fingerprint_tells_properties_apart() -> None:
+    plain = fingerprint(b"body", None, ())
+    assert fingerprint(b"body", None, (), {"type": None}) == plain
+    given = fingerprint(b"body", None, (), {"type": "t", "priority": 3})
+    assert given == fingerprint(b"body", None, (), {"priority": 3, "type": "t"})
+    assert given != plain
+    assert given != fingerprint(b"body", None, (), {"type": "t", "priority": 4})

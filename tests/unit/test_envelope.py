@@ -88,11 +88,6 @@ def test_new_needs_exactly_one_of_delay_and_at(given: dict[str, Any], got: str) 
     assert refusal(**given) == f"delay, at: expected exactly one of the two; got {got}"
 
 
-@pytest.mark.parametrize("delay", [0, 5, 2.5, True])
-def test_new_of_a_bare_number_asks_for_its_unit(delay: Any) -> None:
-    assert "(seconds or milliseconds?)" in refusal(delay=delay)
-
-
 @pytest.mark.parametrize("delay", ["-1s", "soon", timedelta(-1), b"1s"])
 def test_new_of_a_negative_or_unreadable_delay_is_refused(delay: Any) -> None:
     assert refusal(delay=delay).startswith("delay: expected ")
@@ -104,18 +99,9 @@ def test_new_of_a_naive_datetime_is_refused() -> None:
     assert "expires: expected an aware datetime; got naive" in refusal(expires=naive)
 
 
-@pytest.mark.parametrize("at", ["2026-01-01", 1.5, True, -1, 2**60])
-def test_new_of_an_instant_of_another_form_is_refused(at: Any) -> None:
-    assert refusal(at=at).startswith("at: expected ")
-
-
 @pytest.mark.parametrize("field", ["expires", "remember"])
 def test_new_of_an_unreadable_duration_names_its_field(field: str) -> None:
     assert refusal(**{field: "soon"}).startswith(f"{field}: expected ")
-
-
-def test_new_of_a_bare_remember_is_refused() -> None:
-    assert "(seconds or milliseconds?)" in refusal(remember=60)
 
 
 @pytest.mark.parametrize("body", [None, b"", b"\x00\xff", bytearray(b"a"), memoryview(b"a")])

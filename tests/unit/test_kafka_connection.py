@@ -1,25 +1,25 @@
 """When a client is built, doubted, replaced and ended: with real threads and dummy clients."""
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from duebridge.envelope import Target
-from duebridge.ports.publisher import BrokerUnavailable, Delivery
-from duebridge_connectors.kafka import connection as module
-from duebridge_connectors.kafka.answers import Answer
-from duebridge_connectors.kafka.client import Client
-from duebridge_connectors.kafka.connection import MOST_RETIRING, Connection
-from duebridge_connectors.kafka.deadline import Deadline
-from duebridge_connectors.kafka.errors import NotSent, Unanswered
-from duebridge_connectors.kafka.exchange import Exchange
+from duebridge.ports.publisher import BrokerUnavailable
+from duebridge_connectors.kafka.attempt import UNANSWERED, Deadline
+from duebridge_connectors.kafka.errors import NotSent, outcome_of
+from duebridge_connectors.kafka.kafka_python import connection as module
+from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient
+from duebridge_connectors.kafka.kafka_python.connection import (
+    MOST_RETIRING,
+    KafkaPythonConnection,
+)
 
 from kafka import errors as vendor  # isort: skip
 
 
-class Dummy(Client):
+class Dummy(KafkaPythonClient):
     """A client that answers questions as long as `answers`, and ends when it is let go."""
 
     def __init__(self, _: Mapping[str, object]) -> None:
@@ -28,11 +28,10 @@ class Dummy(Client):
         self.retired = threading.Event()
         self.may_end = threading.Event()
 
-    def ask(self, topics: Collection[str], timeout_s: float) -> dict[str, Answer]:
+    def ping(self, timeout_s: float) -> None:
         self.asked += 1
         if not self.answers:
             raise NotSent("no answer")
-        return {}
 
     def refresh(self, timeout_s: float) -> None: ...
 
@@ -49,15 +48,15 @@ Use = Callable[[], Dummy]
 
 
 @pytest.fixture
-def connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
-    monkeypatch.setattr(module, "Client", Dummy)
-    connection = Connection({}, grace_s=1.0)
+def connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaPythonConnection]:
+    monkeypatch.setattr(module, "KafkaPythonClient", Dummy)
+    connection = KafkaPythonConnection({}, grace_s=1.0)
     yield connection
     connection.close()
 
 
 @pytest.fixture
-def use(connection: Connection) -> Use:
+def use(connection: KafkaPythonConnection) -> Use:
     def use() -> Dummy:
         client = connection.client(Deadline(5.0))
         assert isinstance(client, Dummy)
@@ -66,60 +65,27 @@ def use(connection: Connection) -> Use:
     return use
 
 
-def exchange_with(error: BaseException) -> Exchange:
-    exchange = Exchange([Delivery("1", Target("k", topic="t"), b"")], Deadline(5.0))
-    exchange.answers = [error]
-    return exchange
-
-
-def test_use_twice_builds_one_client(use: Use) -> None:
-    assert use() is use()
-
-
 def test_use_by_several_threads_builds_one_client(use: Use) -> None:
     with ThreadPoolExecutor(8) as pool:
         clients = [pool.submit(use) for _ in range(8)]
     assert len({id(client.result()) for client in clients}) == 1
 
 
-def test_use_after_an_unanswered_delivery_builds_another(connection: Connection, use: Use) -> None:
-    first = use()
-    connection.heed(first, exchange_with(Unanswered("x")))
-    assert use() is not first
-    assert first.retired.wait(5.0)
-    assert connection.replaced == 1
-
-
-def test_replace_one_client_from_two_threads_counts_once(connection: Connection, use: Use) -> None:
-    first = use()
-    for _ in range(2):
-        connection.heed(first, exchange_with(Unanswered("x")))
-    assert connection.replaced == 1
-
-
-@pytest.mark.parametrize("error", [vendor.KafkaConnectionError("x"), NotSent("x")])
-def test_use_after_trouble_asks_the_broker_first(
-    error: BaseException, connection: Connection, use: Use
+def test_replace_one_client_from_two_threads_counts_once(
+    connection: KafkaPythonConnection, use: Use
 ) -> None:
     first = use()
-    connection.heed(first, exchange_with(error))
-    assert use() is first
-    assert first.asked == 1
-    assert use().asked == 1
-
-
-def test_use_after_a_mere_refusal_asks_nothing(connection: Connection, use: Use) -> None:
-    first = use()
-    connection.heed(first, exchange_with(vendor.InvalidRecordError("x")))
-    assert use().asked == 0
+    for _ in range(2):
+        connection.observe(first, [UNANSWERED])
+    assert connection.replaced == 1
 
 
 def test_use_after_trouble_without_an_answer_gives_the_client_up(
-    connection: Connection, use: Use
+    connection: KafkaPythonConnection, use: Use
 ) -> None:
     first = use()
     first.answers = False
-    connection.heed(first, exchange_with(vendor.KafkaTimeoutError("x")))
+    connection.observe(first, [outcome_of(vendor.KafkaTimeoutError("x"))])
     with pytest.raises(BrokerUnavailable):
         use()
     assert first.retired.wait(5.0)
@@ -127,12 +93,12 @@ def test_use_after_trouble_without_an_answer_gives_the_client_up(
 
 
 def test_replace_more_than_can_end_is_unavailable_until_one_ends(
-    connection: Connection, use: Use
+    connection: KafkaPythonConnection, use: Use
 ) -> None:
     given_up = []
     for _ in range(MOST_RETIRING):
         given_up.append(use())
-        connection.heed(given_up[-1], exchange_with(Unanswered("x")))
+        connection.observe(given_up[-1], [UNANSWERED])
     with pytest.raises(BrokerUnavailable, match="have not ended"):
         use()
     given_up[0].may_end.set()
@@ -142,15 +108,15 @@ def test_replace_more_than_can_end_is_unavailable_until_one_ends(
 def test_use_after_a_failed_construction_tries_anew(
     monkeypatch: pytest.MonkeyPatch, use: Use
 ) -> None:
-    monkeypatch.setattr(module, "Client", _refuse)
+    monkeypatch.setattr(module, "KafkaPythonClient", _refuse)
     with pytest.raises(BrokerUnavailable, match="KafkaTimeoutError"):
         use()
-    monkeypatch.setattr(module, "Client", Dummy)
+    monkeypatch.setattr(module, "KafkaPythonClient", Dummy)
     assert isinstance(use(), Dummy)
 
 
 def test_use_after_a_construction_that_failed_meanwhile_tries_anew(
-    monkeypatch: pytest.MonkeyPatch, connection: Connection, use: Use
+    monkeypatch: pytest.MonkeyPatch, connection: KafkaPythonConnection, use: Use
 ) -> None:
     go_on = threading.Event()
 
@@ -158,10 +124,10 @@ def test_use_after_a_construction_that_failed_meanwhile_tries_anew(
         go_on.wait(5.0)
         return _refuse(config)
 
-    monkeypatch.setattr(module, "Client", slowly)
+    monkeypatch.setattr(module, "KafkaPythonClient", slowly)
     with pytest.raises(BrokerUnavailable):
         connection.client(Deadline(0.01))
-    monkeypatch.setattr(module, "Client", Dummy)
+    monkeypatch.setattr(module, "KafkaPythonClient", Dummy)
     building = connection._building
     assert building is not None
     go_on.set()
@@ -170,7 +136,7 @@ def test_use_after_a_construction_that_failed_meanwhile_tries_anew(
 
 
 def test_use_during_a_slow_construction_ends_at_the_deadline(
-    monkeypatch: pytest.MonkeyPatch, connection: Connection, use: Use
+    monkeypatch: pytest.MonkeyPatch, connection: KafkaPythonConnection, use: Use
 ) -> None:
     go_on = threading.Event()
 
@@ -178,7 +144,7 @@ def test_use_during_a_slow_construction_ends_at_the_deadline(
         go_on.wait(5.0)
         return Dummy(config)
 
-    monkeypatch.setattr(module, "Client", slowly)
+    monkeypatch.setattr(module, "KafkaPythonClient", slowly)
     with pytest.raises(BrokerUnavailable):
         connection.client(Deadline(0.01))
     go_on.set()
@@ -186,7 +152,7 @@ def test_use_during_a_slow_construction_ends_at_the_deadline(
 
 
 def test_close_during_a_construction_ends_what_it_built(
-    monkeypatch: pytest.MonkeyPatch, connection: Connection
+    monkeypatch: pytest.MonkeyPatch, connection: KafkaPythonConnection
 ) -> None:
     go_on, built = threading.Event(), Dummy({})
 
@@ -194,21 +160,13 @@ def test_close_during_a_construction_ends_what_it_built(
         go_on.wait(5.0)
         return built
 
-    monkeypatch.setattr(module, "Client", slowly)
+    monkeypatch.setattr(module, "KafkaPythonClient", slowly)
     with pytest.raises(BrokerUnavailable):
         connection.client(Deadline(0.01))
     connection.close()
     assert not built.retired.is_set()
     go_on.set()
     assert built.retired.wait(5.0)
-
-
-def test_use_after_close_is_unavailable(connection: Connection, use: Use) -> None:
-    first = use()
-    connection.close()
-    assert first.retired.is_set()
-    with pytest.raises(BrokerUnavailable, match="closed"):
-        use()
 
 
 def _refuse(_: Mapping[str, object]) -> Dummy:

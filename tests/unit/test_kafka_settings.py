@@ -1,5 +1,6 @@
 """What a broker's configuration becomes, and what is refused with the reason."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -7,7 +8,10 @@ import pytest
 import trustme
 
 from duebridge.errors import ConfigError
-from duebridge_connectors.kafka import open_publisher
+from duebridge_connectors import kafka
+from duebridge_connectors.kafka import librdkafka, open_publisher
+from duebridge_connectors.kafka.librdkafka.settings import OWNED as LIB_OWNED
+from duebridge_connectors.kafka.librdkafka.settings import producer_config as lib_producer_config
 from duebridge_connectors.kafka.options import OPTIONS, OWNED
 from duebridge_connectors.kafka.settings import producer_config
 
@@ -15,11 +19,17 @@ from kafka import KafkaProducer  # isort: skip
 
 SECRET = "open sesame"  # noqa: S105 - nobody's
 SERVERS = {"bootstrap_servers": ["localhost:9092"]}
+TOKEN = ("token", 4_000_000_000.0)
 
 
 def config(deadline_s: float = 15.0, **options: object) -> Mapping[str, object]:
     dotted = {name.replace("_", "."): value for name, value in options.items()}
     return producer_config({"type": "kafka", **SERVERS, "options": dotted}, deadline_s)
+
+
+def lib_config(deadline_s: float = 15.0, **options: object) -> Mapping[str, object]:
+    dotted = {name.replace("_", "."): value for name, value in options.items()}
+    return lib_producer_config({**SERVERS, "options": dotted}, deadline_s)
 
 
 def test_translate_nothing_gives_the_bridges_own_settings() -> None:
@@ -78,46 +88,173 @@ def test_table_names_only_what_the_client_has() -> None:
     assert config().keys() <= known
 
 
-@pytest.mark.parametrize("name", sorted(OWNED))
-def test_give_an_option_of_the_bridges_own_is_refused_with_the_reason(name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^options\.{name}: .{{20,}}"):
-        producer_config({**SERVERS, "options": {name: "x"}}, 15.0)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"options": {"compresion.type": "zstd"}}, "did you mean compression.type?"),
-        ({"options": {"zzz": 1}}, "options.zzz: unknown option$"),
-        ({"options": {"linger.ms": "soon"}}, "expected a whole number; got another value"),
-        ({"options": {"linger.ms": True}}, "expected a whole number; got another value"),
-        ({"options": {"linger.ms": 3000}}, "expected at most 2250"),
-        ({"options": {"compression.type": "rar"}}, "expected one of none, gzip"),
-        ({"options": {"security.protocol": "ssl"}}, "expected one of PLAINTEXT, SSL"),
-        ({"options": {"client.id": 7}}, "expected text; got another value"),
-        ({"options": ["acks"]}, "options: expected a mapping"),
-        ({"option": {}}, "option: unknown key, did you mean options?"),
-        ({"client": "confluent"}, "client: expected kafka-python or librdkafka; got 'confluent'"),
-        ({"bootstrap_servers": []}, "bootstrap_servers: expected a list"),
-        ({"bootstrap_servers": None}, "bootstrap_servers: expected a list"),
-        ({"bootstrap_servers": [9092]}, "bootstrap_servers: expected host:port; got 9092"),
-    ],
-)
-def test_open_with_wrong_settings_is_refused(settings: Mapping[str, object], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        open_publisher({"type": "kafka", **SERVERS, **settings}, 15.0)
-
-
-def test_open_with_a_wrong_password_does_not_show_it() -> None:
-    with pytest.raises(ConfigError) as raised:
-        open_publisher({**SERVERS, "options": {"sasl.password": 12345}}, 15.0)
-    assert "12345" not in str(raised.value)
-
-
 def test_open_takes_servers_as_text() -> None:
     given = producer_config({"bootstrap_servers": "a:1, b:2"}, 15.0)
     assert given["bootstrap_servers"] == ["a:1", "b:2"]
 
 
-def test_open_connects_to_nothing_before_the_first_use() -> None:
-    open_publisher({"bootstrap_servers": ["no-such-host.invalid:1"]}, 15.0).close()
+BOTH = ["kafka-python", "librdkafka"]
+
+
+@pytest.mark.parametrize("name", sorted({*OWNED, *LIB_OWNED}))
+def test_give_an_option_of_the_bridges_own_is_refused_with_the_reason(name: str) -> None:
+    for owned, translate in ((OWNED, producer_config), (LIB_OWNED, lib_producer_config)):
+        if name in owned:
+            with pytest.raises(ConfigError, match=rf"^options\.{name}: .{{15,}}"):
+                translate({**SERVERS, "options": {name: "x"}}, 15.0)
+
+
+@pytest.mark.parametrize(
+    ("clients", "settings", "message"),
+    [
+        (
+            ["kafka-python"],
+            {"options": {"compresion.type": "zstd"}},
+            "did you mean compression.type?",
+        ),
+        (["kafka-python"], {"options": {"zzz": 1}}, "options.zzz: unknown option$"),
+        (BOTH, {"options": {"linger.ms": "soon"}}, "expected a whole number; got another value"),
+        (
+            ["kafka-python"],
+            {"options": {"linger.ms": True}},
+            "expected a whole number; got another value",
+        ),
+        (BOTH, {"options": {"linger.ms": 3000}}, "expected at most 2250"),
+        (["kafka-python"], {"options": {"compression.type": "rar"}}, "expected one of none, gzip"),
+        (BOTH, {"options": {"security.protocol": "ssl"}}, "expected one of PLAINTEXT, SSL"),
+        (["kafka-python"], {"options": {"client.id": 7}}, "expected text; got another value"),
+        (BOTH, {"options": ["acks"]}, "options: expected a mapping"),
+        (BOTH, {"option": {}}, "option: unknown key, did you mean options?"),
+        (
+            ["kafka-python"],
+            {"client": "confluent"},
+            "client: expected kafka-python or librdkafka; got 'confluent'",
+        ),
+        (BOTH, {"bootstrap_servers": []}, "bootstrap_servers: expected a list"),
+        (["kafka-python"], {"bootstrap_servers": None}, "bootstrap_servers: expected a list"),
+        (
+            ["kafka-python"],
+            {"bootstrap_servers": [9092]},
+            "bootstrap_servers: expected host:port; got 9092",
+        ),
+        (
+            ["librdkafka"],
+            {"options": {"compresion.type": "zstd"}},
+            "unknown option, did you mean compression.type",
+        ),
+        (["librdkafka"], {"options": {"zzz": 1}}, "^options.zzz: unknown option$"),
+        (["librdkafka"], {"options": {"compression.type": "rar"}}, 'Invalid value "rar"'),
+        (
+            ["librdkafka"],
+            {"options": {"queued.min.messages": [1]}},
+            "expected text, a number, true or false",
+        ),
+        (
+            ["librdkafka"],
+            {"options": {"socket.max.fails": -1}},
+            "^options.socket.max.fails: .*outside allowed range",
+        ),
+        (
+            ["librdkafka"],
+            {"options": {"reconnect.backoff.ms": 5000}},
+            "^options: .*reconnect.backoff.max.ms",
+        ),
+    ],
+)
+def test_open_with_wrong_settings_is_refused(
+    clients: list[str], settings: Mapping[str, object], message: str
+) -> None:
+    for client in clients:
+        with pytest.raises(ConfigError, match=message):
+            open_publisher({"type": "kafka", "client": client, **SERVERS, **settings}, 15.0)
+
+
+@pytest.mark.parametrize("client", BOTH)
+def test_open_with_a_wrong_password_does_not_show_it(client: str) -> None:
+    secure = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    options = {**secure, "sasl.password": 12345}
+    with pytest.raises(ConfigError) as raised:
+        open_publisher({**SERVERS, "client": client, "options": options}, 15.0)
+    assert "12345" not in str(raised.value)
+
+
+@pytest.mark.parametrize("client", BOTH)
+def test_open_connects_to_nothing_before_the_first_use(client: str) -> None:
+    settings = {"client": client, "bootstrap_servers": ["no-such-host.invalid:1"]}
+    open_publisher(settings, 15.0).close()
+
+
+def test_translate_for_librdkafka_nothing_gives_the_bridges_own_settings() -> None:
+    given = lib_config()
+    assert given["acks"] == "all"
+    assert given["enable.idempotence"] is False
+    assert given["max.in.flight.requests.per.connection"] == 1
+    assert given["allow.auto.create.topics"] is False
+    assert given["message.send.max.retries"] == 0
+    assert given["partitioner"] == "murmur2_random"
+    assert given["bootstrap.servers"] == "localhost:9092"
+
+
+@pytest.mark.parametrize("deadline_s", [3.0, 15.0, 300.0])
+def test_translate_for_librdkafka_a_deadline_lets_the_client_give_up_before_it(
+    deadline_s: float,
+) -> None:
+    given = lib_config(deadline_s)
+    message, request = given["message.timeout.ms"], given["request.timeout.ms"]
+    assert isinstance(message, int)
+    assert isinstance(request, int)
+    assert request <= message <= (deadline_s - 1) * 1000  # it looks once a second
+
+
+@pytest.mark.parametrize("deadline_s", [0.1, 3600.0])
+def test_translate_for_librdkafka_an_extreme_deadline_is_still_taken(deadline_s: float) -> None:
+    assert lib_config(deadline_s)
+
+
+def test_translate_for_librdkafka_options_keeps_kafkas_names() -> None:
+    given = lib_config(compression_type="snappy", linger_ms=5, client_id="shop", batch_size="1000")
+    assert given["compression.type"] == "snappy"
+    assert given["linger.ms"] == "5"
+    assert given["client.id"] == "shop"
+    assert given["batch.size"] == "1000"
+
+
+def test_translate_for_librdkafka_options_of_another_name_gives_librdkafkas() -> None:
+    given = lib_config(max_request_size=2_000_000, receive_buffer_bytes=4096)
+    assert given["message.max.bytes"] == "2000000"
+    assert given["socket.receive.buffer.bytes"] == "4096"
+
+
+def test_translate_for_librdkafka_options_of_librdkafka_alone_passes_them_through() -> None:
+    given = lib_config(sticky_partitioning_linger_ms=7, socket_keepalive_enable=True)
+    assert given["sticky.partitioning.linger.ms"] == "7"
+    assert given["socket.keepalive.enable"] == "true"
+
+
+def test_translate_a_token_provider_gives_its_tokens() -> None:
+    secure = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+    provider = {"sasl.oauthbearer.token.provider": f"{__name__}:give_token"}
+    sys.modules[__name__].give_token = lambda: TOKEN  # type: ignore[attr-defined]
+    given = lib_producer_config({**SERVERS, "options": {**secure, **provider}}, 15.0)
+    call = given["oauth_cb"]
+    assert callable(call)
+    assert call("") == TOKEN
+
+
+def test_questions_by_kafka_python_leave_librdkafkas_own_options_out() -> None:
+    options = {"sticky.partitioning.linger.ms": 7, "client.id": "shop"}
+    given = producer_config({**SERVERS, "client": "librdkafka", "options": options}, 15.0)
+    assert given["client_id"] == "shop"
+
+
+def test_owned_by_both_are_refused_by_both() -> None:
+    assert OWNED.keys() <= LIB_OWNED.keys()
+
+
+def test_open_without_the_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(librdkafka.__name__)]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(kafka, "librdkafka")
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(ConfigError, match=r"confluent_kafka.*'duebridge\[kafka,librdkafka\]'"):
+        open_publisher({**SERVERS, "client": "librdkafka"}, 15.0)

@@ -1,4 +1,4 @@
-"""References are replaced where they should be, and what they stand for is never told."""
+"""References are replaced, and what they stand for is never told."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,10 +7,11 @@ import pytest
 
 from duebridge.config.load import resolved_broker, resolved_store_url
 from duebridge.config.secrets import MAX_FILE_BYTES, resolve
+from duebridge.config.store_url import url_fault
 from duebridge.errors import ConfigError
+from duebridge.store.connection import open_connection
 from tests.unit.config_text import WHOLE, loaded, refusal
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "duebridge.example.yaml"
 CANARY = "Canary7f3c; got 'Canary7f3c"
 EXPECTED = "expected ${VAR}, ${VAR:-default} or ${file:/path}, and $$ where $ itself is meant"
 
@@ -192,3 +193,35 @@ def test_resolve_unknown_broker_names_the_known() -> None:
     with pytest.raises(ConfigError) as caught:
         resolved_broker(loaded(WHOLE), "x")
     assert str(caught.value) == "brokers: expected one of billing, orders; got 'x'"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:p%40ss%2Fw%23rd@h:1/0",
+        "rediss://u:x@h/0?ssl_ca_certs=/etc/a@b.pem",
+        "redis+cluster://h:1",
+        "unix:///run/r@dis.sock",
+        "embedded:data",
+    ],
+)
+def test_judge_a_url_that_may_be_a_stores_finds_no_fault(url: str) -> None:
+    assert url_fault(url) == ""
+
+
+@pytest.mark.parametrize("url", ["redis://:p@ss/w#rd@h:1/0", "redis://:pa/ss@h", "redis://u:a#b@h"])
+def test_open_a_url_with_a_raw_password_says_how_to_encode_it(url: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        open_connection(url)
+    assert str(refused.value).startswith("store.url: expected user and password percent-encoded")
+    assert not any(part in str(refused.value) for part in ("ss/", "w#", "pa/", "a#b"))
+
+
+def test_load_a_url_of_another_scheme_names_those_there_are() -> None:
+    (text,) = refusal(WHOLE + "store: {url: 'http://:s3cret@h'}\n")
+    assert text.startswith("f.yaml:8:14 store.url: expected redis://, rediss://")
+    assert "s3cret" not in text
+
+
+def test_load_a_url_by_reference_leaves_it_to_who_resolves_it() -> None:
+    assert loaded(WHOLE + "store: {url: '${STORE}'}\n").store.url == "${STORE}"

@@ -1,0 +1,148 @@
+"""Two versions on one store: at once while an upgrade rolls, one after the other, and back."""
+
+import json
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.command import wait_until
+from tests.acceptance.site import CURRENT, Site, Version, Worker, embedded_site
+from tests.acceptance.versions import following, previous
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.long]
+
+BOTH_WAYS = [("previous", "current"), ("current", "previous")]
+COUNT = 400
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Version]:
+    home = tmp_path_factory.mktemp("versions")
+    return {"previous": previous(), "current": CURRENT, "following": following(home)}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with embedded_site(tmp_path) as site:
+        yield site
+
+
+@pytest.mark.parametrize("cancels", ["previous", "current"])
+def test_previous_and_current_workers_on_one_store_deliver_each_once(
+    site: Site, code: dict[str, Version], cancels: str
+) -> None:
+    versions = ("previous", "current")
+    ids = {name: [f"{name}-{number}" for number in range(COUNT)] for name in versions}
+    with site.running(code=code["previous"]) as old, site.running(code=code["current"]) as new:
+        for name in versions:
+            delays = {each: f"{5 * place}ms" for place, each in enumerate(ids[name])}
+            site.send("orders", {**delays, f"gone-{name}": "1h"}, code["current"])
+            cancelled = site("cancel", "orders", f"gone-{name}", code=code[cancels])
+            assert (cancelled.code, cancelled.out.split()[0]) == (0, "cancelled")
+        wait_until(lambda: len(site.delivered()) >= 2 * COUNT, "all to be delivered")
+        assert (old.end(), new.end()) == (0, 0)
+    assert Counter(site.delivered()) == Counter(ids["previous"] + ids["current"])
+    assert sum(site.states("orders").values()) == 0
+    by_code = {each.code for each in site.records()}
+    assert len(by_code) == 2
+    assert {name for name in versions if any(is_of(code[name], each) for each in by_code)} == {
+        *versions
+    }
+
+
+@pytest.mark.parametrize(("writer", "reader"), BOTH_WAYS, ids=["upgrade", "rollback"])
+def test_every_state_that_one_version_leaves_is_taken_over_by_the_other(
+    site: Site, code: dict[str, Version], writer: str, reader: str
+) -> None:
+    leave_every_state(site, code[writer])
+
+    def ask(*words: str) -> str:
+        done = site(*words, "--output", "json", code=code[reader])
+        assert done.code == 0, done
+        return str(json.loads(done.out)["status"])
+
+    assert ask("cancel", "orders", "gone") == "cancelled"
+    assert ask("reschedule", "orders", "later", "--delay", "0s") == "rescheduled"
+    assert ask("reschedule", "orders", "fail-1", "--delay", "0s") == "rescheduled"
+    assert ask("dead", "replay", "orders", "reject-1") == "replayed"
+    again = ("send", "orders", "body of seen", "--delay", "0s", "--id", "seen")
+    assert ask(*again) == "duplicate"
+    with site.running(code=code[reader]) as worker:
+        wait_until(lambda: len(site.delivered()) >= 5, "what was left to be delivered")
+        assert worker.end() == 0
+    attempts = {each.id: each.attempt for each in site.records()}
+    assert attempts == {"seen": 1, "later": 1, "fail-1": 2, "reject-1": 2, "hold-1": 2}
+    assert len(site.records()) == len(attempts)
+    assert sum(site.states("orders").values()) == 0
+
+
+def leave_every_state(site: Site, code: Version) -> None:
+    """Have something pending, in retry, dead, remembered, and held by a worker that is killed."""
+    site.send("orders", {"later": "1h", "gone": "1h"}, code)
+    site.send("orders", {"seen": "0s", "fail-1": "0s", "reject-1": "0s"}, code)
+    with site.running(code=code) as worker:
+        settled = {"pending": 2, "ready": 0, "unack": 0, "retry": 1, "dead": 1}
+        wait_until(lambda: site.states("orders") == settled, "the others to be settled")
+        site.send("orders", {"hold-1": "0s"}, code)
+        held = {**settled, "unack": 1}
+        wait_until(lambda: site.states("orders") == held, "an envelope to be held")
+        worker.process.kill()
+
+
+def test_worker_that_meets_a_newer_record_layout_leaves_it_and_serves_the_other_routes(
+    site: Site, code: dict[str, Version]
+) -> None:
+    with site.running("--health-port", "0") as worker:
+        site.send("others", {"newer-1": "0s", "newer-2": "0s"}, code["following"])
+        wait_until(lambda: "record_too_new" in worker.events(), "the worker to meet it")
+        wait_until(lambda: site.states("others")["unack"] == 0, "it to be given back")
+        fault = "route others: its records need a newer duebridge"
+        wait_until(lambda: readiness(worker) == (503, fault), "the worker to be unready")
+        site.send("others", {"older-1": "0s"})
+        site.send("orders", {"other-1": "0s"})
+        wait_until(lambda: site.delivered() == ["other-1"], "the other route to flow")
+        roll_forward_and_back(site, code["following"])
+        assert worker.end() == 0
+    with site.running("--health-port", "0") as worker:
+        site.send("others", {"older-2": "0s"})
+        wait_until(lambda: "older-2" in site.delivered(), "the older worker to serve it again")
+        assert readiness(worker) == (200, "ok")
+    assert Counter(site.delivered()) == Counter(
+        ["other-1", "newer-1", "newer-2", "older-1", "older-2"]
+    )
+
+
+def roll_forward_and_back(site: Site, newer_code: Version) -> None:
+    """Let a newer worker deliver what only it can read, and all that waits behind."""
+    with site.running("--until-empty", code=newer_code) as newer:
+        assert newer.wait() == 0
+    newest = [each for each in site.records() if each.id.startswith(("newer", "older"))]
+    assert len(newest) == 3
+    assert all(is_of(newer_code, each.code) for each in newest)
+
+
+def is_of(version: Version, code: str) -> bool:
+    return Path(code).is_relative_to(version.where)
+
+
+def readiness(worker: Worker) -> tuple[int, str]:
+    port = next(line["port"] for line in worker.logged() if line["event"] == "health")
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
+            return answer.status, answer.read().decode().strip()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode().strip()
+
+
+def test_route_that_a_newer_version_opened_first_is_refused_by_an_older_one(
+    site: Site, code: dict[str, Version]
+) -> None:
+    site.send("orders", {"newer-1": "1h"}, code["following"])
+    refused = site("run")
+    assert refused.code == 3
+    assert "expected record layout 1 or older; the store has 2: upgrade duebridge" in refused.err

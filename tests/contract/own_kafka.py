@@ -1,0 +1,145 @@
+"""A Kafka of the test's own: behind a proxy, with an authorizer, or with a listener a log-in."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.conftest import ROOT, missing
+from tests.contract.certificates import Certificates
+from tests.store.proxy import Proxy, proxied
+from tests.store.servers import free_port, listens, wait_until
+
+USER = "shop"
+PASSWORD = "canary-4c81e0"  # noqa: S105 - must not come out again
+
+# `OPEN` is for the test alone: it makes topics and reads them back.
+CONFIG = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=OPEN
+log.dirs={home}/topics
+num.network.threads=2
+num.io.threads=2
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+group.initial.rebalance.delay.ms=0
+"""
+PROXIED = """\
+listeners=OPEN://127.0.0.1:{open},PROXIED://127.0.0.1:{proxied},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=OPEN://127.0.0.1:{open},PROXIED://127.0.0.1:{proxy}
+listener.security.protocol.map=OPEN:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT
+auto.create.topics.enable=true
+"""
+AUTHORIZED = """\
+listeners=OPEN://127.0.0.1:{open},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=OPEN://127.0.0.1:{open}
+listener.security.protocol.map=OPEN:PLAINTEXT,CONTROLLER:PLAINTEXT
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+allow.everyone.if.no.acl.found=true
+"""
+MODULES = "org.apache.kafka.common.security"
+SECURE = f"""\
+listeners=OPEN://127.0.0.1:{{open}},SASL://127.0.0.1:{{sasl}},MTLS://127.0.0.1:{{mtls}},\
+CONTROLLER://127.0.0.1:{{controller}}
+advertised.listeners=OPEN://127.0.0.1:{{open}},SASL://localhost:{{sasl}},MTLS://localhost:{{mtls}}
+listener.security.protocol.map=OPEN:PLAINTEXT,SASL:SASL_SSL,MTLS:SSL,CONTROLLER:PLAINTEXT
+auto.create.topics.enable=false
+ssl.keystore.type=PEM
+ssl.keystore.location={{server}}
+ssl.truststore.type=PEM
+ssl.truststore.location={{ca}}
+listener.name.mtls.ssl.client.auth=required
+listener.name.sasl.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
+listener.name.sasl.plain.sasl.jaas.config=\
+{MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";
+listener.name.sasl.scram-sha-256.sasl.jaas.config={MODULES}.scram.ScramLoginModule required;
+listener.name.sasl.scram-sha-512.sasl.jaas.config={MODULES}.scram.ScramLoginModule required;
+listener.name.sasl.oauthbearer.sasl.jaas.config=\
+{MODULES}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";
+"""
+ASK = """
+import json, sys
+sys.path.insert(0, "deploy/local")
+import kafka_server
+print(json.dumps([kafka_server._java(), kafka_server.new_cluster_id()]))
+"""
+
+
+class SecureKafka(NamedTuple):
+    """The ports of its listeners."""
+
+    open: int
+    sasl: int
+    mtls: int
+    controller: int
+
+
+class ProxiedKafka(NamedTuple):
+    """Where the test's own consumer finds it, and the clients' way to it."""
+
+    bootstrap: str
+    proxy: Proxy
+
+
+@contextmanager
+def secure_kafka(home: Path, certificates: Certificates) -> Iterator[SecureKafka]:
+    ports = SecureKafka(*(free_port() for _ in SecureKafka._fields))
+    users = []
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        users += ["--add-scram", f"{mechanism}=[name={USER},password={PASSWORD}]"]
+    files = {"server": certificates.server, "ca": certificates.ca}
+    with _running(home, SECURE, ports._asdict(), files, users):
+        yield ports
+
+
+@contextmanager
+def proxied_kafka(home: Path) -> Iterator[ProxiedKafka]:
+    """Run a broker that makes topics on demand, and is reached through a proxy."""
+    ports = {name: free_port() for name in ("open", "proxied", "controller")}
+    with (
+        proxied(ports["proxied"]) as proxy,
+        _running(home, PROXIED, ports, {"proxy": str(proxy.port)}),
+    ):
+        yield ProxiedKafka(f"127.0.0.1:{ports['open']}", proxy)
+
+
+@contextmanager
+def kafka_with_authorizer(home: Path) -> Iterator[str]:
+    """Run a broker where everybody may do what no ACL denies; gives its address."""
+    ports = {name: free_port() for name in ("open", "controller")}
+    with _running(home, AUTHORIZED, ports):
+        yield f"127.0.0.1:{ports['open']}"
+
+
+@contextmanager
+def _running(
+    home: Path,
+    lines: str,
+    ports: Mapping[str, int],
+    more: Mapping[str, str] | None = None,
+    users: Sequence[str] = (),
+) -> Iterator[None]:
+    asked = subprocess.run([sys.executable, "-c", ASK], cwd=ROOT, capture_output=True)
+    if asked.returncode:
+        missing("a Kafka of the test's own", "run `make services-up` to see why")
+    java, cluster = json.loads(asked.stdout)
+    config = home / "server.properties"
+    config.write_text((CONFIG + lines).format(home=home, **ports, **(more or {})))
+    with (home / "server.log").open("wb") as log:
+        words = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config), *users]
+        subprocess.run([*java, *words], stdout=log, stderr=log, check=True)
+        server = subprocess.Popen([*java, "kafka.Kafka", str(config)], stdout=log, stderr=log)
+    try:
+        for port in ports.values():
+            wait_until(partial(listens, port), f"Kafka, see {home}/server.log", within_s=60)
+        yield
+    finally:
+        server.kill()
+        server.wait()

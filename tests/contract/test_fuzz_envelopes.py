@@ -1,0 +1,418 @@
+"""Any envelope is refused in words, or stored and delivered byte for byte, by real brokers too."""
+
+import re
+import reprlib
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from datetime import UTC, datetime, timedelta, timezone
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import duebridge_connectors.kafka  # noqa: F401 - before any test imports kafka, whose import warns
+from duebridge.admin.operator import Operator
+from duebridge.config.models import Config
+from duebridge.envelope import Envelope, HeaderValue, Properties, Target
+from duebridge.errors import EnvelopeError
+from duebridge.ports.publisher import Delivery, Publisher, Reason
+from duebridge.producer import Producer
+from duebridge.receipt import Receipt, Shown
+from duebridge.store.connection import Connection
+from duebridge_connectors.kafka.headers import plain_headers
+from tests.contract.broker_under_test import Received
+from tests.contract.kafka_broker import KafkaBroker
+from tests.contract.rabbitmq_broker import RabbitBroker
+from tests.store.fuzzing import Lookout, embedded, fuzz, fuzz_config
+
+MAX_BODY_BYTES = 16 * 1024
+HUGE = 10**5000  # Python itself refuses to print it
+BATCH = 10
+OURS = {"x-message-id", "x-route", "x-attempt", "x-due-at", "x-scheduled-at"}
+ROUTES: dict[str, Any] = {
+    "r": {
+        "target": {"broker": "memory", "topic": "t"},
+        "allow_targets": [{"broker": "memory", "topic": "t-*"}],
+    },
+    "k": {"target": {"broker": "kafka", "topic": "t"}},
+    "q": {"target": {"broker": "rabbitmq", "exchange": "e", "routing_key": "k"}},
+}
+GATHERED_MS = 10  # what is due may be kept back so long for what is due next
+SETTLED_MS = 1000
+REFUSAL = re.compile(r": .*expected .+", re.DOTALL)
+Fields = dict[str, Any]
+Content = tuple[Any, ...]
+
+
+class Text(str):
+    """A str, and not exactly one."""
+
+
+class Number(int):
+    """An int, and not exactly one."""
+
+
+class Bytes(bytes):
+    """A bytes, and not exactly one."""
+
+
+class Level(IntEnum):
+    """A number with a name."""
+
+    LOW = 1
+
+
+class Batch(list[Fields]):
+    """What is handed over at once; shown short, since Python itself cannot show all of it."""
+
+    def __repr__(self) -> str:
+        return "\n".join(map(brief, self))
+
+
+def brief(fields: Fields) -> str:
+    """The fields of one envelope on a line."""
+    return ", ".join(f"{name}={_brief(value)}" for name, value in fields.items())
+
+
+def _brief(value: object) -> str:
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # HUGE
+        return "a number of too many digits"
+
+
+# What may be handed to `Envelope.new`: in order, but for up to two fields that need not be.
+
+any_text = st.text(st.characters(exclude_categories=()), max_size=30)  # surrogates too
+any_text |= st.sampled_from(["", "\0", "\ud800", "é" * 127, "é" * 128, "x" * 255, "x" * 256, "x\n"])
+word = st.text("abcdefgh-._:é☃ ", min_size=1, max_size=12)
+some_bytes = st.binary(max_size=64) | st.sampled_from([b"\0", b"\xff" * MAX_BODY_BYTES, b"{}\r\n"])
+some_bytes |= st.builds(bytes.__mul__, st.binary(min_size=1, max_size=9), st.integers(0, 1500))
+header_value = st.binary(max_size=20) | word | st.integers(-(2**63), 2**63 - 1)
+header_value |= st.booleans() | st.none()
+numbers = [2**31, 2**47, 2**48, 2**63, 2**64, -(2**63), HUGE, -HUGE, Number(7), Level.LOW]
+anything = st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | any_text
+anything |= st.binary(max_size=5) | st.lists(st.integers(0, 3), max_size=3)
+anything |= st.dictionaries(word, st.integers(), max_size=2)
+anything |= st.sampled_from([*numbers, Text("odd"), Bytes(b"odd"), bytearray(b"odd"), object()])
+duration = st.timedeltas(timedelta(0), timedelta(days=300))
+duration |= st.builds("{}{}".format, st.integers(0, 999), st.sampled_from(["ms", "s", "m", "h"]))
+odd_duration = st.sampled_from(
+    [
+        *("1", "-1s", "1.s", "٣s", "1e3s", " 1s ", "0.0000001ms", "1y", "366d", 1.5, float("nan")),
+        *(
+            "9" * 18 + "d",
+            "9" * 5000 + "d",
+            timedelta.max,
+            timedelta.min,
+            timedelta(microseconds=1),
+        ),
+    ]
+)
+EDGE_OF_TIME = timezone(timedelta(hours=-23, minutes=-59))
+odd_instant = st.sampled_from(
+    [
+        *(0, -1, 1, 2**47, 2**47 + 1, 1.0, True, Number(5), datetime(2026, 1, 1), datetime.max),
+        *(datetime.max.replace(tzinfo=EDGE_OF_TIME), datetime.min.replace(tzinfo=UTC)),
+    ]
+)
+known_target = st.builds(Target, st.just("memory"), topic=st.sampled_from(["t-1", "t-ü"]))
+odd_target = st.builds(Target, word, topic=any_text, exchange=st.none() | word)
+odd_target |= st.sampled_from([Target("memory"), Target("memory", "t-1", "e", "k")])
+odd_headers = st.sampled_from(
+    [[("x-route", "mine")], {"X-DLQ-reason": "mine"}, [("big", b"x" * 40_000)], [("a", 1)] * 2]
+)
+odd_headers |= st.lists(st.tuples(any_text | anything, anything), max_size=70)
+when = st.builds(lambda delay: {"delay": delay}, duration)
+when |= st.builds(lambda seconds: {"soon_s": seconds}, st.integers(-99, 9**6))  # at, after now
+when |= st.builds(lambda ms: {"at": ms}, st.integers(0, 2 * 10**12))
+in_order = st.fixed_dictionaries(
+    {"body": some_bytes},
+    optional={
+        "id": word,
+        "expires": duration,
+        "key": some_bytes,
+        "headers": st.lists(st.tuples(word, header_value), max_size=5)
+        | st.dictionaries(word, header_value, max_size=5),
+        "max_attempts": st.integers(1, 10_000),
+        "remember": duration,
+        "target": known_target,
+        "priority": st.integers(0, 255),
+        "timestamp": st.integers(0, 2**40),
+        "content_type": word,
+    },
+)
+ODD: dict[str, st.SearchStrategy[Any]] = {
+    "body": anything,
+    "id": any_text,
+    "delay": odd_duration | duration,
+    "at": odd_instant,
+    "expires": odd_duration | odd_instant | duration,
+    "remember": odd_duration,
+    "headers": odd_headers,
+    "max_attempts": st.sampled_from([0, -1, 10_001, True]),
+    "target": known_target | odd_target,
+    "priority": st.integers(-300, 300),
+    "timestamp": st.integers(-(2**65), 2**65),
+    "expiration": any_text | st.just("3600000"),
+    **dict.fromkeys(["content_type", "content_encoding", "correlation_id"], any_text),
+    **dict.fromkeys(["reply_to", "type", "app_id", "user_id"], any_text),
+    "nonsense": anything,
+}
+
+
+@st.composite
+def envelope_fields(draw: st.DrawFn) -> Fields:
+    """What is given to `Envelope.new`, the body with it."""
+    fields = {**draw(in_order), **draw(when)}
+    for name in draw(st.lists(st.sampled_from(sorted(ODD)), max_size=2)):
+        fields[name] = draw(ODD[name] | ODD[name] | anything)
+    return fields
+
+
+batches = st.lists(envelope_fields(), min_size=BATCH, max_size=BATCH).map(Batch)
+
+
+@pytest.fixture(scope="module")
+def store_url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"embedded:{tmp_path_factory.mktemp('fuzz')}"
+
+
+@pytest.fixture(scope="module")
+def connection(store_url: str) -> Iterator[Connection]:
+    with embedded(store_url) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def config() -> Config:
+    return fuzz_config("envelopes", ROUTES)
+
+
+@pytest.fixture(scope="module")
+def producer(config: Config, connection: Connection) -> Producer:
+    return Producer(config, connection)
+
+
+def built(batch: Sequence[Fields]) -> list[tuple[Fields, Envelope]]:
+    """What `Envelope.new` takes of a batch, beside what was given."""
+    taken = []
+    for fields in batch:
+        rest = {name: value for name, value in fields.items() if name not in {"body", "soon_s"}}
+        if "soon_s" in fields:
+            rest.setdefault("at", datetime.now(UTC) + timedelta(seconds=fields["soon_s"]))
+        try:
+            taken.append((fields, Envelope.new(fields["body"], **rest)))
+        except EnvelopeError as error:
+            check_refusal(error, fields)
+
+    return taken
+
+
+def check_refusal(error: EnvelopeError, fields: Fields) -> None:
+    """It says what was expected, and where."""
+    assert REFUSAL.search(str(error)), brief(fields)
+
+
+def given_content(fields: Fields) -> Content:
+    """What is to arrive, by the fields as they were given."""
+    headers = fields.get("headers") or ()
+    pairs = headers.items() if isinstance(headers, dict) else headers
+    properties = {name: fields[name] for name in Properties.__struct_fields__ if name in fields}
+    return (
+        None if fields["body"] is None else bytes(fields["body"]),
+        None if fields.get("key") is None else bytes(fields["key"]),
+        [(str(name), plain(value)) for name, value in pairs],
+        Properties(**properties),
+        fields.get("target"),
+    )
+
+
+def plain(value: HeaderValue) -> str:
+    """A header's value and its type, a subclass as what it is one of."""
+    kind = next(each for each in (bool, int, bytes, str, type(None)) if isinstance(value, each))
+    return f"{kind.__name__} {value!r}" if kind is not int else f"int {int(value or 0)}"
+
+
+def shown_content(shown: Shown) -> Content:
+    headers = [(name, plain(value)) for name, value in shown.headers]
+    return shown.body, shown.key, headers, shown.properties, shown.target
+
+
+def delivered_content(delivery: Delivery, target: object) -> Content:
+    headers = [(name, plain(value)) for name, value in delivery.headers if name not in OURS]
+    properties = delivery.properties or Properties()
+    return delivery.body, delivery.key, headers, properties, target and delivery.target
+
+
+@fuzz(0.6, of_each=BATCH)
+@given(batch=batches, route=st.sampled_from(sorted(ROUTES)))
+def test_envelope_is_refused_or_stored_and_delivered_byte_for_byte(
+    batch: Batch, route: str, config: Config, producer: Producer, connection: Connection
+) -> None:
+    taken = built(batch)
+    before_ms = time.time_ns() // 1_000_000
+    receipts = producer.schedule_many(route, [envelope for _, envelope in taken])
+    accepted: dict[str, Receipt] = {}
+    wanted: dict[str, Content] = {}
+    for (fields, envelope), receipt in zip(taken, receipts, strict=True):
+        assert receipt.status in {"accepted", "duplicate", "conflict", "refused"}
+        if receipt.status == "refused":
+            assert REFUSAL.search(receipt.error)
+        elif receipt.status == "accepted":
+            accepted[envelope.id], wanted[envelope.id] = receipt, given_content(fields)
+            check_due(envelope, receipt, before_ms)
+    operator = Operator(config, connection)
+    for each in accepted:
+        shown = operator.show(route, each)
+        assert shown is not None
+        assert shown_content(shown) == wanted[each]
+    deliver(route, Lookout(connection, config, before_ms), accepted, wanted)
+    connection.client.flushdb()
+
+
+def check_due(envelope: Envelope, receipt: Receipt, before_ms: int) -> None:
+    """Due when it was asked for, by the store's clock; what is over is due now."""
+    after_ms = time.time_ns() // 1_000_000 + 1
+    wanted_ms = envelope.due.ms
+    if envelope.due.relative:
+        assert before_ms + wanted_ms <= receipt.due_at_ms <= after_ms + wanted_ms
+    else:
+        assert max(before_ms, wanted_ms) <= receipt.due_at_ms <= max(after_ms, wanted_ms)
+
+
+def deliver(
+    route: str, floor: Lookout, accepted: dict[str, Receipt], wanted: dict[str, Content]
+) -> None:
+    """Go from due instant to due instant: nothing early, nothing lost, each as it was given."""
+    for due_at_ms in sorted({receipt.due_at_ms for receipt in accepted.values()}):
+        floor.turn_at(due_at_ms)
+        floor.turn(GATHERED_MS)
+        arrived = [accepted[each.id] for each in floor.publisher.delivered]
+        assert all(each.due_at_ms <= floor.now_ms() for each in arrived)
+    floor.turn(SETTLED_MS)
+    found = {each.id: each for each in floor.publisher.delivered}
+    assert len(found) == len(floor.publisher.delivered)
+    for each in accepted:
+        entry = floor.stores[route].get(each)
+        if each in found:
+            assert delivered_content(found[each], wanted[each][-1]) == wanted[each]
+            assert entry is None
+        else:
+            assert entry is not None
+            assert entry.flight.reason == Reason.EXPIRED
+            assert entry.record is not None
+            assert entry.record.expires_at_ms - entry.record.due_at_ms <= GATHERED_MS
+
+
+DEADLINE_S = 15.0
+DAY_MS = 86_400_000
+MAY_NEVER_GO = {Reason.EXPIRED, Reason.INVALID}
+
+Form = Callable[[Envelope], tuple[Any, ...]]
+
+
+def kafka_form(envelope: Envelope) -> tuple[Any, ...]:
+    """An envelope as an independent consumer of Kafka reads it."""
+    return envelope.body, envelope.key, plain_headers(envelope.headers, envelope.properties)
+
+
+def rabbitmq_form(envelope: Envelope) -> tuple[Any, ...]:
+    """An envelope as an independent consumer of RabbitMQ reads it: headers in any order."""
+    return envelope.body, sorted_headers(envelope.headers), envelope.properties
+
+
+def sorted_headers(headers: Sequence[tuple[str, HeaderValue]]) -> list[str]:
+    return sorted(f"{name!r} {plain(value)}" for name, value in headers)
+
+
+def kafka_read(received: Received) -> tuple[Any, ...]:
+    headers = [pair for pair in received.headers if pair[0] not in OURS]
+    return received.body, received.key, headers
+
+
+def rabbitmq_read(received: Received) -> tuple[Any, ...]:
+    headers = [pair for pair in received.headers if pair[0] not in OURS]
+    return received.body, sorted_headers(headers), received.properties
+
+
+class Sample:
+    """What was accepted of a route, and what became of it on the way to a real broker."""
+
+    def __init__(self, connection: Connection, target: dict[str, str], publisher: Publisher):
+        self.config = fuzz_config(f"sample-{secrets.token_hex(4)}", {"r": {"target": target}})
+        self.producer = Producer(self.config, connection)
+        self.accepted: dict[str, Envelope] = {}
+        self._connection = connection
+        self._publisher = publisher
+
+    def send(self, batch: Batch) -> None:
+        """Schedule a batch, and let a worker deliver all of it."""
+        taken = [one for fields, one in built(batch) if may_be_read_back(fields)]
+        before_ms = time.time_ns() // 1_000_000
+        receipts = self.producer.schedule_many("r", taken)
+        pairs = zip(taken, receipts, strict=True)
+        self.accepted |= {one.id: one for one, receipt in pairs if receipt.status == "accepted"}
+        floor = Lookout(self._connection, self.config, before_ms, self._publisher)
+        for due_at_ms in sorted({receipt.due_at_ms for receipt in receipts if not receipt.error}):
+            floor.turn_at(due_at_ms)
+        for _ in range(9):  # what was beside a refused one is tried again
+            floor.turn(SETTLED_MS)
+        assert floor.stores["r"].next().envelopes == floor.stores["r"].next().dead
+
+    def check(self, found: Sequence[Received], form: Form, read: Any) -> None:
+        """Nothing is lost, nothing is other than it was."""
+        arrived = {each.id: each for each in found}
+        for name, envelope in self.accepted.items():
+            if name in arrived:
+                assert read(arrived[name]) == form(envelope)
+            else:
+                known = self.producer.get("r", name)
+                assert known is not None, envelope
+                assert known.state == "dead"
+                assert known.reason in {reason.word for reason in MAY_NEVER_GO}
+        assert arrived.keys() <= self.accepted.keys()
+
+
+def may_be_read_back(fields: dict[str, Any]) -> bool:
+    """RabbitMQ itself drops what expires in a queue."""
+    return fields.get("expiration") in (None, "3600000")
+
+
+def draw_into(sample: Sample) -> None:
+    @fuzz(0.1, of_each=BATCH)
+    @given(batch=batches)
+    def send(batch: Batch) -> None:
+        sample.send(batch)
+
+    send()
+    assert sample.accepted
+
+
+def test_envelopes_arrive_on_kafka_as_they_were_given(
+    connection: Connection, kafka_bootstrap: str
+) -> None:
+    with closing(KafkaBroker(kafka_bootstrap)) as broker:
+        target = Target("kafka", topic=f"fuzz-{secrets.token_hex(6)}")
+        broker.create(target)
+        with closing(broker.open(DEADLINE_S)) as publisher:
+            sample = Sample(connection, msgspec.to_builtins(target), publisher)
+            draw_into(sample)
+        sample.check(broker.read_all(target), kafka_form, kafka_read)
+
+
+def test_envelopes_arrive_on_rabbitmq_as_they_were_given(
+    connection: Connection, rabbitmq_url: str
+) -> None:
+    with closing(RabbitBroker(rabbitmq_url)) as broker:
+        target = Target("rabbitmq", exchange=f"fuzz-{secrets.token_hex(6)}", routing_key="due")
+        broker.create(target)
+        with closing(broker.open(DEADLINE_S)) as publisher:
+            sample = Sample(connection, msgspec.to_builtins(target), publisher)
+            draw_into(sample)
+        sample.check(broker.read_all(target), rabbitmq_form, rabbitmq_read)

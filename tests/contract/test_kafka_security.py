@@ -1,0 +1,184 @@
+"""Kafka over TLS: who may publish, and what is said to whom may not."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from duebridge.cli.exits import BROKER, exit_code
+from duebridge.config.secrets import resolve_at
+from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
+from duebridge_connectors.kafka import open_publisher
+from tests.acceptance.command import embedded_command
+from tests.contract import tokens
+from tests.contract.broker_under_test import delivery, ids, verdicts
+from tests.contract.certificates import KEY_PASSWORD, Certificates
+from tests.contract.documented import documented
+from tests.contract.kafka_broker import KafkaBroker
+from tests.contract.own_kafka import PASSWORD, SecureKafka, secure_kafka
+
+pytestmark = pytest.mark.usefixtures("no_secret_is_logged")
+
+CLIENTS = ["kafka-python", "librdkafka"]
+BY_PASSWORD, BY_CERTIFICATE = "Kafka, user and password", "Kafka, client certificate"
+BY_TOKEN = "Kafka, OAUTHBEARER"  # noqa: S105 - a title
+PROVIDER = "sasl.oauthbearer.token.provider"
+WRONG = "canary-wrong"
+REFUSED_WITHIN_S = 1.5
+
+Open = Callable[..., Publisher]
+
+
+@pytest.fixture(scope="module")
+def kafka(
+    certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SecureKafka]:
+    with secure_kafka(tmp_path_factory.mktemp("kafka"), certificates) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def topics(kafka: SecureKafka) -> Iterator[KafkaBroker]:
+    """Make topics and read them, over the listener that asks nobody anything."""
+    with closing(KafkaBroker(f"127.0.0.1:{kafka.open}")) as broker:
+        yield broker
+
+
+@pytest.fixture(params=CLIENTS)
+def open_at(
+    request: pytest.FixtureRequest,
+    kafka: SecureKafka,
+    certificates: Certificates,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Open]:
+    """Open what the documentation shows, with changed options; None takes one away."""
+    monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
+    monkeypatch.setenv("KEY_PASSWORD", KEY_PASSWORD)
+    opened: list[Publisher] = []
+
+    def open_at(
+        title: str, deadline_s: float = 15.0, host: str = "localhost", **changed: str | None
+    ) -> Publisher:
+        port = kafka.mtls if title == BY_CERTIFICATE else kafka.sasl
+        settings: Any = resolve_at("", documented(title, certificates, f"{host}:{port}")["orders"])
+        dotted = {name.replace("_", "."): value for name, value in changed.items()}
+        options = {**settings["options"], **dotted}
+        settings["options"] = {name: value for name, value in options.items() if value}
+        opened.append(open_publisher({**settings, "client": request.param}, deadline_s))
+        return opened[-1]
+
+    yield open_at
+    for publisher in opened:
+        publisher.close()
+
+
+def confirms(publisher: Publisher, topics: KafkaBroker) -> bool:
+    """Publish to a new topic, and read it back by another way."""
+    target = topics.missing_target()
+    topics.create(target)
+    batch = [delivery(target) for _ in range(3)]
+    assert verdicts(publisher.publish(batch)) == [Verdict.CONFIRMED] * 3
+    return ids(topics.read_all(target)) == ids(batch)
+
+
+def refusal(publisher: Publisher, topics: KafkaBroker) -> str:
+    (outcome,) = publisher.publish([delivery(topics.missing_target())])
+    assert outcome.verdict is Verdict.UNAVAILABLE
+    return outcome.error_message
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_publish_with_user_and_password_confirms(
+    mechanism: str, open_at: Open, topics: KafkaBroker
+) -> None:
+    assert confirms(open_at(BY_PASSWORD, sasl_mechanism=mechanism), topics)
+
+
+def test_publish_with_a_client_certificate_confirms(open_at: Open, topics: KafkaBroker) -> None:
+    assert confirms(open_at(BY_CERTIFICATE), topics)
+
+
+def test_publish_with_a_token_confirms_and_uses_it_again(
+    open_at: Open, topics: KafkaBroker
+) -> None:
+    tokens.asked.clear()
+    assert confirms(open_at(BY_TOKEN), topics)
+    assert len(tokens.asked) in {1, 2}  # where another client publishes, kafka-python still asks
+
+
+def test_publish_without_the_check_of_the_name_confirms_under_another_name(
+    open_at: Open, topics: KafkaBroker
+) -> None:
+    anything = {"ssl_endpoint_identification_algorithm": "none"}
+    assert confirms(open_at(BY_PASSWORD, host="127.0.0.1", **anything), topics)
+
+
+@pytest.mark.parametrize(
+    ("title", "host", "changed", "message"),
+    [
+        (BY_PASSWORD, "localhost", {"sasl_password": WRONG}, "uthentication failed"),
+        (
+            BY_PASSWORD,
+            "localhost",
+            {"sasl_mechanism": "PLAIN", "sasl_password": WRONG},
+            "uthentication failed",
+        ),
+        (BY_PASSWORD, "localhost", {"ssl_ca_location": "{other_ca}"}, "certificate verify failed"),
+        (BY_PASSWORD, "localhost", {"ssl_ca_location": None}, "certificate verify failed"),
+        (BY_PASSWORD, "127.0.0.1", {}, "certificate verify failed"),
+        (
+            BY_CERTIFICATE,
+            "localhost",
+            {"ssl_certificate_location": None, "ssl_key_location": None, "ssl_key_password": None},
+            "alert bad certificate|alert certificate required",  # Java's TLS has both words for it
+        ),
+        (BY_TOKEN, "localhost", {"provider": "unsigned_for_nobody"}, "invalid_token"),
+        (BY_TOKEN, "localhost", {"provider": "broken"}, "tokens:broken: RuntimeError"),
+        (BY_TOKEN, "localhost", {"provider": "expired"}, "expected (token, expires_at_s)"),
+    ],
+)
+def test_publish_as_somebody_else_is_unavailable_and_says_why(
+    title: str,
+    host: str,
+    changed: dict[str, str | None],
+    message: str,
+    open_at: Open,
+    topics: KafkaBroker,
+    certificates: Certificates,
+) -> None:
+    files = certificates._asdict()
+    given = {name: value and value.format(**files) for name, value in changed.items()}
+    if "provider" in given:
+        given[PROVIDER] = f"tests.contract.tokens:{given.pop('provider')}"
+    publisher = open_at(title, REFUSED_WITHIN_S, host, **given)
+    started = time.monotonic()
+    refused = refusal(publisher, topics)
+    assert any(each in refused for each in message.split("|")), refused
+    assert time.monotonic() - started < REFUSED_WITHIN_S + 1
+
+
+def test_command_with_a_wrong_password_exits_4_and_shows_no_secret(
+    kafka: SecureKafka, certificates: Certificates, tmp_path: Path
+) -> None:
+    brokers = documented(BY_PASSWORD, certificates, f"localhost:{kafka.sasl}")
+    routes = {"reminders": {"target": {"broker": "orders", "topic": "reminders"}}}
+    with embedded_command(tmp_path) as duebridge:
+        store = {"url": duebridge.url}
+        config = {"version": 1, "store": store, "brokers": brokers, "routes": routes}
+        duebridge.file.write_text(yaml.safe_dump(config))
+        done = duebridge("config", "check", "--connect", KAFKA_PASSWORD=WRONG)
+    assert done.code == BROKER
+    assert "uthentication failed" in done.out + done.err
+    assert "canary" not in done.out + done.err
+    assert "Traceback" not in done.err
+
+
+def test_ping_with_a_wrong_password_is_what_a_command_ends_with_4_for(open_at: Open) -> None:
+    publisher = open_at(BY_PASSWORD, REFUSED_WITHIN_S, sasl_password=WRONG)
+    with pytest.raises(BrokerUnavailable, match="uthentication failed") as refused:
+        publisher.ping()
+    assert exit_code(refused.value) == BROKER

@@ -1,0 +1,239 @@
+"""RabbitMQ over TLS: who may publish, and what is said to whom may not."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from duebridge.cli.exits import BROKER, exit_code
+from duebridge.config.secrets import resolve_at
+from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
+from duebridge_connectors.rabbitmq import open_publisher
+from tests.conftest import missing
+from tests.contract import certificates as own
+from tests.contract.broker_under_test import delivery, ids, verdicts
+from tests.contract.certificates import KEY_PASSWORD, Certificates
+from tests.contract.documented import documented
+from tests.contract.private_rabbitmq import PrivateRabbit
+from tests.contract.rabbitmq_broker import RabbitBroker
+from tests.store.servers import free_port, listens, wait_until
+
+USER = "shop"
+PASSWORD = "canary/p@ss:9d27%"  # noqa: S105 - must not come out again
+VHOST = "orders/eu & co"
+TLS_WITHIN_S = 10.0
+
+CONFIG = """\
+listeners.ssl.1 = 127.0.0.1:{port}
+ssl_options.cacertfile = {ca}
+ssl_options.certfile = {server_certificate}
+ssl_options.keyfile = {server_key}
+ssl_options.verify = verify_peer
+ssl_options.fail_if_no_peer_cert = false
+ssl_cert_login_from = common_name
+auth_mechanisms.1 = PLAIN
+auth_mechanisms.2 = EXTERNAL
+load_definitions = {definitions}
+"""
+# A second listener, which wants a certificate: the configuration has one set of options for all.
+DEMAND = """\
+{{ok, Options}} = application:get_env(rabbit, ssl_options),
+Strict = lists:keystore(fail_if_no_peer_cert, 1, Options, {{fail_if_no_peer_cert, true}}),
+rabbit_networking:start_ssl_listener({{"127.0.0.1", {port}}}, Strict, 1).
+"""
+
+
+class SecureRabbit(PrivateRabbit):
+    """`tls_port` takes any client, `mtls_port` only one with a certificate."""
+
+    def __init__(self, folder: Path, certificates: Certificates) -> None:
+        super().__init__(folder)
+        self.tls_port, self.mtls_port = free_port(), free_port()
+        definitions = folder / "definitions.json"
+        definitions.write_text(json.dumps(_definitions()))
+        config = folder / ".services" / "rabbitmq" / "conf.d" / "secure.conf"
+        config.parent.mkdir(parents=True)
+        files = certificates._asdict()
+        config.write_text(CONFIG.format(port=self.tls_port, definitions=definitions, **files))
+        _enable(folder / "deploy" / "local" / "rabbitmq_server.py", "rabbitmq_auth_mechanism_ssl")
+
+    @property
+    def open_url(self) -> str:
+        """Where the test itself makes queues and reads them."""
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/{quote(VHOST, safe='')}"
+
+    def start(self) -> None:
+        super().start()
+        try:  # it listens without TLS first
+            wait_until(lambda: listens(self.tls_port), "TLS of RabbitMQ", TLS_WITHIN_S)
+        except AssertionError:
+            missing("a RabbitMQ with TLS", "install rabbitmq-server: a container's settings differ")
+        self.control("eval", DEMAND.format(port=self.mtls_port))
+
+
+def _definitions() -> dict[str, object]:
+    everything = {"configure": ".*", "write": ".*", "read": ".*"}
+    may = [("guest", "/"), ("guest", VHOST), (USER, VHOST), (own.USER, VHOST)]
+    return {
+        "users": [
+            {"name": "guest", "password": "guest", "tags": "administrator"},
+            {"name": USER, "password": PASSWORD, "tags": ""},
+            {"name": own.USER, "password_hash": "", "tags": ""},
+        ],
+        "vhosts": [{"name": "/"}, {"name": VHOST}],
+        "permissions": [{"user": user, "vhost": vhost, **everything} for user, vhost in may],
+    }
+
+
+def _enable(program: Path, plugin: str) -> None:
+    """Let the copied program enable a plugin; it writes the list anew at each start."""
+    before = program.read_text()
+    after = before.replace('"[].\\n"', f'"[{plugin}].\\n"')
+    assert after != before
+    program.write_text(after)
+
+
+BY_PASSWORD, BY_CERTIFICATE = "RabbitMQ, user and password", "RabbitMQ, client certificate"
+WRONG = "canary-wrong"
+DEADLINE_S = 10.0
+
+Open = Callable[..., Publisher]
+
+
+pytestmark = pytest.mark.usefixtures("no_secret_is_logged")
+
+
+@pytest.fixture(scope="module")
+def rabbit(
+    certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SecureRabbit]:
+    rabbit = SecureRabbit(tmp_path_factory.mktemp("rabbit"), certificates)
+    try:
+        rabbit.start()
+        yield rabbit
+    finally:
+        rabbit.stop()
+
+
+@pytest.fixture(scope="module")
+def queues(rabbit: SecureRabbit) -> Iterator[RabbitBroker]:
+    """Make queues and read them, over the listener without TLS."""
+    with closing(RabbitBroker(rabbit.open_url)) as broker:
+        yield broker
+
+
+@pytest.fixture
+def open_at(
+    rabbit: SecureRabbit, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Open]:
+    """Open what the documentation shows, at another address or with other TLS options."""
+    opened: list[Publisher] = []
+
+    def open_at(
+        title: str, where: str = "", login: str = PASSWORD, swap: str = "", **tls: str
+    ) -> Publisher:
+        monkeypatch.setenv("RABBIT_PASSWORD", quote(login, safe=""))
+        port = rabbit.mtls_port if title == BY_CERTIFICATE else rabbit.tls_port
+        address = where or f"localhost:{port}"
+        settings: Any = resolve_at("", documented(title, certificates, address)["billing"])
+        settings["options"]["ssl_options"].update(tls)
+        before, _, after = swap.partition(">")
+        settings["url"] = settings["url"].replace(before, after) if swap else settings["url"]
+        opened.append(open_publisher(settings, DEADLINE_S))
+        return opened[-1]
+
+    yield open_at
+    for publisher in opened:
+        publisher.close()
+
+
+def confirms(publisher: Publisher, queues: RabbitBroker) -> bool:
+    """Publish to a new queue, and read it back by another way."""
+    target = queues.missing_target()
+    queues.create(target)
+    batch = [delivery(target) for _ in range(3)]
+    assert verdicts(publisher.publish(batch)) == [Verdict.CONFIRMED] * 3
+    return ids(queues.read_all(target)) == ids(batch)
+
+
+def refusal(publisher: Publisher) -> str:
+    with pytest.raises(BrokerUnavailable) as refused:
+        publisher.ping()
+    assert exit_code(refused.value) == BROKER
+    return str(refused.value)
+
+
+def test_publish_with_user_and_password_confirms(open_at: Open, queues: RabbitBroker) -> None:
+    assert confirms(open_at(BY_PASSWORD), queues)
+
+
+def test_publish_with_a_client_certificate_confirms(open_at: Open, queues: RabbitBroker) -> None:
+    assert confirms(open_at(BY_CERTIFICATE), queues)
+
+
+def test_publish_with_a_locked_key_and_its_password_confirms(
+    open_at: Open, queues: RabbitBroker, certificates: Certificates
+) -> None:
+    locked = {"keyfile": certificates.locked_key, "password": KEY_PASSWORD}
+    assert confirms(open_at(BY_CERTIFICATE, **locked), queues)
+
+
+def test_publish_to_an_address_with_the_name_given_confirms(
+    open_at: Open, queues: RabbitBroker, rabbit: SecureRabbit
+) -> None:
+    address = f"127.0.0.1:{rabbit.tls_port}"
+    assert confirms(open_at(BY_PASSWORD, address, server_hostname="localhost"), queues)
+
+
+def test_connect_with_a_wrong_password_is_unavailable(open_at: Open) -> None:
+    assert "ACCESS_REFUSED" in refusal(open_at(BY_PASSWORD, login=WRONG))
+
+
+def test_connect_to_an_unknown_authoritys_server_is_unavailable(
+    open_at: Open, certificates: Certificates
+) -> None:
+    said = refusal(open_at(BY_PASSWORD, ca_certs=certificates.other_ca))
+    assert "certificate verify failed" in said
+    assert "the CA file" in said
+
+
+def test_connect_under_another_name_is_unavailable(open_at: Open, rabbit: SecureRabbit) -> None:
+    said = refusal(open_at(BY_PASSWORD, f"127.0.0.1:{rabbit.tls_port}"))
+    assert "not valid for '127.0.0.1'" in said
+
+
+def test_connect_without_a_certificate_where_one_is_wanted_is_unavailable(
+    open_at: Open, rabbit: SecureRabbit
+) -> None:
+    said = refusal(open_at(BY_PASSWORD, f"localhost:{rabbit.mtls_port}"))
+    assert "a certificate of ours" in said
+
+
+def test_connect_with_a_certificate_of_no_user_is_unavailable(
+    open_at: Open, certificates: Certificates
+) -> None:
+    server = {"certfile": certificates.server, "keyfile": certificates.server_key}
+    assert "ACCESS_REFUSED" in refusal(open_at(BY_CERTIFICATE, **server))
+
+
+@pytest.mark.parametrize(
+    ("vhost", "message"),
+    [("nowhere", "vhost nowhere not found"), ("%2F", "access to vhost '/' refused")],
+)
+def test_connect_to_another_virtual_host_is_unavailable(
+    vhost: str, message: str, open_at: Open
+) -> None:
+    assert message in refusal(open_at(BY_PASSWORD, swap=f"orders%2Feu%20%26%20co>{vhost}"))
+
+
+def test_connect_without_tls_where_it_is_spoken_is_unavailable(
+    rabbit: SecureRabbit, open_at: Open
+) -> None:
+    publisher = open_publisher({"url": f"amqp://localhost:{rabbit.tls_port}/"}, DEADLINE_S)
+    assert "StreamLostError" in refusal(publisher)
+    publisher.close()
+    assert "wrong version number" in refusal(open_at(BY_PASSWORD, f"localhost:{rabbit.port}"))

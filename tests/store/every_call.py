@@ -1,0 +1,41 @@
+"""One call of each method of the delay store, on a shard with something in every state."""
+
+from collections.abc import Callable
+from typing import Any
+
+from duebridge.ports.publisher import Reason
+from duebridge.store.delay_store import Burial, DelayStore, Retry
+from tests.store.desk import Desk, envelope
+
+TOKEN = bytes(range(12))
+CALLS: dict[str, Callable[[DelayStore], Any]] = {
+    "next": lambda store: store.next(),
+    "schedule": lambda store: store.schedule([envelope("a"), envelope("b")], max_delay_ms=10**9),
+    "promote": lambda store: store.promote(),
+    "claim": lambda store: store.claim(9, 30_000),
+    "ack": lambda store: store.ack(TOKEN, ["a"]),
+    "retry": lambda store: store.retry(TOKEN, [Retry("b", 9, True, True, "E\nno")]),
+    "release": lambda store: store.release(TOKEN, ["c"]),
+    "bury": lambda store: store.bury(TOKEN, [Burial("d", Reason.INVALID, True, False, "")]),
+    "reclaim": lambda store: store.reclaim(),
+    "shunt": lambda store: store.shunt(9, 30_000),
+    "postpone": lambda store: store.postpone(TOKEN, ["d"], 5),
+    "replay": lambda store: store.replay(["d", "e"]),
+    "drop": lambda store: store.drop(["d", "e"]),
+    "cancel": lambda store: store.cancel("e"),
+    "reschedule": lambda store: store.reschedule("f", "+70", 10**9),
+    "get": lambda store: store.get("a"),
+    "list": lambda store: store.list("unack"),
+    "stats": lambda store: store.stats(),
+    "forget": lambda store: store.forget(),
+    "demote": lambda store: store.demote("B", 0, [("f", 1), ("g", 2)]),
+    "lift": lambda store: store.lift(1, ["tf", "xB/f"]),
+}
+
+
+def fill_every_state(desk: Desk) -> None:
+    desk.dead("d", "e")
+    desk.retry("b", failed=True, error="E\nno", delay_ms=10**6)
+    desk.unack("a", "c")
+    desk.ready("g", "h")
+    desk.pending("f")

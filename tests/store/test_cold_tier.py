@@ -1,0 +1,262 @@
+"""What the cold tier has leaves the store once; marks it left are kept until they are used."""
+
+from random import randbytes
+
+import pytest
+
+from duebridge.errors import StoreError
+from duebridge.store.cold import ColdNotes, Mark
+from tests.store.conftest import Opened
+from tests.store.desk import NOW_MS, YEAR_MS, Desk, envelope
+
+
+@pytest.fixture
+def desk(open_desk: Opened) -> Desk:
+    """A desk of a route with a cold tier."""
+    return open_desk(cold_tier_ms=YEAR_MS)
+
+
+def copies(desk: Desk, *ids: str) -> list[tuple[str, int]]:
+    """The rows of a batch that was read now."""
+    return [(name, desk.record_of(name).generation) for name in ids]
+
+
+def answer(desk: Desk, batch: str, rows: list[tuple[str, int]], first: int = 0):
+    """Rows done, removed and void."""
+    return desk.store.demote(batch, first, rows)[1:]
+
+
+def void(desk: Desk) -> set[str]:
+    return {name[1:].decode() for name in desk.snapshot()["memory"] if name[:1] == b"x"}
+
+
+def test_demote_removes_what_is_as_it_was_copied(desk: Desk) -> None:
+    desk.pending("a", "b", "c")
+    assert answer(desk, "B", copies(desk, "a", "b")) == (2, 2, 0)
+    found = desk.check()
+    assert set(found["envelopes"]) == {b"c"}
+    entry = desk.last_entry()
+    assert (entry.kind, [name for name, _ in entry.items]) == ("demoted", ["a", "b"])
+    assert entry.items[0][1].due_at_ms == NOW_MS + 1000
+    assert void(desk) == set()
+
+
+def change(desk: Desk, how: str) -> None:
+    match how:
+        case "cancelled":
+            assert desk.store.cancel("a") == "cancelled"
+        case "rescheduled":
+            assert desk.store.reschedule("a", "+9000", YEAR_MS).status == "rescheduled"
+        case "replaced":
+            desk.schedule(envelope("a", body=b"other"), replace=True)
+        case "ready" | "unack":
+            desk.clock.advance(1000)
+            desk.store.promote()
+            if how == "unack":
+                desk.store.claim(1, 30_000)
+
+
+@pytest.mark.parametrize("how", ["cancelled", "rescheduled", "replaced", "ready", "unack"])
+def test_demote_of_what_changed_since_changes_nothing_and_voids_the_copy(
+    desk: Desk, how: str
+) -> None:
+    desk.pending("a")
+    rows = copies(desk, "a")
+    change(desk, how)
+    before = desk.snapshot()
+    assert answer(desk, "B", rows) == (1, 0, 1)
+    after = desk.check()
+    del before["memory"], after["memory"], before["forget"], after["forget"]
+    assert after == before
+    assert void(desk) == {"B/a"}
+
+
+def test_demote_of_what_was_claimed_before_keeps_its_attempts(desk: Desk) -> None:
+    desk.dead("a")
+    desk.store.replay(["a"], [YEAR_MS])
+    assert answer(desk, "B", copies(desk, "a")) == (1, 0, 1)
+    assert desk.flight_of("a").attempt == 1
+
+
+def test_demote_repeated_changes_nothing_and_answers_as_it_did(desk: Desk) -> None:
+    desk.pending("a", "b")
+    rows = copies(desk, "a", "b")
+    desk.store.cancel("b")
+    first = answer(desk, "B", rows)
+    before = desk.snapshot()
+    desk.clock.advance(YEAR_MS - 1)
+    assert answer(desk, "B", rows) == first == (2, 1, 1)
+    assert desk.snapshot() == before
+
+
+def test_demote_repeated_leaves_a_new_life_alone(desk: Desk) -> None:
+    desk.pending("a")
+    rows = copies(desk, "a")
+    answer(desk, "B", rows)
+    desk.pending("a")
+    assert answer(desk, "B", rows) == (1, 1, 0)
+    assert desk.state_of("a") == "pending"
+
+
+def test_demote_goes_on_where_it_was_interrupted(desk: Desk) -> None:
+    desk.pending("a", "b", "c", "d")
+    rows = copies(desk, "a", "b", "c", "d")
+    assert answer(desk, "B", rows[:2]) == (2, 2, 0)
+    assert answer(desk, "B", rows[1:3], first=1) == (3, 3, 0)
+    assert answer(desk, "B", rows) == (4, 4, 0)
+    assert void(desk) == set()
+    assert desk.journal()[1:] == [("demoted", ["a", "b"]), ("demoted", ["c"]), ("demoted", ["d"])]
+
+
+def test_demote_out_of_order_is_refused_and_changes_nothing(desk: Desk) -> None:
+    desk.pending("a", "b")
+    before = desk.snapshot()
+    with pytest.raises(StoreError, match="ORDER row 0 of B is next"):
+        desk.store.demote("B", 1, copies(desk, "b"))
+    assert desk.snapshot() == before
+
+
+def test_demote_of_two_batches_keeps_the_copy_that_removed(desk: Desk) -> None:
+    desk.pending("a")
+    rows = copies(desk, "a")
+    assert answer(desk, "B", rows) == (1, 1, 0)
+    assert answer(desk, "C", rows) == (1, 0, 1)
+    assert void(desk) == {"C/a"}
+
+
+def test_demote_stays_within_its_bytes_and_says_how_far_it_came(desk: Desk) -> None:
+    ids = [f"{n}" for n in range(9)]
+    for name in ids:
+        desk.pending(envelope(name, body=randbytes(256 * 1024)))
+    rows = copies(desk, *ids)
+    assert answer(desk, "B", rows) == (3, 3, 0)
+    assert answer(desk, "B", rows[3:], first=3) == (6, 6, 0)
+    assert answer(desk, "B", rows[6:], first=6) == (9, 9, 0)
+
+
+def test_demote_of_1000_is_one_step_and_1001_is_refused(desk: Desk) -> None:
+    ids = [f"{n:04d}" for n in range(1000)]
+    desk.pending(*ids)
+    rows = copies(desk, *ids)
+    with pytest.raises(StoreError, match="LIMIT"):
+        desk.store.demote("B", 0, [*rows, ("x", 1)])
+    assert answer(desk, "B", rows) == (1000, 1000, 0)
+    assert desk.check()["envelopes"] == {}
+
+
+def test_demote_of_no_rows_says_how_far_the_batch_is(desk: Desk) -> None:
+    assert answer(desk, "B", []) == (0, 0, 0)
+    desk.pending("a")
+    answer(desk, "B", copies(desk, "a"))
+    assert answer(desk, "B", []) == (1, 1, 0)
+
+
+def test_demote_without_a_cold_tier_is_refused(open_desk: Opened) -> None:
+    desk = open_desk()
+    desk.pending("a")
+    with pytest.raises(StoreError, match="COLD expected a route with a cold tier"):
+        desk.store.demote("B", 0, copies(desk, "a"))
+    assert desk.state_of("a") == "pending"
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 5, 38])
+def test_demote_of_a_damaged_record_leaves_it_to_the_workers(desk: Desk, kept_bytes: int) -> None:
+    desk.pending("a")
+    rows = copies(desk, "a")
+    desk.replaced_record("a", lambda record: record[:kept_bytes])
+    assert answer(desk, "B", rows) == (1, 0, 1)
+    assert desk.score_of("a", "pending") is not None
+
+
+def test_void_copy_is_known_for_the_longest_delay(desk: Desk) -> None:
+    answer(desk, "B", [("gone", 1)])
+    desk.clock.advance(YEAR_MS - 1)
+    assert desk.store.forget()[1] == 0
+    desk.clock.advance(1)
+    assert desk.store.forget()[1] == 2
+    assert void(desk) == set()
+
+
+def notes(desk: Desk) -> ColdNotes:
+    return ColdNotes(desk.connection, desk.shard)
+
+
+def test_marks_are_every_tombstone_and_void_copy_and_nothing_else(desk: Desk) -> None:
+    desk.pending("alive")
+    desk.store.cancel("a")
+    desk.store.reschedule("b/ü", "+5000", YEAR_MS)
+    desk.store.demote("B", 0, [("c/d", 7)])
+    assert sorted(notes(desk).marks()) == [
+        Mark("ta", "a", "", 1, 0, 1),
+        Mark("tb/ü", "b/ü", "", 1, NOW_MS + 5000, 0),
+        Mark("xB/c/d", "c/d", "B", 0, 0, 0),
+    ]
+
+
+def test_marks_of_many_are_all_there(desk: Desk) -> None:
+    for n in range(3000):
+        desk.store.cancel(f"{n}")
+    assert len({mark.id for mark in notes(desk).marks()}) == 3000
+
+
+def test_new_generation_is_greater_than_all_before_and_less_than_all_later(desk: Desk) -> None:
+    desk.pending("a")
+    made = notes(desk).new_generation()
+    desk.pending("b")
+    assert desk.record_of("a").generation < made < desk.record_of("b").generation
+
+
+def test_hydrated_until_is_what_was_noted_and_in_every_poll(desk: Desk) -> None:
+    assert not desk.store.next().has_cold
+    notes(desk).note_first(NOW_MS + 5)
+    notes(desk).note_first(NOW_MS + 9)
+    assert desk.store.next().cold_left_ms == 5
+    notes(desk).note_hydrated(NOW_MS + 7)
+    assert desk.store.next().cold_left_ms == 7
+    desk.check()
+
+
+@pytest.fixture
+def partly_cold(open_desk: Opened) -> Desk:
+    """A desk of a route with a cold tier, of which some rows are cold."""
+    made = open_desk(cold_tier_ms=YEAR_MS)
+    made.pending("other")
+    return made
+
+
+def names(partly_cold: Desk) -> set[bytes]:
+    return {name for name in partly_cold.check()["memory"] if name[:1] in (b"t", b"x")}
+
+
+def test_lift_drops_tombstones_and_void_copies(partly_cold: Desk) -> None:
+    partly_cold.store.cancel("a")
+    partly_cold.store.reschedule("b", "+5000", YEAR_MS)
+    partly_cold.store.demote("B", 0, [("c/d", 1)])
+    assert names(partly_cold) == {b"ta", b"tb", b"xB/c/d"}
+    assert partly_cold.store.lift(2, ["ta", "tb", "xB/c/d"]) == 3
+    assert names(partly_cold) == set()
+
+
+def test_lift_keeps_a_tombstone_that_was_left_meanwhile(partly_cold: Desk) -> None:
+    partly_cold.store.cancel("a")
+    began = 2  # the counter stood at 1
+    partly_cold.pending("another")
+    partly_cold.store.cancel("a")
+    assert partly_cold.store.lift(began, ["ta"]) == 0
+    assert names(partly_cold) == {b"ta"}
+
+
+def test_lift_of_what_is_not_there_changes_nothing(partly_cold: Desk) -> None:
+    before = partly_cold.snapshot()
+    assert partly_cold.store.lift(9, ["tnobody", "xB/nobody"]) == 0
+    assert partly_cold.snapshot() == before
+
+
+def test_lift_of_1000_is_one_step_and_1001_is_refused(partly_cold: Desk) -> None:
+    given = [f"t{n:04d}" for n in range(1000)]
+    for name in given:
+        partly_cold.store.cancel(name[1:])
+    with pytest.raises(StoreError, match="LIMIT"):
+        partly_cold.store.lift(9, [*given, "x"])
+    assert partly_cold.store.lift(9, given) == 1000
+    partly_cold.check()

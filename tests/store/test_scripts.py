@@ -1,0 +1,73 @@
+"""The header of a script agrees with its use of ARGV and with its caller in Python."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duebridge.store.connection import Argument, Connection, Reply
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import SHARD_KEYS, Shard
+from duebridge.store.scripts import Script, names, script
+from tests.conftest import ROOT
+from tests.store.every_call import CALLS
+
+STANDARD = {1, 2}  # the clock's and the journal's, which every script has
+SCRIPTS = sorted((ROOT / "lua").glob("*.lua"))
+
+
+class Asked(Exception):
+    """What a method hands to the connection."""
+
+
+class Asking(Connection):
+    """A connection that gets no further than the request."""
+
+    def __init__(self) -> None:
+        super().__init__(None)  # type: ignore[arg-type]
+
+    def run(
+        self, called: Script, keys: Sequence[str], arguments: Sequence[Argument], *_: Any
+    ) -> Reply:
+        raise Asked(called.name, keys, arguments)
+
+
+def numbers(text: str, pattern: str) -> set[int]:
+    return {int(found) for found in re.findall(pattern, text)}
+
+
+def documented(path: Path) -> set[int]:
+    header = "\n".join(line for line in path.read_text().splitlines() if line.startswith("--"))
+    return numbers(header, r"ARGV\[(\d+)\]")
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_header_of_a_script_documents_the_arguments_that_it_reads(path: Path) -> None:
+    code = re.sub(r"--.*", "", path.read_text())
+    used = numbers(code, r"ARGV\[(\d+)\]") | numbers(code, r"up_to\((\d+)\)")
+    assert used - STANDARD == documented(path) - STANDARD
+    lists = numbers(code, r"arguments\((\d+),")
+    assert lists <= {1 + max(documented(path), default=0)}, "a list follows its count"
+
+
+@pytest.mark.parametrize("name", sorted(CALLS))
+def test_call_of_a_script_passes_the_keys_and_arguments_of_its_header(name: str) -> None:
+    store = DelayStore(Asking(), Shard("n", "r", 0), has_dead_letter=True, now_ms=lambda: 1)
+    with pytest.raises(Asked) as asked:
+        CALLS[name](store)
+    called, keys, arguments = asked.value.args
+    source = (ROOT / "lua" / f"{name}.lua").read_text()
+    expected = max(documented(ROOT / "lua" / f"{name}.lua") | STANDARD)
+    has_list = "arguments(" in source or re.search(r"ARGV\[\d+\]  number of", source)
+    assert (called, len(keys)) == (name, len(SHARD_KEYS))
+    assert len(arguments) > expected if has_list else len(arguments) == expected
+
+
+def test_every_script_has_a_call_and_calls_only_commands_of_literal_names() -> None:
+    assert set(CALLS) == set(names()) == {path.stem for path in SCRIPTS}
+    for name in names():
+        code = re.sub(r"--.*", "", script(name).source)
+        literal = re.findall(r"redis\.call\('[A-Z]+'[,)]", code)
+        assert len(literal) == len(re.findall(r"\bredis\.call\b|\bredis\[|\bpcall\b", code)), name

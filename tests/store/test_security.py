@@ -1,0 +1,291 @@
+"""Redis over TLS, as a user with the least rights: all of the store works, and nothing else."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import pytest
+import redis
+
+from duebridge.config.load import load_config_text
+from duebridge.config.secrets import resolve
+from duebridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnfit
+from duebridge.producer import Producer
+from duebridge.store.connection import Connection, open_connection
+from duebridge.store.fitness import check_fitness
+from duebridge.store.registry import Registry
+from duebridge.worker.process import Runner
+from duebridge_connectors.memory import MemoryPublisher
+from tests.acceptance.command import Command
+from tests.conftest import ROOT
+from tests.contract.certificates import KEY_PASSWORD, Certificates
+from tests.contract.documented import documented, documented_acl
+from tests.store.desk import Desk
+from tests.store.servers import free_port, redis_server, wait_until
+
+USER = "duebridge"
+PASSWORD = "canary/p@ss:9d27%?x"  # noqa: S105 - must not come out again
+
+
+class SecureRedis(NamedTuple):
+    """Two servers: `mtls` takes only clients with a certificate. `open` is without TLS."""
+
+    tls: int
+    mtls: int
+    open: int
+
+
+@contextmanager
+def secure_redis(home: Path, certificates: Certificates) -> Iterator[SecureRedis]:
+    tls, mtls = free_port(), free_port()
+    with ExitStack() as stack:
+        for port, demand in ((mtls, "yes"), (tls, "no")):
+            place = home / demand
+            place.mkdir()
+            options = ["--tls-port", str(port), "--tls-auth-clients", demand]
+            options += ["--tls-cert-file", certificates.server_certificate]
+            options += ["--tls-key-file", certificates.server_key]
+            options += ["--tls-ca-cert-file", certificates.ca]
+            opened = stack.enter_context(redis_server(place, *options))
+            with redis.Redis(port=opened) as admin:
+                admin.config_set("appendonly", "yes")
+                admin.execute_command(
+                    "ACL", "SETUSER", USER, "on", f">{PASSWORD}", *documented_acl()
+                )
+        yield SecureRedis(tls, mtls, opened)
+
+
+BY_PASSWORD, BY_CERTIFICATE = "Redis, user and password", "Redis, client certificate"
+WRONG = "canary-wrong"
+CONFIG = """\
+version: 1
+store: {{url: "{url}"}}
+brokers:
+  here: {{type: memory}}
+routes:
+  reminders: {{target: {{broker: here, topic: reminders}}}}
+"""
+
+pytestmark = pytest.mark.usefixtures("no_secret_is_logged")
+UrlOf = Callable[..., str]
+OpenAt = Callable[..., Connection]
+
+
+@pytest.fixture(scope="module")
+def store(
+    certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SecureRedis]:
+    with secure_redis(tmp_path_factory.mktemp("redis"), certificates) as store:
+        yield store
+
+
+@pytest.fixture
+def url_of(
+    store: SecureRedis, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> UrlOf:
+    """Return what the documentation shows, at another port or under another host name."""
+
+    def url_of(
+        title: str = BY_PASSWORD, port: int = 0, host: str = "localhost", password: str = PASSWORD
+    ) -> str:
+        port = port or (store.mtls if title == BY_CERTIFICATE else store.tls)
+        monkeypatch.setenv("REDIS_PASSWORD", quote(password, safe=""))
+        return resolve(documented(title, certificates, f"{host}:{port}")["url"])
+
+    return url_of
+
+
+@pytest.fixture
+def open_at() -> Iterator[OpenAt]:
+    opened: list[Connection] = []
+
+    def open_at(url: str) -> Connection:
+        opened.append(open_connection(url, 3.0))
+        return opened[-1]
+
+    yield open_at
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture
+def connection(open_at: OpenAt, url_of: UrlOf) -> Connection:
+    return open_at(url_of())
+
+
+@pytest.mark.parametrize("title", [BY_PASSWORD, BY_CERTIFICATE])
+def test_connect_as_documented_is_that_user(title: str, open_at: OpenAt, url_of: UrlOf) -> None:
+    connection = open_at(url_of(title))
+    connection.load_scripts()
+    with pytest.raises(redis.exceptions.NoPermissionError, match="run the 'flushall'"):
+        connection.client.flushall()
+
+
+def test_connect_with_a_locked_key_and_its_password_answers(
+    open_at: OpenAt, url_of: UrlOf, certificates: Certificates
+) -> None:
+    url = url_of(BY_CERTIFICATE).replace(certificates.client_key, certificates.locked_key)
+    open_at(f"{url}&ssl_password={KEY_PASSWORD}").load_scripts()
+
+
+def test_connect_without_the_check_of_the_name_answers_under_another_name(
+    open_at: OpenAt, url_of: UrlOf
+) -> None:
+    open_at(f"{url_of(host='127.0.0.1')}&ssl_check_hostname=no").load_scripts()
+
+
+def test_worker_of_the_least_user_delivers_and_hears_hints(
+    connection: Connection, store: SecureRedis
+) -> None:
+    config = load_config_text(CONFIG.format(url="redis://elsewhere"), "duebridge.yaml")
+    publisher = MemoryPublisher()
+    assert check_fitness(connection) == []
+    runner = Runner(config, connection, {"here": publisher})
+    (station,) = runner.workers[0].stations
+    wake = station.store.shard.wake
+    runner.start()
+    try:
+        with redis.Redis(port=store.open) as admin:
+            wait_until(lambda: admin.pubsub_numsub(wake)[0][1] == 1, "the worker to listen", 10)
+        Producer(config, connection).schedule("reminders", b"hello", delay="1ms")
+        assert publisher.deliveries_arrive(1, within_s=10)
+    finally:
+        runner.drain()
+
+
+def test_every_transition_of_the_least_user_is_permitted(open_at: OpenAt, url_of: UrlOf) -> None:
+    desk = Desk(open_at(url_of()), "duebridge")
+    store = desk.store
+    claim = desk.shunt("shunted", "postponed")
+    assert store.postpone(claim.token, ["postponed"], 1000).stale == []
+    assert store.ack(claim.token, ["shunted"], shunted=True).stale == []
+    claim = desk.unack("done", "back")
+    assert store.ack(claim.token, ["done"]).stale == []
+    assert store.release(claim.token, ["back"]).stale == []
+    assert store.cancel("back") == "cancelled"
+    desk.dead("dead", "dropped")
+    assert store.replay(["dead"]) == ["replayed"]
+    assert store.drop(["dropped"]) == ["dropped"]
+    assert store.reschedule("dead", "+1000", 10_000).status == "rescheduled"
+    assert store.get("dead") is not None
+    assert len(store.list("pending").entries) == 1
+    desk.again(has_dead_letter=False).stats()
+    assert store.cancel("dead") == "cancelled"
+    store.forget()
+    desk.retry("retry")
+    assert store.cancel("retry") == "cancelled"
+    desk.suspect("suspect")
+
+
+def test_documented_rights_have_every_command_of_every_script() -> None:
+    rights = {word.removeprefix("+") for word in documented_acl()}
+    sources = "".join(path.read_text() for path in (ROOT / "lua").rglob("*.lua"))
+    used = {name.lower() for name in re.findall(r"redis\.call\('([A-Z]+)'", sources)}
+    assert used
+    assert used <= rights
+
+
+def test_user_without_a_right_is_told_which(
+    store: SecureRedis, open_at: OpenAt, url_of: UrlOf
+) -> None:
+    with redis.Redis(port=store.open) as admin:
+        admin.execute_command("ACL", "SETUSER", USER, "-info")
+        try:
+            with pytest.raises(StoreUnfit, match="no permissions to run the 'info'"):
+                check_fitness(open_at(url_of()))
+        finally:
+            admin.execute_command("ACL", "SETUSER", USER, "+info")
+
+
+def test_route_is_removed_only_by_who_may_delete(
+    store: SecureRedis, open_at: OpenAt, url_of: UrlOf
+) -> None:
+    connection = open_at(url_of())
+    desk = Desk(connection, "duebridge")
+    desk.pending("waits")
+    registry = Registry(connection, "duebridge")
+    registry.open_route("route", 1)
+    with pytest.raises(StoreUnfit, match="no permissions to run the 'unlink'"):
+        registry.remove_route("route", 1)
+    assert desk.store.next().pending == 1
+    with redis.Redis(port=store.open) as admin:
+        admin.execute_command("ACL", "SETUSER", USER, "+unlink")
+        try:
+            registry.remove_route("route", 1)
+        finally:
+            admin.execute_command("ACL", "SETUSER", USER, "-unlink")
+    assert desk.store.next().envelopes == 0
+    assert "route" not in registry.routes()
+
+
+def test_keys_of_another_namespace_are_refused(connection: Connection) -> None:
+    with pytest.raises(StoreError, match=r"[Nn]o permissions to access"):
+        Desk(connection, "other").pending("x")
+
+
+def test_wrong_password_is_unfit(open_at: OpenAt, url_of: UrlOf) -> None:
+    with pytest.raises(StoreUnfit, match="invalid username-password pair"):
+        open_at(url_of(password=WRONG)).load_scripts()
+
+
+def test_unknown_authority_is_unavailable(
+    open_at: OpenAt, url_of: UrlOf, certificates: Certificates
+) -> None:
+    url = url_of().replace(certificates.ca, certificates.other_ca)
+    with pytest.raises(StoreUnavailable, match=r"certificate verify failed.*the CA file"):
+        open_at(url).load_scripts()
+
+
+def test_another_host_name_is_unavailable(open_at: OpenAt, url_of: UrlOf) -> None:
+    with pytest.raises(StoreUnavailable, match=r"not valid for '127\.0\.0\.1'"):
+        open_at(url_of(host="127.0.0.1")).load_scripts()
+
+
+def test_no_certificate_where_one_is_wanted_is_unavailable(
+    open_at: OpenAt, url_of: UrlOf, store: SecureRedis
+) -> None:
+    # Redis 8 resets the connection without a word
+    with pytest.raises(StoreUnavailable, match=r"certificate of ours|reset by peer"):
+        open_at(url_of(port=store.mtls)).load_scripts()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("ssl_ca_certs=/nowhere", "ssl_ca_certs: /nowhere: No such file"),
+        ("ssl_ca_cert=/nowhere", "expected the options db, ssl_ca_certs"),
+        ("ssl_keyfile={client_key}", "ssl_keyfile: has no effect without ssl_certfile"),
+        ("ssl_certfile={client}&ssl_keyfile={server_key}", "these are not a pair"),
+        ("ssl_certfile={client}&ssl_keyfile={locked_key}", "these cannot be read"),
+        ("ssl_certfile={client}&ssl_keyfile={locked_key}&ssl_password=canary", "cannot be read"),
+        ("ssl_ca_certs={client_key}", "expected certificates in PEM"),
+    ],
+)
+def test_url_with_a_file_of_no_use_is_refused(
+    given: str, message: str, certificates: Certificates
+) -> None:
+    query = given.format(**certificates._asdict())
+    with pytest.raises(ConfigError, match=r"^store\.url: ") as refused:
+        open_connection(f"rediss://user:{PASSWORD[:6]}@localhost/0?{query}")
+    assert message in str(refused.value)
+    assert "canary" not in str(refused.value)
+
+
+def test_url_without_tls_but_with_its_options_is_refused() -> None:
+    with pytest.raises(ConfigError, match="expected rediss://"):
+        open_connection("redis://localhost/0?ssl_ca_certs=/ca.pem")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"), [({}, 0), ({"password": WRONG}, 3), ({"host": "127.0.0.1"}, 3)]
+)
+def test_command_on_a_secure_store_ends_with_the_right_code(
+    wrong: dict[str, str], code: int, url_of: UrlOf, tmp_path: Path
+) -> None:
+    done = Command(tmp_path, url_of(**wrong), CONFIG)("stats")
+    assert done.code == code
+    assert "canary" not in done.out + done.err
+    assert "Traceback" not in done.err

@@ -1,0 +1,299 @@
+"""What a worker says of what it holds: each settle alike, then what is its own."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from duebridge.errors import StoreError
+from duebridge.ports.publisher import Reason
+from duebridge.store.delay_store import ERROR_BYTES, Burial, DelayStore, Retry
+from tests.store.conftest import Opened
+from tests.store.desk import LEASE_MS, NOT_MINE, Desk
+
+Settle = Callable[[DelayStore, bytes, Sequence[str]], Any]
+OF_A_CLAIM: dict[str, Settle] = {
+    "ack": lambda store, token, ids: store.ack(token, ids),
+    "retry": lambda store, token, ids: store.retry(
+        token, [Retry(name, 1, True, True, "E\nx") for name in ids], target_failed=True
+    ),
+    "release": lambda store, token, ids: store.release(token, ids),
+    "bury": lambda store, token, ids: store.bury(token, burials(*ids)),
+}
+OF_A_SHUNT: dict[str, Settle] = {
+    "shunted": lambda store, token, ids: store.ack(token, ids, shunted=True),
+    "postpone": lambda store, token, ids: store.postpone(token, ids, 5000),
+}
+SETTLES = OF_A_CLAIM | OF_A_SHUNT
+EVERY = pytest.mark.parametrize("name", SETTLES)
+
+
+def take(desk: Desk, name: str, *ids: str) -> Any:
+    return desk.unack(*ids) if name in OF_A_CLAIM else desk.shunt(*ids)
+
+
+def check_stale(desk: Desk, name: str, token: bytes, *ids: str) -> None:
+    """Assert that a settle is stale, and changes nothing."""
+    before = desk.snapshot()
+    assert SETTLES[name](desk.store, token, ids).stale == list(ids)
+    assert desk.snapshot() == before
+
+
+@EVERY
+@pytest.mark.parametrize("token", [NOT_MINE, bytes(12), b""])
+def test_settle_with_a_strange_token_is_stale_and_changes_nothing(
+    desk: Desk, name: str, token: bytes
+) -> None:
+    take(desk, name, "a")
+    check_stale(desk, name, token, "a", "nobody")
+
+
+@EVERY
+@pytest.mark.parametrize("state", ["pending", "ready", "suspect", "retry", "dead"])
+def test_settle_with_zeros_for_a_token_changes_nothing_that_nobody_holds(
+    desk: Desk, name: str, state: str
+) -> None:
+    desk.bring(state, "a")
+    check_stale(desk, name, bytes(12), "a")
+
+
+@EVERY
+def test_settle_twice_is_stale_and_counts_once(desk: Desk, name: str) -> None:
+    claim = take(desk, name, "a")
+    assert SETTLES[name](desk.store, claim.token, ["a"]).stale == []
+    check_stale(desk, name, claim.token, "a")
+
+
+@EVERY
+def test_settle_after_the_lease_went_to_another_leaves_that_one_alone(
+    desk: Desk, name: str
+) -> None:
+    first = take(desk, name, "a")
+    desk.run_out()
+    is_claim = name in OF_A_CLAIM
+    if is_claim:
+        check_stale(desk, name, first.token, "a")
+    second = desk.store.claim(1, LEASE_MS) if is_claim else desk.store.shunt(1, LEASE_MS)
+    check_stale(desk, name, first.token, "a")
+    assert desk.store.ack(second.token, ["a"], shunted=not is_claim).stale == []
+    check_stale(desk, name, first.token, "a")
+
+
+@EVERY
+def test_settle_after_the_deadline_but_before_anybody_noticed_is_accepted(
+    desk: Desk, name: str
+) -> None:
+    claim = take(desk, name, "a")
+    desk.clock.advance(2 * LEASE_MS)
+    assert SETTLES[name](desk.store, claim.token, ["a"]).stale == []
+    desk.check()
+
+
+@EVERY
+def test_settle_of_what_a_later_life_has_is_stale(desk: Desk, name: str) -> None:
+    claim = take(desk, name, "a")
+    desk.store.ack(claim.token, ["a"], shunted=name in OF_A_SHUNT)
+    desk.pending("a")
+    check_stale(desk, name, claim.token, "a")
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "kind"),
+    [("retry", "retry", "retried"), ("release", "ready", ""), ("bury", "dead", "dead")],
+)
+def test_settle_of_a_marked_one_removes_it_as_cancelled(
+    desk: Desk, name: str, state: str, kind: str
+) -> None:
+    claim = desk.unack("a", "b")
+    assert desk.store.cancel("a") == "in_flight"
+    assert SETTLES[name](desk.store, claim.token, ["a", "b"]).stale == []
+    assert (desk.state_of("a"), desk.state_of("b")) == (None, state)
+    assert desk.journal()[-1] == ("cancelled", ["a"])
+    assert not kind or desk.journal()[-2] == (kind, ["b"])
+    desk.check()
+
+
+@EVERY
+def test_settle_of_1000_of_the_longest_ids_is_one_step_and_1001_is_refused(
+    desk: Desk, name: str
+) -> None:
+    ids = [f"{n:04d}{'x' * 251}" for n in range(1000)]
+    claim = take(desk, name, *ids)
+    before = desk.snapshot()
+    with pytest.raises(StoreError, match="LIMIT"):
+        SETTLES[name](desk.store, claim.token, [*ids, "x"])
+    assert desk.snapshot() == before
+    assert SETTLES[name](desk.store, claim.token, ids).stale == []
+    desk.check()
+
+
+def test_retry_waits_for_its_own_delay(desk: Desk) -> None:
+    claim = desk.unack("a", "b")
+    retries = [Retry("a", 500, True, False, ""), Retry("b", 1500, True, False, "")]
+    settled = desk.store.retry(claim.token, retries)
+    assert (settled.stale, settled.poll.retry, settled.poll.unack) == ([], 2, 0)
+    assert desk.score_of("a", "retry") == desk.clock() + 500
+    assert desk.score_of("b", "retry") == desk.clock() + 1500
+    desk.check()
+
+
+def test_retry_counts_a_failure_only_when_told(desk: Desk) -> None:
+    claim = desk.unack("a", "b")
+    retries = [Retry("a", 1, True, False, "E\nno"), Retry("b", 1, False, False, "")]
+    desk.store.retry(claim.token, retries)
+    flights = [desk.flight_of(name) for name in "ab"]
+    assert [each.failures for each in flights] == [1, 0]
+    assert [each.retries for each in flights] == [1, 1]
+    assert [each.unsure for each in flights] == [False, False]
+
+
+def test_retry_keeps_the_first_and_the_last_failure(desk: Desk) -> None:
+    first_at = desk.clock() + 1000
+    desk.retry("a", error="First\nthe first")
+    desk.clock.advance(1000)
+    desk.put_back(desk.claim_all(), error="Second\nthe second\nof two lines")
+    flight = desk.flight_of("a")
+    assert (flight.first_failed_at_ms, flight.last_failed_at_ms) == (first_at, desk.clock())
+    assert (flight.error_class, flight.error_message) == ("Second", "the second\nof two lines")
+    desk.clock.advance(1000)
+    desk.put_back(desk.claim_all(), failed=False)
+    assert desk.flight_of("a").error_class == "Second"
+    assert (desk.flight_of("a").failures, desk.flight_of("a").retries) == (2, 3)
+
+
+def test_retry_of_an_unsure_delivery_stays_unsure(desk: Desk) -> None:
+    desk.retry("a", failed=False, unsure=True)
+    desk.clock.advance(1000)
+    desk.put_back(desk.claim_all(), failed=True, unsure=False)
+    assert desk.flight_of("a").unsure
+    assert desk.store.cancel("a") == "in_flight"
+
+
+def test_retry_is_journalled_with_its_attempt(desk: Desk) -> None:
+    due = desk.clock() + 1000
+    desk.retry("a")
+    entry = desk.last_entry()
+    assert (entry.kind, entry.items) == ("retried", [("a", (due, 1, None))])
+
+
+def test_retry_too_late_resurrects_no_delivered_message(desk: Desk) -> None:
+    late = desk.unack("a")
+    desk.run_out()
+    second = desk.store.claim(1, LEASE_MS)
+    desk.store.ack(second.token, ["a"])
+    before = desk.snapshot()
+    assert desk.put_back(late).stale == ["a"]
+    assert desk.snapshot() == before
+    assert desk.state_of("a") is None
+
+
+def test_retry_for_a_failed_target_holds_the_route_since_the_first(desk: Desk) -> None:
+    claim = desk.unack("a", "b")
+    held_at = desk.clock()
+    desk.store.retry(claim.token, [Retry("a", 1, False, False, "")], target_failed=True)
+    desk.clock.advance(500)
+    settled = desk.store.retry(claim.token, [Retry("b", 1, False, False, "")], target_failed=True)
+    assert settled.poll.held_since_ms == held_at
+
+
+def test_retry_of_an_error_text_is_cut_to_its_limit(desk: Desk) -> None:
+    desk.retry("a", error="E\n" + "x" * 10_000)
+    assert len(desk.flight_of("a").error_message) == ERROR_BYTES - 2
+
+
+def test_retry_of_an_error_text_cut_within_a_letter_can_be_read(desk: Desk) -> None:
+    desk.retry("a", error="E\n" + "é\ud800\x00" * 1000)
+    assert desk.flight_of("a").error_message.startswith("é")
+
+
+def test_retry_counters_stop_at_their_width(desk: Desk) -> None:
+    desk.retry("a")
+    packed = desk.flight_bytes("a")
+    desk.client.hset(desk.key("flight"), "a", packed[:22] + b"\xff" * 4 + packed[26:])
+    desk.clock.advance(1000)
+    desk.put_back(desk.claim_all())
+    assert (desk.flight_of("a").failures, desk.flight_of("a").retries) == (65535, 65535)
+
+
+def test_release_gives_back_at_once_and_counts_nothing(desk: Desk) -> None:
+    due = desk.clock() + 1000
+    claim = desk.unack("a", "b")
+    settled = desk.store.release(claim.token, ["a", "b"])
+    assert (settled.stale, settled.poll.ready, settled.poll.unack) == ([], 2, 0)
+    assert desk.score_of("a", "ready") == due
+    flight = desk.flight_of("a")
+    assert (flight.attempt, flight.failures, flight.retries, flight.expiries) == (1, 0, 0, 0)
+    assert not flight.unsure
+    desk.check()
+
+
+def test_release_is_no_delivery_so_that_a_cancel_is_certain(desk: Desk) -> None:
+    claim = desk.unack("a")
+    desk.store.release(claim.token, ["a"])
+    assert desk.store.cancel("a") == "cancelled"
+
+
+def test_release_of_a_single_claim_goes_back_among_the_suspects(desk: Desk) -> None:
+    desk.suspect("a")
+    claim = desk.store.claim(1, LEASE_MS, alone=True)
+    assert desk.store.release(claim.token, ["a"]).stale == []
+    assert desk.state_of("a") == "suspect"
+    desk.check()
+
+
+def burials(*ids: str, failed: bool = True, unsure: bool = False) -> list[Burial]:
+    return [Burial(name, Reason.TOO_LARGE, failed, unsure, "E\ntoo large") for name in ids]
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_bury_keeps_why_in_flight_and_journal(desk: Desk, reason: Reason) -> None:
+    due = desk.clock() + 1000
+    desk.dead("a", reason=reason)
+    flight = desk.flight_of("a")
+    assert (flight.reason, flight.failures, flight.attempt) == (reason, 1, 1)
+    assert (flight.error_class, flight.error_message) == ("E", "too large")
+    assert flight.first_failed_at_ms == flight.last_failed_at_ms == desk.clock()
+    entry = desk.last_entry()
+    assert (entry.kind, entry.items) == ("dead", [("a", (due, 1, reason))])
+    desk.check()
+
+
+@pytest.mark.parametrize("has_dead_letter", [True, False])
+def test_bury_waits_for_a_shunt_or_for_ever(open_desk: Opened, has_dead_letter: bool) -> None:
+    desk = open_desk(has_dead_letter=has_dead_letter)
+    desk.dead("a")
+    assert desk.score_of("a", "dead") == (desk.clock() if has_dead_letter else float("inf"))
+    assert len(desk.store.shunt(1, LEASE_MS).leased) == has_dead_letter
+    entry = desk.store.get("a")
+    assert entry is not None
+    assert (entry.score_ms == -1) == (not has_dead_letter)
+
+
+def test_bury_counts_and_doubts_only_when_told(desk: Desk) -> None:
+    claim = desk.unack("a", "b")
+    desk.store.bury(claim.token, burials("a", failed=False) + burials("b", unsure=True))
+    assert [desk.flight_of(name).failures for name in "ab"] == [0, 1]
+    assert [desk.flight_of(name).unsure for name in "ab"] == [False, True]
+
+
+def test_postpone_ends_the_lease_and_waits(desk: Desk) -> None:
+    claim = desk.shunt("a", "b")
+    settled = desk.store.postpone(claim.token, ["a"], 5000)
+    assert (settled.stale, settled.poll.dead) == ([], 2)
+    assert desk.score_of("a", "dead") == desk.clock() + 5000
+    assert not desk.flight_of("a").shunting
+    assert desk.flight_of("b").shunting
+    desk.clock.advance(4999)
+    assert desk.store.shunt(10, LEASE_MS).leased == []
+    desk.clock.advance(1)
+    assert [each.id for each in desk.store.shunt(10, LEASE_MS).leased] == ["a"]
+    desk.check()
+
+
+def test_postpone_after_a_replay_is_stale(desk: Desk) -> None:
+    claim = desk.shunt("a")
+    desk.clock.advance(LEASE_MS)
+    assert desk.store.replay(["a"]) == ["replayed"]
+    before = desk.snapshot()
+    assert desk.store.postpone(claim.token, ["a"], 1).stale == ["a"]
+    assert desk.snapshot() == before

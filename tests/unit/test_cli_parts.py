@@ -1,0 +1,289 @@
+"""The parts of the command line: lines, instants, rates, sizes and exit codes."""
+
+import errno
+import inspect
+import io
+import os
+import threading
+from datetime import UTC, datetime
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duebridge import errors
+from duebridge.cli import lines
+from duebridge.cli.exits import exit_code, run_guarded
+from duebridge.cli.instants import parse_ago, parse_at, parse_expires, parse_from_now
+from duebridge.cli.lines import Base64, Line, is_empty, json_value, parse_line, read_batches
+from duebridge.cli.pace import Pacer, parse_rate
+from duebridge.cli.verdict import exit_code_of
+from duebridge.config.fields import parse_size_bytes
+from duebridge.durations import format_instant
+from duebridge.envelope import HeaderValue
+from duebridge.errors import BridgeError, ConfigError, EnvelopeError, JobFailed, StoreError
+from duebridge.ports.checks import About, failure, ok, warning
+from duebridge.ports.publisher import BrokerUnavailable
+
+
+class Chunks(io.RawIOBase):
+    """A stream that gives one chunk a read, as a pipe does."""
+
+    def __init__(self, chunks: list[bytes]) -> None:
+        self._chunks = [chunk for chunk in chunks if chunk]
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        chunk = self._chunks.pop(0) if self._chunks else b""
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+
+@given(st.lists(st.binary(max_size=20) | st.just(b"\n"), max_size=30), st.integers(1, 5))
+def test_read_batches_of_any_chunks_gives_every_line_once(chunks: list[bytes], size: int) -> None:
+    batches = list(read_batches(io.BufferedReader(Chunks(list(chunks))), size))
+    whole = b"".join(chunks).split(b"\n")
+    if not whole[-1]:
+        whole.pop()
+    assert [line for batch in batches for line in batch] == [
+        Line(number, text) for number, text in enumerate(whole, 1)
+    ]
+    assert all(1 <= len(batch) <= size for batch in batches)
+
+
+def test_read_batches_gives_a_line_before_the_stream_ends() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stream:
+        os.write(writing, b"one\ntw")
+        batches = read_batches(stream, 500)
+        assert next(batches) == [Line(1, b"one")]
+        threading.Thread(target=lambda: (os.write(writing, b"o\n"), os.close(writing))).start()
+        assert next(batches) == [Line(2, b"two")]
+        assert list(batches) == []
+
+
+def test_read_batches_too_long_line_is_cut_and_then_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 10)
+    stream = io.BufferedReader(Chunks([b"x" * 50, b"y" * 50, b"\nshort\n"]))
+    long, short = (line for batch in read_batches(stream, 500) for line in batch)
+    assert (long.number, short) == (1, Line(2, b"short"))
+    with pytest.raises(EnvelopeError, match="at most 10 bytes"):
+        parse_line(long.text)
+
+
+@given(st.binary(max_size=60))
+def test_parse_line_of_any_bytes_gives_an_envelope_or_a_clear_error(text: bytes) -> None:
+    with pytest.raises(EnvelopeError):
+        parse_line(text)
+
+
+@pytest.mark.parametrize("text", [b"", b"  \t", b"# {}", b"  # x", b"\r"])
+def test_is_empty_of_a_blank_or_a_remark_is_true(text: bytes) -> None:
+    assert is_empty(text)
+    assert not is_empty(b'{"body": "#"}')
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(b"x", "x"), (b"\xff", Base64("/w==")), ("x", "x"), (5, 5), (True, True), (None, None)],
+)
+def test_json_value_is_text_where_it_can_be(value: HeaderValue, shown: object) -> None:
+    assert json_value(value) == shown
+
+
+NINE = datetime(2026, 1, 31, 9, tzinfo=UTC)
+NINE_MS = 1_769_850_000_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2026-01-31T09:00:00Z", "2026-01-31t09:00:00z", "2026-01-31T10:00:00+01:00",
+     "2026-01-31 09:00:00.000-00:00", "1769850000000", NINE_MS],
+)  # fmt: skip
+def test_parse_at_form_is_that_instant(text: str | int) -> None:
+    assert parse_at(text) == NINE
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "now", "2026-01-31", "2026-01-31T09:00:00", "-5", "1.5", "1769850000", "9" * 40, "٣"],
+)
+def test_parse_at_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(EnvelopeError, match="--at: expected"):
+        parse_at(text)
+
+
+def test_parse_expires_duration_is_left_as_it_is_and_instant_is_read() -> None:
+    assert parse_expires("90m") == "90m"
+    assert parse_expires("2026-01-31T09:00:00Z") == NINE
+    assert parse_expires(NINE_MS) == NINE
+
+
+def test_format_instant_greatest_that_the_store_holds_is_shown() -> None:
+    assert format_instant(NINE_MS) == "2026-01-31T09:00:00.000Z"
+    assert format_instant(2**47).startswith("6429-")
+
+
+def test_format_instant_of_damage_is_shown_as_it_is() -> None:
+    assert format_instant(-(2**63)) == "-9223372036854775808 ms"
+    assert format_instant(2**63) == "9223372036854775808 ms"
+
+
+def test_parse_ago_and_from_now_count_from_the_given_now_and_read_instants() -> None:
+    assert parse_ago("90m", "--since", NINE_MS) == NINE_MS - 5_400_000
+    assert parse_from_now("90m", "--due-before", NINE_MS) == NINE_MS + 5_400_000
+    assert parse_ago("90m", "--since", 5) == 0
+    for parse in (parse_ago, parse_from_now):
+        assert parse("2026-01-31T09:00:00Z", "--since", 5) == NINE_MS
+        with pytest.raises(EnvelopeError, match="--since: expected a duration"):
+            parse("-5m", "--since", NINE_MS)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, span: float) -> None:
+        assert span > 0
+        self.now += span
+
+
+@pytest.mark.parametrize(("rate", "size"), [(None, 100), (1, 1), (5, 1), (50, 5), (100_000, 100)])
+def test_batch_size_of_a_rate_is_a_tenth_of_a_second(rate: int | None, size: int) -> None:
+    assert Pacer(rate).batch_size(100) == size
+
+
+def test_wait_lets_a_rate_pass_and_no_burst_after_a_pause() -> None:
+    clock = Clock()
+    pacer = Pacer(50, clock, clock.sleep)
+    for _ in range(21):
+        pacer.wait(5)
+    assert clock.now == pytest.approx(102.0)
+    clock.now += 60
+    pacer.wait(5)
+    pacer.wait(5)
+    assert clock.now == pytest.approx(162.1)
+
+
+def test_wait_without_a_rate_never_pauses() -> None:
+    clock = Clock()
+    Pacer(None, clock, clock.sleep).wait(10**6)
+    assert clock.now == 100.0
+
+
+@pytest.mark.parametrize("text", ["5", "0/s", "-1/s", "5/m", "1.5/s", "", "/s"])
+def test_parse_rate_of_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(EnvelopeError, match="--rate: expected a whole number a second"):
+        parse_rate(text)
+
+
+def app_that_raises(error: Exception) -> typer.Typer:
+    app = typer.Typer()
+
+    @app.command()
+    def fail() -> None:
+        raise error
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [(ConfigError, 2), (EnvelopeError, 2), (StoreError, 3), (BrokerUnavailable, 4), (JobFailed, 1)],
+)
+def test_exit_code_of_an_error_is_its_class_and_of_every_subclass(
+    kind: type[Exception], code: int
+) -> None:
+    for each in (kind, *kind.__subclasses__()):
+        assert exit_code(each.__new__(each, "why")) == code
+
+
+def test_exit_code_of_every_error_of_the_product_is_known() -> None:
+    defined = [each for _, each in inspect.getmembers(errors, inspect.isclass)]
+    assert {exit_code(each("why")) for each in defined if each is not BridgeError} == {1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (StoreError("two\nlines"), 3, "duebridge: two\\nlines"),
+        (BrokerUnavailable("no answer"), 4, "duebridge: no answer"),
+        (OSError(errno.ENOSPC, "No space left", "out.txt"), 2, "duebridge: out.txt: No space left"),
+    ],
+)
+def test_run_guarded_error_is_one_line_on_stderr(
+    error: Exception,
+    code: int,
+    line: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.argv", ["duebridge"])
+    assert run_guarded(app_that_raises(error)) == code
+    assert capsys.readouterr() == ("", f"{line}\n")
+
+
+def test_run_guarded_defect_names_its_place_and_quotes_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["duebridge"])
+    assert run_guarded(app_that_raises(KeyError("canary"))) == 70
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "KeyError at test_cli_parts.py:" in err
+    assert "canary" not in err
+
+
+def test_exit_code_without_a_failure_is_0() -> None:
+    assert exit_code_of([]) == 0
+    assert (
+        exit_code_of([ok(About.STORE, "store", "fit"), warning(About.BROKER, "b", "w", "r")]) == 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("about", "code"),
+    [
+        (list(About), 2),
+        ([About.ROUTE, About.BROKER, About.STORE], 3),
+        ([About.ROUTE, About.BROKER], 4),
+        ([About.ROUTE], 1),
+    ],
+)
+def test_exit_code_of_several_failures_is_that_of_the_first_in_order(
+    about: list[About], code: int
+) -> None:
+    assert exit_code_of([failure(each, "p", "f", "r") for each in about]) == code
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0B", 0),
+        ("512B", 512),
+        ("1KiB", 1024),
+        ("256KiB", 262_144),
+        (" 64MiB ", 67_108_864),
+        ("2GiB", 2_147_483_648),
+    ],
+)
+def test_parse_size_with_unit_gives_bytes(text: str, size: int) -> None:
+    assert parse_size_bytes(text) == size
+
+
+@pytest.mark.parametrize(
+    "value", [1024, 1.5, True, None, "", "1024", "-1B", "1.5KiB", "1KB", "1 KiB", "1kib", "KiB"]
+)
+def test_parse_size_without_unit_says_what_is_expected(value: object) -> None:
+    with pytest.raises(ValueError, match="expected") as caught:
+        parse_size_bytes(value)
+    expected = 'expected a size such as "512B", "256KiB", "64MiB"'
+    assert str(caught.value) == f"{expected}; got {value!r}"

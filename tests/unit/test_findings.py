@@ -1,0 +1,260 @@
+"""What the doctor concludes of routes and targets, and when a store is empty."""
+
+import time
+from collections.abc import Callable, Sequence
+from threading import Event
+from typing import Any
+
+import pytest
+
+from duebridge.admin import broker_checks as examination
+from duebridge.admin.broker_checks import destinations_of, examine_brokers
+from duebridge.admin.doctor import route_findings
+from duebridge.admin.emptying import Emptying, Left, left, to_go
+from duebridge.admin.operator import RouteStats
+from duebridge.config.models import Config
+from duebridge.errors import ConfigError
+from duebridge.ports.checks import About, Finding, Severity, ok
+from duebridge.store.connection import open_connection
+from tests.store.servers import free_port
+
+MILLION = 1_000_000
+CONFIG = Config.model_validate(
+    {
+        "version": 1,
+        "brokers": {"here": {"type": "memory"}},
+        "routes": {
+            "far": {
+                "target": {"broker": "here", "topic": "far"},
+                "cold_tier": {"path": "/cold", "horizon": "7d"},
+            },
+            "r": {
+                "target": {"broker": "here", "topic": "t"},
+                "dead_letter": {"broker": "here", "topic": "d"},
+            },
+        },
+    }
+)
+IDLE = RouteStats("r", 0, 0, 0, 0, 0, 0, 0, 2)
+
+
+def found_of(listeners: int | None, **changed: Any) -> list[Finding]:
+    given = {name: getattr(IDLE, name) for name in IDLE.__struct_fields__}
+    return route_findings(CONFIG, RouteStats(**{**given, **changed}), listeners)
+
+
+@pytest.mark.parametrize(
+    ("listeners", "changed"),
+    [
+        (0, {}),
+        (1, {"pending": 2 * MILLION}),
+        (1, {"pending": 1, "oldest_due_age_ms": 60_000}),
+        (0, {"configured": False}),
+        (1, {"dead": 5}),  # they wait for the dead-letter target
+        (None, {"pending": 1, "oldest_due_age_ms": 60_000}),
+    ],
+)
+def test_findings_of_a_route_that_is_well_are_ok(
+    listeners: int | None, changed: dict[str, int]
+) -> None:
+    (finding,) = found_of(listeners, **changed)
+    assert finding.severity is Severity.OK
+
+
+@pytest.mark.parametrize(
+    ("listeners", "changed", "severity", "found"),
+    [
+        (1, {"pending": 2 * MILLION + 1}, "warning", "2000001 are pending in 2 shards"),
+        (0, {"pending": 1}, "warning", "envelopes wait, and no worker listens"),
+        (0, {"pending": 1, "oldest_due_age_ms": 5_000}, "warning", "no worker listens"),
+        (0, {"pending": 1, "oldest_due_age_ms": 5_001}, "failure", "due for 5s, and no worker"),
+        (1, {"pending": 1, "oldest_due_age_ms": 60_001}, "warning", "due for 1m"),
+        (None, {"pending": 1, "oldest_due_age_ms": 60_001}, "warning", "due for 1m"),
+        (1, {"held_since_ms": 1, "retry": 1}, "failure", "it is held"),
+        (1, {"held_since_ms": 1}, "warning", "nothing waits to try its target"),
+        (1, {"configured": False, "retry": 1}, "failure", "not in the configuration"),
+    ],
+)
+def test_findings_of_a_route_beyond_a_bound_are_one(
+    listeners: int | None, changed: dict[str, Any], severity: str, found: str
+) -> None:
+    (finding,) = found_of(listeners, **changed)
+    assert finding.severity == severity
+    assert found in finding.found
+    assert finding.remedy
+
+
+def test_findings_of_an_absent_route_that_may_be_absent_only_warn() -> None:
+    config = CONFIG.model_copy(update={"allow_absent": ("gone",)})
+    gone = RouteStats("gone", 3, 0, 0, 0, 0, 0, 0, 1, configured=False)
+    (finding,) = route_findings(config, gone, 1)
+    assert finding.severity is Severity.WARNING
+    assert finding.found.endswith("(envelopes: 3), as allow_absent says")
+
+
+HALF_MS = 84 * 3_600_000
+
+
+@pytest.mark.parametrize("left_ms", [None, HALF_MS, 2 * HALF_MS])
+def test_findings_of_a_cold_tier_that_is_hydrated_in_time_are_ok(left_ms: int | None) -> None:
+    far = RouteStats("far", 0, 0, 0, 0, 0, 0, 0, 1, cold_left_ms=left_ms)
+    assert [each.severity for each in route_findings(CONFIG, far, 0)] == [Severity.OK]
+
+
+@pytest.mark.parametrize(
+    ("route", "left_ms", "found"),
+    [
+        ("far", HALF_MS - 1, "what is due after 302399999ms may be cold: a run of hydrate is"),
+        ("far", 0, "what is due since 0ms may be cold, and late"),
+        ("far", -60_000, "what is due since 1m may be cold, and late"),
+        ("r", 2 * HALF_MS, "it has no cold_tier, and some of its envelopes may be cold"),
+    ],
+)
+def test_findings_of_a_cold_tier_that_misses_a_hydrate_fail_before_a_message_is_late(
+    route: str, left_ms: int, found: str
+) -> None:
+    stats = RouteStats(route, 0, 0, 0, 0, 0, 0, 0, 1, cold_left_ms=left_ms)
+    (finding,) = route_findings(CONFIG, stats, 0)
+    assert finding.severity is Severity.FAILURE
+    assert finding.found.startswith(found)
+    assert f"duebridge spark hydrate {route}" in finding.remedy
+
+
+CONFIG_EXAMINATION = Config.model_validate(
+    {
+        "version": 1,
+        "brokers": {"a": {"type": "memory"}, "b": {"type": "memory"}, "idle": {"type": "memory"}},
+        "routes": {
+            "r": {
+                "target": {"broker": "a", "topic": "t"},
+                "dead_letter": {"broker": "b", "topic": "d"},
+                "allow_targets": [
+                    {"broker": "a", "topic": "order-*"},
+                    {"broker": "a", "topic": "orders"},
+                ],
+                "max_body": "2KiB",
+            }
+        },
+    }
+)
+
+
+def test_destinations_are_what_routes_name_but_no_glob() -> None:
+    found = destinations_of(CONFIG_EXAMINATION)
+    places = {broker: [each.place for each in several] for broker, several in found.items()}
+    assert places == {
+        "a": ["routes.r.target", "routes.r.allow_targets.1"],
+        "b": ["routes.r.dead_letter"],
+    }
+    assert {each.max_body_bytes for each in found["a"]} == {2048}
+
+
+def examined(
+    monkeypatch: pytest.MonkeyPatch, examine: Callable[[str], list[Finding]]
+) -> Sequence[Finding]:
+    def call(group: str, broker: str, *_: Any) -> list[Finding]:
+        return examine(broker)
+
+    monkeypatch.setattr(examination, "call_connector", call)
+    monkeypatch.setattr(examination, "GRACE_S", 0.0)
+    return examine_brokers(CONFIG_EXAMINATION, deadline_s=0.2)
+
+
+def test_examine_defect_of_one_connector_does_not_hide_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def examine(broker: str) -> list[Finding]:
+        if broker == "a":
+            raise KeyError("canary")
+        return [ok(About.BROKER, "brokers.b", "answers")]
+
+    defect, fine = examined(monkeypatch, examine)
+    assert (defect.severity, defect.place) == (Severity.FAILURE, "brokers.a")
+    assert "KeyError" in defect.found
+    assert "canary" not in defect.found
+    assert fine.severity is Severity.OK
+
+
+def test_examine_settings_that_are_refused_are_about_the_configuration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def examine(broker: str) -> list[Finding]:
+        raise ConfigError(f"brokers.{broker}: options.linger.ms: too long")
+
+    finding, _ = examined(monkeypatch, examine)
+    assert (finding.about, finding.place) == (About.CONFIG, "brokers.a")
+    assert finding.found == "options.linger.ms: too long"
+
+
+def test_examine_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = Event()
+
+    def examine(broker: str) -> list[Finding]:
+        if broker == "a":
+            release.wait(60)
+        return [ok(About.BROKER, f"brokers.{broker}", "answers")]
+
+    begun = time.monotonic()
+    hangs, fine = examined(monkeypatch, examine)
+    release.set()
+    assert time.monotonic() - begun < 10
+    assert (hangs.about, hangs.found) == (About.BROKER, "no answer in time")
+    assert fine.severity is Severity.OK
+
+
+TARGET = {"broker": "here", "topic": "t"}
+LETTERS = {"broker": "here", "topic": "dlt"}
+CONFIG_EMPTYING = Config.model_validate(
+    {
+        "version": 1,
+        "brokers": {"here": {"type": "memory"}},
+        "routes": {
+            "keeps": {"target": TARGET},
+            "shunts": {"target": TARGET, "dead_letter": LETTERS},
+        },
+    }
+)
+EMPTY = RouteStats("keeps", 0, 0, 0, 0, 0, 0, 0, 1)
+
+
+def stats(**changed: Any) -> list[RouteStats]:
+    given = {name: getattr(EMPTY, name) for name in EMPTY.__struct_fields__}
+    return [RouteStats(**{**given, **changed})]
+
+
+@pytest.mark.parametrize("state", ["pending", "ready", "unack", "retry"])
+def test_to_go_counts_what_waits_in_each_state(state: str) -> None:
+    assert to_go(CONFIG_EMPTYING, stats(**{state: 2})) == 2
+
+
+def test_to_go_counts_the_dead_that_have_a_target() -> None:
+    assert to_go(CONFIG_EMPTYING, stats(route="shunts", dead=3)) == 3
+    assert list(left(CONFIG_EMPTYING, stats(route="shunts", dead=3))) == []
+
+
+def test_left_are_the_dead_that_have_none() -> None:
+    assert to_go(CONFIG_EMPTYING, stats(dead=3)) == 0
+    assert list(left(CONFIG_EMPTYING, stats(dead=3))) == [
+        Left("keeps", "dead, and no dead-letter target: 3")
+    ]
+
+
+def test_left_is_what_no_configuration_serves() -> None:
+    absent = stats(route="absent", pending=1, dead=1, configured=False)
+    assert to_go(CONFIG_EMPTYING, absent) == 0
+    assert list(left(CONFIG_EMPTYING, absent)) == [Left("absent", "not in the configuration: 2")]
+    assert list(left(CONFIG_EMPTYING, stats(route="absent", configured=False))) == []
+
+
+def test_left_may_be_cold() -> None:
+    assert list(left(CONFIG_EMPTYING, stats(cold_left_ms=0))) == [
+        Left("keeps", "some may be in its cold tier")
+    ]
+
+
+def test_store_that_does_not_answer_is_not_empty() -> None:
+    connection = open_connection(f"redis://127.0.0.1:{free_port()}/0")
+    emptying = Emptying(connection)
+    assert not emptying.is_over(CONFIG_EMPTYING)
+    assert not emptying.is_empty
+    connection.close()

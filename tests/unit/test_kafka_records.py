@@ -1,0 +1,299 @@
+"""How a record looks to Kafka: its headers, its partition, and what its errors mean."""
+
+import inspect
+from collections import Counter
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from kafka.partitioner.default import DefaultPartitioner
+
+import duebridge_connectors.kafka  # noqa: F401 - before kafka, whose import warns
+from duebridge.envelope import Headers, HeaderValue, Properties
+from duebridge.ports.publisher import Reason, Verdict
+from duebridge_connectors.kafka.errors import (
+    TABLE,
+    NotSent,
+    NotTriedAlone,
+    Unanswered,
+    is_temporary,
+    outcome_of,
+)
+from duebridge_connectors.kafka.headers import kafka_headers
+from duebridge_connectors.kafka.kafka_python import partitioner
+from duebridge_connectors.kafka.kafka_python.partitioner import RUN_S, RunPartitioner
+from duebridge_connectors.kafka.librdkafka.errors import (
+    OWN,
+    answered_refusal,
+    produce_refusal,
+    row_of,
+)
+
+from kafka import errors as vendor  # isort: skip
+from kafka import errors as broker  # isort: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (b"\x00\xff", b"\x00\xff"),
+        (b"", b""),
+        ("grüße", "grüße".encode()),
+        ("", b""),
+        (0, b"0"),
+        (-(2**63), b"-9223372036854775808"),
+        (True, b"true"),
+        (False, b"false"),
+    ],
+)
+def test_convert_a_value_gives_its_bytes(value: HeaderValue, expected: bytes) -> None:
+    assert kafka_headers((("name", value),), None) == [("name", expected)]
+
+
+def test_convert_keeps_order_and_repeated_names() -> None:
+    given: Headers = (("b", "1"), ("a", 2), ("b", "1"))
+    assert kafka_headers(given, None) == [("b", b"1"), ("a", b"2"), ("b", b"1")]
+
+
+def test_convert_gives_what_the_client_demands() -> None:
+    headers = kafka_headers((("a", "1"), ("b", b"2")), Properties(content_type="x"))
+    assert type(headers) is list
+    assert all(type(pair) is tuple for pair in headers)
+
+
+def test_convert_none_passes_the_clients_check_and_is_none_to_its_encoder() -> None:
+    headers = kafka_headers((("a", None), ("b", b"2")), None)
+    assert isinstance(headers, list)
+    assert all(isinstance(pair[1], bytes) for pair in headers)
+    assert [(name, value) for name, value in headers] == [("a", None), ("b", b"2")]
+
+
+@pytest.mark.parametrize("own", ["content-type", "Content-Type"])
+def test_convert_content_type_yields_to_the_users_own(own: str) -> None:
+    headers = kafka_headers(((own, "text/plain"),), Properties(content_type="application/json"))
+    assert headers == [(own, b"text/plain")]
+
+
+def test_convert_content_type_comes_last() -> None:
+    headers = kafka_headers((("a", "1"),), Properties(content_type="application/json"))
+    assert headers == [("a", b"1"), ("content-type", b"application/json")]
+
+
+def test_convert_text_that_utf8_cannot_carry_raises() -> None:
+    with pytest.raises(UnicodeEncodeError):
+        kafka_headers((("a", "\ud800"),), None)
+
+
+class Cluster:
+    """What a partitioner asks of the metadata."""
+
+    def __init__(self, *partitions: int) -> None:
+        self.partitions = set(partitions)
+        self.available = self.partitions
+
+    def topics(self) -> set[str]:
+        return {"t", "u"}
+
+    def partitions_for_topic(self, _: str) -> set[int]:
+        return self.partitions
+
+    def available_partitions_for_topic(self, _: str) -> set[int]:
+        return self.available
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(partitioner, "monotonic", lambda: now[0])
+    return now
+
+
+def place(under_test: RunPartitioner, cluster: Cluster, key: bytes | None = None) -> int:
+    return under_test.partition("t", key, key, b"", b"", cluster)
+
+
+def test_record_with_a_key_goes_where_kafka_python_puts_it(clock: list[float]) -> None:
+    under_test, cluster = RunPartitioner(), Cluster(*range(8))
+    place(under_test, cluster)
+    for number in range(200):
+        key = b"key-%d" % number
+        plain = DefaultPartitioner().partition("t", key, key, b"", b"", cluster)
+        assert place(under_test, cluster, key) == plain
+
+
+def test_records_without_a_key_within_a_run_go_to_one_partition(clock: list[float]) -> None:
+    under_test, cluster = RunPartitioner(), Cluster(*range(50))
+    assert len({place(under_test, cluster) for _ in range(100)}) == 1
+
+
+def test_runs_of_records_without_a_key_reach_every_partition(clock: list[float]) -> None:
+    under_test, cluster = RunPartitioner(), Cluster(*range(4))
+    found: Counter[int] = Counter()
+    for _ in range(400):
+        found[place(under_test, cluster)] += 1
+        clock[0] += RUN_S
+    assert set(found) == cluster.partitions
+    assert min(found.values()) > 50
+
+
+def test_run_whose_partition_is_gone_ends(clock: list[float]) -> None:
+    under_test, cluster = RunPartitioner(), Cluster(7)
+    assert place(under_test, cluster) == 7
+    cluster.partitions = cluster.available = {1}
+    assert place(under_test, cluster) == 1
+
+
+def test_run_begins_only_on_a_partition_that_is_available(clock: list[float]) -> None:
+    under_test, cluster = RunPartitioner(), Cluster(*range(20))
+    cluster.available = {3}
+    assert place(under_test, cluster) == 3
+
+
+DEFINED = [
+    value
+    for _, value in inspect.getmembers(vendor, inspect.isclass)
+    if issubclass(value, BaseException)
+]
+
+
+def test_look_up_each_vendor_error_finds_a_row() -> None:
+    assert set(DEFINED) <= TABLE.keys()
+
+
+def test_rows_with_a_reason_of_their_own_are_those_that_can_be_buried_for_it() -> None:
+    for error, (verdict, reason) in TABLE.items():
+        is_own = reason is not Reason.ATTEMPTS_EXHAUSTED
+        assert is_own == (verdict in {Verdict.REJECTED, Verdict.TARGET_FAILED}), error
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "reason"),
+    [
+        (vendor.MessageSizeTooLargeError("x"), Verdict.REJECTED, Reason.TOO_LARGE),
+        (vendor.InvalidRecordError("x"), Verdict.REJECTED, Reason.INVALID),
+        (vendor.InvalidTimestampError("x"), Verdict.REJECTED, Reason.INVALID),
+        (vendor.PolicyViolationError("x"), Verdict.REJECTED, Reason.INVALID),
+        (ValueError("x"), Verdict.REJECTED, Reason.INVALID),
+        ("\ud800".encode, Verdict.REJECTED, Reason.INVALID),
+        (vendor.UnknownTopicOrPartitionError("x"), Verdict.TARGET_FAILED, Reason.TARGET_MISSING),
+        (vendor.TopicAuthorizationFailedError("x"), Verdict.TARGET_FAILED, Reason.UNAUTHORIZED),
+        (vendor.ClusterAuthorizationFailedError("x"), Verdict.TARGET_FAILED, Reason.UNAUTHORIZED),
+        (vendor.NotEnoughReplicasError("x"), Verdict.FAILED, Reason.ATTEMPTS_EXHAUSTED),
+        (NotTriedAlone("x"), Verdict.FAILED, Reason.ATTEMPTS_EXHAUSTED),
+        (NotSent("x"), Verdict.UNAVAILABLE, Reason.ATTEMPTS_EXHAUSTED),
+        (Unanswered("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
+        (vendor.KafkaConnectionError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
+        (vendor.KafkaTimeoutError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
+        (vendor.RequestTimedOutError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
+        (vendor.IllegalStateError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
+        (
+            vendor.NotEnoughReplicasAfterAppendError("x"),
+            Verdict.INDETERMINATE,
+            Reason.ATTEMPTS_EXHAUSTED,
+        ),
+        (vendor.NotLeaderForPartitionError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
+    ],
+)
+def test_outcome_of_a_known_error_is_what_it_means(
+    error: object, verdict: Verdict, reason: Reason
+) -> None:
+    answer = _raised_by(error) if callable(error) else error
+    assert isinstance(answer, BaseException)
+    outcome = outcome_of(answer)
+    assert (outcome.verdict, outcome.reason) == (verdict, reason)
+    assert outcome.error.startswith(f"{type(answer).__name__}\n")
+
+
+def test_outcome_of_an_error_code_of_a_newer_broker_is_indeterminate() -> None:
+    assert outcome_of(vendor.for_code(32_000)("new")).verdict is Verdict.INDETERMINATE
+
+
+def test_errors_of_a_moment_are_temporary() -> None:
+    assert is_temporary(vendor.NotLeaderForPartitionError("x"))
+    assert is_temporary(vendor.NotEnoughReplicasError("x"))
+    assert not is_temporary(vendor.InvalidRecordError("x"))
+
+
+def _raised_by(call: object) -> BaseException:
+    with pytest.raises(Exception) as raised:  # noqa: PT011
+        call()  # type: ignore[operator]
+    return raised.value
+
+
+CODES = {
+    name: code
+    for name, code in vars(KafkaError).items()
+    if isinstance(code, int) and not name.startswith("__")
+}
+
+
+def test_look_up_each_code_finds_a_row() -> None:
+    lacking = [n for n, code in CODES.items() if code not in OWN]
+    assert [n for n in lacking if broker.for_code(CODES[n]) not in TABLE] == []
+
+
+def test_walk_covers_the_clients_own_errors_and_the_brokers() -> None:
+    assert CODES["_TRANSPORT"] == -195
+    assert CODES["INVALID_RECORD"] == 87
+    assert len(CODES) > 150
+
+
+def test_look_up_a_brokers_error_gives_the_verdict_of_the_other_client() -> None:
+    codes = [e.errno for e in TABLE if getattr(e, "errno", None) is not None]
+    assert [code for code in codes if row_of(code) != TABLE[broker.for_code(code)]] == []
+
+
+def test_rows_with_a_reason_of_their_own_are_those_that_can_be_buried_for_it_by_librdkafka() -> (
+    None
+):
+    for code, (verdict, reason) in OWN.items():
+        is_own = reason is not Reason.ATTEMPTS_EXHAUSTED
+        assert is_own == (verdict in {Verdict.REJECTED, Verdict.TARGET_FAILED}), code
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict", "reason"),
+    [
+        (KafkaError.MSG_SIZE_TOO_LARGE, Verdict.REJECTED, Reason.TOO_LARGE),
+        (KafkaError.INVALID_RECORD, Verdict.REJECTED, Reason.INVALID),
+        (KafkaError._UNKNOWN_TOPIC, Verdict.TARGET_FAILED, Reason.TARGET_MISSING),
+        (KafkaError._UNKNOWN_PARTITION, Verdict.TARGET_FAILED, Reason.TARGET_MISSING),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, Verdict.TARGET_FAILED, Reason.TARGET_MISSING),
+        (KafkaError.TOPIC_EXCEPTION, Verdict.TARGET_FAILED, Reason.TARGET_MISSING),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Verdict.TARGET_FAILED, Reason.UNAUTHORIZED),
+        (KafkaError.NOT_ENOUGH_REPLICAS, Verdict.FAILED, Reason.ATTEMPTS_EXHAUSTED),
+        (KafkaError._INVALID_DIFFERENT_RECORD, Verdict.FAILED, Reason.ATTEMPTS_EXHAUSTED),
+        (KafkaError._MSG_TIMED_OUT, Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
+        (KafkaError._TRANSPORT, Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
+        (KafkaError._PURGE_QUEUE, Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
+        (KafkaError.NOT_LEADER_FOR_PARTITION, Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
+        (-20_000, Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
+        (32_000, Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
+    ],
+)
+def test_outcome_of_a_known_error_is_what_it_means_by_librdkafka(
+    code: int, verdict: Verdict, reason: Reason
+) -> None:
+    outcome = answered_refusal(KafkaError(code, "in other words")).outcome
+    assert (outcome.verdict, outcome.reason) == (verdict, reason)
+    assert outcome.error_message == "in other words"
+
+
+def test_outcome_names_the_error_as_librdkafka_does() -> None:
+    error = KafkaError(KafkaError._TRANSPORT, "x")
+    assert answered_refusal(error).outcome.error == "_TRANSPORT\nx"
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)), Verdict.REJECTED),
+        (KafkaException(KafkaError(KafkaError._UNKNOWN_TOPIC)), Verdict.TARGET_FAILED),
+        (BufferError("full"), Verdict.UNAVAILABLE),
+        (ValueError("x"), Verdict.REJECTED),
+        (TypeError("x"), Verdict.REJECTED),
+    ],
+)
+def test_refusal_of_what_the_client_would_not_take_is_what_it_means(
+    error: Exception, verdict: Verdict
+) -> None:
+    assert produce_refusal(error).verdict is verdict

@@ -1,0 +1,386 @@
+"""Records, replies and contents as bytes."""
+
+import random
+import re
+import struct
+import threading
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duebridge.envelope import Envelope, Properties, Target
+from duebridge.errors import EnvelopeError, RecordDamaged, RecordTooNew, StoreError
+from duebridge.ports.publisher import Reason
+from duebridge.store import record as layout
+from duebridge.store.codec import MAX_CONTENT_BYTES, PLAIN, ZSTD, Content, pack, unpack
+from duebridge.store.record import (
+    FIRST_ATTEMPT,
+    LAYOUT,
+    NOT_IN_FLIGHT,
+    Flight,
+    read_flight,
+    read_record,
+)
+from duebridge.store.replies import Reclaimed, read_reply
+from tests.conftest import ROOT
+
+SHARED = ROOT / "lua" / "shared"
+SIX, FOUR, TWO = st.integers(0, 2**48 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1)
+FLAG = st.integers(0, 1)
+
+
+def lua(name: str, pattern: str) -> str:
+    found = re.search(pattern, (SHARED / f"{name}.lua").read_text())
+    assert found is not None
+    return found[1]
+
+
+def packed(lua_format: str, values: tuple[Any, ...]) -> bytes:
+    """What Lua's struct.pack makes of the values."""
+    parts = re.findall(r"c(\d+)|I(\d+)|(B)", lua_format)
+    assert len(parts) == len(values)
+    return b"".join(
+        value if text else value.to_bytes(int(width or 1))
+        for (text, width, _), value in zip(parts, values, strict=True)
+    )
+
+
+def lua_record(fields: tuple[int, ...], content_hash: bytes, blob: bytes) -> bytes:
+    written = lua("record", r"LAYOUT \.\. struct\.pack\('([^']+)', due, expires, remember, NOW")
+    return bytes([LAYOUT]) + packed(written, fields) + content_hash + blob
+
+
+def test_layout_is_the_one_that_the_scripts_write() -> None:
+    assert int(lua("record", r"local LAYOUT = '\\(\d)'")) == LAYOUT
+    prefix = int(lua("record", r"local PREFIX_BYTES = (\d+)"))
+    assert prefix == layout._PREFIX.size == len(lua_record((0,) * 5, bytes(8), b""))
+    error_at = int(lua("flight", r"local ERROR_AT = (\d+)"))
+    assert error_at - 1 == layout._FLIGHT.size
+
+
+@given(st.tuples(SIX, SIX, SIX, SIX, SIX), st.binary(min_size=8, max_size=8), st.binary())
+def test_read_record_reads_what_the_scripts_write(
+    fields: tuple[int, ...], content_hash: bytes, blob: bytes
+) -> None:
+    record = read_record(lua_record(fields, content_hash, blob))
+    assert fields == (
+        record.due_at_ms,
+        record.expires_at_ms,
+        record.remember_ms,
+        record.scheduled_at_ms,
+        record.generation,
+    )
+    assert (record.content_hash, record.blob) == (content_hash, blob)
+
+
+@pytest.mark.parametrize("first", range(LAYOUT + 1, 256, 50))
+def test_read_record_of_a_newer_layout_is_too_new_however_short(first: int) -> None:
+    for data in (bytes([first]), bytes([first]) + bytes(60)):
+        with pytest.raises(RecordTooNew, match=f"expected layout {LAYOUT} or older; got {first}"):
+            read_record(data)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00" * 60, b"\x01", b"\x01" * 38])
+def test_read_record_of_damage_says_what_came(data: bytes) -> None:
+    with pytest.raises(RecordDamaged, match="expected layout 1 and a prefix; got b'") as refused:
+        read_record(data)
+    assert not isinstance(refused.value, RecordTooNew)
+
+
+@given(
+    st.tuples(
+        *[st.binary(min_size=12, max_size=12), SIX, FOUR, TWO, TWO, TWO, TWO],
+        *[FLAG, FLAG, FLAG, FLAG, st.integers(0, 255), SIX, SIX],
+    ),
+    st.sampled_from(["", "E\nmessage", "Class", "E\na\nb", "É\nü", "\nno class"]),
+)
+def test_read_flight_reads_what_the_scripts_write(values: tuple[Any, ...], error: str) -> None:
+    written = packed(lua("flight", r"local FORMAT = '>([^']+)'"), values) + error.encode()
+    flight = read_flight(written)
+    assert values[2:9] == (
+        *(flight.attempt, flight.failures, flight.retries, flight.expiries, flight.singles),
+        *(flight.unsure, flight.cancel),
+    )
+    assert values[10:] == (
+        *(flight.shunting, flight.reason),
+        *(flight.first_failed_at_ms, flight.last_failed_at_ms),
+    )
+    assert (flight.error_class, flight.error_message) == error.partition("\n")[::2]
+
+
+def test_read_flight_of_none_is_not_in_flight() -> None:
+    assert read_flight(b"") == NOT_IN_FLIGHT == Flight(attempt=0)
+    assert FIRST_ATTEMPT.attempt == 1
+
+
+def test_read_flight_of_an_error_cut_within_a_letter_can_be_read() -> None:
+    data = bytes(layout._FLIGHT.size) + "E\né".encode()[:-1]
+    assert read_flight(data).error_message == "\ufffd"
+
+
+@pytest.mark.parametrize("size", [1, 12, 46])
+def test_read_flight_of_a_cut_one_is_damage(size: int) -> None:
+    with pytest.raises(RecordDamaged, match=f"expected 47 bytes or more; got {size}"):
+        read_flight(bytes(size))
+
+
+def test_reasons_that_the_scripts_know_have_their_numbers() -> None:
+    expired, poison = re.findall(r"\d+", lua("flight", r"local EXPIRED, POISON = (\d+, \d+)"))
+    assert (int(expired), int(poison)) == (Reason.EXPIRED, Reason.POISON)
+    notes = [(LUA_FILE.read_text(), number) for LUA_FILE, number in reason_bytes()]
+    assert all(f".. '\\{number}'" in text for text, number in notes)
+
+
+def reason_bytes() -> list[tuple[Any, int]]:
+    """Where a script writes a reason into the journal by its number."""
+    return [
+        (ROOT / "lua" / "claim.lua", Reason.EXPIRED),
+        (ROOT / "lua" / "reclaim.lua", Reason.POISON),
+    ]
+
+
+def test_six_byte_integers_hold_every_instant_that_is_allowed() -> None:
+    from duebridge.durations import MAX_MS
+
+    assert struct.calcsize(">HI") == 6
+    assert 2 * MAX_MS <= 2**48
+
+
+POLL = [0] * 15
+
+
+def test_read_reply_with_a_count_below_zero_is_a_store_error() -> None:
+    assert read_reply([POLL, 2, 1], Reclaimed).moved == 2
+    with pytest.raises(StoreError, match="no script of ours"):
+        read_reply([POLL, 2, -1], Reclaimed)
+
+
+DAYS = timedelta(days=10_000)
+TEXT = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=20)
+VALUES = st.none() | st.booleans() | st.binary(max_size=40) | st.text(max_size=40)
+VALUES |= st.integers(-(2**63), 2**63 - 1)
+PROPERTIES = {
+    "content_type": TEXT,
+    "correlation_id": TEXT,
+    "reply_to": TEXT,
+    "priority": st.integers(0, 255),
+    "timestamp": st.integers(0, 2**40),
+}
+FIELDS = st.fixed_dictionaries(
+    {"body": st.none() | st.binary(max_size=3000), "delay": st.timedeltas(timedelta(0), DAYS)},
+    optional={
+        "id": TEXT,
+        "key": st.binary(max_size=50),
+        "headers": st.lists(st.tuples(TEXT, VALUES), max_size=6),
+        "max_attempts": st.integers(1, 10_000),
+        "remember": st.timedeltas(timedelta(0), timedelta(days=9)),
+        "target": st.builds(Target, TEXT, topic=TEXT),
+        **PROPERTIES,
+    },
+)
+
+
+def build(fields: dict[str, Any]) -> Envelope:
+    fields = {"delay": timedelta(seconds=1), "id": "a", **fields}
+    return Envelope.new(fields.pop("body", b"body"), **fields)
+
+
+def content_of(envelope: Envelope) -> Content:
+    properties = None if envelope.properties == Properties() else envelope.properties
+    return Content(
+        envelope.body,
+        envelope.key,
+        envelope.headers,
+        envelope.max_attempts,
+        properties,
+        envelope.target,
+    )
+
+
+def typed(content: Content) -> list[tuple[str, type, Any]]:
+    """Header values with their types: True is not 1, text is not bytes."""
+    return [(name, type(value), value) for name, value in content.headers]
+
+
+@given(FIELDS)
+def test_unpack_gives_back_what_was_packed(fields: dict[str, Any]) -> None:
+    envelope = build(fields)
+    content = unpack(pack(envelope).blob)
+    assert content == content_of(envelope)
+    assert typed(content) == typed(content_of(envelope))
+
+
+def test_pack_of_a_short_body_is_plain() -> None:
+    blob = pack(build({"body": b"x" * 400})).blob
+    assert blob[:1] == PLAIN
+    assert len(blob) < 420
+
+
+def test_pack_of_a_long_regular_body_is_compressed() -> None:
+    blob = pack(build({"body": b"x" * 10_000})).blob
+    assert blob[:1] == ZSTD
+    assert len(blob) < 200
+    assert unpack(blob).body == b"x" * 10_000
+
+
+def test_pack_of_what_does_not_shrink_is_plain() -> None:
+    body = random.Random(1).randbytes(10_000)
+    blob = pack(build({"body": body})).blob
+    assert blob[:1] == PLAIN
+    assert unpack(blob).body == body
+
+
+def test_pack_of_the_same_content_is_the_same_bytes() -> None:
+    first, second = pack(build({"id": "a"})), pack(build({"id": "b"}))
+    assert first == second, "the hash depends on the id"
+    assert len(first.content_hash) == 8
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"body": b"other"},
+        {"body": None},
+        {"body": b""},
+        {"key": b"k"},
+        {"key": b""},
+        {"headers": [("a", "1")]},
+        {"max_attempts": 3},
+        {"remember": timedelta(hours=1)},
+        {"expires": "1h"},
+        {"delay": timedelta(seconds=2)},
+        {"delay": None, "at": 1000},
+        {"target": Target("b", topic="t")},
+        {"content_type": "x"},
+        {"priority": 0},
+    ],
+    ids=str,
+)
+def test_hash_depends_on_every_field_as_given(other: dict[str, Any]) -> None:
+    assert pack(build({})).content_hash != pack(build(other)).content_hash
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"headers": [("a", "1")]}, {"headers": [("a", b"1")]}),
+        ({"headers": [("a", 1)]}, {"headers": [("a", True)]}),
+        ({"headers": [("a", 1), ("b", 1)]}, {"headers": [("b", 1), ("a", 1)]}),
+        ({"expires": "1h"}, {"expires": 3_600_000}),
+        ({"expires": "1h"}, {"remember": "1h"}),
+        ({"content_type": "x"}, {"content_encoding": "x"}),
+        ({"body": b"", "key": b"x"}, {"body": b"x", "key": b""}),
+        ({"target": Target("b", topic="t")}, {"target": Target("b", exchange="t")}),
+    ],
+    ids=str,
+)
+def test_hash_tells_apart_what_looks_alike(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert pack(build(one)).content_hash != pack(build(other)).content_hash
+
+
+def test_hash_of_a_duration_depends_on_its_ms_and_not_on_its_form() -> None:
+    forms = [{"delay": "60s"}, {"delay": "1m"}, {"delay": timedelta(minutes=1)}]
+    assert len({pack(build(form)).content_hash for form in forms}) == 1
+
+
+@given(FIELDS, FIELDS)
+def test_hash_is_equal_only_for_equal_content(one: dict[str, Any], other: dict[str, Any]) -> None:
+    first, second = build(one), build(other)
+    same = msgspec.structs.replace(first, id="x") == msgspec.structs.replace(second, id="x")
+    same = same and typed(content_of(first)) == typed(content_of(second))
+    assert (pack(first).content_hash == pack(second).content_hash) == same
+
+
+@pytest.mark.parametrize("body", [b"short", b"x" * 5000])
+def test_unpack_of_any_cut_blob_is_damage(body: bytes) -> None:
+    blob = pack(build({"body": body, "key": b"k", "headers": {"a": "b"}})).blob
+    for size in range(len(blob)):
+        with pytest.raises(RecordDamaged):
+            unpack(blob[:size])
+
+
+def zstd(content: bytes, **options: Any) -> bytes:
+    return ZSTD + zstandard.ZstdCompressor(**options).compress(content)
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        b"",
+        b"\x02" + msgspec.msgpack.encode([b"x"]),
+        PLAIN,
+        PLAIN + b"\xc1",
+        PLAIN + msgspec.msgpack.encode({"body": b"x"}),
+        PLAIN + msgspec.msgpack.encode(["text for a body"]),
+        PLAIN + msgspec.msgpack.encode([b"x"]) + b"more",
+        PLAIN + b"\x92\xc0\xa1\xff",
+        PLAIN + b"\x93\xc4\x01x\xc0\x91\x92\xa1\xff\xa1v",
+        PLAIN + b"\x93\xc4\x01x\xc0\x91\x92\xa1v\xa1\xff",
+        PLAIN + b"\x91" * 100_000,
+        PLAIN + b"\x93\xc4\x01x\xc0\x91\x92\xa1v" + b"\x91" * 100_000,
+        ZSTD,
+        ZSTD + b"no frame at all",
+        zstd(b"\xc1"),
+        zstd(msgspec.msgpack.encode([b"x"]), write_content_size=False),
+        zstd(bytes(MAX_CONTENT_BYTES + 1)),
+    ],
+    ids=range(17),
+)
+def test_unpack_of_a_damaged_blob_is_damage_and_nothing_else(blob: bytes) -> None:
+    with pytest.raises(RecordDamaged, match=r"^blob"):
+        unpack(blob)
+
+
+def test_unpack_of_a_bomb_with_a_false_size_does_not_inflate() -> None:
+    bomb = bytearray(zstd(bytes(40_000_000)))
+    size_at = bytes(bomb).index((40_000_000).to_bytes(4, "little"))
+    bomb[size_at : size_at + 4] = (1000).to_bytes(4, "little")
+    with pytest.raises(RecordDamaged):
+        unpack(bytes(bomb))
+
+
+@given(st.binary(max_size=400), st.sampled_from([PLAIN, ZSTD, b""]))
+def test_unpack_of_any_bytes_gives_content_or_damage(noise: bytes, codec: bytes) -> None:
+    with suppress(RecordDamaged):
+        assert isinstance(unpack(codec + noise), Content)
+
+
+@given(st.data(), st.sampled_from([b"short", b"long" * 500]))
+def test_unpack_of_a_blob_with_a_changed_byte_gives_content_or_damage(
+    data: st.DataObject, body: bytes
+) -> None:
+    blob = bytearray(pack(build({"body": body, "headers": {"é": "ü"}, "priority": 1})).blob)
+    blob[data.draw(st.integers(0, len(blob) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(RecordDamaged):
+        assert isinstance(unpack(bytes(blob)), Content)
+
+
+def test_pack_more_than_could_be_read_again_is_refused() -> None:
+    body, key = bytes(MAX_CONTENT_BYTES // 2), bytes(MAX_CONTENT_BYTES // 2)
+    with pytest.raises(EnvelopeError, match=f"expected up to {MAX_CONTENT_BYTES} bytes of body"):
+        pack(build({"body": body, "key": key}))
+
+
+def test_pack_and_unpack_work_in_many_threads_at_once() -> None:
+    failed: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        body = random.Random(seed).randbytes(20) * 200
+        try:
+            for _ in range(200):
+                assert unpack(pack(build({"body": body})).blob).body == body
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []

@@ -1,0 +1,49 @@
+"""Pages lead to files that exist, their configurations load; the lock file is safe to install."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from duebridge.config.load import load_config_text
+from tests.conftest import ROOT
+
+FOUND = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/**/README.md")])
+PAGES = [
+    each for each in FOUND if not re.search(r"/(\.|node_modules)", str(each)[len(str(ROOT)) :])
+]
+LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
+YAML = re.compile(r"^( *)```yaml\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+
+
+def test_link_in_a_page_leads_to_a_file() -> None:
+    links = [(page, link) for page in PAGES for link in LINK.findall(page.read_text())]
+    broken = [f"{page.relative_to(ROOT)}: {link}" for page, link in links if "://" not in link]
+    paths = [page.parent / link for page, link in links if "://" not in link]
+    assert [what for what, path in zip(broken, paths, strict=True) if not path.exists()] == []
+
+
+def test_whole_configuration_in_a_page_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUEBRIDGE_TEST_KAFKA_BOOTSTRAP", "localhost:9092")
+    monkeypatch.setenv("RABBIT_URL", "amqp://localhost/")
+    blocks = [(page, *found) for page in PAGES for found in YAML.findall(page.read_text())]
+    for page, indent, block in blocks:
+        if "version: 1" in block:
+            load_config_text(re.sub(f"^{indent}", "", block, flags=re.MULTILINE), page.name)
+    assert blocks
+
+
+def test_lock_file_has_hashes_and_names_no_package_index() -> None:
+    lock = Path(ROOT / "requirements.lock").read_text()
+    pins = [line for line in lock.splitlines() if "==" in line and not line.startswith((" ", "#"))]
+    assert 0 < len(pins) <= lock.count("--hash=sha256:")
+    assert [line for line in lock.splitlines() if "://" in line or "index-url" in line] == []
+
+
+def test_import_of_the_core_loads_no_broker_client_and_no_tracing() -> None:
+    heavy = "('kafka', 'pika', 'pyspark', 'pyarrow', 'spans', 'exporting')"
+    program = f"import sys, bridge; print({{m.split('.')[-1] for m in sys.modules}} & {{*{heavy}}})"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert found.stdout == b"set()\n"
