@@ -129,7 +129,7 @@ def test_look_for_risk_without_a_user_name_takes_any_user_id_for_one() -> None:
     assert is_risky(message(properties=Properties(user_id="guest")), None)
 
 
-def message(body: bytes, exchange: str = "e", routing_key: str = "k") -> PendingMessage:
+def pending(body: bytes, exchange: str = "e", routing_key: str = "k") -> PendingMessage:
     target = Target("rabbitmq", exchange=exchange, routing_key=routing_key)
     header = header_payload(Delivery("id", target, body), len(body))
     method = publish_payload(exchange, routing_key)
@@ -153,13 +153,13 @@ def as_pika_writes_it_rabbitmq_wire(
 
 @given(st.binary(max_size=9000), st.text("eé", max_size=9), st.integers(1, 65535))
 def test_write_a_message_gives_the_bytes_of_pika(body: bytes, name: str, channel: int) -> None:
-    written = b"".join(buffers([message(body, name, name)], channel, 4096))
+    written = b"".join(buffers([pending(body, name, name)], channel, 4096))
     assert written == as_pika_writes_it_rabbitmq_wire(body, name, name, channel, 4096)
 
 
 @pytest.mark.parametrize("frame_max", [4096, 131072, 0])
 def test_write_many_and_large_keeps_order_in_buffers_of_bounded_size(frame_max: int) -> None:
-    sent = [message(bytes([n]) * size) for n, size in enumerate([0, 1, 10**6, 300, 200_000, 0])]
+    sent = [pending(bytes([n]) * size) for n, size in enumerate([0, 1, 10**6, 300, 200_000, 0])]
     written = list(buffers(sent, 7, frame_max))
     expected_max = frame_max or BUFFER_BYTES + 8
     expected = [as_pika_writes_it_rabbitmq_wire(p.body, "e", "k", 7, expected_max) for p in sent]
