@@ -4,7 +4,7 @@
 -- Transition  unack -> dead (or gone, where a cancel waited for it)
 -- ARGV[3]  token
 -- ARGV[4]  score in dead: now where '', or +inf where the route has no dead-letter target
--- ARGV[5]  number of envelopes, then for each: id, reason (bridge/reasons.py), 1 if it counts as a
+-- ARGV[5]  number of envelopes, then for each: id, reason (bridge/duebridge/ports/publisher.py), 1 if it counts as a
 --          failure, 1 if it may have been published (unsure), error text
 -- Returns  {poll, stale ids}: the token is not theirs any more, nothing of them was changed
 -- @include keys clock bytes batch record flight journal memory finish poll

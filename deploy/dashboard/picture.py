@@ -23,9 +23,9 @@ from random import uniform
 import pika
 from kafka.admin import KafkaAdminClient
 
-from bridge import Envelope, Producer
 from deploy.dashboard.render import render
 from deploy.dashboard.server import free_port, prometheus
+from duebridge import Envelope, Producer
 
 SECONDS = 180
 PER_SECOND = {"order-timeout": 300, "invoice-dunning": 100}

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import mkstemp
 
-from bridge.store.delay_store import DelayStore
+from duebridge.store.delay_store import DelayStore
 
 START_WITHIN_S = 30.0
 KILL_WITHIN_S = 2.0

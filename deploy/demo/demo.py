@@ -11,10 +11,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from duebridge.producer import Producer
+from duebridge.store.embedded import stop_embedded
 from rich.console import Console
 
-from bridge.producer import Producer
-from bridge.store.embedded import stop_embedded
 from crew import Crew
 from departures import DAY_NAME, read_departures
 from local_services import local_services

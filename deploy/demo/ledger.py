@@ -1,16 +1,16 @@
 """What the store answered, written down: the accepted, the cancelled and the rescheduled.
 
-With what the readers saw it makes the history that `bridge.audit` judges.
+With what the readers saw it makes the history that `duebridge.audit` judges.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
+from duebridge.audit import Accepted, Arrived, History
+from duebridge.envelope import Envelope
+from duebridge.receipt import Receipt
 
-from bridge.audit import Accepted, Arrived, History
-from bridge.envelope import Envelope
-from bridge.receipt import Receipt
 from timetable import expected_fingerprint
 
 

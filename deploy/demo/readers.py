@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import pika
+from duebridge.audit import Arrived, fingerprint
 from kafka import KafkaConsumer, TopicPartition
 
-from bridge.audit import Arrived, fingerprint
 from ledger import Seen
 
 FINISH_WITHIN_S = 30.0

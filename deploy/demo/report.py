@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
+from duebridge.audit import Verdict
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from bridge.audit import Verdict
 from timetable import TARGETS
 
 ALL = "all"

@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from duebridge.audit import Verdict, audit
+from duebridge.producer import Producer
 from rich.console import Console
 
 from board import Board, Counts
-from bridge.audit import Verdict, audit
-from bridge.producer import Producer
 from crew import Crew
 from departures import Departure
 from ledger import Ledger

@@ -17,19 +17,19 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from duebridge.producer import Producer
+from duebridge.store.embedded import stop_embedded
+from duebridge_connectors.spark.jobs.hydrate import run_hydrate
+from duebridge_connectors.spark.jobs.journal import run_journal
+from duebridge_connectors.spark.jobs.reconcile import Reconciliation, run_reconcile
+from duebridge_connectors.spark.jobs.report import run_report
+from duebridge_connectors.spark.jobs.schedule import run_schedule
+from duebridge_connectors.spark.session import opened_session
 from kafka import KafkaConsumer, TopicPartition
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from bridge.producer import Producer
-from bridge.store.embedded import stop_embedded
-from connectors.spark.jobs.hydrate import run_hydrate
-from connectors.spark.jobs.journal import run_journal
-from connectors.spark.jobs.reconcile import Reconciliation, run_reconcile
-from connectors.spark.jobs.report import run_report
-from connectors.spark.jobs.schedule import run_schedule
-from connectors.spark.session import opened_session
 from crew import Crew
 from local_services import ROOT, local_services
 from stage import PARTITIONS, kafka_topics

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from bridge.config_file import load_config, resolved_store_url
-from bridge.store.connection import open_connection
-from bridge.store.delay_store import DelayStore
-from bridge.store.poll import Poll
-from bridge.store.route_store import RouteStore
+from duebridge.config.load import load_config, resolved_store_url
+from duebridge.store.connection import open_connection
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.poll import Poll
+from duebridge.store.route_store import RouteStore
 
 STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
 PAGE = 1000

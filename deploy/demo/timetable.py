@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from bridge.audit import fingerprint
-from bridge.envelope import Envelope
+from duebridge.audit import fingerprint
+from duebridge.envelope import Envelope
+
 from departures import Departure, clock
 
 KAFKA_ROUTE, RABBITMQ_ROUTE, MISSING_ROUTE = "newark-jfk", "laguardia", "southwest"

@@ -1,14 +1,14 @@
 """The chart's values.schema.json: `python -m deploy.helm.schema` writes it anew.
 
-What `config` may hold is said once, by the models that read duebridge.yaml (`bridge.config`).
+What `config` may hold is said once, by the models that read duebridge.yaml (`duebridge.config.models`).
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
-from bridge.config_schema import DIALECT, config_schema
 from deploy.helm.values import Values
+from duebridge.config.schema import DIALECT, config_schema
 
 PATH = Path(__file__).resolve().parent / "duebridge" / "values.schema.json"
 # A ConfigMap of one's own has them; else the file is made of them.

@@ -1,6 +1,6 @@
 """What values.yaml may hold, with defaults; `deploy.helm.schema` makes the chart's schema of it.
 
-`config` is not here: its words are those of `bridge.config`, and its schema is theirs.
+`config` is not here: its words are those of `duebridge.config.models`, and its schema is theirs.
 """
 
 from typing import Annotated, Any, Literal
@@ -175,7 +175,7 @@ class Operator(Block):
 
     spark_version: str = "4.2.0"
     main_application_file: str = (
-        "local:///opt/duebridge/lib/python3.11/site-packages/connectors/spark/commands/submit.py"
+        "local:///opt/duebridge/lib/python3.11/site-packages/duebridge_connectors/spark/commands/submit.py"
     )
     service_account: str = "spark"
     """May start executors; it comes with the operator."""

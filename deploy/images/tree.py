@@ -35,7 +35,7 @@ SHEBANG = "#!/opt/duebridge/bin/python\n"
 COMMAND = f"""\
 {SHEBANG}import sys
 
-from bridge.cli import main
+from duebridge.cli import main
 
 sys.exit(main())
 """

@@ -10,7 +10,7 @@
 --   32      cancel        1: remove it as soon as no worker holds it
 --   33      single        1: claimed alone
 --   34      shunting      1: the token is a shunt's
---   35      reason        why it is dead (bridge/reasons.py), 0: it is not
+--   35      reason        why it is dead (bridge/duebridge/ports/publisher.py), 0: it is not
 --   36-41   first failed  ms, 0: never
 --   42-47   last failed   ms, 0: never
 --   48-     error         class and message of the last failure, separated by a line break

@@ -1,4 +1,4 @@
--- What a worker must know to decide what to do next and how long it may sleep (bridge.store.poll):
+-- What a worker must know to decide what to do next and how long it may sleep (duebridge.store.poll):
 -- now, six counts, five first scores (-1: none), held since (-1: not held), first to forget,
 -- until when all that is due is here and not in the cold tier (-1: it was never used).
 local function first_score(key)

@@ -11,11 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bridge.reasons import Reason
-from bridge.store.connection import Connection, open_connection
-from bridge.store.delay_store import Burial, DelayStore
-from bridge.store.embedded import stop_embedded
-from bridge.store.keys import Shard
+from duebridge.ports.publisher import Reason
+from duebridge.store.connection import Connection, open_connection
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.embedded import stop_embedded
+from duebridge.store.keys import Shard
+from duebridge.store.transitions import Burial
 from tests.store import servers
 
 PROGRAM = str(Path(sys.executable).with_name("duebridge"))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bridge.config import Config
-from bridge.store.connection import Connection, open_connection
-from bridge.store.embedded import stop_embedded
+from duebridge.config.models import Config
+from duebridge.store.connection import Connection, open_connection
+from duebridge.store.embedded import stop_embedded
 from tests.acceptance.command import Command, embedded_command
 from tests.acceptance.floor import Floor
 

@@ -4,16 +4,16 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from bridge.config import Config
-from bridge.envelope import Envelope
-from bridge.lane import Lane
-from bridge.shunter import Shunter
-from bridge.station import Gate, Station
-from bridge.store.connection import Connection
-from bridge.store.delay_store import DelayStore
-from bridge.store.keys import Shard
-from bridge.worker import Worker
-from connectors.memory import MemoryPublisher
+from duebridge.config.models import Config
+from duebridge.envelope import Envelope
+from duebridge.store.connection import Connection
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import Shard
+from duebridge.worker.dead_letters import Shunter
+from duebridge.worker.lane import Lane
+from duebridge.worker.shard import Gate, Station
+from duebridge.worker.worker import Worker
+from duebridge_connectors.memory import MemoryPublisher
 
 START_MS = 1_800_000_000_000
 

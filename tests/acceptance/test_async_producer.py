@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from bridge import AsyncProducer, ConfigError, Envelope, EnvelopeError, Producer, StoreUnavailable
-from bridge.store.connection import open_connection
+from duebridge import (
+    AsyncProducer,
+    ConfigError,
+    Envelope,
+    EnvelopeError,
+    Producer,
+    StoreUnavailable,
+)
+from duebridge.store.connection import open_connection
 
 CONFIG = """\
 version: 1

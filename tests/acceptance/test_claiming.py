@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from bridge.claiming import claim_batch
-from bridge.errors import StoreUnavailable
-from bridge.publisher import Outcome, Verdict
-from bridge.store.batching import CALL_ROWS
-from bridge.store.delay_store import DelayStore
-from bridge.store.replies import Claim
+from duebridge.errors import StoreUnavailable
+from duebridge.ports.publisher import Outcome, Verdict
+from duebridge.store.batching import CALL_ROWS
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.replies import Claim
+from duebridge.worker.shard import claim_batch
 from tests.acceptance.floor import Floor
 
 ALL_BYTES = 2**22

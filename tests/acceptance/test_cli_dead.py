@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from bridge.config_file import load_config
-from bridge.envelope import Envelope
-from bridge.operator import Operator
-from bridge.producer import Producer
-from bridge.reasons import Reason
-from bridge.store.delay_store import Burial, DelayStore
-from bridge.store.keys import Shard
+from duebridge.admin.operator import Operator
+from duebridge.config.load import load_config
+from duebridge.envelope import Envelope
+from duebridge.ports.publisher import Reason
+from duebridge.producer import Producer
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import Shard
+from duebridge.store.transitions import Burial
 from tests.acceptance.command import PROGRAM, Command, hear_ctrl_c
 
 LARGE, MISSING = Reason.TOO_LARGE, Reason.TARGET_MISSING

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import typer.main
 
-from bridge.cli.app import app
+from duebridge.cli.app import app
 from tests.acceptance.command import Command, embedded_command
 
 PRINT_NO_DATA = {"run", "config schema"}  # logs, and what is JSON anyway

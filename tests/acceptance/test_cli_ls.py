@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from bridge.store.delay_store import DelayStore, Retry
-from bridge.store.keys import Shard
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import Shard
+from duebridge.store.transitions import Retry
 from tests.acceptance.command import Command, embedded_command, kill_due
 
 AT = 1_893_456_000_000  # 2030

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from bridge.config import Config
-from bridge.config_file import load_config
-from bridge.envelope import Envelope
-from bridge.errors import ConfigError
-from bridge.operator import Operator, Settled
-from bridge.producer import Producer
-from bridge.reasons import Reason
-from bridge.store.connection import Connection
-from bridge.store.delay_store import Burial
-from bridge.store.route_store import RouteStore
+from duebridge.admin.operator import Operator, Settled
+from duebridge.config.load import load_config
+from duebridge.config.models import Config
+from duebridge.envelope import Envelope
+from duebridge.errors import ConfigError
+from duebridge.ports.publisher import Reason
+from duebridge.producer import Producer
+from duebridge.store.connection import Connection
+from duebridge.store.route_store import RouteStore
+from duebridge.store.transitions import Burial
 from tests.acceptance.command import Command, embedded_command, wait_until
 
 

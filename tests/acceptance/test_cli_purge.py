@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from bridge.envelope import Envelope
-from bridge.producer import Producer
-from bridge.store.connection import Connection
-from bridge.store.keys import Shard
-from bridge.store.vitals import count_listeners
+from duebridge.envelope import Envelope
+from duebridge.producer import Producer
+from duebridge.store.connection import Connection
+from duebridge.store.fitness import count_listeners
+from duebridge.store.keys import Shard
 from tests.acceptance.command import Command, kill_due, wait_until
 
 

@@ -15,7 +15,7 @@ import pytest
 from tests.acceptance.command import Command, embedded_command, wait_until
 
 TWICE = """\
-from bridge.cli.run import Signals
+from duebridge.cli.run import Signals
 signals = Signals()
 print("up", flush=True)
 while not signals.wait(60):

@@ -9,11 +9,10 @@ import pytest
 from prometheus_client import REGISTRY
 from prometheus_client.registry import CollectorRegistry
 
-from bridge import metrics
-from bridge.backlog import oldest_due_age_ms
-from bridge.errors import StoreUnavailable
-from bridge.gauges import register
-from bridge.health import HealthServer
+from duebridge.errors import StoreUnavailable
+from duebridge.telemetry import metrics
+from duebridge.worker.gauges import register
+from duebridge.worker.probes import HealthServer, oldest_due_age_ms
 from tests.acceptance.floor import Floor
 
 SHARD = {"route": "r", "shard": "0"}

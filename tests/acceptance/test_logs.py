@@ -2,8 +2,7 @@
 
 from structlog.testing import capture_logs
 
-from bridge.publisher import Outcome, Verdict
-from bridge.reasons import Reason
+from duebridge.ports.publisher import Outcome, Reason, Verdict
 from tests.acceptance.floor import Floor
 
 FAILED = Outcome(Verdict.FAILED, error_class="Nack", error_message="not now")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bridge.config import Config
-from bridge.envelope import Envelope, Target
-from bridge.errors import ConfigError, EnvelopeError, StoreUnfit
-from bridge.producer import Producer
-from bridge.store.connection import Connection, open_connection
+from duebridge.config.models import Config
+from duebridge.envelope import Envelope, Target
+from duebridge.errors import ConfigError, EnvelopeError, StoreUnfit
+from duebridge.producer import Producer
+from duebridge.store.connection import Connection, open_connection
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from math import ceil
 
 import pytest
 
-from bridge.envelope import Envelope
-from bridge.store.batching import CALL_ROWS, PROMOTE_ROWS
-from bridge.store.connection import Connection
+from duebridge.envelope import Envelope
+from duebridge.store.batching import CALL_ROWS, PROMOTE_ROWS
+from duebridge.store.connection import Connection
 from tests.acceptance.floor import Floor
 
 BULK = 5000

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from prometheus_client.registry import CollectorRegistry
 
-from bridge.config import Config
-from bridge.envelope import Envelope
-from bridge.errors import StoreUnavailable
-from bridge.gauges import register
-from bridge.producer import Producer
-from bridge.runner import Runner
-from bridge.store.connection import open_connection
-from bridge.store.registry import Registry
-from bridge.swap import Changes, SwapRefused
-from connectors.memory import MemoryPublisher
+from duebridge.config.models import Config
+from duebridge.envelope import Envelope
+from duebridge.errors import StoreUnavailable
+from duebridge.producer import Producer
+from duebridge.store.connection import open_connection
+from duebridge.store.registry import Registry
+from duebridge.worker.gauges import register
+from duebridge.worker.process import Runner
+from duebridge.worker.reload import Changes, SwapRefused
+from duebridge_connectors.memory import MemoryPublisher
 from tests.acceptance.command import wait_until
 
 WITHIN_S = 20.0

@@ -19,15 +19,15 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 from structlog.testing import capture_logs
 
-from bridge.config import Config
-from bridge.envelope import Envelope
-from bridge.producer import Producer
-from bridge.publisher import Delivery, Outcome, Verdict
-from bridge.runner import Runner
-from bridge.spans import Spans
-from bridge.store.connection import Connection, open_connection
-from bridge.tracing import find_tracing, traced_process
-from connectors.memory import MemoryPublisher
+from duebridge.config.models import Config
+from duebridge.envelope import Envelope
+from duebridge.ports.publisher import Delivery, Outcome, Verdict
+from duebridge.producer import Producer
+from duebridge.store.connection import Connection, open_connection
+from duebridge.telemetry.spans import Spans
+from duebridge.telemetry.tracing import find_tracing, traced_process
+from duebridge.worker.process import Runner
+from duebridge_connectors.memory import MemoryPublisher
 from tests.acceptance.command import embedded_command, wait_until
 from tests.acceptance.test_cli_run import running
 
@@ -37,7 +37,7 @@ WITHIN_S = 20.0
 PROGRAM = """\
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
-from bridge.tracing import find_tracing
+from duebridge.telemetry.tracing import find_tracing
 print(find_tracing() is None)
 trace.set_tracer_provider(TracerProvider())
 print(find_tracing() is None)
@@ -52,7 +52,7 @@ class Works:
         provider = TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(self._exporter))
         self.tracing = Spans(provider)
-        monkeypatch.setattr("bridge.producer.find_tracing", lambda: self.tracing)
+        monkeypatch.setattr("duebridge.producer.find_tracing", lambda: self.tracing)
         self.publisher = MemoryPublisher()
         config = Config.model_validate(
             {
@@ -185,7 +185,7 @@ def test_process_that_is_told_nothing_is_not_traced(environment: dict[str, str])
 def test_process_without_the_extra_says_so_and_is_not_traced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "bridge.exporting", None)
+    monkeypatch.setitem(sys.modules, "duebridge.telemetry.spans", None)
     environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"}
     with capture_logs() as logs, traced_process(environment) as tracing:
         assert tracing is None

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from bridge.acks import ACK_EVERY_S
-from bridge.settle import Confirmed
-from bridge.store.delay_store import Remembered
+from duebridge.store.transitions import Remembered
+from duebridge.worker.settlement import ACK_EVERY_S, Confirmed
 from tests.acceptance.floor import Floor
 
 ACK_EVERY_MS = int(ACK_EVERY_S * 1000)

@@ -5,8 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bridge.publisher import Delivery, Outcome, Verdict
-from bridge.reasons import Reason
+from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
 from tests.acceptance.floor import START_MS, Floor
 
 FAILED = Outcome(Verdict.FAILED, error_class="Nack", error_message="not now")

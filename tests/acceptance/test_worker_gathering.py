@@ -2,7 +2,7 @@
 
 from math import ceil
 
-from bridge.station import BACKLOG, GATHER_S
+from duebridge.worker.shard import BACKLOG, GATHER_S
 from tests.acceptance.floor import Floor
 
 GATHER_MS = ceil(GATHER_S * 1000)  # the floor's clock turns by whole ms

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from bridge.errors import StoreUnavailable
-from bridge.store.delay_store import DelayStore
-from bridge.store.record import LAYOUT
+from duebridge.errors import StoreUnavailable
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.record import LAYOUT
 from tests.acceptance.floor import Floor
 
 LEASE_MS = 30_000

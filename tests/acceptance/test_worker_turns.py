@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from bridge.config import Config
-from bridge.health import readiness_faults
-from bridge.publisher import Delivery, Outcome, Verdict
-from bridge.runner import Runner
-from bridge.store.connection import open_connection
-from bridge.store.delay_store import DelayStore
-from bridge.store.embedded import stop_embedded
-from bridge.store.keys import Shard
-from connectors.memory import MemoryPublisher
+from duebridge.config.models import Config
+from duebridge.ports.publisher import Delivery, Outcome, Verdict
+from duebridge.store.connection import open_connection
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.embedded import stop_embedded
+from duebridge.store.keys import Shard
+from duebridge.worker.probes import readiness_faults
+from duebridge.worker.process import Runner
+from duebridge_connectors.memory import MemoryPublisher
 from tests.acceptance.floor import Floor
 from tests.store.desk import envelope
 from tests.store.servers import wait_until
@@ -189,7 +189,7 @@ def test_message_that_is_due_earlier_wakes_a_sleeping_worker_at_once(
 ) -> None:
     process.schedule("late", "1h")
     process.wait_listening()
-    monkeypatch.setattr("bridge.station.ASK_EVERY_S", 3600.0)
+    monkeypatch.setattr("duebridge.worker.shard.ASK_EVERY_S", 3600.0)
     process.schedule("first", "1ms")
     assert process.publisher.deliveries_arrive(1, WITHIN_S)
     process.schedule("early", "1ms")

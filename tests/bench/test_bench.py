@@ -8,8 +8,8 @@ import pika
 import pytest
 from kafka.admin import KafkaAdminClient
 
-from bridge.bench.figures import percentile
-from bridge.bench.program import SECTIONS
+from duebridge.bench.figures import percentile
+from duebridge.bench.program import SECTIONS
 from tests.acceptance.command import Command, embedded_command
 
 SCRATCH = "duebridge-bench-"
@@ -115,7 +115,7 @@ def test_percentile_of_a_share_is_the_value_that_so_many_do_not_exceed() -> None
 
 
 def test_bare_rabbitmq_client_closed_leaves_no_queue(rabbitmq_url: str) -> None:
-    from connectors.rabbitmq.bare import RabbitBare
+    from duebridge_connectors.rabbitmq.bare import RabbitBare
 
     parameters = pika.URLParameters(rabbitmq_url)
     client = RabbitBare(parameters, f"{SCRATCH}test")

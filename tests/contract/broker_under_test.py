@@ -8,8 +8,8 @@ from typing import Protocol
 
 import pytest
 
-from bridge.envelope import Headers, HeaderValue, Properties, Target
-from bridge.publisher import Delivery, Outcome, Publisher, Verdict
+from duebridge.envelope import Headers, HeaderValue, Properties, Target
+from duebridge.ports.publisher import Delivery, Outcome, Publisher, Verdict
 from tests.contract.features import Features
 
 BRIDGE_ID = "x-message-id"

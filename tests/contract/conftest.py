@@ -2,7 +2,7 @@
 
 import pytest
 
-import connectors.kafka  # noqa: F401 - before any test imports kafka, whose import warns
+import duebridge_connectors.kafka  # noqa: F401 - before any test imports kafka, whose import warns
 
 for part in ("publisher", "content", "fault", "outage"):
     pytest.register_assert_rewrite(f"tests.contract.{part}_contract")

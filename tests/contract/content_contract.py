@@ -2,8 +2,8 @@
 
 import secrets
 
-from bridge.envelope import Headers, Properties, Target
-from bridge.publisher import Publisher, Verdict
+from duebridge.envelope import Headers, Properties, Target
+from duebridge.ports.publisher import Publisher, Verdict
 from tests.contract.broker_under_test import (
     BrokerUnderTest,
     as_text,

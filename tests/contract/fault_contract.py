@@ -5,9 +5,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from bridge.envelope import Target
-from bridge.publisher import Delivery, Outcome, Publisher, Verdict
-from bridge.reasons import Reason
+from duebridge.envelope import Target
+from duebridge.ports.publisher import Delivery, Outcome, Publisher, Reason, Verdict
 from tests.contract.broker_under_test import BrokerUnderTest, delivery, ids, needs, verdicts
 
 DEADLINE_S = 15.0

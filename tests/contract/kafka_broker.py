@@ -7,9 +7,9 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
-from bridge.envelope import Target
-from bridge.publisher import Delivery
-from connectors.kafka import KafkaPublisher, open_publisher
+from duebridge.envelope import Target
+from duebridge.ports.publisher import Delivery
+from duebridge_connectors.kafka import KafkaPublisher, open_publisher
 from tests.contract.broker_under_test import BRIDGE_ID, Received, delivery
 from tests.contract.features import Features
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from connectors.kafka.librdkafka import LibrdkafkaPublisher, open_publisher
+from duebridge_connectors.kafka.librdkafka import LibrdkafkaPublisher, open_publisher
 from tests.contract.kafka_broker import KafkaBroker
 
 

@@ -3,10 +3,9 @@
 import itertools
 from collections.abc import Sequence
 
-from bridge.envelope import Target
-from bridge.publisher import Delivery, Outcome, Verdict
-from bridge.reasons import Reason
-from connectors.memory import MemoryPublisher
+from duebridge.envelope import Target
+from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
+from duebridge_connectors.memory import MemoryPublisher
 from tests.contract.broker_under_test import BRIDGE_ID, Received, delivery
 from tests.contract.features import Features
 

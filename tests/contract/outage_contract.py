@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from bridge.envelope import Target
-from bridge.publisher import BrokerUnavailable, Publisher, Verdict
+from duebridge.envelope import Target
+from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
 from tests.contract.broker_under_test import BrokerUnderTest, delivery, verdicts
 from tests.contract.listeners import free_port, silent_listener
 

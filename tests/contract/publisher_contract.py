@@ -1,4 +1,4 @@
-"""The contract of `bridge.publisher.Publisher`: every connector passes it on its real broker.
+"""The contract of `duebridge.ports.publisher.Publisher`: every connector passes it on its real broker.
 
 A connector's test file is a subclass of `PublisherContract` with one fixture, `broker`, that
 returns a `BrokerUnderTest`. What that broker cannot do it says in its `Features`.
@@ -9,8 +9,8 @@ from contextlib import closing
 
 import pytest
 
-from bridge.envelope import Target
-from bridge.publisher import Publisher
+from duebridge.envelope import Target
+from duebridge.ports.publisher import Publisher
 from tests.contract.broker_under_test import BrokerUnderTest
 from tests.contract.content_contract import ContentContract
 from tests.contract.fault_contract import DEADLINE_S, FaultContract

@@ -9,9 +9,9 @@ from typing import Any
 
 import pika
 
-from bridge.envelope import Properties, Target
-from bridge.publisher import BrokerUnavailable, Delivery, Publisher
-from connectors.rabbitmq import RabbitPublisher, open_publisher
+from duebridge.envelope import Properties, Target
+from duebridge.ports.publisher import BrokerUnavailable, Delivery, Publisher
+from duebridge_connectors.rabbitmq import RabbitPublisher, open_publisher
 from tests.contract.broker_under_test import BRIDGE_ID, Received, delivery
 from tests.contract.features import Features
 

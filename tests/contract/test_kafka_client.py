@@ -7,11 +7,11 @@ from contextlib import closing
 
 import pytest
 
-from bridge.envelope import Target
-from bridge.publisher import Delivery
-from connectors.kafka.client import Client
-from connectors.kafka.errors import NotSent
-from connectors.kafka.settings import producer_config
+from duebridge.envelope import Target
+from duebridge.ports.publisher import Delivery
+from duebridge_connectors.kafka.client import Client
+from duebridge_connectors.kafka.errors import NotSent
+from duebridge_connectors.kafka.settings import producer_config
 from tests.contract.broker_under_test import delivery
 from tests.contract.kafka_broker import KafkaBroker
 from tests.contract.listeners import free_port

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from bridge.envelope import Target
-from bridge.examiner import Destination
-from bridge.findings import About, Finding, Severity
-from connectors.kafka.admin import Topic
-from connectors.kafka.examine import ROOM_BYTES, examine, topic_findings
+from duebridge.envelope import Target
+from duebridge.ports.checks import About, Destination, Finding, Severity
+from duebridge_connectors.kafka.admin import Topic
+from duebridge_connectors.kafka.examine import ROOM_BYTES, examine, topic_findings
 from tests.contract.kafka_broker import KafkaBroker
 
 MIB = 1024 * 1024

@@ -8,11 +8,10 @@ from contextlib import closing
 
 import pytest
 
-from bridge.envelope import Properties, Target
-from bridge.publisher import Delivery, Verdict
-from bridge.reasons import Reason
-from connectors.kafka import KafkaPublisher
-from connectors.kafka.librdkafka import LibrdkafkaPublisher
+from duebridge.envelope import Properties, Target
+from duebridge.ports.publisher import Delivery, Reason, Verdict
+from duebridge_connectors.kafka import KafkaPublisher
+from duebridge_connectors.kafka.librdkafka import LibrdkafkaPublisher
 from tests.contract.broker_under_test import delivery, ids, verdicts
 from tests.contract.kafka_broker import KafkaBroker
 from tests.contract.librdkafka_broker import LibrdkafkaBroker

@@ -9,10 +9,9 @@ from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 from kafka.errors import TopicAuthorizationFailedError
 
-from bridge.envelope import Target
-from bridge.examiner import Destination
-from bridge.findings import About, Finding, Severity
-from connectors.kafka.examine import examine
+from duebridge.envelope import Target
+from duebridge.ports.checks import About, Destination, Finding, Severity
+from duebridge_connectors.kafka.examine import examine
 from tests.contract.private_kafka import kafka_with_authorizer
 from tests.store.servers import wait_until
 

@@ -10,10 +10,10 @@ from contextlib import closing
 import pytest
 from confluent_kafka import KafkaError
 
-from bridge.envelope import Target
-from bridge.publisher import Verdict
-from connectors.kafka.librdkafka.client import Client, NotSent
-from connectors.kafka.librdkafka.settings import producer_config
+from duebridge.envelope import Target
+from duebridge.ports.publisher import Verdict
+from duebridge_connectors.kafka.librdkafka.client import Client, NotSent
+from duebridge_connectors.kafka.librdkafka.settings import producer_config
 from tests.contract.broker_under_test import delivery, verdicts
 from tests.contract.kafka_broker import KafkaBroker
 from tests.contract.librdkafka_broker import LibrdkafkaBroker

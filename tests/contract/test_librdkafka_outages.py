@@ -8,11 +8,11 @@ from contextlib import closing
 
 import pytest
 
-from bridge.envelope import Target
-from bridge.publisher import BrokerUnavailable, Delivery, Verdict
-from connectors.kafka.librdkafka import LibrdkafkaPublisher
-from connectors.kafka.librdkafka.client import NO_TOPIC
-from connectors.kafka.librdkafka.settings import producer_config
+from duebridge.envelope import Target
+from duebridge.ports.publisher import BrokerUnavailable, Delivery, Verdict
+from duebridge_connectors.kafka.librdkafka import LibrdkafkaPublisher
+from duebridge_connectors.kafka.librdkafka.client import NO_TOPIC
+from duebridge_connectors.kafka.librdkafka.settings import producer_config
 from tests.contract.broker_under_test import delivery, ids, verdicts
 from tests.contract.librdkafka_broker import LibrdkafkaBroker
 from tests.contract.proxied_kafka import ProxiedKafka, proxied_kafka

@@ -4,10 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bridge.envelope import Target
-from bridge.errors import ConfigError
-from bridge.publisher import Delivery, Outcome, Verdict
-from connectors.memory import MemoryPublisher, open_publisher
+from duebridge.envelope import Target
+from duebridge.errors import ConfigError
+from duebridge.ports.publisher import Delivery, Outcome, Verdict
+from duebridge_connectors.memory import MemoryPublisher, open_publisher
 from tests.contract.broker_under_test import delivery, verdicts
 from tests.contract.memory_broker import MemoryBroker
 from tests.contract.publisher_contract import PublisherContract

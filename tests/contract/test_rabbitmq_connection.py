@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import pytest
 from structlog.testing import capture_logs
 
-from bridge.envelope import Target
-from bridge.publisher import BrokerUnavailable, Delivery, Outcome, Publisher, Verdict
-from connectors.rabbitmq import open_publisher
+from duebridge.envelope import Target
+from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Publisher, Verdict
+from duebridge_connectors.rabbitmq import open_publisher
 from tests.contract.broker_under_test import delivery, ids, verdicts
 from tests.contract.listeners import silent_listener
 from tests.contract.proxy import Proxy, proxy_to

@@ -7,11 +7,10 @@ from typing import Any
 import pika
 import pytest
 
-from bridge.envelope import Target
-from bridge.examiner import Destination
-from bridge.findings import Finding, Severity
-from connectors.rabbitmq.examine import examine
-from connectors.rabbitmq.queue_limits import read_limits
+from duebridge.envelope import Target
+from duebridge.ports.checks import Destination, Finding, Severity
+from duebridge_connectors.rabbitmq.examine import examine
+from duebridge_connectors.rabbitmq.queue_limits import read_limits
 
 Declare = Callable[..., str]
 

@@ -9,10 +9,9 @@ from contextlib import closing
 
 import pytest
 
-from bridge.envelope import Target
-from bridge.publisher import Delivery, Outcome, Verdict
-from bridge.reasons import Reason
-from connectors.rabbitmq import RabbitPublisher
+from duebridge.envelope import Target
+from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
+from duebridge_connectors.rabbitmq import RabbitPublisher
 from tests.contract.broker_under_test import delivery, ids, verdicts
 from tests.contract.rabbitmq_broker import RabbitBroker, answers_again
 

@@ -6,10 +6,9 @@ from contextlib import closing
 
 import pytest
 
-from bridge.envelope import Headers, Properties, Target
-from bridge.publisher import Outcome, Verdict
-from bridge.reasons import Reason
-from connectors.rabbitmq import RabbitPublisher
+from duebridge.envelope import Headers, Properties, Target
+from duebridge.ports.publisher import Outcome, Reason, Verdict
+from duebridge_connectors.rabbitmq import RabbitPublisher
 from tests.contract.broker_under_test import delivery, ids, verdicts
 from tests.contract.rabbitmq_broker import RabbitBroker
 

@@ -7,10 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from bridge.envelope import Target
-from bridge.publisher import BrokerUnavailable, Verdict
-from bridge.reasons import Reason
-from connectors.rabbitmq import RabbitPublisher, open_publisher
+from duebridge.envelope import Target
+from duebridge.ports.publisher import BrokerUnavailable, Reason, Verdict
+from duebridge_connectors.rabbitmq import RabbitPublisher, open_publisher
 from tests.contract.broker_under_test import delivery, verdicts
 from tests.contract.private_rabbitmq import PrivateRabbit
 from tests.contract.proxy import proxy_to

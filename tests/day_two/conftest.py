@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.store.embedded import stop_embedded
+from duebridge.store.embedded import stop_embedded
 from tests.day_two.site import Site
 
 CONFIG = """\

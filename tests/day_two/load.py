@@ -3,8 +3,8 @@
 import threading
 from pathlib import Path
 
-from bridge.envelope import Envelope
-from bridge.producer import Producer
+from duebridge.envelope import Envelope
+from duebridge.producer import Producer
 
 EVERY_S = 0.02
 AT_ONCE = 5

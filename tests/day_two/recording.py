@@ -15,10 +15,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import bridge
-from bridge.cli import main
-from bridge.publisher import Delivery, Outcome, Verdict
-from connectors.memory import MemoryPublisher
+import duebridge
+from duebridge.cli import main
+from duebridge.ports.publisher import Delivery, Outcome, Verdict
+from duebridge_connectors.memory import MemoryPublisher
 
 VERDICTS = {"fail": Verdict.FAILED, "reject": Verdict.REJECTED}
 
@@ -57,7 +57,7 @@ def line(delivery: Delivery) -> str:
         "due_at_ms": int(str(headers["x-due-at"])),
         "at_ms": time.time_ns() // 1_000_000,
         "pid": os.getpid(),
-        "code": str(Path(bridge.__file__).parent.parent),
+        "code": str(Path(duebridge.__file__).parent.parent),
     }
     return json.dumps(fields) + "\n"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from bridge.errors import StoreUnavailable
-from bridge.store.connection import open_connection
-from bridge.store.delay_store import DelayStore
-from bridge.store.keys import Shard
+from duebridge.errors import StoreUnavailable
+from duebridge.store.connection import open_connection
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import Shard
 from tests.acceptance.command import wait_until
 from tests.day_two.conftest import CONFIG
 from tests.day_two.site import Site

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from bridge.store.route_store import shard_number
+from duebridge.store.route_store import shard_number
 from tests.acceptance.command import wait_until
 from tests.day_two.load import Load
 from tests.day_two.site import Recorded, Site, Worker

@@ -48,7 +48,10 @@ def following(home: Path) -> Path:
     where = home / "following"
     for package in PACKAGES:
         shutil.copytree(ROOT / package, where / package, ignore=NO_CACHES)
-    record_py, record_lua = where / "bridge/store/record.py", where / "lua/shared/record.lua"
+    record_py, record_lua = (
+        where / "bridge/duebridge/store/record.py",
+        where / "lua/shared/record.lua",
+    )
     _change(record_py, "LAYOUT = 1\n", "LAYOUT = 2\n")
     _change(record_py, READS_1, READS_2)
     _change(record_lua, r"local LAYOUT = '\1'", r"local LAYOUT = '\2'")

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from bridge.cli.app import app
-from bridge.config_file import load_config_text
+from duebridge.cli.app import app
+from duebridge.config.load import load_config_text
 from tests.deploy.chart import FOLDER, MODES, Chart, ChartRefused, Object, configuration, one
 
 JOBS = ("demote", "hydrate", "journal", "reconcile", "report")
@@ -94,7 +94,7 @@ def test_job_on_spark_has_words_that_the_command_line_takes(
         *("--spark", "spark.driver.memory=2g"),
     ]
     # Spark is only looked for once all the words are understood
-    monkeypatch.setitem(sys.modules, "connectors.spark.session", None)
+    monkeypatch.setitem(sys.modules, "duebridge_connectors.spark.session", None)
     outcome = CliRunner().invoke(app, container["args"])
     assert "spark: expected the Python package" in str(outcome.exception), outcome.output
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.config_file import load_config_text
+from duebridge.config.load import load_config_text
 from tests.deploy.chart import MODES, Chart, ChartRefused, configuration, one, pod_templates
 
 SPARK_POD = ("driver", "executor")

@@ -12,9 +12,9 @@ from jsonschema import Draft7Validator
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
-from bridge.config_schema import config_schema
 from deploy.helm import schema
 from deploy.helm.values import Values
+from duebridge.config.schema import config_schema
 from tests.conftest import ROOT
 from tests.deploy.chart import FOLDER, MODES, Chart, ChartRefused, one, values_of
 

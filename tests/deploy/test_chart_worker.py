@@ -2,10 +2,10 @@
 
 import pytest
 
-from bridge.config import WorkerSettings
-from bridge.config_file import load_config_text
-from bridge.durations import format_ms
-from bridge.health import FROZEN_AFTER_S
+from duebridge.config.load import load_config_text
+from duebridge.config.models import WorkerSettings
+from duebridge.durations import format_ms
+from duebridge.worker.probes import FROZEN_AFTER_S
 from tests.deploy.chart import MODES, Chart, ChartRefused, Object, configuration, one
 
 WITH_CONFIG = [mode for mode in MODES if mode != "existing-config"]

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from kafka.admin import KafkaAdminClient
 
-from bridge.config_file import load_config
+from duebridge.config.load import load_config
 from tests.conftest import ROOT
 
 COMPOSE = ROOT / "deploy" / "compose"

@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 from pathlib import Path
 import lua
-from bridge.store.scripts import names, script
+from duebridge.store.scripts import names, script
 assert Path(lua.__file__).is_relative_to({where!r}), lua.__file__
 assert all(len(script(name).sha) == 40 for name in names())
 print(len(names()))

@@ -14,8 +14,8 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
-from bridge.audit import Event, Op, Phase, fingerprint
-from bridge.envelope import EnvelopeFields, Properties
+from duebridge.audit import Event, Op, Phase, fingerprint
+from duebridge.envelope import EnvelopeFields, Properties
 from tests.faults.histories import Historian, now_ms
 from tests.faults.stack import Stack
 

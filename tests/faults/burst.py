@@ -20,13 +20,13 @@ import redis
 from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient
 
-from bridge.bench.meter import Calls, Meter
-from bridge.config_file import load_config
-from bridge.envelope import Envelope
-from bridge.producer import Producer
-from bridge.store.connection import open_connection
-from bridge.store.delay_store import MAX_BATCH, MAX_BATCH_BYTES, READY_FULL, DelayStore
-from bridge.store.route_store import RouteStore
+from duebridge.bench.meter import Calls, Meter
+from duebridge.config.load import load_config
+from duebridge.envelope import Envelope
+from duebridge.producer import Producer
+from duebridge.store.connection import open_connection
+from duebridge.store.delay_store import MAX_BATCH, MAX_BATCH_BYTES, READY_FULL, DelayStore
+from duebridge.store.route_store import RouteStore
 from tests.conftest import ROOT
 from tests.faults.bounds import Bound
 from tests.faults.leftovers import leftovers, stored_bytes

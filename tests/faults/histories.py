@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from bridge.audit import Event, Op, Phase
+from duebridge.audit import Event, Op, Phase
 
 SUFFIX = ".history.jsonl"
 

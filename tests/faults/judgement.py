@@ -5,7 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from bridge.audit import (
+from duebridge.admin.listing import Listing
+from duebridge.audit import (
     Bounds,
     Event,
     Op,
@@ -15,8 +16,7 @@ from bridge.audit import (
     history_of,
     whole_histories,
 )
-from bridge.listing import Listing
-from bridge.store.route_store import RouteStore
+from duebridge.store.route_store import RouteStore
 from tests.faults.histories import Historian, now_ms, read_histories
 from tests.faults.leftovers import Leftovers
 from tests.faults.scenario import Scenario

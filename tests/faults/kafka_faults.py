@@ -17,7 +17,7 @@ from kafka.admin import (
     ResourceType,
 )
 
-from bridge.audit import Op
+from duebridge.audit import Op
 from tests.faults.brokers import KafkaSide
 from tests.faults.kafka_cluster import FOLLOWERS
 from tests.faults.rig import Rig

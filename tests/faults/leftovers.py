@@ -2,10 +2,10 @@
 
 from typing import Any, NamedTuple
 
-from bridge.bench.meter import Calls, Meter
-from bridge.store.connection import Connection
-from bridge.store.delay_store import DelayStore
-from bridge.store.keys import Shard
+from duebridge.bench.meter import Calls, Meter
+from duebridge.store.connection import Connection
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import Shard
 
 LASTING_KEYS = {"journal", "meta"}  # of a shard that is empty
 # What a server takes for itself meanwhile, half of it for statistics of commands new to it.

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bridge.cli import main
-from bridge.store.connection import Argument, Connection, Reply
-from bridge.store.scripts import Script
+from duebridge.cli import main
+from duebridge.store.connection import Argument, Connection, Reply
+from duebridge.store.scripts import Script
 
 ACKED = 4  # the place of its count, behind time, cap, state and token
 

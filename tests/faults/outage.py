@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from bridge.store.journal import Journal
+from duebridge.store.journal import Journal
 from tests.faults.bounds import Bound
 from tests.faults.histories import now_ms
 from tests.faults.rig import WITHIN_S, Rig

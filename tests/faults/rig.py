@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from bridge.audit import Op, Phase
-from bridge.config_file import load_config
-from bridge.errors import StoreError
-from bridge.producer import Producer
-from bridge.store.connection import open_connection
-from bridge.store.replies import Stats
-from bridge.store.route_store import RouteStore
+from duebridge.audit import Op, Phase
+from duebridge.config.load import load_config
+from duebridge.errors import StoreError
+from duebridge.producer import Producer
+from duebridge.store.connection import open_connection
+from duebridge.store.replies import Stats
+from duebridge.store.route_store import RouteStore
 from tests.faults.bounds import Bound
 from tests.faults.brokers import BrokerSide, KafkaSide, RabbitSide
 from tests.faults.histories import Historian

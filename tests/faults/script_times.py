@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bridge.bench.figures import percentile
-from bridge.store.scripts import names, script
+from duebridge.bench.figures import percentile
+from duebridge.store.scripts import names, script
 from tests.faults.bounds import Bound
 
 TAKE_SLOW = ("--slowlog-log-slower-than", "100", "--slowlog-max-len", "1000000")  # of redis-server

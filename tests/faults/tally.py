@@ -43,7 +43,7 @@ Written by `make proof` (`tests/faults/proof.py`); do not edit.
 
 Each run is one scenario of `tests/faults` on real servers and worker processes, leases of 3 s, at
 least {count} envelopes asked for, with cancels and reschedules among them. A producer and an
-independent consumer write histories; `bridge/audit.py` gives the verdict from them and a dump of
+independent consumer write histories; `bridge/duebridge/audit.py` gives the verdict from them and a dump of
 the store. A fault is effective if messages were in flight when it struck and its effect was seen; a
 run with fewer than planned is INVALID and counts for nothing.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridge.audit import Event, Op, Phase
+from duebridge.audit import Event, Op, Phase
 from tests.faults.histories import Historian
 from tests.faults.judgement import judge
 from tests.faults.leftovers import Leftovers

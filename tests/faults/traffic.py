@@ -8,10 +8,10 @@ from itertools import count
 
 import msgspec
 
-from bridge.audit import Event, Op, Phase, fingerprint
-from bridge.envelope import Envelope, EnvelopeFields
-from bridge.errors import StoreFull, StoreUnavailable
-from bridge.producer import Producer
+from duebridge.audit import Event, Op, Phase, fingerprint
+from duebridge.envelope import Envelope, EnvelopeFields
+from duebridge.errors import StoreFull, StoreUnavailable
+from duebridge.producer import Producer
 from tests.faults.histories import Historian, now_ms
 
 ROUTE = "faults"

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bridge.store.connection import Connection, open_connection
-from bridge.store.embedded import stop_embedded
+from duebridge.store.connection import Connection, open_connection
+from duebridge.store.embedded import stop_embedded
 from tests.fuzz.budget import SEED, drawn
 
 pytest.register_assert_rewrite("tests.fuzz.party")

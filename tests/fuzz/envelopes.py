@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from bridge.envelope import Target
+from duebridge.envelope import Target
 
 MAX_BODY_BYTES = 16 * 1024
 HUGE = 10**5000  # Python itself refuses to print it

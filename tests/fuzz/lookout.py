@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from bridge.config import Config
-from bridge.lane import Lane
-from bridge.publisher import Publisher
-from bridge.store.connection import Connection
+from duebridge.config.models import Config
+from duebridge.ports.publisher import Publisher
+from duebridge.store.connection import Connection
+from duebridge.worker.lane import Lane
 from tests.acceptance.floor import Floor
 
 

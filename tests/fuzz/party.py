@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bridge.publisher import Delivery, Outcome, Verdict
-from bridge.reasons import Reason
+from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
 from tests.acceptance.floor import Floor
 
 FINE, FAILS_ONCE, REFUSED = ["a", "b", "c", "d"], "e", "f"

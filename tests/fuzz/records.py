@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from bridge.store.keys import SHARD_KEYS, Shard, routes_key
+from duebridge.store.keys import SHARD_KEYS, Shard, routes_key
 from tests.store.desk import Desk
 
 STATES = ("dead", "suspect", "retry", "unack", "ready", "pending")

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from bridge.store.connection import Connection, Reply
-from bridge.store.scripts import Script
+from duebridge.store.connection import Connection, Reply
+from duebridge.store.scripts import Script
 from tests.store.proxy import CHUNK, TICK_S, Proxy
 
 _no_bytes = st.one_of(

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import connectors.kafka  # noqa: F401 - before any test imports kafka, whose import warns
-from bridge.cli.publishers import open_publishers
-from bridge.config import Config
-from bridge.config_file import load_config, read_config_text, resolved_store_url
-from bridge.config_render import rendered_config
-from bridge.errors import ConfigError
-from bridge.store.connection import open_connection
+import duebridge_connectors.kafka  # noqa: F401 - before any test imports kafka, whose import warns
+from duebridge.cli.publishers import open_publishers
+from duebridge.config.load import load_config, read_config_text, resolved_store_url
+from duebridge.config.models import Config
+from duebridge.config.render import rendered_config
+from duebridge.errors import ConfigError
+from duebridge.store.connection import open_connection
 from tests.fuzz.budget import drawn, fuzz
 from tests.fuzz.configurations import (
     LITERAL,

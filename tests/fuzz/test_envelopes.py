@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.config import Config
-from bridge.envelope import Envelope, HeaderValue, Properties
-from bridge.errors import EnvelopeError
-from bridge.operator import Operator
-from bridge.producer import Producer
-from bridge.publisher import Delivery
-from bridge.reasons import Reason
-from bridge.receipt import Receipt, Shown
-from bridge.store.connection import Connection
+from duebridge.admin.operator import Operator
+from duebridge.config.models import Config
+from duebridge.envelope import Envelope, HeaderValue, Properties
+from duebridge.errors import EnvelopeError
+from duebridge.ports.publisher import Delivery, Reason
+from duebridge.producer import Producer
+from duebridge.receipt import Receipt, Shown
+from duebridge.store.connection import Connection
 from tests.fuzz.budget import drawn, fuzz
 from tests.fuzz.envelopes import BATCH, Batch, Fields, batches, brief
 from tests.fuzz.lookout import Lookout, fuzz_config

@@ -9,13 +9,12 @@ from typing import Any
 import msgspec
 from hypothesis import given
 
-import connectors.kafka  # noqa: F401 - before any test imports kafka, whose import warns
-from bridge.envelope import Envelope, HeaderValue, Target
-from bridge.producer import Producer
-from bridge.publisher import Publisher
-from bridge.reasons import Reason
-from bridge.store.connection import Connection
-from connectors.kafka.headers import plain_headers
+import duebridge_connectors.kafka  # noqa: F401 - before any test imports kafka, whose import warns
+from duebridge.envelope import Envelope, HeaderValue, Target
+from duebridge.ports.publisher import Publisher, Reason
+from duebridge.producer import Producer
+from duebridge.store.connection import Connection
+from duebridge_connectors.kafka.headers import plain_headers
 from tests.contract.broker_under_test import Received
 from tests.contract.kafka_broker import KafkaBroker
 from tests.contract.rabbitmq_broker import RabbitBroker

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from bridge.cli.lines import is_empty, parse_line
-from bridge.config_file import load_config
-from bridge.envelope import Envelope
-from bridge.errors import EnvelopeError
-from bridge.operator import Operator
-from bridge.store.connection import Connection
+from duebridge.admin.operator import Operator
+from duebridge.cli.lines import is_empty, parse_line
+from duebridge.config.load import load_config
+from duebridge.envelope import Envelope
+from duebridge.errors import EnvelopeError
+from duebridge.store.connection import Connection
 from tests.acceptance.command import CONFIG, Command
 from tests.fuzz.budget import drawn, fuzz
 from tests.fuzz.lines import lines

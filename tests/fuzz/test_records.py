@@ -11,18 +11,18 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from bridge.cli.app import app
-from bridge.cli.exits import DEFECT, run_guarded
-from bridge.codec import unpack
-from bridge.durations import format_instant
-from bridge.errors import RecordDamaged, RecordTooNew, StoreError
-from bridge.operator import Operator
-from bridge.producer import Producer
-from bridge.publisher import Delivery
-from bridge.receipt import Known
-from bridge.store.connection import Connection
-from bridge.store.delay_store import JOURNAL_CAP_BYTES
-from bridge.store.record import read_record
+from duebridge.admin.operator import Operator
+from duebridge.cli.app import app
+from duebridge.cli.exits import DEFECT, run_guarded
+from duebridge.durations import format_instant
+from duebridge.errors import RecordDamaged, RecordTooNew, StoreError
+from duebridge.ports.publisher import Delivery
+from duebridge.producer import Producer
+from duebridge.receipt import Known
+from duebridge.store.codec import unpack
+from duebridge.store.connection import Connection
+from duebridge.store.delay_store import JOURNAL_CAP_BYTES
+from duebridge.store.record import read_record
 from tests.fuzz import party
 from tests.fuzz.budget import drawn, fuzz
 from tests.fuzz.lookout import Lookout, fuzz_config

@@ -16,15 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from bridge.config import Config
-from bridge.errors import StoreError
-from bridge.operator import Operator
-from bridge.producer import Producer
-from bridge.reasons import Reason
-from bridge.store.connection import Connection, open_connection
-from bridge.store.delay_store import Burial, DelayStore, Retry
-from bridge.store.keys import Shard
-from bridge.store.wakeup import WakeListener
+from duebridge.admin.operator import Operator
+from duebridge.config.models import Config
+from duebridge.errors import StoreError
+from duebridge.ports.publisher import Reason
+from duebridge.producer import Producer
+from duebridge.store.connection import Connection, open_connection
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import Shard
+from duebridge.store.transitions import Burial, Retry
+from duebridge.store.wakeup import WakeListener
 from tests.acceptance.floor import Floor
 from tests.fuzz import party
 from tests.fuzz.budget import drawn, fuzz
@@ -274,7 +275,7 @@ def test_listener_outlives_spoilt_bytes(spoiling: list[Spoiler], spoiled: Spoile
         publish()
         return heard.wait(2 * LISTENER_TIMEOUT_S)
 
-    quick = mock.patch.multiple("bridge.store.wakeup", POLL_S=0.02, PAUSE_S=0.02)
+    quick = mock.patch.multiple("duebridge.store.wakeup", POLL_S=0.02, PAUSE_S=0.02)
     with quick, closing(spoiled.open(LISTENER_TIMEOUT_S)) as connection:
         listener = WakeListener(connection, {shard: heard.set})
         listener.start()

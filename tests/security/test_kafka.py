@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.cli.exits import BROKER, exit_code
-from bridge.publisher import BrokerUnavailable, Publisher, Verdict
-from bridge.references import resolve_at
-from connectors.kafka import open_publisher
+from duebridge.cli.exits import BROKER, exit_code
+from duebridge.config.secrets import resolve_at
+from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
+from duebridge_connectors.kafka import open_publisher
 from tests.acceptance.command import embedded_command
 from tests.contract.broker_under_test import delivery, ids, verdicts
 from tests.contract.kafka_broker import KafkaBroker

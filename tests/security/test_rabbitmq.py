@@ -6,10 +6,10 @@ from urllib.parse import quote
 
 import pytest
 
-from bridge.cli.exits import BROKER, exit_code
-from bridge.publisher import BrokerUnavailable, Publisher, Verdict
-from bridge.references import resolve_at
-from connectors.rabbitmq import open_publisher
+from duebridge.cli.exits import BROKER, exit_code
+from duebridge.config.secrets import resolve_at
+from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
+from duebridge_connectors.rabbitmq import open_publisher
 from tests.contract.broker_under_test import delivery, ids, verdicts
 from tests.contract.rabbitmq_broker import RabbitBroker
 from tests.security.certificates import KEY_PASSWORD, Certificates

@@ -8,15 +8,15 @@ from urllib.parse import quote
 import pytest
 import redis
 
-from bridge.config_file import load_config_text
-from bridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnfit
-from bridge.producer import Producer
-from bridge.references import resolve
-from bridge.runner import Runner
-from bridge.store.connection import Connection, open_connection
-from bridge.store.fitness import check_fitness
-from bridge.store.registry import Registry
-from connectors.memory import MemoryPublisher
+from duebridge.config.load import load_config_text
+from duebridge.config.secrets import resolve
+from duebridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnfit
+from duebridge.producer import Producer
+from duebridge.store.connection import Connection, open_connection
+from duebridge.store.fitness import check_fitness
+from duebridge.store.registry import Registry
+from duebridge.worker.process import Runner
+from duebridge_connectors.memory import MemoryPublisher
 from tests.acceptance.command import Command
 from tests.conftest import ROOT
 from tests.security.certificates import KEY_PASSWORD, Certificates

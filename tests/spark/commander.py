@@ -1,6 +1,6 @@
 """`duebridge` in a process of its own, command after command: their JVM is started once.
 
-Each is the whole of `bridge.cli.main` with its own session, and what it writes is what a person
+Each is the whole of `duebridge.cli.main` with its own session, and what it writes is what a person
 would see. Standard output and error go to files, which the JVM has too, and each command has what
 was added to them; its exit code comes by a pipe.
 """
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bridge.cli import main
+from duebridge.cli import main
 from tests.acceptance.command import ENVIRONMENT, Done
 
 JAVA_SAYS = "WARNING: Using incubator modules: jdk.incubator.vector\n"  # when it starts

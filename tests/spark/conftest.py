@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from bridge.config_file import load_config
-from bridge.producer import Producer
-from bridge.store.connection import Connection, open_connection
-from bridge.store.delay_store import DelayStore, Remembered
-from bridge.store.keys import Shard
+from duebridge.config.load import load_config
+from duebridge.producer import Producer
+from duebridge.store.connection import Connection, open_connection
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import Shard
+from duebridge.store.transitions import Remembered
 from tests.conftest import ROOT, missing
 from tests.spark.commander import Commander
 

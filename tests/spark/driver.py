@@ -14,18 +14,18 @@ from threading import Thread
 
 from pyspark.sql import SparkSession
 
-from bridge.config import HOUR_MS
-from connectors.spark.cold_tier import Tier
-from connectors.spark.jobs.demote import run_demote
-from connectors.spark.jobs.hydrate import HydrateSummary, run_hydrate
-from connectors.spark.jobs.intake import Intake, IntakeSummary, run_intake
-from connectors.spark.jobs.journal import run_journal
-from connectors.spark.jobs.reconcile import run_reconcile
-from connectors.spark.jobs.replay import Replay, ReplaySummary, run_replay
-from connectors.spark.jobs.report import run_report
-from connectors.spark.jobs.schedule import run_schedule
-from connectors.spark.session import opened_session
-from connectors.spark.summary import Summary
+from duebridge.config.models import HOUR_MS
+from duebridge_connectors.spark.cold_tier import Tier
+from duebridge_connectors.spark.jobs.demote import run_demote
+from duebridge_connectors.spark.jobs.hydrate import HydrateSummary, run_hydrate
+from duebridge_connectors.spark.jobs.intake import Intake, IntakeSummary, run_intake
+from duebridge_connectors.spark.jobs.journal import run_journal
+from duebridge_connectors.spark.jobs.reconcile import run_reconcile
+from duebridge_connectors.spark.jobs.replay import Replay, ReplaySummary, run_replay
+from duebridge_connectors.spark.jobs.report import run_report
+from duebridge_connectors.spark.jobs.schedule import run_schedule
+from duebridge_connectors.spark.session import opened_session
+from duebridge_connectors.spark.summary import Summary
 from tests.spark.conftest import LATER_MS
 from tests.store.servers import wait_until
 

@@ -21,13 +21,13 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from bridge.config import HOUR_MS
-from connectors.spark.cold_tier import Tier
-from connectors.spark.jobs.demote import run_demote
-from connectors.spark.jobs.hydrate import run_hydrate
-from connectors.spark.jobs.journal import run_journal
-from connectors.spark.jobs.schedule import run_schedule
-from connectors.spark.session import opened_session
+from duebridge.config.models import HOUR_MS
+from duebridge_connectors.spark.cold_tier import Tier
+from duebridge_connectors.spark.jobs.demote import run_demote
+from duebridge_connectors.spark.jobs.hydrate import run_hydrate
+from duebridge_connectors.spark.jobs.journal import run_journal
+from duebridge_connectors.spark.jobs.schedule import run_schedule
+from duebridge_connectors.spark.session import opened_session
 
 PARTS = 6
 KILLS, FAILS, DAWDLES = 0, (1, 4), 5  # which part does what, once

@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import SparkSession
 
-from connectors.spark import register
-from connectors.spark.loading import write_envelopes
+from duebridge_connectors.spark import register
+from duebridge_connectors.spark.loading import write_envelopes
 from tests.spark.conftest import LATER_MS, World
 
 

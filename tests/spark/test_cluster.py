@@ -13,14 +13,14 @@ from typing import Any
 import pyspark
 import pytest
 
-import connectors.spark
+import duebridge_connectors.spark
 from tests.spark import on_cluster
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_rows import rejected
 from tests.store.servers import free_port, wait_until
 
 SPARK = Path(pyspark.__file__).parent
-SUBMIT = Path(connectors.spark.__file__).parent / "commands" / "submit.py"
+SUBMIT = Path(duebridge_connectors.spark.__file__).parent / "commands" / "submit.py"
 ENVIRONMENT = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
 DEPLOY = "org.apache.spark.deploy"
 ROWS = 5000

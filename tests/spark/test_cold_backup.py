@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from bridge.config import HOUR_MS
-from bridge.store.connection import open_connection
-from connectors.spark.cold_tier import Tier
-from connectors.spark.jobs.demote import run_demote
-from connectors.spark.jobs.hydrate import run_hydrate
+from duebridge.config.models import HOUR_MS
+from duebridge.store.connection import open_connection
+from duebridge_connectors.spark.cold_tier import Tier
+from duebridge_connectors.spark.jobs.demote import run_demote
+from duebridge_connectors.spark.jobs.hydrate import run_hydrate
 from tests.day_two.test_backup import AT_ONCE, back_up, restored
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_demote import schedule, warm

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from bridge.config import HOUR_MS
-from connectors.spark.cold_tier import Tier
-from connectors.spark.jobs.demote import run_demote
-from connectors.spark.jobs.hydrate import run_hydrate
+from duebridge.config.models import HOUR_MS
+from duebridge_connectors.spark.cold_tier import Tier
+from duebridge_connectors.spark.jobs.demote import run_demote
+from duebridge_connectors.spark.jobs.hydrate import run_hydrate
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_demote import schedule, warm
 from tests.store.proxy import proxied

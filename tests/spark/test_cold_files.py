@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import StructType
 
-from bridge.config import HOUR_MS
-from bridge.errors import JobFailed
-from connectors.spark import cold_files
-from connectors.spark.cold_files import HOUR, Batch, Wanted, read_files, write_hours
-from connectors.spark.cold_log import hour_of
-from connectors.spark.reader import arrow_schema
-from connectors.spark.schema import COLD
+from duebridge.config.models import HOUR_MS
+from duebridge.errors import JobFailed
+from duebridge_connectors.spark import cold_files
+from duebridge_connectors.spark.cold_files import HOUR, Batch, Wanted, read_files, write_hours
+from duebridge_connectors.spark.cold_log import hour_of
+from duebridge_connectors.spark.reader import arrow_schema
+from duebridge_connectors.spark.schema import COLD
 
 SCHEMA = arrow_schema(COLD).append(pa.field(HOUR, pa.int64()))
 FIRST = 500_000  # the hour that rows begin in, since the epoch

@@ -7,9 +7,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bridge.config import HOUR_MS
-from bridge.store.cold import ColdNotes
-from connectors.spark.cold_log import DEMOTED, HYDRATED, REMOVED, ColdLog, Commit, boundary_ms
+from duebridge.config.models import HOUR_MS
+from duebridge.store.cold import ColdNotes
+from duebridge_connectors.spark.cold_log import (
+    DEMOTED,
+    HYDRATED,
+    REMOVED,
+    ColdLog,
+    Commit,
+    boundary_ms,
+)
 from tests.acceptance.command import ENVIRONMENT, PROGRAM, Done
 from tests.spark.conftest import LATER_MS, World
 

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from bridge.envelope import Envelope
-from bridge.errors import ConfigError, JobFailed
-from connectors.spark import cold_tier
-from connectors.spark.cold_log import REMOVED, ColdLog, Commit
-from connectors.spark.cold_tier import open_tier, read_cold
-from connectors.spark.jobs import demote
-from connectors.spark.jobs.demote import run_demote
+from duebridge.envelope import Envelope
+from duebridge.errors import ConfigError, JobFailed
+from duebridge_connectors.spark import cold_tier
+from duebridge_connectors.spark.cold_log import REMOVED, ColdLog, Commit
+from duebridge_connectors.spark.cold_tier import open_tier, read_cold
+from duebridge_connectors.spark.jobs import demote
+from duebridge_connectors.spark.jobs.demote import run_demote
 from tests.spark.conftest import LATER_MS, World
 
 HOUR_MS = 3_600_000

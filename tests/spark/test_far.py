@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from bridge.config import HOUR_MS
-from bridge.envelope import Envelope
-from connectors.spark.cold_tier import Tier
-from connectors.spark.jobs.hydrate import run_hydrate
-from connectors.spark.jobs.schedule import run_schedule
+from duebridge.config.models import HOUR_MS
+from duebridge.envelope import Envelope
+from duebridge_connectors.spark.cold_tier import Tier
+from duebridge_connectors.spark.jobs.hydrate import run_hydrate
+from duebridge_connectors.spark.jobs.schedule import run_schedule
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_demote import cold, warm
 

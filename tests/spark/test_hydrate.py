@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from bridge.config import HOUR_MS
-from bridge.envelope import Envelope
-from connectors.spark.cold_log import ColdLog, Commit
-from connectors.spark.cold_tier import Tier, open_tier
-from connectors.spark.jobs import hydrate
-from connectors.spark.jobs.demote import run_demote
-from connectors.spark.jobs.hydrate import HydrateSummary, run_hydrate
+from duebridge.config.models import HOUR_MS
+from duebridge.envelope import Envelope
+from duebridge_connectors.spark.cold_log import ColdLog, Commit
+from duebridge_connectors.spark.cold_tier import Tier, open_tier
+from duebridge_connectors.spark.jobs import hydrate
+from duebridge_connectors.spark.jobs.demote import run_demote
+from duebridge_connectors.spark.jobs.hydrate import HydrateSummary, run_hydrate
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_demote import Killed, cold, demote_until, die, schedule, warm
 

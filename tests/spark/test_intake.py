@@ -7,11 +7,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from bridge.errors import ConfigError
-from bridge.publisher import BrokerUnavailable
-from connectors.spark.jobs.intake import Intake, IntakeSummary, run_intake
-from connectors.spark.session import job_error
-from connectors.spark.topics import topic_of
+from duebridge.errors import ConfigError
+from duebridge.ports.publisher import BrokerUnavailable
+from duebridge_connectors.spark.jobs.intake import Intake, IntakeSummary, run_intake
+from duebridge_connectors.spark.session import job_error
+from duebridge_connectors.spark.topics import topic_of
 from tests.spark.commander import JAVA_SAYS, Commander
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_rows import rejected
@@ -93,7 +93,7 @@ def test_intake_while_its_topic_is_made_anew_fails_and_then_goes_on(
     topics.fill(topic, [Record(b"x")] * 3)
     asked = topic_of(spark, {"kafka.bootstrap.servers": topics.bootstrap}, topic)
     answers = iter([asked, asked, asked._replace(id="another")])
-    monkeypatch.setattr("connectors.spark.jobs.intake.topic_of", lambda *_: next(answers))
+    monkeypatch.setattr("duebridge_connectors.spark.jobs.intake.topic_of", lambda *_: next(answers))
     with pytest.raises(StreamingQueryException) as caught:
         take_in(spark, world, topic)
     said = str(job_error(caught.value))

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from connectors.spark.interrupts import held_back, untold
+from duebridge_connectors.spark.interrupts import held_back, untold
 
 
 def start(reached: list[str]) -> None:

@@ -10,19 +10,19 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
-from bridge.envelope import Envelope
-from bridge.errors import ConfigError
-from connectors.spark.jobs import journal as job
-from connectors.spark.jobs.journal import (
+from duebridge.envelope import Envelope
+from duebridge.errors import ConfigError
+from duebridge_connectors.spark.jobs import journal as job
+from duebridge_connectors.spark.jobs.journal import (
     JournalSummary,
     Sink,
     read_journal,
     run_journal,
     small_files,
 )
-from connectors.spark.journal_table import DataFile, JournalTable, Manifest
-from connectors.spark.schema import JOURNAL
-from connectors.spark.transforms.journal import by_day
+from duebridge_connectors.spark.journal_table import DataFile, JournalTable, Manifest
+from duebridge_connectors.spark.schema import JOURNAL
+from duebridge_connectors.spark.transforms.journal import by_day
 from tests.spark.conftest import World
 from tests.spark.test_journal import accept, cut
 

@@ -7,11 +7,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from bridge.envelope import Envelope
-from bridge.errors import JobFailed, StoreError
-from connectors.spark.journal import Range, _read
-from connectors.spark.options import JournalOptions
-from connectors.spark.place import place_of
+from duebridge.envelope import Envelope
+from duebridge.errors import JobFailed, StoreError
+from duebridge_connectors.spark.journal import Range, _read
+from duebridge_connectors.spark.options import JournalOptions
+from duebridge_connectors.spark.place import place_of
 from tests.spark.by_hand import journal_by_hand
 from tests.spark.conftest import World
 

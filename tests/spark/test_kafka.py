@@ -8,10 +8,10 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from bridge.config import Config
-from bridge.config_file import load_config
-from bridge.errors import ConfigError
-from connectors.spark.kafka import kafka_options
+from duebridge.config.load import load_config
+from duebridge.config.models import Config
+from duebridge.errors import ConfigError
+from duebridge_connectors.spark.kafka import kafka_options
 from tests.contract.broker_under_test import delivery
 from tests.contract.kafka_broker import KafkaBroker
 from tests.security.certificates import KEY_PASSWORD, Certificates, make_certificates

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from bridge.envelope import Envelope
-from connectors.spark.cold_tier import Tier
-from connectors.spark.jobs.demote import run_demote
-from connectors.spark.jobs.journal import read_journal
+from duebridge.envelope import Envelope
+from duebridge_connectors.spark.cold_tier import Tier
+from duebridge_connectors.spark.jobs.demote import run_demote
+from duebridge_connectors.spark.jobs.journal import read_journal
 from tests.acceptance.command import ENVIRONMENT
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.driver import Jobs, all_due_in_a_month

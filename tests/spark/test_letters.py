@@ -3,8 +3,8 @@
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from bridge.config import Route
-from connectors.spark.transforms.letters import dead_letters, own_target, replayed
+from duebridge.config.models import Route
+from duebridge_connectors.spark.transforms.letters import dead_letters, own_target, replayed
 from tests.spark.test_records import Header, records
 
 LETTER = {
@@ -51,7 +51,7 @@ def test_letters_have_what_their_headers_say_as_columns(spark: SparkSession) -> 
     [
         ({"x_replays": b"3"}, "looped"),
         ({"x_dlq_route": b"gone"}, "no_route"),
-        ({"x_attempt": None}, "damaged"),  # as bridge.shunter.damaged_letter has it
+        ({"x_attempt": None}, "damaged"),  # as duebridge.worker.dead_letters.damaged_letter has it
         ({"x_replays": b"many"}, "damaged"),
         ({"x_replays": b"-1"}, "damaged"),
     ],

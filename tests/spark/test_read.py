@@ -7,12 +7,12 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from bridge.envelope import Envelope
-from bridge.errors import ConfigError
-from bridge.reasons import Reason
-from bridge.store.delay_store import Burial, Retry
-from connectors.spark.loading import write_envelopes
-from connectors.spark.planning import plan_read
+from duebridge.envelope import Envelope
+from duebridge.errors import ConfigError
+from duebridge.ports.publisher import Reason
+from duebridge.store.transitions import Burial, Retry
+from duebridge_connectors.spark.loading import write_envelopes
+from duebridge_connectors.spark.planning import plan_read
 from tests.spark.by_hand import read_by_hand
 from tests.spark.conftest import World
 

@@ -13,15 +13,15 @@ from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 from pyspark.sql import SparkSession
 
-from bridge.audit import fingerprint
-from bridge.config_file import load_config
-from bridge.errors import ConfigError
-from connectors.spark.evidence import exported, topics_pattern
-from connectors.spark.jobs.demote import run_demote
-from connectors.spark.jobs.journal import run_journal
-from connectors.spark.jobs.reconcile import Reconciliation, run_reconcile
-from connectors.spark.jobs.report import run_report
-from connectors.spark.transforms.arrived import arrived_in_kafka
+from duebridge.audit import fingerprint
+from duebridge.config.load import load_config
+from duebridge.errors import ConfigError
+from duebridge_connectors.spark.evidence import exported, topics_pattern
+from duebridge_connectors.spark.jobs.demote import run_demote
+from duebridge_connectors.spark.jobs.journal import run_journal
+from duebridge_connectors.spark.jobs.reconcile import Reconciliation, run_reconcile
+from duebridge_connectors.spark.jobs.report import run_report
+from duebridge_connectors.spark.transforms.arrived import arrived_in_kafka
 from tests.spark.commander import Commander
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_records import Header, records
@@ -183,7 +183,7 @@ def test_reconcile_asks_once_more_for_what_moved_while_the_store_was_read(
         return lambda *given: real(*given).where("false")
 
     monkeypatch.setattr(
-        "connectors.spark.jobs.reconcile.written_held",
+        "duebridge_connectors.spark.jobs.reconcile.written_held",
         missed(run_reconcile.__globals__["written_held"]),
     )
     found = judge(spark, scene)

@@ -1,4 +1,4 @@
-"""The verdict in Spark is that of `bridge/audit.py`: the same histories, the same words."""
+"""The verdict in Spark is that of `bridge/duebridge/audit.py`: the same histories, the same words."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from bridge.audit import Accepted, Arrived, History, Verdict, audit
-from connectors.spark.transforms.facts import (
+from duebridge.audit import Accepted, Arrived, History, Verdict, audit
+from duebridge_connectors.spark.transforms.facts import (
     arrived_facts,
     held_facts,
     journal_facts,
     receipt_facts,
 )
-from connectors.spark.transforms.verdict import BROKEN, judged, lives, totals, violations
+from duebridge_connectors.spark.transforms.verdict import BROKEN, judged, lives, totals, violations
 
 ARRIVED = "route string, id string, at timestamp, dead_letter boolean, fingerprint string"
 RECEIPT = "route string, id string, due_at timestamp, at timestamp, status string,"

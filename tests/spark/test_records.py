@@ -6,9 +6,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
-from bridge.durations import parse_duration_ms
-from bridge.errors import EnvelopeError
-from connectors.spark.transforms.records import envelopes_of_records
+from duebridge.durations import parse_duration_ms
+from duebridge.errors import EnvelopeError
+from duebridge_connectors.spark.transforms.records import envelopes_of_records
 
 AT_MS = 1_700_000_000_123
 RECORDS = (

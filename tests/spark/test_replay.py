@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from bridge.envelope import Target
-from bridge.errors import ConfigError, EnvelopeError
-from connectors.spark.jobs.replay import Group, Replay, ReplaySummary, run_replay
-from connectors.spark.summary import Summary
+from duebridge.envelope import Target
+from duebridge.errors import ConfigError, EnvelopeError
+from duebridge_connectors.spark.jobs.replay import Group, Replay, ReplaySummary, run_replay
+from duebridge_connectors.spark.summary import Summary
 from tests.acceptance.command import ENVIRONMENT, PROGRAM
 from tests.contract.kafka_broker import KafkaBroker
 from tests.spark.commander import Commander

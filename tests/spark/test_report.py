@@ -9,10 +9,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
-from connectors.spark.jobs.report import run_report
-from connectors.spark.page import words
-from connectors.spark.page.page import Found, page
-from connectors.spark.transforms.report import KINDS, figures, forecast, gaps, reasons
+from duebridge_connectors.spark.jobs.report import run_report
+from duebridge_connectors.spark.page import words
+from duebridge_connectors.spark.page.page import Found, page
+from duebridge_connectors.spark.transforms.report import KINDS, figures, forecast, gaps, reasons
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_journal import accept
 

@@ -20,9 +20,9 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
-from bridge.errors import ConfigError, StoreUnavailable
-from connectors.spark.planning import plan_write
-from connectors.spark.schema import check_columns
+from duebridge.errors import ConfigError, StoreUnavailable
+from duebridge_connectors.spark.planning import plan_write
+from duebridge_connectors.spark.schema import check_columns
 from tests.spark.by_hand import write_by_hand
 from tests.spark.conftest import LATER_MS, World
 
@@ -38,7 +38,7 @@ def row(name: str | None, body: str | None = "x", due_at: int | None = LATER_MS)
 
 
 def derived(values: list[Any]) -> str:
-    """The id as connectors/spark/ids.py states it."""
+    """The id as connectors/duebridge_connectors/spark/ids.py states it."""
     digest = blake2b(msgspec.msgpack.encode(values), digest_size=13).digest()
     return b32hexencode(digest).decode()[:20].lower()
 

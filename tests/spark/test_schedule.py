@@ -7,10 +7,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
-from bridge.errors import ConfigError
-from connectors.spark.commands.shared import pairs
-from connectors.spark.jobs.schedule import run_schedule
-from connectors.spark.transforms.chosen import chosen_columns
+from duebridge.errors import ConfigError
+from duebridge_connectors.spark.commands.shared import pairs
+from duebridge_connectors.spark.jobs.schedule import run_schedule
+from duebridge_connectors.spark.transforms.chosen import chosen_columns
 from tests.spark.commander import JAVA_SAYS, Commander
 from tests.spark.conftest import LATER_MS, World
 

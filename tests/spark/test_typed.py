@@ -5,10 +5,10 @@ import shlex
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from connectors.spark.schema import check_columns
-from connectors.spark.transforms.chosen import chosen_columns
-from connectors.spark.transforms.letters import replayed
-from connectors.spark.transforms.records import envelopes_of_records
+from duebridge_connectors.spark.schema import check_columns
+from duebridge_connectors.spark.transforms.chosen import chosen_columns
+from duebridge_connectors.spark.transforms.letters import replayed
+from duebridge_connectors.spark.transforms.records import envelopes_of_records
 from tests.spark.test_letters import letters
 from tests.spark.test_records import records
 from tests.spark.typed import told

@@ -15,17 +15,17 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from bridge.config import HOUR_MS
-from bridge.store.cold import ColdNotes
-from connectors.spark.cold_tier import Tier
-from connectors.spark.ids import id_of
-from connectors.spark.jobs.hydrate import run_hydrate
-from connectors.spark.jobs.intake import Intake, run_intake
-from connectors.spark.jobs.journal import read_journal, run_journal
-from connectors.spark.reader import arrow_schema
-from connectors.spark.schema import COLD, JOURNAL
-from connectors.spark.topics import topic_of
-from connectors.spark.transforms.letters import replayed
+from duebridge.config.models import HOUR_MS
+from duebridge.store.cold import ColdNotes
+from duebridge_connectors.spark.cold_tier import Tier
+from duebridge_connectors.spark.ids import id_of
+from duebridge_connectors.spark.jobs.hydrate import run_hydrate
+from duebridge_connectors.spark.jobs.intake import Intake, run_intake
+from duebridge_connectors.spark.jobs.journal import read_journal, run_journal
+from duebridge_connectors.spark.reader import arrow_schema
+from duebridge_connectors.spark.schema import COLD, JOURNAL
+from duebridge_connectors.spark.topics import topic_of
+from duebridge_connectors.spark.transforms.letters import replayed
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_journal import accept
 from tests.spark.test_letters import letter, letters

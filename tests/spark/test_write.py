@@ -9,12 +9,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from bridge.envelope import Envelope, Target
-from bridge.errors import JobFailed
-from bridge.store.connection import open_connection
-from bridge.store.delay_store import DelayStore
-from connectors.spark.loading import write_envelopes
-from connectors.spark.session import job_error
+from duebridge.envelope import Envelope, Target
+from duebridge.errors import JobFailed
+from duebridge.store.connection import open_connection
+from duebridge.store.delay_store import DelayStore
+from duebridge_connectors.spark.loading import write_envelopes
+from duebridge_connectors.spark.session import job_error
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_rows import rejected
 from tests.store.proxy import proxied

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kafka import KafkaProducer
 
-from bridge.envelope import Target
+from duebridge.envelope import Target
 from tests.contract.kafka_broker import KafkaBroker
 
 RECORDED_AT_MS = 1_700_000_000_000

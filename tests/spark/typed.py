@@ -4,7 +4,7 @@ import re
 
 import typer.main
 
-from connectors.spark.commands import spark
+from duebridge_connectors.spark.commands import spark
 from tests.conftest import ROOT
 
 PAGES = ROOT / "docs" / "spark"

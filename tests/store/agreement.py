@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bridge.store.record import read_flight, read_record
+from duebridge.store.record import read_flight, read_record
 from tests.store.invariants import NOBODY, STATES, Snapshot
 from tests.store.model import Life, Model
 

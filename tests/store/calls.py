@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from bridge.reasons import Reason
-from bridge.settle import remembered
-from bridge.store.delay_store import Burial, DelayStore, Retry
-from bridge.store.replies import Claim, Leased, Settled
+from duebridge.ports.publisher import Reason
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.replies import Claim, Leased, Settled
+from duebridge.store.transitions import Burial, Retry
+from duebridge.worker.settlement import remembered
 from tests.store.desk import LEASE_MS, YEAR_MS, envelope
 from tests.store.ledger import Ledger, Story
 from tests.store.model import POISON, Content, Model

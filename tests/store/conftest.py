@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bridge.store.connection import Connection, open_connection
-from bridge.store.embedded import stop_embedded
+from duebridge.store.connection import Connection, open_connection
+from duebridge.store.embedded import stop_embedded
 from tests.store.desk import Desk
 from tests.store.servers import redis_cluster
 

@@ -3,17 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import pack
-from bridge.envelope import Envelope
-from bridge.reasons import Reason
-from bridge.store.connection import Argument, Connection
-from bridge.store.delay_store import Burial, DelayStore, Remembered, Retry
-from bridge.store.journal import JournalEntry, read_entry
-from bridge.store.keys import SHARD_KEYS, Shard
-from bridge.store.poll import Poll
-from bridge.store.record import LAYOUT, Flight, Record, read_flight, read_record
-from bridge.store.replies import Claim, Scheduled
-from bridge.store.scripts import script
+from duebridge.envelope import Envelope
+from duebridge.ports.publisher import Reason
+from duebridge.store.codec import pack
+from duebridge.store.connection import Argument, Connection
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.journal import JournalEntry, read_entry
+from duebridge.store.keys import SHARD_KEYS, Shard
+from duebridge.store.poll import Poll
+from duebridge.store.record import LAYOUT, Flight, Record, read_flight, read_record
+from duebridge.store.replies import Claim, Scheduled
+from duebridge.store.scripts import script
+from duebridge.store.transitions import Burial, Remembered, Retry
 from tests.store.invariants import STATES, Snapshot, check_all, poll_of
 
 NOW_MS = 1_700_000_000_000

@@ -2,10 +2,10 @@
 
 from typing import Any, TypeAlias
 
-from bridge.store.journal import read_entry
-from bridge.store.poll import NONE, Poll
-from bridge.store.record import read_flight
-from bridge.store.replies import Stats
+from duebridge.store.journal import read_entry
+from duebridge.store.poll import NONE, Poll
+from duebridge.store.record import read_flight
+from duebridge.store.replies import Stats
 
 STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
 NOBODY = bytes(12)

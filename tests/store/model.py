@@ -6,7 +6,7 @@ from itertools import count
 from math import ceil
 from typing import Any, NamedTuple
 
-from bridge.reasons import Reason
+from duebridge.ports.publisher import Reason
 
 POISON, SUSPECT_FROM = 2, 2
 KEEP_ANSWER_MS = 60_000

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-from bridge.store.connection import Argument, Connection, Reply
-from bridge.store.poll import Poll
-from bridge.store.scripts import Script
+from duebridge.store.connection import Argument, Connection, Reply
+from duebridge.store.poll import Poll
+from duebridge.store.scripts import Script
 from tests.store.calls import Call, Held
 
 Sent: TypeAlias = Sequence[Argument]

@@ -7,8 +7,8 @@ move that it is silent about is one of those between pending and unack.
 from itertools import product
 from typing import NamedTuple
 
-from bridge.store.journal import JournalEntry, Note, read_entry
-from bridge.store.record import Flight, Record, read_flight, read_record
+from duebridge.store.journal import JournalEntry, Note, read_entry
+from duebridge.store.record import Flight, Record, read_flight, read_record
 from tests.store.invariants import STATES, Snapshot
 
 GONE = ""

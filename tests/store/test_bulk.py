@@ -2,10 +2,10 @@
 
 import pytest
 
-from bridge.codec import pack
-from bridge.store.bulk import BulkStore
-from bridge.store.connection import Connection
-from bridge.store.packed import PackedRow
+from duebridge.store.bulk import BulkStore
+from duebridge.store.codec import pack
+from duebridge.store.connection import Connection
+from duebridge.store.packed import PackedRow
 from tests.store.desk import DAY_MS, YEAR_MS, Desk, envelope
 
 

@@ -1,8 +1,8 @@
 import pytest
 
-from bridge.errors import StoreError
-from bridge.reasons import Reason
-from bridge.store.delay_store import Burial
+from duebridge.errors import StoreError
+from duebridge.ports.publisher import Reason
+from duebridge.store.transitions import Burial
 from tests.store.conftest import Opened
 from tests.store.desk import LEASE_MS, NOT_MINE, Desk
 

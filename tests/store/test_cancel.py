@@ -1,7 +1,7 @@
 import pytest
 
-from bridge.reasons import Reason
-from bridge.store.delay_store import Burial
+from duebridge.ports.publisher import Reason
+from duebridge.store.transitions import Burial
 from tests.store.desk import LEASE_MS, YEAR_MS, Desk, envelope
 
 

@@ -1,8 +1,8 @@
 import pytest
 
-from bridge.errors import RecordDamaged, RecordTooNew
-from bridge.reasons import Reason
-from bridge.store.delay_store import Burial
+from duebridge.errors import RecordDamaged, RecordTooNew
+from duebridge.ports.publisher import Reason
+from duebridge.store.transitions import Burial
 from tests.store.conftest import Opened
 from tests.store.desk import LEASE_MS, NOW_MS, Desk, envelope
 

@@ -4,7 +4,7 @@ import random
 import time
 from datetime import UTC, datetime, timedelta
 
-from bridge.envelope import Envelope
+from duebridge.envelope import Envelope
 from tests.store.conftest import Opened
 from tests.store.desk import YEAR_MS, Desk
 

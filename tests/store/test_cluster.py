@@ -5,8 +5,8 @@ import time
 import pytest
 import redis
 
-from bridge.errors import StoreUnavailable, StoreUnfit
-from bridge.store.connection import open_connection
+from duebridge.errors import StoreUnavailable, StoreUnfit
+from duebridge.store.connection import open_connection
 from tests.store.servers import free_port, redis_cluster
 from tests.store.test_connection import SECRET, StoreAt, store_at
 

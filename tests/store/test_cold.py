@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.store.cold import ColdNotes, Mark
+from duebridge.store.cold import ColdNotes, Mark
 from tests.store.conftest import Opened
 from tests.store.desk import NOW_MS, YEAR_MS, Desk
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from bridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnfit
-from bridge.store.connection import Connection, open_connection
-from bridge.store.delay_store import DelayStore
-from bridge.store.keys import Shard
-from bridge.store.scripts import names
+from duebridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnfit
+from duebridge.store.connection import Connection, open_connection
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import Shard
+from duebridge.store.scripts import names
 from tests.store.desk import Desk, envelope
 from tests.store.proxy import proxied
 from tests.store.servers import free_port, redis_server, wait_until
@@ -57,7 +57,7 @@ def test_script_flush_is_mended_silently_and_at_once(desk: Desk) -> None:
 def test_load_scripts_makes_every_script_known(desk: Desk, connection: Connection) -> None:
     desk.client.script_flush()
     connection.load_scripts()
-    from bridge.store.scripts import script
+    from duebridge.store.scripts import script
 
     shas = [script(name).sha for name in names()]
     assert set(desk.client.script_exists(*shas)) == {True}

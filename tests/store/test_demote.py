@@ -4,7 +4,7 @@ from random import randbytes
 
 import pytest
 
-from bridge.errors import StoreError
+from duebridge.errors import StoreError
 from tests.store.conftest import Opened
 from tests.store.desk import NOW_MS, YEAR_MS, Desk, envelope
 

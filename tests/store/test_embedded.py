@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 import redis
 
-from bridge.errors import StoreUnavailable, StoreUnfit
-from bridge.store import embedded
-from bridge.store.connection import Connection
-from bridge.store.embedded import socket_path, start_embedded, stop_embedded
+from duebridge.errors import StoreUnavailable, StoreUnfit
+from duebridge.store import embedded
+from duebridge.store.connection import Connection
+from duebridge.store.embedded import socket_path, start_embedded, stop_embedded
 from tests.conftest import ROOT
 from tests.store.desk import Desk
 from tests.store.servers import wait_until
 
 DeskIn = Callable[[Path], Desk]
-START = "import sys; from bridge.store import embedded; "
+START = "import sys; from duebridge.store import embedded; "
 SLOW = "embedded._SETTINGS['key-load-delay'] = '150'; "
 RUN = "print(embedded.start_embedded(sys.argv[1]), flush=True)"
 THEN_DIE = "; import os, signal; os.kill(os.getpid(), signal.SIGKILL)"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from bridge.errors import StoreUnavailable, StoreUnfit
-from bridge.store.connection import Connection, open_connection
-from bridge.store.embedded import stop_embedded
-from bridge.store.fitness import check_fitness
+from duebridge.errors import StoreUnavailable, StoreUnfit
+from duebridge.store.connection import Connection, open_connection
+from duebridge.store.embedded import stop_embedded
+from duebridge.store.fitness import check_fitness
 from tests.store.servers import redis_server, wait_until
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from bridge.store.record import NOT_IN_FLIGHT
+from duebridge.store.record import NOT_IN_FLIGHT
 from tests.store.conftest import Opened
 from tests.store.desk import LEASE_MS, Desk, envelope
 

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 import pytest
 import redis
 
-from bridge.errors import StoreError
-from bridge.reasons import Reason
-from bridge.store.connection import open_connection
-from bridge.store.delay_store import Burial
+from duebridge.errors import StoreError
+from duebridge.ports.publisher import Reason
+from duebridge.store.connection import open_connection
+from duebridge.store.transitions import Burial
 from tests.store.desk import LEASE_MS, YEAR_MS, Desk, envelope
 from tests.store.invariants import STATES
 from tests.store.servers import redis_server

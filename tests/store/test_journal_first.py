@@ -1,4 +1,4 @@
-from bridge.store.journal import Journal
+from duebridge.store.journal import Journal
 from tests.store.desk import Desk
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from bridge.errors import RecordDamaged
-from bridge.events import Event, Events
-from bridge.store.journal import PAGE, Journal
+from duebridge.admin.events import Event, Events
+from duebridge.errors import RecordDamaged
+from duebridge.store.journal import PAGE, Journal
 from tests.store.conftest import Opened
 from tests.store.desk import NOW_MS, Desk
 

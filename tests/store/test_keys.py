@@ -1,8 +1,8 @@
 import pytest
 from redis.crc import key_slot
 
-from bridge.errors import ConfigError
-from bridge.store.keys import SHARD_KEYS, Shard, checked_name, routes_key
+from duebridge.errors import ConfigError
+from duebridge.store.keys import SHARD_KEYS, Shard, checked_name, routes_key
 from tests.store.conftest import Opened
 from tests.store.desk import Desk
 

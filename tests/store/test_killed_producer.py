@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.store.connection import Connection, open_connection
-from bridge.store.embedded import stop_embedded
+from duebridge.store.connection import Connection, open_connection
+from duebridge.store.embedded import stop_embedded
 from tests.conftest import ROOT
 from tests.store.desk import Desk
 from tests.store.servers import wait_until
@@ -17,10 +17,10 @@ KILLS = 5
 BATCH = 50
 PRODUCER = """
 import sys, uuid
-from bridge.envelope import Envelope
-from bridge.store.connection import open_connection
-from bridge.store.delay_store import DelayStore
-from bridge.store.keys import Shard
+from duebridge.envelope import Envelope
+from duebridge.store.connection import open_connection
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import Shard
 
 store = DelayStore(open_connection(sys.argv[1]), Shard(sys.argv[2], "route", 0))
 while True:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.errors import StoreError
+from duebridge.errors import StoreError
 from tests.store.conftest import Opened
 from tests.store.desk import YEAR_MS, Desk
 

@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from bridge.errors import StoreError
-from bridge.store.record import NOT_IN_FLIGHT
-from bridge.store.replies import Entry
+from duebridge.errors import StoreError
+from duebridge.store.record import NOT_IN_FLIGHT
+from duebridge.store.replies import Entry
 from tests.store.conftest import Opened
 from tests.store.desk import NOW_MS, Desk, envelope
 

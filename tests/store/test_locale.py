@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.store.connection import open_connection
+from duebridge.store.connection import open_connection
 from tests.store.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, envelope
 from tests.store.servers import redis_server
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 import redis
 
-from bridge.errors import StoreUnavailable
-from bridge.reasons import Reason
-from bridge.store.connection import open_connection
-from bridge.store.delay_store import Burial, DelayStore, Retry
+from duebridge.errors import StoreUnavailable
+from duebridge.ports.publisher import Reason
+from duebridge.store.connection import open_connection
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.transitions import Burial, Retry
 from tests.store.conftest import Opened
 from tests.store.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, envelope
 from tests.store.proxy import Proxy, proxied

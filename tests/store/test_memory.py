@@ -2,8 +2,8 @@
 
 import pytest
 
-from bridge.reasons import Reason
-from bridge.store.delay_store import Burial
+from duebridge.ports.publisher import Reason
+from duebridge.store.transitions import Burial
 from tests.store.conftest import Opened
 from tests.store.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, envelope, remembering
 

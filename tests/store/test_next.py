@@ -1,6 +1,6 @@
 import pytest
 
-from bridge.store.poll import NONE
+from duebridge.store.poll import NONE
 from tests.store.desk import LEASE_MS, NOW_MS, Desk, envelope
 
 

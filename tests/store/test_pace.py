@@ -2,8 +2,8 @@
 
 import time
 
-from bridge.store.connection import Connection
-from bridge.store.pace import Pace
+from duebridge.store.connection import Connection
+from duebridge.store.pace import Pace
 from tests.store.desk import Desk
 from tests.store.servers import wait_until
 

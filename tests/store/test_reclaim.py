@@ -1,6 +1,6 @@
 import pytest
 
-from bridge.reasons import Reason
+from duebridge.ports.publisher import Reason
 from tests.store.conftest import Opened
 from tests.store.desk import LEASE_MS, Desk, envelope
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from bridge.errors import StoreUnfit
-from bridge.store import fitness
-from bridge.store.connection import Connection
-from bridge.store.keys import routes_key
-from bridge.store.record import LAYOUT
-from bridge.store.registry import Registry
+from duebridge.errors import StoreUnfit
+from duebridge.store import fitness
+from duebridge.store.connection import Connection
+from duebridge.store.keys import routes_key
+from duebridge.store.record import LAYOUT
+from duebridge.store.registry import Registry
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from bridge.envelope import Envelope
-from bridge.errors import StoreError
-from bridge.store.connection import Connection
-from bridge.store.delay_store import DelayStore
-from bridge.store.keys import Shard
-from bridge.store.registry import RegisteredRoute, Registry
+from duebridge.envelope import Envelope
+from duebridge.errors import StoreError
+from duebridge.store.connection import Connection
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import Shard
+from duebridge.store.registry import RegisteredRoute, Registry
 
 SHARDS = 3
 

@@ -1,7 +1,7 @@
 import pytest
 
-from bridge.errors import StoreError
-from bridge.reasons import Reason
+from duebridge.errors import StoreError
+from duebridge.ports.publisher import Reason
 from tests.store.desk import LEASE_MS, Desk, envelope
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from bridge.errors import StoreError
+from duebridge.errors import StoreError
 from tests.store.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, envelope
 
 

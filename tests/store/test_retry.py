@@ -1,7 +1,8 @@
 import pytest
 
-from bridge.errors import StoreError
-from bridge.store.delay_store import ERROR_BYTES, Retry
+from duebridge.errors import StoreError
+from duebridge.store.delay_store import ERROR_BYTES
+from duebridge.store.transitions import Retry
 from tests.store.desk import LEASE_MS, NOT_MINE, Desk
 
 

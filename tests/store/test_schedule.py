@@ -1,7 +1,7 @@
 import pytest
 
-from bridge.codec import pack
-from bridge.errors import StoreError, StoreFull
+from duebridge.errors import StoreError, StoreFull
+from duebridge.store.codec import pack
 from tests.store.conftest import Opened
 from tests.store.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, envelope
 

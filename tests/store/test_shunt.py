@@ -1,6 +1,6 @@
 import pytest
 
-from bridge.errors import RecordTooNew
+from duebridge.errors import RecordTooNew
 from tests.store.conftest import Opened
 from tests.store.desk import LEASE_MS, Desk, envelope
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, run_state_machine_as_test
 
-from bridge.store.connection import Connection
+from duebridge.store.connection import Connection
 from tests.store import calls
 from tests.store.calls import Call, Copy, Held
 from tests.store.conftest import Opened

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from bridge.doctor import vital_findings
-from bridge.errors import StoreUnavailable
-from bridge.findings import Finding, Severity
-from bridge.store.connection import Connection, open_connection
-from bridge.store.keys import Shard
-from bridge.store.vitals import Vitals, count_listeners, read_vitals
+from duebridge.admin.doctor import vital_findings
+from duebridge.errors import StoreUnavailable
+from duebridge.ports.checks import Finding, Severity
+from duebridge.store.connection import Connection, open_connection
+from duebridge.store.fitness import Vitals, count_listeners, read_vitals
+from duebridge.store.keys import Shard
 from tests.store.servers import free_port, redis_server
 
 HOUR_MS = 3_600_000

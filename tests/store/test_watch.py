@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.store.connection import Connection, open_connection
-from bridge.store.embedded import stop_embedded
-from bridge.watch import StoreWatch
+from duebridge.store.connection import Connection, open_connection
+from duebridge.store.embedded import stop_embedded
+from duebridge.worker.store_monitor import StoreWatch
 
 
 @pytest.fixture

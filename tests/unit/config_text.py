@@ -2,9 +2,9 @@
 
 import pytest
 
-from bridge.config import Config
-from bridge.config_file import load_config_text
-from bridge.errors import ConfigError
+from duebridge.config.load import load_config_text
+from duebridge.config.models import Config
+from duebridge.errors import ConfigError
 
 BROKERS = """\
 version: 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.audit import Accepted, Arrived, History, audit, fingerprint
+from duebridge.audit import Accepted, Arrived, History, audit, fingerprint
 
 CLEAN = History(
     accepted=[Accepted("a", 1000, "x"), Accepted("b", 2000, "y"), Accepted("c", 3000, "z")],

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from bridge.audit import (
+from duebridge.audit import (
     Bounds,
     Event,
     History,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.backoff import retry_delay_ms
-from bridge.config import RetryPolicy
+from duebridge.config.models import RetryPolicy
+from duebridge.worker.backoff import retry_delay_ms
 
 MAX_MS = 300_000
 

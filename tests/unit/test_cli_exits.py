@@ -6,10 +6,10 @@ import inspect
 import pytest
 import typer
 
-from bridge import errors
-from bridge.cli.exits import exit_code, run_guarded
-from bridge.errors import BridgeError, ConfigError, EnvelopeError, JobFailed, StoreError
-from bridge.publisher import BrokerUnavailable
+from duebridge import errors
+from duebridge.cli.exits import exit_code, run_guarded
+from duebridge.errors import BridgeError, ConfigError, EnvelopeError, JobFailed, StoreError
+from duebridge.ports.publisher import BrokerUnavailable
 
 
 def app_that_raises(error: Exception) -> typer.Typer:

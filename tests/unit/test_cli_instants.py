@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bridge.cli.instants import parse_ago, parse_at, parse_expires, parse_from_now
-from bridge.durations import format_instant
-from bridge.errors import EnvelopeError
+from duebridge.cli.instants import parse_ago, parse_at, parse_expires, parse_from_now
+from duebridge.durations import format_instant
+from duebridge.errors import EnvelopeError
 
 NINE = datetime(2026, 1, 31, 9, tzinfo=UTC)
 NINE_MS = 1_769_850_000_000

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.cli import lines
-from bridge.cli.lines import Base64, Line, is_empty, json_value, parse_line, read_batches
-from bridge.envelope import HeaderValue
-from bridge.errors import EnvelopeError
+from duebridge.cli import lines
+from duebridge.cli.lines import Base64, Line, is_empty, json_value, parse_line, read_batches
+from duebridge.envelope import HeaderValue
+from duebridge.errors import EnvelopeError
 
 
 class Chunks(io.RawIOBase):

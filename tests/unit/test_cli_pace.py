@@ -2,8 +2,8 @@
 
 import pytest
 
-from bridge.cli.pace import Pacer, parse_rate
-from bridge.errors import EnvelopeError
+from duebridge.cli.pace import Pacer, parse_rate
+from duebridge.errors import EnvelopeError
 
 
 class Clock:

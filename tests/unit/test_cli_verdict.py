@@ -2,8 +2,8 @@
 
 import pytest
 
-from bridge.cli.verdict import exit_code_of
-from bridge.findings import About, failure, ok, warning
+from duebridge.cli.verdict import exit_code_of
+from duebridge.ports.checks import About, failure, ok, warning
 
 
 def test_exit_code_without_a_failure_is_0() -> None:

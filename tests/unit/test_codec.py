@@ -10,9 +10,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec import MAX_CONTENT_BYTES, PLAIN, ZSTD, Content, pack, unpack
-from bridge.envelope import Envelope, Properties, Target
-from bridge.errors import EnvelopeError, RecordDamaged
+from duebridge.envelope import Envelope, Properties, Target
+from duebridge.errors import EnvelopeError, RecordDamaged
+from duebridge.store.codec import MAX_CONTENT_BYTES, PLAIN, ZSTD, Content, pack, unpack
 
 DAYS = timedelta(days=10_000)
 TEXT = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=20)

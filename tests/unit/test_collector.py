@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from bridge.collector import THRESHOLDS, relaxed_collector
+from duebridge.worker.process import THRESHOLDS, relaxed_collector
 
 
 def test_collector_is_relaxed_within_and_as_before_after() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.config import ColdTier, RetryPolicy
+from duebridge.config.models import ColdTier, RetryPolicy
 from tests.unit.config_text import BROKERS, WHOLE, loaded, refusal
 
 NAME = "1 to 128 letters, digits, dots, dashes and underscores, a letter or digit first"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.config_file import load_config, load_config_text
-from bridge.errors import ConfigError
+from duebridge.config.load import load_config, load_config_text
+from duebridge.errors import ConfigError
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "duebridge.example.yaml"
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.config_file import MAX_BYTES, load_config
-from bridge.errors import ConfigError
+from duebridge.config.load import MAX_BYTES, load_config
+from duebridge.errors import ConfigError
 from tests.unit.config_text import BROKERS, WHOLE, loaded, refusal
 
 DURATION = 'expected a duration such as "500ms", "2.5s", "15m", "2h", "3d"'

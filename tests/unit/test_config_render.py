@@ -8,10 +8,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.config_file import load_config_text
-from bridge.config_mask import masked_option, masked_url
-from bridge.config_render import rendered_config
-from bridge.errors import ConfigError
+from duebridge.config.load import load_config_text
+from duebridge.config.render import rendered_config
+from duebridge.config.secrets import masked_option, masked_url
+from duebridge.errors import ConfigError
 from tests.unit.config_text import WHOLE, loaded
 from tests.unit.test_config_example import EXAMPLE, without_comments
 

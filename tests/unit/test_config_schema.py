@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
-from bridge.config_file import load_config_text
-from bridge.config_schema import config_schema
-from bridge.config_tree import read_tree
-from bridge.errors import ConfigError
+from duebridge.config.load import load_config_text
+from duebridge.config.schema import config_schema
+from duebridge.config.yaml_tree import read_tree
+from duebridge.errors import ConfigError
 from tests.unit.config_text import BROKERS, WHOLE
 from tests.unit.test_config_example import EXAMPLE, PIECES, with_values, without_comments
 

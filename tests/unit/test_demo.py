@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridge.audit import Arrived, Verdict, audit
-from bridge.receipt import Receipt
+from duebridge.audit import Arrived, Verdict, audit
+from duebridge.receipt import Receipt
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "deploy" / "demo"))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.config_file import load_config_text
+from duebridge.config.load import load_config_text
 from tests.conftest import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/**/README.md")])

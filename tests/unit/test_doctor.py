@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from bridge.config import Config
-from bridge.doctor import route_findings
-from bridge.findings import Finding, Severity
-from bridge.operator import RouteStats
+from duebridge.admin.doctor import route_findings
+from duebridge.admin.operator import RouteStats
+from duebridge.config.models import Config
+from duebridge.ports.checks import Finding, Severity
 
 MILLION = 1_000_000
 CONFIG = Config.model_validate(

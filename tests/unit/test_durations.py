@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge import durations
-from bridge.durations import MAX_MS, MS_PER_UNIT, format_ms, parse_duration_ms, parse_instant_ms
-from bridge.errors import EnvelopeError
+from duebridge import durations
+from duebridge.durations import MAX_MS, MS_PER_UNIT, format_ms, parse_duration_ms, parse_instant_ms
+from duebridge.errors import EnvelopeError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from bridge.config import Config
-from bridge.emptying import Emptying, Left, left, to_go
-from bridge.operator import RouteStats
-from bridge.store.connection import open_connection
+from duebridge.admin.emptying import Emptying, Left, left, to_go
+from duebridge.admin.operator import RouteStats
+from duebridge.config.models import Config
+from duebridge.store.connection import open_connection
 from tests.store.servers import free_port
 
 TARGET = {"broker": "here", "topic": "t"}

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.envelope import Envelope, Instant, Properties, Target
-from bridge.errors import EnvelopeError
+from duebridge.envelope import Envelope, Instant, Properties, Target
+from duebridge.errors import EnvelopeError
 
 
 def new(body: Any = b"", **given: Any) -> Envelope:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bridge import examination
-from bridge.config import Config
-from bridge.errors import ConfigError
-from bridge.examination import destinations_of, examine_brokers
-from bridge.findings import About, Finding, Severity, ok
+from duebridge.admin import broker_checks as examination
+from duebridge.admin.broker_checks import destinations_of, examine_brokers
+from duebridge.config.models import Config
+from duebridge.errors import ConfigError
+from duebridge.ports.checks import About, Finding, Severity, ok
 
 CONFIG = Config.model_validate(
     {

@@ -6,15 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bridge.envelope import Target
-from bridge.publisher import BrokerUnavailable, Delivery
-from connectors.kafka import connection as module
-from connectors.kafka.answers import Answer
-from connectors.kafka.client import Client
-from connectors.kafka.connection import MOST_RETIRING, Connection
-from connectors.kafka.deadline import Deadline
-from connectors.kafka.errors import NotSent, Unanswered
-from connectors.kafka.exchange import Exchange
+from duebridge.envelope import Target
+from duebridge.ports.publisher import BrokerUnavailable, Delivery
+from duebridge_connectors.kafka import connection as module
+from duebridge_connectors.kafka.answers import Answer
+from duebridge_connectors.kafka.client import Client
+from duebridge_connectors.kafka.connection import MOST_RETIRING, Connection
+from duebridge_connectors.kafka.deadline import Deadline
+from duebridge_connectors.kafka.errors import NotSent, Unanswered
+from duebridge_connectors.kafka.exchange import Exchange
 
 from kafka import errors as vendor  # isort: skip
 

@@ -4,11 +4,10 @@ import inspect
 
 import pytest
 
-import connectors.kafka  # noqa: F401 - before kafka, whose import warns
-from bridge.publisher import CONFIRMED, Verdict
-from bridge.reasons import Reason
-from connectors.kafka.answers import is_temporary, may_be_a_neighbours_fault, outcome_of
-from connectors.kafka.errors import TABLE, NotSent, NotTriedAlone, Unanswered
+import duebridge_connectors.kafka  # noqa: F401 - before kafka, whose import warns
+from duebridge.ports.publisher import CONFIRMED, Reason, Verdict
+from duebridge_connectors.kafka.answers import is_temporary, may_be_a_neighbours_fault, outcome_of
+from duebridge_connectors.kafka.errors import TABLE, NotSent, NotTriedAlone, Unanswered
 
 from kafka import errors as vendor  # isort: skip
 

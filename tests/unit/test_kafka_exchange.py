@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from bridge.envelope import Target
-from bridge.publisher import Delivery, Verdict
-from connectors.kafka.answers import Answer
-from connectors.kafka.client import Client
-from connectors.kafka.deadline import Deadline
-from connectors.kafka.errors import NotSent
-from connectors.kafka.exchange import Exchange
+from duebridge.envelope import Target
+from duebridge.ports.publisher import Delivery, Verdict
+from duebridge_connectors.kafka.answers import Answer
+from duebridge_connectors.kafka.client import Client
+from duebridge_connectors.kafka.deadline import Deadline
+from duebridge_connectors.kafka.errors import NotSent
+from duebridge_connectors.kafka.exchange import Exchange
 
 from kafka import errors as vendor  # isort: skip
 from kafka.producer.future import FutureProduceResult, FutureRecordMetadata  # isort: skip

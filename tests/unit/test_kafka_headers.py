@@ -2,8 +2,8 @@
 
 import pytest
 
-from bridge.envelope import Headers, HeaderValue, Properties
-from connectors.kafka.headers import kafka_headers
+from duebridge.envelope import Headers, HeaderValue, Properties
+from duebridge_connectors.kafka.headers import kafka_headers
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 from kafka.partitioner.default import DefaultPartitioner
 
-from connectors.kafka import partitioner
-from connectors.kafka.partitioner import RUN_S, RunPartitioner
+from duebridge_connectors.kafka import partitioner
+from duebridge_connectors.kafka.partitioner import RUN_S, RunPartitioner
 
 
 class Cluster:

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from bridge.envelope import Target
-from bridge.publisher import Delivery, Verdict
-from connectors.kafka import KafkaPublisher
-from connectors.kafka import connection as connection_module
-from connectors.kafka import publisher as publisher_module
-from connectors.kafka.client import Client
+from duebridge.envelope import Target
+from duebridge.ports.publisher import Delivery, Verdict
+from duebridge_connectors.kafka import KafkaPublisher
+from duebridge_connectors.kafka import connection as connection_module
+from duebridge_connectors.kafka import publisher as publisher_module
+from duebridge_connectors.kafka.client import Client
 
 from kafka import errors as vendor  # isort: skip
 from kafka.producer.future import FutureProduceResult, FutureRecordMetadata  # isort: skip

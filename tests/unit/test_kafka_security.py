@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from bridge.errors import ConfigError
-from connectors.kafka import open_publisher
-from connectors.kafka.oauth import OPTION, TokenFailed, TokenSource
-from connectors.kafka.security import check_security
+from duebridge.errors import ConfigError
+from duebridge_connectors.kafka import open_publisher
+from duebridge_connectors.kafka.oauth import OPTION, TokenFailed, TokenSource
+from duebridge_connectors.kafka.security import check_security
 
 LOGIN = {"sasl.username": "shop", "sasl.password": "canary"}
 answers: list[object] = []
@@ -27,7 +27,7 @@ NAME = f"{__name__}:provider"
 
 @pytest.fixture
 def source(monkeypatch: pytest.MonkeyPatch) -> TokenSource:
-    monkeypatch.setattr("connectors.kafka.oauth.resolve_name", lambda _: provider)
+    monkeypatch.setattr("duebridge_connectors.kafka.oauth.resolve_name", lambda _: provider)
     answers.clear()
     return TokenSource(NAME)
 
@@ -123,7 +123,7 @@ def test_ask_for_a_token_near_its_end_asks_the_provider_again(
     now = time.time()
     answers.extend([("first", now + 100), ("second", now + 200)])
     assert source.current() == ("first", now + 100)
-    monkeypatch.setattr("connectors.kafka.oauth.time.time", lambda: now + 81)
+    monkeypatch.setattr("duebridge_connectors.kafka.oauth.time.time", lambda: now + 81)
     assert source.current() == ("second", now + 200)
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import trustme
 
-from bridge.errors import ConfigError
-from connectors.kafka import open_publisher
-from connectors.kafka.options import OPTIONS, OWNED
-from connectors.kafka.settings import producer_config
+from duebridge.errors import ConfigError
+from duebridge_connectors.kafka import open_publisher
+from duebridge_connectors.kafka.options import OPTIONS, OWNED
+from duebridge_connectors.kafka.settings import producer_config
 
 from kafka import KafkaProducer  # isort: skip
 

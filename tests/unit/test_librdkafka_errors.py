@@ -3,11 +3,10 @@
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-import connectors.kafka  # noqa: F401 - before kafka, whose import warns
-from bridge.publisher import Verdict
-from bridge.reasons import Reason
-from connectors.kafka.errors import TABLE
-from connectors.kafka.librdkafka.errors import OWN, outcome_of, refusal_of, row_of
+import duebridge_connectors.kafka  # noqa: F401 - before kafka, whose import warns
+from duebridge.ports.publisher import Reason, Verdict
+from duebridge_connectors.kafka.errors import TABLE
+from duebridge_connectors.kafka.librdkafka.errors import OWN, outcome_of, refusal_of, row_of
 
 from kafka import errors as broker  # isort: skip
 

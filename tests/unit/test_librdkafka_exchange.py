@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bridge.envelope import Target
-from bridge.publisher import Delivery, Verdict
-from connectors.kafka.deadline import Deadline
-from connectors.kafka.librdkafka.client import Answered, Client, NotSent
-from connectors.kafka.librdkafka.exchange import Exchange
+from duebridge.envelope import Target
+from duebridge.ports.publisher import Delivery, Verdict
+from duebridge_connectors.kafka.deadline import Deadline
+from duebridge_connectors.kafka.librdkafka.client import Answered, Client, NotSent
+from duebridge_connectors.kafka.librdkafka.exchange import Exchange
 
 Send = Callable[[Delivery, Answered], None]
 

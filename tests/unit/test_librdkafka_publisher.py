@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from bridge.envelope import Target
-from bridge.publisher import BrokerUnavailable, Delivery, Verdict
-from connectors.kafka.librdkafka import LibrdkafkaPublisher
-from connectors.kafka.librdkafka import connection as connection_module
-from connectors.kafka.librdkafka import publisher as publisher_module
-from connectors.kafka.librdkafka.client import Answered, Client, NotSent
+from duebridge.envelope import Target
+from duebridge.ports.publisher import BrokerUnavailable, Delivery, Verdict
+from duebridge_connectors.kafka.librdkafka import LibrdkafkaPublisher
+from duebridge_connectors.kafka.librdkafka import connection as connection_module
+from duebridge_connectors.kafka.librdkafka import publisher as publisher_module
+from duebridge_connectors.kafka.librdkafka.client import Answered, Client, NotSent
 
 MUTE = object()
 CONFIRMED = None

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from bridge.errors import ConfigError
-from connectors import kafka
-from connectors.kafka import librdkafka, open_publisher
-from connectors.kafka.librdkafka import LibrdkafkaPublisher
-from connectors.kafka.librdkafka.settings import OWNED, producer_config
-from connectors.kafka.options import OWNED as OWNED_BY_BOTH
-from connectors.kafka.settings import producer_config as kafka_python_config
+from duebridge.errors import ConfigError
+from duebridge_connectors import kafka
+from duebridge_connectors.kafka import librdkafka, open_publisher
+from duebridge_connectors.kafka.librdkafka import LibrdkafkaPublisher
+from duebridge_connectors.kafka.librdkafka.settings import OWNED, producer_config
+from duebridge_connectors.kafka.options import OWNED as OWNED_BY_BOTH
+from duebridge_connectors.kafka.settings import producer_config as kafka_python_config
 
 SERVERS = {"type": "kafka", "client": "librdkafka", "bootstrap_servers": ["localhost:9092"]}
 TOKEN = ("token", 4_000_000_000.0)

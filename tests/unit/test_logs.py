@@ -5,11 +5,11 @@ import subprocess
 import sys
 
 PROGRAM = """\
-from bridge.config import WorkerSettings
-from bridge.envelope import Target
-from bridge.lane import Lane
-from bridge.logs import configure_logs
-from bridge.publisher import Delivery
+from duebridge.config.models import WorkerSettings
+from duebridge.envelope import Target
+from duebridge.worker.lane import Lane
+from duebridge.telemetry.logs import configure_logs
+from duebridge.ports.publisher import Delivery
 
 class Defective:
     password = "canary-password"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge.store.delay_store import DelayStore
-from bridge.store.keys import SHARD_KEYS
-from bridge.store.poll import Poll
-from bridge.store.scripts import names, script
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import SHARD_KEYS
+from duebridge.store.poll import Poll
+from duebridge.store.scripts import names, script
 from tests.conftest import ROOT
 
 LUA = ROOT / "lua"

@@ -8,16 +8,16 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import CollectorRegistry
 
-from bridge import metrics
-from bridge.codec import Content
-from bridge.config import WorkerSettings
-from bridge.envelope import Headers, HeaderValue
-from bridge.gauges import StationCollector
-from bridge.lane import Lane
-from bridge.publisher import Outcome, Verdict
-from bridge.store.record import Flight, Record
-from bridge.store.replies import Leased
-from connectors.memory import MemoryPublisher
+from duebridge.config.models import WorkerSettings
+from duebridge.envelope import Headers, HeaderValue
+from duebridge.ports.publisher import Outcome, Verdict
+from duebridge.store.codec import Content
+from duebridge.store.record import Flight, Record
+from duebridge.store.replies import Leased
+from duebridge.telemetry import metrics
+from duebridge.worker.gauges import StationCollector
+from duebridge.worker.lane import Lane
+from duebridge_connectors.memory import MemoryPublisher
 from tests.conftest import ROOT
 
 LABELS = {

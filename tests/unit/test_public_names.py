@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-import bridge
+import duebridge
 
 
 def test_import_of_the_public_names_works() -> None:
@@ -16,12 +16,12 @@ def test_import_of_the_public_names_works() -> None:
         "Target",
         "EnvelopeError",
     ):
-        assert name in bridge.__all__
-        assert hasattr(bridge, name)
+        assert name in duebridge.__all__
+        assert hasattr(duebridge, name)
 
 
 def test_import_of_the_core_loads_no_broker_client_and_no_tracing() -> None:
-    heavy = "{'kafka', 'pika', 'pyspark', 'bridge.spans', 'bridge.exporting'}"
-    program = f"import sys, bridge; print({heavy} & set(sys.modules))"
+    heavy = "{'kafka', 'pika', 'pyspark', 'duebridge.telemetry.spans', 'duebridge.telemetry.spans'}"
+    program = f"import sys, duebridge; print({heavy} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert found.stdout == b"set()\n"

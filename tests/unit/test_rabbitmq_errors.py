@@ -6,9 +6,8 @@ import pytest
 from pika import exceptions as vendor
 from pika.spec import Basic
 
-from bridge.publisher import Verdict
-from bridge.reasons import Reason
-from connectors.rabbitmq.errors import (
+from duebridge.ports.publisher import Reason, Verdict
+from duebridge_connectors.rabbitmq.errors import (
     REPLIES,
     TABLE,
     Unencodable,

@@ -7,12 +7,12 @@ from contextlib import closing
 import pytest
 from structlog.testing import capture_logs
 
-from bridge.envelope import Target
-from bridge.publisher import Delivery, Outcome, Verdict
-from connectors.rabbitmq import RabbitPublisher
-from connectors.rabbitmq.batch import Batch
-from connectors.rabbitmq.link import FIRST_DELAY_S, MOST_DELAY_S, Link
-from connectors.rabbitmq.settings import connection_parameters
+from duebridge.envelope import Target
+from duebridge.ports.publisher import Delivery, Outcome, Verdict
+from duebridge_connectors.rabbitmq import RabbitPublisher
+from duebridge_connectors.rabbitmq.batch import Batch
+from duebridge_connectors.rabbitmq.link import FIRST_DELAY_S, MOST_DELAY_S, Link
+from duebridge_connectors.rabbitmq.settings import connection_parameters
 from tests.contract.listeners import free_port
 
 STEP_S = 10.0

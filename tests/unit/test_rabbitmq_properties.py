@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from pika import BasicProperties
 from pika.frame import Header, decode_frame
 
-from bridge.envelope import Headers, Properties, Target
-from bridge.publisher import Delivery
-from connectors.rabbitmq.errors import Unencodable
-from connectors.rabbitmq.properties import header_payload
-from connectors.rabbitmq.risk import is_risky
+from duebridge.envelope import Headers, Properties, Target
+from duebridge.ports.publisher import Delivery
+from duebridge_connectors.rabbitmq.errors import Unencodable
+from duebridge_connectors.rabbitmq.properties import header_payload
+from duebridge_connectors.rabbitmq.risk import is_risky
 
 TARGET = Target("rabbitmq", exchange="e", routing_key="k")
 short = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bridge.errors import ConfigError
-from connectors.rabbitmq import open_publisher
-from connectors.rabbitmq.settings import connection_parameters
+from duebridge.errors import ConfigError
+from duebridge_connectors.rabbitmq import open_publisher
+from duebridge_connectors.rabbitmq.settings import connection_parameters
 
 URL = "amqp://user:s3cret@rabbit.example:5673/orders%2Feu"
 TLS_URL = "amqps://user:s3cret@rabbit.example/"

@@ -3,11 +3,10 @@
 import pytest
 from pika.exceptions import ChannelClosedByBroker
 
-from bridge.publisher import CONFIRMED, Outcome, Verdict
-from bridge.reasons import Reason
-from connectors.rabbitmq.batch import Batch, Parcel
-from connectors.rabbitmq.closing import judge
-from connectors.rabbitmq.window import Window
+from duebridge.ports.publisher import CONFIRMED, Outcome, Reason, Verdict
+from duebridge_connectors.rabbitmq.batch import Batch, Parcel
+from duebridge_connectors.rabbitmq.closing import judge
+from duebridge_connectors.rabbitmq.window import Window
 
 RETURNED = Outcome(Verdict.TARGET_FAILED, Reason.UNROUTABLE, "UnroutableError", "312")
 MISSING = ChannelClosedByBroker(404, "NOT_FOUND - no exchange")

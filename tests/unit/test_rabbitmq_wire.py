@@ -9,12 +9,12 @@ from pika import BasicProperties, spec
 from pika.adapters.select_connection import SelectConnection
 from pika.frame import Body, Header, Method
 
-from bridge.envelope import Target
-from bridge.publisher import Delivery
-from connectors.rabbitmq.batch import Batch, Parcel
-from connectors.rabbitmq.errors import Unencodable
-from connectors.rabbitmq.properties import header_payload
-from connectors.rabbitmq.wire import BUFFER_BYTES, buffers, publish_payload
+from duebridge.envelope import Target
+from duebridge.ports.publisher import Delivery
+from duebridge_connectors.rabbitmq.batch import Batch, Parcel
+from duebridge_connectors.rabbitmq.errors import Unencodable
+from duebridge_connectors.rabbitmq.properties import header_payload
+from duebridge_connectors.rabbitmq.wire import BUFFER_BYTES, buffers, publish_payload
 
 
 def parcel(body: bytes, exchange: str = "e", routing_key: str = "k") -> Parcel:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.errors import RecordDamaged, RecordTooNew
-from bridge.reasons import Reason
-from bridge.store import record as layout
-from bridge.store.record import (
+from duebridge.errors import RecordDamaged, RecordTooNew
+from duebridge.ports.publisher import Reason
+from duebridge.store import record as layout
+from duebridge.store.record import (
     FIRST_ATTEMPT,
     LAYOUT,
     NOT_IN_FLIGHT,
@@ -149,7 +149,7 @@ def test_words_of_reasons_are_those_of_the_dead_letter_header() -> None:
 
 
 def test_six_byte_integers_hold_every_instant_that_is_allowed() -> None:
-    from bridge.durations import MAX_MS
+    from duebridge.durations import MAX_MS
 
     assert struct.calcsize(">HI") == 6
     assert 2 * MAX_MS <= 2**48

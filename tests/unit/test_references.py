@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.config_file import resolved_broker, resolved_store_url
-from bridge.errors import ConfigError
-from bridge.references import MAX_FILE_BYTES, resolve
+from duebridge.config.load import resolved_broker, resolved_store_url
+from duebridge.config.secrets import MAX_FILE_BYTES, resolve
+from duebridge.errors import ConfigError
 from tests.unit.config_text import WHOLE, loaded, refusal
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "duebridge.example.yaml"

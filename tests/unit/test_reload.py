@@ -10,10 +10,9 @@ import pytest
 import structlog
 from prometheus_client import REGISTRY
 
-from bridge.config import Config
-from bridge.errors import StoreUnavailable
-from bridge.reload import Reload
-from bridge.swap import Changes, SwapRefused, changes_between
+from duebridge.config.models import Config
+from duebridge.errors import StoreUnavailable
+from duebridge.worker.reload import Changes, Reload, SwapRefused, changes_between
 from tests.unit.config_text import WHOLE, loaded
 
 OTHER = WHOLE.replace("topic: t", "topic: u")

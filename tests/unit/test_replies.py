@@ -2,8 +2,8 @@
 
 import pytest
 
-from bridge.errors import StoreError
-from bridge.store.replies import Reclaimed, read_reply
+from duebridge.errors import StoreError
+from duebridge.store.replies import Reclaimed, read_reply
 
 POLL = [0] * 15
 

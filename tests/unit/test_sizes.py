@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.sizes import parse_size_bytes
+from duebridge.config.fields import parse_size_bytes
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from connectors.spark.commands import shared
-from connectors.spark.summary import Summary
+from duebridge_connectors.spark.commands import shared
+from duebridge_connectors.spark.summary import Summary
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
@@ -24,7 +24,7 @@ def test_job_shows_a_bar_on_a_terminal_alone(
         yield None
 
     session = SimpleNamespace(opened_session=opened_session)
-    monkeypatch.setitem(sys.modules, "connectors.spark.session", session)
+    monkeypatch.setitem(sys.modules, "duebridge_connectors.spark.session", session)
     monkeypatch.setattr(shared, "is_terminal", lambda stream: is_terminal)
     with shared.running("demote", ["spark.master=local[3]"]):
         pass

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec import pack
-from bridge.config import Route, TargetSettings
-from bridge.envelope import Envelope
-from bridge.errors import EnvelopeError
-from bridge.limits import check_envelope
-from connectors.spark.packing import Packer
+from duebridge.config.models import Route, TargetSettings
+from duebridge.envelope import Envelope
+from duebridge.errors import EnvelopeError
+from duebridge.limits import check_envelope
+from duebridge.store.codec import pack
+from duebridge_connectors.spark.packing import Packer
 
 ROUTE = Route(name="r", target=TargetSettings(broker="b", topic="t"), max_body="2000B")
 HORIZON_MS = 1000

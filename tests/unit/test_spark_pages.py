@@ -10,10 +10,10 @@ import pytest
 from typer.core import TyperCommand
 from typer.testing import CliRunner
 
-from bridge.cli.app import app
-from connectors.spark.options import JournalOptions, ReadOptions, WriteOptions
-from connectors.spark.schema import DECODED, JOURNAL
-from connectors.spark.transforms.verdict import BROKEN, KINDS
+from duebridge.cli.app import app
+from duebridge_connectors.spark.options import JournalOptions, ReadOptions, WriteOptions
+from duebridge_connectors.spark.schema import DECODED, JOURNAL
+from duebridge_connectors.spark.transforms.verdict import BROKEN, KINDS
 from tests.conftest import ROOT
 from tests.spark.typed import JOBS, PAGES, told
 
@@ -74,14 +74,14 @@ def test_command_in_a_page_or_a_help_is_understood(
     (tmp_path / "duebridge.yaml").write_text(CONFIG)
     monkeypatch.chdir(tmp_path)
     # Spark is only looked for once all the words are understood
-    monkeypatch.setitem(sys.modules, "connectors.spark.session", None)
+    monkeypatch.setitem(sys.modules, "duebridge_connectors.spark.session", None)
     outcome = CliRunner().invoke(app, shlex.split(line)[1:])
     assert "spark: expected the Python package" in str(outcome.exception), outcome.output
 
 
 @pytest.mark.parametrize("job", JOBS)
 def test_page_says_how_a_program_calls_the_job(job: str) -> None:
-    assert f"connectors.spark.jobs.{job}" in page(job)
+    assert f"duebridge_connectors.spark.jobs.{job}" in page(job)
     assert f"run_{job}(" in page(job)
 
 

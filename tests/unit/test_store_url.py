@@ -2,9 +2,9 @@
 
 import pytest
 
-from bridge.errors import ConfigError
-from bridge.store.connection import open_connection
-from bridge.store_url import url_fault
+from duebridge.config.store_url import url_fault
+from duebridge.errors import ConfigError
+from duebridge.store.connection import open_connection
 from tests.unit.config_text import WHOLE, loaded, refusal
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.swap import Changes, changes_between, fixed_at_start, other_shards
+from duebridge.worker.reload import Changes, changes_between, fixed_at_start, other_shards
 from tests.unit.config_text import BROKERS, WHOLE, loaded
 
 REST = "is read at the start; restart the worker for another"

@@ -4,8 +4,8 @@ import ssl
 
 import pytest
 
-from bridge.errors import ConfigError
-from bridge.tls import TlsFiles, client_context, hinted
+from duebridge.errors import ConfigError
+from duebridge.ports.tls import TlsFiles, client_context, hinted
 from tests.security.certificates import KEY_PASSWORD, Certificates, make_certificates
 
 NAMES = TlsFiles("ca", "cert", "key", "password")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pika
 from kafka.admin import KafkaAdminClient
 
-from bridge.config import Config, TargetSettings
-from bridge.config_file import load_config, resolved_broker
+from duebridge.config.load import load_config, resolved_broker
+from duebridge.config.models import Config, TargetSettings
 
 PARTITIONS = 3
 

@@ -9,9 +9,9 @@ from kafka import KafkaAdminClient
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from bridge.config_file import load_config
-from connectors.spark.jobs.intake import Intake, run_intake
-from connectors.spark.kafka import kafka_options
+from duebridge.config.load import load_config
+from duebridge_connectors.spark.jobs.intake import Intake, run_intake
+from duebridge_connectors.spark.kafka import kafka_options
 from tests.bench.spark.bulk import ROUTE, envelopes
 from tests.bench.spark.stage import BROKER, Round, Stage
 

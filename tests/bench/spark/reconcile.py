@@ -9,8 +9,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from connectors.spark.jobs.reconcile import summary_of
-from connectors.spark.transforms.verdict import Evidence, Window
+from duebridge_connectors.spark.jobs.reconcile import summary_of
+from duebridge_connectors.spark.transforms.verdict import Evidence, Window
 from tests.bench.spark.stage import Round, Stage
 
 FIRST_MS = 1_770_000_000_000

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import redis
 from pyspark.sql import SparkSession
 
-from connectors.spark.session import opened_session
+from duebridge_connectors.spark.session import opened_session
 from tests.conftest import ROOT
 from tests.store.servers import redis_server
 

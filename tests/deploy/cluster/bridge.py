@@ -13,7 +13,7 @@ import yaml
 from kafka import KafkaConsumer
 from kafka.admin import KafkaAdminClient
 
-from bridge import Envelope, Producer
+from duebridge import Envelope, Producer
 from tests.deploy.chart import Object
 from tests.deploy.cluster.kube import Kube, meanwhile, until
 from tests.deploy.cluster.stack import Stack

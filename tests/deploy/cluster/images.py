@@ -6,8 +6,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bridge.store.embedded import server_program
 from deploy.images import archive
+from duebridge.store.embedded import server_program
 from tests.conftest import ROOT
 
 WORKER = "localhost/duebridge:test"

@@ -1,0 +1,1 @@
+"""An operator's view of the store: listings, dead letters, events, checks, purge."""

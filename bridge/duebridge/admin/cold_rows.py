@@ -1,0 +1,112 @@
+"""The cold envelopes of a route as people ask for them: its files, bound by what the store says.
+
+The core reads no such file: who does is found by the entry point `duebridge.cold`, by their form.
+"""
+
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from typing import NamedTuple, Protocol
+
+from duebridge.admin.listing import ANY_TIME, Window
+from duebridge.config.models import Config, Route
+from duebridge.errors import ConfigError
+from duebridge.receipt import Known
+from duebridge.store.cold import ColdNotes, Mark
+from duebridge.store.connection import Connection
+from duebridge.store.keys import Shard
+from duebridge.store.registry import Registry
+from duebridge.store.route_store import shard_number
+
+COLD = "cold"
+FORM = "parquet"
+_NONE = Mark("", "", "", 0, 0, 0)
+
+
+class ColdRow(NamedTuple):
+    """A row of a batch; instants in epoch ms, 0 where there is none."""
+
+    id: str
+    batch: str
+    generation: int
+    due_at_ms: int
+    scheduled_at_ms: int
+    expires_at_ms: int
+
+
+class ColdReader(Protocol):
+    """What the entry point names."""
+
+    def __call__(
+        self, path: str, route: str, envelope_id: str, window: Window
+    ) -> Iterator[ColdRow]:
+        """Yield the rows that count, of one id or of all (''), due within, earliest first.
+
+        Raises `ConfigError` where they cannot be read.
+        """
+        ...
+
+
+class ColdRows:
+    """The cold envelopes of a route. Methods raise `ConfigError` and `StoreError`."""
+
+    def __init__(self, config: Config, connection: Connection, route: Route) -> None:
+        self._route = route
+        namespace = config.store.namespace
+        known = Registry(connection, namespace).routes().get(route.name)
+        shards = route.shards if known is None else known.shards
+        self._notes = [
+            ColdNotes(connection, Shard(namespace, route.name, number)) for number in range(shards)
+        ]
+
+    def get(self, id: str) -> Known | None:  # noqa: A002 - the public name of the field
+        """Return the envelope of an id that waits in the tier, None where there is none."""
+        return next(self.walk(id=id), None)
+
+    def walk(self, window: Window = ANY_TIME, id: str = "") -> Iterator[Known]:  # noqa: A002
+        """Yield what waits, in the order of the due instants that the files have."""
+        if self._route.cold_tier is None:
+            return
+        for row in _reader()(self._route.cold_tier.path, self._route.name, id, window):
+            if (known := self._bound(row)) is not None:
+                yield known
+
+    def _bound(self, row: ColdRow) -> Known | None:
+        """Return a row as hydrate will bring it back; None where it will not."""
+        notes = self._notes[shard_number(row.id, len(self._notes))]
+        if notes.is_void(row.batch, row.id):
+            return None
+        mark = notes.tombstone(row.id) or _NONE
+        if row.generation <= mark.cancelled:
+            return None
+        is_moved = mark.due_at_ms and row.generation <= mark.generation
+        due_at_ms = mark.due_at_ms if is_moved else row.due_at_ms
+        return _known(self._route.name, row, due_at_ms)
+
+
+def _reader() -> ColdReader:
+    (found,) = entry_points(group="duebridge.cold", name=FORM)
+    try:
+        reader: ColdReader = found.load()
+    except ImportError as error:
+        missing = f"expected the Python package {error.name}, which is not installed"
+        raise ConfigError(f"cold_tier: {missing}; type: pip install 'duebridge[spark]'") from error
+    return reader
+
+
+def _known(route: str, row: ColdRow, due_at_ms: int) -> Known:
+    return Known(
+        id=row.id,
+        route=route,
+        state=COLD,
+        due_at_ms=due_at_ms,
+        scheduled_at_ms=row.scheduled_at_ms,
+        expires_at_ms=row.expires_at_ms,
+        attempt=0,
+        failures=0,
+        expiries=0,
+        reason="",
+        error_class="",
+        error_message="",
+        first_failed_at_ms=0,
+        last_failed_at_ms=0,
+    )

@@ -1,0 +1,233 @@
+"""What a beginner gets wrong about the store and the routes, each with what to do about it.
+
+The brokers' side is `duebridge.admin.broker_checks`; everything here only reads.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from duebridge.admin.operator import Operator, RouteStats
+from duebridge.config.models import Config
+from duebridge.durations import format_instant, format_ms
+from duebridge.errors import StoreError, StoreUnavailable, StoreUnfit
+from duebridge.ports.checks import About, Finding, failure, ok, warning
+from duebridge.store.connection import Connection
+from duebridge.store.fitness import (
+    HAS_HIREDIS,
+    Vitals,
+    count_listeners,
+    fitness_faults,
+    read_vitals,
+)
+from duebridge.store.keys import Shard
+from duebridge.store.record import LAYOUT
+from duebridge.store.registry import Registry
+
+SHARD_PENDING = 1_000_000  # what a shard is meant for
+CLOCK_MS = 1_000
+FULL_PERCENT = 80
+LATE_MS = 60_000
+UNHEARD_MS = 5_000  # so long a worker that is just starting may take
+
+Check = Callable[[Config, Connection], Iterator[Finding]]
+
+_UNFIT_REMEDIES = {
+    "version": "use a newer server",
+    "eviction": "set maxmemory-policy noeviction in the server's configuration file",
+    "persistence": "set appendonly yes in the server's configuration file",
+}
+
+
+def check_fit(config: Config, connection: Connection) -> Iterator[Finding]:
+    """Yield whether the server may hold envelopes, as `run` and `send` ask before they begin."""
+    faults = fitness_faults(connection)
+    for name, fault in faults.items():
+        if name in config.store.allow_unfit:
+            yield warning(About.STORE, "store", fault, f"{_UNFIT_REMEDIES[name]}: it is allowed")
+        else:
+            remedy = f"{_UNFIT_REMEDIES[name]}, or allow it: store.allow_unfit: [{name}]"
+            yield failure(About.STORE, "store", fault, remedy)
+    if not faults:
+        yield ok(
+            About.STORE, "store", "is reachable, of a known version, evicts and forgets nothing"
+        )
+
+
+def check_registered(config: Config, connection: Connection) -> Iterator[Finding]:
+    """Yield what the store has of the routes that this configuration would refuse to open."""
+    for name, found in Registry(connection, config.store.namespace).routes().items():
+        place = f"routes.{name}"
+        if found.layout > LAYOUT:
+            text = f"its records have layout {found.layout}; this duebridge knows {LAYOUT} or older"
+            yield failure(About.STORE, place, text, "upgrade duebridge")
+        route = config.routes.get(name)
+        if route is not None and route.shards != found.shards:
+            text = f"expected shards: {found.shards}, as the store has it; got {route.shards}"
+            remedy = "set it back; to change it, make a new route and drain this one"
+            yield failure(About.STORE, f"{place}.shards", text, remedy)
+
+
+def check_absent(config: Config, connection: Connection) -> Iterator[Finding]:
+    """Yield the routes that hold envelopes and that this configuration would leave to nobody."""
+    for route in Operator(config, connection).stats():
+        yield from _absent(config, f"routes.{route.route}", route)
+
+
+def check_vitals(_: Config, connection: Connection) -> Iterator[Finding]:
+    """Yield how the server is: its clock, its memory, its disk, and how fast we read it."""
+    yield from vital_findings(read_vitals(connection))
+    if not HAS_HIREDIS:
+        text = "the Python package hiredis is missing: replies are read more slowly"
+        yield warning(About.CONFIG, "store", text, "type: pip install hiredis")
+
+
+def vital_findings(vitals: Vitals) -> Iterator[Finding]:
+    """Yield what they mean."""
+    if not vitals.is_primary:
+        text = "the server is a replica, which takes no writes"
+        yield failure(About.STORE, "store.url", text, "name its primary")
+    if not vitals.is_append_only_written:
+        text = "the server could not write its append-only file"
+        yield failure(About.STORE, "store", text, "see its log; most often its disk is full")
+    yield _clock(vitals.clock_ahead_ms)
+    yield _memory(vitals)
+
+
+def _clock(ahead_ms: int) -> Finding:
+    side = "ahead of" if ahead_ms > 0 else "behind"
+    text = f"the store's clock is {format_ms(abs(ahead_ms))} {side} this machine's"
+    if abs(ahead_ms) <= CLOCK_MS:
+        return ok(About.STORE, "store", text)
+    remedy = "synchronise both clocks: due is the store's, an instant that is given is this one's"
+    return warning(About.STORE, "store", text, remedy)
+
+
+def _memory(vitals: Vitals) -> Finding:
+    limit = "maxmemory" if vitals.is_limit_set else "the memory of its machine"
+    percent = 100 * vitals.used_bytes // max(1, vitals.limit_bytes)
+    text = f"{vitals.server} uses {vitals.used_bytes / 2**20:.1f} MiB, {percent} % of {limit}"
+    remedy = "give it more memory, or schedule less far ahead"
+    if percent >= 100:
+        return failure(About.STORE, "store", f"{text}: it refuses new envelopes", remedy)
+    if percent >= FULL_PERCENT:
+        return warning(About.STORE, "store", f"{text}: when it is full, it refuses more", remedy)
+    return ok(About.STORE, "store", text)
+
+
+def check_routes(config: Config, connection: Connection) -> Iterator[Finding]:
+    """Yield what hinders the envelopes that are in the store now."""
+    routes = Operator(config, connection).stats()
+    for route, listeners in zip(routes, _listeners(config, connection, routes), strict=True):
+        yield from route_findings(config, route, listeners)
+
+
+def route_findings(config: Config, route: RouteStats, listeners: int | None) -> list[Finding]:
+    """Return what the figures of a route mean; `listeners` is None where that is not known."""
+    place = f"routes.{route.route}"
+    faults = [*_absent(config, place, route), *_faults(config, place, route)]
+    if route.configured:
+        faults += [*_late(place, route, listeners), *_cold(config, place, route)]
+    heard = "not told" if listeners is None else str(listeners)
+    text = f"waiting: {route.waiting}, dead: {route.dead}, workers that listen: {heard}"
+    return faults or [ok(About.ROUTE, place, text)]
+
+
+def _listeners(
+    config: Config, connection: Connection, routes: Sequence[RouteStats]
+) -> Sequence[int | None]:
+    """Return how many workers listen to each route; None where we may not know."""
+    shards = [Shard(config.store.namespace, route.route, 0) for route in routes]
+    try:
+        return count_listeners(connection, shards)
+    except StoreUnavailable:
+        raise
+    except StoreError:  # a user of the store may have no right to ask
+        return [None] * len(routes)
+
+
+def _absent(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
+    count = route.waiting + route.dead
+    if route.configured or not count:  # what an empty one leaves behind harms nobody
+        return
+    found = f"in the store, not in the configuration (envelopes: {count})"
+    if route.route in config.allow_absent:
+        yield warning(About.ROUTE, place, f"{found}, as allow_absent says", "")
+        return
+    remedy = "put it back: else nobody delivers them; or name it in allow_absent"
+    yield failure(About.ROUTE, place, found, remedy)
+
+
+def _faults(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
+    if route.held_since_ms and not route.waiting:
+        since = format_instant(route.held_since_ms)
+        text = f"it is held since {since}, and nothing waits to try its target"
+        yield warning(About.ROUTE, place, text, "the next delivery ends it")
+    elif route.held_since_ms:
+        text = "it is held: its target failed, and nothing was confirmed since"
+        remedy = "see what is said of its target; it goes on by itself once that is mended"
+        yield failure(About.ROUTE, place, text, remedy)
+    if route.pending > SHARD_PENDING * route.shards:  # ids spread evenly over the shards
+        text = f"{route.pending} are pending in {route.shards} shards, meant for 1,000,000 each"
+        remedy = "make a new route with more shards, send there, and drain this one"
+        yield warning(About.ROUTE, f"{place}.shards", text, remedy)
+    named = config.routes.get(route.route)
+    if route.dead and (named is None or named.dead_letter is None):
+        text = f"dead envelopes: {route.dead}, and the route has no dead-letter target"
+        remedy = f"see `duebridge dead ls {route.route}`; name a dead_letter for those to come"
+        yield warning(About.ROUTE, place, text, remedy)
+
+
+def _cold(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
+    left_ms, tier = route.cold_left_ms, config.routes[route.route].cold_tier
+    if left_ms is None:
+        return
+    run = f"run: duebridge spark hydrate {route.route}"
+    if tier is None:
+        text = "it has no cold_tier, and some of its envelopes may be cold"
+        yield failure(About.ROUTE, f"{place}.cold_tier", text, f"put it back, and {run}")
+    elif left_ms <= 0:
+        text = f"what is due since {format_ms(-left_ms)} may be cold, and late"
+        yield failure(About.ROUTE, f"{place}.cold_tier", text, run)
+    elif left_ms < tier.horizon // 2:
+        text = f"what is due after {format_ms(left_ms)} may be cold: a run of hydrate is missing"
+        yield failure(About.ROUTE, f"{place}.cold_tier", text, run)
+
+
+def _late(place: str, route: RouteStats, listeners: int | None) -> Iterator[Finding]:
+    age_ms = route.oldest_due_age_ms
+    text = f"the oldest envelope has been due for {format_ms(age_ms - age_ms % 1000)}"
+    if listeners == 0 and age_ms > UNHEARD_MS:
+        found = f"{text}, and no worker listens"
+        yield failure(About.ROUTE, place, found, "start one: duebridge run")
+    elif age_ms > LATE_MS:
+        remedy = "see the workers' logs, and what is said of the broker; or start more workers"
+        yield warning(About.ROUTE, place, text, remedy)
+    elif listeners == 0 and route.pending + route.ready + route.retry:
+        found = "envelopes wait, and no worker listens"
+        yield warning(About.ROUTE, place, found, "start one before they are due: duebridge run")
+
+
+CONNECT_CHECKS: tuple[Check, ...] = (check_fit, check_registered, check_absent)
+DOCTOR_CHECKS: tuple[Check, ...] = (check_fit, check_registered, check_vitals, check_routes)
+
+
+def check_store(
+    config: Config, connection: Connection, checks: Sequence[Check]
+) -> Iterator[Finding]:
+    """Yield what the checks find; one that fails does not stop the others."""
+    for check in checks:
+        try:
+            yield from check(config, connection)
+        except StoreError as error:
+            yield store_failure(error)
+            if isinstance(error, StoreUnavailable | StoreUnfit):
+                return  # the others would only say it again
+
+
+def store_failure(error: StoreError) -> Finding:
+    """Return what an error of the store means for somebody who wanted to look into it."""
+    remedy = "see the server's log"
+    if isinstance(error, StoreUnavailable):
+        remedy = "start the server, or mend store.url"
+    elif isinstance(error, StoreUnfit):
+        remedy = "mend store.url: expected Redis or Valkey, its user and password, with all rights"
+    return failure(About.STORE, "store.url", str(error), remedy)

@@ -1,0 +1,95 @@
+"""What happened, envelope by envelope: the journals of all shards, merged by time."""
+
+from collections import deque
+from collections.abc import Iterator
+from heapq import merge
+
+import msgspec
+
+from duebridge.ports.publisher import reason_word
+from duebridge.store.journal import Journal, JournalEntry
+
+GAP = "gap"
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One transition of one envelope; instants in epoch ms.
+
+    `kind` is accepted, replaced, delivered, retried, dead, expired, shunted, cancelled,
+    rescheduled, replayed or dropped. A `gap` has no id: so many `lost_entries` of the journal, each
+    of up to 1,000 envelopes, were cut by its cap before they were read.
+    """
+
+    kind: str
+    at_ms: int
+    route: str
+    shard: int
+    id: str = ""
+    due_at_ms: int = 0
+    attempt: int | None = None
+    reason: str = ""
+    lost_entries: int = 0
+
+
+class Events:
+    """Reads journals from where it stands to where they end. All methods raise `StoreError`."""
+
+    def __init__(self, journals: list[Journal]) -> None:
+        """Stand at the beginning of every journal that has not been cut yet."""
+        self._journals = journals
+        self._read = [0] * len(journals)
+
+    def go_to_instant(self, at_ms: int) -> None:
+        """Stand where everything since an instant lies ahead; what the cap has cut is a gap."""
+        self._read = [journal.before_instant(at_ms) for journal in self._journals]
+
+    def go_to_newest(self, limit: int) -> None:
+        """Stand where at least the newest `limit` events lie ahead."""
+        self._read = [journal.before_newest(limit) for journal in self._journals]
+
+    def new(self) -> Iterator[Event]:
+        """Yield what lies ahead by now, in the order of time; then stand behind it.
+
+        Memory holds a page of each journal, however much that is.
+        """
+        return merge(
+            *[self._of_shard(place) for place in range(len(self._journals))],
+            key=lambda event: event.at_ms,
+        )
+
+    def newest(self, limit: int) -> list[Event]:
+        """Return the newest `limit` of what lies ahead; then stand behind it."""
+        return list(deque(self.new(), limit))
+
+    def _of_shard(self, place: int) -> Iterator[Event]:
+        journal = self._journals[place]
+        end, at_ms = journal.last(), 0
+        self._read[place] = min(self._read[place], end)  # a failover may have lost the newest
+        for entry in journal.read(self._read[place], end):
+            at_ms = entry.at_ms
+            yield from self._gap(place, entry.sequence, at_ms)
+            self._read[place] = entry.sequence
+            yield from _events(journal, entry)
+        yield from self._gap(place, end + 1, at_ms)
+        self._read[place] = end
+
+    def _gap(self, place: int, sequence: int, at_ms: int) -> Iterator[Event]:
+        """Yield one where entries before `sequence` are missing."""
+        if lost := sequence - self._read[place] - 1:
+            shard = self._journals[place].shard
+            yield Event(GAP, at_ms, shard.route, shard.number, lost_entries=lost)
+
+
+def _events(journal: Journal, entry: JournalEntry) -> Iterator[Event]:
+    shard = journal.shard
+    for envelope_id, note in entry.items:
+        yield Event(
+            entry.kind,
+            entry.at_ms,
+            shard.route,
+            shard.number,
+            envelope_id,
+            note.due_at_ms,
+            note.attempt,
+            "" if note.reason is None else reason_word(note.reason),
+        )

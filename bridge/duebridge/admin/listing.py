@@ -1,0 +1,161 @@
+"""A walk over the envelopes of a route: all its shards in one order, page by page, resumable.
+
+The order is that of what each state waits for: pending and ready by their due instant (ready after
+a retry by the end of its delay), retry by the end of its delay, unack by the lease's deadline, dead
+by the next shunt, and last those that have none. No call reads more than a page.
+"""
+
+import base64
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+from duebridge.errors import EnvelopeError
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.poll import NONE
+from duebridge.store.replies import Entry, Page
+
+STATES = ("pending", "ready", "unack", "retry", "dead")
+PAGE = 100
+LEAST_PAGE = 10
+
+_NO_ID = "\n"  # no envelope has it: a page behind it begins with its score
+_NEVER_MS = 2**63
+
+
+class Window(NamedTuple):
+    """The due instants that are wanted, in epoch ms, both ends included; None: no end."""
+
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    def has(self, entry: Entry) -> bool:
+        """Whether an envelope is due within; one that cannot be read is in no bounded window."""
+        if self == ANY_TIME:
+            return True
+        if entry.record is None:
+            return False
+        due_at_ms = entry.record.due_at_ms
+        return (self.from_ms or 0) <= due_at_ms <= (_NEVER_MS if self.to_ms is None else self.to_ms)
+
+
+ANY_TIME = Window()
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Where a walk stands: behind this id, in this source, with this score."""
+
+    route: str
+    state: str
+    source: int
+    id: str
+    score_ms: int
+
+    def __str__(self) -> str:
+        return base64.urlsafe_b64encode(msgspec.msgpack.encode(self)).decode().rstrip("=")
+
+
+class Place(NamedTuple):
+    """An envelope on the way, and the position behind it."""
+
+    entry: Entry
+    position: Position
+
+
+def read_cursor(text: str, route: str, state: str) -> Position:
+    """Return the position that a cursor means; raises `EnvelopeError` for one of another list."""
+    try:
+        packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        position = msgspec.msgpack.decode(packed, type=Position)
+    except (ValueError, msgspec.DecodeError) as error:
+        raise EnvelopeError(f"cursor: expected one that ls printed; got {text!r}") from error
+    if (position.route, position.state) != (route, state):
+        raise EnvelopeError(
+            f"cursor: expected one of route {route}, state {state or 'any'};"
+            f" got one of route {position.route}, state {position.state or 'any'}"
+        )
+    return position
+
+
+class Listing:
+    """The envelopes of a route in one state, or with state "" in any.
+
+    An envelope that changes its state meanwhile may come twice or not at all, all others come once.
+    """
+
+    def __init__(self, route: str, stores: Sequence[DelayStore], state: str = "") -> None:
+        """Raises `EnvelopeError` for a state that there is not."""
+        if state and state not in STATES:
+            raise EnvelopeError(f"state: expected one of {', '.join(STATES)}; got {state!r}")
+        self._route = route
+        self._state = state
+        states = [state] if state else [*STATES]
+        if "ready" in states:
+            states.append("suspect")  # people call it ready
+        self._sources = [(store, each) for store in stores for each in states]
+
+    def walk(
+        self,
+        *,
+        window: Window = ANY_TIME,
+        after: Position | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Place]:
+        """Yield at most `limit` envelopes behind a position; raises `StoreError`.
+
+        Pending ones are sought by their window; those of other states are read through. What was
+        yielded may be removed at once: the walk never stands on it.
+        """
+        page = PAGE if limit is None else max(LEAST_PAGE, limit // len(self._sources) + 1)
+        sources = [
+            self._of_source(number, window, after, min(page, PAGE))
+            for number in range(len(self._sources))
+        ]
+        places = merge(*sources, key=lambda place: _order(place.position.score_ms))
+        return islice((place for place in places if window.has(place.entry)), limit)
+
+    def _of_source(
+        self, number: int, window: Window, after: Position | None, page: int
+    ) -> Iterator[Place]:
+        if after and after.score_ms == NONE and number < after.source:
+            return  # read to its end
+        for found in self._pages(number, window, after, page):
+            for entry in found.entries:
+                yield Place(entry, self._position(number, entry))
+
+    def _pages(
+        self, number: int, window: Window, after: Position | None, limit: int
+    ) -> Iterator[Page]:
+        """Yield pages, each after the next one was read: its cursor is then still there."""
+        store, state = self._sources[number]
+        least_ms, most_ms = window if state == "pending" else ANY_TIME
+        page = store.list(
+            state,
+            limit=limit,
+            cursor=_begin(after, number, least_ms),
+            due_from_ms=least_ms,
+            due_to_ms=most_ms,
+        )
+        while page.cursor is not None:
+            following = store.list(state, limit=limit, cursor=page.cursor, due_to_ms=most_ms)
+            yield page
+            page = following
+
+    def _position(self, number: int, entry: Entry) -> Position:
+        return Position(self._route, self._state, number, entry.id, entry.score_ms)
+
+
+def _begin(after: Position | None, number: int, least_ms: int | None) -> tuple[str, int] | None:
+    """Return where a source goes on; among equal scores, sources come in their order."""
+    if after is None or _order(after.score_ms) < (least_ms or 0):
+        return None
+    if number == after.source:
+        return after.id, after.score_ms
+    return _NO_ID, after.score_ms + (number < after.source)
+
+
+def _order(score_ms: int) -> int:
+    return _NEVER_MS if score_ms == NONE else score_ms

@@ -1,0 +1,317 @@
+"""The verdict on the guarantee: one pure function of what was accepted and what arrived.
+
+The demo prints it, the fault tests assert it, and Spark's reconciliation is checked against it.
+It reads nothing itself: an independent consumer reads the brokers, a dump the store.
+
+    histories, one a process ─▶ history_of ─▶ History ─▶ audit ─▶ Verdict ─▶ violations(Bounds)
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import StrEnum
+from hashlib import sha256
+from operator import itemgetter
+
+import msgspec
+
+from duebridge.envelope import Headers
+from duebridge.headers import RESERVED, RESERVED_PREFIX
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """An envelope that the store said it accepted, with the due instant of the last receipt."""
+
+    id: str
+    due_at_ms: int
+    fingerprint: str = ""
+
+
+class Arrived(msgspec.Struct, frozen=True):
+    """A message found at a target or dead-letter target; `at_ms` is the broker's own word."""
+
+    id: str
+    at_ms: int
+    fingerprint: str = ""
+
+
+class Op(StrEnum):
+    """What an event is about: three calls, two readings of a broker, the dump of the store."""
+
+    SCHEDULE = "schedule"
+    CANCEL = "cancel"
+    RESCHEDULE = "reschedule"
+    TARGET = "target"
+    DEAD_LETTER = "dead_letter"
+    STORE = "store"
+    FAULT = "fault"
+
+
+class Phase(StrEnum):
+    """`invoke` stands before a call; after it `ok`, `fail` (no effect), or `info` (who knows)."""
+
+    INVOKE = "invoke"
+    OK = "ok"
+    FAIL = "fail"
+    INFO = "info"
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of a process' history; instants in epoch ms.
+
+    `at_ms` is when the line was written; in a reading, when the message came, by the broker's word.
+    `due_at_ms` is the receipt's, or what a reschedule asked for. `answer` is what the call
+    answered; in a dump the state, of a fault what was seen of it.
+    """
+
+    at_ms: int
+    op: Op
+    phase: Phase
+    id: str
+    due_at_ms: int = 0
+    answer: str = ""
+    fingerprint: str = ""
+
+
+class History(msgspec.Struct, frozen=True):
+    """All that is known of a run.
+
+    `attempted` are ids whose scheduling got no answer: they may arrive, and need not. `cancelled`
+    are those that cancel answered *cancelled* for; `excused` those it answered *in_flight* for:
+    they may arrive, and need not. `held` is what the store still has: id to state. `sent` is the
+    fingerprint of what was handed over under an id, accepted or not.
+    """
+
+    accepted: Sequence[Accepted]
+    delivered: Sequence[Arrived]
+    dead: Sequence[Arrived] = ()
+    cancelled: frozenset[str] = frozenset()
+    excused: frozenset[str] = frozenset()
+    attempted: frozenset[str] = frozenset()
+    held: Mapping[str, str] = msgspec.field(default_factory=dict)
+    sent: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """How many of each the faults of a run explain; everything else must be zero."""
+
+    duplicates: int = 0
+    in_two_places: int = 0
+    dead: int = 0
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Ids by what is wrong with them, and how late each delivery was, in ms.
+
+    `recovered` is nothing wrong: their scheduling got no answer, and they arrived.
+    """
+
+    accepted: int
+    delivered: int
+    cancelled: int
+    dead: int
+    lost: list[str]
+    early: list[str]
+    after_cancel: list[str]
+    unexpected: list[str]
+    corrupt: list[str]
+    stuck: list[str]
+    in_two_places: list[str]
+    duplicates: dict[str, int]
+    lateness_ms: list[int]
+    recovered: list[str] = msgspec.field(default_factory=list)
+    buried: list[str] = msgspec.field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the guarantee was kept; duplicates are lawful after a fault, and only then."""
+        broken = (self.lost, self.early, self.after_cancel, self.unexpected, self.corrupt)
+        return not any((*broken, self.stuck))
+
+    def violations(self, bounds: Bounds = Bounds()) -> dict[str, list[str]]:  # noqa: B008 - frozen
+        """Return the ids of every kind that is not zero, nor within its bound; empty: it held."""
+        zero = ("lost", "early", "after_cancel", "unexpected", "corrupt", "stuck")
+        found = {kind: getattr(self, kind) for kind in zero}
+        if self.duplicate_copies > bounds.duplicates:
+            found["duplicates"] = list(self.duplicates)
+        if len(self.in_two_places) > bounds.in_two_places:
+            found["in_two_places"] = self.in_two_places
+        if len(self.buried) > bounds.dead:
+            found["dead"] = self.buried
+        return {kind: ids for kind, ids in found.items() if ids}
+
+    @property
+    def duplicate_copies(self) -> int:
+        """How many more messages arrived than ids."""
+        return sum(self.duplicates.values())
+
+    def lateness_percentile_ms(self, percent: float) -> int:
+        """Return the lateness that so many percent of the deliveries did not exceed; 0 for none."""
+        if not self.lateness_ms:
+            return 0
+        place = min(len(self.lateness_ms) - 1, int(len(self.lateness_ms) * percent / 100))
+        return sorted(self.lateness_ms)[place]
+
+
+def audit(history: History) -> Verdict:
+    """Return the verdict on a run that is over: whatever the store still holds as due is stuck."""
+    due = {each.id: each.due_at_ms for each in history.accepted}
+    sent = {**history.sent, **{each.id: each.fingerprint for each in history.accepted}}
+    copies = Counter(each.id for each in history.delivered)
+    dead = {each.id for each in history.dead}
+    dead |= {each for each, state in history.held.items() if state == "dead"}
+    accounted = copies.keys() | dead | history.held.keys() | history.cancelled | history.excused
+    known = due.keys() | history.attempted
+    arrived = [each for each in history.delivered if each.id in due]
+    return Verdict(
+        accepted=len(due),
+        delivered=len(copies),
+        cancelled=len(history.cancelled),
+        dead=len(dead),
+        lost=sorted(due.keys() - accounted),
+        early=sorted({each.id for each in arrived if each.at_ms < due[each.id]}),
+        after_cancel=sorted(history.cancelled & (copies.keys() | dead)),
+        unexpected=sorted((copies.keys() | dead) - known),
+        corrupt=_corrupt([*history.delivered, *history.dead], sent),
+        stuck=sorted(each for each, state in history.held.items() if state != "dead"),
+        in_two_places=sorted(copies.keys() & dead),
+        duplicates={each: count - 1 for each, count in sorted(copies.items()) if count > 1},
+        lateness_ms=[each.at_ms - due[each.id] for each in arrived],
+        recovered=sorted(history.attempted & (copies.keys() | dead)),
+        buried=sorted(dead),
+    )
+
+
+def _corrupt(arrived: Iterable[Arrived], sent: Mapping[str, str]) -> list[str]:
+    wrong = {
+        each.id
+        for each in arrived
+        if each.fingerprint and sent.get(each.id) and each.fingerprint != sent[each.id]
+    }
+    return sorted(wrong)
+
+
+def history_of(events: Iterable[Event]) -> History:
+    """Return what the histories of all processes say; events of one id in the order they happened.
+
+    A call that got no answer may have happened: its envelope may arrive and need not (schedule,
+    cancel), or is due at the earlier of two instants (reschedule). An id has one life in a run.
+    """
+    book = _Book()
+    for event in events:
+        book.enter(event)
+    return History(
+        accepted=list(book.accepted.values()),
+        delivered=book.arrived[Op.TARGET],
+        dead=book.arrived[Op.DEAD_LETTER],
+        cancelled=frozenset(book.cancelled),
+        excused=frozenset(book.excused | book.asked),
+        attempted=frozenset(book.attempted - book.accepted.keys()),
+        held=book.held,
+        sent=book.sent,
+    )
+
+
+class _Book:
+    """What is known after so many events."""
+
+    def __init__(self) -> None:
+        self.accepted: dict[str, Accepted] = {}
+        self.attempted: set[str] = set()
+        self.asked: set[str] = set()
+        self.cancelled: set[str] = set()
+        self.excused: set[str] = set()
+        self.held: dict[str, str] = {}
+        self.arrived: dict[Op, list[Arrived]] = {Op.TARGET: [], Op.DEAD_LETTER: []}
+        self.sent: dict[str, str] = {}
+        self._due_before: dict[str, int] = {}
+
+    def enter(self, event: Event) -> None:
+        match event.op:
+            case Op.SCHEDULE:
+                self._schedule(event)
+            case Op.CANCEL:
+                self._cancel(event)
+            case Op.RESCHEDULE:
+                self._reschedule(event)
+            case Op.STORE:
+                self.held[event.id] = event.answer
+            case Op.TARGET | Op.DEAD_LETTER:
+                arrived = Arrived(event.id, event.at_ms, event.fingerprint)
+                self.arrived[event.op].append(arrived)
+            case Op.FAULT:
+                pass
+
+    def _schedule(self, event: Event) -> None:
+        if event.phase is Phase.INVOKE:
+            self.attempted.add(event.id)
+            self.sent[event.id] = event.fingerprint
+        elif event.phase is Phase.FAIL:
+            self.attempted.discard(event.id)
+        elif event.answer in ("accepted", "duplicate", "replaced"):
+            sent = self.sent.get(event.id, "")
+            self.accepted[event.id] = Accepted(event.id, event.due_at_ms, sent)
+
+    def _cancel(self, event: Event) -> None:
+        if event.phase is Phase.INVOKE:
+            self.asked.add(event.id)
+        elif event.phase in (Phase.OK, Phase.FAIL):
+            self.asked.discard(event.id)
+        if event.answer == "cancelled":
+            self.cancelled.add(event.id)
+        elif event.answer == "in_flight":
+            self.excused.add(event.id)
+
+    def _reschedule(self, event: Event) -> None:
+        old = self.accepted.get(event.id)
+        if old is None:
+            return
+        if event.phase is Phase.INVOKE:
+            self._due_before[event.id] = old.due_at_ms
+            due_at_ms = min(old.due_at_ms, event.due_at_ms)
+        elif event.phase is Phase.INFO:
+            due_at_ms = old.due_at_ms
+        elif event.answer == "rescheduled":
+            due_at_ms = event.due_at_ms
+        else:
+            due_at_ms = self._due_before.get(event.id, old.due_at_ms)
+        self.accepted[event.id] = Accepted(event.id, due_at_ms, old.fingerprint)
+
+
+def whole_histories(events: Iterable[Event], ids: Collection[str]) -> dict[str, list[Event]]:
+    """Return every event of these ids, for whoever has to find out what went wrong."""
+    stories: dict[str, list[Event]] = {each: [] for each in ids}
+    for event in events:
+        if event.id in stories:
+            stories[event.id].append(event)
+    return stories
+
+
+def fingerprint(
+    body: bytes | None,
+    key: bytes | None,
+    headers: Headers,
+    properties: Mapping[str, str | int | None] | None = None,
+) -> str:
+    """Return a hash of what must arrive as it was given; headers that the bridge sets are left out.
+
+    Headers count in their order only where a name is repeated: RabbitMQ 4 hands them out by name.
+    A header's value is taken as text, since Kafka carries nothing but bytes. An AMQP content type
+    arrives at a Kafka topic as one more header, `content-type`: give it here where it was set.
+    Properties that are None count as not given; the order of properties is of no account.
+    """
+    digest = sha256()
+    for part in (body, key):
+        digest.update(b"-" if part is None else b"+%d:" % len(part) + part)
+    for name, value in sorted(headers, key=itemgetter(0)):
+        if name not in RESERVED and not name.startswith(RESERVED_PREFIX):
+            digest.update(f"{name}={_as_text(value)};".encode())
+    for name, given in sorted((properties or {}).items()):
+        if given is not None:
+            digest.update(f"@{name}={given};".encode())
+    return digest.hexdigest()
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,104 @@
+"""`lateness`: a steady load, from due to confirm, beside the client's publish to confirm."""
+
+import time
+from collections.abc import Iterator, Sequence
+from threading import Event
+
+from duebridge.bench.figures import Row, medians, percentile
+from duebridge.bench.stage import Stage, bodies
+from duebridge.bench.timed import TimedPublisher
+from duebridge.ports.publisher import Publisher
+
+SECTION = "lateness"
+ALONE, BRIDGE = "client alone", "bridge"
+MOST_WARM_UP_S = 1.0  # whose messages are sent, and not counted
+LEAD_S = 0.5  # from the last envelope scheduled to the first due
+SCHEDULE_S_EACH = 0.0002  # what scheduling one may take at most
+CONFIRMED_WITHIN_S = 30.0
+
+
+def measure_lateness(stage: Stage, per_second: int, seconds: float, rounds: int) -> Iterator[Row]:
+    """Give both sides' rows of each round, in turn, then their medians."""
+    rows: list[Row] = []
+    for number in range(1, rounds + 1):
+        namespace = stage.namespace()
+        sides = (
+            (ALONE, steady_alone(stage, per_second, seconds)),
+            (BRIDGE, steady_bridge(stage, namespace, per_second, seconds)),
+        )
+        stage.delete(namespace)
+        for what, figures in sides:
+            rows.append(Row(SECTION, f"{what}, {per_second}/s", figures, stage.broker, number))
+            yield rows[-1]
+    yield from medians(rows)
+
+
+def steady_alone(stage: Stage, per_second: int, seconds: float) -> dict[str, float]:
+    """Publish at a steady rate with the client alone."""
+    warm_up = _warm_up(per_second, seconds)
+    contents = bodies(warm_up + int(per_second * seconds))
+    waits_s: list[float] = []
+    all_confirmed = Event()
+
+    def publish(body: bytes) -> None:
+        started_at = time.perf_counter()
+
+        def confirmed() -> None:
+            waits_s.append(time.perf_counter() - started_at)
+            if len(waits_s) == len(contents):
+                all_confirmed.set()
+
+        stage.bare.publish(body, confirmed)
+
+    stage.bare.empty()
+    before, first_at = stage.meter.read(), time.perf_counter() + 0.01
+    for place, body in enumerate(contents):
+        time.sleep(max(0.0, first_at + place / per_second - time.perf_counter()))
+        publish(body)
+    all_confirmed.wait(CONFIRMED_WITHIN_S)
+    spent = stage.meter.read().since(before)
+    return _figures([each * 1000 for each in waits_s[warm_up:]]) | {
+        "worker_cpu_us": spent.worker_cpu_s * 1e6 / len(contents)
+    }
+
+
+def steady_bridge(
+    stage: Stage, namespace: str, per_second: int, seconds: float
+) -> dict[str, float]:
+    """Schedule envelopes that are due at a steady rate, and deliver them.
+
+    `early` counts what was handed to the broker's client before it was due, by the store's clock
+    as far as that can be told from here.
+    """
+    warm_up = _warm_up(per_second, seconds)
+    count = warm_up + int(per_second * seconds)
+    timed: list[TimedPublisher] = []
+
+    def wrap(publisher: Publisher) -> Publisher:
+        timed.append(TimedPublisher(publisher))
+        return timed[-1]
+
+    stage.bare.empty()
+    with stage.running(namespace, wrap) as running:
+        first_ms = stage.now_ms(namespace) + (LEAD_S + count * SCHEDULE_S_EACH) * 1000
+        due_ms = [int(first_ms + place * 1000 / per_second) for place in range(count)]
+        stage.schedule(namespace, bodies(count), due_ms)
+        running.start()
+        time.sleep(max(0.0, (first_ms - stage.now_ms(namespace)) / 1000 - LEAD_S / 2))
+        before = stage.meter.read()
+        running.wait_settled(count)
+        spent = stage.meter.read().since(before)
+    offset_ms, doubt_ms = stage.meter.clock_offset_ms()
+    counted_from_ms = due_ms[warm_up]
+    late_ms = timed[0].late_ms(offset_ms, counted_from_ms)
+    early = {"early": float(timed[0].early(offset_ms + doubt_ms))}
+    return _figures(late_ms) | early | spent.figures(count)
+
+
+def _warm_up(per_second: int, seconds: float) -> int:
+    return int(per_second * min(MOST_WARM_UP_S, seconds))
+
+
+def _figures(waits_ms: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(waits_ms)
+    return {"p50_ms": percentile(ordered, 0.5), "p99_ms": percentile(ordered, 0.99)}

@@ -1,0 +1,180 @@
+"""Where it is measured: a broker with a scratch target, and scratch namespaces in a store."""
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+from duebridge.bench.bare import HEADERS, BareClient, open_bare
+from duebridge.bench.meter import Calls, CountedConnection, Meter
+from duebridge.config.load import resolved_broker, resolved_store_url
+from duebridge.config.models import Config
+from duebridge.envelope import Envelope, Target
+from duebridge.errors import StoreError
+from duebridge.ports.publisher import Delivery, Publisher
+from duebridge.store.batching import batches
+from duebridge.store.connection import open_connection
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import Shard, routes_key
+from duebridge.worker.process import Runner, relaxed_collector
+
+ROUTE = "r"
+BODY_BYTES = 200
+WARM_UP = 1000
+FILL_ROWS = 5000
+MAX_DELAY_MS = 365 * 86_400_000
+DELIVERED_WITHIN_S = 300.0
+LOOK_EVERY_S = 0.005
+
+OpenPublishers = Callable[[Config, ExitStack], dict[str, Publisher]]
+
+
+class Setting(NamedTuple):
+    """What is measured: a configuration's store and brokers, and how publishers are opened."""
+
+    config: Config
+    open_publishers: OpenPublishers
+
+
+def bodies(count: int) -> list[bytes]:
+    """Return bodies that do not compress."""
+    return [secrets.token_bytes(BODY_BYTES) for _ in range(count)]
+
+
+class Stage:
+    """A store, and one of the brokers with a scratch target; `broker` is its name.
+
+    The target and every namespace are deleted when the stage is closed.
+    """
+
+    def __init__(self, setting: Setting, broker: str, stack: ExitStack) -> None:
+        self.broker = broker
+        self._setting = setting
+        self._url = resolved_store_url(setting.config)
+        self._calls = Calls()
+        self.connection = self._connect()
+        stack.callback(self.connection.close)
+        self.connection.load_scripts()
+        self.meter = Meter(self.connection, self._calls)
+        settings = resolved_broker(setting.config, broker)
+        self.bare: BareClient = open_bare(broker, settings, scratch_name())
+        stack.callback(self.bare.close)
+        self._stack = stack
+
+    def _connect(self) -> CountedConnection:
+        return CountedConnection(open_connection(self._url), self._calls)
+
+    def namespace(self) -> str:
+        """Return a new namespace; it is deleted at the end."""
+        name = scratch_name()
+        self._stack.callback(self.delete, name)
+        return name
+
+    def store(self, namespace: str, number: int = 0) -> DelayStore:
+        """Return a shard of the scratch route."""
+        return DelayStore(self.connection, Shard(namespace, ROUTE, number))
+
+    def now_ms(self, namespace: str) -> int:
+        """Return the store's clock."""
+        return self.store(namespace).next().now_ms
+
+    def schedule(self, namespace: str, contents: Sequence[bytes], due_ms: Sequence[int]) -> None:
+        """Schedule bodies, each due at its instant."""
+        store = self.store(namespace)
+        pairs = zip(contents, due_ms, strict=True)
+        envelopes = (Envelope.new(body, at=due) for body, due in pairs)
+        for some in batches(envelopes, lambda each: len(each.body or b"")):
+            store.schedule(some, max_delay_ms=MAX_DELAY_MS)
+
+    def fill(self, namespace: str, count: int) -> None:
+        """See to it that so many are pending that will not be due here."""
+        pending = self.store(namespace).next().pending
+        far_ms = self.now_ms(namespace) + MAX_DELAY_MS // 2
+        for first in range(pending, count, FILL_ROWS):
+            some = min(FILL_ROWS, count - first)
+            self.schedule(namespace, bodies(some), range(far_ms + first, far_ms + first + some))
+
+    @contextmanager
+    def running(
+        self,
+        namespace: str,
+        wrap: Callable[[Publisher], Publisher] = lambda each: each,
+        shards: int = 1,
+    ) -> Iterator["Running"]:
+        """Give a worker of the scratch route, warm but not started; drain it at the end."""
+        config = self._config(namespace, shards)
+        with ExitStack() as stack:
+            stack.enter_context(relaxed_collector())
+            opened = self._setting.open_publishers(config, stack)
+            publishers = {name: wrap(each) for name, each in opened.items()}
+            publishers[self.broker].publish(self._warm_up())
+            running = Running(Runner(config, self._connect(), publishers))
+            yield running
+            running.drain()
+
+    def _warm_up(self) -> list[Delivery]:
+        target = Target(self.broker, **self.bare.target)
+        return [Delivery("warm-up", target, body, headers=HEADERS) for body in bodies(WARM_UP)]
+
+    def _config(self, namespace: str, shards: int) -> Config:
+        given = self._setting.config
+        return Config.model_validate(
+            {
+                "version": 1,
+                "store": given.store.model_copy(update={"namespace": namespace}),
+                "brokers": {self.broker: given.brokers[self.broker]},
+                "worker": given.worker,
+                "routes": {
+                    ROUTE: {"target": {"broker": self.broker, **self.bare.target}, "shards": shards}
+                },
+            }
+        )
+
+    def journal_bytes(self, namespace: str) -> int:
+        """Return the memory of a namespace's journal."""
+        client: Any = self.connection.client
+        journal = self.store(namespace).shard.key("journal")
+        return int(client.memory_usage(journal, samples=0) or 0)
+
+    def delete(self, namespace: str, shards: int = 1) -> None:
+        """Delete a namespace."""
+        client: Any = self.connection.client
+        client.unlink(routes_key(namespace))
+        for number in range(shards):
+            client.unlink(*self.store(namespace, number).shard.keys())
+
+
+class Running:
+    """A worker process's runner, in this process."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._is_started = False
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self._is_started = True
+        self._runner.start()
+
+    def wait_settled(self, count: int) -> None:
+        """Return once so many are confirmed and nothing is under way; asks the store nothing.
+
+        Raises `StoreError` where that takes too long.
+        """
+        give_up_at = time.monotonic() + DELIVERED_WITHIN_S
+        lanes = self._runner.lanes.values()
+        while sum(lane.confirms for lane in lanes) < count or any(lane.in_flight for lane in lanes):
+            if time.monotonic() > give_up_at:
+                raise StoreError(f"bench: not {count} delivered within {DELIVERED_WITHIN_S:g} s")
+            time.sleep(LOOK_EVERY_S)
+
+    def drain(self) -> None:
+        """Stop it."""
+        if self._is_started:
+            self._runner.drain()
+
+
+def scratch_name() -> str:
+    """Return a name that nothing else has."""
+    return f"duebridge-bench-{secrets.token_hex(6)}"

@@ -1,0 +1,1 @@
+"""The configuration: YAML text to checked, frozen models."""

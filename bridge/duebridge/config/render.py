@@ -1,0 +1,55 @@
+"""The effective configuration: defaults merged into every route, secrets masked; it loads again.
+
+A value that came by a reference is shown as the reference, also where a route has it of the
+defaults; so what `${VAR}` and `${file:...}` stand for is never shown.
+"""
+
+from typing import Any
+
+from duebridge.config.load import config_of
+from duebridge.config.secrets import masked_option, masked_url
+from duebridge.config.yaml_tree import KeyPath, Tree, read_tree
+
+
+def rendered_config(text: str, name: str) -> dict[str, Any]:
+    """Return the configuration that `text` is as plain values; raises `ConfigError`."""
+    tree = read_tree(text, name)
+    # without the block of defaults: each route has them
+    whole = config_of(tree).model_dump(mode="json", exclude={"defaults"}, exclude_none=True)
+    for route in whole["routes"].values():
+        del route["name"]
+        _leave_out_idle(route["retry"])
+    shown: dict[str, Any] = _shown(tree, (), whole)
+    return shown
+
+
+def _leave_out_idle(retry: dict[str, str]) -> None:
+    if retry["backoff"] == "fixed":
+        del retry["max"]
+        if retry["jitter"] != "none":
+            del retry["jitter"]
+
+
+def _shown(tree: Tree, path: KeyPath, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _shown(tree, (*path, key), inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_shown(tree, (*path, place), inner) for place, inner in enumerate(value)]
+    return _masked(path, _as_written(tree, path, value))
+
+
+def _as_written(tree: Tree, path: KeyPath, value: object) -> object:
+    place = tree.places.get(path)
+    if place is None and path[0] == "routes":
+        place = tree.places.get(("defaults", *path[2:]))
+    has_reference = place is not None and isinstance(place.written, str) and "$" in place.written
+    return place.written if place is not None and has_reference else value
+
+
+def _masked(path: KeyPath, value: object) -> object:
+    match path:
+        case ("brokers", _, "options", *_, name):
+            return masked_option(str(name), value)
+        case ("store", "url") | ("brokers", _, "url") | ("brokers", _, "bootstrap_servers", _):
+            return masked_url(str(value))
+    return value

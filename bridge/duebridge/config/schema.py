@@ -1,0 +1,113 @@
+"""A JSON Schema of the file as people write it, for editors that check and complete YAML.
+
+It takes all that `duebridge.config.load` takes: durations and sizes as text, a reference (`${VAR}`)
+wherever one is resolved, empty blocks, routes without what the defaults say. What the settings say
+together (brokers that targets name, leases and deadlines) only the loader can tell.
+"""
+
+import ast
+import inspect
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from duebridge.config.fields import NAME, NAME_EXPECTED, REFERENCE
+from duebridge.config.models import Config, RetryPolicy, Route, RouteSettings, TargetSettings
+
+Schema: TypeAlias = dict[str, Any]
+
+# The newest dialect that common editors know whole.
+DIALECT = "http://json-schema.org/draft-07/schema#"
+_REFERENCE: Schema = {"type": "string", "pattern": REFERENCE}
+_NUMBER_AS_TEXT: Schema = {"type": "string", "pattern": f"^-?[0-9]{{1,18}}$|{REFERENCE}"}
+_BOUNDS = {"ge": "minimum", "le": "maximum"}  # pydantic's own words, beside a validator
+_NAMES: Schema = {"pattern": f"^{NAME}$", "patternErrorMessage": f"expected {NAME_EXPECTED}"}
+
+
+def config_schema() -> Schema:
+    """Return the schema of a configuration file."""
+    schema = Config.model_json_schema(schema_generator=_AsWritten)
+    definitions, blocks = schema["$defs"], schema["properties"]
+    definitions[RetryPolicy.__name__] |= _only_what_applies()
+    definitions[TargetSettings.__name__]["oneOf"] = _of_one_kind()
+    for key in RouteSettings.model_fields:  # a route inherits them
+        definitions[Route.__name__]["properties"][key].pop("default", None)
+    for block in ("brokers", "routes"):
+        blocks[block]["propertyNames"] = _NAMES
+    title = {"$schema": DIALECT, "title": "duebridge.yaml"}
+    return {**title, **schema, "description": "The configuration of duebridge."}
+
+
+class _AsWritten(GenerateJsonSchema):
+    """What pydantic says of the models, changed to what may stand in the file."""
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        found = super().model_schema(schema)
+        found.pop("title")
+        if "required" not in found:
+            found["type"] = ["object", "null"]  # all its lines may be commented out
+        for key, text in _docstrings(schema["cls"]).items():
+            found["properties"][key]["description"] = text
+        for described in found["properties"].values():
+            _tidy(described)
+        return found
+
+    def int_schema(self, schema: core_schema.IntSchema) -> JsonSchemaValue:
+        return {"anyOf": [super().int_schema(schema), _NUMBER_AS_TEXT]}
+
+    def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
+        found = super().str_schema(schema)
+        return {"anyOf": [found, _REFERENCE]} if "maxLength" in found else found
+
+    def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
+        is_number = isinstance(schema["expected"][0], int)
+        as_text = _NUMBER_AS_TEXT if is_number else _REFERENCE
+        return {"anyOf": [super().literal_schema(schema), as_text]}
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        values = self.generate_inner(schema["values_schema"])
+        return {"type": "object", "additionalProperties": values}
+
+    def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
+        # any, since a reference as `type` fits each of them
+        return {"anyOf": [self.generate_inner(each) for each in schema["choices"].values()]}
+
+
+def _tidy(described: Schema) -> None:
+    """Drop titles, which repeat the key, and defaults that are not as one would write them."""
+    described.pop("title", None)
+    if not isinstance(described.get("default"), str | int):
+        described.pop("default", None)
+    for said, meant in _BOUNDS.items():
+        if said in described:
+            described[meant] = described.pop(said)
+
+
+def _docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """Return the text below each field. Read here, since it takes longer than all of the rest."""
+    found: dict[str, str] = {}
+    for each in reversed(model.__mro__[: model.__mro__.index(BaseModel)]):
+        [definition] = ast.parse(inspect.getsource(each)).body
+        assert isinstance(definition, ast.ClassDef)  # noqa: S101 - the source of a class
+        for field, below in zip(definition.body, definition.body[1:], strict=False):
+            match field, below:
+                case ast.AnnAssign(ast.Name(key)), ast.Expr(ast.Constant(str(text))):
+                    found[key] = text
+    return found
+
+
+def _of_one_kind() -> list[Schema]:
+    """A topic, or an exchange or a routing key; given is what is not null."""
+    topic, *of_rabbitmq = (
+        {"required": [key], "properties": {key: {"type": "string"}}}
+        for key in ("topic", "exchange", "routing_key")
+    )
+    return [topic, {"anyOf": of_rabbitmq}]
+
+
+def _only_what_applies() -> Schema:
+    is_fixed = {"required": ["backoff"], "properties": {"backoff": {"const": "fixed"}}}
+    without = {"jitter": {"anyOf": [{"const": "none"}, _REFERENCE]}, "max": False}
+    return {"if": is_fixed, "then": {"properties": without}}

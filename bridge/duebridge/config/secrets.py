@@ -1,0 +1,190 @@
+"""`${VAR}`, `${VAR:-default}` and `${file:/path}` in values of the configuration; `$$` is one `$`.
+
+A default is taken where the variable is unset or empty, as a shell does. A file's text is taken
+without the newline at its end. What a reference stands for is never part of a message.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from urllib.parse import unquote
+
+from duebridge.errors import ConfigError
+
+MAX_FILE_BYTES = 64 * 1024
+_REFERENCE = re.compile(
+    r"\$(?:(?P<dollar>\$)"
+    r"|\{file:(?P<file>/[^{}$\x00-\x1f]*)\}"
+    r"|\{(?P<variable>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^{}$]*))?\})"
+)
+
+
+def check_references(text: str) -> None:
+    """Raise `ConfigError` where a `$` in `text` is no reference; reads no variable and no file."""
+    if "$" in _REFERENCE.sub("", text):
+        raise ConfigError(
+            "expected ${VAR}, ${VAR:-default} or ${file:/path}, and $$ where $ itself is meant"
+        )
+
+
+def resolve(text: str) -> str:
+    """Return `text` with every reference replaced by what it stands for now.
+
+    Raises `ConfigError`, which names the variable or file that is missing.
+    """
+    check_references(text)
+    return _REFERENCE.sub(_value, text)
+
+
+def is_reference(text: str) -> bool:
+    """Whether the whole of `text` is one reference, and nothing beside it."""
+    match = _REFERENCE.fullmatch(text)
+    return match is not None and not match["dollar"]
+
+
+def take_out(text: str, stand_in: Callable[[str], str]) -> str:
+    """Return `text` with every reference, and no `$$`, replaced by what stands in for it."""
+    return _REFERENCE.sub(lambda match: match[0] if match["dollar"] else stand_in(match[0]), text)
+
+
+def with_default(reference: str, form: Callable[[str], str]) -> str:
+    """Return a reference whose default, if it has one, is in another form."""
+    head, has_default, default = reference.removesuffix("}").partition(":-")
+    return f"{head}:-{form(default)}}}" if has_default else reference
+
+
+def resolve_at(place: str, value: object) -> object:
+    """Return `value`, text or whatever lists and mappings hold of it resolved.
+
+    Raises `ConfigError`, which begins with the place: `brokers.billing.url`.
+    """
+    if isinstance(value, Mapping):
+        return {key: resolve_at(f"{place}.{key}", inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [resolve_at(f"{place}.{number}", inner) for number, inner in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+    try:
+        return resolve(value)
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}") from None
+
+
+def unset_variables(value: object) -> set[str]:
+    """Return the variables that have no value now and no default, out of a whole configuration."""
+    if isinstance(value, Mapping):
+        return set().union(*map(unset_variables, value.values()))
+    if isinstance(value, list):
+        return set().union(*map(unset_variables, value))
+    found = _REFERENCE.finditer(value) if isinstance(value, str) else ()
+    return {
+        match["variable"]
+        for match in found
+        if match["variable"] and match["default"] is None and match["variable"] not in os.environ
+    }
+
+
+def _value(match: re.Match[str]) -> str:
+    if match["dollar"]:
+        return "$"
+    if match["file"]:
+        return _text_of(match["file"])
+    value = os.environ.get(match["variable"])
+    if match["default"] is not None:
+        return value or match["default"]
+    if value is None:
+        raise ConfigError(f"variable {match['variable']}: not set")
+    return value
+
+
+def _text_of(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"file {path}: cannot be read: {error.strerror}") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(f"file {path}: expected at most {MAX_FILE_BYTES} bytes")
+    try:
+        return data.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        pass  # raised below: the error in flight holds the secret
+    raise ConfigError(f"file {path}: expected UTF-8 text")
+
+
+MASK = "***"
+_SECRET_NAME = re.compile(
+    r"pass|pwd|secret|token|credential|jaas|auth|\.pem$|ssl_options"
+    r"|key(?!.*(location|file|path))|sasl.*config",
+    re.IGNORECASE,
+)
+_SECRET_INSIDE = re.compile(r"(pass|pwd|secret|token|credential)\w*['\"]?\s*[=:]", re.IGNORECASE)
+# Only where a parameter begins: else a long text without any takes the square of its length.
+_PARAMETER = re.compile(r"(?<![^?&;])(?P<name>[^?&;=]*+)=(?P<value>[^&;]*)")
+_FIRST, _LAST = 0xE000, 0xF8FF  # private characters, each in the place of a reference
+
+
+def masked_secret(value: object) -> str:
+    """Return what is shown of a value that is secret as a whole."""
+    if isinstance(value, str) and is_reference(value):
+        return with_default(value, lambda _: MASK)
+    return MASK
+
+
+def masked_option(name: str, value: object) -> object:
+    """Return what is shown of an option of a broker's client."""
+    if _SECRET_NAME.search(name):
+        return masked_secret(value)
+    if not isinstance(value, str):
+        return value
+    return MASK if _SECRET_INSIDE.search(value) else masked_url(value)
+
+
+def masked_url(text: str) -> str:
+    """Return a URL without its password and without secret parameters."""
+    references: list[str] = []
+
+    def stand_in(reference: str) -> str:
+        references.append(reference)
+        return chr(_FIRST + len(references) - 1)
+
+    is_ambiguous = any(_FIRST <= ord(each) <= _LAST for each in text)
+    bare = take_out(text, stand_in)
+    if is_ambiguous or len(references) > _LAST - _FIRST:
+        return MASK
+    return _put_back(_masked(bare, references), references)
+
+
+def _masked(bare: str, references: list[str]) -> str:
+    """Return a URL without secrets, its references still characters, save those in a secret."""
+    before, at, after = bare.rpartition("@")
+    scheme, slashes, userinfo = before.partition("://")
+    if not slashes:
+        scheme, userinfo = "", before
+    if "?" in userinfo:  # is the @ in a password, or in a parameter?
+        return f"{scheme}{slashes}{MASK}"
+    user, colon, password = userinfo.partition(":")
+    if not colon:  # of redis://secret@host nobody knows what it was meant to be
+        user, password = "", userinfo
+
+    def secret(piece: str) -> str:
+        return masked_secret(references[ord(piece) - _FIRST] if _stands_in(piece) else piece)
+
+    def parameter(match: re.Match[str]) -> str:
+        is_secret = _SECRET_NAME.search(unquote(match["name"]))
+        return f"{match['name']}={secret(match['value'])}" if is_secret else match[0]
+
+    shown = f"{scheme}{slashes}{user}{colon}{secret(password)}@" if at else ""
+    return shown + _PARAMETER.sub(parameter, after)
+
+
+def _put_back(shown: str, references: list[str]) -> str:
+    return "".join(
+        with_default(references[ord(each) - _FIRST], masked_url) if _stands_in(each) else each
+        for each in shown
+    )
+
+
+def _stands_in(piece: str) -> bool:
+    return len(piece) == 1 and _FIRST <= ord(piece) <= _LAST

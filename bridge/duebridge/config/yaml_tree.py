@@ -1,0 +1,237 @@
+"""YAML as plain values, and where in the file each of them is written.
+
+Only plain YAML is taken: no aliases, anchors and tags, one document, no key twice. Words are text
+unless they are numbers, `true`, `false` or `null`: `on`, `no`, `1_000` and `12:30` stay what they
+look like. References are resolved, save where they have to stay unresolved until they are used.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+from typing import NamedTuple, Protocol, TypeAlias
+
+import yaml
+from yaml.error import MarkedYAMLError
+from yaml.events import (
+    AliasEvent,
+    CollectionEndEvent,
+    CollectionStartEvent,
+    DocumentStartEvent,
+    Event,
+    NodeEvent,
+)
+from yaml.nodes import MappingNode, Node, ScalarNode
+from yaml.reader import ReaderError
+
+from duebridge.config.secrets import check_references, resolve
+from duebridge.errors import ConfigError
+
+KeyPath: TypeAlias = tuple[str | int, ...]
+MAX_DEPTH = 20
+_INDENTED_BY_TAB = re.compile(r"^ *\t", re.MULTILINE)
+_PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
+_WHOLE_NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,17})")
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,18}\.[0-9]{0,18}")
+_WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
+
+
+class _Mark(Protocol):
+    line: int
+    column: int
+
+
+class Position(NamedTuple):
+    """A line and a column, both from 1."""
+
+    line: int
+    column: int
+
+
+class Fault(NamedTuple):
+    """What is wrong where, as one line of an error."""
+
+    at: Position
+    path: KeyPath
+    text: str
+    file: str
+
+    def __str__(self) -> str:
+        path = ".".join(_key(key) for key in self.path)
+        return f"{self.file}:{self.at.line}:{self.at.column} {path}{': ' * bool(path)}{self.text}"
+
+
+def all_of(faults: Iterable[Fault]) -> ConfigError:
+    """Return one error with a line for each fault, as they stand in the file."""
+    return ConfigError("\n".join(str(fault) for fault in sorted(faults, key=attrgetter("at"))))
+
+
+class Place(NamedTuple):
+    """A value as it is written, and where it and its key are (an item of a list has no key)."""
+
+    written: object
+    key: Position
+    at: Position
+
+
+class Tree:
+    """The plain values of a file, and the place of each; `faults` lie in single values."""
+
+    def __init__(self, file: str, root: Node) -> None:
+        self.file = file
+        self.places: dict[KeyPath, Place] = {}
+        self.faults: list[Fault] = []
+        self.value = self._value(root, (), _position(root.start_mark))
+
+    def _value(self, node: Node, path: KeyPath, key: Position) -> object:
+        if isinstance(node, ScalarNode):
+            return self._scalar(node, path, key)
+        # For a block the place is its key: its own start is where its first line's key is.
+        if isinstance(node, MappingNode):
+            self.places[path] = Place({}, key, key)
+            return self._mapping(node, path)
+        self.places[path] = Place([], key, key)
+        children = enumerate(node.value)
+        return [self._value(of, (*path, i), _position(of.start_mark)) for i, of in children]
+
+    def _mapping(self, node: MappingNode, path: KeyPath) -> dict[str, object]:
+        values: dict[str, object] = {}
+        for key, child in node.value:
+            at = _position(key.start_mark)
+            if not isinstance(key, ScalarNode):
+                self._refuse(at, path, f"expected a key; got {kind_of(key.value)}")
+            elif key.value in values:
+                first = self.places[*path, key.value].key.line
+                self._refuse(at, (*path, key.value), f"key given twice, first in line {first}")
+            elif not _is_unicode(key.value):
+                self._refuse(at, path, "expected Unicode text as a key")
+            else:
+                values[key.value] = self._value(child, (*path, key.value), at)
+        return values
+
+    def _scalar(self, node: ScalarNode, path: KeyPath, key: Position) -> object:
+        value = _plain(node.value) if node.style is None else node.value
+        at = _position(node.start_mark)
+        self.places[path] = Place(value, key, at)
+        if not isinstance(value, str):
+            return value
+        try:
+            if not _is_unicode(value):
+                raise ConfigError("expected Unicode text")
+            if _is_resolved_at_use(path):
+                check_references(value)
+                return value
+            return resolve(value)
+        except ConfigError as error:
+            self._refuse(at, path, str(error))
+            return value
+
+    def _refuse(self, at: Position, path: KeyPath, text: str) -> None:
+        self.faults.append(Fault(at, path, text, self.file))
+
+
+def read_tree(text: str, file: str) -> Tree:
+    """Return what a file holds; raises `ConfigError` where it is not plain YAML."""
+    try:
+        faults = list(_uncommon(yaml.parse(text, Loader=yaml.BaseLoader), file))
+        root = None if faults else yaml.compose(text, Loader=yaml.BaseLoader)
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: "\UFFFFFFFF"
+        raise ConfigError(str(_syntax_fault(error, text, file))) from None
+    if faults:
+        raise all_of(faults)
+    if root is None or (isinstance(root, ScalarNode) and _plain(root.value) is None):
+        raise ConfigError(f"{file}:1:1 empty: expected at least version, brokers and routes")
+    return Tree(file, root)
+
+
+def _uncommon(events: Iterator[Event], file: str) -> Iterator[Fault]:
+    depth = documents = 0
+    for event in events:
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        documents += isinstance(event, DocumentStartEvent)
+        at = _position(event.start_mark)
+        if documents > 1:
+            yield Fault(at, (), "expected one document; got another", file)
+            return
+        if depth > MAX_DEPTH:
+            yield Fault(at, (), f"expected at most {MAX_DEPTH} levels; got more", file)
+            return
+        if unwanted := _unwanted(event):
+            yield Fault(at, (), f"{unwanted}: not taken, write the value itself", file)
+
+
+def _unwanted(event: Event) -> str | None:
+    if isinstance(event, AliasEvent):
+        return "alias"
+    if not isinstance(event, NodeEvent):
+        return None
+    if event.anchor:
+        return "anchor"
+    return "tag" if getattr(event, "tag", None) else None
+
+
+def _syntax_fault(error: Exception, text: str, file: str) -> Fault:
+    if isinstance(error, ReaderError):
+        found = f"expected text; got character {error.character:#06x}"
+        return Fault(_position_of(text, error.position), (), found, file)
+    if not isinstance(error, MarkedYAMLError) or error.problem_mark is None:
+        return Fault(Position(1, 1), (), "YAML: an escape stands for no character", file)
+    at, problem = _position(error.problem_mark), str(error.problem)
+    tab = _INDENTED_BY_TAB.search(text)
+    if "'\\t'" in problem:
+        return Fault(at, (), "tabs: expected spaces", file)
+    if tab and (found_at := _position_of(text, tab.end() - 1)).line <= at.line:
+        return Fault(found_at, (), "tabs: expected spaces", file)
+    if error.context and error.context_mark:
+        problem += f" ({error.context}, line {error.context_mark.line + 1})"
+    return Fault(at, (), f"YAML: {problem}", file)
+
+
+def kind_of(value: object) -> str:
+    """Return what kind of value that is, in the words of YAML."""
+    if value is None:
+        return "nothing"
+    kinds = {bool: "true or false", str: "text", list: "a list", dict: "a mapping"}
+    return kinds.get(type(value), "a number")
+
+
+def shown(value: object) -> str:
+    """Return a value as it may stand in a message: not long, and on one line."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | dict) or value is None:
+        return kind_of(value)
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:76]}...{text[-1]}"
+
+
+def _plain(text: str) -> object:
+    if text in _WORDS:
+        return _WORDS[text]
+    if _WHOLE_NUMBER.fullmatch(text):
+        return int(text)
+    return float(text) if _DECIMAL.fullmatch(text) else text
+
+
+def _is_resolved_at_use(path: KeyPath) -> bool:
+    at_use = {"url", "bootstrap_servers", "options"}
+    is_of_broker = len(path) > 2 and path[0] == "brokers" and path[2] in at_use
+    return is_of_broker or path == ("store", "url")
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _key(key: str | int) -> str:
+    return str(key) if _PLAIN.fullmatch(str(key)) else shown(key)
+
+
+def _position(mark: _Mark | None) -> Position:
+    if mark is None:  # only of what the program itself made up
+        return Position(1, 1)
+    return Position(mark.line + 1, mark.column + 1)
+
+
+def _position_of(text: str, index: int) -> Position:
+    before = text[:index]
+    return Position(before.count("\n") + 1, len(before) - before.rfind("\n"))

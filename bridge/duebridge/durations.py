@@ -1,0 +1,104 @@
+"""Durations and instants as people write them, turned into integer milliseconds.
+
+A bare number is refused on purpose: nobody can tell seconds from milliseconds in it.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from duebridge.errors import EnvelopeError, shown
+
+MS_PER_UNIT = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+MAX_MS = 2**47  # some 4,400 years: fits the six bytes that a stored instant has
+_DURATION = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,30})?)(ms|s|m|h|d)")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_EXPECTED = 'a duration such as "500ms", "2.5s", "15m", "2h", "3d", or a timedelta'
+
+
+def parse_duration_ms(value: object, name: str = "delay") -> int:
+    """Return whole milliseconds, rounded up, never negative.
+
+    Raises `EnvelopeError` for a bare number, a negative or an unreadable value.
+
+    >>> parse_duration_ms("2.5s"), parse_duration_ms("15m")
+    (2500, 900000)
+    >>> parse_duration_ms(timedelta(microseconds=1))
+    1
+    """
+    if isinstance(value, timedelta):
+        ms = -1 if value < timedelta() else _whole_ms(value)
+    elif isinstance(value, str):
+        ms = _parse_text(value, name)
+    else:
+        hint = " (seconds or milliseconds?)" if isinstance(value, int | float) else ""
+        raise EnvelopeError(f"{name}: expected {_EXPECTED}; got {shown(value)}{hint}")
+    if not 0 <= ms <= MAX_MS:
+        raise EnvelopeError(f"{name}: expected between 0 and {MAX_MS}ms; got {shown(value)}")
+    return ms
+
+
+def _whole_ms(span: timedelta) -> int:
+    whole, rest = divmod(span, timedelta(milliseconds=1))
+    return whole + (rest > timedelta())  # rounded up, in integers
+
+
+def _parse_text(text: str, name: str) -> int:
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise EnvelopeError(f"{name}: expected {_EXPECTED}; got {shown(text)}")
+    number, unit = match.groups()
+    if "." not in number:
+        return int(number) * MS_PER_UNIT[unit]
+    whole, fraction = number.split(".")
+    scaled = int(whole + fraction) * MS_PER_UNIT[unit]
+    divisor: int = 10 ** len(fraction)
+    return -(-scaled // divisor)  # rounded up without a float's error
+
+
+def parse_instant_ms(value: object, name: str = "at") -> int:
+    """Return epoch milliseconds, rounded up, of an aware datetime or of integer epoch ms.
+
+    Raises `EnvelopeError` for a naive datetime, a float, or an instant before 1970.
+
+    >>> parse_instant_ms(datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC))
+    1001
+    """
+    if isinstance(value, datetime):
+        if value.utcoffset() is None:
+            raise EnvelopeError(f"{name}: expected an aware datetime; got naive {shown(value)}")
+        ms = _whole_ms(value - _EPOCH)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        ms = int(value)
+    else:
+        expected = "an aware datetime or integer epoch milliseconds"
+        raise EnvelopeError(f"{name}: expected {expected}; got {shown(value)}")
+    if not 0 <= ms <= MAX_MS:
+        raise EnvelopeError(f"{name}: expected epoch ms between 0 and {MAX_MS}; got {shown(value)}")
+    return ms
+
+
+def format_ms(ms: int) -> str:
+    """Return the shortest exact duration text.
+
+    >>> format_ms(900000), format_ms(2500), format_ms(0)
+    ('15m', '2500ms', '0ms')
+    """
+    for unit in ("d", "h", "m", "s"):
+        if ms and ms % MS_PER_UNIT[unit] == 0:
+            return f"{ms // MS_PER_UNIT[unit]}{unit}"
+    return f"{ms}ms"
+
+
+def format_instant(epoch_ms: int) -> str:
+    """Return an instant for people, in UTC; a dash for 0, which means none.
+
+    >>> format_instant(1767225600123), format_instant(0)
+    ('2026-01-01T00:00:00.123Z', '-')
+    """
+    if not epoch_ms:
+        return "-"
+    if not 0 < epoch_ms <= MAX_MS:  # damage: no accepted instant is there
+        return f"{epoch_ms} ms"
+    at = _EPOCH + timedelta(milliseconds=epoch_ms)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

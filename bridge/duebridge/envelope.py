@@ -1,0 +1,265 @@
+"""The envelope: what a producer hands over, as a frozen value.
+
+It knows what was asked (a delay stays a delay), never when that will be: only the delay store's
+clock resolves it. How it is stored is `duebridge.store.codec`'s business, what a broker can carry
+`duebridge.limits`'s.
+"""
+
+import secrets
+from base64 import b32hexencode
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Self, TypeAlias, TypedDict
+
+import msgspec
+
+from duebridge.durations import parse_duration_ms, parse_instant_ms
+from duebridge.errors import EnvelopeError, shown
+
+HeaderValue: TypeAlias = bytes | str | int | bool | None
+Headers: TypeAlias = tuple[tuple[str, HeaderValue], ...]
+HeadersGiven: TypeAlias = Mapping[str, HeaderValue] | Iterable[tuple[str, HeaderValue]]
+
+SHORT_BYTES = 255  # what AMQP takes for a property or a name
+_MOST = {"priority": 255}
+
+
+class Target(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where an envelope goes: a Kafka topic, or a RabbitMQ exchange and routing key."""
+
+    broker: str
+    topic: str | None = None
+    exchange: str | None = None
+    routing_key: str | None = None
+
+    def __str__(self) -> str:
+        if self.topic is not None:
+            return f"{self.broker}:{self.topic}"
+        return f"{self.broker}:{self.exchange}/{self.routing_key}"
+
+
+class Properties(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """AMQP properties that travel with an envelope; `message_id` is the envelope's own id."""
+
+    content_type: str | None = None
+    content_encoding: str | None = None
+    correlation_id: str | None = None
+    reply_to: str | None = None
+    type: str | None = None
+    app_id: str | None = None
+    user_id: str | None = None
+    expiration: str | None = None
+    priority: int | None = None
+    timestamp: int | None = None
+
+
+class Instant(msgspec.Struct, frozen=True):
+    """A moment as it was given: `ms` after the store accepts it, or `ms` since the epoch."""
+
+    ms: int
+    relative: bool
+
+    def __str__(self) -> str:
+        """Return the form that the scripts read: `+15000` or `1767225600000`."""
+        return f"+{self.ms}" if self.relative else str(self.ms)
+
+
+class EnvelopeFields(TypedDict, total=False):
+    """What `Envelope.new` and `Producer.schedule` take beside the body."""
+
+    delay: str | timedelta | None
+    at: datetime | int | None
+    id: str | None
+    expires: str | timedelta | datetime | int | None
+    key: bytes | None
+    headers: HeadersGiven | None
+    max_attempts: int | None
+    remember: str | timedelta | None
+    target: Target | None
+    content_type: str | None
+    content_encoding: str | None
+    correlation_id: str | None
+    reply_to: str | None
+    type: str | None
+    app_id: str | None
+    user_id: str | None
+    expiration: str | None
+    priority: int | None
+    timestamp: int | None
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+    """A message and when it is due. Build one with `Envelope.new`, which checks every field."""
+
+    id: str
+    body: bytes | None
+    due: Instant
+    expires: Instant | None = None
+    key: bytes | None = None
+    headers: Headers = ()
+    properties: Properties = Properties()
+    max_attempts: int | None = None
+    remember_ms: int | None = None
+    target: Target | None = None
+
+    @classmethod
+    def new(
+        cls,
+        body: bytes | None,
+        *,
+        delay: str | timedelta | None = None,
+        at: datetime | int | None = None,
+        id: str | None = None,  # noqa: A002 - the public name of the field
+        expires: str | timedelta | datetime | int | None = None,
+        key: bytes | None = None,
+        headers: HeadersGiven | None = None,
+        max_attempts: int | None = None,
+        remember: str | timedelta | None = None,
+        target: Target | None = None,
+        **properties: str | int | None,
+    ) -> Self:
+        """Return a checked envelope; without an `id` it gets a random one of 120 bits.
+
+        Exactly one of `delay` ("500ms" "2.5s" "15m" "2h" "3d", or a timedelta) and `at` (an aware
+        datetime, or integer epoch ms) is given. `expires` takes either form. `properties` are
+        AMQP's: see `Properties`.
+
+        Raises `EnvelopeError`, which says what was expected and what came.
+        """
+        return cls(
+            id=_random_id() if id is None else _text("id", id, 1, 255),
+            body=_bytes_or_none("body", body),
+            due=due_instant(delay, at),
+            expires=_expires(expires),
+            key=_bytes_or_none("key", key),
+            headers=_headers(headers),
+            properties=_properties(properties),
+            max_attempts=_whole_or_none("max_attempts", max_attempts, 1, 10_000),
+            remember_ms=None if remember is None else parse_duration_ms(remember, "remember"),
+            target=_target(target),
+        )
+
+
+def _random_id() -> str:
+    """Return 20 letters and digits, 100 random bits; no sign that a shell would misread.
+
+    The store keeps it twice, and each copy is an allocation: with 24 the next size up.
+    """
+    return b32hexencode(secrets.token_bytes(13))[:20].decode().lower()
+
+
+def due_instant(delay: object, at: object) -> Instant:
+    """Return when something is due, of exactly one of `delay` and `at`; raises `EnvelopeError`."""
+    if (delay is None) == (at is None):
+        got = "neither" if delay is None else "both"
+        raise EnvelopeError(f"delay, at: expected exactly one of the two; got {got}")
+    if at is None:
+        return Instant(parse_duration_ms(delay, "delay"), relative=True)
+    return Instant(parse_instant_ms(at, "at"), relative=False)
+
+
+def _expires(value: object) -> Instant | None:
+    if value is None:
+        return None
+    if isinstance(value, str | timedelta):
+        return Instant(parse_duration_ms(value, "expires"), relative=True)
+    return Instant(parse_instant_ms(value, "expires"), relative=False)
+
+
+def _headers(given: HeadersGiven | None) -> Headers:
+    if given is None:
+        return ()
+    pairs = given.items() if isinstance(given, Mapping) else given
+    try:
+        return tuple((_header_name(name), _header_value(name, value)) for name, value in pairs)
+    except (TypeError, ValueError) as error:
+        raise EnvelopeError(
+            f"headers: expected a mapping or pairs of name and value; got {shown(given)}"
+        ) from error
+
+
+def _header_name(name: object) -> str:
+    return _text("header name", name, 1, 255)
+
+
+def _header_value(name: object, value: object) -> HeaderValue:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, bytes):
+        return bytes(value)
+    if isinstance(value, str):
+        return _utf8(f"header {shown(name)}", value)
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
+        return int(value)
+    expected = "bytes, str, bool, None or an int of 64 bits"
+    raise EnvelopeError(f"header {shown(name)}: expected {expected}; got {shown(value)}")
+
+
+def _properties(given: dict[str, str | int | None]) -> Properties:
+    exact = {name: _property(name, value) for name, value in given.items()}
+    try:
+        return msgspec.convert(exact, Properties)
+    except msgspec.ValidationError as error:
+        known = ", ".join(Properties.__struct_fields__)
+        raise EnvelopeError(f"properties: expected AMQP's ({known}): {error}") from error
+
+
+def _property(name: str, value: object) -> object:
+    if isinstance(value, str):
+        return _sized(name, _utf8(name, value), 0, SHORT_BYTES)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _whole_or_none(name, value, 0, _MOST.get(name, 2**64 - 1))
+    return value
+
+
+def _target(value: object) -> Target | None:
+    if value is None:
+        return None
+    if not isinstance(value, Target):
+        raise EnvelopeError(f"target: expected a Target; got {shown(value)}")
+    names = [name for name in Target.__struct_fields__ if getattr(value, name) is not None]
+    given = {name: _text(f"target.{name}", getattr(value, name), 0, SHORT_BYTES) for name in names}
+    return Target(**given)
+
+
+def _bytes_or_none(name: str, value: object) -> bytes | None:
+    if value is None or type(value) is bytes:
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    hint = "; encode text first, for instance with .encode()" if isinstance(value, str) else ""
+    raise EnvelopeError(f"{name}: expected bytes or None; got {type(value).__name__}{hint}")
+
+
+def _text(name: str, value: object, least: int, most: int) -> str:
+    if not isinstance(value, str):
+        raise EnvelopeError(f"{name}: expected text; got {type(value).__name__}")
+    text = _sized(name, _utf8(name, value), least, most)
+    if not text.isprintable():
+        raise EnvelopeError(f"{name}: expected printable characters only; got {shown(text)}")
+    return text
+
+
+def _utf8(name: str, value: str) -> str:
+    """Return text that UTF-8 can carry, as a str and no subclass."""
+    try:
+        return value.encode().decode()
+    except UnicodeEncodeError as error:
+        got = shown(value)
+        raise EnvelopeError(f"{name}: expected text that UTF-8 can carry; got {got}") from error
+
+
+def _sized(name: str, text: str, least: int, most: int) -> str:
+    if not least <= (size := len(text.encode())) <= most:
+        raise EnvelopeError(f"{name}: expected {least} to {most} bytes of UTF-8; got {size}")
+    return text
+
+
+def _whole_or_none(name: str, value: object, least: int, most: int) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise EnvelopeError(
+            f"{name}: expected a whole number, {least} to {most}; got {shown(value)}"
+        )
+    return value

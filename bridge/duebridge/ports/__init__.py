@@ -1,0 +1,1 @@
+"""The ports that a broker's connector implements."""

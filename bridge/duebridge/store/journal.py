@@ -1,0 +1,172 @@
+"""The journal of one shard, read and decoded: what became of which envelope, in order.
+
+The layout is lua/shared/journal.lua's. Entries are numbered densely, so that a reader sees a jump
+where the cap cut what it had not read yet.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from duebridge.errors import RecordDamaged, StoreError
+from duebridge.store.connection import Connection, translated_errors
+from duebridge.store.keys import Shard
+
+PAGE = 16  # entries a read: at most some 4 MiB, since one has up to 1,000 items
+
+_DUE_BYTES, _ATTEMPT_BYTES, _REASON_BYTES = 6, 10, 11  # a note that goes as far as that field
+
+
+class Note(NamedTuple):
+    """What an entry says of one envelope; None where its kind does not say it."""
+
+    due_at_ms: int
+    attempt: int | None
+    reason: int | None
+
+
+class JournalEntry(NamedTuple):
+    """One batch of transitions of one kind; `sequence` is dense, `size` is of the items."""
+
+    sequence: int
+    kind: str
+    at_ms: int
+    total_bytes: int
+    items: list[tuple[str, Note]]
+    size: int
+
+
+class Journal:
+    """Reads the journal of a shard, a page at a time. All methods raise `StoreError`."""
+
+    def __init__(self, connection: Connection, shard: Shard) -> None:
+        self.shard = shard
+        self._client: Any = connection.client
+        self._key = f"{shard.tag}:journal"
+        self._meta = f"{shard.tag}:meta"
+
+    def last(self) -> int:
+        """Return the number of the newest entry ever written; 0 where there was none."""
+        with translated_errors():
+            found = self._client.hget(self._meta, "journal_sequence") or b"0"
+            if not found.isdigit():
+                raise StoreError(
+                    f"{self._meta}: journal_sequence: expected a number; got {found!r}"
+                )
+            return int(found)
+
+    def first(self) -> int:
+        """Return the number of the oldest entry that is there; the next one's where none is."""
+        return self._before_first() + 1
+
+    def note_kept(self, until: int) -> None:
+        """Note that a table outside has the entries up to a number; it never goes back."""
+        with translated_errors():
+            kept = self._client.hget(self._meta, "journal_kept")
+            if until > int(kept or 0):
+                self._client.hset(self._meta, "journal_kept", until)
+
+    def read(self, after: int, until: int) -> Iterator[JournalEntry]:
+        """Yield the entries behind `after` up to `until`; those that the cap cut are missing."""
+        while after < until:
+            with translated_errors():
+                page = self._client.xrange(self._key, after + 1, until, count=PAGE)
+            for entry in page:
+                yield read_entry(*entry)
+            if len(page) < PAGE:
+                return
+            after = _sequence(page[-1][0])
+
+    def before_newest(self, items: int) -> int:
+        """Return the number behind which the newest `items` items lie, and maybe some more."""
+        found, before = 0, "+"
+        while found < items:
+            with translated_errors():
+                page = self._client.xrevrange(self._key, before, "-", count=PAGE)
+            if not page:
+                return self._before_first()
+            for each in page:
+                entry = read_entry(*each)
+                found += len(entry.items)
+                if found >= items:
+                    return entry.sequence - 1
+            before = f"({entry.sequence}-0"
+        return self.last()
+
+    def before_instant(self, at_ms: int) -> int:
+        """Return the number behind which everything since an instant lies.
+
+        It is 0 where the cap may have cut some of that: a reader then finds the gap.
+        """
+        entry = self._first_from(0)
+        if entry is None or entry.at_ms >= at_ms:
+            return 0
+        low, high = entry.sequence + 1, self.last() + 1
+        while low < high:  # the first entry that is not before the instant lies in [low, high]
+            middle = (low + high) // 2
+            entry = self._first_from(middle)
+            if entry is None or entry.at_ms >= at_ms:
+                high = middle
+            else:
+                low = entry.sequence + 1
+        return low - 1
+
+    def _before_first(self) -> int:
+        first = self._first_from(0)
+        return self.last() if first is None else first.sequence - 1
+
+    def _first_from(self, sequence: int) -> JournalEntry | None:
+        with translated_errors():
+            found = self._client.xrange(self._key, sequence, "+", count=1)
+        return read_entry(*found[0]) if found else None
+
+
+def read_entry(stream_id: bytes, fields: dict[bytes, bytes]) -> JournalEntry:
+    """Return an entry of the stream; raises `RecordDamaged` where it cannot be read."""
+    sequence, packed = _sequence(stream_id), fields.get(b"i", b"")
+    try:
+        flat = _strings(packed)
+        items = [
+            (name.decode(errors="backslashreplace"), _note(note))
+            for name, note in zip(flat[::2], flat[1::2], strict=True)
+        ]
+        kind, at_ms, total = fields[b"k"].decode(), int(fields[b"t"]), int(fields[b"b"])
+    except (KeyError, ValueError, IndexError, struct.error) as error:
+        raise RecordDamaged(f"journal entry {sequence}: {type(error).__name__}: {error}") from error
+    return JournalEntry(sequence, kind, at_ms, total, items, len(packed))
+
+
+def _sequence(stream_id: bytes) -> int:
+    return int(stream_id.removesuffix(b"-0"))
+
+
+def _note(note: bytes) -> Note:
+    """Return a note; a newer duebridge may have put more behind it."""
+    if len(note) < _DUE_BYTES:
+        raise ValueError(f"expected a note of {_DUE_BYTES} bytes or more; got {note!r}")
+    attempt = int.from_bytes(note[_DUE_BYTES:_ATTEMPT_BYTES]) if len(note) > _DUE_BYTES else None
+    reason = note[_ATTEMPT_BYTES] if len(note) >= _REASON_BYTES else None
+    return Note(int.from_bytes(note[:_DUE_BYTES]), attempt, reason)
+
+
+def _strings(packed: bytes) -> list[bytes]:
+    """Read a msgpack array of raw strings, which need not be text: no library reads those."""
+    count, at = _head(packed, 0, 0x90, 0xF0, {0xDC: ">H", 0xDD: ">I"})
+    strings = []
+    for _ in range(count):
+        size, at = _head(packed, at, 0xA0, 0xE0, {0xD9: ">B", 0xDA: ">H", 0xDB: ">I"})
+        strings.append(packed[at : at + size])
+        at += size
+    if at != len(packed):
+        raise ValueError(f"expected {len(packed)} bytes of items; got {at}")
+    return strings
+
+
+def _head(packed: bytes, at: int, fix: int, mask: int, wider: dict[int, str]) -> tuple[int, int]:
+    first = packed[at]
+    if first in wider:
+        (number,) = struct.unpack_from(wider[first], packed, at + 1)
+        return number, at + 1 + struct.calcsize(wider[first])
+    if first & mask != fix:
+        raise ValueError(f"expected msgpack of type {fix:#x}; got {packed[at : at + 20]!r}")
+    return first & ~mask & 0xFF, at + 1

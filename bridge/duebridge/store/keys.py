@@ -1,0 +1,67 @@
+"""Every key in the store, spelled here and nowhere else.
+
+All keys of a shard share one hash tag, so that a script may touch them together in a Cluster.
+"""
+
+import re
+from typing import NamedTuple
+
+from duebridge.errors import ConfigError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+# The order in which every script gets its keys: lua/shared/keys.lua.
+SHARD_KEYS = (
+    "pending",
+    "ready",
+    "suspect",
+    "unack",
+    "retry",
+    "dead",
+    "envelopes",
+    "flight",
+    "journal",
+    "meta",
+    "memory",
+    "forget",
+    "wake",
+)
+
+
+def checked_name(kind: str, name: str) -> str:
+    """Return the name of a namespace or route; raises `ConfigError` where a key cannot hold it."""
+    if not _NAME.fullmatch(name):
+        expected = "1 to 128 letters, digits, dots, dashes and underscores, a letter or digit first"
+        raise ConfigError(f"{kind}: expected {expected}; got {name!r}")
+    return name
+
+
+class Shard(NamedTuple):
+    """One shard of a route: what a script works on."""
+
+    namespace: str
+    route: str
+    number: int
+
+    @property
+    def tag(self) -> str:
+        """The hash tag, with its braces."""
+        return f"{{{self.namespace}:{self.route}:{self.number}}}"
+
+    def keys(self) -> tuple[str, ...]:
+        """All keys of the shard, in the order of `SHARD_KEYS`."""
+        return tuple(self.key(name) for name in SHARD_KEYS)
+
+    def key(self, name: str) -> str:
+        """The key of that name among `SHARD_KEYS`."""
+        return f"{self.tag}:{name}"
+
+    @property
+    def wake(self) -> str:
+        """The channel that carries hints of earlier work."""
+        return self.key("wake")
+
+
+def routes_key(namespace: str) -> str:
+    """Return the key of the hash that tells each route's layout and number of shards."""
+    return f"{{{namespace}}}:routes"

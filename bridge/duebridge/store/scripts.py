@@ -1,0 +1,40 @@
+"""The scripts as the server gets them: each Lua file with what it includes put in, once.
+
+A script names its parts in one comment line, `-- @include keys clock`; each is a file of
+`lua/shared`. The name of a script is its file's name.
+"""
+
+import re
+from functools import cache
+from hashlib import sha1
+from importlib.resources import files
+from typing import NamedTuple
+
+_INCLUDE = re.compile(r"^-- @include (.+)$", re.MULTILINE)
+
+
+class Script(NamedTuple):
+    """A script ready to be sent: EVALSHA by `sha`, or SCRIPT LOAD of `source`."""
+
+    name: str
+    source: str
+    sha: str
+
+
+@cache
+def script(name: str) -> Script:
+    """Return the named script; raises `FileNotFoundError` where there is no such file."""
+    source = files("duebridge").joinpath("lua").joinpath(f"{name}.lua").read_text(encoding="utf-8")
+    source = _INCLUDE.sub(lambda match: _parts(match[1].split()), source)
+    return Script(name, source, sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+def _parts(names: list[str]) -> str:
+    shared = files("duebridge").joinpath("lua").joinpath("shared")
+    return "\n".join(shared.joinpath(f"{name}.lua").read_text(encoding="utf-8") for name in names)
+
+
+def names() -> list[str]:
+    """Return the names of all scripts."""
+    found = (entry.name for entry in files("duebridge").joinpath("lua").iterdir())
+    return sorted(name.removesuffix(".lua") for name in found if name.endswith(".lua"))

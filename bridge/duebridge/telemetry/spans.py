@@ -1,0 +1,157 @@
+"""The spans of an envelope, by OpenTelemetry: schedule, wait, publish.
+
+    the span that `traceparent` names
+      ├─ schedule   in the producer: the call of the store
+      ├─ wait       from then until a worker handed it to the broker's client
+      └─ publish    until the broker's answer; linked to its wait
+
+All are children of the user's own span, in one trace, since the `traceparent` of an envelope is
+delivered as it came: there is no room in it for a span of ours.
+"""
+
+import logging
+import threading
+from collections.abc import Sequence
+
+import structlog
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Link, SpanKind, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from duebridge.config.models import Route
+from duebridge.envelope import Envelope, Headers
+from duebridge.ports.publisher import Outcome, Verdict
+from duebridge.receipt import Receipt
+from duebridge.store.replies import Leased
+from duebridge.telemetry.tracing import find_traceparent
+
+NAME = "duebridge"
+NS_PER_MS = 1_000_000
+_CARRIED = ("traceparent", "tracestate")
+
+_propagator = TraceContextTextMapPropagator()
+
+
+def is_set_up() -> bool:
+    """Whether this program has a provider of its own."""
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
+class Spans:
+    """Makes spans by a provider; without one, by the program's own."""
+
+    def __init__(self, provider: trace.TracerProvider | None = None) -> None:
+        self._tracer = trace.get_tracer(NAME, tracer_provider=provider)
+
+    def scheduled(
+        self, pairs: Sequence[tuple[Envelope, Receipt]], started_ns: int, ended_ns: int
+    ) -> None:
+        """Make the span of each envelope of a batch, whatever its receipt says."""
+        for envelope, receipt in pairs:
+            parent = _parent(envelope.headers)
+            if parent is None:
+                continue
+            span = self._tracer.start_span(
+                f"schedule {receipt.route}",
+                parent,
+                SpanKind.PRODUCER,
+                {
+                    "messaging.message.id": receipt.id,
+                    "duebridge.route": receipt.route,
+                    "duebridge.status": receipt.status,
+                    "duebridge.due_at_ms": receipt.due_at_ms,
+                },
+                start_time=started_ns,
+            )
+            span.end(ended_ns)
+
+    def published(
+        self,
+        route: Route,
+        leased: Sequence[Leased],
+        outcomes: Sequence[Outcome],
+        between_ms: tuple[int, int],
+    ) -> None:
+        """Make the two spans of each envelope of a batch, one pair for every attempt."""
+        for each, outcome in zip(leased, outcomes, strict=True):
+            parent = _parent(each.content.headers)
+            if parent is not None:
+                self._publish(route, each, outcome, parent, between_ms)
+
+    def _publish(
+        self,
+        route: Route,
+        leased: Leased,
+        outcome: Outcome,
+        parent: Context,
+        between_ms: tuple[int, int],
+    ) -> None:
+        started_ns, ended_ns = (each * NS_PER_MS for each in between_ms)
+        attributes: dict[str, str | int] = {
+            "messaging.message.id": leased.id,
+            "messaging.destination.name": str(leased.content.target or route.target.target()),
+            "duebridge.route": route.name,
+            "duebridge.attempt": leased.flight.attempt,
+            "duebridge.due_at_ms": leased.record.due_at_ms,
+        }
+        scheduled_ns = leased.record.scheduled_at_ms * NS_PER_MS
+        wait = self._tracer.start_span(
+            f"wait {route.name}", parent, SpanKind.INTERNAL, attributes, start_time=scheduled_ns
+        )
+        wait.end(started_ns)
+        publish = self._tracer.start_span(
+            f"publish {route.name}",
+            parent,
+            SpanKind.PRODUCER,
+            attributes | {"duebridge.verdict": outcome.verdict.value},
+            [Link(wait.get_span_context())],
+            started_ns,
+        )
+        if outcome.verdict is not Verdict.CONFIRMED:
+            publish.set_status(StatusCode.ERROR, outcome.error_class)
+        publish.end(ended_ns)
+
+
+def _parent(headers: Headers) -> Context | None:
+    """Return the context of an envelope's own span; None where it carries none that is valid."""
+    if find_traceparent(headers) is None:
+        return None
+    carrier = {
+        name: value.decode("latin-1") if isinstance(value, bytes) else str(value)
+        for name, value in headers
+        if name in _CARRIED
+    }
+    return _propagator.extract(carrier, Context())
+
+
+FLUSH_WITHIN_S = 2.0  # at the end of a process: a collector that is away delays no drain
+
+log = structlog.get_logger()
+
+
+def exporting_provider() -> TracerProvider:
+    """Return a provider that sends over OTLP; a service name of the variables' wins."""
+    named = Resource.create({"service.name": NAME}).merge(OTELResourceDetector().detect())
+    provider = TracerProvider(resource=named, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    logger = logging.getLogger("opentelemetry")
+    logger.addHandler(_ToOurLog())
+    logger.propagate = False
+    return provider
+
+
+def flush(provider: TracerProvider) -> None:
+    """Send what is left, as far as that is quickly done."""
+    flushing = threading.Thread(target=provider.force_flush, name="flush", daemon=True)
+    flushing.start()
+    flushing.join(FLUSH_WITHIN_S)
+
+
+class _ToOurLog(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        log.warning("tracing", error=record.getMessage())

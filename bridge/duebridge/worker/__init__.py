@@ -1,0 +1,1 @@
+"""The worker process: claims due envelopes, publishes them and settles the outcome."""

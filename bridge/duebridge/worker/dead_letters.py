@@ -1,0 +1,142 @@
+"""Takes dead envelopes to their dead-letter target; each leaves the store once confirmed."""
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+
+import structlog
+
+from duebridge.errors import StoreError
+from duebridge.headers import dead_letter_headers
+from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
+from duebridge.receipt import shown_id
+from duebridge.store.batching import CALL_BYTES
+from duebridge.store.poll import NONE
+from duebridge.store.replies import Claim, Damaged, Leased
+from duebridge.telemetry import metrics
+from duebridge.worker.lane import Lane
+from duebridge.worker.settlement import remembered
+from duebridge.worker.shard import Station
+
+BATCH = 100
+PAUSE_S = 1.0  # after dead letters could not be sent; then one goes ahead to try
+POSTPONE_MS = 5_000
+
+log = structlog.get_logger()
+
+
+class Shunter:
+    """Sends dead letters, in the turn of the worker whose route they are of; never drops one."""
+
+    def __init__(
+        self,
+        lanes: Mapping[str, Lane],
+        threads: Executor,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lanes = lanes
+        self._threads = threads
+        self._monotonic = monotonic
+        self._under_way: set[Station] = set()
+        self._paused_until: dict[str, float] = {}
+
+    def run_once(self, station: Station) -> int:
+        """Lease the dead envelopes whose turn it is and send them off; returns how many."""
+        route = station.route
+        if route.dead_letter is None or not station.is_due(station.poll.first_dead_ms):
+            return 0
+        lane = self._lane(station)
+        paused_until = self._paused_until.get(route.name)
+        if lane.is_stopped or station in self._under_way:
+            return 0
+        if paused_until is not None and self._monotonic() < paused_until:
+            return 0
+        limit = BATCH if paused_until is None else 1
+        claim = station.store.shunt(limit, route.lease, limit_bytes=CALL_BYTES)
+        station.hear(claim.poll)
+        if not claim.token:
+            return 0
+        self._under_way.add(station)
+        self._threads.submit(self._run_letters, station, lane, claim)
+        return claim.held
+
+    def sleep_s(self, station: Station) -> float:
+        """Seconds until dead letters may be sent, as far as is known; never more than a second."""
+        first_ms = station.poll.first_dead_ms
+        if first_ms == NONE or station in self._under_way:
+            return PAUSE_S
+        due_s = max(0, first_ms - station.now_ms()) / 1000
+        paused_s = self._paused_until.get(station.route.name, 0.0) - self._monotonic()
+        is_stopped = self._lane(station).is_stopped
+        return min(PAUSE_S, max(due_s, paused_s, PAUSE_S if is_stopped else 0.0))
+
+    def _lane(self, station: Station) -> Lane:
+        assert station.route.dead_letter is not None  # noqa: S101 - else the first is never due
+        return self._lanes[station.route.dead_letter.broker]
+
+    def _run_letters(self, station: Station, lane: Lane, claim: Claim) -> None:
+        try:
+            self._send(station, lane, claim)
+        except StoreError as error:  # the leases run out
+            log.warning("shunt_failed", route=station.route.name, error=str(error))
+        except Exception:
+            log.exception("shunt_failed", route=station.route.name)
+        finally:
+            self._under_way.discard(station)
+
+    def _send(self, station: Station, lane: Lane, claim: Claim) -> None:
+        letters = [dead_letter(leased, station) for leased in claim.leased]
+        readable = [damaged for damaged in claim.damaged if not damaged.is_too_new]
+        letters += [damaged_letter(damaged, station) for damaged in readable]
+        sent: list[str] = []
+        kept: list[tuple[str, Outcome]] = []
+        for letter, outcome in zip(letters, lane.publish(letters), strict=True):
+            if outcome.verdict is Verdict.CONFIRMED:
+                sent.append(letter.id)
+            else:
+                kept.append((letter.id, outcome))
+        self._pace(station, kept)
+        if sent:
+            station.settling.ack(claim.token, sent, remembered(claim.leased, sent), shunted=True)
+            metrics.shunted.labels(station.route.name).inc(len(sent))
+            log.info("shunted", route=station.route.name, count=len(sent))
+        later = [each for each, _ in kept]
+        if newer := [each.id for each in claim.damaged if each.is_too_new]:
+            station.is_unreadable = True  # only a newer worker knows what to send
+            log.error("record_too_new", route=station.route.name)
+            later += newer
+        if later:
+            station.settling.postpone(claim.token, later, POSTPONE_MS)
+
+    def _pace(self, station: Station, kept: list[tuple[str, Outcome]]) -> None:
+        name = station.route.name
+        if not kept:
+            self._paused_until.pop(name, None)
+            return
+        self._paused_until[name] = self._monotonic() + PAUSE_S
+        metrics.letters_kept.labels(name).inc(len(kept))
+        error = kept[0][1].error_message
+        log.warning("dead_letters_kept", route=name, count=len(kept), error=error)
+
+
+def dead_letter(leased: Leased, station: Station) -> Delivery:
+    """Return the original key, value, headers and properties, and why it is dead."""
+    assert station.route.dead_letter is not None  # noqa: S101 - only such routes are shunted
+    content = leased.content
+    headers = dead_letter_headers(leased, station.route.name, content.target or station.target)
+    target = station.route.dead_letter.target()
+    return Delivery(leased.id, target, content.body, content.key, headers, content.properties)
+
+
+def damaged_letter(damaged: Damaged, station: Station) -> Delivery:
+    """Return a dead letter whose body is the record as it was found, for a person to look at."""
+    assert station.route.dead_letter is not None  # noqa: S101 - only such routes are shunted
+    headers = (
+        ("x-message-id", shown_id(damaged.id)),
+        ("x-dlq-reason", Reason.POISON.word),
+        ("x-dlq-error-class", type(damaged.error).__name__),
+        ("x-dlq-error-message", str(damaged.error)),
+        ("x-dlq-route", station.route.name),
+        ("x-dlq-target", str(station.target)),
+    )
+    return Delivery(damaged.id, station.route.dead_letter.target(), damaged.data, headers=headers)

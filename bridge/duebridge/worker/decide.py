@@ -1,0 +1,56 @@
+"""The decision table: what becomes of an envelope, from the outcome of its delivery. Pure."""
+
+from typing import NamedTuple
+
+from duebridge.config.models import Route
+from duebridge.ports.publisher import Outcome, Reason, Verdict
+from duebridge.store.replies import Damaged, Leased
+from duebridge.store.transitions import Ack, Burial, Decision, Release, Retry
+from duebridge.worker.backoff import retry_delay_ms
+
+
+class Circumstances(NamedTuple):
+    """What else decides: whether a target error buries, whether others were answered since."""
+
+    is_past_hold: bool = False
+    confirmed_since: bool = False
+
+
+def decide(leased: Leased, outcome: Outcome, route: Route, around: Circumstances) -> Decision:
+    """Return what becomes of an envelope; `failures` alone is compared with `max_attempts`."""
+    match outcome.verdict:
+        case Verdict.CONFIRMED:
+            return Ack(leased.id)
+        case Verdict.UNAVAILABLE:
+            return Release(leased.id)
+        case Verdict.REJECTED:
+            return Burial(leased.id, outcome.reason, True, False, outcome.error)
+        case Verdict.TARGET_FAILED if around.is_past_hold:
+            return Burial(leased.id, outcome.reason, False, False, outcome.error)
+        case Verdict.TARGET_FAILED:
+            return _again(leased, outcome, route, is_failure=False, is_unsure=False)
+        case Verdict.FAILED:
+            return _again(leased, outcome, route, is_failure=True, is_unsure=False)
+        case Verdict.INDETERMINATE:
+            counts = around.confirmed_since
+            return _again(leased, outcome, route, is_failure=counts, is_unsure=True)
+
+
+def _again(
+    leased: Leased, outcome: Outcome, route: Route, *, is_failure: bool, is_unsure: bool
+) -> Retry | Burial:
+    failures = leased.flight.failures + is_failure
+    allowed = leased.content.max_attempts or route.retry.max_attempts
+    if is_failure and failures >= allowed:
+        reason = Reason.ATTEMPTS_EXHAUSTED
+        return Burial(leased.id, reason, is_failure, is_unsure, outcome.error)
+    delay_ms = retry_delay_ms(route.retry, leased.flight.retries)
+    return Retry(leased.id, delay_ms, is_failure, is_unsure, outcome.error)
+
+
+def decide_damaged(damaged: Damaged) -> Decision:
+    """Return what becomes of an envelope that cannot be read: only damage is poison."""
+    if damaged.is_too_new:
+        return Release(damaged.id)
+    error = f"{type(damaged.error).__name__}\n{damaged.error}"
+    return Burial(damaged.id, Reason.POISON, False, False, error)

@@ -1,0 +1,158 @@
+"""What a worker process knows of the store and its lanes, as metrics: named once, no ids in labels.
+
+All of it is read from the latest look or poll when somebody asks, so that it costs the store
+nothing. It is the same in every worker that serves the route: take the maximum, not the sum.
+"""
+
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
+from typing import NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import REGISTRY, Collector, CollectorRegistry
+
+from duebridge.telemetry.metrics import build_info, lateness
+from duebridge.worker.lane import Lane
+from duebridge.worker.probes import oldest_due_age_ms
+from duebridge.worker.shard import Station
+from duebridge.worker.store_monitor import StoreWatch
+
+STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
+SHARD = ["route", "shard"]
+
+
+class ShardGauge(NamedTuple):
+    """One number of a shard; None where there is nothing to say."""
+
+    name: str
+    says: str
+    read: Callable[[Station], float | None]
+
+
+def _oldest_due_age_s(station: Station) -> float | None:
+    return oldest_due_age_ms(station, station.stats) / 1000 if station.stats else None
+
+
+def _cold_left_s(station: Station) -> float | None:
+    if not station.poll.has_cold:
+        return None
+    return (station.poll.hydrated_until_ms - station.now_ms()) / 1000
+
+
+def _cold_horizon_s(station: Station) -> float | None:
+    tier = station.route.cold_tier
+    return tier.horizon / 1000 if tier else None
+
+
+SHARD_GAUGES = (
+    ShardGauge("duebridge_store_up", "1: the store answers", lambda of: of.is_heard),
+    ShardGauge(
+        "duebridge_held", "1: the target fails", lambda of: of.poll.is_held and of.poll.waiting > 0
+    ),
+    ShardGauge(
+        "duebridge_unreadable", "1: records need a newer worker", lambda of: of.is_unreadable
+    ),
+    ShardGauge("duebridge_due", "Envelopes due now", lambda of: of.stats and of.stats.due),
+    ShardGauge("duebridge_oldest_due_age_seconds", "Of what nobody has claimed", _oldest_due_age_s),
+    ShardGauge("duebridge_cold_left_seconds", "Until cold envelopes may be late", _cold_left_s),
+    ShardGauge("duebridge_cold_horizon_seconds", "From which delay on it is cold", _cold_horizon_s),
+    ShardGauge(
+        "duebridge_journal_lag_entries",
+        "Entries of the journal that no table has",
+        lambda of: of.stats and of.stats.journal_lag,
+    ),
+    ShardGauge(
+        "duebridge_journal_left_entries",
+        "Until the journal's cap cuts what no table has",
+        lambda of: of.stats and of.stats.journal_left,
+    ),
+)
+
+
+class StationCollector(Collector):
+    """The gauges of a process, beside `duebridge.telemetry.metrics`."""
+
+    def __init__(
+        self,
+        stations: Callable[[], Iterable[Station]],
+        lanes: Iterable[Lane],
+        watch: StoreWatch | None = None,
+    ) -> None:
+        self._stations = stations
+        self._lanes = list(lanes)
+        self._watch = watch
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield them."""
+        stations = [(station, _labels(station)) for station in self._stations()]
+        for gauge in SHARD_GAUGES:
+            family = GaugeMetricFamily(gauge.name, gauge.says, labels=SHARD)
+            for station, labels in stations:
+                if (value := gauge.read(station)) is not None:
+                    family.add_metric(labels, value)
+            yield family
+        yield from _counts(stations)
+        yield from self._of_lanes()
+        yield from _of_store(self._watch)
+
+    def _of_lanes(self) -> Iterable[Metric]:
+        stopped = GaugeMetricFamily("duebridge_lane_stopped", "1: no answer", labels=["broker"])
+        in_flight = GaugeMetricFamily("duebridge_in_flight", "Envelopes leased", labels=["broker"])
+        for lane in self._lanes:
+            stopped.add_metric([lane.broker], int(lane.is_stopped))
+            in_flight.add_metric([lane.broker], lane.in_flight)
+        yield from (stopped, in_flight)
+
+
+def _labels(station: Station) -> list[str]:
+    return [station.route.name, str(station.store.shard.number)]
+
+
+def _counts(stations: Iterable[tuple[Station, list[str]]]) -> Iterable[Metric]:
+    envelopes = GaugeMetricFamily(
+        "duebridge_envelopes", "Envelopes by state", labels=[*SHARD, "state"]
+    )
+    within = GaugeMetricFamily(
+        "duebridge_due_within", "Envelopes due now or by then", labels=[*SHARD, "window"]
+    )
+    scheduled = CounterMetricFamily(
+        "duebridge_scheduled", "Due instants given to envelopes", labels=SHARD
+    )
+    for station, labels in stations:
+        for state in STATES:
+            envelopes.add_metric([*labels, state], getattr(station.poll, state))
+        if station.stats is not None:
+            within.add_metric([*labels, "60s"], station.stats.due_within_60s)
+            within.add_metric([*labels, "300s"], station.stats.due_within_300s)
+            scheduled.add_metric(labels, station.stats.scheduled)
+    yield from (envelopes, within, scheduled)
+
+
+def _of_store(watch: StoreWatch | None) -> Iterable[Metric]:
+    used = GaugeMetricFamily("duebridge_store_memory_used_bytes", "Of the fullest node")
+    limit = GaugeMetricFamily("duebridge_store_memory_limit_bytes", "Of the fullest node")
+    unfit = GaugeMetricFamily("duebridge_store_unfit", "1: it may lose envelopes", labels=["fault"])
+    absent = GaugeMetricFamily(
+        "duebridge_absent_envelopes", "Of routes not in the configuration", labels=["route"]
+    )
+    sight = watch.sight if watch else None
+    if sight is not None:
+        used.add_metric([], sight.used_bytes)
+        limit.add_metric([], sight.limit_bytes)
+        for fault in sight.unfit:
+            unfit.add_metric([fault], 1)
+        for route, count in sight.absent.items():
+            absent.add_metric([route], count)
+    yield from (used, limit, unfit, absent)
+
+
+def register(
+    stations: Callable[[], Iterable[Station]],
+    lanes: Iterable[Lane],
+    watch: StoreWatch | None = None,
+    registry: CollectorRegistry = REGISTRY,
+) -> None:
+    """Expose the gauges of a worker process beside the counters; it is asked for its stations."""
+    registry.register(lateness)
+    registry.register(StationCollector(stations, lanes, watch))
+    build_info.labels(version("duebridge")).set(1)

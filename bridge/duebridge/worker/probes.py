@@ -1,0 +1,169 @@
+"""One small port for probes, metrics and scalers: `/livez`, `/readyz`, `/metrics`, `/due`.
+
+Liveness asks neither the store nor a broker: only whether the workers' loops turn. Readiness says
+whether the store answers, whether a lane is stopped, and whether a route needs a newer worker.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TypeAlias
+
+import msgspec
+from prometheus_client import REGISTRY
+from prometheus_client.exposition import choose_encoder
+
+from duebridge.store.poll import NONE
+from duebridge.store.replies import Stats
+from duebridge.worker.shard import Station
+from duebridge.worker.worker import Worker
+
+# Longer than a call of the store or a ping of a broker may wait; with three probes, four seconds
+# apart, and a grace period of three, still less than the 30 s in which a frozen worker is replaced.
+FROZEN_AFTER_S = 12.0
+
+Page = tuple[int, str, bytes]
+
+
+class HealthServer:
+    """Answers probes in threads of its own; `port` 0 takes a free one."""
+
+    def __init__(self, workers: Sequence[Worker], port: int, host: str = "0.0.0.0") -> None:  # noqa: S104 - probes come from outside the pod
+        pages: dict[str, Callable[[str], Page]] = {
+            "/livez": lambda _: _verdict(liveness_faults(workers)),
+            "/readyz": lambda _: _verdict(readiness_faults(workers)),
+            "/metrics": _metrics,
+            "/due": lambda _: _due(workers),
+        }
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                page = pages.get(self.path.split("?")[0], _not_found)
+                status, kind, body = page(self.headers.get("Accept", ""))
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing: probes come every few seconds."""
+
+        self._server = ThreadingHTTPServer((host, port), Handler)
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="health", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def liveness_faults(workers: Sequence[Worker]) -> list[str]:
+    """Return the workers whose loop has not gone on for `FROZEN_AFTER_S`."""
+    return [
+        f"worker of {worker.lane.broker}: its loop stands still"
+        for worker in workers
+        if worker.idle_s() > FROZEN_AFTER_S
+    ]
+
+
+def readiness_faults(workers: Sequence[Worker]) -> list[str]:
+    """Return what keeps envelopes from being delivered by this process."""
+    faults = [f"lane {each.lane.broker}: stopped" for each in workers if each.lane.is_stopped]
+    for station in _stations(workers):
+        if not station.is_heard:
+            faults.append(_unheard(station))
+        if station.is_unreadable:
+            faults.append(f"route {station.route.name}: its records need a newer duebridge")
+    return sorted(set(faults))
+
+
+def _verdict(faults: list[str]) -> Page:
+    body = "\n".join(faults) or "ok"
+    return (503 if faults else 200), "text/plain; charset=utf-8", f"{body}\n".encode()
+
+
+def _metrics(accept: str) -> Page:
+    """Answer in OpenMetrics, which alone has exemplars, where that is asked for."""
+    encode, kind = choose_encoder(accept)
+    return 200, kind, encode(REGISTRY)
+
+
+def _due(workers: Sequence[Worker]) -> Page:
+    """Answer with figures at most a few seconds old; an unknown backlog is not one of nothing."""
+    stations = _stations(workers)
+    unknown = [each for each in stations if not each.is_heard or each.stats is None]
+    if unknown:
+        answer = {"error": "; ".join(sorted({_unheard(each) for each in unknown}))}
+        return 503, "application/json", msgspec.json.encode(answer)
+    return 200, "application/json", msgspec.json.encode(due(stations))
+
+
+def _stations(workers: Sequence[Worker]) -> list[Station]:
+    return [station for worker in workers for station in worker.stations]
+
+
+def _unheard(station: Station) -> str:
+    return f"route {station.route.name}: the store does not answer"
+
+
+def _not_found(_: str) -> Page:
+    return 404, "text/plain; charset=utf-8", b"expected /livez, /readyz, /metrics or /due\n"
+
+
+Look: TypeAlias = tuple[Station, Stats]
+
+
+class Backlog(msgspec.Struct, frozen=True):
+    """Envelopes that wait to be delivered, now or by then, and are under nobody's lease."""
+
+    due_now: int
+    oldest_due_age_s: float
+    due_within_s: dict[str, int]
+
+
+class Due(msgspec.Struct, frozen=True):
+    """Each route's backlog, and that of all of them together."""
+
+    routes: dict[str, Backlog]
+    totals: Backlog
+
+
+def due(stations: Iterable[Station]) -> Due:
+    """Return the backlogs of what was looked at."""
+    by_route: defaultdict[str, list[Look]] = defaultdict(list)
+    for station in stations:
+        if station.stats is not None:
+            by_route[station.route.name].append((station, station.stats))
+    everything = [look for looks in by_route.values() for look in looks]
+    return Due({name: _sum(looks) for name, looks in by_route.items()}, _sum(everything))
+
+
+def _sum(looks: Sequence[Look]) -> Backlog:
+    found = [stats for _, stats in looks]
+    return Backlog(
+        due_now=sum(stats.due for stats in found),
+        oldest_due_age_s=max((oldest_due_age_ms(*look) for look in looks), default=0) / 1000,
+        due_within_s={
+            "60": sum(stats.due_within_60s for stats in found),
+            "300": sum(stats.due_within_300s for stats in found),
+        },
+    )
+
+
+def oldest_due_age_ms(station: Station, stats: Stats) -> int:
+    """Return for how long the oldest that waits has been due; it rises while the store is away."""
+    if station.is_heard:
+        return stats.oldest_due_age_ms
+    firsts = (stats.oldest_due_at_ms, station.poll.first_pending_ms, station.poll.first_retry_ms)
+    oldest_ms = min((each for each in firsts if each != NONE), default=station.now_ms())
+    return max(0, station.now_ms() - oldest_ms)

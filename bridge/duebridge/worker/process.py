@@ -1,0 +1,231 @@
+"""Puts a worker process together: a lane and a worker per broker, and how they stop."""
+
+import gc
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+
+import structlog
+
+from duebridge.config.models import Config, Route
+from duebridge.ports.publisher import Publisher
+from duebridge.store.connection import Connection
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.fitness import check_fitness
+from duebridge.store.keys import Shard
+from duebridge.store.registry import Registry
+from duebridge.store.wakeup import WakeListener
+from duebridge.telemetry import metrics
+from duebridge.telemetry.tracing import Tracing
+from duebridge.worker.dead_letters import Shunter
+from duebridge.worker.lane import Lane
+from duebridge.worker.reload import (
+    Changes,
+    SwapRefused,
+    changes_between,
+    fixed_at_start,
+    left_behind,
+    other_shards,
+)
+from duebridge.worker.shard import Gate, Station
+from duebridge.worker.worker import Worker
+
+MAX_THREADS = 16  # of a lane: each has one batch under way
+CLOSE_WITHIN_S = 5.0
+
+log = structlog.get_logger()
+
+
+class Runner:
+    """A worker process: from `start` until `drain` it moves the envelopes of every route."""
+
+    def __init__(
+        self,
+        config: Config,
+        connection: Connection,
+        publishers: Mapping[str, Publisher],
+        *,
+        is_watched: bool = False,
+        tracing: Tracing | None = None,
+    ) -> None:
+        """Check the store and open the routes in it; raises `StoreUnfit` or `StoreUnavailable`.
+
+        One that is watched looks for what only gauges want.
+        """
+        self._config = config
+        self._connection = connection
+        self._is_watched = is_watched
+        self._tracing = tracing
+        for fault in check_fitness(connection, config.store.allow_unfit):
+            log.warning("store_unfit", fault=fault)
+        connection.load_scripts()
+        self.lanes = {
+            name: Lane(name, publisher, config.worker) for name, publisher in publishers.items()
+        }
+        self._pools = {name: self._pool(name) for name in self.lanes}
+        self._registry = Registry(connection, config.store.namespace)
+        self._stations = {name: self._open(route) for name, route in config.routes.items()}
+        self.workers = [self._worker(name) for name in self.lanes]
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(
+                target=worker.run, args=(self._stop,), name=f"worker-{worker.lane.broker}"
+            )
+            for worker in self.workers
+        ]
+        self._listener = WakeListener(connection, self._wake_calls())
+
+    def _pool(self, name: str) -> ThreadPoolExecutor:
+        settings = self._config.worker
+        threads = max(1, min(MAX_THREADS, settings.in_flight // settings.batch))
+        return ThreadPoolExecutor(threads, thread_name_prefix=f"lane-{name}")
+
+    def _worker(self, broker: str) -> Worker:
+        pool = self._pools[broker]
+        stations = self._stations_of(broker)
+        shunter = Shunter(self.lanes, pool)
+        return Worker(self.lanes[broker], stations, shunter, pool, tracing=self._tracing)
+
+    def _stations_of(self, broker: str) -> list[Station]:
+        return [
+            station
+            for stations in self._stations.values()
+            for station in stations
+            if station.target.broker == broker
+        ]
+
+    def _open(self, route: Route) -> list[Station]:
+        metrics.begin(route.name)
+        gate = Gate()
+        return [
+            Station(
+                route,
+                self._store(route, number, 0.0),
+                self._store(route, number, 0.5),
+                gate,
+                is_watched=self._is_watched,
+            )
+            for number in range(self._registry.open_route(route.name, route.shards))
+        ]
+
+    def _store(self, route: Route, number: int, lease_share: float) -> DelayStore:
+        return DelayStore(
+            self._connection,
+            Shard(self._config.store.namespace, route.name, number),
+            has_dead_letter=route.dead_letter is not None,
+            repeat_for_s=route.lease / 1000 * lease_share,
+        )
+
+    def _wake_calls(self) -> dict[Shard, "partial[None]"]:
+        return {
+            station.store.shard: partial(worker.wake, station)
+            for worker in self.workers
+            for station in self._stations_of(worker.lane.broker)
+        }
+
+    def start(self) -> None:
+        """Begin to work, in threads of its own."""
+        self._listener.start()
+        for thread in self._threads:
+            thread.start()
+        log.info("started", routes=len(self._config.routes), lanes=len(self.lanes))
+
+    @property
+    def config(self) -> Config:
+        """The configuration that it works by now."""
+        return self._config
+
+    def stations(self) -> list[Station]:
+        """Return every shard that this process serves now."""
+        return [station for stations in self._stations.values() for station in stations]
+
+    def swap(self, config: Config) -> Changes:
+        """Take over the routes of another configuration: all at once, or none where it raises.
+
+        Each worker changes between two turns; what is under way is settled as it was claimed. A
+        route that did not change goes on as it is. Raises `SwapRefused`, and `StoreError`.
+        """
+        self._refuse_unless_swappable(config)
+        changes = changes_between(self._config, config)
+        anew = {*changes.added, *changes.changed}
+        self._stations = {
+            name: self._open(route) if name in anew else self._stations[name]
+            for name, route in config.routes.items()
+        }
+        self._config = config
+        if any(changes):
+            for worker in self.workers:
+                worker.swap(self._stations_of(worker.lane.broker))
+            self._listener.listen_for(self._wake_calls())
+        return changes
+
+    def _refuse_unless_swappable(self, config: Config) -> None:
+        if reasons := fixed_at_start(self._config, config, self.lanes):
+            raise SwapRefused(reasons, may_pass=False)
+        registered = self._registered()
+        holding = list(self._absent(config, registered))
+        if reasons := other_shards(config, registered) + left_behind(holding):
+            raise SwapRefused(reasons, may_pass=True)
+
+    def absent(self) -> dict[str, int]:
+        """Return how many envelopes the store has of each route that should be configured."""
+        return self._absent(self._config, self._registered())
+
+    def _registered(self) -> dict[str, int]:
+        return {name: route.shards for name, route in self._registry.routes().items()}
+
+    def _absent(self, config: Config, registered: Mapping[str, int]) -> dict[str, int]:
+        names = sorted(registered.keys() - config.routes.keys() - set(config.allow_absent))
+        counts = {name: self._envelopes(name, registered[name]) for name in names}
+        return {name: count for name, count in counts.items() if count}
+
+    def _envelopes(self, route: str, shards: int) -> int:
+        namespace = self._config.store.namespace
+        polls = (
+            DelayStore(self._connection, Shard(namespace, route, number)).next()
+            for number in range(shards)
+        )
+        return sum(poll.envelopes for poll in polls)
+
+    def drain(self) -> None:
+        """Claim nothing more, settle what is under way within `worker.drain`, then close all.
+
+        Against a healthy broker nothing is left in unack and nothing will be delivered twice.
+        """
+        give_up_at = time.monotonic() + self._config.worker.drain / 1000
+        self._stop.set()
+        for worker, thread in zip(self.workers, self._threads, strict=True):
+            worker.wake()
+            thread.join()
+        for worker in self.workers:
+            worker.drain(max(0.0, give_up_at - time.monotonic()))
+        for lane in self.lanes.values():
+            lane.close()
+        for worker in self.workers:
+            worker.drain(CLOSE_WITHIN_S)
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+        self._listener.close()
+        self._connection.close()
+        log.info("drained")
+
+
+# Python's own 700 are allocated with every few messages of a batch, none of which is garbage yet.
+THRESHOLDS = (50_000, 20, 50)
+
+
+@contextmanager
+def relaxed_collector() -> Iterator[None]:
+    """Let the collector of cycles run less often; what refers to no cycle is freed as ever.
+
+    For a process of duebridge's own: it is a setting of the whole interpreter.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(*THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

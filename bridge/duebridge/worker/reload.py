@@ -1,0 +1,139 @@
+"""Notices another configuration while the worker runs, and has it taken over or refused.
+
+The file's text is compared, about once a second: what a directory of links (a mounted ConfigMap)
+or an editor does to the file itself does not matter. A text is taken once two looks in a row found
+it, so that no half-written one is. SIGHUP takes what is there at once, and again if it is the same:
+what `${file:...}` stands for may have changed.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from duebridge.config.load import load_config_text, read_config_text
+from duebridge.config.models import Config
+from duebridge.errors import BridgeError, ConfigError
+from duebridge.telemetry import metrics
+
+LOOK_EVERY_S = 1.0
+
+log = structlog.get_logger()
+
+
+class SwapRefused(ConfigError):
+    """The new configuration is not taken over, and nothing has changed; a line for each reason.
+
+    `may_pass` where the reasons are the store's and may be over later.
+    """
+
+    def __init__(self, reasons: Iterable[str], *, may_pass: bool = False) -> None:
+        super().__init__("\n".join(reasons))
+        self.may_pass = may_pass
+
+
+class Changes(NamedTuple):
+    """The routes that a swap adds, removes and changes, by name."""
+
+    added: list[str]
+    removed: list[str]
+    changed: list[str]
+
+
+def changes_between(old: Config, new: Config) -> Changes:
+    """Return which routes differ; the defaults are part of each route."""
+    both = [name for name in new.routes if name in old.routes]
+    return Changes(
+        added=[name for name in new.routes if name not in old.routes],
+        removed=[name for name in old.routes if name not in new.routes],
+        changed=[name for name in both if old.routes[name] != new.routes[name]],
+    )
+
+
+def fixed_at_start(old: Config, new: Config, lanes: Collection[str]) -> list[str]:
+    """Return why this process can never take `new` over, with the place of each reason."""
+    return [
+        *_differing("store", old.store.model_dump(), new.store.model_dump()),
+        *_differing("brokers", old.brokers, new.brokers),
+        *_differing("worker", old.worker.model_dump(), new.worker.model_dump()),
+        *_without_lane(new, lanes),
+    ]
+
+
+def _differing(block: str, old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[str]:
+    for key in sorted(old.keys() | new.keys()):
+        if old.get(key) != new.get(key):
+            yield f"{block}.{key}: {_AT_START}"
+
+
+def _without_lane(new: Config, lanes: Collection[str]) -> Iterator[str]:
+    for name, route in new.routes.items():
+        for key, target in (("target", route.target), ("dead_letter", route.dead_letter)):
+            if target is not None and target.broker not in lanes and target.broker in new.brokers:
+                what = f"broker {target.broker}, which no route used at the start, has no lane"
+                yield f"routes.{name}.{key}.broker: {what}; restart the worker to open one"
+
+
+def other_shards(new: Config, registered: Mapping[str, int]) -> list[str]:
+    """Return which routes of `new` have another number of shards than the store has."""
+    return [
+        f"routes.{name}.shards: expected {registered[name]}, as the store has it; got"
+        f" {route.shards}. To change it, make a new route with that number and drain this one"
+        for name, route in new.routes.items()
+        if registered.get(name, route.shards) != route.shards
+    ]
+
+
+def left_behind(names: Iterable[str]) -> list[str]:
+    """Return why routes with these names may not be absent."""
+    return [
+        f"routes.{name}: expected, since the store holds envelopes of it, until they are delivered"
+        f" or dropped; to leave them there, name it in allow_absent"
+        for name in names
+    ]
+
+
+class Reload:
+    """Watches one file for one worker process. What is refused leaves everything as it is."""
+
+    def __init__(self, path: Path, text: str, swap: Callable[[Config], Changes]) -> None:
+        """Watch `path`, whose `text` is in effect; `swap` takes a configuration over or raises."""
+        self._path = path
+        self._swap = swap
+        self._settled = text  # in effect, or refused for good
+        self._seen = text
+        self._told = ""
+
+    def run_once(self, *, is_asked: bool = False) -> None:
+        """Look at the file and take over what stands in it; logs what came of it, once."""
+        try:
+            text = read_config_text(self._path)
+            is_steady, self._seen = text == self._seen, text
+            if is_asked or (is_steady and text != self._settled):
+                self._take(text)
+        except BridgeError as error:
+            self._refuse(error, is_asked=is_asked)
+
+    def _take(self, text: str) -> None:
+        try:
+            changes = self._swap(load_config_text(text, str(self._path)))
+        except ConfigError as error:
+            # else it is tried again at each look, until the store has it otherwise
+            if not (isinstance(error, SwapRefused) and error.may_pass):
+                self._settled = text
+            raise
+        self._settled, self._told = text, ""
+        metrics.config_swapped.inc()
+        log.info("config_swapped", **changes._asdict())
+
+    def _refuse(self, error: BridgeError, *, is_asked: bool) -> None:
+        """Say why, and that once: the same is found at each look until somebody mends it."""
+        if str(error) == self._told and not is_asked:
+            return
+        self._told = str(error)
+        metrics.config_refused.inc()
+        log.error("config_refused", reasons=str(error).splitlines())
+
+
+_AT_START = "is read at the start; restart the worker for another"

@@ -1,0 +1,46 @@
+"""Kafka, through kafka-python or librdkafka. Where an error gets its verdict: `errors.py`."""
+
+import logging
+import warnings
+from collections.abc import Mapping
+
+with warnings.catch_warnings():
+    # It reads its schemas by a function that Python 3.11 and 3.12 call deprecated (3.13 does not):
+    # whoever makes warnings errors could not import it.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka  # noqa: F401
+
+from duebridge.errors import ConfigError
+from duebridge.ports.publisher import Publisher
+from duebridge_connectors.kafka.publisher import KafkaPublisher
+from duebridge_connectors.kafka.settings import client_of, producer_config
+
+__all__ = ["KafkaPublisher", "open_publisher"]
+
+
+def open_publisher(settings: Mapping[str, object], publish_deadline_s: float) -> Publisher:
+    """Return a publisher for a broker of `type: kafka`; it connects when it is first used.
+
+    Raises `ConfigError` for settings that cannot be used.
+    """
+    for name in ("kafka.net.connection", "kafka.protocol.parser"):
+        logging.getLogger(name).addFilter(_is_no_trace)
+    if client_of(settings) == "librdkafka":
+        return _open_librdkafka(settings, publish_deadline_s)
+    return KafkaPublisher(producer_config(settings, publish_deadline_s), publish_deadline_s)
+
+
+def _open_librdkafka(settings: Mapping[str, object], publish_deadline_s: float) -> Publisher:
+    try:
+        from duebridge_connectors.kafka import librdkafka
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"client: librdkafka needs the Python package {error.name}, which is not installed;"
+            " type: pip install 'duebridge[kafka,librdkafka]'"
+        ) from error
+    return librdkafka.open_publisher(settings, publish_deadline_s)
+
+
+def _is_no_trace(record: logging.LogRecord) -> bool:
+    """Tell a line from the traces of every request: those of a login show the password."""
+    return record.levelno > logging.DEBUG

@@ -1,0 +1,143 @@
+"""The Kafka clients publishing alone: what `duebridge bench` compares the bridge with."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kafka import KafkaProducer
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from duebridge.bench.bare import DEADLINE_S, HEADERS
+from duebridge.ports.publisher import BrokerUnavailable
+from duebridge_connectors.kafka.settings import producer_config
+
+PARTITIONS = 4
+_HEADERS = [(name, value.encode()) for name, value in HEADERS]
+# What is best in bulk, and what is best for one message at a time.
+_BULK = {"linger_ms": 5, "batch_size": 262_144}
+_SINGLE = {"linger_ms": 0, "batch_size": 16_384}
+
+
+class KafkaBare:
+    """Two kafka-python producers with the connector's own settings, but for how they batch.
+
+    Implements `duebridge.bench.bare.BareClient`.
+    """
+
+    def __init__(self, settings: Mapping[str, object], name: str) -> None:
+        self.target = {"topic": name}
+        self._name = name
+        config = producer_config({**settings, "client": "kafka-python"}, DEADLINE_S)
+        self._topics = _Topics(config)
+        self._topics.create(name)
+        self._bulk: Any = KafkaProducer(**{**config, **_BULK})
+        self._single: Any = KafkaProducer(**{**config, **_SINGLE})
+
+    def publish_all(self, bodies: Sequence[bytes]) -> None:
+        """Send all and wait for each; see `BareClient`."""
+        send = self._bulk.send
+        futures = [send(self._name, body, headers=_HEADERS) for body in bodies]
+        self._bulk.flush()
+        for future in futures:
+            future.get(DEADLINE_S)
+
+    def publish(self, body: bytes, confirmed: Callable[[], None]) -> None:
+        """Send one without lingering; see `BareClient`."""
+        future = self._single.send(self._name, body, headers=_HEADERS)
+        future.add_callback(lambda _: confirmed())
+
+    def empty(self) -> None:
+        """Leave it: a long log is not slower."""
+
+    def close(self) -> None:
+        """Close the producers and delete the topic; see `BareClient`."""
+        self._bulk.close()
+        self._single.close()
+        self._topics.delete(self._name)
+
+
+class LibrdkafkaBare:
+    """Two librdkafka producers; implements `duebridge.bench.bare.BareClient`."""
+
+    def __init__(self, settings: Mapping[str, object], name: str) -> None:
+        from confluent_kafka import Producer
+
+        self.target = {"topic": name}
+        self._name = name
+        config = producer_config({**settings, "client": "kafka-python"}, DEADLINE_S)
+        self._topics = _Topics(config)
+        self._topics.create(name)
+        options = settings.get("options") or {}
+        assert isinstance(options, Mapping)  # noqa: S101 - `producer_config` has looked
+        servers = ",".join(config["bootstrap_servers"])  # type: ignore[arg-type]
+        common = {**options, "bootstrap.servers": servers, "acks": "all"}
+        common["queue.buffering.max.messages"] = 1_000_000
+        self._bulk: Any = Producer({**common, "linger.ms": 5})
+        self._single: Any = Producer({**common, "linger.ms": 0})
+        self._poller = threading.Thread(target=self._poll, name="bare-librdkafka", daemon=True)
+        self._is_closed = False
+        self._poller.start()
+
+    def publish_all(self, bodies: Sequence[bytes]) -> None:
+        """Produce all and wait for each; see `BareClient`."""
+        confirms = 0
+
+        def on_delivery(error: object, _: object) -> None:
+            nonlocal confirms
+            confirms += error is None
+
+        for place, body in enumerate(bodies):
+            self._bulk.produce(self._name, body, headers=_HEADERS, on_delivery=on_delivery)
+            if not place % 1000:
+                self._bulk.poll(0)
+        self._bulk.flush(DEADLINE_S)
+        if confirms != len(bodies):
+            raise BrokerUnavailable(f"kafka: {confirms} of {len(bodies)} were confirmed")
+
+    def publish(self, body: bytes, confirmed: Callable[[], None]) -> None:
+        """Produce one without lingering; see `BareClient`."""
+        self._single.produce(self._name, body, headers=_HEADERS, on_delivery=lambda *_: confirmed())
+
+    def empty(self) -> None:
+        """Leave it: a long log is not slower."""
+
+    def close(self) -> None:
+        """Delete the topic and give the producers up; see `BareClient`."""
+        self._is_closed = True
+        self._poller.join()
+        self._topics.delete(self._name)
+
+    def _poll(self) -> None:
+        while not self._is_closed:
+            self._single.poll(0.1)
+
+
+class _Topics:
+    """Creates and deletes the scratch topic."""
+
+    def __init__(self, config: Mapping[str, object]) -> None:
+        known = KafkaAdminClient.DEFAULT_CONFIG
+        self._config: dict[str, Any] = {key: config[key] for key in config if key in known}
+
+    def create(self, name: str) -> None:
+        topic = {name: {"num_partitions": PARTITIONS, "replication_factor": -1}}
+        self._with_admin(lambda admin: admin.create_topics(topic))
+
+    def delete(self, name: str) -> None:
+        self._with_admin(lambda admin: admin.delete_topics([name]))
+
+    def _with_admin(self, call: Callable[[Any], object]) -> None:
+        try:
+            admin = KafkaAdminClient(**self._config)
+            call(admin)
+            admin.close()
+        except KafkaError as error:
+            raise BrokerUnavailable(f"kafka: {type(error).__name__} {error}") from error
+
+
+def open_bare(settings: Mapping[str, object], name: str) -> KafkaBare | LibrdkafkaBare:
+    """Return the bare client of a broker of `type: kafka`; see `duebridge.bench.bare`."""
+    if settings.get("client") == "librdkafka":
+        return LibrdkafkaBare(settings, name)
+    return KafkaBare(settings, name)

@@ -1,0 +1,186 @@
+"""One kafka-python producer, and everything of it that has no public name.
+
+Nothing else in the connector touches an underscore of kafka-python. When a release moves one,
+tests/contract/test_kafka_client.py fails.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import Any
+
+from kafka import KafkaProducer
+from kafka import errors as vendor
+from kafka.net.compat import KafkaNetClient
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.metadata import MetadataRequest
+
+from duebridge.ports.publisher import Delivery
+from duebridge.ports.tls import hinted
+from duebridge_connectors.kafka.answers import Answer
+from duebridge_connectors.kafka.deadline import Deadline
+from duebridge_connectors.kafka.errors import NotSent
+from duebridge_connectors.kafka.headers import kafka_headers
+from duebridge_connectors.kafka.manager import Manager
+from duebridge_connectors.kafka.partitioner import RunPartitioner
+
+_END_S = 2.0
+_UNKNOWN_TOPIC = vendor.UnknownTopicOrPartitionError.errno
+
+
+class Client:
+    """A connected producer. Every method may be called by several threads at once.
+
+    Its construction blocks for as long as `bootstrap_timeout_ms` says, and longer where a name
+    resolves slowly. It raises whatever kafka-python does; nothing is left open then.
+    """
+
+    def __init__(self, config: Mapping[str, object]) -> None:
+        # One thread at a time hands its batch over. Threads that did so together would fight over
+        # the interpreter's lock record by record, for twice the CPU (connectors/README.md).
+        self.turn = threading.Lock()
+        self._asking = threading.Lock()
+        with ExitStack() as undo:
+            try:
+                self._producer: Any = KafkaProducer(
+                    kafka_client=partial(self._connect, undo),
+                    partitioner=RunPartitioner(),
+                    **config,
+                )
+            except vendor.KafkaTimeoutError as error:
+                failure = self._net._manager.failure
+                why = hinted(f"{_text(error)}: {_text(failure)}")
+                raise vendor.KafkaTimeoutError(why) from failure
+            undo.pop_all()
+
+    def _connect(self, undo: ExitStack, **config: object) -> Any:
+        net = NetworkSelector(**config)
+        self._net: Any = KafkaNetClient(net, Manager(net, **config), **config)
+        undo.callback(self._net.close)
+        # KafkaProducer has the setting, but hands it to nobody: a broker that creates topics on
+        # demand would create one for each misspelt target.
+        self._net.cluster.config["allow_auto_create_topics"] = False
+        return self._net
+
+    def send(self, delivery: Delivery) -> Any:
+        """Hand one delivery over and return kafka-python's future; call it with `turn` held.
+
+        It blocks, up to `max_block_ms`, only for a topic that `knows` does not affirm. Raises what
+        `KafkaProducer.send` does.
+        """
+        return self._producer.send(
+            delivery.target.topic,
+            delivery.body,
+            delivery.key,
+            kafka_headers(delivery.headers, delivery.properties),
+        )
+
+    def knows(self, topic: str) -> bool:
+        """Tell whether the partitions of a topic are known, without asking the broker."""
+        return self._net.cluster.partitions_for_topic(topic) is not None
+
+    def learn(self, topics: Collection[str], timeout_s: float) -> dict[str, Answer]:
+        """Ask the broker for topics; return for each None once it is known, or why it is not.
+
+        A topic that the broker does not have is not asked for again, unlike with
+        `KafkaProducer.partitions_for`, which would do so ten times a second for ever.
+
+        Raises `NotSent` if there is no answer within `timeout_s` seconds.
+        """
+        deadline = Deadline(timeout_s)
+        answers = self.ask(topics, timeout_s)
+        tracked = self._net.cluster._topics
+        for topic, answer in answers.items():
+            self._soon(tracked.add if answer is None else tracked.discard, topic)
+        self.refresh(deadline.left_s())
+        return {topic: answer or self._partitions(topic) for topic, answer in answers.items()}
+
+    def ask(self, topics: Collection[str], timeout_s: float) -> dict[str, Answer]:
+        """Return for each topic None if the broker has it, or its error; with none, just ask.
+
+        Raises `NotSent` if there is no answer within `timeout_s` seconds.
+        """
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        response = self._ask_any_node(partial(self._net._manager.send, request), timeout_s)
+        codes = {topic.name: topic.error_code for topic in response.topics}
+        return {topic: _error_of(codes.get(topic, _UNKNOWN_TOPIC), topic) for topic in topics}
+
+    def refresh(self, timeout_s: float) -> None:
+        """Learn anew who leads the partitions, as far as `timeout_s` seconds allow."""
+        with suppress(NotSent):
+            self._ask_any_node(self._net.cluster.refresh_metadata, timeout_s)
+
+    def is_alive(self) -> bool:
+        """Tell whether its sender thread still runs."""
+        return bool(self._producer._sender.is_alive())
+
+    def retire(self, grace_s: float) -> None:
+        """End it: what is under way has `grace_s` seconds, then becomes IllegalStateError.
+
+        `KafkaProducer.close` would not do: it flushes first, and where a record stays unanswered it
+        raises and closes nothing.
+        """
+        sender = self._producer._sender
+        sender.initiate_close()
+        sender.join(grace_s)
+        sender.force_close()
+        sender.join(_END_S)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Forget it without a word on its sockets, which after a fork are the parent's."""
+        self._producer._unregister_cleanup()
+        self._producer._closed = True
+
+    def _partitions(self, topic: str) -> Answer:
+        return None if self.knows(topic) else NotSent(f"no partitions of {topic} yet")
+
+    def _ask_any_node(self, call: Callable[[str], object], timeout_s: float) -> Any:
+        """Call with the name of one bootstrap server after the other, until one answers.
+
+        These have connections of their own. That of a leader is of no use: with one request in
+        flight at most, it has no room for questions as long as there is something to publish.
+        """
+        deadline = Deadline(timeout_s)
+        nodes = [node.node_id for node in self._net.cluster.bootstrap_brokers()]
+        if not self._asking.acquire(timeout=deadline.left_s()):
+            raise NotSent("other questions took all the time")
+        try:
+            for others in range(len(nodes) - 1, 0, -1):
+                with suppress(NotSent):
+                    return self._value_of(call, nodes[others], deadline.left_s() / (others + 1))
+            return self._value_of(call, nodes[0], deadline.left_s())
+        finally:
+            self._asking.release()
+
+    def _value_of(self, call: Callable[[str], object], node: str, timeout_s: float) -> Any:
+        answered = threading.Event()
+        future = self._soon(call, node)
+        future.add_both(lambda _: answered.set())
+        if not answered.wait(timeout_s):
+            raise NotSent(f"no answer within {timeout_s:.1f} s")
+        if future.exception is not None:
+            raise NotSent(str(future.exception)) from future.exception
+        return future.value
+
+    def _soon(self, call: Callable[[str], object], argument: str) -> Any:
+        """Call something on the sender's own thread, where most of kafka-python belongs."""
+        try:
+            return self._net._manager.call_soon(call, argument)
+        except RuntimeError as error:  # its loop is closed
+            raise NotSent(str(error)) from error
+
+
+def _error_of(code: int, topic: str) -> Answer:
+    error: BaseException = vendor.for_code(code)(topic)
+    return None if code == 0 else error
+
+
+def _text(error: Exception | None) -> str:
+    return str(error.args[0] if error is not None and error.args else repr(error))

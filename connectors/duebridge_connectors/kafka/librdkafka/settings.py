@@ -1,0 +1,145 @@
+"""From the configuration's mapping of a broker to what librdkafka's producer is built with."""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import KafkaException, Producer
+
+from duebridge.errors import ConfigError
+from duebridge_connectors.kafka.oauth import OPTION as TOKEN_PROVIDER
+from duebridge_connectors.kafka.oauth import TokenSource
+from duebridge_connectors.kafka.options import OPTIONS, converted, did_you_mean, refuse_owned
+from duebridge_connectors.kafka.options import OWNED as OWNED_BY_BOTH
+from duebridge_connectors.kafka.security import check_security
+from duebridge_connectors.kafka.settings import (
+    DELIVERY_SHARE,
+    REQUEST_SHARE,
+    check_linger,
+    checked_options,
+    servers_of,
+)
+
+log = logging.getLogger(__name__)
+
+# What an option may change. It goes out without lingering, since it was handed over whole.
+DEFAULTS: Mapping[str, object] = {
+    "client.id": "duebridge",
+    "enable.metrics.push": "false",
+    "linger.ms": 0,
+    "log.connection.close": "false",
+    "message.max.bytes": 1_048_576,
+    "reconnect.backoff.max.ms": 1_000,
+}
+
+# Kafka's names where librdkafka has another one.
+_RENAMED = {
+    "max.request.size": "message.max.bytes",
+    "metadata.max.age.ms": "topic.metadata.refresh.interval.ms",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+}
+
+_CALL = "the bridge's own: no function can be given here"
+_QUEUE = "the bridge's own: worker.in_flight and worker.in_flight_bytes are the bounds"
+_SINGLE = "the bridge's own: it sends by itself what was refused with others; write batch.size"
+
+OWNED: Mapping[str, str] = {
+    **OWNED_BY_BOTH,
+    "batch.num.messages": _SINGLE,
+    "compression.codec": "write compression.type",
+    "delivery.report.only.error": "the bridge's own: every confirm counts",
+    "enable.idempotence": (
+        "the bridge's own: it is false, since an idempotent producer can fail for good, and"
+        " retries by itself"
+    ),
+    "error_cb": _CALL,
+    "log_cb": _CALL,
+    "logger": _CALL,
+    "max.in.flight": OWNED_BY_BOTH["max.in.flight.requests.per.connection"],
+    "message.max.bytes": "write max.request.size",
+    "message.send.max.retries": OWNED_BY_BOTH["retries"],
+    "message.timeout.ms": OWNED_BY_BOTH["delivery.timeout.ms"],
+    "metadata.broker.list": OWNED_BY_BOTH["bootstrap.servers"],
+    "oauth_cb": f"write {TOKEN_PROVIDER}",
+    "on_delivery": _CALL,
+    "queue.buffering.max.kbytes": _QUEUE,
+    "queue.buffering.max.messages": _QUEUE,
+    "queue.buffering.max.ms": "write linger.ms",
+    "request.required.acks": OWNED_BY_BOTH["acks"],
+    "sasl.mechanisms": "write sasl.mechanism",
+    "socket.timeout.ms": OWNED_BY_BOTH["request.timeout.ms"],
+    "stats_cb": _CALL,
+    "throttle_cb": _CALL,
+    "topic.metadata.propagation.max.ms": OWNED_BY_BOTH["allow.auto.create.topics"],
+}
+
+_MOST_KB = 2_147_483_647
+# It looks for what is overdue only once a second, so it is told to give up that much earlier.
+_SCAN_S = 1.0
+
+
+def producer_config(settings: Mapping[str, object], publish_deadline_s: float) -> dict[str, object]:
+    """Return what `confluent_kafka.Producer` takes for a broker of `client: librdkafka`.
+
+    An option that kafka-python does not know is librdkafka's to judge, here and not later. Raises
+    `ConfigError`, which names the key, what was expected and what came.
+    """
+    options = checked_options(settings)
+    servers = servers_of(settings)
+    given = {**DEFAULTS, **dict(_translated(name, value) for name, value in options.items())}
+    check_security(options)
+    check_linger(int(str(given["linger.ms"])), publish_deadline_s)
+    config = {**given, **_owned(publish_deadline_s)}
+    _ask_librdkafka(config, options)
+    return {**config, "bootstrap.servers": ",".join(servers)}
+
+
+def _translated(name: str, value: object) -> tuple[str, object]:
+    refuse_owned(name, OWNED)
+    if name == TOKEN_PROVIDER:
+        source = TokenSource(str(converted(name, value, _scalar)))
+        return "oauth_cb", lambda _: source.current()
+    # Every codec is built in, whatever kafka-python misses.
+    convert = _scalar if name == "compression.type" else OPTIONS.get(name, ("", _scalar))[1]
+    converted(name, value, convert)
+    return _RENAMED.get(name, name), _scalar(value)
+
+
+def _scalar(value: object) -> str:
+    if not isinstance(value, str | int | float) or value == "":
+        raise ValueError("text, a number, true or false")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _owned(publish_deadline_s: float) -> dict[str, object]:
+    deadline_ms = publish_deadline_s * 1000
+    give_up_ms = int(max(deadline_ms / 2, deadline_ms * DELIVERY_SHARE - _SCAN_S * 1000))
+    return {
+        "acks": "all",
+        "allow.auto.create.topics": False,
+        "enable.idempotence": False,
+        "max.in.flight.requests.per.connection": 1,
+        "message.send.max.retries": 0,
+        "message.timeout.ms": give_up_ms,
+        "partitioner": "murmur2_random",
+        "queue.buffering.max.kbytes": _MOST_KB,
+        "queue.buffering.max.messages": 0,
+        "request.timeout.ms": min(give_up_ms, int(deadline_ms * REQUEST_SHARE), 900_000),
+        "socket.timeout.ms": min(give_up_ms, 300_000),
+        # A new topic is looked up before anything is sent to it: no need to wait for it again.
+        "topic.metadata.propagation.max.ms": 0,
+    }
+
+
+def _ask_librdkafka(config: Mapping[str, object], names: Iterable[str]) -> None:
+    """Raise `ConfigError` for what librdkafka refuses; without servers it connects nowhere."""
+    try:
+        # Without the function for tokens, which it would call at once.
+        Producer({name: config[name] for name in config if name != "oauth_cb"}, logger=log)
+    except KafkaException as error:
+        words = error.args[0].str().strip().removeprefix("Failed to create producer: ")
+        culprits = [name for name in names if f'"{name}"' in words]
+        if culprits and words.startswith("No such"):
+            words = f"unknown option{did_you_mean(culprits[0], OPTIONS)}"
+        where = f"options.{culprits[0]}" if culprits else "options"
+        raise ConfigError(f"{where}: {words}") from None

@@ -1,0 +1,68 @@
+"""Tokens for OAUTHBEARER, from a function of the operator's own."""
+
+import threading
+import time
+from collections.abc import Callable
+from pkgutil import resolve_name
+from typing import Any
+
+from duebridge.errors import ConfigError
+
+OPTION = "sasl.oauthbearer.token.provider"
+REUSED_SHARE = 0.8  # of a token's life, for which it serves every connection
+
+Token = tuple[str, float]  # and until when it is valid, seconds since the epoch
+
+
+class TokenFailed(Exception):
+    """The operator's function gave no token; its own words are left out: they may hold a secret."""
+
+
+class TokenSource:
+    """Asks a function for a token when a connection needs one and the last one grows old.
+
+    The function takes nothing and returns `(token, expires_at_s)`, as confluent-kafka's `oauth_cb`
+    does. It is called by one thread at a time, and everything that connects waits for it.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Raises `ConfigError` unless `name` is `module:function` and can be imported."""
+        self._name = name
+        self._ask = _function(name)
+        self._lock = threading.Lock()
+        self._token: Token = ("", 0.0)
+        self._is_fresh_until = 0.0
+
+    def current(self) -> Token:
+        """Return a token that is valid now. Raises `TokenFailed`."""
+        with self._lock:
+            now = time.time()
+            if now >= self._is_fresh_until:
+                self._token = self._new(now)
+                self._is_fresh_until = now + (self._token[1] - now) * REUSED_SHARE
+            return self._token
+
+    def _new(self, now: float) -> Token:
+        try:
+            token, until = self._ask()
+            expires_at_s = float(until)
+        except Exception as error:
+            raise TokenFailed(f"{OPTION}: {self._name}: {type(error).__name__}") from None
+        if not isinstance(token, str) or not token or not expires_at_s > now:
+            raise TokenFailed(
+                f"{OPTION}: {self._name}: expected (token, expires_at_s), not expired; got another"
+            )
+        return token, expires_at_s
+
+
+def _function(name: str) -> Callable[[], Any]:
+    if name.count(":") != 1:
+        raise ConfigError(f"options.{OPTION}: expected module:function; got {name!r}")
+    try:
+        found = resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"options.{OPTION}: {name}: cannot be imported: {error}") from error
+    if not callable(found):
+        raise ConfigError(f"options.{OPTION}: expected a function; got {name}, which is none")
+    function: Callable[[], Any] = found
+    return function

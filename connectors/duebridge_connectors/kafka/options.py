@@ -1,0 +1,169 @@
+"""The one table of options: Kafka's dotted names, what kafka-python calls them, what is refused."""
+
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+
+from kafka.codec import has_gzip, has_lz4, has_snappy, has_zstd
+
+from duebridge.errors import ConfigError
+from duebridge_connectors.kafka.oauth import OPTION as TOKEN_PROVIDER
+from duebridge_connectors.kafka.oauth import TokenSource
+from duebridge_connectors.kafka.tokens import TokenProvider
+
+
+def client_options(options: Mapping[str, object]) -> dict[str, object]:
+    """Return options by Kafka's dotted names as keyword arguments of `KafkaProducer`.
+
+    Raises `ConfigError` for a name that is unknown or the bridge's own, or a value of another kind.
+    """
+    return dict(_for_kafka_python(name, value) for name, value in options.items())
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: the nearest known one, if any is near."""
+    close = get_close_matches(name, list(known), n=1)
+    return f", did you mean {close[0]}?" if close else ""
+
+
+def _for_kafka_python(name: str, value: object) -> tuple[str, object]:
+    refuse_owned(name, OWNED)
+    if name not in OPTIONS:
+        raise ConfigError(f"options.{name}: unknown option{did_you_mean(name, OPTIONS)}")
+    keyword, convert = OPTIONS[name]
+    return keyword, converted(name, value, convert)
+
+
+def refuse_owned(name: str, owned: Mapping[str, str]) -> None:
+    """Raise `ConfigError` with the reason for a name that the bridge owns."""
+    if name in owned:
+        raise ConfigError(f"options.{name}: {owned[name]}")
+
+
+def converted(name: str, value: object, convert: Callable[[object], object]) -> object:
+    """Return a value as it is read; raises `ConfigError` for one of another kind."""
+    try:
+        return convert(value)
+    except ValueError as error:
+        raise ConfigError(f"options.{name}: expected {error}; got another value") from error
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("text")
+    return value
+
+
+def _secret(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        # Not ValueError, whose message shows the value.
+        raise ConfigError("options: a password is expected to be text, and not empty")
+    return value
+
+
+def _token_provider(value: object) -> TokenProvider:
+    return TokenProvider(TokenSource(_text(value)))
+
+
+def _whole(value: object) -> int:
+    # A number that came out of ${VARIABLE} is still text.
+    if isinstance(value, bool) or not isinstance(value, int | str) or not str(value).isdecimal():
+        raise ValueError("a whole number")
+    return int(value)
+
+
+def _choice(meanings: Mapping[str, object]) -> Callable[[object], object]:
+    def convert(value: object) -> object:
+        if not isinstance(value, str) or value not in meanings:
+            raise ValueError(f"one of {', '.join(meanings)}")
+        return meanings[value]
+
+    return convert
+
+
+def _words(*words: str) -> Callable[[object], object]:
+    return _choice({word: word for word in words})
+
+
+_CODECS = {"gzip": has_gzip, "snappy": has_snappy, "lz4": has_lz4, "zstd": has_zstd}
+
+
+def _codec(value: object) -> object:
+    if value == "none":
+        return None
+    if not isinstance(value, str) or value not in _CODECS:
+        raise ValueError(f"one of none, {', '.join(_CODECS)}")
+    if not _CODECS[value]():
+        raise ValueError(f"a codec that is installed (pip install kafka-python[{value}])")
+    return value
+
+
+OPTIONS: dict[str, tuple[str, Callable[[object], object]]] = {
+    "batch.size": ("batch_size", _whole),
+    "client.dns.lookup": (
+        "client_dns_lookup",
+        _words("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+    ),
+    "client.id": ("client_id", _text),
+    "compression.type": ("compression_type", _codec),
+    "connections.max.idle.ms": ("connections_max_idle_ms", _whole),
+    "linger.ms": ("linger_ms", _whole),
+    "max.request.size": ("max_request_size", _whole),
+    "metadata.max.age.ms": ("metadata_max_age_ms", _whole),
+    "receive.buffer.bytes": ("receive_buffer_bytes", _whole),
+    "reconnect.backoff.max.ms": ("reconnect_backoff_max_ms", _whole),
+    "reconnect.backoff.ms": ("reconnect_backoff_ms", _whole),
+    "retry.backoff.ms": ("retry_backoff_ms", _whole),
+    "send.buffer.bytes": ("send_buffer_bytes", _whole),
+    # Security by librdkafka's names, which both clients can be given; Java's want key stores.
+    "sasl.kerberos.service.name": ("sasl_kerberos_service_name", _text),
+    "sasl.mechanism": (
+        "sasl_mechanism",
+        _words("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
+    ),
+    TOKEN_PROVIDER: ("sasl_oauth_token_provider", _token_provider),
+    "sasl.password": ("sasl_plain_password", _secret),
+    "sasl.username": ("sasl_plain_username", _text),
+    "security.protocol": (
+        "security_protocol",
+        _words("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    ),
+    "ssl.ca.location": ("ssl_cafile", _text),
+    "ssl.certificate.location": ("ssl_certfile", _text),
+    "ssl.cipher.suites": ("ssl_ciphers", _text),
+    "ssl.crl.location": ("ssl_crlfile", _text),
+    "ssl.endpoint.identification.algorithm": (
+        "ssl_check_hostname",
+        _choice({"https": True, "none": False}),
+    ),
+    "ssl.key.location": ("ssl_keyfile", _text),
+    "ssl.key.password": ("ssl_password", _secret),
+}
+
+_DEADLINE = "the bridge's own: it follows from worker.publish_deadline"
+_BYTES = "the bridge's own: bodies and keys are bytes and are not changed"
+_PLACE = "the bridge's own: a key lands where the Java client would put it"
+
+OWNED: dict[str, str] = {
+    "acks": "the bridge's own: it is all, since an envelope leaves the store at the confirm",
+    "allow.auto.create.topics": "the bridge's own: it is false, so that a missing topic is seen",
+    "bootstrap.servers": "write bootstrap_servers beside options",
+    "buffer.memory": "the bridge's own: worker.in_flight_bytes is the bound",
+    "delivery.timeout.ms": _DEADLINE,
+    "enable.ssl.certificate.verification": (
+        "a certificate is always verified; name the authority in ssl.ca.location"
+    ),
+    "enable.idempotence": (
+        "the bridge's own: it is false, since one refused record would stop an idempotent"
+        " producer for good"
+    ),
+    "key.serializer": _BYTES,
+    "max.block.ms": _DEADLINE,
+    "max.in.flight.requests.per.connection": "the bridge's own: it is 1, which keeps the order",
+    "partitioner": _PLACE,
+    "partitioner.class": _PLACE,
+    "request.timeout.ms": _DEADLINE,
+    "retries": "the bridge's own: it is 0, since the bridge retries and counts by itself",
+    "sasl.jaas.config": "write sasl.mechanism, sasl.username and sasl.password",
+    "transactional.id": "the bridge's own: there is none, since no transaction spans the store",
+    "value.serializer": _BYTES,
+}

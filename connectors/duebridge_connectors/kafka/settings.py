@@ -1,0 +1,100 @@
+"""From the configuration's mapping of a broker to what the producer is built with."""
+
+from collections.abc import Mapping
+
+from duebridge.errors import ConfigError
+from duebridge_connectors.kafka.options import OPTIONS, client_options, did_you_mean
+from duebridge_connectors.kafka.security import check_security
+from duebridge_connectors.kafka.sockets import DIRECT
+
+SETTINGS = ("type", "bootstrap_servers", "client", "options")
+CLIENTS = ("kafka-python", "librdkafka")
+
+# What an option may change. The batch size is what a whole batch of ordinary messages fits in, and
+# it goes out without lingering, since it was handed over whole (connectors/README.md has figures).
+DEFAULTS: Mapping[str, object] = {
+    "batch_size": 262_144,
+    "client_id": "duebridge",
+    "linger_ms": 0,
+    "reconnect_backoff_ms": 1_000,  # its own 50 ms asks an absent broker ten times a second
+    "reconnect_backoff_max_ms": 1_000,
+}
+
+# Shares of the publish deadline: the client gives up first, so that its own words are heard.
+REQUEST_SHARE = 0.7
+DELIVERY_SHARE = 0.85
+MOST_BOOTSTRAP_S = 4.0
+
+
+def producer_config(settings: Mapping[str, object], publish_deadline_s: float) -> dict[str, object]:
+    """Return the keyword arguments of `KafkaProducer` for a broker of `type: kafka`.
+
+    Raises `ConfigError`, which names the key, what was expected and what came.
+    """
+    options = checked_options(settings)
+    if client_of(settings) == "librdkafka":
+        # What publishes is librdkafka then, and has judged its own; questions ask kafka-python.
+        options = {name: options[name] for name in options if name in OPTIONS}
+    given = {**DEFAULTS, **client_options(options)}
+    check_security(options)
+    check_linger(given["linger_ms"], publish_deadline_s)
+    return {**given, **_owned(servers_of(settings), publish_deadline_s)}
+
+
+def client_of(settings: Mapping[str, object]) -> str:
+    """Return the client that publishes, one of `CLIENTS`; raises `ConfigError`."""
+    client = settings.get("client", CLIENTS[0])
+    if client not in CLIENTS:
+        raise ConfigError(f"client: expected {' or '.join(CLIENTS)}; got {client!r}")
+    return str(client)
+
+
+def checked_options(settings: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the options as given, of a mapping without unknown keys; raises `ConfigError`."""
+    for key in settings:
+        if key not in SETTINGS:
+            raise ConfigError(f"{key}: unknown key{did_you_mean(key, SETTINGS)}")
+    options = settings.get("options", {})
+    if not isinstance(options, Mapping):
+        got = type(options).__name__
+        raise ConfigError(f"options: expected a mapping of Kafka's option names; got {got}")
+    return options
+
+
+def servers_of(settings: Mapping[str, object]) -> list[str]:
+    """Return where to begin, each as host:port; raises `ConfigError`."""
+    servers = settings.get("bootstrap_servers")
+    names = servers.split(",") if isinstance(servers, str) else servers
+    if not isinstance(names, list | tuple) or not names:
+        raise ConfigError(f"bootstrap_servers: expected a list of host:port; got {servers!r}")
+    for name in names:
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigError(f"bootstrap_servers: expected host:port; got {name!r}")
+    return [name.strip() for name in names]
+
+
+def check_linger(linger_ms: object, publish_deadline_s: float) -> None:
+    """Raise `ConfigError` for more than the publish deadline leaves."""
+    most = int(publish_deadline_s * 1000 * (DELIVERY_SHARE - REQUEST_SHARE))
+    if not isinstance(linger_ms, int) or linger_ms > most:
+        raise ConfigError(
+            f"options.linger.ms: expected at most {most}, by the publish deadline; got {linger_ms}"
+        )
+
+
+def _owned(servers: list[str], publish_deadline_s: float) -> dict[str, object]:
+    deadline_ms = publish_deadline_s * 1000
+    return {
+        "bootstrap_servers": servers,
+        "acks": "all",
+        "enable_idempotence": False,
+        "max_in_flight_requests_per_connection": 1,
+        "allow_auto_create_topics": False,
+        "retries": 0,
+        "request_timeout_ms": int(deadline_ms * REQUEST_SHARE),
+        "delivery_timeout_ms": int(deadline_ms * DELIVERY_SHARE),
+        "max_block_ms": int(min(deadline_ms / 10, 1_000)),
+        "bootstrap_timeout_ms": int(min(deadline_ms / 2, MOST_BOOTSTRAP_S * 1000)),
+        "metrics_enabled": False,
+        "proxy_url": DIRECT,
+    }

@@ -1,0 +1,184 @@
+"""The one place where a RabbitMQ error gets its verdict: each class of pika and each reply code.
+
+A row says what becomes of the delivery that the error is the answer to. An error that ends a whole
+connection answers none: what was sent on it is INDETERMINATE, what was not is UNAVAILABLE, whatever
+the row. tests/unit/test_rabbitmq_errors.py demands a row for each class.
+"""
+
+from pika import exceptions as vendor
+from pika.spec import Basic
+
+from duebridge.ports.publisher import Outcome, Reason, Verdict
+from duebridge.ports.tls import hinted
+
+
+class Unencodable(ValueError):
+    """AMQP has no way to write this delivery; the message says what of it."""
+
+
+class NotSent(Exception):
+    """No connection carried it; the message says why."""
+
+
+class HeadersTooLarge(ValueError):
+    """Properties and headers do not fit into one frame, as AMQP demands."""
+
+
+class Blocked(Exception):
+    """The broker takes no messages now: a resource alarm; the message is its reason."""
+
+
+class Closed(Exception):
+    """The publisher was closed."""
+
+
+class Unanswered(Exception):
+    """It was written to a connection; what became of it is not known."""
+
+
+class ReturnedOrItsTwin(Exception):
+    """One of two with this id came back unroutable; basic.return does not say which one."""
+
+
+Row = tuple[Verdict, Reason]
+
+# What a dead letter says when the fault is not in the message: its attempts ran out.
+_EXHAUSTED = Reason.ATTEMPTS_EXHAUSTED
+UNKNOWN: Row = (Verdict.INDETERMINATE, _EXHAUSTED)
+INVALID: Row = (Verdict.REJECTED, Reason.INVALID)
+TOO_LARGE: Row = (Verdict.REJECTED, Reason.TOO_LARGE)
+UNROUTABLE: Row = (Verdict.TARGET_FAILED, Reason.UNROUTABLE)
+UNAUTHORIZED: Row = (Verdict.TARGET_FAILED, Reason.UNAUTHORIZED)
+TARGET_MISSING: Row = (Verdict.TARGET_FAILED, Reason.TARGET_MISSING)
+FAILED: Row = (Verdict.FAILED, _EXHAUSTED)
+UNAVAILABLE: Row = (Verdict.UNAVAILABLE, _EXHAUSTED)
+
+# AMQP 0-9-1, reply codes. One that closes the connection says nothing of any one delivery.
+REPLIES: dict[int, Row] = {
+    311: TOO_LARGE,  # content-too-large
+    312: UNROUTABLE,  # no-route
+    313: UNROUTABLE,  # no-consumers
+    320: UNKNOWN,  # connection-forced
+    402: UNKNOWN,  # invalid-path: the virtual host
+    403: UNAUTHORIZED,  # access-refused
+    404: TARGET_MISSING,  # not-found
+    405: UNAUTHORIZED,  # resource-locked
+    406: INVALID,  # precondition-failed
+    501: UNKNOWN,  # frame-error
+    502: UNKNOWN,  # syntax-error
+    503: UNKNOWN,  # command-invalid
+    504: UNKNOWN,  # channel-error
+    505: UNKNOWN,  # unexpected-frame
+    506: UNKNOWN,  # resource-error
+    530: UNKNOWN,  # not-allowed
+    540: UNKNOWN,  # not-implemented
+    541: UNKNOWN,  # internal-error
+}
+_SIZE_TEXT = "PRECONDITION_FAILED - message size"
+
+_ROWS: dict[Row, tuple[type[BaseException], ...]] = {
+    # What encoding raises: nothing of it was sent.
+    INVALID: (
+        Unencodable,
+        vendor.ShortStringTooLong,
+        vendor.UnsupportedAMQPFieldException,
+    ),
+    TOO_LARGE: (HeadersTooLarge,),
+    UNROUTABLE: (vendor.UnroutableError,),
+    FAILED: (vendor.NackError,),
+    # Raised before anything was written, or while the connection was being opened.
+    UNAVAILABLE: (
+        Blocked,
+        Closed,
+        NotSent,
+        vendor.AuthenticationError,
+        vendor.ChannelError,
+        vendor.ChannelWrongStateError,
+        vendor.ConnectionOpenAborted,
+        vendor.ConnectionWrongStateError,
+        vendor.IncompatibleProtocolError,
+        vendor.InvalidChannelNumber,
+        vendor.MethodNotImplemented,
+        vendor.NoFreeChannels,
+        vendor.ProbableAccessDeniedError,
+        vendor.ProbableAuthenticationError,
+        vendor.ProtocolVersionMismatch,
+        vendor.ReentrancyError,
+    ),
+    # The connection or its channel ended under it.
+    UNKNOWN: (
+        ReturnedOrItsTwin,
+        Unanswered,
+        vendor.AMQPChannelError,
+        vendor.AMQPConnectionError,
+        vendor.AMQPError,
+        vendor.AMQPHeartbeatTimeout,
+        vendor.BodyTooLongError,
+        vendor.ChannelClosed,
+        vendor.ChannelClosedByBroker,  # unless it alone was under way: then REPLIES
+        vendor.ChannelClosedByClient,
+        vendor.ConnectionBlockedTimeout,
+        vendor.ConnectionClosed,
+        vendor.ConnectionClosedByBroker,
+        vendor.ConnectionClosedByClient,
+        vendor.InvalidFieldTypeException,
+        vendor.InvalidFrameError,
+        vendor.ProtocolSyntaxError,
+        vendor.StreamLostError,
+        vendor.UnexpectedFrameError,
+        # Of consumers, which we are not.
+        vendor.ConsumerCancelled,
+        vendor.DuplicateConsumerTag,
+        vendor.DuplicateGetOkCallback,
+    ),
+}
+TABLE: dict[type[BaseException], Row] = {
+    error: row for row, errors in _ROWS.items() for error in errors
+}
+
+
+def outcome_of(error: BaseException) -> Outcome:
+    """Return what the table says of an error, or INDETERMINATE where it says nothing."""
+    return _outcome(TABLE.get(type(error), UNKNOWN), error)
+
+
+def not_sent(error: BaseException) -> Outcome:
+    """Return UNAVAILABLE: an error came before the delivery was given to pika."""
+    return _outcome(UNAVAILABLE, error)
+
+
+def unanswered(error: BaseException) -> Outcome:
+    """Return INDETERMINATE: the delivery was sent, and an error came instead of an answer."""
+    return _outcome(UNKNOWN, error)
+
+
+def culprit_outcome(closed: vendor.ChannelClosedByBroker) -> Outcome:
+    """Return what a closed channel means for the one delivery that can have caused it."""
+    row = REPLIES.get(closed.reply_code, UNKNOWN)
+    if closed.reply_text.startswith(_SIZE_TEXT):
+        row = TOO_LARGE
+    return _outcome(row, closed)
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """Return what pika has wrapped, layer by layer, while it tried to connect."""
+    several = getattr(error, "exceptions", ())
+    inner = several[-1] if several else getattr(error, "exception", None)
+    if inner is None and error.args:
+        inner = error.args[0]
+    return root_cause(inner) if isinstance(inner, BaseException) else error
+
+
+def unroutable(returned: Basic.Return) -> Outcome:
+    """Return TARGET_FAILED for a message that came back by basic.return."""
+    verdict, reason = REPLIES.get(returned.reply_code, UNROUTABLE)
+    where = f"exchange {returned.exchange!r}, routing key {returned.routing_key!r}"
+    text = f"{returned.reply_code} {returned.reply_text}: {where}"
+    return Outcome(verdict, reason, vendor.UnroutableError.__name__, text)
+
+
+def _outcome(row: Row, error: BaseException) -> Outcome:
+    verdict, reason = row
+    code = getattr(error, "reply_code", None)
+    text = str(error) if code is None else f"{code} {getattr(error, 'reply_text', '')}"
+    return Outcome(verdict, reason, type(error).__name__, hinted(text) or repr(error))

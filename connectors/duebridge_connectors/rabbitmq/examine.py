@@ -1,0 +1,124 @@
+"""Can this RabbitMQ take what the routes will send? It is only asked; nothing is changed or sent.
+
+AMQP tells whether an exchange or a queue exists. It tells neither bindings nor policies, nor
+whether this user may write; what could not be checked is said.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from pika import BlockingConnection
+from pika import exceptions as vendor
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
+from pika.connection import Parameters
+
+from duebridge.ports.checks import About, Destination, Finding, failure, ok, warning
+from duebridge_connectors.rabbitmq.errors import root_cause
+from duebridge_connectors.rabbitmq.queue_limits import Limits, read_limits
+from duebridge_connectors.rabbitmq.settings import connection_parameters
+
+_LOST = (vendor.AMQPError, AMQPConnectorException, OSError)
+_UNAUTHORIZED, _NOT_FOUND = 403, 404
+_OF_QUEUE = "not checked: policies, the permission to write"
+_OF_EXCHANGE = "not checked: bindings, the permission to write"
+
+
+def examine(
+    place: str,
+    settings: Mapping[str, object],
+    destinations: Sequence[Destination],
+    deadline_s: float,
+) -> list[Finding]:
+    """Return findings about a server and each target; see `duebridge.ports.checks.Examiner`."""
+    parameters = _parameters(settings, deadline_s)
+    found: list[Finding] = []
+    try:
+        connection = BlockingConnection(parameters)
+        found.append(ok(About.BROKER, place, "answers"))
+        for each in destinations:
+            found += _examined(connection, each)
+        with suppress(vendor.AMQPError):
+            connection.close()
+    except _LOST as error:
+        found.append(_unreachable(place, parameters.virtual_host, error))
+    return found
+
+
+def _parameters(settings: Mapping[str, object], deadline_s: float) -> Parameters:
+    pika = logging.getLogger("pika")
+    if pika.level == logging.NOTSET:
+        pika.setLevel(logging.CRITICAL)  # it logs a traceback for what is a finding here
+    parameters = connection_parameters(settings)
+    parameters.socket_timeout = parameters.stack_timeout = deadline_s / 2
+    return parameters
+
+
+def _unreachable(place: str, virtual_host: str, error: Exception) -> Finding:
+    if isinstance(error, vendor.ProbableAuthenticationError):
+        found, remedy = "it refused the user or the password", "mend them in url"
+    elif isinstance(error, vendor.ProbableAccessDeniedError):
+        found = f"there is no virtual host {virtual_host!r}, or this user may not use it"
+        remedy = "mend it in url, or let the user in: rabbitmqctl set_permissions"
+    else:
+        cause = root_cause(error)
+        is_silent = isinstance(cause, AMQPConnectorException)  # whose text is only pika's own
+        why = "nobody says AMQP there" if is_silent else f"{type(cause).__name__}: {cause}"
+        found = f"no RabbitMQ answers: {why}"
+        remedy = "start it, or mend url (amqp:// or amqps://, host, port)"
+    return failure(About.BROKER, place, found, remedy)
+
+
+def _examined(connection: Any, each: Destination) -> list[Finding]:
+    exchange, routing_key = each.target.exchange or "", each.target.routing_key or ""
+    if exchange:
+        return [_exchange(connection, each.place, exchange)]
+    if refusal := _refusal(connection, queue=routing_key):
+        return [_refused(each.place, f"queue {routing_key!r}", refusal)]
+    limits = read_limits(connection, routing_key)
+    faults = [] if limits is None else list(_queue_faults(each.place, routing_key, limits))
+    seen = "its arguments, " if limits is None else ""
+    text = f"queue {routing_key!r} exists ({_OF_QUEUE.replace('policies', f'{seen}policies')})"
+    return faults or [ok(About.ROUTE, each.place, text)]
+
+
+def _exchange(connection: Any, place: str, exchange: str) -> Finding:
+    if refusal := _refusal(connection, exchange=exchange):
+        return _refused(place, f"exchange {exchange!r}", refusal)
+    return ok(About.ROUTE, place, f"exchange {exchange!r} exists ({_OF_EXCHANGE})")
+
+
+def _refusal(
+    connection: Any, *, queue: str = "", exchange: str = ""
+) -> vendor.ChannelClosedByBroker | None:
+    """Ask whether one exists; return why it cannot be used, None where it can."""
+    channel = connection.channel()
+    try:
+        if exchange:
+            channel.exchange_declare(exchange, passive=True)
+        else:
+            channel.queue_declare(queue, passive=True)
+    except vendor.ChannelClosedByBroker as error:
+        return error
+    channel.close()
+    return None
+
+
+def _refused(place: str, name: str, refusal: vendor.ChannelClosedByBroker) -> Finding:
+    if refusal.reply_code == _NOT_FOUND:
+        remedy = "declare it, or mend the name: duebridge declares nothing"
+        return failure(About.BROKER, place, f"{name} does not exist", remedy)
+    remedy = "mend the user's permissions" if refusal.reply_code == _UNAUTHORIZED else "see why"
+    found = f"{name} cannot be used: {refusal.reply_code} {refusal.reply_text}"
+    return failure(About.ROUTE, place, found, remedy)
+
+
+def _queue_faults(place: str, queue: str, limits: Limits) -> Iterator[Finding]:
+    if limit := limits.drops_oldest:
+        found = f"queue {queue!r} drops its oldest messages when it is full ({limit})"
+        remedy = "declare it with x-overflow: reject-publish; what is confirmed would else be lost"
+        yield failure(About.ROUTE, place, found, remedy)
+    if not limits.is_durable:
+        found = f"queue {queue!r} is not durable: a restart of the broker deletes it"
+        yield warning(About.ROUTE, place, found, "declare it durable")

@@ -1,0 +1,193 @@
+"""The one connection of a publisher, kept up by a thread of its own."""
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from random import uniform
+from time import monotonic
+from typing import Any
+
+import structlog
+from pika.adapters.select_connection import IOLoop, SelectConnection
+from pika.connection import Parameters
+
+from duebridge.ports.publisher import Outcome
+from duebridge_connectors.rabbitmq.batch import Batch
+from duebridge_connectors.rabbitmq.errors import (
+    Closed,
+    NotSent,
+    Unanswered,
+    not_sent,
+    root_cause,
+    unanswered,
+)
+from duebridge_connectors.rabbitmq.session import Session
+from duebridge_connectors.rabbitmq.wire import abort
+
+FIRST_DELAY_S = 0.2
+MOST_DELAY_S = 2.0
+GOODBYE_S = 1.0  # what closing in order may take
+CUT_S = 0.2
+
+CLOSED = not_sent(Closed("the publisher is closed"))
+
+log = structlog.get_logger()
+
+
+class Link:
+    """Connects at once and again after each loss, until it is closed.
+
+    While it connects, batches wait. Between two tries they are refused, so that whoever asks is
+    told at once.
+    """
+
+    def __init__(
+        self, parameters: Parameters, jitter: Callable[[float, float], float] = uniform
+    ) -> None:
+        self._parameters = parameters
+        self._jitter = jitter
+        self._handover = threading.Lock()
+        self._closing = threading.Lock()
+        self._is_closed = False
+        self._session: Session | None = None
+        self._connection: Any = None
+        self._waiting: list[Batch] = []
+        self._refusal: Outcome | None = None
+        self._tries = 0
+        self._opened_at = 0.0
+        self._last_lost = ""
+        self._loop: Any = IOLoop()
+        self._thread = threading.Thread(target=self._run, name="rabbitmq", daemon=True)
+        self._thread.start()
+
+    # For any thread.
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its thread runs: until it is closed, or breaks down."""
+        return self._thread.is_alive()
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the broker has said that it takes no messages now."""
+        session = self._session
+        return session is not None and session.is_blocked
+
+    def carry(self, batch: Batch, seconds: float) -> list[Outcome]:
+        """Hand a batch over and return its outcomes, after that time whatever is known then."""
+        with self._closing:
+            if self._is_closed:
+                batch.settle_rest(CLOSED)
+            else:
+                self._loop.add_callback_threadsafe(partial(self._accept, batch))
+        batch.wait(seconds)
+        late = f"within {seconds:g} seconds"
+        with self._handover:
+            return batch.end(
+                sent=unanswered(Unanswered(f"no confirm {late}")),
+                unsent=not_sent(NotSent(f"not sent {late}")),
+            )
+
+    def close(self) -> None:
+        """Close the connection; what is under way is INDETERMINATE at once. Idempotent."""
+        with self._closing:
+            if not self._is_closed:
+                self._is_closed = True
+                self._loop.add_callback_threadsafe(self._say_goodbye)
+        self._thread.join()
+
+    # On the connection's thread.
+
+    def _run(self) -> None:
+        error: Exception = Closed("the publisher is closed")
+        try:
+            self._connect()
+            self._loop.start()
+        except Exception as defect:
+            log.exception("rabbitmq_thread_failed")
+            error = defect
+        with self._closing:
+            self._is_closed = True
+        self._give_up(error)
+        self._loop.close()
+
+    def _connect(self) -> None:
+        self._refusal = None
+        self._connection = SelectConnection(
+            self._parameters,
+            on_open_callback=self._on_open,
+            on_open_error_callback=self._on_lost,
+            on_close_callback=self._on_lost,
+            custom_ioloop=self._loop,
+        )
+
+    def _accept(self, batch: Batch) -> None:
+        if self._session is not None:
+            self._session.accept(batch)
+        elif self._refusal is not None:
+            batch.settle_rest(self._refusal)
+        else:
+            self._waiting.append(batch)
+
+    def _on_open(self, connection: Any) -> None:
+        log.info("rabbitmq_connected", host=self._parameters.host, port=self._parameters.port)
+        self._opened_at = monotonic()
+        self._last_lost = ""
+        self._session = Session(connection, self._handover)
+        waiting, self._waiting = self._waiting, []
+        for batch in waiting:
+            self._session.accept(batch)
+
+    def _on_lost(self, _: Any, reason: Exception) -> None:
+        error = root_cause(reason)
+        was_open = self._session is not None
+        self._connection = None
+        self._give_up(error)
+        if self._is_closed:
+            self._loop.stop()
+            return
+        delay_s = self._next_delay_s(was_open)
+        self._log_lost(repr(error), round(delay_s, 2))
+        self._refusal = not_sent(error)
+        self._loop.call_later(delay_s, self._connect)
+
+    def _log_lost(self, error: str, delay_s: float) -> None:
+        """Warn where the cause is another one than last time; it is tried again every second."""
+        say = log.debug if error == self._last_lost else log.warning
+        say("rabbitmq_not_connected", host=self._parameters.host, error=error, retry_in_s=delay_s)
+        self._last_lost = error
+
+    def _give_up(self, error: BaseException) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.give_up(error)
+        waiting, self._waiting = self._waiting, []
+        for batch in waiting:
+            batch.settle_rest(not_sent(error))
+
+    def _next_delay_s(self, was_open: bool) -> float:
+        """Return a random delay that doubles, unless the connection has lasted."""
+        if was_open and monotonic() - self._opened_at > MOST_DELAY_S:
+            self._tries = 0
+        most_s = min(MOST_DELAY_S, FIRST_DELAY_S * 2**self._tries)
+        self._tries = min(self._tries + 1, 10)
+        return self._jitter(most_s / 2, most_s)
+
+    # Closing, on the connection's thread.
+
+    def _say_goodbye(self) -> None:
+        self._refusal = CLOSED
+        is_open = self._session is not None
+        self._give_up(Closed("the publisher was closed"))
+        if self._connection is None:
+            self._loop.stop()
+        elif is_open:
+            self._connection.close()
+            self._loop.call_later(GOODBYE_S, self._cut)
+        else:
+            self._cut()  # pika's own close fails an assertion of its own in a handshake
+
+    def _cut(self) -> None:
+        """End a connection whose broker does not answer the goodbye."""
+        self._loop.call_later(CUT_S, self._loop.stop)
+        abort(self._connection)

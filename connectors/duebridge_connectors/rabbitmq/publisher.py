@@ -1,0 +1,113 @@
+"""RabbitMQ's publisher: one outcome per delivery, within the deadline, whatever the broker does."""
+
+import os
+import threading
+from collections.abc import Sequence
+
+from pika.connection import Parameters
+
+from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Verdict
+from duebridge_connectors.rabbitmq.batch import Batch, Parcel
+from duebridge_connectors.rabbitmq.errors import Unencodable, outcome_of
+from duebridge_connectors.rabbitmq.link import CLOSED, Link
+from duebridge_connectors.rabbitmq.properties import header_payload
+from duebridge_connectors.rabbitmq.risk import is_risky
+from duebridge_connectors.rabbitmq.wire import publish_payload
+
+PING_S = 5.0
+
+
+class RabbitPublisher:
+    """A `Publisher` that speaks through pika. Nothing is connected before the first use.
+
+    It holds one connection per process, on a thread of its own; after a fork the child makes its
+    own at the first use.
+    """
+
+    def __init__(self, parameters: Parameters, publish_deadline_s: float) -> None:
+        self._parameters = parameters
+        self._deadline_s = publish_deadline_s
+        self._user = getattr(parameters.credentials, "username", None)
+        self._is_closed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._link: Link | None = None
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the broker has said that it takes no messages now (`connection.blocked`)."""
+        return self._link is not None and self._pid == os.getpid() and self._link.is_blocked
+
+    def publish(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
+        """Hand the batch over as a whole and wait for all answers; see `Publisher.publish`."""
+        link = self._linked()
+        if not batch:
+            self._ping(link)
+            return []
+        encoded = self._encoded(batch)
+        if link is None:
+            encoded.settle_rest(CLOSED)
+        if link is None or encoded.is_over:
+            return encoded.end(CLOSED, CLOSED)
+        return link.carry(encoded, self._deadline_s)
+
+    def close(self) -> None:
+        """Close the connection and end its thread; see `Publisher.close`."""
+        self._is_closed = True
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            if self._link is not None:
+                self._link.close()
+
+    def _linked(self) -> Link | None:
+        """Return this process's connection, made anew where its thread broke down; None: closed."""
+        if self._pid != os.getpid():
+            self._begin()
+        with self._lock:
+            if self._is_closed:
+                return None
+            if self._link is None or not self._link.is_alive:
+                self._link = Link(self._parameters)
+            return self._link
+
+    def _ping(self, link: Link | None) -> None:
+        answer = CLOSED
+        if link is not None:
+            answer = link.carry(Batch(1), min(PING_S, self._deadline_s))[0]
+        if answer.verdict is not Verdict.CONFIRMED:
+            raise BrokerUnavailable(f"{answer.error_class}: {answer.error_message}")
+
+    def _encoded(self, deliveries: Sequence[Delivery]) -> Batch:
+        batch = Batch(len(deliveries))
+        for place, delivery in enumerate(deliveries):
+            try:
+                exchange, parcel = self._parcel(batch, place, delivery)
+            except Unencodable as error:
+                batch.settle(place, outcome_of(error))
+            else:
+                batch.groups.setdefault(exchange, []).append(parcel)
+        return batch
+
+    def _parcel(self, batch: Batch, place: int, delivery: Delivery) -> tuple[str, Parcel]:
+        exchange, routing_key = delivery.target.exchange, delivery.target.routing_key
+        if exchange is None or routing_key is None:
+            raise Unencodable(
+                f"target: expected an exchange and a routing key; got {delivery.target}"
+            )
+        body = delivery.body
+        if not isinstance(body, bytes):
+            raise Unencodable(f"body: expected bytes; got {type(body).__name__}")
+        return exchange, Parcel(
+            batch,
+            place,
+            delivery.id,
+            routing_key,
+            publish_payload(exchange, routing_key),
+            header_payload(delivery, len(body)),
+            body,
+            is_risky(delivery, self._user),
+        )

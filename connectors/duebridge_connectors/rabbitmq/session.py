@@ -1,0 +1,102 @@
+"""What lives as long as one open connection. All of it runs on the connection's thread."""
+
+from functools import partial
+from threading import Lock
+from typing import Any
+
+import structlog
+from pika.exceptions import NoFreeChannels
+
+from duebridge.ports.publisher import CONFIRMED
+from duebridge_connectors.rabbitmq.batch import Batch
+from duebridge_connectors.rabbitmq.channel import ExchangeChannel
+from duebridge_connectors.rabbitmq.errors import Blocked, not_sent, unanswered
+
+MOST_CHANNELS = 100  # that are kept open
+
+log = structlog.get_logger()
+
+
+class Session:
+    """The channels of an open connection, and whether the broker blocks it."""
+
+    def __init__(self, connection: Any, handover: Lock) -> None:
+        self._alarm: str | None = None  # why the broker takes no messages now
+        # Half of what the broker allows: the others are for pings, and for those being closed.
+        allowed = (connection.params.channel_max or 2 * MOST_CHANNELS) // 2
+        self._most_channels = min(MOST_CHANNELS, max(1, allowed))
+        self._connection = connection
+        self._handover = handover
+        self._channels: dict[str, ExchangeChannel] = {}
+        self._pings: set[Batch] = set()
+        connection.add_on_connection_blocked_callback(self._on_blocked)
+        connection.add_on_connection_unblocked_callback(self._on_unblocked)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the broker has said that it takes no messages now."""
+        return self._alarm is not None
+
+    def accept(self, batch: Batch) -> None:
+        """Publish a batch, or ping; while the broker blocks us, nothing is sent."""
+        if self._alarm is not None:
+            batch.settle_rest(not_sent(Blocked(self._alarm)))
+            return
+        self._make_room()
+        if not batch.groups:
+            self._ping(batch)
+        for exchange, parcels in batch.groups.items():
+            self._channel(exchange).put(parcels)
+
+    def give_up(self, error: BaseException) -> None:
+        """Settle everything: the connection is gone."""
+        sent, waiting = unanswered(error), not_sent(error)
+        for channel in self._channels.values():
+            channel.give_up(sent, waiting)
+        for ping in self._pings:
+            ping.settle_rest(waiting)
+
+    def _channel(self, exchange: str) -> ExchangeChannel:
+        channel = self._channels.get(exchange)
+        if channel is None:
+            channel = ExchangeChannel(self._connection, exchange, self._handover)
+            self._channels[exchange] = channel
+        return channel
+
+    def _make_room(self) -> None:
+        """Close the oldest idle channels: RabbitMQ allows a connection so many only."""
+        excess = len(self._channels) - self._most_channels
+        if excess > 0:
+            idle = [name for name, channel in self._channels.items() if channel.is_idle]
+            for name in idle[:excess]:
+                self._channels.pop(name).close()
+
+    # Asking the broker: it opens a channel for us, which costs it next to nothing.
+
+    def _ping(self, batch: Batch) -> None:
+        try:
+            self._connection.channel(on_open_callback=partial(self._on_pong, batch))
+        except NoFreeChannels as error:
+            batch.settle_rest(not_sent(error))
+        else:
+            self._pings.add(batch)
+
+    def _on_pong(self, batch: Batch, channel: Any) -> None:
+        self._pings.discard(batch)
+        batch.settle_rest(CONFIRMED)
+        channel.close()
+
+    # The broker's resource alarms.
+
+    def _on_blocked(self, _: Any, frame: Any) -> None:
+        self._alarm = str(frame.method.reason)
+        log.warning("rabbitmq_blocked", reason=self._alarm)
+        refused = not_sent(Blocked(self._alarm))
+        for channel in self._channels.values():
+            channel.refuse_waiting(refused)
+        for ping in self._pings:
+            ping.settle_rest(refused)
+
+    def _on_unblocked(self, *_: Any) -> None:
+        self._alarm = None
+        log.info("rabbitmq_unblocked")

@@ -1,0 +1,137 @@
+"""From the configuration's mapping of a broker to pika's connection parameters."""
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from pika import URLParameters
+from pika.connection import Parameters
+from pika.credentials import ExternalCredentials
+
+from duebridge.config.store_url import PERCENT_ENCODED, is_cut_by_password
+from duebridge.errors import ConfigError
+from duebridge_connectors.rabbitmq.tls import ssl_options
+
+SETTINGS = ("type", "url", "options")
+
+# A dead peer is noticed after heartbeat + 5 seconds. A connection that the broker keeps blocked is
+# kept as well, since only it is told when the alarm is over; in the end a new one may know better.
+DEFAULTS: Mapping[str, object] = {
+    "heartbeat": 30,
+    "blocked_connection_timeout": 300,
+    "socket_timeout": 5,
+    "stack_timeout": 10,
+    "client_properties": {"connection_name": "duebridge"},
+}
+OURS = ("auth_mechanism", "ssl_options")  # ours to read, and so not taken from the url
+OPTIONS = (*DEFAULTS, *OURS, "channel_max", "frame_max", "locale", "tcp_options")
+SCHEMES = ("amqp://", "amqps://")
+MECHANISMS = ("PLAIN", "EXTERNAL")
+
+_IN_URL = "it is part of the url"
+_RECONNECTS = "the bridge itself reconnects, with a growing and random delay"
+OWNED: Mapping[str, str] = {
+    "host": _IN_URL,
+    "port": _IN_URL,
+    "virtual_host": _IN_URL,
+    "credentials": f"{_IN_URL}: amqp://user:password@host",
+    "connection_attempts": _RECONNECTS,
+    "retry_delay": _RECONNECTS,
+}
+
+
+def connection_parameters(settings: Mapping[str, object]) -> Parameters:
+    """Return pika's parameters for a broker of `type: rabbitmq`.
+
+    An option may stand in `options` or in the query of the url, under pika's name for it.
+
+    Raises `ConfigError`, which names the key, what was expected and what came (never a password).
+    """
+    for key in settings:
+        if key not in SETTINGS:
+            raise ConfigError(f"{key}: unknown key{_did_you_mean(key, SETTINGS)}")
+    url = settings.get("url")
+    if not isinstance(url, str) or not url.startswith(SCHEMES):
+        raise ConfigError("url: expected amqp://user:password@host:port/vhost, or amqps://")
+    given = _options(settings.get("options", {}))
+    in_url = _url_options(url)
+    for name in given:
+        _check_name(name)
+    parameters = _parse(url, "url: expected amqp://user:password@host:port/vhost")
+    if is_cut_by_password(url):
+        raise ConfigError(f"url: expected user, password and vhost {PERCENT_ENCODED}")
+    for name, value in {**DEFAULTS, **given}.items():
+        if name not in OURS and (name not in in_url or name in given):
+            setattr(parameters, name, _value(name, value))
+    _secure(parameters, url, given)
+    return parameters
+
+
+def _secure(parameters: Parameters, url: str, given: Mapping[str, object]) -> None:
+    """Say how the broker proves who it is, and how we do."""
+    if parameters.ssl_options is not None:  # since the url is of amqps
+        parameters.ssl_options = ssl_options(given.get("ssl_options", {}))
+    elif "ssl_options" in given:
+        raise ConfigError("options.ssl_options: expected a url of amqps://; got one of amqp://")
+    mechanism = given.get("auth_mechanism", "PLAIN")
+    if mechanism not in MECHANISMS:
+        raise ConfigError(f"options.auth_mechanism: expected one of {', '.join(MECHANISMS)}")
+    if mechanism == "EXTERNAL":
+        _check_external(url, given)
+        parameters.credentials = ExternalCredentials()
+
+
+def _check_external(url: str, given: Mapping[str, object]) -> None:
+    tls = given.get("ssl_options")
+    if not isinstance(tls, Mapping) or "certfile" not in tls:
+        expected = "options.ssl_options.certfile, which says who we are"
+        raise ConfigError(f"options.auth_mechanism: EXTERNAL needs {expected}")
+    if "@" in urlsplit(url).netloc:
+        raise ConfigError("url: expected no user and password beside auth_mechanism: EXTERNAL")
+
+
+def _options(options: object) -> Mapping[str, object]:
+    if not isinstance(options, Mapping):
+        got = type(options).__name__
+        raise ConfigError(f"options: expected a mapping of pika's option names; got {got}")
+    return options
+
+
+def _url_options(url: str) -> Mapping[str, object]:
+    found = parse_qs(url.partition("?")[2])
+    for name in found:
+        _check_name(name)
+        if name in OURS:
+            raise ConfigError(f"options.{name}: expected beside the url; got it in its query")
+    return found
+
+
+def _check_name(name: str) -> None:
+    if name in OWNED:
+        raise ConfigError(f"options.{name}: {OWNED[name]}")
+    if name not in OPTIONS:
+        raise ConfigError(f"options.{name}: unknown option{_did_you_mean(name, OPTIONS)}")
+
+
+def _value(name: str, value: object) -> object:
+    """Return what pika makes of an option: it has a documented text form for each, in a url."""
+    if value is None:
+        raise ConfigError(f"options.{name}: expected a value; got none")
+    as_text = repr(dict(value)) if isinstance(value, Mapping) else value
+    query = urlencode({name: as_text})
+    got = "a text" if isinstance(value, str) else repr(value)  # a text may be a resolved secret
+    single = _parse(f"amqp:///?{query}", f"options.{name}: refused; got {got}")
+    return getattr(single, name)
+
+
+def _parse(url: str, complaint: str) -> Parameters:
+    try:
+        return URLParameters(url)
+    except (ValueError, TypeError, AttributeError, LookupError, SyntaxError, OSError):
+        # Not chained: what pika and urllib say of a broken url may contain the password.
+        raise ConfigError(complaint) from None
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    close = get_close_matches(name, list(known), n=1)
+    return f", did you mean {close[0]}?" if close else ""

@@ -1,0 +1,74 @@
+"""The job `demote`: envelopes that are due beyond the horizon leave the store for Parquet files.
+
+store: pending, due beyond the horizon
+  │  written, read back, counted, compared
+  ▼
+Parquet of a new batch ─▶ commit: the copies are whole
+  │  demote.lua: only what is still the same leaves; of what is not, the copy is void
+  ▼
+commit: they count
+"""
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from duebridge_connectors.spark.active import activated
+from duebridge_connectors.spark.cold_log import DEMOTED, Commit
+from duebridge_connectors.spark.cold_tier import (
+    Tier,
+    finish_batches,
+    new_batch,
+    open_tier,
+    write_batch,
+)
+from duebridge_connectors.spark.source import NAME
+from duebridge_connectors.spark.transforms.cold import as_cold, cold_rows
+
+
+class DemoteSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a demote did. `void`: it changed while it was copied, so its copy counts for nothing.
+
+    `batches` beyond one were begun by runs that were killed.
+    """
+
+    route: str
+    removed: int
+    void: int
+    batches: int
+
+    def __str__(self) -> str:
+        """Return one line for people."""
+        changed = f", {self.void:,} changed meanwhile and stayed" if self.void else ""
+        return f"route {self.route}: {self.removed:,} envelopes are cold now{changed}"
+
+
+def run_demote(spark: SparkSession, *, config: str, route: str) -> DemoteSummary:
+    """Move everything that is due beyond the horizon to the cold tier.
+
+    It may be killed anywhere: what an earlier run began is finished first, and nothing is lost or
+    there twice. Raises `ConfigError`, `StoreError` and `JobFailed`.
+    """
+    tier = open_tier(config, route)
+    finished = finish_batches(spark, tier)
+    if copied := copy_far_rows(spark, tier, config):
+        tier.log.commit(copied)
+        finished += finish_batches(spark, tier)
+    return DemoteSummary(
+        route=route,
+        removed=sum(each.removed for each in finished),
+        void=sum(each.void for each in finished),
+        batches=len(finished),
+    )
+
+
+def copy_far_rows(spark: SparkSession, tier: Tier, config: str) -> Commit | None:
+    """Write what is due beyond the horizon, and return its commit; None where nothing is."""
+    beyond_ms = tier.boundary_ms()
+    with tier.opened() as shards:
+        for shard in shards:  # before the first row can be cold
+            shard.note_first(beyond_ms)
+    batch = new_batch(tier.now_ms())
+    options = {"config": config, "route": tier.route.name, "state": "pending", "content": "packed"}
+    source = activated(spark).read.format(NAME).options(**options, due_after=beyond_ms, page=1000)
+    copied = write_batch(tier, cold_rows(as_cold(source.load()), batch), DEMOTED, batch)
+    return copied if copied.rows else None

@@ -1,0 +1,247 @@
+"""The job `reconcile`: what was accepted, held against what became of it, with a verdict.
+
+    store ─▶ a dump ────────┐   read first: what has left it by then is in a broker, read later
+    Kafka topics, exports ──┤
+    journal, receipts ──────┴─▶ facts ─▶ one row an id ─▶ verdicts ─▶ totals, violations, stories
+
+What was accepted within [since, until] is judged, and nothing else: `until` is when the job began.
+What seems lost is asked for in the store once more, since an envelope that changes its state while
+the store is read may be missed.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import reduce
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from duebridge.config.load import load_config
+from duebridge.config.models import Config
+from duebridge.durations import parse_duration_ms
+from duebridge.producer import Producer, find_route
+from duebridge.store.connection import Connection
+from duebridge_connectors.spark.evidence import (
+    arrived,
+    check_readable,
+    used,
+    written_held,
+    written_journal,
+)
+from duebridge_connectors.spark.jobs.journal import read_journal
+from duebridge_connectors.spark.journal_table import JournalTable
+from duebridge_connectors.spark.options import Where
+from duebridge_connectors.spark.place import place_of
+from duebridge_connectors.spark.transforms.arrived import scheduled_within
+from duebridge_connectors.spark.transforms.verdict import (
+    BROKEN,
+    KINDS,
+    Evidence,
+    Window,
+    totals,
+    verdicts,
+    violations,
+)
+
+MOST_ASKED = 1_000  # of what seems lost: where there is more, one in motion is of no account
+IN_MOTION = datetime(9000, 1, 1, tzinfo=UTC)  # what it waits for, not yet over
+SHOWN = 5
+STUCK_AFTER = "1m"
+
+
+class RouteVerdict(msgspec.Struct, frozen=True):
+    """What became of a route's ids: how many by their end, and how many by what is wrong."""
+
+    route: str
+    accepted: int
+    delivered: int
+    dead: int
+    held: int
+    cancelled: int
+    recovered: int
+    duplicate_copies: int
+    lost: int
+    early: int
+    after_cancel: int
+    unexpected: int
+    corrupt: int
+    stuck: int
+    duplicates: int
+    in_two_places: int
+    late: int
+    lateness_p50_ms: int | None
+    lateness_p99_ms: int | None
+    lateness_max_ms: int | None
+
+
+class Reconciliation(msgspec.Struct, frozen=True):
+    """The verdict; `examples` are ids by what is wrong with them, as route/id, some of each."""
+
+    since_ms: int
+    until_ms: int
+    holds: bool
+    routes: list[RouteVerdict]
+    examples: dict[str, list[str]]
+    gaps: int
+    lost_entries: int
+
+    def __str__(self) -> str:
+        """Return the verdict in one line for people."""
+        if self.holds:
+            line = "The guarantee held: nothing lost, early, after its cancel, corrupt or stuck."
+        else:
+            told = (f"{kind}: {', '.join(ids)}" for kind, ids in self.examples.items())
+            line = f"The guarantee was BROKEN: {'; '.join(told)}"
+        if self.gaps:
+            line += f" The journal has {self.gaps} gaps: what they hide is judged without it."
+        return line
+
+
+def run_reconcile(
+    spark: SparkSession,
+    config: str,
+    *,
+    routes: Sequence[str] = (),
+    journal: str | None = None,
+    receipts: DataFrame | None = None,
+    exports: Sequence[str] = (),
+    since_ms: int = 0,
+    until_ms: int | None = None,
+    stuck_after: str = STUCK_AFTER,
+    late: str | None = None,
+    out: str | None = None,
+) -> Reconciliation:
+    """Return the verdict on all that was accepted by these routes, all of the configuration's.
+
+    `journal` is a table of the job journal; without it the store's own is read. `receipts` are as
+    `facts.receipt_facts` says, `exports` files of consumers of what is not Kafka. Below `out` are
+    left `violations`, and `stories`: what the journal has of their ids. Raises `ConfigError`,
+    `StoreError` and `BrokerUnavailable`.
+    """
+    settings = load_config(config)
+    wanted = [find_route(settings, name) for name in routes or sorted(settings.routes)]
+    place = place_of(Where(config=config), settings)
+    check_readable(settings, wanted, exports)
+    with place.opened() as connection, _home(out) as home:
+        now_ms = place.now_ms()
+        there = used(place, wanted)
+        held = written_held(spark, config, there, home)
+        came = arrived(spark, settings, wanted, exports, with_fingerprint=_has_print(receipts))
+        rows = (
+            read_journal(spark, journal).where(F.col("route").isin([each.name for each in wanted]))
+            if journal
+            else written_journal(spark, config, there, home)
+        )
+        read_until = JournalTable(journal).existing().complete_until_ms if journal else now_ms
+        window = Window(
+            since_ms,
+            until_ms or read_until or now_ms,
+            now_ms - parse_duration_ms(stuck_after, "stuck_after"),
+            None if late is None else parse_duration_ms(late, "late"),
+        )
+        evidence = Evidence(rows, receipts, _within(held, window), _within(came, window))
+        return _judge(spark, evidence, window, _Store(settings, connection), out)
+
+
+def summary_of(evidence: Evidence, window: Window) -> Reconciliation:
+    """Return the verdict on evidence alone: nothing is asked, nothing is written."""
+    found = verdicts(evidence, window).persist()
+    try:
+        return _summary(found, evidence.journal, window)
+    finally:
+        found.unpersist()
+
+
+class _Store:
+    """Asks for an id once more."""
+
+    def __init__(self, config: Config, connection: Connection) -> None:
+        self._producer = Producer(config, connection)
+
+    def has(self, route: str, id: str) -> bool:  # noqa: A002 - the field's public name
+        return self._producer.get(route, id) is not None
+
+
+def _judge(
+    spark: SparkSession, evidence: Evidence, window: Window, store: _Store, out: str | None
+) -> Reconciliation:
+    found = verdicts(evidence, window).persist()
+    missed = _missed(found, store)
+    if missed:
+        found.unpersist()
+        rows = [(*each, "pending", IN_MOTION, None) for each in missed]
+        more = spark.createDataFrame(rows, evidence.held.schema)
+        evidence = evidence._replace(held=evidence.held.unionByName(more))
+        found = verdicts(evidence, window).persist()
+    done = _summary(found, evidence.journal, window)
+    if out is not None:
+        _write(found, evidence.journal, out)
+    found.unpersist()
+    return done
+
+
+def _missed(found: DataFrame, store: _Store) -> list[tuple[str, str]]:
+    """Return what seems lost and is in the store all the same."""
+    lost = found.where("lost").select("route", "id").limit(MOST_ASKED + 1).collect()
+    if len(lost) > MOST_ASKED:
+        return []
+    return [(row.route, row.id) for row in lost if store.has(row.route, row.id)]
+
+
+def _summary(found: DataFrame, journal: DataFrame, window: Window) -> Reconciliation:
+    rows = totals(found).orderBy("route").collect()
+    gaps = journal.where("kind = 'gap'").agg(F.count("*"), F.sum("lost_entries")).first()
+    return Reconciliation(
+        since_ms=window.since_ms,
+        until_ms=window.until_ms,
+        holds=not any(row[kind] for row in rows for kind in BROKEN),
+        routes=[_route_verdict(row.asDict()) for row in rows],
+        examples=_examples(found, [kind for kind in KINDS if any(row[kind] for row in rows)]),
+        gaps=gaps[0] if gaps else 0,
+        lost_entries=(gaps[1] or 0) if gaps else 0,
+    )
+
+
+def _route_verdict(row: dict[str, Any]) -> RouteVerdict:
+    p50, p99, most = row.pop("late_by_ms") or (None, None, None)
+    return RouteVerdict(**row, lateness_p50_ms=p50, lateness_p99_ms=p99, lateness_max_ms=most)
+
+
+def _examples(found: DataFrame, kinds: Sequence[str]) -> dict[str, list[str]]:
+    if not kinds:
+        return {}
+    wrong = violations(found).select("kind", "route", "id")
+    some = [wrong.where(F.col("kind") == kind).limit(SHOWN) for kind in kinds]
+    rows = reduce(DataFrame.union, some).collect()
+    return {
+        kind: sorted(f"{row.route}/{row.id}" for row in rows if row.kind == kind) for kind in kinds
+    }
+
+
+def _write(found: DataFrame, journal: DataFrame, out: str) -> None:
+    wrong = violations(found)
+    wrong.write.mode("overwrite").parquet(f"{out}/violations")
+    ids = wrong.select("route", "id").distinct()
+    stories = journal.join(F.broadcast(ids), ["route", "id"], "left_semi")
+    stories.orderBy("route", "id", "sequence").write.mode("overwrite").parquet(f"{out}/stories")
+
+
+def _within(rows: DataFrame, window: Window) -> DataFrame:
+    return scheduled_within(rows, window.since_ms, window.until_ms)
+
+
+def _has_print(receipts: DataFrame | None) -> bool:
+    return receipts is not None and "fingerprint" in receipts.columns
+
+
+@contextmanager
+def _home(out: str | None) -> Iterator[str]:
+    if out is not None:
+        yield f"{out}/read"
+        return
+    with TemporaryDirectory(prefix="duebridge-reconcile-") as home:
+        yield home

@@ -1,0 +1,124 @@
+"""Dead letters of a Kafka topic: what each of them is, and the envelope that tries it again."""
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from duebridge.config.models import Route
+from duebridge_connectors.spark.transforms.headers import carried, with_header
+
+REPLAYS = "x-replays"
+"""How often an envelope was replayed from the topic: the header that ends a loop."""
+ORIGIN = "x-replay-of"
+"""The id that the first of them had."""
+
+READY, LOOPED, DAMAGED, ROUTELESS = "ready", "looped", "damaged", "no_route"
+_LIFE = ("x-dlq-route", "x-message-id", "x-scheduled-at", "x-attempt")
+_TEXTS = {
+    "route": "x-dlq-route",
+    "reason": "x-dlq-reason",
+    "error_class": "x-dlq-error-class",
+    "error_message": "x-dlq-error-message",
+    "target": "x-dlq-target",
+    "message_id": "x-message-id",
+}
+_INSTANTS = {"first_failed_at": "x-dlq-first-failed-at", "last_failed_at": "x-dlq-last-failed-at"}
+_ID_DIGITS = 24
+
+
+def dead_letters(records: DataFrame, routes: Sequence[str], max_replays: int) -> DataFrame:
+    """Return Kafka's records (`includeHeaders`) with what their headers say as columns, for SQL.
+
+    `status` is `ready`; `looped` for what was replayed `max_replays` times already; `no_route` for
+    what died on none of these routes; `damaged` for what lacks the headers of a whole dead letter,
+    as a record does that no worker could read.
+    """
+    rows = with_header(records)
+    header = F.col("header")
+    texts = {name: header[of] for name, of in _TEXTS.items()}
+    instants = {
+        name: F.timestamp_millis(header[of].try_cast("bigint")) for name, of in _INSTANTS.items()
+    }
+    replays = F.when(header[REPLAYS].isNull(), 0).otherwise(header[REPLAYS].try_cast("int"))
+    rows = rows.withColumns({**texts, **instants, "replays": replays})
+    is_whole = F.col("replays") >= 0
+    for name in _LIFE:
+        is_whole = is_whole & header[name].isNotNull()
+    return rows.withColumn(
+        "status",
+        F.when(F.coalesce(~is_whole, F.lit(True)), DAMAGED)
+        .when(~F.col("route").isin(list(routes)), ROUTELESS)
+        .when(F.col("replays") >= max_replays, LOOPED)
+        .otherwise(READY),
+    )
+
+
+def replayed(
+    letters: DataFrame,
+    columns: Mapping[str, str],
+    *,
+    delay_ms: int = 0,
+    spread_ms: int = 0,
+    target: Column | None = None,
+) -> DataFrame:
+    """Return the writer's columns of dead letters, due after `delay_ms` and spread from then on.
+
+    The id is made of the life that ended: its route, id, instant of scheduling and attempt. So a
+    dead letter that stands in the topic twice is one envelope, whenever it is replayed. `columns`
+    are SQL over the columns of `dead_letters`, by the writer's names.
+    """
+    rows = letters.withColumn("replay_id", _replay_id())
+    place = F.pmod(F.xxhash64("replay_id"), F.lit(spread_ms + 1)) + F.lit(delay_ms)
+    repairs = {name: F.expr(text) for name, text in columns.items()}
+    others = carried(repairs.pop("headers", F.col("headers")), REPLAYS, ORIGIN)
+    made = {
+        "id": F.col("replay_id"),
+        "body": F.col("value"),
+        "key": F.col("key"),
+        "headers": F.concat(F.coalesce(others, _no_headers()), _our_headers()),
+        "delay": F.concat(place.cast("string"), F.lit("ms")),
+        **({} if target is None else {"target": target}),
+        **repairs,
+    }
+    return rows.select(*(column.alias(name) for name, column in made.items()))
+
+
+def own_target(route: Route) -> Column | None:
+    """Return the target that an envelope had for itself, null where it was the route's.
+
+    A dead letter tells where it should have gone. None of a route that permits no other target.
+    """
+    if not route.allow_targets:
+        return None
+    is_topic = route.target.topic is not None
+    fields = ("topic",) if is_topic else ("exchange", "routing_key")
+    pattern = "^[^:]+:(.*)$" if is_topic else "^[^:]+:([^/]*)/(.*)$"
+    parts = (
+        F.regexp_extract("target", pattern, place).alias(field)
+        for place, field in enumerate(fields, 1)
+    )
+    given = F.struct(F.lit(route.target.broker).alias("broker"), *parts)
+    return F.when(F.col("target") != str(route.target.target()), given)
+
+
+def _replay_id() -> Column:
+    header = F.col("header")
+    life = F.concat_ws("\n", *(header[name] for name in _LIFE))
+    return F.concat(F.lit("replay-"), F.substring(F.sha2(life, 256), 1, _ID_DIGITS))
+
+
+def _no_headers() -> Column:
+    return F.array().cast("array<struct<key: string, value: binary>>")
+
+
+def _our_headers() -> Column:
+    replays = (F.col("replays") + 1).cast("string")
+    origin = F.coalesce(F.col("header")[ORIGIN], F.col("message_id"))
+    pairs = ((REPLAYS, replays), (ORIGIN, origin))
+    return F.array(
+        *(
+            F.struct(F.lit(name).alias("key"), value.cast("binary").alias("value"))
+            for name, value in pairs
+        )
+    )

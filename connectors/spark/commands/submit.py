@@ -1,9 +1,0 @@
-"""The jobs for spark-submit, which wants a file: `spark-submit ... submit.py schedule ...`."""
-
-import sys
-
-from bridge.cli.exits import run_guarded
-from connectors.spark.commands import spark
-
-if __name__ == "__main__":
-    sys.exit(run_guarded(spark))

@@ -1,5 +1,0 @@
-"""What Spark looks for by itself: `DefaultSource` of a top-level module named `pyspark_*`."""
-
-from connectors.spark.source import DuebridgeSource as DefaultSource
-
-__all__ = ["DefaultSource"]

@@ -1,1 +1,0 @@
-"""The delay store's scripts, as a package resource; `bridge.store.scripts` reads them."""
