@@ -13,14 +13,15 @@ from typing import Any, NamedTuple
 
 from duebridge.ports.publisher import Reason
 from duebridge.store.connection import Connection, open_connection
-from duebridge.store.delay_store import DelayStore
+from duebridge.store.delay_store import Burial, DelayStore
 from duebridge.store.embedded import stop_embedded
 from duebridge.store.keys import Shard
-from duebridge.store.transitions import Burial
+from tests.acceptance.forks import Forks
 from tests.store import servers
 
 PROGRAM = str(Path(sys.executable).with_name("duebridge"))
 WITHIN_S = 60.0
+FORKS = Forks()
 wait_until = partial(servers.wait_until, within_s=WITHIN_S)
 # As a person has it: output is buffered, which shows what becomes of what could not be written.
 ENVIRONMENT = {name: given for name, given in os.environ.items() if name != "PYTHONUNBUFFERED"}
@@ -68,9 +69,13 @@ class Command:
 
     def __call__(self, *args: str, stdin: bytes = b"", **env: str) -> Done:
         """Run to the end."""
-        process = self.start(*args, **env)
-        out, err = process.communicate(stdin, timeout=WITHIN_S)
-        return Done(process.returncode, out.decode(), err.decode())
+        if "PYTHONPATH" in env:  # which only a new interpreter heeds
+            process = self.start(*args, **env)
+            out, err = process.communicate(stdin, timeout=WITHIN_S)
+            return Done(process.returncode, out.decode(), err.decode())
+        given = {**ENVIRONMENT, **env}
+        code, out, err = FORKS.run(args, stdin, self.home, given, WITHIN_S)
+        return Done(code, out.decode(), err.decode())
 
     def start(self, *args: str, **env: str) -> subprocess.Popen[bytes]:
         """Begin; the caller ends it."""

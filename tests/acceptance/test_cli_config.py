@@ -35,26 +35,6 @@ def test_render_prints_what_is_in_effect_without_secrets(duebridge: Command) -> 
     assert "topic: ${TOPIC}\n" in done.out
 
 
-def test_rendered_file_passes_the_check(duebridge: Command) -> None:
-    other = duebridge.home / "other.yaml"
-    other.write_text(duebridge("config", "render", TOPIC="t").out)
-    done = duebridge("config", "check", str(other), TOPIC="t")
-    assert done.code == 0, done.err
-
-
-def test_render_as_json_is_one_object(duebridge: Command) -> None:
-    done = duebridge("config", "render", "--output", "json", TOPIC="t")
-    assert done.json()["routes"]["reminders"]["lease"] == "30s"
-    assert CANARY not in done.out
-
-
-def test_render_of_a_wrong_file_exits_2_with_each_place(duebridge: Command) -> None:
-    duebridge.file.write_text(duebridge.file.read_text() + "    shards: 0\nzzz: 1\n")
-    done = duebridge("config", "render", TOPIC="t")
-    assert (done.code, done.out) == (2, "")
-    assert CANARY not in done.err
-
-
 def test_render_without_a_variable_exits_2_and_names_it(duebridge: Command) -> None:
     done = duebridge("config", "render")
     assert (done.code, done.out) == (2, "")

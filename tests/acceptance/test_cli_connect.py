@@ -266,14 +266,6 @@ def test_connect_another_number_of_shards_than_the_store_has_exits_3(tmp_path: P
     assert "expected shards: 3, as the store has it; got 4" in line
 
 
-def test_connect_a_route_that_would_leave_envelopes_to_nobody_exits_1(tmp_path: Path) -> None:
-    with embedded_command(tmp_path) as command:
-        assert command("send", "invoices", "hello", "--delay", "1h").code == 0
-        done = checked(tmp_path, {"url": command.url}, MEMORY, ROUTE)
-    assert done.code == 1
-    assert "not in the configuration (envelopes: 1)" in line_of(done, "routes.invoices")
-
-
 def test_check_as_json_without_connect_is_one_finding(tmp_path: Path) -> None:
     command = Command(tmp_path, "redis://127.0.0.1:1/0")
     done = command("config", "check", "--output", "json")

@@ -14,9 +14,8 @@ from duebridge.config.load import load_config
 from duebridge.envelope import Envelope
 from duebridge.ports.publisher import Reason
 from duebridge.producer import Producer
-from duebridge.store.delay_store import DelayStore
+from duebridge.store.delay_store import Burial, DelayStore
 from duebridge.store.keys import Shard
-from duebridge.store.transitions import Burial
 from tests.acceptance.command import PROGRAM, Command, hear_ctrl_c
 
 LARGE, MISSING = Reason.TOO_LARGE, Reason.TARGET_MISSING
@@ -171,13 +170,6 @@ def test_replay_at_a_rate_is_no_faster(duebridge: Command) -> None:
     assert max(at_ms) - min(at_ms) >= 800
 
 
-def test_replay_of_one_that_dies_again_does_not_go_round(duebridge: Command) -> None:
-    bury(duebridge, {f"id-{number}": LARGE for number in range(3)})
-    done = duebridge("dead", "replay", "reminders", "--all")
-    assert done.err == "3 replayed\n"
-    assert duebridge("dead", "replay", "reminders", "--all").err == "none was meant\n"
-
-
 @pytest.mark.parametrize(
     ("answer", "code", "count"),
     [(b"n\n", 1, 3), (b"\n", 1, 3), (b"y\n", 0, 0), (b"\x04", 130, 3), (signal.SIGINT, 130, 3)],
@@ -272,9 +264,3 @@ def test_drop_of_what_is_not_exits_2(duebridge: Command, words: list[str], expec
     assert (refused.code, refused.out) == (2, "")
     assert expected in refused.err
     assert len(refused.err.splitlines()) == 1
-
-
-def test_replay_with_a_bare_number_as_delay_exits_2(duebridge: Command) -> None:
-    refused = duebridge("dead", "replay", "reminders", "--all", "--delay", "5")
-    assert (refused.code, refused.out) == (2, "")
-    assert refused.err.startswith("duebridge: --delay: expected a duration")

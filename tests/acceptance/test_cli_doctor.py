@@ -42,13 +42,6 @@ def test_doctor_all_well_exits_0_a_line_each(duebridge: Command) -> None:
     assert "ok       routes.invoices: waiting: 0, dead: 0, workers that listen: 0" in lines
 
 
-def test_doctor_on_a_terminal_is_a_table(duebridge: Command) -> None:
-    code, out = duebridge.on_terminal("doctor")
-    assert code == 0
-    assert b"what to do" in out
-    assert b"\x1b[1m" in out
-
-
 def test_doctor_opens_no_route(duebridge: Command) -> None:
     assert doctor(duebridge).code == 0
     connection = duebridge.connection()
@@ -71,23 +64,6 @@ def test_doctor_of_a_file_with_two_mistakes_exits_2_with_a_finding_each(duebridg
     found = findings(done)
     assert all(place.startswith("duebridge.yaml:") for place in found)
     assert len([each for each in found.values() if "did you mean" in each["found"]]) == 2
-
-
-def test_doctor_store_away_exits_3_and_still_asks_the_brokers(tmp_path: Path) -> None:
-    done = doctor(Command(tmp_path, "redis://127.0.0.1:1/0"))
-    assert done.code == 3
-    assert findings(done)["store.url"]["remedy"] == "start the server, or mend store.url"
-    assert [each["place"] for each in done.json_lines()][-1] == "routes.invoices.target"
-
-
-def test_doctor_unfit_store_exits_3_and_goes_on(duebridge: Command) -> None:
-    connection = duebridge.connection()
-    connection.client.config_set("maxmemory-policy", "allkeys-lru")
-    connection.close()
-    done = doctor(duebridge)
-    assert done.code == 3
-    assert "got allkeys-lru" in findings(done)["store"]["found"]
-    assert any(each["place"] == "routes.invoices" for each in done.json_lines())
 
 
 def test_doctor_route_that_left_the_configuration_fails(duebridge: Command) -> None:

@@ -12,8 +12,8 @@ from duebridge.errors import ConfigError
 from duebridge.ports.publisher import Reason
 from duebridge.producer import Producer
 from duebridge.store.connection import Connection
+from duebridge.store.delay_store import Burial
 from duebridge.store.route_store import RouteStore
-from duebridge.store.transitions import Burial
 from tests.acceptance.command import Command, embedded_command, wait_until
 
 
@@ -82,17 +82,6 @@ def test_replay_of_more_than_a_batch_answers_each_id_in_order(
     assert (invoices.pending, invoices.dead) == (4_000, 0)
 
 
-def test_drop_of_the_dead_removes_them_and_nothing_else(
-    operator: Operator, config: Config, connection: Connection
-) -> None:
-    bury(config, connection, ["a", "b"])
-    Producer(config, connection).schedule("invoices", b"x", delay="1h", id="alive")
-    settled = operator.drop("invoices", ["a", "alive"])
-    assert [each.status for each in settled] == ["dropped", "unknown"]
-    assert [known.id for known in operator.dead("invoices", 10)] == ["b"]
-    assert operator.stats()[1].pending == 1
-
-
 def test_dead_of_a_route_that_left_the_configuration_is_still_listed(
     config: Config, connection: Connection
 ) -> None:
@@ -102,13 +91,3 @@ def test_dead_of_a_route_that_left_the_configuration_is_still_listed(
     assert [known.id for known in later.dead("invoices", 10)] == ["a"]
     with pytest.raises(ConfigError, match="got 'nothing'"):
         later.dead("nothing", 10)
-
-
-def test_stats_of_a_held_route_tells_since_when(
-    operator: Operator, config: Config, connection: Connection
-) -> None:
-    key = RouteStore(connection, "duebridge", config.routes["reminders"]).shards[0].shard.keys()[9]
-    connection.client.hset(key, "held_since", 1_767_225_600_000)
-    reminders, invoices = operator.stats()
-    assert reminders.held_since_ms == 1_767_225_600_000
-    assert invoices.held_since_ms == 0

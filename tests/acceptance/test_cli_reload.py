@@ -52,23 +52,6 @@ def test_run_at_sighup_reads_references_anew(duebridge: Command) -> None:
         assert worker.end_with(signal.SIGTERM) == 0
 
 
-def test_run_refuses_a_wrong_file_and_goes_on(duebridge: Command) -> None:
-    right = duebridge.file.read_text()
-    with running(duebridge, "run") as worker:
-        duebridge.file.write_text(right.replace("shards: 3", "shards: 0") + "zzz: 1\n")
-        worker.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: told(worker, "config_refused"), "the refusal")
-        reasons = told(worker, "config_refused")[0]["reasons"]
-        assert [reason.split()[0] for reason in reasons] == [
-            "duebridge.yaml:7:63",
-            "duebridge.yaml:8:1",
-        ]
-        duebridge.file.write_text(right)
-        duebridge("send", "invoices", "hello", "--delay", "1ms", "--id", "due")
-        wait_until(lambda: duebridge("get", "invoices", "due").code == 1, "the delivery")
-        assert worker.end_with(signal.SIGTERM) == 0
-
-
 def test_run_takes_a_removed_route_over_once_it_is_empty(duebridge: Command) -> None:
     duebridge("send", "invoices", "hello", "--delay", "1h", "--id", "later")
     text = duebridge.file.read_text()

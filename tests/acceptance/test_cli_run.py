@@ -80,11 +80,6 @@ def test_run_signalled_after_a_delivery_drains_and_exits_0(duebridge: Command, n
     assert duebridge("stats", "--output", "json").json()["routes"][1]["unack"] == 0
 
 
-def test_run_takes_config_after_its_name(duebridge: Command, tmp_path: Path) -> None:
-    with running(duebridge, "run", "--config", str(tmp_path / "duebridge.yaml")) as worker:
-        assert worker.end_with(signal.SIGTERM) == 0
-
-
 def test_run_leaves_what_is_not_due(duebridge: Command) -> None:
     duebridge("send", "reminders", "hello", "--delay", "1h", "--id", "later")
     with running(duebridge, "run") as worker:

@@ -58,23 +58,12 @@ def test_schedule_returns_the_due_instant_of_the_store(producer: Producer) -> No
     assert timedelta(minutes=15) <= due - before < timedelta(minutes=15, seconds=5)
 
 
-def test_schedule_again_same_content_is_a_duplicate(producer: Producer) -> None:
-    first = producer.schedule("r", b"x", delay="15m", id="a")
-    again = producer.schedule("r", b"x", delay="15m", id="a")
-    assert (again.status, again.due_at_ms) == ("duplicate", first.due_at_ms)
-
-
 def test_schedule_other_content_conflicts_or_replaces(producer: Producer) -> None:
     producer.schedule("r", b"x", delay="15m", id="a")
     assert producer.schedule("r", b"y", delay="15m", id="a").status == "conflict"
     assert (
         producer.schedule("r", b"y", delay="1h", id="a", on_conflict="replace").status == "replaced"
     )
-
-
-def test_schedule_at_in_the_past_is_due_now(producer: Producer) -> None:
-    receipt = producer.schedule("r", b"x", at=datetime(2020, 1, 1, tzinfo=UTC))
-    assert abs(receipt.due_at_ms / 1000 - datetime.now(UTC).timestamp()) < 5
 
 
 @pytest.mark.parametrize(
@@ -216,17 +205,6 @@ def test_ask_for_an_id_that_utf8_cannot_carry_is_refused(producer: Producer, id:
     for ask in (producer.get, producer.cancel, partial(producer.reschedule, delay="1s")):
         with pytest.raises(EnvelopeError, match="id: expected text that UTF-8 can carry"):
             ask("r", id)
-
-
-@pytest.mark.parametrize("id", ["", "a\n", "x" * 256])
-def test_ask_for_an_id_that_no_envelope_has_answers_unknown(producer: Producer, id: str) -> None:
-    assert producer.get("r", id) is None
-    assert producer.cancel("r", id) == "unknown"
-
-
-def test_schedule_unknown_route_names_those_there_are(producer: Producer) -> None:
-    with pytest.raises(ConfigError, match=r"expected one of the configuration \(r\); got 'q'"):
-        producer.schedule("q", b"x", delay="1s")
 
 
 def test_cancel_and_reschedule_of_what_may_be_cold_are_recorded(

@@ -85,14 +85,6 @@ def works(redis_url: str) -> Iterator[Works]:
     works.connection.close()
 
 
-def test_swap_adds_a_route_that_is_delivered(works: Works) -> None:
-    changes = works.runner.swap(works.configured({"r": "a/t", "s": "b/s", "new": "b/n"}))
-    assert changes == Changes(["new"], [], [])
-    works.schedule("new", 3)
-    works.await_arrivals("b", 3)
-    assert {topic for _, topic in works.arrived("b")} == {"n"}
-
-
 def test_swap_settles_what_is_under_way_as_it_was_claimed(works: Works) -> None:
     works.publishers["a"].pause()
     works.schedule("r", 20, of="before")

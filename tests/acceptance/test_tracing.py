@@ -1,4 +1,4 @@
-"""Spans of an envelope's life, where it carries a traceparent and somebody set tracing up."""
+"""Logs, and spans of an envelope that carries a traceparent where tracing is set up."""
 
 import gzip
 import signal
@@ -21,19 +21,22 @@ from structlog.testing import capture_logs
 
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope
-from duebridge.ports.publisher import Delivery, Outcome, Verdict
+from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
 from duebridge.producer import Producer
 from duebridge.store.connection import Connection, open_connection
 from duebridge.telemetry.spans import Spans
-from duebridge.telemetry.tracing import find_tracing, traced_process
+from duebridge.telemetry.tracing import traced_process
 from duebridge.worker.process import Runner
 from duebridge_connectors.memory import MemoryPublisher
 from tests.acceptance.command import embedded_command, wait_until
+from tests.acceptance.floor import Floor
 from tests.acceptance.test_cli_run import running
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACEPARENT = f"00-{TRACE}-{SPAN}-01"
 WITHIN_S = 20.0
+FAILED = Outcome(Verdict.FAILED, error_class="Nack", error_message="not now")
+REJECTED = Outcome(Verdict.REJECTED, Reason.TOO_LARGE, "TooLarge", "2 MiB")
 PROGRAM = """\
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -101,6 +104,7 @@ def works(
 def test_trace_of_a_delivery_has_schedule_wait_and_publish_linked(works: Works) -> None:
     delivery = works.deliver()
     headers = dict(delivery.headers)
+    assert delivery.headers[:2] == (("traceparent", TRACEPARENT), ("tenant", "a"))
     found = works.spans(3)
     ((schedule,), (wait,), (publish,)) = (found[name] for name in ("schedule", "wait", "publish"))
     for span in (schedule, wait, publish):
@@ -115,10 +119,6 @@ def test_trace_of_a_delivery_has_schedule_wait_and_publish_linked(works: Works) 
     assert publish.start_time is not None
     assert publish.end_time is not None
     assert int(headers["x-due-at"]) * 1_000_000 <= publish.start_time <= publish.end_time
-
-
-def test_trace_leaves_the_users_traceparent_untouched(works: Works) -> None:
-    assert works.deliver().headers[:2] == (("traceparent", TRACEPARENT), ("tenant", "a"))
 
 
 def test_spans_say_route_id_attempt_and_verdict_and_no_content(works: Works) -> None:
@@ -167,11 +167,6 @@ def test_envelope_without_a_valid_traceparent_has_no_span(
 def test_producer_is_traced_only_where_its_program_set_it_up() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=True)
     assert done.stdout == b"True\nFalse\n"
-
-
-def test_tracing_without_opentelemetry_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "opentelemetry.trace")
-    assert find_tracing() is None
 
 
 @pytest.mark.parametrize(
@@ -239,9 +234,7 @@ def test_run_sends_its_spans_to_a_collector_before_it_ends(tmp_path: Path) -> No
     }
 
 
-def test_run_with_a_collector_that_is_away_delivers_and_drains_all_the_same(
-    tmp_path: Path,
-) -> None:
+def test_run_with_a_collector_that_is_away_delivers_and_drains_all_the_same(tmp_path: Path) -> None:
     with embedded_command(tmp_path) as duebridge:
         traced = f"traceparent={TRACEPARENT}"
         duebridge("send", "invoices", "hello", "--delay", "1ms", "--id", "a", "--header", traced)
@@ -250,3 +243,38 @@ def test_run_with_a_collector_that_is_away_delivers_and_drains_all_the_same(
             wait_until(lambda: duebridge("get", "invoices", "a").code == 1, "the delivery")
             assert worker.end_with(signal.SIGTERM) == 0
             assert "tracing" in worker.events()
+
+
+def test_log_after_a_failure_names_route_id_attempt_and_error(floor: Floor) -> None:
+    floor.publisher.script(lambda _: FAILED)
+    floor.schedule("a", "b")
+    with capture_logs() as logs:
+        floor.turn(1000)
+    lines = [line for line in logs if line["event"] == "retried"]
+    assert len(lines) == 1
+    assert lines[0].items() >= {
+        "log_level": "info", "route": "r", "id": "a", "attempt": 1, "count": 2, "counted": True,
+        "error": "Nack: not now",
+    }.items()  # fmt: skip
+    each = [line["id"] for line in logs if line["event"] == "envelope"]
+    assert each == ["a", "b"]
+
+
+def test_log_after_a_burial_is_a_warning_with_the_reason(floor: Floor) -> None:
+    floor.publisher.script(lambda delivery: REJECTED if delivery.target.topic == "t" else None)
+    floor.schedule("a")
+    with capture_logs() as logs:
+        floor.turn(1000)
+    line = next(line for line in logs if line["event"] == "buried")
+    assert (line["log_level"], line["reason"], line["id"]) == ("warning", "too_large", "a")
+
+
+def test_log_of_a_whole_life_shows_no_body_key_or_header(floor: Floor) -> None:
+    floor.publisher.script(lambda delivery: FAILED if delivery.target.topic == "t" else None)
+    floor.schedule("a", delay="1s", key=b"canary-key", headers={"tenant": "canary-header"})
+    with capture_logs() as logs:
+        for wait_ms in (1000, 1000, 2000, 1000):
+            floor.turn(wait_ms)
+    assert {line["event"] for line in logs} >= {"retried", "buried", "shunted"}
+    assert "canary" not in str(logs)
+    assert "body of a" not in str(logs)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from duebridge.store.transitions import Remembered
+from duebridge.store.delay_store import Remembered
 from duebridge.worker.settlement import ACK_EVERY_S, Confirmed
 from tests.acceptance.floor import Floor
 

@@ -18,13 +18,6 @@ def only_to(topic: str, outcome: Outcome) -> Callable[[Delivery], Outcome | None
     return lambda delivery: outcome if delivery.target.topic == topic else None
 
 
-def test_deliver_before_due_does_nothing(floor: Floor) -> None:
-    floor.schedule("a")
-    floor.turn(999)
-    assert floor.arrived() == []
-    assert floor.state("a") == "pending"
-
-
 def test_deliver_when_due_leaves_nothing_in_the_store(floor: Floor) -> None:
     floor.schedule("a", "b")
     floor.turn(1000)

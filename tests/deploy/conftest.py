@@ -1,14 +1,17 @@
-"""Helm, fetched once by whoever comes first, and the images of this checkout."""
+"""Helm, fetched once, and Prometheus' promtool."""
 
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from deploy.images.tree import Wanted
 
 from tests.conftest import ROOT, missing
 from tests.deploy.chart import Chart
-from tests.deploy.image import Image, unpacked
+
+Promtool = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
@@ -21,10 +24,13 @@ def chart() -> Chart:
 
 
 @pytest.fixture(scope="session")
-def worker_image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    return unpacked(Wanted("worker", "linux/amd64"), tmp_path_factory.mktemp("worker"))
+def promtool() -> Promtool:
+    """Return a function that runs promtool, and fails with what it prints."""
+    program = shutil.which("promtool") or missing("promtool", "run `make tools`")
 
+    def run(*args: str | Path) -> str:
+        done = subprocess.run([program, *args], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
-@pytest.fixture(scope="session")
-def spark_image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    return unpacked(Wanted("spark", "linux/amd64"), tmp_path_factory.mktemp("spark"))
+    return run

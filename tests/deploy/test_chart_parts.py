@@ -1,8 +1,7 @@
-"""The check before an upgrade, jobs on Spark, monitoring, the trial store, what to type next."""
+"""The check before an upgrade, jobs on Spark, monitoring, the trial store, the notes."""
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
@@ -10,7 +9,18 @@ from typer.testing import CliRunner
 
 from duebridge.cli.app import app
 from duebridge.config.load import load_config_text
-from tests.deploy.chart import FOLDER, MODES, Chart, ChartRefused, Object, configuration, one
+from tests.conftest import ROOT
+from tests.deploy.chart import (
+    FOLDER,
+    MODES,
+    Chart,
+    ChartRefused,
+    Object,
+    configuration,
+    objects,
+    one,
+    values_of,
+)
 
 JOBS = ("demote", "hydrate", "journal", "reconcile", "report")
 HOOK = "helm.sh/hook"
@@ -125,6 +135,20 @@ def test_job_of_the_operator_is_the_same_job(chart: Chart) -> None:
         assert {"/etc/duebridge", "/data"} < set(paths)
 
 
+def test_application_is_what_the_chart_makes_of_the_job(chart: Chart) -> None:
+    """The release has the ConfigMap's name; a secret for pulling is nobody's default."""
+    given = ("-f", str(values_of("spark-operator")), "--set", "imagePullSecrets=null")
+    rendered = list(objects(chart.run("template", "duebridge", str(FOLDER), *given)))
+    scheduled = one(rendered, "ScheduledSparkApplication", "duebridge-hydrate")
+    application = yaml.safe_load((ROOT / "deploy" / "spark" / "application.yaml").read_text())
+    assert application == {
+        "apiVersion": scheduled["apiVersion"],
+        "kind": "SparkApplication",
+        "metadata": {"name": "duebridge-hydrate"},
+        "spec": scheduled["spec"]["template"],
+    }
+
+
 def test_job_with_too_long_a_name_is_refused(chart: Chart) -> None:
     jobs = {"n" * 38: {"run": "hydrate", "args": ["a"], "schedule": "@daily"}}
     with pytest.raises(ChartRefused, match=r"spark\.jobs\.n+: expected at most 52"):
@@ -193,13 +217,6 @@ def notes(chart: Chart, mode: str) -> str:
     return chart.run(*words).partition("NOTES:\n")[2]
 
 
-def test_notes_tell_what_to_type_next(chart: Chart) -> None:
-    text = notes(chart, "kafka")
-    assert "kubectl -n shop rollout status deployment/demo-duebridge" in text
-    assert "duebridge send reminders hello --delay 10s" in text
-    assert "WARNING" not in text
-
-
 @pytest.mark.parametrize(
     ("mode", "said"),
     [
@@ -212,9 +229,3 @@ def test_notes_tell_what_to_type_next(chart: Chart) -> None:
 )
 def test_notes_warn_of_what_is_risky(chart: Chart, mode: str, said: str) -> None:
     assert said in " ".join(notes(chart, mode).split())
-
-
-def test_readme_tells_of_every_value() -> None:
-    text = (FOLDER / "README.md").read_text("utf-8")
-    values = yaml.safe_load(Path(FOLDER / "values.yaml").read_text("utf-8"))
-    assert [key for key in values if f"`{key}" not in text] == []

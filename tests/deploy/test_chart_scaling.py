@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
-from tests.deploy.chart import FOLDER, MODES, Chart, ChartRefused, Object, objects, one, values_of
-from tests.deploy.promtool import promtool
+from tests.deploy.chart import MODES, Chart, ChartRefused, Object, one
+from tests.deploy.conftest import Promtool
 
 MINE = 'namespace="shop",service="demo-duebridge",window="60s"'
 # Of one shard two workers tell, each as it saw it last.
@@ -72,7 +71,7 @@ def test_keda_asks_prometheus_for_what_will_be_due(chart: Chart) -> None:
 
 
 def test_query_of_keda_counts_each_shard_once_whoever_tells_of_it(
-    chart: Chart, tmp_path: Path
+    chart: Chart, promtool: Promtool, tmp_path: Path
 ) -> None:
     [trigger] = one(chart.mode("keda-prometheus"), "ScaledObject")["spec"]["triggers"]
     history = {
@@ -94,15 +93,6 @@ def test_query_of_keda_counts_each_shard_once_whoever_tells_of_it(
     file = tmp_path / "history.yaml"
     file.write_text(json.dumps(history), "utf-8")
     promtool("test", "rules", file)
-
-
-def test_query_of_the_page_is_the_one_of_keda(chart: Chart) -> None:
-    """For an adapter of one's own, of a release as the page installs it."""
-    values = ("-f", str(values_of("keda-prometheus")))
-    text = chart.run("template", "duebridge", str(FOLDER), "-n", "duebridge", *values)
-    [trigger] = one(list(objects(text)), "ScaledObject")["spec"]["triggers"]
-    page = (ROOT / "docs" / "kubernetes.md").read_text("utf-8")
-    assert f"```\n{trigger['metadata']['query']}\n```" in page
 
 
 def test_keda_asks_the_workers_own_page(chart: Chart) -> None:

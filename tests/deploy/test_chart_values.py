@@ -1,8 +1,6 @@
 """values.yaml and its schema: one source with duebridge.yaml, and wrong values are refused."""
 
 import json
-import re
-import shlex
 from collections.abc import Iterator
 from typing import Any, get_args
 
@@ -16,19 +14,16 @@ from deploy.helm import schema
 from deploy.helm.values import Values
 from duebridge.config.schema import config_schema
 from tests.conftest import ROOT
-from tests.deploy.chart import FOLDER, MODES, Chart, ChartRefused, one, values_of
+from tests.deploy.chart import FOLDER, MODES, Chart, ChartRefused, values_of
 
 EXAMPLE = ROOT / "docs" / "duebridge.example.yaml"
+VALIDATOR = Draft7Validator(schema.values_schema())
 VALUES = yaml.safe_load((FOLDER / "values.yaml").read_text("utf-8"))
 
 
 def test_schema_of_the_chart_is_what_the_models_say() -> None:
     remedy = "python -m deploy.helm.schema"
     assert schema.PATH.read_text("utf-8") == schema.text(), f"run: {remedy}"
-
-
-def test_schema_is_one() -> None:
-    Draft7Validator.check_schema(schema.values_schema())
 
 
 def test_config_in_values_has_the_words_of_the_file() -> None:
@@ -48,10 +43,6 @@ def test_values_are_the_defaults_of_the_models() -> None:
     assert {key: value for key, value in VALUES.items() if key != "config"} == defaults
 
 
-def test_values_say_of_the_configuration_only_its_version() -> None:
-    assert VALUES["config"] == {"version": 1}
-
-
 def test_example_of_every_setting_is_taken_as_config(chart: Chart, tmp_path: Any) -> None:
     values = {"config": yaml.safe_load(EXAMPLE.read_text("utf-8"))}
     # an example of the file, with a default that holds a password: see the refusal of those
@@ -65,7 +56,7 @@ def test_example_of_every_setting_is_taken_as_config(chart: Chart, tmp_path: Any
 def test_values_of_mode_are_what_the_schema_takes(mode: str) -> None:
     given = {**VALUES, **yaml.safe_load(values_of(mode).read_text("utf-8"))}
     given["config"] = {**VALUES["config"], **given["config"]}
-    assert list(Draft7Validator(schema.values_schema()).iter_errors(given)) == []
+    assert list(VALIDATOR.iter_errors(given)) == []
 
 
 def choices(model: type[BaseModel], place: str = "") -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -78,16 +69,6 @@ def choices(model: type[BaseModel], place: str = "") -> Iterator[tuple[str, tupl
             yield here, (False, True)
         elif name in ("mode", "trigger"):
             yield here, get_args(field.annotation)
-
-
-@pytest.mark.parametrize(("place", "possible"), list(choices(Values)), ids=str)
-def test_every_choice_of_the_values_has_a_mode(place: str, possible: tuple[Any, ...]) -> None:
-    found = set()
-    for given in (VALUES, *(yaml.safe_load(values_of(mode).read_text("utf-8")) for mode in MODES)):
-        for key in place.split("."):
-            given = given.get(key, {})
-        found.add(given if isinstance(given, bool | str) else None)
-    assert set(possible) <= found
 
 
 @pytest.mark.parametrize(
@@ -126,26 +107,3 @@ def test_program_of_the_chart_is_this_one() -> None:
     project = (ROOT / "pyproject.toml").read_text("utf-8")
     about = yaml.safe_load((FOLDER / "Chart.yaml").read_text("utf-8"))
     assert f'version = "{about["appVersion"]}"' in project
-
-
-def test_readme_has_the_commands_of_the_page() -> None:
-    page = (ROOT / "docs" / "kubernetes.md").read_text("utf-8").partition("## Install")[2]
-    readme = (ROOT / "README.md").read_text("utf-8").partition("on Kubernetes\n")[2]
-    for kind in ("yaml", "sh"):
-        block = re.search(rf"```{kind}\n.*?```", page, re.DOTALL)
-        assert block
-        assert block[0] in readme
-
-
-def test_image_that_the_page_builds_is_the_one_that_its_values_name(chart: Chart) -> None:
-    page = (ROOT / "docs" / "kubernetes.md").read_text("utf-8").partition("## Install")[2]
-    values = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)
-    lines = re.search(r"```sh\n(.*?)```", page, re.DOTALL)
-    assert values
-    assert lines
-    build, load, *_ = (shlex.split(line) for line in lines[1].splitlines())
-    rendered = chart.template(f"--set-json=image={json.dumps(yaml.safe_load(values[1])['image'])}",
-                              "-f", str(values_of("kafka")))  # fmt: skip
-    worker = one(rendered, "Deployment")["spec"]["template"]["spec"]["containers"][0]
-    assert build[build.index("--tag") + 1] == worker["image"]
-    assert build[-1] == load[-1]

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pika
 import pytest
 import yaml
@@ -22,7 +21,6 @@ from tests.conftest import ROOT
 
 COMPOSE = ROOT / "deploy" / "compose"
 FILES = [COMPOSE / "compose.yaml", ROOT / "deploy" / "local" / "compose.yaml"]
-SCHEMA = Path(__file__).with_name("compose-spec.json")
 CHART = ROOT / "deploy" / "helm" / "duebridge" / "files"
 CONFIG = COMPOSE / "config" / "duebridge.yaml"
 
@@ -39,24 +37,11 @@ def mounts(services: dict[str, Any]) -> dict[str, str]:
     return {inside: outside for outside, inside in pairs}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
-def test_compose_file_follows_the_specification(path: Path) -> None:
-    schema = json.loads(SCHEMA.read_text("utf-8"))
-    jsonschema.validate(read(path), schema)
-
-
-def test_compose_file_with_a_mistake_does_not_follow_the_specification() -> None:
-    wrong = read(FILES[0])
-    wrong["services"]["worker"]["helthcheck"] = {}
-    with pytest.raises(jsonschema.ValidationError, match="helthcheck"):
-        jsonschema.validate(wrong, json.loads(SCHEMA.read_text("utf-8")))
-
-
 def test_compose_config_of_docker_accepts_the_file() -> None:
     docker = shutil.which("docker")
     asked = [str(docker), "compose", "version"]
     if docker is None or subprocess.run(asked, capture_output=True, check=False).returncode:
-        pytest.skip("docker compose is not installed; the schema of its specification is checked")
+        pytest.skip("docker compose is not installed")
     config = [docker, "compose", "-f", str(FILES[0]), "config", "--format", "json"]
     done = subprocess.run(config, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -75,14 +60,6 @@ def test_stack_has_the_services_of_local_and_all_that_is_mounted_exists() -> Non
     assert found["/etc/duebridge/alerts.yaml"] == CHART / "alerts.yaml"
 
 
-def test_worker_of_the_stack_runs_as_in_a_cluster() -> None:
-    worker = read(FILES[0])["services"]["worker"]
-    assert (worker["read_only"], worker["cap_drop"], worker["tmpfs"]) == (True, ["ALL"], ["/tmp"])  # noqa: S108
-    assert "user" not in worker, "the image has one"
-    assert (COMPOSE / worker["build"]["context"]).resolve() == ROOT
-    assert (ROOT / worker["build"]["dockerfile"]).is_file()
-
-
 def test_every_address_of_the_configuration_is_given_in_containers() -> None:
     named = set(re.findall(r"\$\{(\w+):-", CONFIG.read_text("utf-8")))
     services = read(FILES[0])["services"]
@@ -91,13 +68,6 @@ def test_every_address_of_the_configuration_is_given_in_containers() -> None:
     )
     for host in ("redis", "kafka", "rabbitmq"):
         assert any(host in value for value in services["worker"]["environment"].values())
-
-
-def test_kafka_of_the_stack_tells_containers_and_this_machine_apart() -> None:
-    listeners = read(FILES[1])["services"]["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
-    bootstrap = read(FILES[0])["services"]["worker"]["environment"]["KAFKA_BOOTSTRAP"]
-    assert f"://{bootstrap}" in listeners
-    assert "://127.0.0.1:${DUEBRIDGE_KAFKA_PORT:-9092}" in listeners
 
 
 def test_prometheus_asks_the_workers_and_grafana_asks_prometheus() -> None:

@@ -1,10 +1,32 @@
-"""Either broker killed or frozen beyond the publish deadline."""
+"""Brokers killed or frozen; targets deleted, denied, too small or full; connections closed."""
 
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
 
+from kafka.admin import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ConfigResource,
+    ConfigResourceType,
+    KafkaAdminClient,
+    ResourcePattern,
+    ResourceType,
+)
+
+from duebridge.audit import Op
+from tests.faults.brokers import KafkaSide, RabbitSide
+from tests.faults.kafka_cluster import FOLLOWERS
 from tests.faults.rig import LEASE_S, Rig
 from tests.faults.scenario import Scenario
+
+LEAST_BYTES = "1000"  # less than the traffic's big bodies, more than its small ones
+QUIET_LOOKS = 3
+LEAST_LENGTH = '{"max-length":10,"overflow":"reject-publish"}'
 
 
 def kill(rig: Rig) -> None:
@@ -22,7 +44,127 @@ def freeze(rig: Rig) -> None:
         rig.see(lambda: time.monotonic() > until)
 
 
+def kafka(rig: Rig) -> KafkaSide:
+    assert isinstance(rig.side, KafkaSide)
+    return rig.side
+
+
+def admin(rig: Rig) -> Any:
+    return closing(KafkaAdminClient(bootstrap_servers=kafka(rig).bootstrap))
+
+
+@contextmanager
+def standstill(rig: Rig) -> Iterator[None]:
+    """Freeze every worker and read all that arrived: what goes with the topic has been seen."""
+    for worker in rig.workers:
+        worker.send_signal(signal.SIGSTOP)
+    side, quiet = kafka(rig), 0
+    while quiet < QUIET_LOOKS:
+        quiet = 0 if side.collect_topic(side.topic, Op.TARGET) else quiet + 1
+    try:
+        yield
+    finally:
+        for worker in rig.workers:
+            worker.send_signal(signal.SIGCONT)
+
+
+def delete_topic(rig: Rig) -> None:
+    side = kafka(rig)
+    with rig.fault("topic deleted and made again") as fault:
+        with standstill(rig), admin(rig) as client:
+            client.delete_topics([side.topic])
+        rig.see_logged(fault, '"target_failed"')
+        side.create(side.topic)
+
+
+def shrink_topic(rig: Rig) -> None:
+    with rig.fault(f"topic takes {LEAST_BYTES} bytes") as fault, admin(rig) as client:
+        limit = {"max.message.bytes": LEAST_BYTES}
+        resource = ConfigResource(ConfigResourceType.TOPIC, kafka(rig).topic, limit)
+        client.alter_configs([resource])
+        rig.see_logged(fault, "too_large")
+
+
+def deny(rig: Rig) -> None:
+    resource = ResourcePattern(ResourceType.TOPIC, kafka(rig).topic)
+    who = ("User:ANONYMOUS", "*", ACLOperation.WRITE, ACLPermissionType.DENY, resource)
+    with rig.fault("writing to the topic denied") as fault, admin(rig) as client:
+        client.create_acls([ACL(*who)])
+        rig.see_logged(fault, '"target_failed"')
+        client.delete_acls([ACLFilter(*who)])
+
+
+def kill_followers(rig: Rig) -> None:
+    with rig.fault("two of three brokers killed") as fault:
+        rig.stack.cluster.kill(*FOLLOWERS)
+        rig.see_logged(fault, "NotEnoughReplicas")
+        rig.stack.cluster.start(*FOLLOWERS)
+
+
+def rabbitmq(rig: Rig) -> RabbitSide:
+    assert isinstance(rig.side, RabbitSide)
+    return rig.side
+
+
+def raise_alarm(rig: Rig) -> None:
+    with rig.fault("memory alarm") as fault:
+        rig.stack.rabbitmqctl("set_vm_memory_high_watermark", "absolute", "1")
+        try:
+            rig.see_logged(fault, '"rabbitmq_blocked"')
+        finally:
+            rig.stack.rabbitmqctl("set_vm_memory_high_watermark", "0.4")
+
+
+def delete_exchange(rig: Rig) -> None:
+    with rig.fault("exchange deleted and made again") as fault:
+        rabbitmq(rig).delete_exchange()
+        rig.see_logged(fault, '"target_failed"')
+        rabbitmq(rig).declare()
+
+
+def unbind(rig: Rig) -> None:
+    with rig.fault("binding deleted and made again") as fault:
+        rabbitmq(rig).unbind()
+        rig.see_logged(fault, '"target_failed"')
+        rabbitmq(rig).declare()
+
+
+def fill_queue(rig: Rig) -> None:
+    side = rabbitmq(rig)
+    with rig.fault("queue full, reject-publish") as fault:
+        rig.stack.rabbitmqctl("set_policy", side.name, f"^{side.name}$", LEAST_LENGTH)
+        side.pause()
+        rig.see_logged(fault, '"retried"')
+        side.resume()
+        rig.stack.rabbitmqctl("clear_policy", side.name)
+
+
+def freeze_beyond_heartbeat(rig: Rig) -> None:
+    with rig.fault("broker frozen beyond the heartbeat") as fault, rig.stack.frozen("rabbitmq"):
+        rig.see_logged(fault, '"rabbitmq_not_connected"')
+
+
+def close_connections(rig: Rig) -> None:
+    with rig.fault("connections closed by the management side") as fault:
+        connected = rig.logged('"rabbitmq_connected"')
+        rig.stack.rabbitmqctl("close_all_connections", "a fault test")
+        rig.take(
+            fault, "workers connected anew", lambda: rig.logged('"rabbitmq_connected"') > connected
+        )
+
+
+KAFKA, RABBITMQ = ("kafka",), ("rabbitmq",)
 SCENARIOS = [
     Scenario("broker_killed", kill),
     Scenario("broker_frozen", freeze),
+    Scenario("topic_deleted", delete_topic, brokers=KAFKA),
+    Scenario("topic_too_small", shrink_topic, brokers=KAFKA, may_bury=True),
+    Scenario("topic_denied", deny, brokers=KAFKA),
+    Scenario("not_enough_replicas", kill_followers, brokers=KAFKA, may_bury=True, in_cluster=True),
+    Scenario("memory_alarm", raise_alarm, brokers=RABBITMQ),
+    Scenario("exchange_deleted", delete_exchange, brokers=RABBITMQ),
+    Scenario("binding_deleted", unbind, brokers=RABBITMQ),
+    Scenario("queue_full", fill_queue, brokers=RABBITMQ, may_bury=True),
+    Scenario("heartbeat_missed", freeze_beyond_heartbeat, brokers=RABBITMQ),
+    Scenario("connections_closed", close_connections, brokers=RABBITMQ),
 ]

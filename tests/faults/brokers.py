@@ -16,7 +16,7 @@ from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
 from duebridge.audit import Event, Op, Phase, fingerprint
 from duebridge.envelope import EnvelopeFields, Properties
-from tests.faults.histories import Historian, now_ms
+from tests.faults.judgement import Historian, now_ms
 from tests.faults.stack import Stack
 
 SETTLED_WITHIN_S = 30.0

@@ -28,10 +28,9 @@ from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import MAX_BATCH, MAX_BATCH_BYTES, READY_FULL, DelayStore
 from duebridge.store.route_store import RouteStore
 from tests.conftest import ROOT
-from tests.faults.bounds import Bound
-from tests.faults.leftovers import leftovers, stored_bytes
+from tests.faults.judgement import leftovers, stored_bytes
 from tests.faults.observed_worker import Touched, read_touched
-from tests.faults.scenario import Result
+from tests.faults.scenario import Bound, Result
 from tests.faults.script_times import (
     TAKE_SLOW,
     Times,

@@ -15,10 +15,9 @@ from pathlib import Path
 import msgspec
 
 from duebridge.store.journal import Journal
-from tests.faults.bounds import Bound
-from tests.faults.histories import now_ms
+from tests.faults.judgement import now_ms
 from tests.faults.rig import WITHIN_S, Rig
-from tests.faults.scenario import Result, Scenario
+from tests.faults.scenario import Bound, Result, Scenario
 from tests.faults.stack import NAMES, Stack
 
 PER_SECOND, SHORT_PER_SECOND = 1000, 500  # the former fills the windows before the deadline

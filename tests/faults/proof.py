@@ -22,13 +22,13 @@ from pathlib import Path
 import msgspec
 
 from tests.conftest import ROOT
-from tests.faults.clock_faults import library
 from tests.faults.rig import run_scenario
 from tests.faults.scenario import BROKERS, Result
 from tests.faults.stack import Stack
 from tests.faults.table import MATRIX, SCENARIOS
 from tests.faults.tally import TRIALS, Run, enough, report
 from tests.faults.trials import GROUPS, NAMES, add_sizes, result_of, start_trial
+from tests.faults.worker_faults import library
 
 HOME = ROOT / ".services" / "proof"
 REPORT = Path("docs", "proof.md")

@@ -17,12 +17,9 @@ from duebridge.producer import Producer
 from duebridge.store.connection import open_connection
 from duebridge.store.replies import Stats
 from duebridge.store.route_store import RouteStore
-from tests.faults.bounds import Bound
 from tests.faults.brokers import BrokerSide, KafkaSide, RabbitSide
-from tests.faults.histories import Historian
-from tests.faults.judgement import dump, judge
-from tests.faults.leftovers import leftovers, stored_bytes
-from tests.faults.scenario import Result, Scenario
+from tests.faults.judgement import Historian, dump, judge, leftovers, stored_bytes
+from tests.faults.scenario import Bound, Result, Scenario
 from tests.faults.stack import NAMES, Stack
 from tests.faults.traffic import ROUTE, Traffic
 

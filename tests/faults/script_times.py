@@ -12,7 +12,7 @@ from typing import Any
 
 from duebridge.bench.figures import percentile
 from duebridge.store.scripts import names, script
-from tests.faults.bounds import Bound
+from tests.faults.scenario import Bound
 
 TAKE_SLOW = ("--slowlog-log-slower-than", "100", "--slowlog-max-len", "1000000")  # of redis-server
 P999_MS, MOST_MS, SLOW_MS = 5.0, 50.0, 10.0

@@ -5,9 +5,8 @@ import signal
 import time
 from typing import Any
 
-from tests.faults.bounds import Bound
 from tests.faults.rig import LEASE_S, Rig
-from tests.faults.scenario import Scenario
+from tests.faults.scenario import Bound, Scenario
 
 EXIT_UNFIT = 3
 CLAIMED_WITHIN_S = 5

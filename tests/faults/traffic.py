@@ -12,7 +12,7 @@ from duebridge.audit import Event, Op, Phase, fingerprint
 from duebridge.envelope import Envelope, EnvelopeFields
 from duebridge.errors import StoreFull, StoreUnavailable
 from duebridge.producer import Producer
-from tests.faults.histories import Historian, now_ms
+from tests.faults.judgement import Historian, now_ms
 
 ROUTE = "faults"
 BATCH = 100

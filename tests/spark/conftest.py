@@ -16,9 +16,8 @@ from pyspark.sql import SparkSession
 from duebridge.config.load import load_config
 from duebridge.producer import Producer
 from duebridge.store.connection import Connection, open_connection
-from duebridge.store.delay_store import DelayStore
+from duebridge.store.delay_store import DelayStore, Remembered
 from duebridge.store.keys import Shard
-from duebridge.store.transitions import Remembered
 from tests.conftest import ROOT, missing
 from tests.spark.commander import Commander
 
@@ -64,6 +63,7 @@ def spark(kafka_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     session = (
         SparkSession.builder.master("local[2,4]")
         .config("spark.jars", kafka_jars)
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", 2)

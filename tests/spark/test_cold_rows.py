@@ -1,6 +1,5 @@
 """What people are told of cold envelopes: read by Arrow alone, bound by what the store says."""
 
-import subprocess
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ from duebridge_connectors.spark.cold_log import (
     Commit,
     boundary_ms,
 )
-from tests.acceptance.command import ENVIRONMENT, PROGRAM, Done
+from tests.acceptance.command import ENVIRONMENT, FORKS, WITHIN_S, Done
 from tests.spark.conftest import LATER_MS, World
 
 HOUR = LATER_MS // HOUR_MS * HOUR_MS
@@ -57,9 +56,10 @@ def _write(path: str, rows: pa.Table) -> None:
 
 
 def command(world: World, *words: str) -> Done:
-    program = [PROGRAM, "--config", world.config, *words]
-    done = subprocess.run(program, capture_output=True, timeout=100, env=ENVIRONMENT)
-    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+    code, out, err = FORKS.run(
+        ["--config", world.config, *words], b"", world.home, ENVIRONMENT, WITHIN_S
+    )
+    return Done(code, out.decode(), err.decode())
 
 
 def listed(world: World, *words: str) -> list[str]:

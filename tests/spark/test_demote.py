@@ -72,21 +72,6 @@ def test_demote_keeps_what_a_row_is(spark: SparkSession, world: World) -> None:
     assert row.scheduled_at_ms == record.scheduled_at_ms
 
 
-def test_demote_of_nothing_changes_nothing(spark: SparkSession, world: World) -> None:
-    world.producer().schedule("cold", b"x", id="near", delay="6d")
-    done = run_demote(spark, config=world.config, route="cold")
-    assert (done.removed, done.batches) == (0, 0)
-    assert str(done) == "route cold: 0 envelopes are cold now"
-    assert log_of(world).commits() == []
-
-
-def test_demote_again_moves_nothing_twice(spark: SparkSession, world: World) -> None:
-    schedule(world, "a")
-    run_demote(spark, config=world.config, route="cold")
-    assert run_demote(spark, config=world.config, route="cold").removed == 0
-    assert cold(spark, world) == ["a"]
-
-
 def test_demote_of_a_route_without_a_cold_tier_is_refused(
     spark: SparkSession, world: World
 ) -> None:

@@ -1,5 +1,7 @@
 """Hydrate: cold rows come back before they are due, each once, and never after their cancel."""
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,13 +9,17 @@ from pyspark.sql import SparkSession
 
 from duebridge.config.models import HOUR_MS
 from duebridge.envelope import Envelope
+from duebridge.store.connection import open_connection
 from duebridge_connectors.spark.cold_log import ColdLog, Commit
 from duebridge_connectors.spark.cold_tier import Tier, open_tier
 from duebridge_connectors.spark.jobs import hydrate
 from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.hydrate import HydrateSummary, run_hydrate
+from tests.acceptance.test_backup import AT_ONCE, back_up, restored
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_demote import Killed, cold, demote_until, die, schedule, warm
+from tests.store.proxy import proxied
+from tests.store.servers import redis_server
 
 MONTH_MS = 30 * 24 * HOUR_MS
 
@@ -177,6 +183,7 @@ def test_hydrate_while_a_producer_cancels_and_reschedules_obeys_both_or_leaves_i
     assert {"tcancelled", "tmoved"} <= marks(world), "left meanwhile: they may bind what comes"
 
 
+@pytest.mark.long
 def test_hydrate_leaves_a_row_cold_whose_id_lives_with_other_content(
     spark: SparkSession, world: World, later: Any
 ) -> None:
@@ -202,3 +209,60 @@ def test_hydrate_finishes_a_demote_that_was_killed_first(
     assert run(spark, world).accepted == 2
     assert warm(world) == {"a", "b"}
     assert run_demote(spark, config=world.config, route="cold").batches == 0
+
+
+@pytest.mark.long
+def test_demote_and_hydrate_while_replies_are_lost_lose_nothing(
+    spark: SparkSession, world: World, service: Any, later: Any
+) -> None:
+    ids = [f"i{n:04d}" for n in range(40)]
+    schedule(world, *ids)
+    with proxied(int(service("redis", "port"))) as proxy:
+        world.use(f"redis://127.0.0.1:{proxy.port}/0")
+        proxy.lose_reply_to(ids[0].encode())  # of demote, the first call that names it
+        assert run_demote(spark, config=world.config, route="cold").removed == len(ids)
+        assert (proxy.lost, warm(world)) == (1, set())
+        later(99)
+        proxy.lose_reply_to(ids[0].encode())  # of schedule
+        done = run_hydrate(spark, config=world.config, route="cold")
+        assert (proxy.lost, done.accepted + done.duplicate) == (2, len(ids))
+    assert warm(world) == {*ids}
+
+
+def lose_a_store(spark: SparkSession, home: Path) -> World:
+    """Make two ids cold, back up with two more in the store; then all change places."""
+    (home / "lost").mkdir()
+    with redis_server(home / "lost", "--appendonly", "yes", *AT_ONCE) as port:
+        world = World(home, f"redis://127.0.0.1:{port}/0")
+        to: dict[str, Any] = {"config": world.config, "route": "cold"}
+        schedule(world, "a", "b")
+        assert run_demote(spark, **to).removed == 2
+        schedule(world, "c", "d")
+        back_up(port, home / "backup.rdb")
+        shutil.copytree(commits(home), home / "backup")
+        assert run_demote(spark, **to).removed == 2
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Tier, "boundary_ms", lambda _: LATER_MS + 24 * HOUR_MS)
+            assert run_hydrate(spark, **to).accepted == 4
+        return world
+
+
+def commits(home: Path) -> Path:
+    return home / "cold" / "route=cold" / "_commits"
+
+
+@pytest.mark.long
+def test_restore_of_a_store_and_the_commits_of_its_moment_loses_no_cold_row(
+    spark: SparkSession, tmp_path: Path, later: Any
+) -> None:
+    world = lose_a_store(spark, tmp_path)
+    shutil.rmtree(commits(tmp_path))
+    shutil.copytree(tmp_path / "backup", commits(tmp_path))
+    with restored(tmp_path / "backup.rdb", tmp_path / "restored") as port:
+        world.use(f"redis://127.0.0.1:{port}/0")
+        world.connection = open_connection(f"redis://127.0.0.1:{port}/0")
+        assert warm(world) == {"c", "d"}
+        later()
+        done = run_hydrate(spark, config=world.config, route="cold")
+        assert (done.accepted, done.left) == (2, 0)
+        assert warm(world) == {"a", "b", "c", "d"}

@@ -120,17 +120,6 @@ def test_intake_without_what_it_needs_says_so_before_a_record_is_read(
 
 
 @pytest.mark.long
-def test_run_the_command_takes_in_and_ends_with_the_counts(
-    world: World, topics: Topics, kafka_jars: str, command: Commander
-) -> None:
-    topic = topics.make()
-    topics.fill(topic, [Record(b"one"), Record(b"two")])
-    done = command(world.config, *words(world, kafka_jars, topic))
-    rows = done.json()["rows"]
-    assert (done.code, rows["accepted"], len(world.ids("plain"))) == (0, 2, 2), done.err
-
-
-@pytest.mark.long
 def test_run_the_command_without_a_broker_exits_4_in_one_line(
     world: World, kafka_jars: str, command: Commander
 ) -> None:

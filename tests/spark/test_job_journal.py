@@ -20,7 +20,7 @@ from duebridge_connectors.spark.jobs.journal import (
     run_journal,
     small_files,
 )
-from duebridge_connectors.spark.journal_table import DataFile, JournalTable, Manifest
+from duebridge_connectors.spark.journal_table import DataFile, JournalTable
 from duebridge_connectors.spark.schema import JOURNAL
 from duebridge_connectors.spark.transforms.journal import by_day
 from tests.spark.conftest import World
@@ -56,33 +56,28 @@ def test_by_day_gives_the_utc_day_and_a_gap_that_of_finding_it(spark: SparkSessi
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-def test_run_journal_again_adds_what_is_new_and_nothing_else(
+def lags(world: World) -> list[int | None]:
+    """How many entries of each shard the table has not read yet, as the store knows it."""
+    return [world.store("split", number).stats().journal_lag for number in range(4)]
+
+
+def test_run_journal_again_adds_what_is_new_and_tells_the_store_how_far_it_is(
     spark: SparkSession, world: World, table: str
 ) -> None:
     accept(world, "split", *[f"a{number}" for number in range(10)])
+    assert lags(world) == [None] * 4
     first = run(spark, world, table, max_entries_per_trigger=4)
     assert (first.rows, first.batches, first.table_rows) == (10, 3, 10)
+    assert lags(world) == [0] * 4
+    accept(world, "split", "a10")
+    assert sorted(lag for lag in lags(world) if lag is not None) == [0, 0, 0, 1]
     accept(world, "plain", "b")
-    assert run(spark, world, table).rows == 1
+    assert run(spark, world, table).rows == 2
     assert run(spark, world, table).rows == 0
-    assert ids(spark, table) == sorted([f"a{number}" for number in range(10)] + ["b"])
+    assert ids(spark, table) == sorted([f"a{number}" for number in range(11)] + ["b"])
     found = {(row.day, row.route) for row in read_journal(spark, table).collect()}
     today = datetime.now(UTC).date()
     assert found == {(today, "split"), (today, "plain")}
-
-
-def test_run_journal_tells_the_store_how_far_its_table_is(
-    spark: SparkSession, world: World, table: str
-) -> None:
-    def lags() -> list[int | None]:
-        return [world.store("split", number).stats().journal_lag for number in range(4)]
-
-    accept(world, "split", *[f"a{number}" for number in range(10)])
-    assert lags() == [None] * 4
-    run(spark, world, table)
-    assert lags() == [0] * 4
-    accept(world, "split", "b")
-    assert sorted(lag for lag in lags() if lag is not None) == [0, 0, 0, 1]
 
 
 def test_run_journal_keeps_a_gap_and_says_so(spark: SparkSession, world: World, table: str) -> None:
@@ -95,6 +90,7 @@ def test_run_journal_keeps_a_gap_and_says_so(spark: SparkSession, world: World, 
     assert (gap.route, gap.lost_entries, gap.at) == ("plain", 2, None)
 
 
+@pytest.mark.long
 def test_run_journal_merges_small_files_and_disturbs_no_reader(
     spark: SparkSession, world: World, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +110,9 @@ def test_run_journal_merges_small_files_and_disturbs_no_reader(
 
 
 @pytest.mark.parametrize("step", ["take_over", "commit", "newest"])
-@pytest.mark.parametrize("call", [1, 2, 3])
+@pytest.mark.parametrize(
+    "call", [1, *(pytest.param(call, marks=pytest.mark.long) for call in (2, 3))]
+)
 def test_batches_killed_at_any_step_and_begun_again_are_in_the_table_once(
     spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch, step: str, call: int
 ) -> None:
@@ -159,6 +157,7 @@ def killed_after(real: Any, call: int) -> Any:
     return step
 
 
+@pytest.mark.long
 def test_run_journal_with_another_checkpoint_is_refused(
     spark: SparkSession, world: World, table: str
 ) -> None:
@@ -202,7 +201,3 @@ def test_row_of_journal_table_has_the_columns_of_the_stream(
     ]
     wanted = spark.createDataFrame(rows, f"{schema}, attempt int, lost_entries long")
     assertDataFrameEqual(found.select(names), wanted)
-
-
-def test_manifest_of_a_table_without_one_is_empty(tmp_path: Path) -> None:
-    assert JournalTable(str(tmp_path)).newest() == Manifest()

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 import yaml
 from pyspark.sql import SparkSession
-from tests.security.certificates import KEY_PASSWORD, Certificates, make_certificates
-from tests.security.documented import documented
-from tests.security.secure_kafka import PASSWORD, SecureKafka, secure_kafka
 
 from duebridge.config.load import load_config
 from duebridge.config.models import Config
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.kafka import kafka_options
 from tests.contract.broker_under_test import delivery
+from tests.contract.certificates import KEY_PASSWORD, Certificates, make_certificates
+from tests.contract.documented import documented
 from tests.contract.kafka_broker import KafkaBroker
+from tests.contract.own_kafka import PASSWORD, SecureKafka, secure_kafka
 
 BY_PASSWORD, BY_CERTIFICATE = "Kafka, user and password", "Kafka, client certificate"
 SECRETS = ("canary", "PRIVATE KEY")

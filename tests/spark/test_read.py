@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import Reason
-from duebridge.store.transitions import Burial, Retry
+from duebridge.store.delay_store import Burial, Retry
 from duebridge_connectors.spark.loading import write_envelopes
 from duebridge_connectors.spark.planning import plan_read
 from tests.spark.by_hand import read_by_hand
@@ -117,12 +117,6 @@ def test_read_of_a_damaged_record_says_so_and_goes_on(world: World) -> None:
     rows = {row["id"]: row for row in read_by_hand(world, route="plain")}
     assert rows["i0"]["error_message"] == ""
     assert (rows["i1"]["error_class"], rows["i1"]["body"]) == ("RecordDamaged", None)
-
-
-def test_read_of_nothing_is_empty(spark: SparkSession, world: World) -> None:
-    assert read(spark, world).count() == 0, "a store without routes has no partition"
-    scheduled(world, "plain", 1)
-    assert read_by_hand(world, state="dead") == []
 
 
 def test_read_without_a_configuration_asks_the_store(world: World) -> None:

@@ -133,12 +133,7 @@ def test_reconcile_names_every_violation_that_was_planted(
     out = str(scene.world.home / "verdict")
     receipts = scene.receipts(spark, "good", "corrupt")
     found = run_reconcile(
-        spark,
-        scene.world.config,
-        routes=["plain"],
-        receipts=receipts,
-        stuck_after="0ms",
-        out=out,
+        spark, scene.world.config, routes=["plain"], receipts=receipts, stuck_after="0ms", out=out
     )
     assert found.examples == PLANTED
     assert not found.holds
@@ -191,6 +186,7 @@ def test_reconcile_asks_once_more_for_what_moved_while_the_store_was_read(
     assert found.routes[0].held == 1
 
 
+@pytest.mark.long
 def test_reconcile_and_report_count_what_is_cold(spark: SparkSession, scene: Scene) -> None:
     scene.accept("far", LATER_MS)
     assert run_demote(spark, config=scene.world.config, route="plain").removed == 1

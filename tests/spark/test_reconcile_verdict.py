@@ -1,4 +1,4 @@
-"""The verdict in Spark is that of `bridge/duebridge/audit.py`: the same histories, the same words."""
+"""The verdict in Spark is that of `duebridge.audit`: the same histories, the same words."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -119,27 +119,6 @@ def any_history(random: Random) -> History:
 def test_verdict_on_any_histories_is_that_of_the_audit(spark: SparkSession) -> None:
     random = Random(7)
     compare(spark, [any_history(random) for _ in range(500)])
-
-
-def test_verdict_on_each_violation_is_that_of_the_audit(spark: SparkSession) -> None:
-    one = [Accepted("a", DUE, "p")]
-    good = Arrived("a", DUE, "p")
-    compare(
-        spark,
-        [
-            History(one, [good]),
-            History(one, []),
-            History(one, [Arrived("a", DUE - 1, "p")]),
-            History(one, [good], cancelled=frozenset("a")),
-            History(one, [good, Arrived("b", DUE)]),
-            History(one, [Arrived("a", DUE, "q")]),
-            History(one, [], held={"a": "ready"}),
-            History(one, [good, good]),
-            History(one, [good], [good]),
-            History(one, [], held={"a": "dead"}),
-            History([], [good], attempted=frozenset("a")),
-        ],
-    )
 
 
 def journal(spark: SparkSession, *rows: tuple[str, str, int, int, int | None]) -> DataFrame:

@@ -31,9 +31,7 @@ def records(spark: SparkSession, *headers: list[Header] | None) -> DataFrame:
     return spark.createDataFrame(rows, RECORDS)
 
 
-def test_records_keep_value_key_and_headers_under_an_id_of_their_place(
-    spark: SparkSession,
-) -> None:
+def test_records_keep_value_key_and_headers_under_an_id_of_their_place(spark: SparkSession) -> None:
     given = records(spark, [("a", b"1"), ("a", None), ("b", b"\xff")], None)
     found = envelopes_of_records(given, "T-1", {"delay": "'1h'"})
     key, value = bytearray(b"k"), bytearray(b"v")

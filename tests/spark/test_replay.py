@@ -138,9 +138,7 @@ def test_replay_of_what_cannot_be_is_refused(
     topics.fill(topic, dead(topics, "a"))
     with pytest.raises(ConfigError, match=r"body: expected STRING or BINARY; got INT"):
         run_replay(
-            spark,
-            Replay(topic=topic, broker="kafka", columns={"body": "1"}),
-            config=world.config,
+            spark, Replay(topic=topic, broker="kafka", columns={"body": "1"}), config=world.config
         )
 
 

@@ -1,6 +1,5 @@
 """The job report: its figures, and a page that needs nothing and betrays nothing."""
 
-import doctest
 import re
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
@@ -10,7 +9,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from duebridge_connectors.spark.jobs.report import run_report
-from duebridge_connectors.spark.page import words
 from duebridge_connectors.spark.page.page import Found, page
 from duebridge_connectors.spark.transforms.report import KINDS, figures, forecast, gaps, reasons
 from tests.spark.conftest import LATER_MS, World
@@ -133,25 +131,3 @@ def test_page_fetches_nothing_runs_nothing_and_escapes_names() -> None:
     assert not re.search(r"url\(|@import", text)
     assert "<b>&<" not in text
     assert "No dead letters, no gaps, no late day, and no rush ahead." in text
-
-
-def test_page_says_first_what_needs_a_look() -> None:
-    route = {"route": "<b>&"}
-    found = found_with(
-        gaps=[route | {"gaps": 1, "lost_entries": 12}],
-        forecast=[route | {"at": START, "due": 900}],
-        duplicates={"<b>&": 2},
-    )
-    text = page(found)
-    assert "12 entries of the journal were cut" in text
-    assert "900 fall due in the hour of 01 Mar 22:30, 100 times the busiest hour so far" in text
-    assert "2 duplicates reached the target" in text
-
-
-def test_page_of_nothing_says_so() -> None:
-    empty = Found(START, [], [], [], [], [])
-    assert "nothing to report yet" in page(empty)
-
-
-def test_doctests_of_words_hold() -> None:
-    assert doctest.testmod(words) == (0, 2)

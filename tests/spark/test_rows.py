@@ -123,10 +123,6 @@ def test_write_of_id_columns_derives_the_same_ids_again(world: World) -> None:
     assert world.ids("plain") == {derived(["a", 1]), derived(["a", 2])}
 
 
-def test_write_of_nothing_says_so(world: World) -> None:
-    assert str(write_by_hand(world, [])) == "route plain: 0 rows: none; nothing was changed"
-
-
 def test_write_to_rabbitmq_refuses_what_it_cannot_carry(world: World) -> None:
     rows = [row("a") | {"key": "k"}, row("b") | {"key": None}, row("c", body=None) | {"key": None}]
     summary = write_by_hand(world, rows, route="amqp")

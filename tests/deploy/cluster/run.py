@@ -1,10 +1,6 @@
-"""`make test-k8s`: the cluster's tests, with the image that they need; says so where no cluster is.
+"""`make test-k8s`: builds the image, gives it to the cluster, runs the cluster's tests.
 
-KUBECONFIG            the cluster; the nodes run amd64
-DUEBRIDGE_K8S_LOAD    gives an image to its nodes: "kind load image-archive {tar}"
-DUEBRIDGE_K8S_IMAGE   or an image that they can pull: "registry.example/duebridge:1"
-DUEBRIDGE_K8S_HOST    an address of this machine that pods reach, where services start
-DUEBRIDGE_K8S_EXEC    what runs a command where the cluster is reachable, if that is not here
+README.md has the variables. Where no cluster answers, it says so and ends with 0.
 """
 
 import os
@@ -15,10 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.conftest import ROOT
-from tests.deploy.cluster.images import STORE, WORKER, build_store, build_worker
+from tests.deploy.cluster.image import STORE, WORKER, build_images
 
 HERE = Path(__file__).resolve().parent
-SERVICES = [sys.executable, "deploy/local/services.py"]
 
 
 def main(words: Sequence[str]) -> int:
@@ -33,7 +28,7 @@ def main(words: Sequence[str]) -> int:
         load_images(load)
         os.environ.update(DUEBRIDGE_K8S_IMAGE=WORKER, DUEBRIDGE_K8S_STORE_IMAGE=STORE)
     # installs what the services need, which cannot be had from inside every cluster's network
-    subprocess.run([*SERVICES, "up"], cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "deploy/local/services.py", "up"], cwd=ROOT, check=True)
     tests = [sys.executable, "-m", "pytest", "-m", "cluster", *(words or [str(HERE)])]
     return subprocess.run([*near, *tests], cwd=ROOT, check=False).returncode
 
@@ -41,10 +36,7 @@ def main(words: Sequence[str]) -> int:
 def load_images(command: str) -> None:
     folder = ROOT / ".services" / "images"
     folder.mkdir(parents=True, exist_ok=True)
-    worker, store = folder / "worker.tar", folder / "store.tar"
-    build_worker(worker)
-    build_store(worker, store)
-    for tar in (worker, store):
+    for tar in build_images(folder):
         loading = shlex.split(command.format(tar=shlex.quote(str(tar))))
         subprocess.run(loading, cwd=ROOT, check=True)
 

@@ -1,16 +1,23 @@
-"""The chart on a real cluster: what it delivers, and what its pods may do."""
+"""The chart on a real cluster: what it delivers, what its pods may do, and the page's commands."""
 
 import json
+import os
+import re
+import shlex
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+import yaml
 
+from tests.conftest import ROOT
 from tests.deploy.cluster.bridge import Bridge
-from tests.deploy.cluster.kube import Refused
+from tests.deploy.cluster.kube import Refused, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 MESSAGES = 10_000
+PAGE = ROOT / "docs" / "kubernetes.md"
 LOOK_AROUND = """
 import json, os
 def refused(path):
@@ -79,3 +86,76 @@ def test_install_with_a_missing_target_makes_nothing(bridge: Bridge) -> None:
     assert f"{bridge.name}-none" in log
     assert bridge.pods() == []
     bridge.kube.kubectl("delete", f"job/{bridge.name}-check")
+
+
+def test_trial_delivers_from_a_store_of_its_own(bridge: Bridge) -> None:
+    valkey: dict[str, object] = {"enabled": True}
+    if image := os.environ.get("DUEBRIDGE_K8S_STORE_IMAGE"):
+        repository, _, tag = image.rpartition(":")
+        valkey["image"] = {"repository": repository, "tag": tag}
+    config = {**bridge.values["config"], "store": {"namespace": bridge.name}}
+    bridge.install(config=config, valkey=valkey)
+    bridge.send("before", delay="15s")
+    bridge.install(podAnnotations={"duebridge/test": "another"})  # its check asks the store
+    bridge.send("after", delay="1s")
+    bridge.settle()
+    assert bridge.doubled() == 0
+
+
+def test_journal_job_reads_what_was_delivered(bridge: Bridge) -> None:
+    image = os.environ.get("DUEBRIDGE_K8S_SPARK_IMAGE")
+    if not image:
+        pytest.skip("set DUEBRIDGE_K8S_SPARK_IMAGE")
+    repository, _, tag = image.rpartition(":")
+    job = {"run": "journal", "args": ["/data/journal"], "schedule": "0 0 1 1 *"}
+    spark = {
+        "image": {"repository": repository, "tag": tag},
+        "jobs": {"journal": job},
+        "resources": {"requests": {"cpu": "100m", "memory": "1Gi"}},
+        "volumes": [{"name": "data", "emptyDir": {}}],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    bridge.install(spark=spark)
+    bridge.schedule(100)
+    bridge.settle()
+    run = f"{bridge.name}-now"
+    bridge.kube.kubectl("create", "job", f"--from=cronjob/{bridge.name}-journal", run)
+    bridge.kube.kubectl("wait", f"job/{run}", "--for=condition=Complete", "--timeout=110s")
+    assert "200 rows" in bridge.kube.kubectl("logs", f"job/{run}")
+
+
+def block(kind: str) -> str:
+    """Return the first block of a kind in the section about installing."""
+    section = PAGE.read_text("utf-8").partition("## Install")[2]
+    found = re.search(rf"```{kind}\n(.*?)```", section, re.DOTALL)
+    assert found
+    return found[1]
+
+
+def typed(bridge: Bridge, line: str, values: Path) -> str:
+    """Type a line; raises `Refused`."""
+    program, *words = shlex.split(line)
+    for place in [each for each, word in enumerate(words) if word == "-n"]:
+        words[place + 1] = bridge.kube.namespace
+    words = [str(values) if word == "values.yaml" else word for word in words]
+    return bridge.kube.helm(*words) if program == "helm" else bridge.kube.kubectl(*words)
+
+
+def test_commands_of_the_page_do_what_it_says(bridge: Bridge) -> None:
+    text = block("yaml").replace("redis://redis.example:6379/0", bridge.stack.redis_url)
+    values = yaml.safe_load(text.replace("kafka.example:9092", bridge.stack.kafka))
+    values["config"]["store"]["namespace"] = bridge.name
+    values["config"]["routes"]["reminders"]["target"]["topic"] = bridge.name
+    values["image"] = bridge.values[
+        "image"
+    ]  # the first two lines make it, and give it to the nodes
+    lines = block("sh").splitlines()
+    assert len(lines) == 5
+    assert lines[2].startswith("helm install")
+    try:
+        for line in lines[2:4]:
+            typed(bridge, line, bridge.written(values))
+        events = lambda: typed(bridge, lines[4], bridge.written(values))  # noqa: E731
+        until(lambda: "delivered" in events(), "the message", 30)
+    finally:
+        bridge.kube.helm("uninstall", "duebridge", "--ignore-not-found", "--wait")

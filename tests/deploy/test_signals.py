@@ -1,0 +1,88 @@
+"""Alerts and dashboard: valid PromQL on exposed metrics; an alert fires when it should."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.registry import CollectorRegistry
+
+from duebridge.config.models import WorkerSettings
+from duebridge.telemetry import metrics
+from duebridge.worker.gauges import StationCollector
+from duebridge.worker.lane import Lane
+from duebridge_connectors.memory import MemoryPublisher
+from tests.conftest import ROOT
+from tests.deploy.chart import FOLDER
+from tests.deploy.conftest import Promtool
+
+RULES = FOLDER / "files" / "alerts.yaml"
+HISTORIES = sorted((ROOT / "tests" / "deploy" / "alerts").glob("*.yaml"))
+ALERTS = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+PANELS = json.loads((FOLDER / "files" / "dashboard.json").read_text())["panels"]
+# Grafana replaces these before it asks Prometheus.
+VARIABLES = {"$__rate_interval": "1m", "$namespace": ".*", "$route": ".*"}
+QUERIES = [target["expr"] for panel in PANELS for target in panel.get("targets", ())]
+
+
+@pytest.fixture(scope="module")
+def exposed() -> set[str]:
+    """The metric families of a worker, as queries name them."""
+    registry = CollectorRegistry()
+    for metric in vars(metrics).values():
+        if isinstance(metric, MetricWrapperBase | metrics.Lateness):
+            registry.register(metric)
+    registry.register(StationCollector(list, [Lane("b", MemoryPublisher(), WorkerSettings())]))
+    metrics.lateness.observe("r", [0.1])
+    return {each.name + "_total" * (each.type == "counter") for each in registry.collect()}
+
+
+@pytest.mark.parametrize("query", [*QUERIES, *(rule["expr"] for rule in ALERTS)])
+def test_query_names_only_exposed_metrics(query: str, exposed: set[str]) -> None:
+    named = {
+        re.sub("_(bucket|count|sum)$", "", each) for each in re.findall(r"duebridge_\w+", query)
+    }
+    assert named
+    assert named <= exposed
+
+
+def test_queries_of_the_dashboard_are_valid(promtool: Promtool, tmp_path: Path) -> None:
+    rules = []
+    for number, query in enumerate(QUERIES):
+        for name, value in VARIABLES.items():
+            query = query.replace(name, value)
+        rules.append({"record": f"query:{number}", "expr": query})
+    file = tmp_path / "queries.yaml"
+    file.write_text(json.dumps({"groups": [{"name": "queries", "rules": rules}]}))
+    assert f"{len(QUERIES)} rules found" in promtool("check", "rules", file)
+
+
+def test_alerts_are_valid_rules(promtool: Promtool) -> None:
+    assert f"{len(ALERTS)} rules found" in promtool("check", "rules", RULES)
+
+
+@pytest.mark.parametrize("history", HISTORIES, ids=lambda path: path.stem)
+def test_alerts_of_a_history_are_what_it_expects(history: Path, promtool: Promtool) -> None:
+    promtool("test", "rules", history)
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+def test_alert_is_tried_before_it_fires_while_it_does_and_after(rule: dict[str, Any]) -> None:
+    """In the order of a history: quiet, firing, quiet."""
+    tried = []
+    for path in HISTORIES:
+        for history in yaml.safe_load(path.read_text())["tests"]:
+            mine = [
+                each for each in history["alert_rule_test"] if each["alertname"] == rule["alert"]
+            ]
+            tried.append("".join("!" if each["exp_alerts"] else "." for each in mine))
+    assert any(re.fullmatch(r"\.+!+\.+", each) for each in tried), tried
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+def test_alert_has_a_severity_and_a_runbook(rule: dict[str, Any]) -> None:
+    assert rule["labels"]["severity"] in ("page", "warning")
+    assert (ROOT / rule["annotations"]["runbook_url"]).is_file()
