@@ -22,9 +22,9 @@ from typing import Any
 
 def memory() -> ModuleType:
     """The memory broker's module, as any version of duebridge names it."""
-    for package in ("duebridge_connectors", "connectors"):
+    for name in ("duebridge_connectors.memory", "connectors.memory.publisher"):
         with suppress(ImportError):
-            return import_module(f"{package}.memory.publisher")
+            return import_module(name)
     raise ImportError("no memory broker")
 
 
