@@ -1,27 +1,16 @@
 """What every test may ask for: the real services, or a skip that says why (in CI: a failure)."""
 
 import json
-import os
 from collections.abc import Callable
-from pathlib import Path
-from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.checkout import ROOT, missing
+
 # How fast a machine draws examples is no property of the code.
 settings.register_profile("duebridge", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("duebridge")
-
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def missing(what: str, remedy: str) -> NoReturn:
-    """Skip for want of a service, with the remedy; in CI nothing may be missing."""
-    message = f"{what} is missing: {remedy}"
-    if os.environ.get("CI"):
-        pytest.fail(message)
-    pytest.skip(message)
 
 
 @pytest.fixture(scope="session")

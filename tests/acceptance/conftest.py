@@ -10,8 +10,8 @@ import pytest
 from duebridge.config.models import Config
 from duebridge.store.connection import Connection, open_connection
 from duebridge.store.embedded import stop_embedded
-from tests.acceptance.command import Command, embedded_command
-from tests.acceptance.floor import Floor
+from tests.support.command import Command, embedded_command
+from tests.support.floor import Floor
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from duebridge.store.embedded import stop_embedded
-from tests.acceptance.command import ENVIRONMENT, WITHIN_S, Done, wait_until
-from tests.conftest import ROOT
+from tests.support.checkout import ROOT
+from tests.support.command import ENVIRONMENT, WITHIN_S, Done, wait_until
 
 PROGRAM = ROOT / "tests" / "acceptance" / "recording.py"
 CONFIG = """\

@@ -1,22 +1,17 @@
 """A snapshot is brought back: what ended since would come again, unless the journal is heeded."""
 
-import shutil
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import redis
 
-from tests.acceptance.command import wait_until
 from tests.acceptance.site import CONFIG, Site
-from tests.conftest import missing
-from tests.store.servers import redis_server
+from tests.support.backup import AT_ONCE, back_up, restored
+from tests.support.servers import redis_server
 
 pytestmark = pytest.mark.timeout(120)
 
-AT_ONCE = ("--repl-diskless-sync-delay", "0")  # a copy waits five seconds for others to join
 Move = Callable[[int], Site]
 
 
@@ -24,29 +19,6 @@ Move = Callable[[int], Site]
 def move(tmp_path: Path) -> Move:
     """Return the site, whose store is now the server at a port."""
     return lambda port: Site(tmp_path, CONFIG.format(url=f"redis://127.0.0.1:{port}/0"))
-
-
-def back_up(port: int, file: Path) -> None:
-    program = shutil.which("redis-cli") or missing("redis-cli", "install Redis 7")
-    words = [program, "-u", f"redis://127.0.0.1:{port}", "--rdb", str(file)]
-    subprocess.run(words, check=True, capture_output=True)
-
-
-@contextmanager
-def restored(file: Path, home: Path) -> Iterator[int]:
-    """A server that began with a snapshot, and has an append-only file since; gives its port."""
-    home.mkdir()
-    shutil.copy(file, home / "backup.rdb")
-    with redis_server(home, "--dbfilename", "backup.rdb") as port, redis.Redis(port=port) as client:
-        client.config_set("appendonly", "yes")
-
-        def is_written() -> bool:
-            info = client.info("persistence")
-            is_idle = not (info["aof_rewrite_in_progress"] or info["aof_rewrite_scheduled"])
-            return bool(info["aof_enabled"]) and is_idle
-
-        wait_until(is_written, "the append-only file")
-        yield port
 
 
 def lose_a_store(tmp_path: Path, move: Move) -> tuple[Path, list[str]]:

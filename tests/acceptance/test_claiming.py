@@ -10,7 +10,7 @@ from duebridge.store.batching import CALL_ROWS
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.replies import Claim
 from duebridge.worker.shard import claim_batch
-from tests.acceptance.floor import Floor
+from tests.support.floor import Floor
 
 ALL_BYTES = 2**22
 RECORD_BYTES = 60  # of one here, at most

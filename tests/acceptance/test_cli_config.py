@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command import Command
+from tests.support.command import Command
 
 CANARY = "Canary7f3c"
 CONFIG = f"""\

@@ -10,8 +10,8 @@ import pika
 import pytest
 from kafka import KafkaAdminClient
 
-from tests.acceptance.command import Command, Done, embedded_command
-from tests.store.servers import free_port, redis_server
+from tests.support.command import Command, Done, embedded_command
+from tests.support.servers import free_port, redis_server
 
 CANARY = "canary-3b9d1e"
 MEMORY = {"here": {"type": "memory"}}

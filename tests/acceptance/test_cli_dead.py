@@ -16,7 +16,7 @@ from duebridge.ports.publisher import Reason
 from duebridge.producer import Producer
 from duebridge.store.delay_store import Burial, DelayStore
 from duebridge.store.keys import Shard
-from tests.acceptance.command import PROGRAM, Command, hear_ctrl_c
+from tests.support.command import PROGRAM, Command, hear_ctrl_c
 
 LARGE, MISSING = Reason.TOO_LARGE, Reason.TARGET_MISSING
 

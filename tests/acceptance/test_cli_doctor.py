@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from duebridge.store.keys import Shard, routes_key
-from tests.acceptance.command import Command, Done, embedded_command, kill_due, wait_until
+from tests.support.command import Command, Done, embedded_command, kill_due, wait_until
 
 REMINDERS = Shard("duebridge", "reminders", 0)
 

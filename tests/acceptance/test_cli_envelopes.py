@@ -8,7 +8,7 @@ from secrets import token_hex
 
 import pytest
 
-from tests.acceptance.command import Command, embedded_command
+from tests.support.command import Command, embedded_command
 
 LONG = "x" * 256
 RECEIPT = {"id", "route", "due_at_ms", "status"}

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.acceptance.command import Command, kill_due
+from tests.support.command import Command, kill_due
 
 
 def test_events_tell_a_life_in_the_order_of_time(duebridge: Command) -> None:

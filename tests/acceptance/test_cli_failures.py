@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command import CONFIG, ENVIRONMENT, PROGRAM, Command, embedded_command
+from tests.support.command import CONFIG, ENVIRONMENT, PROGRAM, Command, embedded_command
 
 CANARY = "canary-7f3a9c"
 COMMANDS = [

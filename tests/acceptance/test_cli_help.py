@@ -6,7 +6,7 @@ import pytest
 import typer.main
 
 from duebridge.cli.app import app
-from tests.acceptance.command import Command, embedded_command
+from tests.support.command import Command, embedded_command
 
 PRINT_NO_DATA = {"run", "config schema"}  # logs, and what is JSON anyway
 

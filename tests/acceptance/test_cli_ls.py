@@ -7,7 +7,7 @@ import pytest
 
 from duebridge.store.delay_store import DelayStore, Retry
 from duebridge.store.keys import Shard
-from tests.acceptance.command import Command, embedded_command, kill_due
+from tests.support.command import Command, embedded_command, kill_due
 
 AT = 1_893_456_000_000  # 2030
 

@@ -14,7 +14,7 @@ from duebridge.producer import Producer
 from duebridge.store.connection import Connection
 from duebridge.store.delay_store import Burial
 from duebridge.store.route_store import RouteStore
-from tests.acceptance.command import Command, embedded_command, wait_until
+from tests.support.command import Command, embedded_command, wait_until
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from duebridge.producer import Producer
 from duebridge.store.connection import Connection
 from duebridge.store.fitness import count_listeners
 from duebridge.store.keys import Shard
-from tests.acceptance.command import Command, kill_due, wait_until
+from tests.support.command import Command, kill_due, wait_until
 
 
 def fill(duebridge: Command) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command import PROGRAM, Command, embedded_command, kill_due
+from tests.support.command import PROGRAM, Command, embedded_command, kill_due
 
 STATS = [
     "route", "pending", "ready", "unack", "retry", "dead", "oldest_due_age_ms", "held_since_ms",

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.command import PROGRAM, Command, embedded_command, wait_until
 from tests.acceptance.test_cli_run import Worker, running
+from tests.support.command import PROGRAM, Command, embedded_command, wait_until
 
 ADDED = "  added: {target: {broker: here, topic: added}}\n"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command import Command, embedded_command, wait_until
+from tests.support.command import Command, embedded_command, wait_until
 
 TWICE = """\
 from duebridge.cli.run import Signals

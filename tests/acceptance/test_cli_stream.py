@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command import PROGRAM, Command, embedded_command, wait_until
+from tests.support.command import PROGRAM, Command, embedded_command, wait_until
 
 LINES = 10_000
 BAD = 5_000

@@ -18,7 +18,7 @@ from kafka.admin import KafkaAdminClient
 
 from duebridge.store.connection import open_connection
 from duebridge.store.embedded import stop_embedded
-from tests.conftest import ROOT, missing
+from tests.support.checkout import ROOT, missing
 
 EXAMPLES = ROOT / "examples"
 CHART = ROOT / "deploy" / "helm" / "duebridge"

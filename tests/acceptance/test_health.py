@@ -13,7 +13,7 @@ from duebridge.errors import StoreUnavailable
 from duebridge.telemetry import metrics
 from duebridge.worker.gauges import register
 from duebridge.worker.probes import HealthServer, oldest_due_age_ms
-from tests.acceptance.floor import Floor
+from tests.support.floor import Floor
 
 SHARD = {"route": "r", "shard": "0"}
 

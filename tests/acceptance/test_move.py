@@ -12,9 +12,9 @@ from duebridge.errors import StoreUnavailable
 from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
-from tests.acceptance.command import wait_until
 from tests.acceptance.site import CONFIG, Site
-from tests.store.servers import redis_server
+from tests.support.command import wait_until
+from tests.support.servers import redis_server
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -13,8 +13,8 @@ import pytest
 from duebridge.envelope import Envelope
 from duebridge.producer import Producer
 from duebridge.store.route_store import shard_number
-from tests.acceptance.command import wait_until
 from tests.acceptance.site import Recorded, Site, Worker, embedded_site
+from tests.support.command import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 

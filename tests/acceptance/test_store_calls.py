@@ -10,7 +10,7 @@ from duebridge.envelope import Envelope
 from duebridge.store.batching import CALL_ROWS, PROMOTE_ROWS
 from duebridge.store.connection import Connection
 from duebridge.worker.shard import BACKLOG, GATHER_S
-from tests.acceptance.floor import Floor
+from tests.support.floor import Floor
 
 BULK = 5000
 ROUND_TRIPS_IN_BULK = 0.05

@@ -19,7 +19,7 @@ from duebridge.worker.gauges import register
 from duebridge.worker.process import Runner
 from duebridge.worker.reload import Changes, SwapRefused
 from duebridge_connectors.memory import MemoryPublisher
-from tests.acceptance.command import wait_until
+from tests.support.command import wait_until
 
 WITHIN_S = 20.0
 

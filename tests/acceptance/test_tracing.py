@@ -28,9 +28,9 @@ from duebridge.telemetry.spans import Spans
 from duebridge.telemetry.tracing import traced_process
 from duebridge.worker.process import Runner
 from duebridge_connectors.memory import MemoryPublisher
-from tests.acceptance.command import embedded_command, wait_until
-from tests.acceptance.floor import Floor
 from tests.acceptance.test_cli_run import running
+from tests.support.command import embedded_command, wait_until
+from tests.support.floor import Floor
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACEPARENT = f"00-{TRACE}-{SPAN}-01"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command import wait_until
 from tests.acceptance.site import CURRENT, Site, Version, Worker, embedded_site
 from tests.acceptance.versions import following, previous
+from tests.support.command import wait_until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.long]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from duebridge.store.delay_store import Remembered
 from duebridge.worker.settlement import ACK_EVERY_S, Confirmed
-from tests.acceptance.floor import Floor
+from tests.support.floor import Floor
 
 ACK_EVERY_MS = int(ACK_EVERY_S * 1000)
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
-from tests.acceptance.floor import START_MS, Floor
+from tests.support.floor import START_MS, Floor
 
 FAILED = Outcome(Verdict.FAILED, error_class="Nack", error_message="not now")
 REJECTED = Outcome(Verdict.REJECTED, Reason.TOO_LARGE, "TooLarge", "2 MiB")

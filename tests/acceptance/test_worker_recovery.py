@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from duebridge.errors import StoreUnavailable
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.record import LAYOUT
-from tests.acceptance.floor import Floor
+from tests.support.floor import Floor
 
 LEASE_MS = 30_000
 

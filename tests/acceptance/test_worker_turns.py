@@ -16,9 +16,9 @@ from duebridge.store.keys import Shard
 from duebridge.worker.probes import readiness_faults
 from duebridge.worker.process import Runner
 from duebridge_connectors.memory import MemoryPublisher
-from tests.acceptance.floor import Floor
-from tests.store.desk import envelope
-from tests.store.servers import wait_until
+from tests.support.desk import envelope
+from tests.support.floor import Floor
+from tests.support.servers import wait_until
 
 WITHIN_S = 30.0
 MISSING = Outcome(Verdict.TARGET_FAILED, error_class="UnknownTopic", error_message="t")

@@ -11,8 +11,7 @@ from io import BytesIO
 from pathlib import Path
 
 from tests.acceptance.site import Version
-from tests.conftest import ROOT, missing
-from tests.faults.mutants import copy_tree, environment
+from tests.support.checkout import ROOT, copy_tree, environment, missing
 
 PREVIOUS = "3abcf69"  # whoever releases names the commit of the release
 PACKAGES = sysconfig.get_paths()["purelib"]

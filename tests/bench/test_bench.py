@@ -10,7 +10,7 @@ from kafka.admin import KafkaAdminClient
 
 from duebridge.bench.figures import percentile
 from duebridge.bench.program import SECTIONS
-from tests.acceptance.command import Command, embedded_command
+from tests.support.command import Command, embedded_command
 
 SCRATCH = "duebridge-bench-"
 SMALL = "--count 50 --rates 100 --seconds 0.3 --pending 200 --backlog 300 --calls 2"

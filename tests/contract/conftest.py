@@ -3,7 +3,7 @@
 import pytest
 
 import duebridge_connectors.kafka  # noqa: F401 - before any test imports kafka, whose import warns
-from tests.contract.certificates import certificates, no_secret_is_logged  # noqa: F401
+from tests.support.certificates import certificates, no_secret_is_logged  # noqa: F401
 
 for part in ("publisher", "content", "fault", "outage"):
     pytest.register_assert_rewrite(f"tests.contract.{part}_contract")

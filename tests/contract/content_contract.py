@@ -4,7 +4,7 @@ import secrets
 
 from duebridge.envelope import Headers, Properties, Target
 from duebridge.ports.publisher import Publisher, Verdict
-from tests.contract.broker_under_test import (
+from tests.support.broker_under_test import (
     BrokerUnderTest,
     as_text,
     delivery,

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.contract.features import Features, meanings
+from tests.support.features import Features, meanings
 
 HERE = Path(__file__).resolve().parent
 README = HERE.parent.parent / "connectors" / "README.md"

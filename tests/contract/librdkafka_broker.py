@@ -6,7 +6,7 @@ from typing import Any
 
 from duebridge_connectors.kafka.librdkafka import open_publisher
 from duebridge_connectors.kafka.publisher import KafkaPublisher
-from tests.contract.kafka_broker import KafkaBroker
+from tests.support.kafka_broker import KafkaBroker
 
 
 class LibrdkafkaBroker(KafkaBroker):

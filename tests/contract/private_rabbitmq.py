@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import ROOT, missing
+from tests.support.checkout import ROOT, missing
 
 ASK = """
 import json, sys

@@ -11,10 +11,10 @@ import pytest
 
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Publisher
-from tests.contract.broker_under_test import BrokerUnderTest
 from tests.contract.content_contract import ContentContract
 from tests.contract.fault_contract import DEADLINE_S, FaultContract
 from tests.contract.outage_contract import OutageContract
+from tests.support.broker_under_test import BrokerUnderTest
 
 
 class PublisherContract(ContentContract, FaultContract, OutageContract):

@@ -12,8 +12,8 @@ import pika
 from duebridge.envelope import Properties, Target
 from duebridge.ports.publisher import BrokerUnavailable, Delivery, Publisher
 from duebridge_connectors.rabbitmq import RabbitPublisher, open_publisher
-from tests.contract.broker_under_test import BRIDGE_ID, Received, delivery
-from tests.contract.features import Features
+from tests.support.broker_under_test import BRIDGE_ID, Received, delivery
+from tests.support.features import Features
 
 MIB = 1024 * 1024
 

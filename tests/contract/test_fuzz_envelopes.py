@@ -25,10 +25,10 @@ from duebridge.producer import Producer
 from duebridge.receipt import Receipt, Shown
 from duebridge.store.connection import Connection
 from duebridge_connectors.kafka.headers import plain_headers
-from tests.contract.broker_under_test import Received
-from tests.contract.kafka_broker import KafkaBroker
 from tests.contract.rabbitmq_broker import RabbitBroker
-from tests.store.fuzzing import Lookout, embedded, fuzz, fuzz_config
+from tests.support.broker_under_test import Received
+from tests.support.fuzzing import Lookout, embedded, fuzz, fuzz_config
+from tests.support.kafka_broker import KafkaBroker
 
 MAX_BODY_BYTES = 16 * 1024
 HUGE = 10**5000  # Python itself refuses to print it

@@ -12,9 +12,9 @@ from duebridge.ports.publisher import Delivery
 from duebridge_connectors.kafka.errors import NotSent
 from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient
 from duebridge_connectors.kafka.settings import producer_config
-from tests.contract.broker_under_test import delivery
-from tests.contract.kafka_broker import KafkaBroker
-from tests.contract.listeners import free_port
+from tests.support.broker_under_test import delivery
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.listeners import free_port
 
 from kafka import errors as vendor  # isort: skip
 

@@ -13,9 +13,9 @@ from duebridge.envelope import Target
 from duebridge.ports.checks import About, Destination, Finding, Severity
 from duebridge_connectors.kafka.admin import Topic
 from duebridge_connectors.kafka.examine import ROOM_BYTES, examine, topic_findings
-from tests.contract.kafka_broker import KafkaBroker
-from tests.contract.own_kafka import kafka_with_authorizer
-from tests.store.servers import wait_until
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.own_kafka import kafka_with_authorizer
+from tests.support.servers import wait_until
 
 MIB = 1024 * 1024
 FINE = Topic("", ("READ", "WRITE", "DESCRIBE"), 3, 0, 2, MIB, 2, False)

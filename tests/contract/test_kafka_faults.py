@@ -12,9 +12,9 @@ import pytest
 from duebridge.envelope import Properties, Target
 from duebridge.ports.publisher import Delivery, Reason, Verdict
 from duebridge_connectors.kafka.publisher import KafkaPublisher
-from tests.contract.broker_under_test import delivery, ids, verdicts
-from tests.contract.kafka_broker import KafkaBroker
 from tests.contract.librdkafka_broker import LibrdkafkaBroker
+from tests.support.broker_under_test import delivery, ids, verdicts
+from tests.support.kafka_broker import KafkaBroker
 
 DEADLINE_S = 15.0
 

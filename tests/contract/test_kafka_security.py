@@ -13,13 +13,13 @@ from duebridge.cli.exits import BROKER, exit_code
 from duebridge.config.secrets import resolve_at
 from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
 from duebridge_connectors.kafka import open_publisher
-from tests.acceptance.command import embedded_command
-from tests.contract import tokens
-from tests.contract.broker_under_test import delivery, ids, verdicts
-from tests.contract.certificates import KEY_PASSWORD, Certificates
-from tests.contract.documented import documented
-from tests.contract.kafka_broker import KafkaBroker
-from tests.contract.own_kafka import PASSWORD, SecureKafka, secure_kafka
+from tests.support import tokens
+from tests.support.broker_under_test import delivery, ids, verdicts
+from tests.support.certificates import KEY_PASSWORD, Certificates
+from tests.support.command import embedded_command
+from tests.support.documented import documented
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.own_kafka import PASSWORD, SecureKafka, secure_kafka
 
 pytestmark = pytest.mark.usefixtures("no_secret_is_logged")
 
@@ -153,7 +153,7 @@ def test_publish_as_somebody_else_is_unavailable_and_says_why(
     files = certificates._asdict()
     given = {name: value and value.format(**files) for name, value in changed.items()}
     if "provider" in given:
-        given[PROVIDER] = f"tests.contract.tokens:{given.pop('provider')}"
+        given[PROVIDER] = f"tests.support.tokens:{given.pop('provider')}"
     publisher = open_at(title, REFUSED_WITHIN_S, host, **given)
     started = time.monotonic()
     refused = refusal(publisher, topics)

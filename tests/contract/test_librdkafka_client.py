@@ -14,10 +14,10 @@ from duebridge.envelope import Target
 from duebridge.ports.publisher import Verdict
 from duebridge_connectors.kafka.librdkafka.client import LibrdkafkaClient, NotSent
 from duebridge_connectors.kafka.librdkafka.settings import producer_config
-from tests.contract.broker_under_test import delivery, verdicts
-from tests.contract.kafka_broker import KafkaBroker
 from tests.contract.librdkafka_broker import LibrdkafkaBroker
-from tests.contract.listeners import free_port
+from tests.support.broker_under_test import delivery, verdicts
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.listeners import free_port
 
 PARTITIONS = 12
 

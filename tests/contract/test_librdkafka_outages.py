@@ -15,11 +15,11 @@ from duebridge_connectors.kafka.librdkafka import open_librdkafka
 from duebridge_connectors.kafka.librdkafka.client import NO_TOPIC
 from duebridge_connectors.kafka.librdkafka.settings import producer_config
 from duebridge_connectors.kafka.publisher import KafkaPublisher
-from tests.contract.broker_under_test import delivery, ids, verdicts
 from tests.contract.librdkafka_broker import LibrdkafkaBroker
-from tests.contract.own_kafka import ProxiedKafka, proxied_kafka
-from tests.store.proxy import Proxy
-from tests.store.servers import wait_until
+from tests.support.broker_under_test import delivery, ids, verdicts
+from tests.support.own_kafka import ProxiedKafka, proxied_kafka
+from tests.support.proxy import Proxy
+from tests.support.servers import wait_until
 
 DEADLINE_S = 3.0
 MARGIN_S = 1.0

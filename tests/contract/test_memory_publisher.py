@@ -8,9 +8,9 @@ from duebridge.envelope import Target
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import Delivery, Outcome, Verdict
 from duebridge_connectors.memory import MemoryPublisher, open_publisher
-from tests.contract.broker_under_test import delivery, verdicts
 from tests.contract.memory_broker import MemoryBroker
 from tests.contract.publisher_contract import PublisherContract
+from tests.support.broker_under_test import delivery, verdicts
 
 TARGET = Target("memory", topic="t")
 

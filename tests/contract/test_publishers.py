@@ -5,10 +5,10 @@ from contextlib import closing
 
 import pytest
 
-from tests.contract.kafka_broker import KafkaBroker
 from tests.contract.librdkafka_broker import LibrdkafkaBroker
 from tests.contract.publisher_contract import PublisherContract
 from tests.contract.rabbitmq_broker import RabbitBroker
+from tests.support.kafka_broker import KafkaBroker
 
 
 class TestKafkaPublisher(PublisherContract):

@@ -10,10 +10,10 @@ import pytest
 from duebridge.envelope import Target
 from duebridge.ports.publisher import BrokerUnavailable, Reason, Verdict
 from duebridge_connectors.rabbitmq import RabbitPublisher, open_publisher
-from tests.contract.broker_under_test import delivery, verdicts
 from tests.contract.private_rabbitmq import PrivateRabbit
 from tests.contract.rabbitmq_broker import RabbitBroker, answers_again, seconds_since
-from tests.store.proxy import proxied
+from tests.support.broker_under_test import delivery, verdicts
+from tests.support.proxy import proxied
 
 DEADLINE_S = 15.0
 SHORT_DEADLINE_S = 2.0

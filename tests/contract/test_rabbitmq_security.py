@@ -13,14 +13,14 @@ from duebridge.cli.exits import BROKER, exit_code
 from duebridge.config.secrets import resolve_at
 from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
 from duebridge_connectors.rabbitmq import open_publisher
-from tests.conftest import missing
-from tests.contract import certificates as own
-from tests.contract.broker_under_test import delivery, ids, verdicts
-from tests.contract.certificates import KEY_PASSWORD, Certificates
-from tests.contract.documented import documented
 from tests.contract.private_rabbitmq import PrivateRabbit
 from tests.contract.rabbitmq_broker import RabbitBroker
-from tests.store.servers import free_port, listens, wait_until
+from tests.support import certificates as own
+from tests.support.broker_under_test import delivery, ids, verdicts
+from tests.support.certificates import KEY_PASSWORD, Certificates
+from tests.support.checkout import missing
+from tests.support.documented import documented
+from tests.support.servers import free_port, listens, wait_until
 
 USER = "shop"
 PASSWORD = "canary/p@ss:9d27%"  # noqa: S105 - must not come out again

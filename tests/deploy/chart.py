@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from tests.conftest import ROOT
+from tests.support.checkout import ROOT
 
 FOLDER = ROOT / "deploy" / "helm" / "duebridge"
 MODES = tuple(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, missing
 from tests.deploy.chart import Chart
+from tests.support.checkout import ROOT, missing
 
 Promtool = Callable[..., str]
 

@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 
 from duebridge.cli.app import app
 from duebridge.config.load import load_config_text
-from tests.conftest import ROOT
 from tests.deploy.chart import (
     FOLDER,
     MODES,
@@ -21,6 +20,7 @@ from tests.deploy.chart import (
     one,
     values_of,
 )
+from tests.support.checkout import ROOT
 
 JOBS = ("demote", "hydrate", "journal", "reconcile", "report")
 HOOK = "helm.sh/hook"

@@ -13,8 +13,8 @@ from pydantic.alias_generators import to_camel
 from deploy.helm import schema
 from deploy.helm.values import Values
 from duebridge.config.schema import config_schema
-from tests.conftest import ROOT
 from tests.deploy.chart import FOLDER, MODES, Chart, ChartRefused, values_of
+from tests.support.checkout import ROOT
 
 EXAMPLE = ROOT / "docs" / "duebridge.example.yaml"
 VALIDATOR = Draft7Validator(schema.values_schema())

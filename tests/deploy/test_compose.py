@@ -17,7 +17,7 @@ import yaml
 from kafka.admin import KafkaAdminClient
 
 from duebridge.config.load import load_config
-from tests.conftest import ROOT
+from tests.support.checkout import ROOT
 
 COMPOSE = ROOT / "deploy" / "compose"
 FILES = [COMPOSE / "compose.yaml", ROOT / "deploy" / "local" / "compose.yaml"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deploy.images.spark_entrypoint import EXECUTOR_OPTIONS, command
-from tests.conftest import ROOT
+from tests.support.checkout import ROOT
 
 PROGRAM = """
 from duebridge.store.scripts import names, script
@@ -42,7 +42,7 @@ def test_wheel_elsewhere_has_every_script_and_the_command(installed: Path, tmp_p
     scripts = run(installed / "python", "-c", PROGRAM, cwd=tmp_path)
     assert int(scripts) == len(list((ROOT / "lua").glob("*.lua")))
     where = run(
-        installed / "python", "-c", "import bridge; print(duebridge.__file__)", cwd=tmp_path
+        installed / "python", "-c", "import duebridge; print(duebridge.__file__)", cwd=tmp_path
     )
     assert Path(where).is_relative_to(installed.parent)
     assert run(installed / "duebridge", "--version", cwd=tmp_path).strip() == version("duebridge")

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT
-from tests.store.servers import wait_until
+from tests.support.checkout import ROOT
+from tests.support.servers import wait_until
 
 pytestmark = pytest.mark.skipif(
     shutil.which("redis-server") is None, reason="redis-server is not installed"

@@ -15,9 +15,9 @@ from duebridge.telemetry import metrics
 from duebridge.worker.gauges import StationCollector
 from duebridge.worker.lane import Lane
 from duebridge_connectors.memory import MemoryPublisher
-from tests.conftest import ROOT
 from tests.deploy.chart import FOLDER
 from tests.deploy.conftest import Promtool
+from tests.support.checkout import ROOT
 
 RULES = FOLDER / "files" / "alerts.yaml"
 HISTORIES = sorted((ROOT / "tests" / "deploy" / "alerts").glob("*.yaml"))

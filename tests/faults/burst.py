@@ -27,7 +27,6 @@ from duebridge.producer import Producer
 from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import MAX_BATCH, MAX_BATCH_BYTES, READY_FULL, DelayStore
 from duebridge.store.route_store import RouteStore
-from tests.conftest import ROOT
 from tests.faults.judgement import leftovers, stored_bytes
 from tests.faults.observed_worker import Touched, read_touched
 from tests.faults.scenario import Bound, Result
@@ -39,7 +38,8 @@ from tests.faults.script_times import (
     read_times,
     time_bounds,
 )
-from tests.store.servers import redis_server, wait_until
+from tests.support.checkout import ROOT
+from tests.support.servers import redis_server, wait_until
 
 BODY_BYTES, LARGE_BYTES = 200, 65_536
 SCHEDULED_PER_S = 10_000  # and bytes, at least: the burst is due once all are in

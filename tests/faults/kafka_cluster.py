@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.store.servers import free_port, listens, wait_until
+from tests.support.servers import free_port, listens, wait_until
 
 CONFIG = """\
 node.id={node}

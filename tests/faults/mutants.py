@@ -7,7 +7,6 @@ syntax tree, Lua by a text in which spaces do not count; files are found by what
 """
 
 import ast
-import os
 import re
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.conftest import ROOT
+from tests.support.checkout import copy_tree, environment
 
 WITHIN_S = 300
 PACKAGES = ("bridge", "connectors")
@@ -237,24 +236,6 @@ def change_lua(tree: Path, change: Change) -> None:
 def apply(tree: Path, mutant: Mutant) -> None:
     for change in mutant.changes:
         (change_python if change.function else change_lua)(tree, change)
-
-
-def copy_tree(target: Path) -> None:
-    """Copy the files that git knows or would take; the local services are the checkout's own."""
-    words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    for name in filter(None, listed.split("\0")):
-        if (source := ROOT / name).exists():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target / name, follow_symlinks=False)
-    if (ROOT / ".services").exists():
-        (target / ".services").symlink_to(ROOT / ".services")
-
-
-def environment(tree: Path) -> dict[str, str]:
-    """The tree's own packages come before those of the checkout, wherever these are installed."""
-    roots = {tree, *(found.parent.parent for found in tree.glob("*/duebridge*/__init__.py"))}
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, roots)), "CI": "1"}
 
 
 def run(tree: Path, tests: Sequence[str]) -> "subprocess.CompletedProcess[str]":

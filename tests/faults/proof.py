@@ -21,7 +21,6 @@ from pathlib import Path
 
 import msgspec
 
-from tests.conftest import ROOT
 from tests.faults.rig import run_scenario
 from tests.faults.scenario import BROKERS, Result
 from tests.faults.stack import Stack
@@ -29,6 +28,7 @@ from tests.faults.table import MATRIX, SCENARIOS
 from tests.faults.tally import TRIALS, Run, enough, report
 from tests.faults.trials import GROUPS, NAMES, add_sizes, result_of, start_trial
 from tests.faults.worker_faults import library
+from tests.support.checkout import ROOT
 
 HOME = ROOT / ".services" / "proof"
 REPORT = Path("docs", "proof.md")

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.conftest import ROOT
 from tests.faults.kafka_cluster import KafkaCluster
 from tests.faults.proxy import Wires
-from tests.store.servers import free_port
+from tests.support.checkout import ROOT
+from tests.support.servers import free_port
 
 NAMES = ("redis", "kafka", "rabbitmq")
 LISTENERS = "listeners=PLAINTEXT://{host}:{port},"

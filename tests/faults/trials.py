@@ -15,11 +15,11 @@ from pathlib import Path
 
 import msgspec
 
-from tests.conftest import ROOT
 from tests.faults.burst import BODY_BYTES, LARGE_BYTES, run_burst
 from tests.faults.outage import run_outage
 from tests.faults.scenario import BROKERS, Result
 from tests.faults.stack import Stack
+from tests.support.checkout import ROOT
 
 OUTAGE, BURST, LARGE = "outage", "burst", "burst_of_large"
 # Those of a group run side by side: an outage is mostly waiting.

@@ -8,10 +8,10 @@ from datetime import datetime
 from functools import partial
 from glob import glob
 
-from tests.conftest import missing
 from tests.faults.judgement import now_ms
 from tests.faults.rig import Rig
 from tests.faults.scenario import Scenario
+from tests.support.checkout import missing
 
 RESTARTS = 20
 STOPS_WITHIN_S = 25

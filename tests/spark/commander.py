@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from duebridge.cli import main
-from tests.acceptance.command import ENVIRONMENT, Done
+from tests.support.command import ENVIRONMENT, Done
 
 JAVA_SAYS = "WARNING: Using incubator modules: jdk.incubator.vector\n"  # when it starts
 

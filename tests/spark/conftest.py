@@ -18,8 +18,8 @@ from duebridge.producer import Producer
 from duebridge.store.connection import Connection, open_connection
 from duebridge.store.delay_store import DelayStore, Remembered
 from duebridge.store.keys import Shard
-from tests.conftest import ROOT, missing
 from tests.spark.commander import Commander
+from tests.support.checkout import ROOT, missing
 
 LATER_MS = 1_000 * int((datetime.now(UTC) + timedelta(days=30)).timestamp())
 CONFIG = """

@@ -27,7 +27,7 @@ from duebridge_connectors.spark.jobs.schedule import run_schedule
 from duebridge_connectors.spark.session import opened_session
 from duebridge_connectors.spark.summary import Summary
 from tests.spark.conftest import LATER_MS
-from tests.store.servers import wait_until
+from tests.support.servers import wait_until
 
 RATE = 10  # rows a second of each slow job
 TOLD_WITHIN_S = 300.0  # as the test itself has

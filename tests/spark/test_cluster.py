@@ -17,7 +17,7 @@ import duebridge_connectors.spark
 from tests.spark import on_cluster
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_rows import rejected
-from tests.store.servers import free_port, wait_until
+from tests.support.servers import free_port, wait_until
 
 SPARK = Path(pyspark.__file__).parent
 SUBMIT = Path(duebridge_connectors.spark.__file__).parent / "commands" / "submit.py"

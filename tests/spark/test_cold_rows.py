@@ -16,8 +16,8 @@ from duebridge_connectors.spark.cold_log import (
     Commit,
     boundary_ms,
 )
-from tests.acceptance.command import ENVIRONMENT, FORKS, WITHIN_S, Done
 from tests.spark.conftest import LATER_MS, World
+from tests.support.command import ENVIRONMENT, FORKS, WITHIN_S, Done
 
 HOUR = LATER_MS // HOUR_MS * HOUR_MS
 

@@ -15,11 +15,11 @@ from duebridge_connectors.spark.cold_tier import Tier, open_tier
 from duebridge_connectors.spark.jobs import hydrate
 from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.hydrate import HydrateSummary, run_hydrate
-from tests.acceptance.test_backup import AT_ONCE, back_up, restored
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_demote import Killed, cold, demote_until, die, schedule, warm
-from tests.store.proxy import proxied
-from tests.store.servers import redis_server
+from tests.support.backup import AT_ONCE, back_up, restored
+from tests.support.proxy import proxied
+from tests.support.servers import redis_server
 
 MONTH_MS = 30 * 24 * HOUR_MS
 

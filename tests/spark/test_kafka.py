@@ -12,11 +12,11 @@ from duebridge.config.load import load_config
 from duebridge.config.models import Config
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.kafka import kafka_options
-from tests.contract.broker_under_test import delivery
-from tests.contract.certificates import KEY_PASSWORD, Certificates, make_certificates
-from tests.contract.documented import documented
-from tests.contract.kafka_broker import KafkaBroker
-from tests.contract.own_kafka import PASSWORD, SecureKafka, secure_kafka
+from tests.support.broker_under_test import delivery
+from tests.support.certificates import KEY_PASSWORD, Certificates, make_certificates
+from tests.support.documented import documented
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.own_kafka import PASSWORD, SecureKafka, secure_kafka
 
 BY_PASSWORD, BY_CERTIFICATE = "Kafka, user and password", "Kafka, client certificate"
 SECRETS = ("canary", "PRIVATE KEY")

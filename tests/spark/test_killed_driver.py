@@ -15,13 +15,13 @@ from duebridge.envelope import Envelope
 from duebridge_connectors.spark.cold_tier import Tier
 from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.journal import read_journal
-from tests.acceptance.command import ENVIRONMENT
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.driver import Jobs, all_due_in_a_month
 from tests.spark.test_demote import cold
 from tests.spark.test_replay import dead
 from tests.spark.topics import Record, opened_topics
-from tests.store.servers import wait_until
+from tests.support.command import ENVIRONMENT
+from tests.support.servers import wait_until
 
 ROWS = 2000  # of each job: at the driver's rate 200 s, longer than the test waits
 BEGUN = 50  # so many are through, at least, when it is killed

@@ -13,14 +13,14 @@ from duebridge.envelope import Target
 from duebridge.errors import ConfigError, EnvelopeError
 from duebridge_connectors.spark.jobs.replay import Group, Replay, ReplaySummary, run_replay
 from duebridge_connectors.spark.summary import Summary
-from tests.acceptance.command import ENVIRONMENT, PROGRAM
-from tests.contract.kafka_broker import KafkaBroker
 from tests.spark.commander import Commander
 from tests.spark.conftest import World
 from tests.spark.test_letters import letter
 from tests.spark.test_rows import rejected
 from tests.spark.topics import Record, Topics, opened_topics
-from tests.store.servers import wait_until
+from tests.support.command import ENVIRONMENT, PROGRAM
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.servers import wait_until
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from duebridge_connectors.spark.loading import write_envelopes
 from duebridge_connectors.spark.session import job_error
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_rows import rejected
-from tests.store.proxy import proxied
-from tests.store.servers import wait_until
+from tests.support.proxy import proxied
+from tests.support.servers import wait_until
 
 SCHEMA = "id string, body string, due_at bigint"
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kafka import KafkaProducer
 
 from duebridge.envelope import Target
-from tests.contract.kafka_broker import KafkaBroker
+from tests.support.kafka_broker import KafkaBroker
 
 RECORDED_AT_MS = 1_700_000_000_000
 FOR_GOOD = {"retention.ms": "-1"}  # what is recorded that long ago would be cut at any moment

@@ -5,7 +5,7 @@ import re
 import typer.main
 
 from duebridge_connectors.spark.commands import spark
-from tests.conftest import ROOT
+from tests.support.checkout import ROOT
 
 PAGES = ROOT / "docs" / "spark"
 JOBS = typer.main.get_group(spark).commands

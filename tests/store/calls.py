@@ -11,9 +11,9 @@ from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import Burial, DelayStore, Retry
 from duebridge.store.replies import Claim, Leased, Settled
 from duebridge.worker.settlement import remembered
-from tests.store.desk import LEASE_MS, YEAR_MS, envelope
 from tests.store.ledger import Ledger, Story
 from tests.store.model import POISON, Content, Model
+from tests.support.desk import LEASE_MS, YEAR_MS, envelope
 
 
 @dataclass

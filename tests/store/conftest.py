@@ -11,9 +11,9 @@ import pytest
 
 from duebridge.store.connection import Connection, open_connection
 from duebridge.store.embedded import stop_embedded
-from tests.contract.certificates import certificates, no_secret_is_logged  # noqa: F401
-from tests.store.desk import Desk
-from tests.store.servers import redis_cluster
+from tests.support.certificates import certificates, no_secret_is_logged  # noqa: F401
+from tests.support.desk import Desk
+from tests.support.servers import redis_cluster
 
 Opened = Callable[..., Desk]
 

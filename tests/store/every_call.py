@@ -5,7 +5,7 @@ from typing import Any
 
 from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import Burial, DelayStore, Retry
-from tests.store.desk import Desk, envelope
+from tests.support.desk import Desk, envelope
 
 TOKEN = bytes(range(12))
 CALLS: dict[str, Callable[[DelayStore], Any]] = {

@@ -13,12 +13,12 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from tests.store.agreement import check_agreement
 from tests.store.calls import Call
-from tests.store.desk import Desk
 from tests.store.invariants import check_stats, poll_of
 from tests.store.ledger import Ledger
 from tests.store.model import Model
 from tests.store.process import Asked, Process, Wire
 from tests.store.steps import check_step
+from tests.support.desk import Desk
 
 FINE, REQUEST_LOST, REPLY_LOST = "fine", "request lost", "reply lost"
 FATES = st.sampled_from([FINE, FINE, FINE, REQUEST_LOST, REPLY_LOST])

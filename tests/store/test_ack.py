@@ -1,4 +1,4 @@
-from tests.store.desk import LEASE_MS, NOT_MINE, NOW_MS, Desk, envelope, remembering
+from tests.support.desk import LEASE_MS, NOT_MINE, NOW_MS, Desk, envelope, remembering
 
 
 def test_ack_forgets_everything_of_an_envelope(desk: Desk) -> None:

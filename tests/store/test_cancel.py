@@ -5,7 +5,7 @@ import pytest
 from duebridge.errors import StoreError
 from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import Burial
-from tests.store.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, envelope
+from tests.support.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, envelope
 
 
 @pytest.mark.parametrize("state", ["pending", "ready", "retry"])

@@ -4,7 +4,7 @@ from duebridge.errors import RecordDamaged, RecordTooNew
 from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import Burial
 from tests.store.conftest import Opened
-from tests.store.desk import LEASE_MS, NOW_MS, Desk, envelope
+from tests.support.desk import LEASE_MS, NOW_MS, Desk, envelope
 
 
 def test_claim_leases_the_earliest_first(desk: Desk) -> None:

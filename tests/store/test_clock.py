@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from duebridge.envelope import Envelope
 from tests.store.conftest import Opened
-from tests.store.desk import YEAR_MS, Desk
+from tests.support.desk import YEAR_MS, Desk
 
 WITHIN_S = 20.0
 

@@ -7,7 +7,7 @@ import pytest
 from duebridge.errors import StoreError
 from duebridge.store.cold import ColdNotes, Mark
 from tests.store.conftest import Opened
-from tests.store.desk import NOW_MS, YEAR_MS, Desk, envelope
+from tests.support.desk import NOW_MS, YEAR_MS, Desk, envelope
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from duebridge.store.connection import Connection, open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.scripts import names
-from tests.store.desk import Desk, envelope
-from tests.store.proxy import proxied
-from tests.store.servers import free_port, redis_cluster, redis_server, wait_until
+from tests.support.desk import Desk, envelope
+from tests.support.proxy import proxied
+from tests.support.servers import free_port, redis_cluster, redis_server, wait_until
 
 StoreAt = Callable[..., DelayStore]
 SHARD = Shard("connection", "route", 0)

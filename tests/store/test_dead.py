@@ -5,7 +5,7 @@ import pytest
 from duebridge.errors import RecordTooNew, StoreError
 from duebridge.ports.publisher import Reason
 from tests.store.conftest import Opened
-from tests.store.desk import LEASE_MS, Desk, envelope
+from tests.support.desk import LEASE_MS, Desk, envelope
 
 ENDS = pytest.mark.parametrize(("end", "done"), [("replay", "replayed"), ("drop", "dropped")])
 

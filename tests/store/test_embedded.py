@@ -16,9 +16,9 @@ from duebridge.errors import StoreUnavailable, StoreUnfit
 from duebridge.store import embedded
 from duebridge.store.connection import Connection
 from duebridge.store.embedded import socket_path, start_embedded, stop_embedded
-from tests.conftest import ROOT
-from tests.store.desk import Desk
-from tests.store.servers import wait_until
+from tests.support.checkout import ROOT
+from tests.support.desk import Desk
+from tests.support.servers import wait_until
 
 DeskIn = Callable[[Path], Desk]
 START = "import sys; from duebridge.store import embedded; "

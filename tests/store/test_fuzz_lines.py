@@ -14,8 +14,8 @@ from duebridge.cli.lines import is_empty, parse_line
 from duebridge.config.load import load_config
 from duebridge.envelope import Envelope
 from duebridge.errors import EnvelopeError
-from tests.acceptance.command import CONFIG, Command
-from tests.store.fuzzing import embedded, fuzz
+from tests.support.command import CONFIG, Command
+from tests.support.fuzzing import embedded, fuzz
 
 ROUTE = "reminders"
 NAMES = "body delay at id expires key headers max_attempts remember target priority nonsense"

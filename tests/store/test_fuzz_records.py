@@ -28,8 +28,8 @@ from duebridge.store.connection import Connection
 from duebridge.store.delay_store import JOURNAL_CAP_BYTES
 from duebridge.store.keys import SHARD_KEYS, routes_key
 from duebridge.store.record import read_record
-from tests.store.desk import LEASE_MS, Desk
-from tests.store.fuzzing import Lookout, check_no_defect, embedded, fuzz, fuzz_config
+from tests.support.desk import LEASE_MS, Desk
+from tests.support.fuzzing import Lookout, check_no_defect, embedded, fuzz, fuzz_config
 
 ROUTE = "route"  # as the desk has it
 STATES = ("dead", "suspect", "retry", "unack", "ready", "pending")

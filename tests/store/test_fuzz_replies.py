@@ -30,12 +30,12 @@ from duebridge.store.connection import Connection, Reply, open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.wakeup import WakeListener
-from tests.acceptance.floor import Floor
-from tests.store.desk import LEASE_MS, Desk
 from tests.store.every_call import CALLS, fill_every_state
-from tests.store.fuzzing import check_no_defect, embedded, fuzz, fuzz_config
-from tests.store.proxy import CHUNK, TICK_S, Proxy
-from tests.store.servers import redis_server, wait_until
+from tests.support.desk import LEASE_MS, Desk
+from tests.support.floor import Floor
+from tests.support.fuzzing import check_no_defect, embedded, fuzz, fuzz_config
+from tests.support.proxy import CHUNK, TICK_S, Proxy
+from tests.support.servers import redis_server, wait_until
 
 SECRET = "Canary-s3cr3t"  # noqa: S105 - of a server that the test itself starts
 FINE, FAILS_ONCE, REFUSED = ["a", "b", "c", "d"], "e", "f"

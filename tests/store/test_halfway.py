@@ -10,9 +10,9 @@ from duebridge.errors import StoreError
 from duebridge.ports.publisher import Reason
 from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import Burial
-from tests.store.desk import LEASE_MS, YEAR_MS, Desk, envelope
 from tests.store.invariants import STATES
-from tests.store.servers import redis_server
+from tests.support.desk import LEASE_MS, YEAR_MS, Desk, envelope
+from tests.support.servers import redis_server
 
 USER = "limited"
 COMMANDS = ("zadd", "zrem", "zremrangebyrank", "hset", "hdel", "hincrby", "xadd", "publish")

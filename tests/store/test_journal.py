@@ -8,7 +8,7 @@ from duebridge.admin.events import Event, Events
 from duebridge.errors import RecordDamaged
 from duebridge.store.journal import PAGE, Journal
 from tests.store.conftest import Opened
-from tests.store.desk import NOW_MS, Desk
+from tests.support.desk import NOW_MS, Desk
 
 
 def test_journal_numbers_are_dense_and_totals_run(desk: Desk) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from duebridge.store.connection import Connection, open_connection
 from duebridge.store.embedded import stop_embedded
-from tests.conftest import ROOT
-from tests.store.desk import Desk
-from tests.store.servers import wait_until
+from tests.support.checkout import ROOT
+from tests.support.desk import Desk
+from tests.support.servers import wait_until
 
 KILLS = 5
 BATCH = 50

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from duebridge.store.connection import open_connection
-from tests.store.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, envelope
-from tests.store.servers import redis_server
+from tests.support.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, envelope
+from tests.support.servers import redis_server
 
 SMALL_A = NOW_MS - NOW_MS % 256 + ord("a")
 LARGE_B = NOW_MS - NOW_MS % 256 + ord("B")

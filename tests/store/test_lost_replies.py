@@ -11,9 +11,9 @@ from duebridge.ports.publisher import Reason
 from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import Burial, DelayStore, Retry
 from tests.store.conftest import Opened
-from tests.store.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, envelope
-from tests.store.proxy import Proxy, proxied
-from tests.store.servers import redis_cluster, redis_server
+from tests.support.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, envelope
+from tests.support.proxy import Proxy, proxied
+from tests.support.servers import redis_cluster, redis_server
 
 REPEAT_S = 10.0
 

@@ -5,7 +5,7 @@ import pytest
 from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import Burial
 from tests.store.conftest import Opened
-from tests.store.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, envelope, remembering
+from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, envelope, remembering
 
 KEEP_MS = 3_600_000
 

@@ -9,7 +9,7 @@ from duebridge.store.poll import NONE
 from duebridge.store.record import NOT_IN_FLIGHT
 from duebridge.store.replies import Entry
 from tests.store.conftest import Opened
-from tests.store.desk import DAY_MS, LEASE_MS, NOW_MS, Desk, envelope
+from tests.support.desk import DAY_MS, LEASE_MS, NOW_MS, Desk, envelope
 
 
 @pytest.mark.parametrize("state", ["pending", "ready", "suspect", "unack", "retry", "dead"])

@@ -5,7 +5,7 @@ import pytest
 from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import Burial
 from tests.store.conftest import Opened
-from tests.store.desk import LEASE_MS, NOW_MS, Desk, envelope
+from tests.support.desk import LEASE_MS, NOW_MS, Desk, envelope
 
 
 def test_promote_moves_what_is_due_and_nothing_else(desk: Desk) -> None:

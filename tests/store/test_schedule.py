@@ -8,7 +8,7 @@ from duebridge.store.codec import pack
 from duebridge.store.connection import Connection
 from duebridge.store.packed import PackedRow
 from tests.store.conftest import Opened
-from tests.store.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, envelope
+from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, envelope
 
 
 def test_schedule_of_an_unknown_id_makes_it_pending(desk: Desk) -> None:

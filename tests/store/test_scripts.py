@@ -11,8 +11,8 @@ from duebridge.store.connection import Argument, Connection, Reply
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import SHARD_KEYS, Shard
 from duebridge.store.scripts import Script, names, script
-from tests.conftest import ROOT
 from tests.store.every_call import CALLS
+from tests.support.checkout import ROOT
 
 STANDARD = {1, 2}  # the clock's and the journal's, which every script has
 SCRIPTS = sorted((ROOT / "lua").glob("*.lua"))

@@ -19,12 +19,12 @@ from duebridge.store.fitness import check_fitness
 from duebridge.store.registry import Registry
 from duebridge.worker.process import Runner
 from duebridge_connectors.memory import MemoryPublisher
-from tests.acceptance.command import Command
-from tests.conftest import ROOT
-from tests.contract.certificates import KEY_PASSWORD, Certificates
-from tests.contract.documented import documented, documented_acl
-from tests.store.desk import Desk
-from tests.store.servers import free_port, redis_server, wait_until
+from tests.support.certificates import KEY_PASSWORD, Certificates
+from tests.support.checkout import ROOT
+from tests.support.command import Command
+from tests.support.desk import Desk
+from tests.support.documented import documented, documented_acl
+from tests.support.servers import free_port, redis_server, wait_until
 
 USER = "duebridge"
 PASSWORD = "canary/p@ss:9d27%?x"  # noqa: S105 - must not come out again

@@ -20,8 +20,8 @@ from duebridge.store.fitness import Vitals, check_fitness, count_listeners, read
 from duebridge.store.keys import SHARD_KEYS, Shard, checked_name, routes_key
 from duebridge.store.registry import RegisteredRoute, Registry
 from tests.store.conftest import Opened
-from tests.store.desk import Desk
-from tests.store.servers import free_port, redis_server, wait_until
+from tests.support.desk import Desk
+from tests.support.servers import free_port, redis_server, wait_until
 
 
 @pytest.fixture

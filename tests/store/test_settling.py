@@ -9,7 +9,7 @@ from duebridge.errors import StoreError
 from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import ERROR_BYTES, Burial, DelayStore, Retry
 from tests.store.conftest import Opened
-from tests.store.desk import LEASE_MS, NOT_MINE, Desk
+from tests.support.desk import LEASE_MS, NOT_MINE, Desk
 
 Settle = Callable[[DelayStore, bytes, Sequence[str]], Any]
 OF_A_CLAIM: dict[str, Settle] = {

@@ -20,11 +20,11 @@ from duebridge.store.connection import Connection
 from tests.store import calls
 from tests.store.calls import Call, Copy, Held
 from tests.store.conftest import Opened
-from tests.store.desk import LEASE_MS, YEAR_MS, Desk
 from tests.store.ledger import Story
 from tests.store.machine import FATES, FINE, PROCESSES, Machine, deed, while_any, within
 from tests.store.model import Content
 from tests.store.process import Process, Wire
+from tests.support.desk import LEASE_MS, YEAR_MS, Desk
 
 EXAMPLES = int(os.environ.get("DUEBRIDGE_EXAMPLES", "40"))
 STEPS = int(os.environ.get("DUEBRIDGE_STEPS", "50"))

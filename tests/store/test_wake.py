@@ -11,8 +11,8 @@ from duebridge.store.connection import Connection, open_connection
 from duebridge.store.embedded import stop_embedded
 from duebridge.store.pace import Pace
 from duebridge.worker.store_monitor import StoreWatch
-from tests.store.desk import Desk, envelope
-from tests.store.servers import wait_until
+from tests.support.desk import Desk, envelope
+from tests.support.servers import wait_until
 
 WITHIN_S = 5.0
 

@@ -16,7 +16,7 @@ from duebridge.config.models import Config
 from duebridge.errors import ConfigError
 from duebridge.ports.checks import About, Finding, Severity, ok
 from duebridge.store.connection import open_connection
-from tests.store.servers import free_port
+from tests.support.servers import free_port
 
 MILLION = 1_000_000
 CONFIG = Config.model_validate(

@@ -28,7 +28,7 @@ from duebridge.store.record import (
     read_record,
 )
 from duebridge.store.replies import Reclaimed, read_reply
-from tests.conftest import ROOT
+from tests.support.checkout import ROOT
 
 SHARED = ROOT / "lua" / "shared"
 SIX, FOUR, TWO = st.integers(0, 2**48 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1)

@@ -18,7 +18,7 @@ from duebridge.telemetry import metrics
 from duebridge.worker.gauges import StationCollector
 from duebridge.worker.lane import Lane
 from duebridge_connectors.memory import MemoryPublisher
-from tests.conftest import ROOT
+from tests.support.checkout import ROOT
 
 LABELS = {
     "route", "broker", "shard", "state", "cause", "reason", "version", "window", "script", "fault",

@@ -11,7 +11,7 @@ import pytest
 from duebridge.errors import ConfigError
 from duebridge.ports.tls import TlsFiles, client_context, hinted
 from duebridge.worker.process import THRESHOLDS, relaxed_collector
-from tests.contract.certificates import KEY_PASSWORD, Certificates, make_certificates
+from tests.support.certificates import KEY_PASSWORD, Certificates, make_certificates
 
 PROGRAM = """\
 from duebridge.config.models import WorkerSettings

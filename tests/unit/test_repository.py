@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from duebridge.config.load import load_config_text
-from tests.conftest import ROOT
+from tests.support.checkout import ROOT
 
 FOUND = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/**/README.md")])
 PAGES = [

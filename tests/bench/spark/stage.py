@@ -13,8 +13,8 @@ import redis
 from pyspark.sql import SparkSession
 
 from duebridge_connectors.spark.session import opened_session
-from tests.conftest import ROOT
-from tests.store.servers import redis_server
+from tests.support.checkout import ROOT
+from tests.support.servers import redis_server
 
 CONFIG = """
 version: 1

@@ -10,10 +10,10 @@ from uuid import uuid4
 
 import pytest
 
-from tests.conftest import ROOT
 from tests.deploy.cluster.bridge import Bridge
 from tests.deploy.cluster.kube import Kube, Refused
 from tests.deploy.cluster.stack import GIVEN, Stack, running_stack
+from tests.support.checkout import ROOT
 
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 

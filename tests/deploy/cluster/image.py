@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from duebridge.store.embedded import server_program
-from tests.conftest import ROOT
+from tests.support.checkout import ROOT
 
 WORKER = "localhost/duebridge:test"
 STORE = "localhost/duebridge-store:test"

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.conftest import ROOT
 from tests.deploy.cluster.image import STORE, WORKER, build_images
+from tests.support.checkout import ROOT
 
 HERE = Path(__file__).resolve().parent
 

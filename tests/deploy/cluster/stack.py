@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.conftest import ROOT
+from tests.support.checkout import ROOT
 
 GIVEN = ("DUEBRIDGE_K8S_REDIS_URL", "DUEBRIDGE_K8S_KAFKA", "DUEBRIDGE_K8S_RABBITMQ_URL")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.conftest import ROOT
 from tests.deploy.cluster.bridge import Bridge
 from tests.deploy.cluster.kube import Refused, until
+from tests.support.checkout import ROOT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

@@ -10,7 +10,7 @@ import pytest
 
 from duebridge.envelope import Headers, HeaderValue, Properties, Target
 from duebridge.ports.publisher import Delivery, Outcome, Publisher, Verdict
-from tests.contract.features import Features
+from tests.support.features import Features
 
 BRIDGE_ID = "x-message-id"
 

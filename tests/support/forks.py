@@ -54,7 +54,7 @@ class Forks:
     def _start(self) -> "subprocess.Popen[bytes]":
         pipe = subprocess.PIPE
         root = str(Path(__file__).resolve().parents[2])
-        command = [sys.executable, "-m", "tests.acceptance.forks"]
+        command = [sys.executable, "-m", "tests.support.forks"]
         return subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=root)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from tests.conftest import ROOT
-from tests.contract.certificates import Certificates
+from tests.support.certificates import Certificates
+from tests.support.checkout import ROOT
 
 PAGE = (ROOT / "docs" / "security.md").read_text()
 FOLDER = "/etc/duebridge"
@@ -17,7 +17,7 @@ def documented(title: str, certificates: Certificates, where: str) -> Any:
     """Return the block that begins with `# title`, with our files and server for the example's."""
     (text,) = re.findall(rf"```yaml\n# {re.escape(title)}\n(.*?)```", PAGE, re.DOTALL)
     text = re.sub(r"[a-z]+\.example:\d+", where, text)
-    text = re.sub(r"[\w.]+:kafka_token", "tests.contract.tokens:kafka_token", text)
+    text = re.sub(r"[\w.]+:kafka_token", "tests.support.tokens:kafka_token", text)
     return yaml.safe_load(text.replace(FOLDER, str(Path(certificates.ca).parent)))
 
 

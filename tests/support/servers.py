@@ -10,7 +10,7 @@ from pathlib import Path
 
 import redis
 
-from tests.conftest import missing
+from tests.support.checkout import missing
 
 STARTED_WITHIN_S = 30.0
 

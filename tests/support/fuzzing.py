@@ -17,7 +17,7 @@ from duebridge.ports.publisher import Publisher
 from duebridge.store.connection import Connection, open_connection
 from duebridge.store.embedded import stop_embedded
 from duebridge.worker.lane import Lane
-from tests.acceptance.floor import Floor
+from tests.support.floor import Floor
 
 CASES = int(os.environ.get("DUEBRIDGE_FUZZ", "200"))
 SEED = int(os.environ.get("DUEBRIDGE_FUZZ_SEED", "5"))

@@ -11,8 +11,8 @@ from duebridge.envelope import Target
 from duebridge.ports.publisher import Delivery
 from duebridge_connectors.kafka import open_publisher
 from duebridge_connectors.kafka.publisher import KafkaPublisher
-from tests.contract.broker_under_test import BRIDGE_ID, Received, delivery
-from tests.contract.features import Features
+from tests.support.broker_under_test import BRIDGE_ID, Received, delivery
+from tests.support.features import Features
 
 
 class KafkaBroker:

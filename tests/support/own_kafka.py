@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.conftest import ROOT, missing
-from tests.contract.certificates import Certificates
-from tests.store.proxy import Proxy, proxied
-from tests.store.servers import free_port, listens, wait_until
+from tests.support.certificates import Certificates
+from tests.support.checkout import ROOT, missing
+from tests.support.proxy import Proxy, proxied
+from tests.support.servers import free_port, listens, wait_until
 
 USER = "shop"
 PASSWORD = "canary-4c81e0"  # noqa: S105 - must not come out again

@@ -16,8 +16,8 @@ from duebridge.store.connection import Connection, open_connection
 from duebridge.store.delay_store import Burial, DelayStore
 from duebridge.store.embedded import stop_embedded
 from duebridge.store.keys import Shard
-from tests.acceptance.forks import Forks
-from tests.store import servers
+from tests.support import servers
+from tests.support.forks import Forks
 
 PROGRAM = str(Path(sys.executable).with_name("duebridge"))
 WITHIN_S = 60.0
