@@ -8,6 +8,7 @@ import redis
 
 from tests.acceptance.site import CONFIG, Site
 from tests.support.backup import AT_ONCE, back_up, restored
+from tests.support.command import wait_until
 from tests.support.servers import redis_server
 
 pytestmark = pytest.mark.timeout(120)
