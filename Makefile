@@ -56,7 +56,7 @@ proof: venv ## hours of faults and load, written to docs/proof.md; resumable (PR
 
 fuzz: venv services-up ## 100,000 hostile envelopes, configurations, replies and records
 	DUEBRIDGE_FUZZ=25000 DUEBRIDGE_FUZZ_SEED=$${DUEBRIDGE_FUZZ_SEED:-$$(date +%s)} \
-	  $(VENV)/pytest tests/fuzz -o timeout=3600 $(FUZZ)
+	  $(VENV)/pytest tests/*/test_fuzz_*.py -o timeout=3600 $(FUZZ)
 
 mutants: venv services-up ## break the code on purpose: each mutant must fail its tests
 	$(VENV)/python -m tests.faults.mutants $(MUTANTS)

@@ -37,7 +37,7 @@ RUN /tools/bin/python -m hatchling build -t wheel -d /wheel \
 COPY --chmod=755 deploy/images/spark_entrypoint.py /application/opt/duebridge/bin/spark-entrypoint
 
 FROM base
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=unknown
 COPY --from=dependencies /opt/duebridge /opt/duebridge
 COPY --from=application /application /

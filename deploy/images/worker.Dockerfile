@@ -30,7 +30,7 @@ RUN /tools/bin/python -m hatchling build -t wheel -d /wheel \
     && python3.11 -m compileall -q --invalidation-mode checked-hash -s /application /application
 
 FROM base
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=unknown
 # Three layers: another version of duebridge costs a node only the last one.
 COPY --from=dependencies /stdlib /
