@@ -57,11 +57,10 @@ class CommandSpec(NamedTuple):
         module, _, attribute = self.target.partition(":")
         with quiet_interrupts():
             target = getattr(import_module(module), attribute)
-        if isinstance(target, typer.Typer):
-            group = typer.main.get_group(target)
-            group.name = name
-            return group
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        if isinstance(target, typer.Typer):
+            app.add_typer(target, name=name)
+            return typer.main.get_group(app).commands[name]
         app.command(name, epilog=self.epilog, short_help=self.summary)(_quiet(target))
         return typer.main.get_command(app)
 
