@@ -79,7 +79,7 @@ def documentation(node: ast.ClassDef | Function) -> Iterator[str]:
 def fields(node: ast.ClassDef) -> Iterator[str]:
     """Yield the block of a class's public fields."""
     lines = [
-        ast.unparse(statement)
+        code(statement)
         for statement in node.body
         if isinstance(statement, ast.AnnAssign) and not ast.unparse(statement).startswith("_")
     ]
@@ -134,7 +134,12 @@ def parameters(method: Function) -> Iterator[str]:
 
 def parameter(argument: ast.arg, default: ast.expr | None) -> str:
     """Return a parameter with its annotation and its default."""
-    return ast.unparse(argument) + (f" = {ast.unparse(default)}" if default else "")
+    return ast.unparse(argument) + (f" = {code(default)}" if default else "")
+
+
+def code(node: ast.AST) -> str:
+    """Return source as ruff formats it."""
+    return ast.unparse(node).replace("'", '"')
 
 
 def main() -> int:
