@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from duebridge.admin.dead import list_dead
 from duebridge.admin.operator import Operator
 from duebridge.config.load import load_config
 from duebridge.envelope import Envelope
@@ -45,7 +46,8 @@ def left(duebridge: Command) -> list[str]:
     """Return the ids that are still dead."""
     connection = duebridge.connection()
     found = [
-        each.id for each in Operator(load_config(duebridge.file), connection).dead("reminders")
+        each.entry.id
+        for each in list_dead(Operator(load_config(duebridge.file), connection), "reminders")
     ]
     connection.close()
     return found

@@ -156,7 +156,9 @@ def test_reschedule_pending_moves_its_due_instant(duebridge: Command, new_id: st
     at_ms = (time.time_ns() // 1_000_000) + 7_200_000
     moved = duebridge("reschedule", "reminders", new_id, "--at", str(at_ms), "--output", "json")
     assert moved.code == 0
-    assert moved.json() == {"id": new_id, "route": "reminders", "status": "rescheduled"}
+    assert moved.json() == {
+        "id": new_id, "route": "reminders", "status": "rescheduled", "due_at_ms": at_ms,
+    }  # fmt: skip
     known = duebridge("get", "reminders", new_id, "--output", "json").json()
     assert known["due_at_ms"] == at_ms
 

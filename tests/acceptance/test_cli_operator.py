@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from duebridge.admin.operator import Operator, Settled
+from duebridge.admin.dead import list_dead
+from duebridge.admin.operator import DeadSettlement, Operator
 from duebridge.config.load import load_config
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope
@@ -66,8 +67,10 @@ def test_dead_of_three_shards_yields_each_once_up_to_the_limit(
 ) -> None:
     ids = [f"id-{number}" for number in range(500)]
     bury(config, connection, ids)
-    assert sorted(known.id for known in operator.dead("invoices", 1_000)) == sorted(ids)
-    assert len(list(operator.dead("invoices", 7))) == 7
+    assert sorted(
+        found.entry.id for found in list_dead(operator, "invoices", limit=1_000)
+    ) == sorted(ids)
+    assert len(list(list_dead(operator, "invoices", limit=7))) == 7
 
 
 def test_replay_of_more_than_a_batch_answers_each_id_in_order(
@@ -76,8 +79,8 @@ def test_replay_of_more_than_a_batch_answers_each_id_in_order(
     ids = [f"id-{number}" for number in range(4_000)]
     bury(config, connection, ids)
     settled = operator.replay("invoices", ["no-such", *ids, ids[0]])
-    assert settled[0] == Settled("no-such", "invoices", "unknown")
-    assert settled[1:] == [Settled(each, "invoices", "replayed") for each in ids]
+    assert settled[0] == DeadSettlement("no-such", "invoices", "unknown")
+    assert settled[1:] == [DeadSettlement(each, "invoices", "replayed") for each in ids]
     _, invoices = operator.stats()
     assert (invoices.pending, invoices.dead) == (4_000, 0)
 
@@ -88,6 +91,6 @@ def test_dead_of_a_route_that_left_the_configuration_is_still_listed(
     bury(config, connection, ["a"])
     remaining = {"reminders": config.routes["reminders"]}
     later = Operator(config.model_copy(update={"routes": remaining}), connection)
-    assert [known.id for known in later.dead("invoices", 10)] == ["a"]
+    assert [found.entry.id for found in list_dead(later, "invoices", limit=10)] == ["a"]
     with pytest.raises(ConfigError, match="got 'nothing'"):
-        later.dead("nothing", 10)
+        list_dead(later, "nothing", limit=10)

@@ -15,7 +15,7 @@ import pytest
 from tests.support.command import Command, embedded_command, wait_until
 
 TWICE = """\
-from duebridge.cli.run import Signals
+from duebridge.cli.commands.run import Signals
 signals = Signals()
 print("up", flush=True)
 while not signals.wait(60):

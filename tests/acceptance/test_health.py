@@ -98,7 +98,7 @@ def test_metrics_count_what_became_of_envelopes(floor: Floor, server: HealthServ
 
 def test_lateness_of_a_batch_fills_the_right_buckets() -> None:
     registry = CollectorRegistry()
-    lateness = metrics.Lateness()
+    lateness = metrics.LatenessHistogram()
     registry.register(lateness)
     lateness.observe("r", [0.001, 0.005, 0.3, 9999.0])
     name = "duebridge_lateness_seconds_bucket"

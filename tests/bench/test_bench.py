@@ -8,8 +8,7 @@ import pika
 import pytest
 from kafka.admin import KafkaAdminClient
 
-from duebridge.bench.figures import percentile
-from duebridge.bench.program import SECTIONS
+from duebridge.bench.figures import SECTIONS, percentile
 from tests.support.command import Command, embedded_command
 
 SCRATCH = "duebridge-bench-"

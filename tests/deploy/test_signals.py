@@ -33,7 +33,7 @@ def exposed() -> set[str]:
     """The metric families of a worker, as queries name them."""
     registry = CollectorRegistry()
     for metric in vars(metrics).values():
-        if isinstance(metric, MetricWrapperBase | metrics.Lateness):
+        if isinstance(metric, MetricWrapperBase | metrics.LatenessHistogram):
             registry.register(metric)
     registry.register(StationCollector(list, [Lane("b", MemoryPublisher(), WorkerSettings())]))
     metrics.lateness.observe("r", [0.1])

@@ -20,7 +20,7 @@ import redis
 from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient
 
-from duebridge.bench.meter import Calls, Meter
+from duebridge.bench.meter import CallCounter, Meter
 from duebridge.config.load import load_config
 from duebridge.envelope import Envelope
 from duebridge.producer import Producer
@@ -138,7 +138,7 @@ class Burst:
         route = load_config(path).routes["burst"]
         self._store = RouteStore(self._connection, "burst", route).shards[0]
         self._touched = home / "touched.jsonl"
-        self._meter = Meter(self._connection, Calls())
+        self._meter = Meter(self._connection, CallCounter())
         self._create_topic()
         self._worker = self._start_worker(path)
         self._seen = Seen(is_first=is_first)

@@ -9,7 +9,7 @@ import msgspec
 
 from duebridge.admin.listing import Listing
 from duebridge.audit import Bounds, Event, Op, Phase, Verdict, audit, history_of, whole_histories
-from duebridge.bench.meter import Calls, Meter
+from duebridge.bench.meter import CallCounter, Meter
 from duebridge.store.connection import Connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
@@ -76,7 +76,7 @@ def stored_bytes(connection: Connection) -> int:
     """
     client: Any = connection.client
     client.slowlog_reset()
-    return signed(Meter(connection, Calls()).dataset_bytes())
+    return signed(Meter(connection, CallCounter()).dataset_bytes())
 
 
 def signed(unsigned: int) -> int:

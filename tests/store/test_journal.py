@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from duebridge.admin.events import Event, Events
+from duebridge.admin.events import EnvelopeEvent, EventReader
 from duebridge.errors import RecordDamaged
 from duebridge.store.journal import PAGE, Journal
 from tests.store.conftest import Opened
@@ -129,7 +129,7 @@ def test_journal_never_written_has_no_last_and_no_entry(desk: Desk) -> None:
     journal = Journal(desk.connection, desk.shard)
     assert (journal.last(), sequences(journal)) == (0, [])
     assert (journal.before_newest(5), journal.before_instant(NOW_MS)) == (0, 0)
-    assert list(Events([journal]).new()) == []
+    assert list(EventReader([journal]).new()) == []
 
 
 @pytest.mark.parametrize("count", [0, 1, PAGE, PAGE + 3, 3 * PAGE])
@@ -168,20 +168,22 @@ def test_before_instant_that_the_cap_has_cut_is_the_beginning(
 def test_events_new_yields_what_came_since_and_no_more(
     desk: Desk, write: Callable[[int], Journal]
 ) -> None:
-    events = Events([write(2)])
+    events = EventReader([write(2)])
     assert [event.id for event in events.new()] == ["1", "2"]
     assert list(events.new()) == []
     write(1)
     shard = desk.shard
     assert list(events.new()) == [
-        Event("accepted", NOW_MS + 2000, shard.route, shard.number, "3", due_at_ms=NOW_MS + 3000)
+        EnvelopeEvent(
+            "accepted", NOW_MS + 2000, shard.route, shard.number, "3", due_at_ms=NOW_MS + 3000
+        )
     ]
 
 
 def test_events_that_the_cap_cut_before_they_were_read_are_a_gap(
     desk: Desk, write: Callable[[int], Journal]
 ) -> None:
-    events = Events([write(2)])
+    events = EventReader([write(2)])
     assert len(list(events.new())) == 2
     cut(desk)
     write(20)
@@ -192,7 +194,7 @@ def test_events_that_the_cap_cut_before_they_were_read_are_a_gap(
 
 
 def test_events_that_are_all_cut_are_one_gap(desk: Desk, write: Callable[[int], Journal]) -> None:
-    events = Events([write(1)])
+    events = EventReader([write(1)])
     assert len(list(events.new())) == 1
     desk.store = desk.again(journal_cap_bytes=1)
     write(3)
@@ -208,8 +210,8 @@ def test_events_of_two_shards_are_merged_by_time(open_desk: Opened) -> None:
         desk.clock.now_ms = NOW_MS + 1000 * second
         desk.pending(f"{second}")
     journals = [Journal(desk.connection, desk.shard) for desk in desks]
-    assert [event.id for event in Events(journals).new()] == [str(n) for n in range(20)]
-    events = Events(journals)
+    assert [event.id for event in EventReader(journals).new()] == [str(n) for n in range(20)]
+    events = EventReader(journals)
     events.go_to_newest(7)
     assert [event.id for event in events.newest(7)] == [str(n) for n in range(13, 20)]
     events.go_to_instant(NOW_MS + 15_000)
@@ -219,7 +221,7 @@ def test_events_of_two_shards_are_merged_by_time(open_desk: Opened) -> None:
 def test_events_after_a_failover_that_lost_the_newest_go_on(
     desk: Desk, write: Callable[[int], Journal]
 ) -> None:
-    events = Events([write(5)])
+    events = EventReader([write(5)])
     assert len(list(events.new())) == 5
     desk.client.hset(desk.key("meta"), "journal_sequence", 3)
     desk.client.delete(desk.key("journal"))
@@ -230,7 +232,7 @@ def test_events_after_a_failover_that_lost_the_newest_go_on(
 
 def test_events_of_a_reason_show_its_word(desk: Desk) -> None:
     desk.dead("a")
-    events = list(Events([Journal(desk.connection, desk.shard)]).new())
+    events = list(EventReader([Journal(desk.connection, desk.shard)]).new())
     assert [(event.kind, event.attempt, event.reason) for event in events] == [
         ("accepted", None, ""),
         ("dead", 1, "too_large"),

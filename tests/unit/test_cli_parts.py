@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duebridge import errors
-from duebridge.cli import lines
+from duebridge.cli import jsonl
+from duebridge.cli.commands.dead_settling import RateLimiter, parse_rate
+from duebridge.cli.commands.doctor import exit_code_of
 from duebridge.cli.exits import exit_code, run_guarded
 from duebridge.cli.instants import parse_ago, parse_at, parse_expires, parse_from_now
-from duebridge.cli.lines import Base64, Line, is_empty, json_value, parse_line, read_batches
-from duebridge.cli.pace import Pacer, parse_rate
-from duebridge.cli.verdict import exit_code_of
+from duebridge.cli.jsonl import Base64, Line, is_empty, json_value, parse_line, read_batches
 from duebridge.config.fields import parse_size_bytes
 from duebridge.durations import format_instant
 from duebridge.envelope import HeaderValue
@@ -68,7 +68,7 @@ def test_read_batches_gives_a_line_before_the_stream_ends() -> None:
 def test_read_batches_too_long_line_is_cut_and_then_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 10)
+    monkeypatch.setattr(jsonl, "MAX_LINE_BYTES", 10)
     stream = io.BufferedReader(Chunks([b"x" * 50, b"y" * 50, b"\nshort\n"]))
     long, short = (line for batch in read_batches(stream, 500) for line in batch)
     assert (long.number, short) == (1, Line(2, b"short"))
@@ -158,12 +158,12 @@ class Clock:
 
 @pytest.mark.parametrize(("rate", "size"), [(None, 100), (1, 1), (5, 1), (50, 5), (100_000, 100)])
 def test_batch_size_of_a_rate_is_a_tenth_of_a_second(rate: int | None, size: int) -> None:
-    assert Pacer(rate).batch_size(100) == size
+    assert RateLimiter(rate).batch_size(100) == size
 
 
 def test_wait_lets_a_rate_pass_and_no_burst_after_a_pause() -> None:
     clock = Clock()
-    pacer = Pacer(50, clock, clock.sleep)
+    pacer = RateLimiter(50, clock, clock.sleep)
     for _ in range(21):
         pacer.wait(5)
     assert clock.now == pytest.approx(102.0)
@@ -175,7 +175,7 @@ def test_wait_lets_a_rate_pass_and_no_burst_after_a_pause() -> None:
 
 def test_wait_without_a_rate_never_pauses() -> None:
     clock = Clock()
-    Pacer(None, clock, clock.sleep).wait(10**6)
+    RateLimiter(None, clock, clock.sleep).wait(10**6)
     assert clock.now == 100.0
 
 

@@ -10,7 +10,7 @@ import pytest
 from duebridge.admin import broker_checks as examination
 from duebridge.admin.broker_checks import destinations_of, examine_brokers
 from duebridge.admin.doctor import route_findings
-from duebridge.admin.emptying import Emptying, Left, left, to_go
+from duebridge.admin.drain_check import DrainCheck, Leftover, count_drainable, leftovers
 from duebridge.admin.operator import RouteStats
 from duebridge.config.models import Config
 from duebridge.errors import ConfigError
@@ -224,37 +224,39 @@ def stats(**changed: Any) -> list[RouteStats]:
 
 @pytest.mark.parametrize("state", ["pending", "ready", "unack", "retry"])
 def test_to_go_counts_what_waits_in_each_state(state: str) -> None:
-    assert to_go(CONFIG_EMPTYING, stats(**{state: 2})) == 2
+    assert count_drainable(CONFIG_EMPTYING, stats(**{state: 2})) == 2
 
 
 def test_to_go_counts_the_dead_that_have_a_target() -> None:
-    assert to_go(CONFIG_EMPTYING, stats(route="shunts", dead=3)) == 3
-    assert list(left(CONFIG_EMPTYING, stats(route="shunts", dead=3))) == []
+    assert count_drainable(CONFIG_EMPTYING, stats(route="shunts", dead=3)) == 3
+    assert list(leftovers(CONFIG_EMPTYING, stats(route="shunts", dead=3))) == []
 
 
 def test_left_are_the_dead_that_have_none() -> None:
-    assert to_go(CONFIG_EMPTYING, stats(dead=3)) == 0
-    assert list(left(CONFIG_EMPTYING, stats(dead=3))) == [
-        Left("keeps", "dead, and no dead-letter target: 3")
+    assert count_drainable(CONFIG_EMPTYING, stats(dead=3)) == 0
+    assert list(leftovers(CONFIG_EMPTYING, stats(dead=3))) == [
+        Leftover("keeps", "dead, and no dead-letter target: 3")
     ]
 
 
 def test_left_is_what_no_configuration_serves() -> None:
     absent = stats(route="absent", pending=1, dead=1, configured=False)
-    assert to_go(CONFIG_EMPTYING, absent) == 0
-    assert list(left(CONFIG_EMPTYING, absent)) == [Left("absent", "not in the configuration: 2")]
-    assert list(left(CONFIG_EMPTYING, stats(route="absent", configured=False))) == []
+    assert count_drainable(CONFIG_EMPTYING, absent) == 0
+    assert list(leftovers(CONFIG_EMPTYING, absent)) == [
+        Leftover("absent", "not in the configuration: 2")
+    ]
+    assert list(leftovers(CONFIG_EMPTYING, stats(route="absent", configured=False))) == []
 
 
 def test_left_may_be_cold() -> None:
-    assert list(left(CONFIG_EMPTYING, stats(cold_left_ms=0))) == [
-        Left("keeps", "some may be in its cold tier")
+    assert list(leftovers(CONFIG_EMPTYING, stats(cold_left_ms=0))) == [
+        Leftover("keeps", "some may be in its cold tier")
     ]
 
 
 def test_store_that_does_not_answer_is_not_empty() -> None:
     connection = open_connection(f"redis://127.0.0.1:{free_port()}/0")
-    emptying = Emptying(connection)
+    emptying = DrainCheck(connection)
     assert not emptying.is_over(CONFIG_EMPTYING)
     assert not emptying.is_empty
     connection.close()

@@ -38,7 +38,7 @@ def exposed() -> dict[str, str]:
     registry = CollectorRegistry()
     lane = Lane("b", MemoryPublisher(), WorkerSettings())
     for each in vars(metrics).values():
-        if isinstance(each, MetricWrapperBase | metrics.Lateness):
+        if isinstance(each, MetricWrapperBase | metrics.LatenessHistogram):
             registry.register(each)
     registry.register(StationCollector(list, [lane]))
     metrics.lateness.observe("r", [0.1])

@@ -1,13 +1,13 @@
-"""The cold envelopes of a route as people ask for them: its files, bound by what the store says.
+"""Reads the cold envelopes of a route: rows of its files, corrected by the store's notes.
 
-The core reads no such file: who does is found by the entry point `duebridge.cold`, by their form.
+The core does not read the files itself: the entry point `duebridge.cold` names a reader per format.
 """
 
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from typing import NamedTuple, Protocol
 
-from duebridge.admin.listing import ANY_TIME, Window
+from duebridge.admin.listing import ANY_TIME, DueWindow
 from duebridge.config.models import Config, Route
 from duebridge.errors import ConfigError
 from duebridge.receipt import Known
@@ -23,7 +23,7 @@ _NONE = Mark("", "", "", 0, 0, 0)
 
 
 class ColdRow(NamedTuple):
-    """A row of a batch; instants in epoch ms, 0 where there is none."""
+    """A row of a batch; instants in epoch ms, 0 if there is none."""
 
     id: str
     batch: str
@@ -34,14 +34,14 @@ class ColdRow(NamedTuple):
 
 
 class ColdReader(Protocol):
-    """What the entry point names."""
+    """The function that the entry point names."""
 
     def __call__(
-        self, path: str, route: str, envelope_id: str, window: Window
+        self, path: str, route: str, envelope_id: str, window: DueWindow
     ) -> Iterator[ColdRow]:
-        """Yield the rows that count, of one id or of all (''), due within, earliest first.
+        """Yield the current rows of one id, or of all (''), due within `window`, earliest first.
 
-        Raises `ConfigError` where they cannot be read.
+        Raises `ConfigError` if the files cannot be read.
         """
         ...
 
@@ -59,19 +59,19 @@ class ColdRows:
         ]
 
     def get(self, id: str) -> Known | None:  # noqa: A002 - the public name of the field
-        """Return the envelope of an id that waits in the tier, None where there is none."""
+        """Return the cold envelope of an id, None if there is none."""
         return next(self.walk(id=id), None)
 
-    def walk(self, window: Window = ANY_TIME, id: str = "") -> Iterator[Known]:  # noqa: A002
-        """Yield what waits, in the order of the due instants that the files have."""
+    def walk(self, window: DueWindow = ANY_TIME, id: str = "") -> Iterator[Known]:  # noqa: A002
+        """Yield the cold envelopes, ordered by the due instants in the files."""
         if self._route.cold_tier is None:
             return
         for row in _reader()(self._route.cold_tier.path, self._route.name, id, window):
-            if (known := self._bound(row)) is not None:
+            if (known := self._corrected(row)) is not None:
                 yield known
 
-    def _bound(self, row: ColdRow) -> Known | None:
-        """Return a row as hydrate will bring it back; None where it will not."""
+    def _corrected(self, row: ColdRow) -> Known | None:
+        """Return a row as hydrate will restore it; None if hydrate will not."""
         notes = self._notes[shard_number(row.id, len(self._notes))]
         if notes.is_void(row.batch, row.id):
             return None

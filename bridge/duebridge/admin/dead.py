@@ -1,16 +1,22 @@
-"""Which dead envelopes an operator means: by reason, by error, by the time they failed."""
+"""Lists dead envelopes, filtered by reason, by error and by the time they failed."""
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
 from duebridge.errors import EnvelopeError
 from duebridge.ports.publisher import Reason
 from duebridge.store.replies import Entry
 
+if TYPE_CHECKING:
+    from duebridge.admin.listing import ListedEnvelope, ListPosition
+    from duebridge.admin.operator import Operator
+
 
 class DeadFilter(NamedTuple):
-    """Every condition that is given must hold; instants in epoch ms, both ends included.
+    """Conditions that must all hold; instants in epoch ms, both ends included.
 
-    `error_class` is the whole name, `error_text` is found in class or message whatever its case.
+    `error_class` is the whole name; `error_text` is found in class or message, ignoring case.
     """
 
     reasons: frozenset[int] = frozenset()
@@ -20,7 +26,7 @@ class DeadFilter(NamedTuple):
     before_ms: int | None = None
 
     def has(self, entry: Entry) -> bool:
-        """Whether an envelope is meant."""
+        """Whether an envelope matches."""
         flight = entry.flight
         error = f"{flight.error_class}: {flight.error_message}"
         return (
@@ -39,15 +45,33 @@ class DeadFilter(NamedTuple):
 ANY_DEAD = DeadFilter()
 
 
+def list_dead(
+    operator: "Operator",
+    route: str,
+    wanted: DeadFilter = ANY_DEAD,
+    *,
+    limit: int | None = None,
+    after: "ListPosition | None" = None,
+) -> "Iterator[ListedEnvelope]":
+    """Yield at most `limit` matching dead envelopes, which may be settled meanwhile.
+
+    Raises as `Operator` does.
+    """
+    from duebridge.admin.listing import Listing
+
+    listed = Listing(route, operator.stores(route), "dead").walk(after=after)
+    return islice((envelope for envelope in listed if wanted.has(envelope.entry)), limit)
+
+
 def ended_at_ms(entry: Entry) -> int:
-    """Return the last failure; where none is noted the expiry, else the due instant, else 0."""
+    """Return when it last failed; if unknown when it expired, else its due instant, else 0."""
     if entry.flight.last_failed_at_ms or entry.record is None:
         return entry.flight.last_failed_at_ms
     return entry.record.expires_at_ms or entry.record.due_at_ms
 
 
 def reason_number(word: str) -> int:
-    """Return the number of a reason's word; raises `EnvelopeError`, naming those there are."""
+    """Return the number of a reason's word; raises `EnvelopeError`, which lists the words."""
     words = {reason.word: reason for reason in Reason}
     if word not in words:
         raise EnvelopeError(f"reason: expected one of {', '.join(words)}; got {word!r}")

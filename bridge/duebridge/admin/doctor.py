@@ -1,6 +1,6 @@
-"""What a beginner gets wrong about the store and the routes, each with what to do about it.
+"""Checks the store and the routes for common mistakes; every finding has a remedy.
 
-The brokers' side is `duebridge.admin.broker_checks`; everything here only reads.
+Brokers are checked by `duebridge.admin.broker_checks`. The checks only read.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,11 +22,11 @@ from duebridge.store.keys import Shard
 from duebridge.store.record import LAYOUT
 from duebridge.store.registry import Registry
 
-SHARD_PENDING = 1_000_000  # what a shard is meant for
+SHARD_PENDING = 1_000_000  # the intended size of a shard
 CLOCK_MS = 1_000
 FULL_PERCENT = 80
 LATE_MS = 60_000
-UNHEARD_MS = 5_000  # so long a worker that is just starting may take
+UNHEARD_MS = 5_000  # the time a starting worker may take
 
 Check = Callable[[Config, Connection], Iterator[Finding]]
 
@@ -38,7 +38,7 @@ _UNFIT_REMEDIES = {
 
 
 def check_fit(config: Config, connection: Connection) -> Iterator[Finding]:
-    """Yield whether the server may hold envelopes, as `run` and `send` ask before they begin."""
+    """Yield whether the server is fit to hold envelopes, as `run` and `send` require."""
     faults = fitness_faults(connection)
     for name, fault in faults.items():
         if name in config.store.allow_unfit:
@@ -48,12 +48,12 @@ def check_fit(config: Config, connection: Connection) -> Iterator[Finding]:
             yield failure(About.STORE, "store", fault, remedy)
     if not faults:
         yield ok(
-            About.STORE, "store", "is reachable, of a known version, evicts and forgets nothing"
+            About.STORE, "store", "is reachable, has a known version, persists, and evicts nothing"
         )
 
 
 def check_registered(config: Config, connection: Connection) -> Iterator[Finding]:
-    """Yield what the store has of the routes that this configuration would refuse to open."""
+    """Yield the registered routes that this configuration cannot open."""
     for name, found in Registry(connection, config.store.namespace).routes().items():
         place = f"routes.{name}"
         if found.layout > LAYOUT:
@@ -67,13 +67,13 @@ def check_registered(config: Config, connection: Connection) -> Iterator[Finding
 
 
 def check_absent(config: Config, connection: Connection) -> Iterator[Finding]:
-    """Yield the routes that hold envelopes and that this configuration would leave to nobody."""
+    """Yield the routes that hold envelopes and that this configuration would abandon."""
     for route in Operator(config, connection).stats():
         yield from _absent(config, f"routes.{route.route}", route)
 
 
 def check_vitals(_: Config, connection: Connection) -> Iterator[Finding]:
-    """Yield how the server is: its clock, its memory, its disk, and how fast we read it."""
+    """Yield the state of the server's clock, memory and disk, and whether hiredis is installed."""
     yield from vital_findings(read_vitals(connection))
     if not HAS_HIREDIS:
         text = "the Python package hiredis is missing: replies are read more slowly"
@@ -81,7 +81,7 @@ def check_vitals(_: Config, connection: Connection) -> Iterator[Finding]:
 
 
 def vital_findings(vitals: Vitals) -> Iterator[Finding]:
-    """Yield what they mean."""
+    """Yield the findings of these vitals."""
     if not vitals.is_primary:
         text = "the server is a replica, which takes no writes"
         yield failure(About.STORE, "store.url", text, "name its primary")
@@ -114,14 +114,14 @@ def _memory(vitals: Vitals) -> Finding:
 
 
 def check_routes(config: Config, connection: Connection) -> Iterator[Finding]:
-    """Yield what hinders the envelopes that are in the store now."""
+    """Yield what hinders the stored envelopes."""
     routes = Operator(config, connection).stats()
     for route, listeners in zip(routes, _listeners(config, connection, routes), strict=True):
         yield from route_findings(config, route, listeners)
 
 
 def route_findings(config: Config, route: RouteStats, listeners: int | None) -> list[Finding]:
-    """Return what the figures of a route mean; `listeners` is None where that is not known."""
+    """Return the findings of a route's figures; `listeners` is None if unknown."""
     place = f"routes.{route.route}"
     faults = [*_absent(config, place, route), *_faults(config, place, route)]
     if route.configured:
@@ -134,36 +134,36 @@ def route_findings(config: Config, route: RouteStats, listeners: int | None) -> 
 def _listeners(
     config: Config, connection: Connection, routes: Sequence[RouteStats]
 ) -> Sequence[int | None]:
-    """Return how many workers listen to each route; None where we may not know."""
+    """Return the number of workers that listen to each route; None without the right to ask."""
     shards = [Shard(config.store.namespace, route.route, 0) for route in routes]
     try:
         return count_listeners(connection, shards)
     except StoreUnavailable:
         raise
-    except StoreError:  # a user of the store may have no right to ask
+    except StoreError:  # the store's user may have no right to ask
         return [None] * len(routes)
 
 
 def _absent(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
     count = route.waiting + route.dead
-    if route.configured or not count:  # what an empty one leaves behind harms nobody
+    if route.configured or not count:  # an empty route harms nobody
         return
     found = f"in the store, not in the configuration (envelopes: {count})"
     if route.route in config.allow_absent:
         yield warning(About.ROUTE, place, f"{found}, as allow_absent says", "")
         return
-    remedy = "put it back: else nobody delivers them; or name it in allow_absent"
+    remedy = "put it back, or nobody delivers them; or name it in allow_absent"
     yield failure(About.ROUTE, place, found, remedy)
 
 
 def _faults(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
     if route.held_since_ms and not route.waiting:
         since = format_instant(route.held_since_ms)
-        text = f"it is held since {since}, and nothing waits to try its target"
-        yield warning(About.ROUTE, place, text, "the next delivery ends it")
+        text = f"it has been held since {since}, and nothing waits to try its target"
+        yield warning(About.ROUTE, place, text, "the next delivery ends the hold")
     elif route.held_since_ms:
-        text = "it is held: its target failed, and nothing was confirmed since"
-        remedy = "see what is said of its target; it goes on by itself once that is mended"
+        text = "it is held: its target failed, and nothing has been confirmed since"
+        remedy = "see the finding about its target; delivery resumes once that is fixed"
         yield failure(About.ROUTE, place, text, remedy)
     if route.pending > SHARD_PENDING * route.shards:  # ids spread evenly over the shards
         text = f"{route.pending} are pending in {route.shards} shards, meant for 1,000,000 each"
@@ -172,7 +172,9 @@ def _faults(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
     named = config.routes.get(route.route)
     if route.dead and (named is None or named.dead_letter is None):
         text = f"dead envelopes: {route.dead}, and the route has no dead-letter target"
-        remedy = f"see `duebridge dead ls {route.route}`; name a dead_letter for those to come"
+        remedy = (
+            f"see `duebridge dead ls {route.route}`; configure a dead_letter target for future ones"
+        )
         yield warning(About.ROUTE, place, text, remedy)
 
 
@@ -185,10 +187,10 @@ def _cold(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
         text = "it has no cold_tier, and some of its envelopes may be cold"
         yield failure(About.ROUTE, f"{place}.cold_tier", text, f"put it back, and {run}")
     elif left_ms <= 0:
-        text = f"what is due since {format_ms(-left_ms)} may be cold, and late"
+        text = f"envelopes due in the last {format_ms(-left_ms)} may be cold, and late"
         yield failure(About.ROUTE, f"{place}.cold_tier", text, run)
     elif left_ms < tier.horizon // 2:
-        text = f"what is due after {format_ms(left_ms)} may be cold: a run of hydrate is missing"
+        text = f"envelopes due after {format_ms(left_ms)} may be cold: a run of hydrate is missing"
         yield failure(About.ROUTE, f"{place}.cold_tier", text, run)
 
 
@@ -199,7 +201,7 @@ def _late(place: str, route: RouteStats, listeners: int | None) -> Iterator[Find
         found = f"{text}, and no worker listens"
         yield failure(About.ROUTE, place, found, "start one: duebridge run")
     elif age_ms > LATE_MS:
-        remedy = "see the workers' logs, and what is said of the broker; or start more workers"
+        remedy = "see the workers' logs and the findings about the broker; or start more workers"
         yield warning(About.ROUTE, place, text, remedy)
     elif listeners == 0 and route.pending + route.ready + route.retry:
         found = "envelopes wait, and no worker listens"
@@ -213,18 +215,18 @@ DOCTOR_CHECKS: tuple[Check, ...] = (check_fit, check_registered, check_vitals, c
 def check_store(
     config: Config, connection: Connection, checks: Sequence[Check]
 ) -> Iterator[Finding]:
-    """Yield what the checks find; one that fails does not stop the others."""
+    """Yield the findings of the checks; a check that fails does not stop the others."""
     for check in checks:
         try:
             yield from check(config, connection)
         except StoreError as error:
             yield store_failure(error)
             if isinstance(error, StoreUnavailable | StoreUnfit):
-                return  # the others would only say it again
+                return  # the others would fail alike
 
 
 def store_failure(error: StoreError) -> Finding:
-    """Return what an error of the store means for somebody who wanted to look into it."""
+    """Return the finding for an error of the store."""
     remedy = "see the server's log"
     if isinstance(error, StoreUnavailable):
         remedy = "start the server, or mend store.url"

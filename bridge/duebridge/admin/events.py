@@ -1,4 +1,4 @@
-"""What happened, envelope by envelope: the journals of all shards, merged by time."""
+"""Reads the journals of all shards as events of envelopes, merged by time."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from duebridge.store.journal import Journal, JournalEntry
 GAP = "gap"
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+class EnvelopeEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """One transition of one envelope; instants in epoch ms.
 
     `kind` is accepted, replaced, delivered, retried, dead, expired, shunted, cancelled,
-    rescheduled, replayed or dropped. A `gap` has no id: so many `lost_entries` of the journal, each
+    rescheduled, replayed or dropped. A `gap` has no id: `lost_entries` entries of the journal, each
     of up to 1,000 envelopes, were cut by its cap before they were read.
     """
 
@@ -31,37 +31,37 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     lost_entries: int = 0
 
 
-class Events:
-    """Reads journals from where it stands to where they end. All methods raise `StoreError`."""
+class EventReader:
+    """Reads journals from its position to their end. All methods raise `StoreError`."""
 
     def __init__(self, journals: list[Journal]) -> None:
-        """Stand at the beginning of every journal that has not been cut yet."""
+        """Start before the first entry that each journal ever had; what was cut is a gap."""
         self._journals = journals
         self._read = [0] * len(journals)
 
     def go_to_instant(self, at_ms: int) -> None:
-        """Stand where everything since an instant lies ahead; what the cap has cut is a gap."""
+        """Seek to an instant; entries since then that the cap has cut are a gap."""
         self._read = [journal.before_instant(at_ms) for journal in self._journals]
 
     def go_to_newest(self, limit: int) -> None:
-        """Stand where at least the newest `limit` events lie ahead."""
+        """Seek so that at least the newest `limit` events are ahead."""
         self._read = [journal.before_newest(limit) for journal in self._journals]
 
-    def new(self) -> Iterator[Event]:
-        """Yield what lies ahead by now, in the order of time; then stand behind it.
+    def new(self) -> Iterator[EnvelopeEvent]:
+        """Yield the unread events in the order of time, and move behind them.
 
-        Memory holds a page of each journal, however much that is.
+        Memory holds one page of each journal.
         """
         return merge(
             *[self._of_shard(place) for place in range(len(self._journals))],
             key=lambda event: event.at_ms,
         )
 
-    def newest(self, limit: int) -> list[Event]:
-        """Return the newest `limit` of what lies ahead; then stand behind it."""
+    def newest(self, limit: int) -> list[EnvelopeEvent]:
+        """Return the newest `limit` of the unread events, and move behind them."""
         return list(deque(self.new(), limit))
 
-    def _of_shard(self, place: int) -> Iterator[Event]:
+    def _of_shard(self, place: int) -> Iterator[EnvelopeEvent]:
         journal = self._journals[place]
         end, at_ms = journal.last(), 0
         self._read[place] = min(self._read[place], end)  # a failover may have lost the newest
@@ -73,17 +73,17 @@ class Events:
         yield from self._gap(place, end + 1, at_ms)
         self._read[place] = end
 
-    def _gap(self, place: int, sequence: int, at_ms: int) -> Iterator[Event]:
-        """Yield one where entries before `sequence` are missing."""
+    def _gap(self, place: int, sequence: int, at_ms: int) -> Iterator[EnvelopeEvent]:
+        """Yield a gap if entries before `sequence` are missing."""
         if lost := sequence - self._read[place] - 1:
             shard = self._journals[place].shard
-            yield Event(GAP, at_ms, shard.route, shard.number, lost_entries=lost)
+            yield EnvelopeEvent(GAP, at_ms, shard.route, shard.number, lost_entries=lost)
 
 
-def _events(journal: Journal, entry: JournalEntry) -> Iterator[Event]:
+def _events(journal: Journal, entry: JournalEntry) -> Iterator[EnvelopeEvent]:
     shard = journal.shard
     for envelope_id, note in entry.items:
-        yield Event(
+        yield EnvelopeEvent(
             entry.kind,
             entry.at_ms,
             shard.route,

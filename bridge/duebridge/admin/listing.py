@@ -1,8 +1,9 @@
-"""A walk over the envelopes of a route: all its shards in one order, page by page, resumable.
+"""Lists the envelopes of a route: all its shards in one order, page by page, resumable.
 
-The order is that of what each state waits for: pending and ready by their due instant (ready after
-a retry by the end of its delay), retry by the end of its delay, unack by the lease's deadline, dead
-by the next shunt, and last those that have none. No call reads more than a page.
+Envelopes are ordered by the instant they wait for: pending and ready by their due instant (ready
+after a retry by the end of its delay), retry by the end of its delay, unack by the lease's
+deadline, dead by the next shunt; envelopes without such an instant come last. No call reads more
+than a page.
 """
 
 import base64
@@ -22,18 +23,18 @@ STATES = ("pending", "ready", "unack", "retry", "dead")
 PAGE = 100
 LEAST_PAGE = 10
 
-_NO_ID = "\n"  # no envelope has it: a page behind it begins with its score
+_NO_ID = "\n"  # not a valid id: a page behind it begins with its score
 _NEVER_MS = 2**63
 
 
-class Window(NamedTuple):
-    """The due instants that are wanted, in epoch ms, both ends included; None: no end."""
+class DueWindow(NamedTuple):
+    """A range of due instants in epoch ms, both ends included; None leaves an end open."""
 
     from_ms: int | None = None
     to_ms: int | None = None
 
     def has(self, entry: Entry) -> bool:
-        """Whether an envelope is due within; one that cannot be read is in no bounded window."""
+        """Whether an envelope is due within; an unreadable one is in no bounded window."""
         if self == ANY_TIME:
             return True
         if entry.record is None:
@@ -42,11 +43,11 @@ class Window(NamedTuple):
         return (self.from_ms or 0) <= due_at_ms <= (_NEVER_MS if self.to_ms is None else self.to_ms)
 
 
-ANY_TIME = Window()
+ANY_TIME = DueWindow()
 
 
-class Position(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Where a walk stands: behind this id, in this source, with this score."""
+class ListPosition(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A position in a listing: behind this id, in this source, with this score."""
 
     route: str
     state: str
@@ -58,18 +59,18 @@ class Position(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
         return base64.urlsafe_b64encode(msgspec.msgpack.encode(self)).decode().rstrip("=")
 
 
-class Place(NamedTuple):
-    """An envelope on the way, and the position behind it."""
+class ListedEnvelope(NamedTuple):
+    """An envelope of a listing, and the position behind it."""
 
     entry: Entry
-    position: Position
+    position: ListPosition
 
 
-def read_cursor(text: str, route: str, state: str) -> Position:
-    """Return the position that a cursor means; raises `EnvelopeError` for one of another list."""
+def read_cursor(text: str, route: str, state: str) -> ListPosition:
+    """Return a cursor's position; raises `EnvelopeError` for a cursor of another list."""
     try:
         packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        position = msgspec.msgpack.decode(packed, type=Position)
+        position = msgspec.msgpack.decode(packed, type=ListPosition)
     except (ValueError, msgspec.DecodeError) as error:
         raise EnvelopeError(f"cursor: expected one that ls printed; got {text!r}") from error
     if (position.route, position.state) != (route, state):
@@ -81,13 +82,13 @@ def read_cursor(text: str, route: str, state: str) -> Position:
 
 
 class Listing:
-    """The envelopes of a route in one state, or with state "" in any.
+    """Walks the envelopes of a route in one state, or with state "" in any.
 
-    An envelope that changes its state meanwhile may come twice or not at all, all others come once.
+    An envelope that changes its state meanwhile may come twice or not at all; others come once.
     """
 
     def __init__(self, route: str, stores: Sequence[DelayStore], state: str = "") -> None:
-        """Raises `EnvelopeError` for a state that there is not."""
+        """Raises `EnvelopeError` for an unknown state."""
         if state and state not in STATES:
             raise EnvelopeError(f"state: expected one of {', '.join(STATES)}; got {state!r}")
         self._route = route
@@ -95,41 +96,41 @@ class Listing:
         states = [state] if state else [*STATES]
         if "ready" in states:
             states.append("suspect")  # people call it ready
-        self._sources = [(store, each) for store in stores for each in states]
+        self._sources = [(store, one) for store in stores for one in states]
 
     def walk(
         self,
         *,
-        window: Window = ANY_TIME,
-        after: Position | None = None,
+        window: DueWindow = ANY_TIME,
+        after: ListPosition | None = None,
         limit: int | None = None,
-    ) -> Iterator[Place]:
+    ) -> Iterator[ListedEnvelope]:
         """Yield at most `limit` envelopes behind a position; raises `StoreError`.
 
-        Pending ones are sought by their window; those of other states are read through. What was
-        yielded may be removed at once: the walk never stands on it.
+        Pending envelopes are looked up by the window; other states are read through. A yielded
+        envelope may be removed at once: the walk does not depend on it.
         """
         page = PAGE if limit is None else max(LEAST_PAGE, limit // len(self._sources) + 1)
         sources = [
             self._of_source(number, window, after, min(page, PAGE))
             for number in range(len(self._sources))
         ]
-        places = merge(*sources, key=lambda place: _order(place.position.score_ms))
-        return islice((place for place in places if window.has(place.entry)), limit)
+        listed = merge(*sources, key=lambda found: _order(found.position.score_ms))
+        return islice((found for found in listed if window.has(found.entry)), limit)
 
     def _of_source(
-        self, number: int, window: Window, after: Position | None, page: int
-    ) -> Iterator[Place]:
+        self, number: int, window: DueWindow, after: ListPosition | None, page: int
+    ) -> Iterator[ListedEnvelope]:
         if after and after.score_ms == NONE and number < after.source:
             return  # read to its end
         for found in self._pages(number, window, after, page):
             for entry in found.entries:
-                yield Place(entry, self._position(number, entry))
+                yield ListedEnvelope(entry, self._position(number, entry))
 
     def _pages(
-        self, number: int, window: Window, after: Position | None, limit: int
+        self, number: int, window: DueWindow, after: ListPosition | None, limit: int
     ) -> Iterator[Page]:
-        """Yield pages, each after the next one was read: its cursor is then still there."""
+        """Yield each page after reading the next one, while its cursor still exists."""
         store, state = self._sources[number]
         least_ms, most_ms = window if state == "pending" else ANY_TIME
         page = store.list(
@@ -144,12 +145,12 @@ class Listing:
             yield page
             page = following
 
-    def _position(self, number: int, entry: Entry) -> Position:
-        return Position(self._route, self._state, number, entry.id, entry.score_ms)
+    def _position(self, number: int, entry: Entry) -> ListPosition:
+        return ListPosition(self._route, self._state, number, entry.id, entry.score_ms)
 
 
-def _begin(after: Position | None, number: int, least_ms: int | None) -> tuple[str, int] | None:
-    """Return where a source goes on; among equal scores, sources come in their order."""
+def _begin(after: ListPosition | None, number: int, least_ms: int | None) -> tuple[str, int] | None:
+    """Return where a source continues; equal scores are ordered by their source."""
     if after is None or _order(after.score_ms) < (least_ms or 0):
         return None
     if number == after.source:

@@ -1,21 +1,17 @@
-"""The operator's side: how full each route is, what is in it, and what becomes of the dead.
+"""The operator's side of the store: statistics, shards to read, replay and drop of dead envelopes.
 
-It reads the number of shards from the store, so that it also serves routes that have left the
-configuration, and opens no route by looking at it.
+The number of shards comes from the store, so that routes which left the configuration are served
+too; looking at a route does not register it.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from duebridge.admin.dead import ANY_DEAD, DeadFilter
-from duebridge.admin.events import Events
-from duebridge.admin.listing import Listing, Place, Position
 from duebridge.config.models import Config
 from duebridge.errors import ConfigError
-from duebridge.receipt import Known, Shown
+from duebridge.receipt import Shown
 from duebridge.store.batching import in_calls
 from duebridge.store.connection import Connection
 from duebridge.store.delay_store import DelayStore
@@ -29,10 +25,10 @@ from duebridge.store.route_store import shard_number
 class RouteStats(msgspec.Struct, frozen=True, omit_defaults=True):
     """A route's envelopes by state, over all its shards; `ready` includes suspects.
 
-    `oldest_due_age_ms` is how long the oldest undelivered envelope has been due, 0 where none is;
-    `held_since_ms` is the epoch ms of the first of the target errors that hold it, 0 for none.
-    `cold_left_ms` is how long what is cold can wait for the next hydrate, None without a cold tier.
-    `configured` is false where the store has the route and the configuration does not.
+    `oldest_due_age_ms` is how long the oldest undelivered envelope has been due, 0 if none is.
+    `held_since_ms` is the epoch ms of the first of the target errors that hold the route, 0 if it
+    is not held. `cold_left_ms` is how long cold envelopes can wait for the next hydrate, None
+    without a cold tier. `configured` is false if only the store has the route.
     """
 
     route: str
@@ -49,12 +45,12 @@ class RouteStats(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def waiting(self) -> int:
-        """How many are still to be delivered."""
+        """The number of envelopes still to be delivered."""
         return self.pending + self.ready + self.unack + self.retry
 
 
-class Settled(msgspec.Struct, frozen=True):
-    """What became of one dead envelope: `replayed` or `dropped`, else `in_flight`, `unknown`."""
+class DeadSettlement(msgspec.Struct, frozen=True):
+    """The answer for one id: `replayed` or `dropped`; `in_flight`; `unknown` if it is not dead."""
 
     id: str
     route: str
@@ -62,9 +58,9 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 class Operator:
-    """Looks into a store and settles what is dead. All methods raise `StoreError`.
+    """Reads a store's routes and settles dead envelopes. All methods raise `StoreError`.
 
-    Those that name a route raise `ConfigError` where neither configuration nor store has it.
+    Methods that name a route raise `ConfigError` if neither configuration nor store has it.
     """
 
     def __init__(self, config: Config, connection: Connection) -> None:
@@ -73,7 +69,7 @@ class Operator:
         self._registry = Registry(connection, config.store.namespace)
 
     def stats(self, routes: Iterable[str] = ()) -> list[RouteStats]:
-        """Return the stats of these routes; of every one, the configuration's first, for none."""
+        """Return the stats of these routes; of every route, configured ones first, by default."""
         shards = self._shards()
         names = [self._known(name, shards) for name in routes] or self._names(shards)
         return [self._route_stats(name, shards[name]) for name in names]
@@ -83,51 +79,34 @@ class Operator:
         (any_store,) = self._open("clock", 1)  # a route that need not exist: next only reads
         return any_store.next().now_ms
 
-    def listing(self, route: str, state: str = "") -> Listing:
-        """Return the envelopes of a route, to be walked."""
-        return Listing(route, self._stores(route), state)
+    def stores(self, route: str) -> list[DelayStore]:
+        """Return the shards of a route, by their number."""
+        shards = self._shards()
+        return self._open(route, shards[self._known(route, shards)])
 
-    def events(self, route: str | None = None) -> Events:
-        """Return the journals of a route, or of all."""
+    def journals(self, route: str | None = None) -> list[Journal]:
+        """Return the journals of a route's shards; without a name, of every route."""
         shards = self._shards()
         names = self._names(shards) if route is None else [self._known(route, shards)]
-        return Events(
-            [
-                Journal(self._connection, shard)
-                for name in names
-                for shard in self._shards_of(name, shards[name])
-            ]
-        )
-
-    def dead(self, route: str, limit: int | None = None) -> Iterator[Known]:
-        """Yield at most `limit` dead envelopes, in the order in which they are shunted."""
-        return (Known.of(route, entry) for entry, _ in self.dead_places(route, limit=limit))
-
-    def dead_places(
-        self,
-        route: str,
-        wanted: DeadFilter = ANY_DEAD,
-        *,
-        limit: int | None = None,
-        after: Position | None = None,
-    ) -> Iterator[Place]:
-        """Yield at most `limit` dead envelopes that are wanted, which may be settled meanwhile."""
-        places = self.listing(route, "dead").walk(after=after)
-        return islice((place for place in places if wanted.has(place.entry)), limit)
+        return [
+            Journal(self._connection, shard)
+            for name in names
+            for shard in self._shards_of(name, shards[name])
+        ]
 
     def show(self, route: str, id: str) -> Shown | None:  # noqa: A002 - the public name of the field
-        """Return everything that is known of an envelope; None where nothing is."""
-        stores = self._stores(route)
+        """Return everything known of an envelope; None if the store does not have it."""
+        stores = self.stores(route)
         entry = stores[shard_number(id, len(stores))].get(id)
         return None if entry is None else Shown.of(route, entry)
 
-    def replay(self, route: str, ids: Iterable[str], delay_ms: int = 0) -> list[Settled]:
-        """Schedule dead envelopes anew, due after a delay; one answer per id, in order."""
+    def replay(self, route: str, ids: Iterable[str], delay_ms: int = 0) -> list[DeadSettlement]:
+        """Schedule dead envelopes again, due after a delay; one answer per id, in order."""
         return self._settle(
             route, ids, lambda store, batch: store.replay(batch, [delay_ms] * len(batch))
         )
 
-    def drop(self, route: str, ids: Iterable[str]) -> list[Settled]:
+    def drop(self, route: str, ids: Iterable[str]) -> list[DeadSettlement]:
         """Delete dead envelopes for good; one answer per id, in order."""
         return self._settle(route, ids, lambda store, batch: store.drop(batch))
 
@@ -136,25 +115,21 @@ class Operator:
         route: str,
         ids: Iterable[str],
         settle: Callable[[DelayStore, Sequence[str]], list[str]],
-    ) -> list[Settled]:
-        stores = self._stores(route)
-        asked = list(dict.fromkeys(ids))  # an id named twice is one wish
+    ) -> list[DeadSettlement]:
+        stores = self.stores(route)
+        distinct = list(dict.fromkeys(ids))
         by_shard: dict[int, list[str]] = defaultdict(list)
-        for each in asked:
-            by_shard[shard_number(each, len(stores))].append(each)
+        for one_id in distinct:
+            by_shard[shard_number(one_id, len(stores))].append(one_id)
         status: dict[str, str] = {}
-        for number, mine in by_shard.items():
-            for batch in in_calls(mine):
+        for number, shard_ids in by_shard.items():
+            for batch in in_calls(shard_ids):
                 status.update(zip(batch, settle(stores[number], batch), strict=True))
-        return [Settled(each, route, status[each]) for each in asked]
+        return [DeadSettlement(one_id, route, status[one_id]) for one_id in distinct]
 
     def _route_stats(self, name: str, shards: int) -> RouteStats:
         found = [store.stats() for store in self._open(name, shards)]
         return _summed(name, found, configured=name in self._config.routes)
-
-    def _stores(self, route: str) -> list[DelayStore]:
-        shards = self._shards()
-        return self._open(route, shards[self._known(route, shards)])
 
     def _known(self, route: str, shards: dict[str, int]) -> str:
         if route not in shards:
@@ -165,7 +140,7 @@ class Operator:
         return route
 
     def _open(self, route: str, shards: int) -> list[DelayStore]:
-        return [DelayStore(self._connection, each) for each in self._shards_of(route, shards)]
+        return [DelayStore(self._connection, shard) for shard in self._shards_of(route, shards)]
 
     def _shards_of(self, route: str, shards: int) -> list[Shard]:
         namespace = self._config.store.namespace
@@ -176,7 +151,7 @@ class Operator:
         return [*self._config.routes, *absent]
 
     def _shards(self) -> dict[str, int]:
-        """Return each route's number of shards: the store's word, else the configuration's."""
+        """Return each route's number of shards: the store's if registered, else the configured."""
         configured = {name: route.shards for name, route in self._config.routes.items()}
         registered = {name: route.shards for name, route in self._registry.routes().items()}
         return {**configured, **registered}

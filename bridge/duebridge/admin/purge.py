@@ -1,7 +1,7 @@
-"""Removes whole routes from the store, with all that is in them.
+"""Removes whole routes from the store, with all their data.
 
-It is for a route that is over and for a namespace that is given up. Envelopes that go with it are
-dropped on request: nobody will get them, and no journal tells of it.
+For a route that is retired, or a namespace that is given up. Their envelopes are dropped: nobody
+receives them, and no journal records it.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from duebridge.store.keys import Shard
 from duebridge.store.registry import Registry
 
 
-class Condemned(msgspec.Struct, frozen=True):
+class PurgePlan(msgspec.Struct, frozen=True):
     """A route that a purge would remove, and what goes with it.
 
-    `waiting` are still to be delivered; so many `workers` serve the route at this moment; it
-    `has_cold` if it ever had envelopes in the cold tier, whose files no purge reaches.
+    `waiting` and `dead` count envelopes; `workers` serve the route now; `has_cold` tells that it
+    ever had envelopes in the cold tier, whose files a purge does not reach.
     """
 
     route: str
@@ -31,27 +31,32 @@ class Condemned(msgspec.Struct, frozen=True):
     configured: bool
     has_cold: bool
 
+    @property
+    def status(self) -> str:
+        """`in_use` while a worker serves the route, else `would_purge`."""
+        return "in_use" if self.workers else "would_purge"
 
-def condemn(config: Config, connection: Connection, routes: Sequence[str]) -> list[Condemned]:
-    """Return what a purge of these routes would remove; of all that there are where none is named.
 
-    Raises `ConfigError` where neither configuration nor store has one of them, and `StoreError`.
+def plan_purge(config: Config, connection: Connection, routes: Sequence[str]) -> list[PurgePlan]:
+    """Return what a purge of these routes would remove; without names, of every route.
+
+    Raises `ConfigError` for a route that neither configuration nor store has, and `StoreError`.
     """
     found = Operator(config, connection).stats(dict.fromkeys(routes))
-    shards = [Shard(config.store.namespace, each.route, 0) for each in found]
-    return list(map(_condemned, found, count_listeners(connection, shards)))
+    shards = [Shard(config.store.namespace, stats.route, 0) for stats in found]
+    return list(map(_plan, found, count_listeners(connection, shards)))
 
 
-def purge(config: Config, connection: Connection, condemned: Condemned) -> None:
+def purge_route(config: Config, connection: Connection, plan: PurgePlan) -> None:
     """Remove a route for good: envelopes, journal, remembered ids and its number of shards.
 
-    A worker that still serves it would go on as if it were there: whoever calls has seen to that.
+    The caller has made sure that no worker serves it: one would go on as if it were there.
     """
-    Registry(connection, config.store.namespace).remove_route(condemned.route, condemned.shards)
+    Registry(connection, config.store.namespace).remove_route(plan.route, plan.shards)
 
 
-def _condemned(stats: RouteStats, workers: int) -> Condemned:
-    return Condemned(
+def _plan(stats: RouteStats, workers: int) -> PurgePlan:
+    return PurgePlan(
         route=stats.route,
         waiting=stats.waiting,
         dead=stats.dead,

@@ -1,1 +1,1 @@
-"""What the bridge costs, measured beside the same client publishing alone: `duebridge bench`."""
+"""Benchmarks the bridge beside the same client publishing alone: `duebridge bench`."""

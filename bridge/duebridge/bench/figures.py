@@ -1,12 +1,14 @@
-"""What was measured, as rows: one a round, and the median of the rounds."""
+"""The sizes of a benchmark, and its measurements as rows: one per round, and the median."""
 
 import statistics
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
-# Every figure there is, in the order of the table's columns. The name tells the unit; CPU, calls
-# and bytes are of one message.
+SECTIONS = ("bridge", "lateness", "memory", "backlog", "idle", "scripts")
+
+# Every figure, in the order of the table's columns. The name has the unit; CPU, calls and bytes are
+# per message.
 FORMATS = {
     "messages_per_s": ".0f",
     "worker_cpu_us": ".1f",
@@ -27,10 +29,22 @@ FORMATS = {
 }
 
 
-class Row(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Figures of one round; `round` 0 is for what is of all rounds.
+class BenchSizes(msgspec.Struct, frozen=True):
+    """How much to measure."""
 
-    `what` says what was measured: `client alone`, `schedule`, `bridge`.
+    count: int = 20_000
+    rounds: int = 3
+    rates: tuple[int, ...] = (500, 1000)
+    seconds: float = 5.0
+    pending: int = 100_000
+    backlog: int = 1_000_000
+    calls: int = 200
+
+
+class BenchRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Figures of one round; `round` 0 is the median of all rounds.
+
+    `what` names the measured side: `client alone`, `schedule`, `bridge`.
     """
 
     section: str
@@ -40,25 +54,23 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     round: int = 0
 
 
-def median(rows: Sequence[Row]) -> Row:
+def median(rows: Sequence[BenchRow]) -> BenchRow:
     """Return the median of rows that differ only in their round."""
     first = rows[0]
-    figures = {
-        name: statistics.median(each.figures[name] for each in rows) for name in first.figures
-    }
+    figures = {name: statistics.median(row.figures[name] for row in rows) for name in first.figures}
     return msgspec.structs.replace(first, figures=figures, round=0)
 
 
-def medians(rows: Iterable[Row]) -> list[Row]:
-    """Return a median for each `what`, in the order in which they first came."""
-    by_what: dict[str, list[Row]] = {}
+def medians(rows: Iterable[BenchRow]) -> list[BenchRow]:
+    """Return the median of each `what`, in the order of their first rows."""
+    by_what: dict[str, list[BenchRow]] = {}
     for row in rows:
         by_what.setdefault(row.what, []).append(row)
-    return [median(each) for each in by_what.values()]
+    return [median(some) for some in by_what.values()]
 
 
 def ratios(above: Sequence[float], below: Sequence[float]) -> float:
-    """Return the median of ratios, each of two values of the same round."""
+    """Return the median of the rounds' ratios."""
     return statistics.median(a / b for a, b in zip(above, below, strict=True))
 
 

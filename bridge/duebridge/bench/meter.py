@@ -1,4 +1,4 @@
-"""What a piece of work costs: time, CPU of this process, CPU and script calls of the store."""
+"""Meters work: time, CPU of this process, CPU and script calls of the store."""
 
 import itertools
 import resource
@@ -9,25 +9,25 @@ from typing import Any, NamedTuple
 from duebridge.store.connection import Argument, Connection, Reply, translated_errors
 from duebridge.store.scripts import Script
 
-FREED_EVERY_S = 0.05  # what was unlinked is freed meanwhile
+FREED_EVERY_S = 0.05  # the server frees unlinked keys in the background
 
 
-class Calls:
-    """A count of script calls, shared by connections: others may use the same server."""
+class CallCounter:
+    """Counts the script calls of our own connections: others may use the same server."""
 
     def __init__(self) -> None:
         self.count = 0
         self._counter = itertools.count(1)
 
     def add(self) -> None:
-        """Count one; any thread may."""
+        """Count one call; thread-safe."""
         self.count = next(self._counter)
 
 
 class CountedConnection(Connection):
     """A connection that counts its script calls."""
 
-    def __init__(self, connection: Connection, calls: Calls) -> None:
+    def __init__(self, connection: Connection, calls: CallCounter) -> None:
         super().__init__(connection.client)
         self._calls = calls
 
@@ -43,8 +43,8 @@ class CountedConnection(Connection):
         return super().run(called, keys, arguments, repeat_for_s)
 
 
-class Reading(NamedTuple):
-    """The counters at one moment, or what lies between two."""
+class MeterReading(NamedTuple):
+    """The counters at one moment, or the difference of two moments."""
 
     seconds: float
     worker_cpu_s: float
@@ -52,15 +52,15 @@ class Reading(NamedTuple):
     calls: float
     all_calls: float
 
-    def since(self, before: "Reading") -> "Reading":
-        """Return what was spent since another reading."""
-        return Reading(*(now - then for now, then in zip(self, before, strict=True)))
+    def since(self, before: "MeterReading") -> "MeterReading":
+        """Return the difference to an earlier reading."""
+        return MeterReading(*(now - then for now, then in zip(self, before, strict=True)))
 
     def figures(self, count: int) -> dict[str, float]:
-        """Return it by message.
+        """Return the figures per message.
 
-        `others_calls` are the script calls of others on the same server meanwhile: their CPU is in
-        the store's, so only where it is 0 the store's CPU is of these messages alone.
+        `others_calls` counts the script calls of other clients of the server: their CPU is part of
+        the store's, which is of these messages alone only if this is 0.
         """
         return {
             "worker_cpu_us": self.worker_cpu_s * 1e6 / count,
@@ -71,19 +71,19 @@ class Reading(NamedTuple):
 
 
 class Meter:
-    """Reads the counters of this process, of a store's server, and of our calls to it."""
+    """Reads the counters of this process, of the store's server, and of our calls to it."""
 
-    def __init__(self, connection: Connection, calls: Calls) -> None:
+    def __init__(self, connection: Connection, calls: CallCounter) -> None:
         self._client: Any = connection.client
         self._calls = calls
 
-    def read(self) -> Reading:
-        """Return the counters as they are now."""
+    def read(self) -> MeterReading:
+        """Return the current counters."""
         with translated_errors():
             cpu = self._client.info("cpu")
             stats = self._client.info("commandstats")
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        return Reading(
+        return MeterReading(
             time.perf_counter(),
             usage.ru_utime + usage.ru_stime,
             cpu["used_cpu_user"] + cpu["used_cpu_sys"],
@@ -92,20 +92,20 @@ class Meter:
         )
 
     def script_us(self) -> int:
-        """Return the time that the server has spent in scripts."""
+        """Return the server's total time in scripts, in microseconds."""
         with translated_errors():
             stats = self._client.info("commandstats")
         return int(stats.get("cmdstat_evalsha", {}).get("usec", 0))
 
     def dataset_bytes(self) -> int:
-        """Return the memory of the keys: what the server needs for itself is not in it."""
+        """Return the memory of the keys, without the server's own."""
         with translated_errors():
             while (info := self._client.info("memory"))["lazyfree_pending_objects"]:
                 time.sleep(FREED_EVERY_S)
         return int(info["used_memory_dataset"])
 
     def clock_offset_ms(self) -> tuple[float, float]:
-        """Return what to add to this machine's epoch ms for the store's, and how far off it is."""
+        """Return the store's clock minus this machine's, and its uncertainty, in ms."""
         best = (0.0, float("inf"))
         for _ in range(50):
             started = time.time()

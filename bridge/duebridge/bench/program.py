@@ -1,59 +1,42 @@
-"""Which sections there are, and in which order a run goes through them."""
+"""The sections of a benchmark, and the order in which a run measures them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TypeAlias
 
-import msgspec
-
-from duebridge.bench.backlog import measure_backlog
-from duebridge.bench.bare import has_bare
-from duebridge.bench.figures import Row
-from duebridge.bench.footprint import measure_idle, measure_memory
+from duebridge.bench.baseline import has_baseline
+from duebridge.bench.figures import BenchRow, BenchSizes
 from duebridge.bench.lateness import measure_lateness
-from duebridge.bench.scripts import measure_scripts
-from duebridge.bench.stage import Setting, Stage
-from duebridge.bench.throughput import measure_throughput
+from duebridge.bench.stage import BenchSetting, Stage
+from duebridge.bench.store_cost import measure_idle, measure_memory, measure_scripts
+from duebridge.bench.throughput import measure_backlog, measure_throughput
 from duebridge.errors import ConfigError
 
-
-class Sizes(msgspec.Struct, frozen=True):
-    """How much is measured."""
-
-    count: int = 20_000
-    rounds: int = 3
-    rates: tuple[int, ...] = (500, 1000)
-    seconds: float = 5.0
-    pending: int = 100_000
-    backlog: int = 1_000_000
-    calls: int = 200
+Section: TypeAlias = Callable[[Stage, BenchSizes], Iterator[BenchRow]]
 
 
-Section: TypeAlias = Callable[[Stage, Sizes], Iterator[Row]]
-
-
-def _bridge(stage: Stage, sizes: Sizes) -> Iterator[Row]:
+def _bridge(stage: Stage, sizes: BenchSizes) -> Iterator[BenchRow]:
     return measure_throughput(stage, sizes.count, sizes.rounds)
 
 
-def _lateness(stage: Stage, sizes: Sizes) -> Iterator[Row]:
+def _lateness(stage: Stage, sizes: BenchSizes) -> Iterator[BenchRow]:
     for per_second in sizes.rates:
         yield from measure_lateness(stage, per_second, sizes.seconds, sizes.rounds)
 
 
-def _memory(stage: Stage, sizes: Sizes) -> Iterator[Row]:
+def _memory(stage: Stage, sizes: BenchSizes) -> Iterator[BenchRow]:
     return measure_memory(stage, sizes.pending)
 
 
-def _backlog(stage: Stage, sizes: Sizes) -> Iterator[Row]:
+def _backlog(stage: Stage, sizes: BenchSizes) -> Iterator[BenchRow]:
     return measure_backlog(stage, sizes.count, sizes.backlog, sizes.seconds, sizes.rounds)
 
 
-def _idle(stage: Stage, sizes: Sizes) -> Iterator[Row]:
+def _idle(stage: Stage, sizes: BenchSizes) -> Iterator[BenchRow]:
     return measure_idle(stage, sizes.seconds)
 
 
-def _scripts(stage: Stage, sizes: Sizes) -> Iterator[Row]:
+def _scripts(stage: Stage, sizes: BenchSizes) -> Iterator[BenchRow]:
     return measure_scripts(stage, sizes.calls)
 
 
@@ -64,29 +47,30 @@ OF_THE_STORE: Mapping[str, Section] = {
     "idle": _idle,
     "scripts": _scripts,
 }
-SECTIONS = (*OF_EACH_BROKER, *OF_THE_STORE)
 
 
-def measure(setting: Setting, sections: Sequence[str], sizes: Sizes) -> Iterator[Row]:
-    """Give the rows of every section asked for; those of the store use the first broker.
+def measure(
+    setting: BenchSetting, sections: Sequence[str], sizes: BenchSizes
+) -> Iterator[BenchRow]:
+    """Yield the rows of these sections; those of the store use the first broker.
 
-    Raises `ConfigError` where no broker can be measured, `StoreError` and `BrokerUnavailable`.
+    Raises `ConfigError` if no broker can be measured, `StoreError` and `BrokerUnavailable`.
     """
     brokers = measurable(setting)
-    for place, broker in enumerate(brokers):
+    for number, broker in enumerate(brokers):
         with ExitStack() as stack:
             stage = Stage(setting, broker, stack)
             for name in sections:
                 if name in OF_EACH_BROKER:
                     yield from OF_EACH_BROKER[name](stage, sizes)
-                elif not place:
+                elif not number:
                     yield from OF_THE_STORE[name](stage, sizes)
 
 
-def measurable(setting: Setting) -> list[str]:
-    """Return the brokers that can be measured; raises `ConfigError` where there is none."""
+def measurable(setting: BenchSetting) -> list[str]:
+    """Return the brokers that can be measured; raises `ConfigError` if there is none."""
     brokers = setting.config.brokers
-    found = [name for name, broker in brokers.items() if has_bare(broker.type)]
+    found = [name for name, broker in brokers.items() if has_baseline(broker.type)]
     if not found:
         kinds = ", ".join(sorted({broker.type for broker in brokers.values()})) or "none"
         raise ConfigError(f"brokers: expected one of type kafka or rabbitmq; got {kinds}")

@@ -1,4 +1,4 @@
-"""Where it is measured: a broker with a scratch target, and scratch namespaces in a store."""
+"""The stage of a benchmark: a scratch target of a broker, scratch namespaces of a store."""
 
 import secrets
 import time
@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
-from duebridge.bench.bare import HEADERS, BareClient, open_bare
-from duebridge.bench.meter import Calls, CountedConnection, Meter
+from duebridge.bench.baseline import HEADERS, BaselineClient, open_baseline
+from duebridge.bench.meter import CallCounter, CountedConnection, Meter
 from duebridge.config.load import resolved_broker, resolved_store_url
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope, Target
@@ -30,15 +30,15 @@ LOOK_EVERY_S = 0.005
 OpenPublishers = Callable[[Config, ExitStack], dict[str, Publisher]]
 
 
-class Setting(NamedTuple):
-    """What is measured: a configuration's store and brokers, and how publishers are opened."""
+class BenchSetting(NamedTuple):
+    """The configuration whose store and brokers are measured, and the opener of publishers."""
 
     config: Config
     open_publishers: OpenPublishers
 
 
 def bodies(count: int) -> list[bytes]:
-    """Return bodies that do not compress."""
+    """Return random bodies, which do not compress."""
     return [secrets.token_bytes(BODY_BYTES) for _ in range(count)]
 
 
@@ -48,25 +48,25 @@ class Stage:
     The target and every namespace are deleted when the stage is closed.
     """
 
-    def __init__(self, setting: Setting, broker: str, stack: ExitStack) -> None:
+    def __init__(self, setting: BenchSetting, broker: str, stack: ExitStack) -> None:
         self.broker = broker
         self._setting = setting
         self._url = resolved_store_url(setting.config)
-        self._calls = Calls()
+        self._calls = CallCounter()
         self.connection = self._connect()
         stack.callback(self.connection.close)
         self.connection.load_scripts()
         self.meter = Meter(self.connection, self._calls)
         settings = resolved_broker(setting.config, broker)
-        self.bare: BareClient = open_bare(broker, settings, scratch_name())
-        stack.callback(self.bare.close)
+        self.baseline: BaselineClient = open_baseline(broker, settings, scratch_name())
+        stack.callback(self.baseline.close)
         self._stack = stack
 
     def _connect(self) -> CountedConnection:
         return CountedConnection(open_connection(self._url), self._calls)
 
     def namespace(self) -> str:
-        """Return a new namespace; it is deleted at the end."""
+        """Return a new namespace, deleted when the stage is closed."""
         name = scratch_name()
         self._stack.callback(self.delete, name)
         return name
@@ -84,11 +84,11 @@ class Stage:
         store = self.store(namespace)
         pairs = zip(contents, due_ms, strict=True)
         envelopes = (Envelope.new(body, at=due) for body, due in pairs)
-        for some in batches(envelopes, lambda each: len(each.body or b"")):
+        for some in batches(envelopes, lambda envelope: len(envelope.body or b"")):
             store.schedule(some, max_delay_ms=MAX_DELAY_MS)
 
     def fill(self, namespace: str, count: int) -> None:
-        """See to it that so many are pending that will not be due here."""
+        """Fill a namespace up to `count` pending envelopes that do not become due here."""
         pending = self.store(namespace).next().pending
         far_ms = self.now_ms(namespace) + MAX_DELAY_MS // 2
         for first in range(pending, count, FILL_ROWS):
@@ -99,22 +99,22 @@ class Stage:
     def running(
         self,
         namespace: str,
-        wrap: Callable[[Publisher], Publisher] = lambda each: each,
+        wrap: Callable[[Publisher], Publisher] = lambda publisher: publisher,
         shards: int = 1,
-    ) -> Iterator["Running"]:
-        """Give a worker of the scratch route, warm but not started; drain it at the end."""
+    ) -> Iterator["RunningWorker"]:
+        """Give a worker of the scratch route, warmed up but not started; drain it at the end."""
         config = self._config(namespace, shards)
         with ExitStack() as stack:
             stack.enter_context(relaxed_collector())
             opened = self._setting.open_publishers(config, stack)
-            publishers = {name: wrap(each) for name, each in opened.items()}
+            publishers = {name: wrap(publisher) for name, publisher in opened.items()}
             publishers[self.broker].publish(self._warm_up())
-            running = Running(Runner(config, self._connect(), publishers))
+            running = RunningWorker(Runner(config, self._connect(), publishers))
             yield running
             running.drain()
 
     def _warm_up(self) -> list[Delivery]:
-        target = Target(self.broker, **self.bare.target)
+        target = Target(self.broker, **self.baseline.target)
         return [Delivery("warm-up", target, body, headers=HEADERS) for body in bodies(WARM_UP)]
 
     def _config(self, namespace: str, shards: int) -> Config:
@@ -126,7 +126,10 @@ class Stage:
                 "brokers": {self.broker: given.brokers[self.broker]},
                 "worker": given.worker,
                 "routes": {
-                    ROUTE: {"target": {"broker": self.broker, **self.bare.target}, "shards": shards}
+                    ROUTE: {
+                        "target": {"broker": self.broker, **self.baseline.target},
+                        "shards": shards,
+                    }
                 },
             }
         )
@@ -145,22 +148,22 @@ class Stage:
             client.unlink(*self.store(namespace, number).shard.keys())
 
 
-class Running:
-    """A worker process's runner, in this process."""
+class RunningWorker:
+    """Runs a worker process's runner in this process."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self._is_started = False
 
     def start(self) -> None:
-        """Begin to deliver."""
+        """Start delivering."""
         self._is_started = True
         self._runner.start()
 
     def wait_settled(self, count: int) -> None:
-        """Return once so many are confirmed and nothing is under way; asks the store nothing.
+        """Return once `count` are confirmed and nothing is in flight; does not ask the store.
 
-        Raises `StoreError` where that takes too long.
+        Raises `StoreError` after `DELIVERED_WITHIN_S`.
         """
         give_up_at = time.monotonic() + DELIVERED_WITHIN_S
         lanes = self._runner.lanes.values()
@@ -170,11 +173,11 @@ class Running:
             time.sleep(LOOK_EVERY_S)
 
     def drain(self) -> None:
-        """Stop it."""
+        """Drain the worker."""
         if self._is_started:
             self._runner.drain()
 
 
 def scratch_name() -> str:
-    """Return a name that nothing else has."""
+    """Return a unique name."""
     return f"duebridge-bench-{secrets.token_hex(6)}"

@@ -1,22 +1,26 @@
-"""`bridge`: from store to broker confirm, as fast as it goes, beside the client alone."""
+"""`bridge` and `backlog`: store to broker confirm at full speed, beside the client alone."""
 
 from collections.abc import Iterator
 
-from duebridge.bench.figures import Row, medians, ratios
-from duebridge.bench.meter import Reading
+from duebridge.bench.figures import BenchRow, medians, ratios
+from duebridge.bench.lateness import steady_bridge
+from duebridge.bench.meter import MeterReading
 from duebridge.bench.stage import WARM_UP, Stage, bodies
+from duebridge.bench.store_cost import fill_and_weigh
 
-SECTION = "bridge"
+SECTION, BACKLOG = "bridge", "backlog"
 ALONE, SCHEDULE, BRIDGE = "client alone", "schedule", "bridge"
 RATIO, LIFE = "bridge / alone", "whole life"
+FEW_PENDING = 1_000
+PER_SECOND = 500
 
 
-def measure_throughput(stage: Stage, count: int, rounds: int) -> Iterator[Row]:
-    """Give each side's rows of each round, the two sides in turn; then medians and ratios.
+def measure_throughput(stage: Stage, count: int, rounds: int) -> Iterator[BenchRow]:
+    """Yield the rows of both sides, alternating by round; then medians and ratios.
 
     Envelopes are scheduled before the worker starts; that is a row of its own.
     """
-    rows: list[Row] = []
+    rows: list[BenchRow] = []
     alone(stage, WARM_UP)
     for number in range(1, rounds + 1):
         spent = {ALONE: alone(stage, count)}
@@ -24,29 +28,50 @@ def measure_throughput(stage: Stage, count: int, rounds: int) -> Iterator[Row]:
         spent[SCHEDULE], spent[BRIDGE] = deliver(stage, namespace, count)
         stage.delete(namespace)
         of_round = [
-            Row(SECTION, what, figures(reading, count), stage.broker, number)
+            BenchRow(SECTION, what, figures(reading, count), stage.broker, number)
             for what, reading in spent.items()
         ]
         yield from of_round
         rows += of_round
     yield from medians(rows)
-    yield Row(SECTION, RATIO, _ratios(rows), stage.broker)
-    yield Row(SECTION, LIFE, _life(medians(rows)), stage.broker)
+    yield BenchRow(SECTION, RATIO, _ratios(rows), stage.broker)
+    yield BenchRow(SECTION, LIFE, _life(medians(rows)), stage.broker)
 
 
-def alone(stage: Stage, count: int) -> Reading:
-    """Publish with the client alone; returns what it cost."""
+def measure_backlog(
+    stage: Stage, count: int, pending: int, seconds: float, rounds: int
+) -> Iterator[BenchRow]:
+    """Yield rows beside few and beside very many pending, alternating, then their medians."""
+    rows: list[BenchRow] = []
+    namespaces = {FEW_PENDING: stage.namespace(), pending: stage.namespace()}
+    stage.fill(namespaces[FEW_PENDING], FEW_PENDING)
+    weight = fill_and_weigh(stage, namespaces[pending], pending)
+    yield BenchRow(BACKLOG, "memory", weight, stage.broker)
+    for number in range(1, rounds + 1):
+        for many, namespace in namespaces.items():
+            _, spent = deliver(stage, namespace, count)
+            late = steady_bridge(stage, namespace, PER_SECOND, seconds)
+            found = figures(spent, count) | {name: late[name] for name in ("p50_ms", "p99_ms")}
+            rows.append(BenchRow(BACKLOG, f"{many} pending", found, stage.broker, number))
+            yield rows[-1]
+    yield from medians(rows)
+    for namespace in namespaces.values():
+        stage.delete(namespace)
+
+
+def alone(stage: Stage, count: int) -> MeterReading:
+    """Publish with the client alone; returns the cost."""
     contents = bodies(count)
-    stage.bare.empty()
+    stage.baseline.empty()
     before = stage.meter.read()
-    stage.bare.publish_all(contents)
+    stage.baseline.publish_all(contents)
     return stage.meter.read().since(before)
 
 
-def deliver(stage: Stage, namespace: str, count: int) -> tuple[Reading, Reading]:
-    """Schedule envelopes that are due at once, then deliver them; returns what each cost."""
+def deliver(stage: Stage, namespace: str, count: int) -> tuple[MeterReading, MeterReading]:
+    """Schedule envelopes that are due at once, then deliver them; returns both costs."""
     contents, now_ms = bodies(count), stage.now_ms(namespace)
-    stage.bare.empty()
+    stage.baseline.empty()
     with stage.running(namespace) as running:
         before = stage.meter.read()
         stage.schedule(namespace, contents, [now_ms] * count)
@@ -57,12 +82,12 @@ def deliver(stage: Stage, namespace: str, count: int) -> tuple[Reading, Reading]
     return between.since(before), after.since(between)
 
 
-def figures(spent: Reading, count: int) -> dict[str, float]:
+def figures(spent: MeterReading, count: int) -> dict[str, float]:
     """Return a reading's figures, throughput first."""
     return {"messages_per_s": count / spent.seconds, **spent.figures(count)}
 
 
-def _ratios(rows: list[Row]) -> dict[str, float]:
+def _ratios(rows: list[BenchRow]) -> dict[str, float]:
     def of(what: str, name: str) -> list[float]:
         return [row.figures[name] for row in rows if row.what == what]
 
@@ -73,7 +98,7 @@ def _ratios(rows: list[Row]) -> dict[str, float]:
     }
 
 
-def _life(found: list[Row]) -> dict[str, float]:
-    """Return what the store does for a message from its schedule to its ack."""
+def _life(found: list[BenchRow]) -> dict[str, float]:
+    """Return the store's cost of a message from its schedule to its ack."""
     parts = [row.figures for row in found if row.what in (SCHEDULE, BRIDGE)]
     return {name: sum(part[name] for part in parts) for name in ("store_cpu_us", "store_calls")}

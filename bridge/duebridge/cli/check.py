@@ -1,21 +1,18 @@
 """`duebridge config check`: whether the file is right and, if asked, what it names is there."""
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from duebridge.admin.broker_checks import examine_brokers
-from duebridge.admin.doctor import CONNECT_CHECKS, Check, check_store, store_failure
+from duebridge.admin.doctor import CONNECT_CHECKS
+from duebridge.cli.commands.doctor import conclude, look
 from duebridge.cli.output import Output, OutputOption, write, write_json
-from duebridge.cli.session import config_path, opened_store
-from duebridge.cli.verdict import conclude
+from duebridge.cli.session import config_path
 from duebridge.config.load import load_config
-from duebridge.config.models import Config
 from duebridge.config.secrets import unset_variables
-from duebridge.errors import ConfigError, StoreError
-from duebridge.ports.checks import About, Finding, failure, ok
+from duebridge.errors import ConfigError
+from duebridge.ports.checks import About, failure, ok
 
 FileArgument = Annotated[
     Path | None, typer.Argument(help="The file; without one, that of --config.", show_default=False)
@@ -60,20 +57,3 @@ def write_json_mistakes(path: Path, error: ConfigError) -> None:
     """Write a finding for each line of what is wrong with a file."""
     for mistake in str(error).splitlines():
         write_json(failure(About.CONFIG, str(path), mistake, "mend it"))
-
-
-def look(config: Config, checks: Sequence[Check]) -> Iterator[Finding]:
-    """Yield what these checks find in the store, then what the brokers say of the routes."""
-    yield from _look_into_store(config, checks)
-    yield from examine_brokers(config)
-
-
-def _look_into_store(config: Config, checks: Sequence[Check]) -> list[Finding]:
-    try:
-        with opened_store(config) as connection:
-            return list(check_store(config, connection, checks))
-    except ConfigError as error:
-        text = str(error).removeprefix("store.url: ")
-        return [failure(About.CONFIG, "store.url", text, "mend it")]
-    except StoreError as error:
-        return [store_failure(error)]

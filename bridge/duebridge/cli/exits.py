@@ -1,4 +1,4 @@
-"""How a command ends: the one place that turns an error into an exit code and one line.
+"""Turns the error of a command into an exit code and one line.
 
 | code | means |
 |---|---|
@@ -39,19 +39,19 @@ def run_guarded(app: typer.Typer) -> int:
     try:
         code = app(prog_name="duebridge", standalone_mode=False)
         return code if isinstance(code, int) else DONE
-    except OutputClosed:  # the reader has what it wanted
+    except OutputClosed:  # the reader has seen enough
         discard_output()
         return DONE
     except Exception as error:
         for line in _lines(error):
             complain(line)
-        if isinstance(error, OSError):  # what a full disk did not take, it does not take at the end
+        if isinstance(error, OSError):  # a full disk would fail once more at exit
             discard_output()
         return exit_code(error)
 
 
 def exit_code(error: Exception) -> int:
-    """Return the code that an error ends a command with."""
+    """Return the exit code of an error."""
     return next((code for kind, code in _CODES.items() if isinstance(error, kind)), DEFECT)
 
 
@@ -82,11 +82,18 @@ def _line(error: Exception) -> str:
 def _usage_line(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "duebridge"
-    return f"{error.format_message().rstrip('.')} (see `{command} --help`)"
+    return f"{_usage_message(error)} (see `{command} --help`)"
+
+
+def _usage_message(error: typer.TyperException) -> str:
+    close = getattr(error, "possibilities", None)
+    if close:
+        return f"{error.message}, did you mean {close[0]}?"
+    return error.format_message().replace(". Did you mean", ", did you mean").rstrip(".")
 
 
 def _defect_line(error: Exception) -> str:
-    """Return where it happened, and no message: that could quote a secret."""
+    """Return where the defect is, without its message, which could quote a secret."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(place.filename).name}:{place.lineno}"
     return f"a defect in duebridge: {type(error).__name__} at {where}; please report it"

@@ -1,7 +1,10 @@
-"""Instants as they are typed: RFC 3339 with an offset, or integer epoch milliseconds."""
+"""Instants as people type them: RFC 3339 with an offset, or integer epoch milliseconds."""
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
 
 from duebridge.durations import parse_duration_ms, parse_instant_ms
 from duebridge.errors import EnvelopeError, shown
@@ -11,8 +14,8 @@ _EXPECTED = (
     "RFC 3339 with an offset, such as 2026-01-31T09:00:00Z or 2026-01-31T10:00:00+01:00,"
     " or epoch milliseconds"
 )
-_EPOCH_MS = re.compile(r"[0-9]{1,30}")  # Python itself gives up on numbers of thousands of digits
-_UNITS = ("s", "m", "h", "d")  # how every duration ends, and no instant
+_EPOCH_MS = re.compile(r"[0-9]{1,30}")  # Python refuses to convert thousands of digits
+_UNITS = ("s", "m", "h", "d", "w")  # how durations end, and instants do not
 _LIKE_SECONDS = range(10**9, 10**10)  # as seconds 2001 to 2286, as ms some days of 1970
 
 
@@ -60,7 +63,20 @@ def parse_ago(value: str, name: str, now_ms: int) -> int:
 
 
 def parse_expires(value: str | int) -> str | datetime:
-    """Return a duration as it is, and anything else as `parse_at` reads it."""
+    """Return a duration unchanged, and anything else as `parse_at` reads it."""
     if isinstance(value, str) and value.endswith(_UNITS):
         return value
     return parse_at(value, "expires")
+
+
+DelayOption = Annotated[
+    str | None, typer.Option(help="Due after this delay: 500ms, 2.5s, 15m, 2h, 3d.")
+]
+AtOption = Annotated[
+    datetime | None,
+    typer.Option(
+        help="Due at: RFC 3339 with an offset, or epoch milliseconds.",
+        parser=parse_at,
+        metavar="<instant>",
+    ),
+]

@@ -1,7 +1,7 @@
-"""What commands print: results to standard output, everything else to standard error.
+"""Prints results to standard output, and everything else to standard error.
 
-Text that came from outside is made printable first: no stored error message and no id can drive
-the terminal, and one line stays one line.
+Foreign text is escaped first: no stored error message and no id can control the terminal, and one
+line stays one line.
 """
 
 import os
@@ -10,18 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from io import StringIO
-from typing import IO, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
-from rich.console import Console
-from rich.live import Live
-from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
+
+if TYPE_CHECKING:  # rich and msgspec are imported when needed: a command's start has to be quick
+    from rich.console import Console
+    from rich.table import Table
 
 STDIN, STDOUT, STDERR = 0, 1, 2  # as numbers: a process may be started without them
-WIDE = 100_000  # columns where nobody looks: a pipe gets no line folded
+WIDE = 100_000  # columns of a pipe, so that no line is folded
 
 
 class Output(StrEnum):
@@ -32,16 +30,16 @@ class Output(StrEnum):
 
 
 OutputOption = Annotated[
-    Output, typer.Option("--output", help="A table for people, or JSON: one object a line.")
+    Output, typer.Option("--output", help="A table for people, or JSON with one object per line.")
 ]
 
 
 class OutputClosed(Exception):
-    """Nobody reads our output any more."""
+    """The reader of standard output is gone."""
 
 
 def write(line: str | bytes) -> None:
-    """Write a line of the result; raises `OutputClosed` where its reader went away."""
+    """Write a line of the result; raises `OutputClosed` if its reader is gone."""
     try:
         typer.echo(line)
     except BrokenPipeError as error:
@@ -50,6 +48,8 @@ def write(line: str | bytes) -> None:
 
 def write_json(value: Any) -> None:
     """Write a value as one line of JSON, in UTF-8 whatever the locale."""
+    import msgspec
+
     write(msgspec.json.encode(value))
 
 
@@ -62,18 +62,23 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def write_tables(columns: Sequence[str], rounds: Iterable[Iterable[Sequence[str]]]) -> None:
-    """Write a table for each round: on a terminal in place, else one below the other."""
+    """Write a table per round: refreshed in place on a terminal, else one below the other."""
     if not is_terminal(STDOUT):
         for rows in rounds:
             write_table(columns, rows)
             write("")
         return
+    from rich.live import Live
+
     with Live(console=_console(STDOUT, sys.stdout), auto_refresh=False) as live:
         for rows in rounds:
             live.update(_table(columns, rows), refresh=True)
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, no_wrap=not is_terminal(STDOUT), overflow="fold")
@@ -82,7 +87,9 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     return table
 
 
-def _console(descriptor: int, file: IO[str]) -> Console:
+def _console(descriptor: int, file: IO[str]) -> "Console":
+    from rich.console import Console
+
     is_people = is_terminal(descriptor)
     return Console(
         file=file,
@@ -94,19 +101,21 @@ def _console(descriptor: int, file: IO[str]) -> Console:
 
 
 def is_terminal(descriptor: int) -> bool:
-    """Whether somebody looks at it; a closed one is none."""
+    """Whether a descriptor is a terminal; a closed one is not."""
     return os.isatty(descriptor)
 
 
 @contextmanager
 def shown_progress(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Give a function that counts work done, shown on standard error while it goes on.
+    """Give a function that counts work done, shown as progress on standard error.
 
-    Only on a terminal, and not where the results scroll by on the same one.
+    Shown only on a terminal, and not if the results go to a terminal too.
     """
     if not is_terminal(STDERR) or is_terminal(STDOUT):
         yield lambda _: None
         return
+    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (
         TextColumn("{task.description}"),
         MofNCompleteColumn(),
@@ -124,7 +133,7 @@ def shown_progress(what: str, total: int | None = None) -> Iterator[Callable[[in
 
 
 def complain(line: str) -> None:
-    """Write one line to standard error, where there is still one."""
+    """Write one line to standard error; drops it if its reader is gone."""
     try:
         typer.echo(printable(line), err=True)
     except BrokenPipeError:
@@ -132,7 +141,7 @@ def complain(line: str) -> None:
 
 
 def discard_output() -> None:
-    """Let what is still to be written to standard output vanish, at exit too."""
+    """Drop everything written to standard output from now on, at exit too."""
     _discard(STDOUT)
 
 
@@ -142,4 +151,4 @@ def _discard(descriptor: int) -> None:
 
 def printable(text: str) -> str:
     r"""Return text with every control character escaped: a newline becomes \n."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

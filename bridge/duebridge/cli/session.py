@@ -1,16 +1,22 @@
-"""What a command works with: the configuration it names, and the store that this one names."""
+"""What commands share: common arguments and options, the configuration, the store, a producer.
+
+Functions import the configuration and the store themselves: a command's `--help` needs neither.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duebridge.config.load import load_config, resolved_store_url
-from duebridge.config.models import Config
-from duebridge.producer import Producer
-from duebridge.store.connection import Connection, opened_connection
+from duebridge.cli import allow_interrupts
+from duebridge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from duebridge.config.models import Config
+    from duebridge.producer import Producer
+    from duebridge.store.connection import Connection
 
 DEFAULT_CONFIG = Path("duebridge.yaml")
 
@@ -20,25 +26,61 @@ ConfigOption = Annotated[
 ]
 
 
-def config_path(context: typer.Context, given: Path | None) -> Path:
-    """Return the file that was named, after the command or before it."""
+def complete_route(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the configured routes that begin like this; none if the file cannot be loaded."""
+    from duebridge.config.load import load_config
+
+    given = context.params.get("config") or context.find_root().params.get("config")
+    try:
+        routes = load_config(Path(given or DEFAULT_CONFIG)).routes
+    except ConfigError:
+        return []
+    return [name for name in routes if name.startswith(incomplete)]
+
+
+RouteArgument = Annotated[
+    str,
+    typer.Argument(help="The route's name.", show_default=False, autocompletion=complete_route),
+]
+IdArgument = Annotated[str, typer.Argument(help="The envelope's id.", show_default=False)]
+
+
+def named_config(context: typer.Context, given: Path | None) -> Path:
+    """Return the file named after the command, before it, or by default; it may not exist."""
     return given or context.obj or DEFAULT_CONFIG
 
 
-def load(context: typer.Context, given: Path | None) -> Config:
+def config_path(context: typer.Context, given: Path | None) -> Path:
+    """Return the configuration file; raises `ConfigError` if none is named and none is here."""
+    path = named_config(context, given)
+    if path is DEFAULT_CONFIG and not path.exists():
+        remedy = "name one with --config or DUEBRIDGE_CONFIG"
+        raise ConfigError(f"{path}: cannot be read: No such file or directory; {remedy}")
+    return path
+
+
+def load(context: typer.Context, given: Path | None) -> "Config":
     """Return the configuration; raises `ConfigError`."""
+    from duebridge.config.load import load_config
+
     return load_config(config_path(context, given))
 
 
 @contextmanager
-def opened_store(config: Config) -> Iterator[Connection]:
+def opened_store(config: "Config") -> "Iterator[Connection]":
     """Give a connection to the store; raises `ConfigError` or `StoreError`, without the URL."""
+    from duebridge.config.load import resolved_store_url
+    from duebridge.store.connection import opened_connection
+
+    allow_interrupts()
     with opened_connection(resolved_store_url(config)) as connection:
         yield connection
 
 
 @contextmanager
-def opened_producer(config: Config) -> Iterator[Producer]:
+def opened_producer(config: "Config") -> "Iterator[Producer]":
     """Give a producer; raises as `opened_store` does, and `StoreUnfit`."""
+    from duebridge.producer import Producer
+
     with opened_store(config) as connection:
         yield Producer(config, connection)

@@ -22,7 +22,7 @@ class Severity(StrEnum):
 
 
 class About(StrEnum):
-    """What a finding is about; of a failure it decides the exit code (`duebridge.cli.verdict`).
+    """What a finding is about; of a failure it decides the exit code of `duebridge doctor`.
 
     BROKER means that one does not answer or that a target is missing; what else is wrong with a
     target is about its ROUTE.

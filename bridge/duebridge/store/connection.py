@@ -150,6 +150,9 @@ def _translated_client_errors() -> Iterator[None]:
         yield
     except redis.exceptions.OutOfMemoryError as error:
         raise StoreFull(f"the delay store is out of memory: {error}") from error
+    except redis.exceptions.InvalidResponse as error:
+        text = f"the server that answered is not Redis or Valkey: {error}"
+        raise StoreUnfit(text) from error
     except _UNFIT as error:
         raise StoreUnfit(f"the delay store refused us: {error}") from error
     except RedisClusterException as error:  # no RedisError; its cause says what is the matter

@@ -1,4 +1,4 @@
-"""Structured logs, text on a terminal and else JSON: route, id, attempt; no body, no secret."""
+"""Configures structured logs: text on a terminal, else JSON; never a body or a secret."""
 
 import logging
 import os
@@ -24,7 +24,7 @@ def configure_logs(level: str = "info") -> None:
     )
 
 
-# Of an exception both show the frames without their variables: those hold bodies and passwords.
+# Both render exceptions without local variables, which hold bodies and passwords.
 def _for_people() -> list[Processor]:
     return [
         structlog.dev.ConsoleRenderer(

@@ -1,6 +1,6 @@
-"""Every metric of what this process does, named once; times in seconds, no ids in labels.
+"""The counters and histograms of this process; times in seconds, no ids in labels.
 
-What it knows of the store is in `duebridge.worker.gauges`.
+The gauges of the store are in `duebridge.worker.gauges`.
 """
 
 import threading
@@ -17,43 +17,43 @@ from prometheus_client.utils import floatToGoString
 from duebridge.ports.publisher import Outcome, Reason, Verdict
 from duebridge.store.replies import Leased
 from duebridge.store.transitions import Ack, Burial, Decision, Release, Retry
-from duebridge.telemetry.tracing import find_traceparent
+from duebridge.telemetry.traceparent import find_traceparent
 
 LATENESS_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 3600)
 CALL_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 CLAIM_BUCKETS = (1, 5, 25, 100, 250, 500, 1000)
-CAUSES = ("failure", "unsure", "target")  # why an envelope is put back
+CAUSES = ("failure", "unsure", "target")  # why an envelope is retried
 
-delivered = Counter("duebridge_delivered", "Envelopes that a broker confirmed", ["route"])
+delivered = Counter("duebridge_delivered", "Envelopes confirmed by a broker", ["route"])
 duplicate_suspects = Counter(
-    "duebridge_duplicate_suspects", "Confirmed, and maybe delivered before", ["route"]
+    "duebridge_duplicate_suspects", "Confirmed envelopes that may be duplicates", ["route"]
 )
-retried = Counter("duebridge_retried", "Envelopes put back, by cause", ["route", "cause"])
-dead = Counter("duebridge_dead", "Envelopes that ended dead, by reason", ["route", "reason"])
-released = Counter("duebridge_released", "Envelopes given back without an attempt", ["route"])
-reclaimed = Counter("duebridge_reclaimed", "Envelopes whose lease ran out", ["route"])
-shunted = Counter("duebridge_shunted", "Dead letters that a broker confirmed", ["route"])
-letters_kept = Counter(
-    "duebridge_letters_kept", "Dead letters that could not be sent, at each try", ["route"]
+retried = Counter("duebridge_retried", "Retries of envelopes, by cause", ["route", "cause"])
+dead = Counter("duebridge_dead", "Envelopes that became dead, by reason", ["route", "reason"])
+released = Counter("duebridge_released", "Envelopes released without an attempt", ["route"])
+reclaimed = Counter("duebridge_reclaimed", "Envelopes whose lease expired", ["route"])
+shunted = Counter("duebridge_shunted", "Dead letters confirmed by a broker", ["route"])
+letters_kept = Counter("duebridge_letters_kept", "Failed attempts to send a dead letter", ["route"])
+leases_lost = Counter(
+    "duebridge_leases_lost", "Envelopes settled after their lease expired", ["route"]
 )
-leases_lost = Counter("duebridge_leases_lost", "Envelopes settled too late", ["route"])
-publish_seconds = Histogram("duebridge_publish_seconds", "Time of one batch", ["broker"])
+publish_seconds = Histogram("duebridge_publish_seconds", "Time to publish one batch", ["broker"])
 claim_size = Histogram(
-    "duebridge_claim_size", "Envelopes in a claim", ["route"], buckets=CLAIM_BUCKETS
+    "duebridge_claim_size", "Envelopes per claim", ["route"], buckets=CLAIM_BUCKETS
 )
 store_call_seconds = Histogram(
-    "duebridge_store_call_seconds", "Time of one call", ["script"], buckets=CALL_BUCKETS_S
+    "duebridge_store_call_seconds", "Time of one store call", ["script"], buckets=CALL_BUCKETS_S
 )
-config_swapped = Counter("duebridge_config_swapped", "Configurations taken over while running")
+config_swapped = Counter("duebridge_config_swapped", "Configurations applied while running")
 config_refused = Counter("duebridge_config_refused", "Configurations refused while running")
 build_info = Gauge("duebridge_build_info", "The running version", ["version"])
 
 
-class Lateness(Collector):
-    """A histogram from due to confirm that takes a whole batch at once.
+class LatenessHistogram(Collector):
+    """A histogram of due to confirm that observes a whole batch at once.
 
-    The client library's own costs more a message than everything else that is measured. The latest
-    of a batch may be kept as its bucket's exemplar, by its trace.
+    The client library's own histogram costs more per message than all other metrics together. The
+    trace of a batch's latest envelope may be kept as the exemplar of its bucket.
     """
 
     def __init__(self) -> None:
@@ -66,20 +66,20 @@ class Lateness(Collector):
         """Count the latenesses of one batch."""
         with self._lock:
             counts = self._counts.setdefault(route, [0] * (len(LATENESS_BUCKETS_S) + 1))
-            for each in seconds:
-                counts[bisect_left(LATENESS_BUCKETS_S, each)] += 1
-                self._sums[route] = self._sums.get(route, 0.0) + each
+            for late_s in seconds:
+                counts[bisect_left(LATENESS_BUCKETS_S, late_s)] += 1
+                self._sums[route] = self._sums.get(route, 0.0) + late_s
 
     def exemplify(self, route: str, seconds: float, trace_id: str) -> None:
-        """Keep a trace that shows how one of them came about."""
+        """Keep a trace as the exemplar of a lateness."""
         exemplar = Exemplar({"trace_id": trace_id}, seconds, time.time())
         with self._lock:
             self._exemplars[route, bisect_left(LATENESS_BUCKETS_S, seconds)] = exemplar
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the histogram; exemplars are shown to whoever asks for OpenMetrics."""
+        """Yield the histogram; exemplars appear only in the OpenMetrics format."""
         family = HistogramMetricFamily(
-            "duebridge_lateness_seconds", "From due to confirm", labels=["route"]
+            "duebridge_lateness_seconds", "Time from due to broker confirm", labels=["route"]
         )
         with self._lock:
             for route in self._counts:
@@ -96,13 +96,14 @@ class Lateness(Collector):
         ]
 
 
-lateness = Lateness()
+lateness = LatenessHistogram()
 
 
 def begin(route: str) -> None:
-    """Let the counters of a route begin at 0: of one that appears with its first event, it is lost.
+    """Start the counters of a route at 0.
 
-    Prometheus sees a rise only between two samples.
+    Prometheus sees an increase only between two samples: a counter that appears with its first
+    event loses that event.
     """
     for counter in (delivered, duplicate_suspects, released, reclaimed, shunted, letters_kept):
         counter.labels(route)
@@ -114,15 +115,15 @@ def begin(route: str) -> None:
 
 
 def count_decisions(route: str, decisions: Sequence[Decision]) -> None:
-    """Count what became of a batch."""
-    acks = sum(isinstance(each, Ack) for each in decisions)
+    """Count the decisions on a batch."""
+    acks = sum(isinstance(decision, Ack) for decision in decisions)
     delivered.labels(route).inc(acks)
-    for each in decisions if acks < len(decisions) else ():
-        if isinstance(each, Retry):
-            retried.labels(route, _cause(each)).inc()
-        elif isinstance(each, Burial):
-            dead.labels(route, each.reason.word).inc()
-        elif isinstance(each, Release):
+    for decision in decisions if acks < len(decisions) else ():
+        if isinstance(decision, Retry):
+            retried.labels(route, _cause(decision)).inc()
+        elif isinstance(decision, Burial):
+            dead.labels(route, decision.reason.word).inc()
+        elif isinstance(decision, Release):
             released.labels(route).inc()
 
 
@@ -132,13 +133,13 @@ def _cause(retry: Retry) -> str:
 
 
 def count_expired(route: str, count: int) -> None:
-    """Count what a claim buried, since its time was over."""
+    """Count envelopes that a claim buried because they had expired."""
     if count:
         dead.labels(route, Reason.EXPIRED.word).inc(count)
 
 
 def count_reclaimed(route: str, count: int, poisoned: int) -> None:
-    """Count leases that ran out, and what of them was buried."""
+    """Count expired leases, and those of them that buried the envelope."""
     reclaimed.labels(route).inc(count)
     if poisoned:
         dead.labels(route, Reason.POISON.word).inc(poisoned)
@@ -147,23 +148,23 @@ def count_reclaimed(route: str, count: int, poisoned: int) -> None:
 def observe_confirmed(
     route: str, leased: Sequence[Leased], outcomes: Sequence[Outcome], now_ms: int
 ) -> None:
-    """Count how late what was just confirmed is, and what of it may have been delivered before.
+    """Observe the lateness of confirmed envelopes, and count those that may be duplicates.
 
-    `now_ms` is the store's clock as the answers came.
+    `now_ms` is the store's clock when the answers came.
     """
     pairs = zip(leased, outcomes, strict=True)
-    confirmed = [each for each, outcome in pairs if outcome.verdict is Verdict.CONFIRMED]
+    confirmed = [envelope for envelope, outcome in pairs if outcome.verdict is Verdict.CONFIRMED]
     if not confirmed:
         return
-    late_s = [(now_ms - each.record.due_at_ms) / 1000 for each in confirmed]
+    late_s = [(now_ms - envelope.record.due_at_ms) / 1000 for envelope in confirmed]
     lateness.observe(route, late_s)
     trace = find_traceparent(confirmed[0].content.headers)  # the first of a claim is the latest
     if trace is not None and trace.is_sampled:
         lateness.exemplify(route, late_s[0], trace.trace_id)
-    if suspects := sum(each.flight.unsure for each in confirmed):
+    if suspects := sum(envelope.flight.unsure for envelope in confirmed):
         duplicate_suspects.labels(route).inc(suspects)
 
 
 def observe_store_call(script: str, seconds: float) -> None:
-    """Count how long the store took to answer, or not to."""
+    """Observe the time of a store call, successful or not."""
     store_call_seconds.labels(script).observe(seconds)

@@ -1,12 +1,12 @@
-"""The spans of an envelope, by OpenTelemetry: schedule, wait, publish.
+"""Records the OpenTelemetry spans of an envelope: schedule, wait, publish.
 
     the span that `traceparent` names
-      ├─ schedule   in the producer: the call of the store
-      ├─ wait       from then until a worker handed it to the broker's client
+      ├─ schedule   in the producer: the store call
+      ├─ wait       until a worker hands the envelope to the broker's client
       └─ publish    until the broker's answer; linked to its wait
 
-All are children of the user's own span, in one trace, since the `traceparent` of an envelope is
-delivered as it came: there is no room in it for a span of ours.
+All are children of the user's own span, in one trace: the `traceparent` of an envelope is delivered
+unchanged, so it cannot name a span of ours.
 """
 
 import logging
@@ -28,22 +28,25 @@ from duebridge.envelope import Envelope, Headers
 from duebridge.ports.publisher import Outcome, Verdict
 from duebridge.receipt import Receipt
 from duebridge.store.replies import Leased
-from duebridge.telemetry.tracing import find_traceparent
+from duebridge.telemetry.traceparent import find_traceparent
 
 NAME = "duebridge"
 NS_PER_MS = 1_000_000
+FLUSH_WITHIN_S = 2.0  # at process exit: an unreachable collector must not delay the drain
 _CARRIED = ("traceparent", "tracestate")
+
+log = structlog.get_logger()
 
 _propagator = TraceContextTextMapPropagator()
 
 
 def is_set_up() -> bool:
-    """Whether this program has a provider of its own."""
+    """Whether this program has configured a tracer provider."""
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 class Spans:
-    """Makes spans by a provider; without one, by the program's own."""
+    """Records spans with a provider, by default the program's own."""
 
     def __init__(self, provider: trace.TracerProvider | None = None) -> None:
         self._tracer = trace.get_tracer(NAME, tracer_provider=provider)
@@ -51,7 +54,7 @@ class Spans:
     def scheduled(
         self, pairs: Sequence[tuple[Envelope, Receipt]], started_ns: int, ended_ns: int
     ) -> None:
-        """Make the span of each envelope of a batch, whatever its receipt says."""
+        """Record one span per envelope of a batch, whatever its receipt says."""
         for envelope, receipt in pairs:
             parent = _parent(envelope.headers)
             if parent is None:
@@ -77,11 +80,11 @@ class Spans:
         outcomes: Sequence[Outcome],
         between_ms: tuple[int, int],
     ) -> None:
-        """Make the two spans of each envelope of a batch, one pair for every attempt."""
-        for each, outcome in zip(leased, outcomes, strict=True):
-            parent = _parent(each.content.headers)
+        """Record the two spans of every envelope of a batch, a pair per attempt."""
+        for envelope, outcome in zip(leased, outcomes, strict=True):
+            parent = _parent(envelope.content.headers)
             if parent is not None:
-                self._publish(route, each, outcome, parent, between_ms)
+                self._publish(route, envelope, outcome, parent, between_ms)
 
     def _publish(
         self,
@@ -91,7 +94,7 @@ class Spans:
         parent: Context,
         between_ms: tuple[int, int],
     ) -> None:
-        started_ns, ended_ns = (each * NS_PER_MS for each in between_ms)
+        started_ns, ended_ns = (at_ms * NS_PER_MS for at_ms in between_ms)
         attributes: dict[str, str | int] = {
             "messaging.message.id": leased.id,
             "messaging.destination.name": str(leased.content.target or route.target.target()),
@@ -118,7 +121,7 @@ class Spans:
 
 
 def _parent(headers: Headers) -> Context | None:
-    """Return the context of an envelope's own span; None where it carries none that is valid."""
+    """Return the context of the user's span; None without a valid traceparent."""
     if find_traceparent(headers) is None:
         return None
     carrier = {
@@ -129,29 +132,24 @@ def _parent(headers: Headers) -> Context | None:
     return _propagator.extract(carrier, Context())
 
 
-FLUSH_WITHIN_S = 2.0  # at the end of a process: a collector that is away delays no drain
-
-log = structlog.get_logger()
-
-
 def exporting_provider() -> TracerProvider:
-    """Return a provider that sends over OTLP; a service name of the variables' wins."""
+    """Return a provider that exports over OTLP; OTEL_SERVICE_NAME overrides our name."""
     named = Resource.create({"service.name": NAME}).merge(OTELResourceDetector().detect())
     provider = TracerProvider(resource=named, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     logger = logging.getLogger("opentelemetry")
-    logger.addHandler(_ToOurLog())
+    logger.addHandler(_StructlogHandler())
     logger.propagate = False
     return provider
 
 
 def flush(provider: TracerProvider) -> None:
-    """Send what is left, as far as that is quickly done."""
+    """Export the remaining spans, for at most `FLUSH_WITHIN_S`."""
     flushing = threading.Thread(target=provider.force_flush, name="flush", daemon=True)
     flushing.start()
     flushing.join(FLUSH_WITHIN_S)
 
 
-class _ToOurLog(logging.Handler):
+class _StructlogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         log.warning("tracing", error=record.getMessage())

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from duebridge.admin.cold_rows import ColdRow
-from duebridge.admin.listing import Window
+from duebridge.admin.listing import DueWindow
 from duebridge.config.models import HOUR_MS
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.cold_log import ColdLog, State, hour_of
@@ -17,7 +17,7 @@ from duebridge_connectors.spark.outputs import opened
 _COLUMNS = list(ColdRow._fields)
 
 
-def read_cold_rows(path: str, route: str, envelope_id: str, window: Window) -> Iterator[ColdRow]:
+def read_cold_rows(path: str, route: str, envelope_id: str, window: DueWindow) -> Iterator[ColdRow]:
     """Yield the rows that count, of one id or of all (''), due within, earliest first.
 
     Raises `ConfigError` where they cannot be read.
@@ -34,7 +34,7 @@ def read_cold_rows(path: str, route: str, envelope_id: str, window: Window) -> I
         raise ConfigError(f"routes.{route}.cold_tier.path: cannot be read: {error}") from error
 
 
-def _by_hour(state: State, window: Window) -> dict[int, list[str]]:
+def _by_hour(state: State, window: DueWindow) -> dict[int, list[str]]:
     """Return the files of each hour that has a part in the window."""
     found: dict[int, list[str]] = {}
     for file in state.files:
@@ -61,7 +61,7 @@ def _read(log: ColdLog, files: list[str], columns: list[str], wanted: Any) -> pa
     return found.to_table(columns=columns, filter=wanted)
 
 
-def _wanted(envelope_id: str, window: Window) -> Any:
+def _wanted(envelope_id: str, window: DueWindow) -> Any:
     """Return the condition on rows."""
     wanted = pc.field("id") == envelope_id if envelope_id else pc.scalar(True)
     bounds = ((window.from_ms, pc.greater_equal), (window.to_ms, pc.less_equal))

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from duebridge.admin.listing import Window
+from duebridge.admin.listing import DueWindow
 from duebridge.envelope import HeaderValue
 from duebridge.ports.publisher import reason_word
 from duebridge.store.codec import Content
@@ -72,8 +72,8 @@ class StoreReader(DataSourceReader):
     def _pages(self, connection: Connection, part: Slice) -> Iterator[list[Entry]]:
         options = self._options
         before = options.due_before
-        window = Window(options.due_after, None if before is None else before - 1)
-        sought = window if part.state == "pending" else Window()
+        window = DueWindow(options.due_after, None if before is None else before - 1)
+        sought = window if part.state == "pending" else DueWindow()
         store = DelayStore(connection, part.shard, repeat_for_s=self._place.repeat_for_s)
         cursor: tuple[str, int] | None = None
         while True:

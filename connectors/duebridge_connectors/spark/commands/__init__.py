@@ -2,7 +2,7 @@
 
 import typer
 
-from duebridge.cli.manual import manual
+from duebridge.cli.lazy import manual
 from duebridge_connectors.spark.commands.demote import demote
 from duebridge_connectors.spark.commands.hydrate import hydrate
 from duebridge_connectors.spark.commands.intake import intake

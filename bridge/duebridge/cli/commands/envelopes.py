@@ -1,4 +1,4 @@
-"""One envelope by its id: cancel, reschedule, get."""
+"""`duebridge cancel`, `reschedule` and `get`: one envelope by its id."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,12 +8,9 @@ from typing import Annotated
 import msgspec
 import typer
 
-from duebridge.admin.cold_rows import ColdRows
-from duebridge.cli.completion import complete_route
 from duebridge.cli.exits import finish
-from duebridge.cli.ids import Wanted, read_ids
-from duebridge.cli.instants import parse_at
-from duebridge.cli.lines import FROM_STDIN, Base64
+from duebridge.cli.instants import AtOption, DelayOption, parse_at
+from duebridge.cli.jsonl import FROM_STDIN, Base64, IdFilter, read_ids
 from duebridge.cli.output import (
     Output,
     OutputClosed,
@@ -25,46 +22,38 @@ from duebridge.cli.output import (
     write_json,
     write_table,
 )
-from duebridge.cli.session import ConfigOption, load, opened_producer, opened_store
+from duebridge.cli.session import (
+    ConfigOption,
+    IdArgument,
+    RouteArgument,
+    load,
+    opened_producer,
+    opened_store,
+)
 from duebridge.durations import format_instant, parse_instant_ms
 from duebridge.errors import EnvelopeError
-from duebridge.producer import Producer
 
-RouteArgument = Annotated[
-    str,
-    typer.Argument(help="The route's name.", show_default=False, autocompletion=complete_route),
-]
-IdArgument = Annotated[str, typer.Argument(help="The envelope's id.", show_default=False)]
-DelayOption = Annotated[
-    str | None, typer.Option(help="Due after this time from now: 500ms, 2.5s, 15m, 2h, 3d.")
-]
 CancelIdArgument = Annotated[
-    str, typer.Argument(help="The envelope's id; - for standard input.", show_default=False)
+    str,
+    typer.Argument(help="The envelope's id; - reads ids from standard input.", show_default=False),
 ]
 EndedSinceOption = Annotated[
     datetime | None,
     typer.Option(
-        help="With -: of lines of the journal, only what ended then or later.",
-        parser=parse_at,
-        metavar="<instant>",
-    ),
-]
-AtOption = Annotated[
-    datetime | None,
-    typer.Option(
-        help="Due at: RFC 3339 with an offset, or epoch milliseconds.",
+        help="With -: only envelopes that ended then or later, by the journal's lines.",
         parser=parse_at,
         metavar="<instant>",
     ),
 ]
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What became of a wish about one envelope."""
+class StatusAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The status of one envelope after a change; `due_at_ms` if the envelope has a new one."""
 
     id: str
     route: str
     status: str
+    due_at_ms: int | None = None
 
 
 def cancel(
@@ -75,12 +64,12 @@ def cancel(
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Take an envelope back, or many.
+    """Cancel an envelope, or many.
 
-    The answer "cancelled" means that it will never be delivered. Exits 1 where one is in flight,
+    The status "cancelled" means that it will never be delivered. Exits 1 if one is in flight,
     dead or unknown. With - as the id, standard input has an object with an "id" on each line, as
-    ls and events print them with --output json; lines of other routes are passed over. With
-    --ended-since it takes out of a store that was restored what ended after its backup.
+    ls and events print them with --output json; lines of other routes are skipped. --ended-since
+    cleans up a restored store: it cancels the envelopes that ended after the backup.
     """
     is_many = envelope_id == FROM_STDIN
     if ended_since is not None and not is_many:
@@ -88,10 +77,10 @@ def cancel(
     since = None if ended_since is None else parse_instant_ms(ended_since, "--ended-since")
     counts: Counter[str] = Counter()
     with opened_producer(load(context, config)) as producer:
-        for each in read_ids(Wanted(route, since)) if is_many else (envelope_id,):
-            status = producer.cancel(route, each)
+        for one_id in read_ids(IdFilter(route, since)) if is_many else (envelope_id,):
+            status = producer.cancel(route, one_id)
             counts[status] += 1
-            _show_answer(Answer(each, route, status), output)
+            _show_answer(StatusAnswer(one_id, route, status), output)
     if is_many:
         complain(", ".join(f"{count} {status}" for status, count in counts.items()) or "no line")
     finish(is_yes=not counts.keys() - {"cancelled", "recorded"})
@@ -108,12 +97,14 @@ def reschedule(
 ) -> None:
     """Give an envelope another due instant.
 
-    It takes exactly one of --delay and --at. Exits 1 where it is in flight, dead or unknown;
-    nothing was changed then.
+    It takes exactly one of --delay and --at, and prints the new due instant. Exits 1 if the
+    envelope is in flight, dead or unknown; then nothing is changed.
     """
     with opened_producer(load(context, config)) as producer:
         status = producer.reschedule(route, envelope_id, delay=delay, at=at)
-    _show_answer(Answer(envelope_id, route, status), output)
+        known = producer.get(route, envelope_id) if status == "rescheduled" else None
+    due_at_ms = known.due_at_ms if known else None  # None: delivered since
+    _show_answer(StatusAnswer(envelope_id, route, status, due_at_ms), output)
     finish(is_yes=status in ("rescheduled", "recorded"))
 
 
@@ -126,9 +117,12 @@ def get(
 ) -> None:
     """Show what is known of an envelope.
 
-    The store is asked, and then the route's cold tier. Exits 1 where neither knows it. In JSON,
-    instants are epoch milliseconds, and 0 where there is none.
+    The store is asked first, then the route's cold tier. Exits 1 if neither knows the id. In JSON,
+    instants are epoch milliseconds, 0 if there is none.
     """
+    from duebridge.admin.cold_rows import ColdRows
+    from duebridge.producer import Producer
+
     settings = load(context, config)
     with opened_store(settings) as connection:
         known = Producer(settings, connection).get(route, envelope_id)
@@ -144,18 +138,19 @@ def get(
         write_table(("field", "value"), field_rows(msgspec.structs.asdict(known)))
 
 
-def _show_answer(answer: Answer, output: Output) -> None:
+def _show_answer(answer: StatusAnswer, output: Output) -> None:
     try:
         if output is Output.JSON:
             write_json(answer)
         else:
-            write(f"{answer.status}  {printable(answer.id)}")
+            due = f"  due {format_instant(answer.due_at_ms)}" if answer.due_at_ms else ""
+            write(f"{answer.status}  {printable(answer.id)}{due}")
     except OutputClosed:  # nobody reads the answers; the rest is done all the same
         discard_output()
 
 
 def field_rows(fields: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return the fields for people; the unit of an instant is in its value then."""
+    """Return the fields as rows for people; instants are RFC 3339, and lose the suffix _ms."""
     return [
         (name.removesuffix("_ms"), format_instant(value))
         if name.endswith("_at_ms") and isinstance(value, int)
@@ -165,7 +160,7 @@ def field_rows(fields: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def value_cell(value: object) -> str:
-    """Return a value for people, a dash for none."""
+    """Return a value as text for people, a dash for none."""
     if isinstance(value, Base64):
         return f"base64 {value.base64}"
     return "-" if value is None or value == "" else str(value)

@@ -1,27 +1,25 @@
-"""`duebridge bench`: what the bridge costs here, beside the same client publishing alone."""
+"""`duebridge bench`: the cost of the bridge, beside the same client publishing alone."""
 
 from enum import StrEnum
 from itertools import groupby
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
-from duebridge.bench.figures import FORMATS, Row
-from duebridge.bench.program import SECTIONS, Sizes, measure
-from duebridge.bench.stage import Setting
+from duebridge.bench.figures import FORMATS, SECTIONS, BenchRow, BenchSizes
+from duebridge.cli import allow_interrupts
 from duebridge.cli.output import Output, OutputOption, complain, write, write_json, write_table
-from duebridge.cli.publishers import open_publishers
 from duebridge.cli.session import ConfigOption, load
-from duebridge.config.load import load_config_text
-from duebridge.config.models import Config
 from duebridge.errors import ConfigError
-from duebridge.telemetry.logs import configure_logs
 
-SIZES = Sizes()
+if TYPE_CHECKING:
+    from duebridge.config.models import Config
+
+SIZES = BenchSizes()
 
 
-class Client(StrEnum):
+class KafkaClientChoice(StrEnum):
     """A Kafka client."""
 
     KAFKA_PYTHON = "kafka-python"
@@ -31,45 +29,61 @@ class Client(StrEnum):
 def bench(
     context: typer.Context,
     store: Annotated[
-        str | None, typer.Option(help="The store's url, instead of a configuration.")
+        str | None, typer.Option(help="The store's URL, in place of a configuration.")
     ] = None,
     kafka: Annotated[
-        str | None, typer.Option(help="Kafka's bootstrap servers, instead of a configuration.")
+        str | None, typer.Option(help="Kafka's bootstrap servers, in place of a configuration.")
     ] = None,
     rabbitmq: Annotated[
-        str | None, typer.Option(help="RabbitMQ's url, instead of a configuration.")
+        str | None, typer.Option(help="RabbitMQ's URL, in place of a configuration.")
     ] = None,
-    client: Annotated[Client, typer.Option(help="With --kafka.")] = Client.KAFKA_PYTHON,
+    client: Annotated[
+        KafkaClientChoice, typer.Option(help="The Kafka client, with --kafka.")
+    ] = KafkaClientChoice.KAFKA_PYTHON,
     only: Annotated[
-        str, typer.Option(help=f"Sections, by commas: {', '.join(SECTIONS)}.", metavar="SECTIONS")
+        str,
+        typer.Option(help=f"Comma-separated sections: {', '.join(SECTIONS)}.", metavar="SECTIONS"),
     ] = ",".join(SECTIONS),
-    count: Annotated[int, typer.Option(min=1, help="Messages a round.")] = SIZES.count,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each.")] = SIZES.rounds,
+    count: Annotated[int, typer.Option(min=1, help="Messages per round.")] = SIZES.count,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each side.")] = SIZES.rounds,
     rates: Annotated[
-        str, typer.Option(help="Messages a second of lateness, by commas.", metavar="RATES")
+        str,
+        typer.Option(
+            help="Comma-separated rates of lateness, in messages per second.", metavar="RATES"
+        ),
     ] = ",".join(map(str, SIZES.rates)),
     seconds: Annotated[
-        float, typer.Option(min=0.1, help="A round of lateness; of idle.")
+        float, typer.Option(min=0.1, help="Seconds per round of lateness, and of idle.")
     ] = SIZES.seconds,
-    pending: Annotated[int, typer.Option(min=1, help="Pending for memory.")] = SIZES.pending,
-    backlog: Annotated[int, typer.Option(min=1, help="Pending for backlog.")] = SIZES.backlog,
-    calls: Annotated[int, typer.Option(min=1, help="Of each script.")] = SIZES.calls,
+    pending: Annotated[
+        int, typer.Option(min=1, help="Pending messages of memory.")
+    ] = SIZES.pending,
+    backlog: Annotated[
+        int, typer.Option(min=1, help="Pending messages of backlog.")
+    ] = SIZES.backlog,
+    calls: Annotated[int, typer.Option(min=1, help="Calls per script.")] = SIZES.calls,
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
     """Measure the bridge beside the same client publishing alone.
 
     It measures the store and every broker of the configuration, or those of --store, --kafka and
-    --rabbitmq, in a namespace, topics and queues of its own, which it deletes. Each round is
-    shown, the two sides in turn, then the medians (round 0). CPU, calls and bytes are of one
-    message; trust ratios, CPU and counts before wall time. Where others_calls is not 0, others
-    used the store meanwhile, and its CPU is theirs too. It loads what it measures: not for a
-    cluster in use.
+    --rabbitmq, in a namespace, topics and queues of its own, which it deletes. It prints every
+    round, the two sides alternating, then the medians (round 0). CPU, calls and bytes are per
+    message; trust ratios, CPU and counts before wall time. If others_calls is not 0, other clients
+    used the store meanwhile, and its CPU includes theirs. It puts full load on the servers: do not
+    run it on a cluster in use.
     """
+    from duebridge.bench.program import measure
+    from duebridge.bench.stage import BenchSetting
+    from duebridge.cli.publishers import open_publishers
+    from duebridge.telemetry.logs import configure_logs
+
     configure_logs()
     settings = _config(context, config, store, kafka, rabbitmq, client)
-    sizes = Sizes(count, rounds, _rates(rates), seconds, pending, backlog, calls)
-    rows = measure(Setting(settings, open_publishers), _sections(only), sizes)
+    sizes = BenchSizes(count, rounds, _rates(rates), seconds, pending, backlog, calls)
+    allow_interrupts()  # scratch topics and namespaces are deleted at the end
+    rows = measure(BenchSetting(settings, open_publishers), _sections(only), sizes)
     for (section, broker), some in groupby(rows, key=lambda row: (row.section, row.broker)):
         if output is Output.JSON:
             for row in some:
@@ -78,7 +92,7 @@ def bench(
             _show(f"{section} {broker}".strip(), some)
 
 
-def as_json(row: Row) -> dict[str, Any]:
+def as_json(row: BenchRow) -> dict[str, Any]:
     """Return a row as one flat object."""
     fields = msgspec.to_builtins(row)
     figures = fields.pop("figures")
@@ -98,7 +112,7 @@ def _show(title: str, rows: "Any") -> None:
     )
 
 
-def _cells(row: Row, names: list[str]) -> list[str]:
+def _cells(row: BenchRow, names: list[str]) -> list[str]:
     return [
         format(row.figures[name], FORMATS[name]) if name in row.figures else "" for name in names
     ]
@@ -110,11 +124,13 @@ def _config(
     store: str | None,
     kafka: str | None,
     rabbitmq: str | None,
-    client: Client,
-) -> Config:
-    """Return the configuration that the flags describe, or else that of the file."""
+    client: KafkaClientChoice,
+) -> "Config":
+    """Return the configuration of the flags, else that of the file."""
     if not (store or kafka or rabbitmq):
         return load(context, config)
+    from duebridge.config.load import load_config_text
+
     brokers: dict[str, Any] = {}
     if kafka:
         servers = kafka.split(",")

@@ -1,16 +1,18 @@
-"""`duebridge stats`: how full each route is."""
+"""`duebridge stats`: the envelopes of each route, counted by state."""
 
 import time
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duebridge.admin.operator import Operator, RouteStats
 from duebridge.cli.output import Output, OutputOption, write_json, write_table, write_tables
 from duebridge.cli.session import ConfigOption, load, opened_store
 from duebridge.durations import format_instant, parse_duration_ms
 from duebridge.errors import EnvelopeError
+
+if TYPE_CHECKING:
+    from duebridge.admin.operator import Operator, RouteStats
 
 COLUMNS = (
     "route",
@@ -26,10 +28,10 @@ COLUMNS = (
 )
 LEAST_PAUSE_MS = 100
 
-WatchOption = Annotated[bool, typer.Option("--watch", help="Go on until Ctrl-C, which exits 130.")]
-EveryOption = Annotated[
-    str | None, typer.Option(help="With --watch: count anew after this time; 2s if not given.")
+WatchOption = Annotated[
+    bool, typer.Option("--watch", help="Keep counting until Ctrl-C, which exits 130.")
 ]
+EveryOption = Annotated[str | None, typer.Option(help="With --watch: the interval; 2s by default.")]
 
 
 def stats(
@@ -41,10 +43,12 @@ def stats(
 ) -> None:
     """Count the envelopes of every route by state.
 
-    Ages are milliseconds; in JSON, instants are epoch milliseconds, and 0 where there is none.
-    A route that the store has and the configuration has not is marked ("configured": false).
-    With --watch the table is renewed in place on a terminal; in JSON each round is a line.
+    Ages are milliseconds; in JSON, instants are epoch milliseconds, 0 if there is none. A route
+    that is in the store but not in the configuration is marked ("configured": false). With --watch
+    the table is refreshed in place on a terminal; in JSON each round is a line.
     """
+    from duebridge.admin.operator import Operator
+
     pause_s = _pause_s(every, watch)
     settings = load(context, config)
     with opened_store(settings) as connection:
@@ -68,13 +72,13 @@ def _pause_s(every: str | None, watch: bool) -> float:
     return pause_ms / 1000
 
 
-def _rounds(operator: Operator, pause_s: float) -> Iterator[list[RouteStats]]:
+def _rounds(operator: "Operator", pause_s: float) -> "Iterator[list[RouteStats]]":
     while True:
         yield operator.stats()
         time.sleep(pause_s)
 
 
-def _row(route: RouteStats) -> tuple[str, ...]:
+def _row(route: "RouteStats") -> tuple[str, ...]:
     counts = (route.pending, route.ready, route.unack, route.retry, route.dead)
     return (
         route.route,

@@ -6,31 +6,22 @@ import time
 from contextlib import ExitStack, suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import structlog
 import typer
 
-from duebridge.admin.emptying import Emptying
 from duebridge.cli import INTERRUPTED
 from duebridge.cli.exits import finish
 from duebridge.cli.output import STDERR
-from duebridge.cli.publishers import open_publishers
 from duebridge.cli.session import ConfigOption, config_path, opened_store
-from duebridge.config.load import load_config_text, read_config_text
-from duebridge.telemetry.logs import configure_logs
-from duebridge.telemetry.metrics import observe_store_call
-from duebridge.telemetry.tracing import traced_process
-from duebridge.worker.gauges import register
-from duebridge.worker.probes import HealthServer
-from duebridge.worker.process import Runner, relaxed_collector
-from duebridge.worker.reload import LOOK_EVERY_S, Reload
-from duebridge.worker.store_monitor import StoreWatch
+from duebridge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from duebridge.worker.process import Runner
+    from duebridge.worker.store_monitor import StoreWatch
 
 LOOK_UP_S = 0.2
-
-log = structlog.get_logger()
-
+HOST = "0.0.0.0"  # noqa: S104 - where HealthServer listens
 
 HealthPort = Annotated[
     int | None,
@@ -38,12 +29,12 @@ HealthPort = Annotated[
         min=0,
         max=65535,
         envvar="DUEBRIDGE_HEALTH_PORT",
-        help="Answer /livez, /readyz, /metrics and /due on this port; 0 takes a free one.",
+        help="Serve /livez, /readyz, /metrics and /due on this port; 0 takes a free one.",
     ),
 ]
 
 UntilEmptyOption = Annotated[
-    bool, typer.Option("--until-empty", help="End once nothing in the store waits any more.")
+    bool, typer.Option("--until-empty", help="Exit once nothing in the store waits for delivery.")
 ]
 
 
@@ -56,18 +47,27 @@ def run(
     """Deliver due envelopes until SIGTERM or SIGINT.
 
     Then drain and exit 0. The drain takes at most worker.drain (default 20s); a second signal
-    ends the process at once. Logs go to standard error: text on a terminal, else JSON, a line
-    each.
+    ends the process at once. Logs go to standard error: text on a terminal, else one JSON object
+    per line.
 
-    When the configuration file changes, or at SIGHUP, the worker takes its routes over, all at once
-    or none, and logs config_swapped or config_refused with the reasons. What stands in store,
-    brokers and worker needs a restart.
+    When the configuration file changes, or at SIGHUP, the worker applies its routes, all or none,
+    and logs config_swapped or config_refused with the reasons. A change of store, brokers or worker
+    needs a restart.
 
-    With --until-empty it also ends when no route of the configuration has an envelope that is to
-    be delivered, or to be sent as a dead letter. It then exits 0 if the store is empty, and 1 if it
-    was stopped before that, or something is left that no worker takes out: each is logged as
-    left_in_store.
+    With --until-empty it also exits when no configured route has an envelope to deliver or a dead
+    letter to send: with 0 if the store is empty, with 1 if it was stopped earlier or the store
+    still has envelopes that no worker takes out, each route logged as left_in_store.
     """
+    from duebridge.admin.drain_check import DrainCheck
+    from duebridge.cli.publishers import open_publishers
+    from duebridge.config.load import load_config_text, read_config_text
+    from duebridge.telemetry.logs import configure_logs
+    from duebridge.telemetry.metrics import observe_store_call
+    from duebridge.telemetry.tracing import traced_process
+    from duebridge.worker.process import Runner, relaxed_collector
+    from duebridge.worker.reload import LOOK_EVERY_S, Reload
+    from duebridge.worker.store_monitor import StoreWatch
+
     path = config_path(context, config)
     text = read_config_text(path)
     settings = load_config_text(text, str(path))
@@ -84,39 +84,49 @@ def run(
             serve_health(runner, watch, health_port, stack)
         signals = Signals()
         reload = Reload(path, text, runner.swap)
-        emptying = Emptying(connection)
+        drain_check = DrainCheck(connection)
         try:
             runner.start()
             while not signals.wait(LOOK_EVERY_S):
                 reload.run_once(is_asked=signals.take_reload())
-                if until_empty and emptying.is_over(runner.config):
+                if until_empty and drain_check.is_complete(runner.config):
                     break
         finally:
             runner.drain()
     if until_empty:
-        finish(is_yes=emptying.is_empty)
+        finish(is_yes=drain_check.is_empty)
 
 
-def serve_health(runner: Runner, watch: StoreWatch, port: int, stack: ExitStack) -> None:
-    """Answer probes until the stack is unwound."""
+def serve_health(runner: "Runner", watch: "StoreWatch", port: int, stack: ExitStack) -> None:
+    """Serve probes until the stack unwinds; raises `ConfigError` if the port is taken."""
+    import structlog
+
+    from duebridge.worker.gauges import register
+    from duebridge.worker.probes import HealthServer
+
     register(runner.stations, runner.lanes.values(), watch)
-    server = HealthServer(runner.workers, port)
+    try:
+        server = HealthServer(runner.workers, port)
+    except OSError as error:
+        raise ConfigError(
+            f"--health-port: cannot listen on {HOST}:{port}: {error.strerror}"
+        ) from error
     server.start()
     stack.callback(server.close)
     watch.start()
     stack.callback(watch.close)
-    log.info("health", port=server.port)
+    structlog.get_logger().info("health", port=server.port)
 
 
 class Signals:
-    """What this process is told from now on.
+    """Handles the signals of a worker process.
 
-    The first SIGTERM or SIGINT ends `wait`, the second ends the process, with 130. SIGHUP asks for
-    the configuration to be read again; where it says that our terminal was closed, it stops us too.
+    The first SIGTERM or SIGINT ends `wait`, the second ends the process with 130. SIGHUP asks for
+    a reload of the configuration; if it came because the terminal closed, it stops the worker too.
     """
 
     def __init__(self) -> None:
-        # A queue, since an Event that is set inside a handler may deadlock with its own wait.
+        # A queue: an Event set inside a handler may deadlock with its own wait.
         self._arrived: SimpleQueue[int] = SimpleQueue()
         self._is_stopping = False
         self._wants_reload = False
@@ -125,10 +135,10 @@ class Signals:
             signal.signal(number, self._handle)
 
     def wait(self, within_s: float) -> bool:
-        """Return True once the process is to stop; False after that time, or to reload.
+        """Return True once the process is to stop; False after `within_s`, or to reload.
 
-        The kernel may hand a signal to any thread, and then nothing interrupts this one's wait:
-        Python runs the handler only when this thread next looks up.
+        The kernel may deliver a signal to another thread, which does not interrupt this wait:
+        Python runs the handler only when this thread runs bytecode again.
         """
         give_up_at = time.monotonic() + within_s
         while (left_s := give_up_at - time.monotonic()) > 0:
@@ -138,7 +148,7 @@ class Signals:
         return self._is_stopping
 
     def take_reload(self) -> bool:
-        """Whether SIGHUP came since the last time this was asked."""
+        """Return whether SIGHUP came since the last call."""
         wants_reload, self._wants_reload = self._wants_reload, False
         return wants_reload
 

@@ -1,0 +1,170 @@
+"""`duebridge dead`: list, show, replay and drop the envelopes that no broker accepted."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from duebridge.cli.commands.dead_selection import (
+    FilterOptions,
+    SettleOptions,
+    expand_options,
+    select,
+)
+from duebridge.cli.commands.dead_settling import RateLimiter, SettlePlan, carry_out, parse_rate
+from duebridge.cli.commands.envelopes import field_rows, value_cell
+from duebridge.cli.commands.ls import CursorOption, EnvelopePage, LimitOption, error_cell
+from duebridge.cli.exits import finish
+from duebridge.cli.jsonl import json_value
+from duebridge.cli.output import Output, OutputOption, complain, write_json, write_table
+from duebridge.cli.session import ConfigOption, IdArgument, RouteArgument, load, opened_store
+from duebridge.durations import format_instant, parse_duration_ms
+from duebridge.receipt import Known, Shown
+
+if TYPE_CHECKING:
+    from duebridge.admin.operator import DeadSettlement, Operator
+
+COLUMNS = ("id", "reason", "attempt", "error", "first failed", "last failed")
+
+BodyOption = Annotated[bool, typer.Option("--body", help="Include the body.")]
+ReplayDelayOption = Annotated[
+    str, typer.Option("--delay", help="Due after this delay: 500ms, 2.5s, 15m, 2h, 3d.")
+]
+
+
+@expand_options
+def ls(
+    context: typer.Context,
+    route: RouteArgument,
+    filters: FilterOptions,
+    limit: LimitOption = 100,
+    cursor: CursorOption = None,
+    output: OutputOption = Output.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """List the dead envelopes of a route, and why.
+
+    On a route with a dead-letter target they leave the store once that has them: look for them
+    there. In JSON, instants are epoch milliseconds, 0 if there is none. If there are more, the last
+    line is the cursor of the next page: in JSON {"cursor": "..."}, else a line on standard error.
+    """
+    from duebridge.admin.dead import list_dead
+    from duebridge.admin.listing import read_cursor
+    from duebridge.admin.operator import Operator
+
+    settings = load(context, config)
+    with opened_store(settings) as connection:
+        operator = Operator(settings, connection)
+        start = None if cursor is None else read_cursor(cursor, route, "dead")
+        listed = list_dead(operator, route, filters.read(operator), after=start)
+        page = EnvelopePage(route, listed, limit)
+        page.show(COLUMNS, (_row(known) for known in page.envelopes), output)
+
+
+def show(
+    context: typer.Context,
+    route: RouteArgument,
+    envelope_id: IdArgument,
+    body: BodyOption = False,
+    output: OutputOption = Output.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Show everything known of one dead envelope.
+
+    The body is shown only with --body. In JSON, key, headers and body have the form of a line of
+    send --jsonl: text, or {"base64": "AAE="}. Exits 1 if the envelope is not dead.
+    """
+    from duebridge.admin.operator import Operator
+
+    settings = load(context, config)
+    with opened_store(settings) as connection:
+        shown = Operator(settings, connection).show(route, envelope_id)
+    if shown is None or shown.state != "dead":
+        found = "the store knows none" if shown is None else f"it is {shown.state}"
+        complain(f"duebridge: route {route}: expected a dead envelope {envelope_id!r}; {found}")
+        finish(is_yes=False)
+    elif output is Output.JSON:
+        write_json(_as_json(shown, body))
+    else:
+        write_table(("field", "value"), _fields(shown, body))
+
+
+@expand_options
+def replay(
+    context: typer.Context,
+    route: RouteArgument,
+    options: SettleOptions,
+    delay: ReplayDelayOption = "0s",
+) -> None:
+    """Schedule dead envelopes again.
+
+    It takes ids, or a filter, or --all. The attempt number goes on; failures start again at 0, and
+    an expiry in the past is removed. Exits 1 if an id is not dead, unknown, or in_flight: on its
+    way to the dead-letter target.
+    """
+    delay_ms = parse_duration_ms(delay, "--delay")
+    _settle(context, route, options, "replay", lambda op, ids: op.replay(route, ids, delay_ms))
+
+
+@expand_options
+def drop(context: typer.Context, route: RouteArgument, options: SettleOptions) -> None:
+    """Delete dead envelopes for good.
+
+    It takes ids, or a filter, or --all. Exits 1 if an id is not dead, unknown, or in_flight: on its
+    way to the dead-letter target.
+    """
+    _settle(context, route, options, "drop", lambda op, ids: op.drop(route, ids))
+
+
+def _settle(
+    context: typer.Context,
+    route: str,
+    options: SettleOptions,
+    verb: str,
+    settle: "Callable[[Operator, list[str]], list[DeadSettlement]]",
+) -> None:
+    """Settle the dead envelopes that the options select."""
+    from duebridge.admin.operator import Operator
+
+    limiter = RateLimiter(parse_rate(options.rate) if options.rate else None)
+    settings = load(context, options.config)
+    with opened_store(settings) as connection:
+        operator = Operator(settings, connection)
+        selection = select(operator, route, options)
+        plan = SettlePlan(verb, lambda batch: settle(operator, batch), limiter)
+        carry_out(
+            plan, selection, options.output, is_dry_run=options.dry_run, is_agreed=options.yes
+        )
+
+
+def _row(known: Known) -> tuple[str, ...]:
+    return (
+        known.id,
+        known.reason or "-",
+        str(known.attempt),
+        error_cell(known),
+        format_instant(known.first_failed_at_ms),
+        format_instant(known.last_failed_at_ms),
+    )
+
+
+def _as_json(shown: Shown, with_body: bool) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(shown)
+    fields["key"] = json_value(shown.key)
+    fields["headers"] = [(name, json_value(value)) for name, value in shown.headers]
+    fields["body"] = json_value(shown.body)
+    if not with_body:
+        del fields["body"]
+    return fields
+
+
+def _fields(shown: Shown, with_body: bool) -> list[tuple[str, str]]:
+    fields = _as_json(shown, with_body)
+    properties = msgspec.to_builtins(fields.pop("properties"))
+    headers = fields.pop("headers")
+    fields |= {f"property {name}": value for name, value in properties.items()}
+    return [
+        *field_rows(fields),
+        *((f"header {name}", value_cell(value)) for name, value in headers),
+    ]

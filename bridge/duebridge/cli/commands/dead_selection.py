@@ -1,0 +1,156 @@
+"""Selects dead envelopes by the options of `duebridge dead`: by id, by a filter, or all."""
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from duebridge.admin.dead import ANY_DEAD, DeadFilter, list_dead, reason_number
+from duebridge.cli.instants import parse_ago
+from duebridge.cli.output import Output, OutputOption
+from duebridge.cli.session import ConfigOption
+from duebridge.errors import EnvelopeError
+from duebridge.ports.publisher import Reason
+
+if TYPE_CHECKING:
+    from duebridge.admin.operator import Operator
+
+
+def complete_reason(incomplete: str) -> list[str]:
+    """Return the reasons that begin like this."""
+    return [reason.word for reason in Reason if reason.word.startswith(incomplete)]
+
+
+IdsArgument = Annotated[
+    list[str] | None, typer.Argument(help="The envelopes' ids.", show_default=False)
+]
+ReasonOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Only envelopes dead for this reason, such as too_large; may be repeated.",
+        autocompletion=complete_reason,
+    ),
+]
+ErrorClassOption = Annotated[
+    str | None, typer.Option(help="Only envelopes whose last error class is exactly this.")
+]
+ErrorOption = Annotated[
+    str | None,
+    typer.Option(help="Only envelopes whose last error has this text in its class or message."),
+]
+BeforeOption = Annotated[
+    str | None,
+    typer.Option(help="Last failed at or before: a duration ago (2h), or an instant as for --at."),
+]
+AfterOption = Annotated[
+    str | None, typer.Option(help="Last failed at or after; as --before.", show_default=False)
+]
+AllOption = Annotated[bool, typer.Option("--all", help="All dead envelopes of the route.")]
+DryRunOption = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Change nothing: print the number selected, and the first."),
+]
+RateOption = Annotated[
+    str | None, typer.Option(help="The highest rate, such as 50/s; unlimited by default.")
+]
+YesOption = Annotated[
+    bool, typer.Option("--yes", "-y", help="Do not ask before changing what a filter selects.")
+]
+
+
+@dataclass(frozen=True)
+class FilterOptions:
+    """The options that filter dead envelopes."""
+
+    reason: ReasonOption = None
+    error_class: ErrorClassOption = None
+    error: ErrorOption = None
+    before: BeforeOption = None
+    after: AfterOption = None
+
+    def read(self, operator: "Operator") -> DeadFilter:
+        """Return the filter; raises `EnvelopeError`. "Ago" is by the store's clock."""
+        now_ms = operator.now_ms() if self.before or self.after else 0
+        return DeadFilter(
+            reasons=frozenset(reason_number(word) for word in self.reason or ()),
+            error_class=self.error_class or "",
+            error_text=self.error or "",
+            after_ms=None if self.after is None else parse_ago(self.after, "--after", now_ms),
+            before_ms=None if self.before is None else parse_ago(self.before, "--before", now_ms),
+        )
+
+
+@dataclass(frozen=True)
+class SettleOptions(FilterOptions):
+    """The options that `replay` and `drop` have in common."""
+
+    ids: IdsArgument = None
+    is_all: AllOption = False
+    rate: RateOption = None
+    dry_run: DryRunOption = False
+    yes: YesOption = False
+    output: OutputOption = Output.TABLE
+    config: ConfigOption = None
+
+
+def expand_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the fields of its one dataclass parameter as options of their own."""
+    signature = inspect.signature(command)
+    (group,) = (p for p in signature.parameters.values() if is_dataclass(p.annotation))
+    options: Any = group.annotation
+    names = [field.name for field in fields(options)]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        command(**{group.name: options(**{name: given.pop(name) for name in names})}, **given)
+
+    own = [p for p in signature.parameters.values() if p is not group]
+    expanded = inspect.signature(options).parameters.values()
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *expanded)]
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return run
+
+
+class DeadSelection(NamedTuple):
+    """The selected dead envelopes of a route: those of `ids`, or without ids those of `wanted`."""
+
+    operator: "Operator"
+    route: str
+    ids: Sequence[str]
+    wanted: DeadFilter
+
+    def all_ids(self) -> Iterator[str]:
+        """Yield the selected ids; an envelope that dies after the call is not selected."""
+        if self.ids:
+            yield from dict.fromkeys(self.ids)
+            return
+        now_ms = self.operator.now_ms()
+        before_ms = now_ms if self.wanted.before_ms is None else min(now_ms, self.wanted.before_ms)
+        wanted = self.wanted._replace(before_ms=before_ms)
+        for listed in list_dead(self.operator, self.route, wanted):
+            yield listed.entry.id
+
+    def dead_ids(self) -> Iterator[str]:
+        """Yield the selected ids whose envelopes are dead now."""
+        for one_id in self.all_ids():
+            if not self.ids or self.state(one_id) == "dead":
+                yield one_id
+
+    def state(self, one_id: str) -> str:
+        """Return the envelope's state, "unknown" if the store does not have it."""
+        known = self.operator.show(self.route, one_id)
+        return "unknown" if known is None else known.state
+
+
+def select(operator: "Operator", route: str, options: SettleOptions) -> DeadSelection:
+    """Return the selection; raises `EnvelopeError` unless it is ids, a filter, or --all."""
+    wanted, ids = options.read(operator), options.ids or []
+    choices = {"ids": bool(ids), "a filter": wanted != ANY_DEAD, "--all": options.is_all}
+    given = [name for name, is_given in choices.items() if is_given]
+    if len(given) != 1:
+        got = " and ".join(given) or "nothing"
+        raise EnvelopeError(f"expected ids, a filter such as --reason, or --all; got {got}")
+    return DeadSelection(operator, route, ids, wanted)

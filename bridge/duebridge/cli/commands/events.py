@@ -1,0 +1,98 @@
+"""`duebridge events`: the journal, one line per transition of an envelope."""
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duebridge.cli.instants import parse_ago
+from duebridge.cli.output import Output, OutputOption, printable, write, write_json
+from duebridge.cli.session import ConfigOption, complete_route, load, opened_store
+from duebridge.durations import format_instant
+
+if TYPE_CHECKING:
+    from duebridge.admin.events import EnvelopeEvent, EventReader
+    from duebridge.admin.operator import Operator
+
+NEWEST = 100  # events, without --limit and --since
+POLL_EVERY_S = 0.5
+
+RoutesArgument = Annotated[
+    str | None,
+    typer.Argument(help="The route's name; all routes by default.", autocompletion=complete_route),
+]
+FollowOption = Annotated[
+    bool, typer.Option("--follow", "-f", help="Keep printing until Ctrl-C, which exits 130.")
+]
+SinceOption = Annotated[
+    str | None,
+    typer.Option(help="Events since a duration ago (15m), or an instant as for send --at."),
+]
+LimitOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0, help=f"Only the newest events; {NEWEST} by default, unless --since is given."
+    ),
+]
+
+
+def events(
+    context: typer.Context,
+    route: RoutesArgument = None,
+    follow: FollowOption = False,
+    since: SinceOption = None,
+    limit: LimitOption = None,
+    output: OutputOption = Output.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Print what happened to the envelopes, oldest first.
+
+    All shards are merged by time. The kinds are accepted, replaced, delivered, retried, dead,
+    expired, shunted, cancelled, rescheduled, replayed and dropped. The journal is capped: a gap
+    says how many entries were cut before they were read. --limit applies to past events, not to
+    those that --follow adds.
+    """
+    from duebridge.admin.events import EventReader
+    from duebridge.admin.operator import Operator
+
+    settings = load(context, config)
+    with opened_store(settings) as connection:
+        operator = Operator(settings, connection)
+        reader = EventReader(operator.journals(route))
+        _show(_past(operator, reader, since, limit), output)
+        while follow:
+            time.sleep(POLL_EVERY_S)
+            _show(reader.new(), output)
+
+
+def _past(
+    operator: "Operator", reader: "EventReader", since: str | None, limit: int | None
+) -> "Iterable[EnvelopeEvent]":
+    if since is None:
+        limit = NEWEST if limit is None else limit
+        reader.go_to_newest(limit)
+    else:
+        reader.go_to_instant(parse_ago(since, "--since", operator.now_ms()))
+    return reader.new() if limit is None else reader.newest(limit)
+
+
+def _show(found: "Iterable[EnvelopeEvent]", output: Output) -> None:
+    for event in found:
+        if output is Output.JSON:
+            write_json(event)
+        else:
+            write(_line(event))
+
+
+def _line(event: "EnvelopeEvent") -> str:
+    from duebridge.admin.events import GAP
+
+    parts = [f"{format_instant(event.at_ms):<24}", f"{event.kind:<11}", event.route]
+    if event.kind == GAP:
+        parts.append(f"{event.lost_entries} entries of shard {event.shard} were cut by the cap")
+        return "  ".join(parts)
+    parts += [printable(event.id), f"due {format_instant(event.due_at_ms)}"]
+    if event.attempt is not None:
+        parts.append(f"attempt {event.attempt}")
+    return "  ".join([*parts, *([event.reason] if event.reason else [])])

@@ -1,0 +1,158 @@
+"""`duebridge ls`: the envelopes of a route, page by page."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duebridge.cli.instants import parse_from_now
+from duebridge.cli.output import Output, OutputOption, complain, write_json, write_table
+from duebridge.cli.session import ConfigOption, RouteArgument, load, opened_store
+from duebridge.durations import format_instant
+from duebridge.receipt import Known
+
+if TYPE_CHECKING:
+    from duebridge.admin.listing import DueWindow, ListedEnvelope
+    from duebridge.admin.operator import Operator
+    from duebridge.config.models import Config
+    from duebridge.store.connection import Connection
+
+COLUMNS = ("id", "state", "due", "attempt", "failures", "expires", "last error")
+
+
+class StateChoice(StrEnum):
+    """The states that people name."""
+
+    PENDING = "pending"
+    READY = "ready"
+    UNACK = "unack"
+    RETRY = "retry"
+    DEAD = "dead"
+    COLD = "cold"  # in files, not in the store
+
+
+LimitOption = Annotated[int, typer.Option(min=1, help="The most envelopes to list.")]
+CursorOption = Annotated[
+    str | None, typer.Option(help="Continue after this cursor.", show_default=False)
+]
+StateOption = Annotated[
+    StateChoice | None, typer.Option(help="Only envelopes in this state.", show_default=False)
+]
+DueAfterOption = Annotated[
+    str | None,
+    typer.Option(help="Due at or after: a delay from now (15m), or an instant as for send --at."),
+]
+DueBeforeOption = Annotated[
+    str | None, typer.Option(help="Due at or before; as --due-after.", show_default=False)
+]
+
+
+def ls(
+    context: typer.Context,
+    route: RouteArgument,
+    state: StateOption = None,
+    due_after: DueAfterOption = None,
+    due_before: DueBeforeOption = None,
+    limit: LimitOption = 100,
+    cursor: CursorOption = None,
+    output: OutputOption = Output.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """List the envelopes of a route.
+
+    The order is by the instant each one waits for: its due instant, the end of its retry delay, or
+    the end of its lease; dead envelopes that nothing takes away come last. If there are more, the
+    last line is the cursor of the next page: in JSON {"cursor": "..."}, else a line on standard
+    error. An envelope that changes its state between two pages may be listed twice or not at all.
+
+    --state cold lists the route's cold tier by due instant, without a cursor: continue with
+    --due-after.
+    """
+    from duebridge.admin.listing import Listing, read_cursor
+    from duebridge.admin.operator import Operator
+
+    settings = load(context, config)
+    with opened_store(settings) as connection:
+        operator = Operator(settings, connection)
+        window = _window(operator, due_after, due_before)
+        if state is StateChoice.COLD:
+            found = list(islice(_cold_rows(settings, connection, route, window), limit))
+            show_envelopes(found, COLUMNS, map(_row, found), output)
+            return
+        wanted = state.value if state else ""
+        after = None if cursor is None else read_cursor(cursor, route, wanted)
+        listing = Listing(route, operator.stores(route), wanted)
+        listed = listing.walk(window=window, after=after, limit=limit + 1)
+        page = EnvelopePage(route, listed, limit)
+        page.show(COLUMNS, (_row(known) for known in page.envelopes), output)
+
+
+class EnvelopePage:
+    """The first `limit` envelopes, and the cursor behind them if there are more."""
+
+    def __init__(self, route: str, listed: "Iterable[ListedEnvelope]", limit: int) -> None:
+        found = list(islice(listed, limit + 1))
+        self.envelopes = [Known.of(route, envelope.entry) for envelope in found[:limit]]
+        self.cursor = str(found[limit - 1].position) if len(found) > limit else ""
+
+    def show(self, columns: Sequence[str], rows: Iterator[Sequence[str]], output: Output) -> None:
+        """Write the page, its cursor last; for people the cursor goes to standard error."""
+        show_envelopes(self.envelopes, columns, rows, output)
+        if self.cursor and output is Output.JSON:
+            write_json({"cursor": self.cursor})
+        elif self.cursor:
+            complain(f"there are more: --cursor {self.cursor}")
+
+
+def show_envelopes(
+    envelopes: Sequence[Known],
+    columns: Sequence[str],
+    rows: Iterator[Sequence[str]],
+    output: Output,
+) -> None:
+    """Write envelopes: a table for people, in JSON one object a line."""
+    if output is not Output.JSON:
+        write_table(columns, rows)
+        return
+    for known in envelopes:
+        write_json(known)
+
+
+def error_cell(known: Known) -> str:
+    """Return class and message of the last error for people, a dash for none."""
+    return ": ".join(part for part in (known.error_class, known.error_message) if part) or "-"
+
+
+def _cold_rows(
+    config: "Config", connection: "Connection", route: str, window: "DueWindow"
+) -> Iterator[Known]:
+    from duebridge.admin.cold_rows import ColdRows
+    from duebridge.producer import find_route
+
+    return ColdRows(config, connection, find_route(config, route)).walk(window)
+
+
+def _window(operator: "Operator", after: str | None, before: str | None) -> "DueWindow":
+    from duebridge.admin.listing import DueWindow
+
+    if after is None and before is None:
+        return DueWindow()
+    now_ms = operator.now_ms()
+    return DueWindow(
+        None if after is None else parse_from_now(after, "--due-after", now_ms),
+        None if before is None else parse_from_now(before, "--due-before", now_ms),
+    )
+
+
+def _row(known: Known) -> tuple[str, ...]:
+    return (
+        known.id,
+        known.state,
+        format_instant(known.due_at_ms),
+        str(known.attempt),
+        str(known.failures),
+        format_instant(known.expires_at_ms),
+        error_cell(known),
+    )

@@ -1,0 +1,261 @@
+"""`duebridge send`: one envelope from the command line, or a stream of them on standard input.
+
+A batch of a stream is whatever has arrived, up to `SCHEDULE_ROWS` lines: a slow stream is not
+delayed, a fast one is sent in bulk, and memory holds one batch. A refused line stops no other.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duebridge.cli.exits import finish
+from duebridge.cli.instants import AtOption, DelayOption, parse_expires
+from duebridge.cli.jsonl import (
+    FROM_STDIN,
+    Line,
+    RejectFile,
+    is_empty,
+    opened_rejects,
+    opened_stdin,
+    parse_line,
+    read_batches,
+)
+from duebridge.cli.output import (
+    Output,
+    OutputClosed,
+    OutputOption,
+    complain,
+    discard_output,
+    shown_progress,
+    write,
+    write_json,
+)
+from duebridge.cli.session import ConfigOption, RouteArgument, load, opened_producer
+from duebridge.durations import format_instant
+from duebridge.envelope import Envelope, EnvelopeFields
+from duebridge.errors import EnvelopeError, StoreError
+from duebridge.receipt import Receipt
+from duebridge.store.batching import SCHEDULE_ROWS
+
+if TYPE_CHECKING:
+    from duebridge.producer import OnConflict, Producer
+
+_STORED = ("accepted", "duplicate", "replaced")
+
+
+class ConflictChoice(StrEnum):
+    """What to do if the id lives with other content."""
+
+    REFUSE = "refuse"
+    REPLACE = "replace"
+
+
+def send(
+    context: typer.Context,
+    route: RouteArgument,
+    body: Annotated[
+        str | None, typer.Argument(help="The body as text; - reads standard input.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="Read the body from this file.")] = None,
+    delay: DelayOption = None,
+    at: AtOption = None,
+    key: Annotated[
+        bytes | None,
+        typer.Option(help="The message key; Kafka only.", parser=os.fsencode, metavar="<text>"),
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(help="A header; may be repeated.", metavar="NAME=VALUE")
+    ] = None,
+    envelope_id: Annotated[
+        str | None,
+        typer.Option("--id", help="The id, random by default; resent, it is stored once."),
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(help="Do not deliver after this delay or instant (as --at).")
+    ] = None,
+    max_attempts: Annotated[
+        int | None, typer.Option(help="Attempts before it is dead; the route's by default.")
+    ] = None,
+    content_type: Annotated[str | None, typer.Option(help="Such as application/json.")] = None,
+    on_conflict: Annotated[
+        ConflictChoice, typer.Option(help="What to do if the id lives with other content.")
+    ] = ConflictChoice.REFUSE,
+    jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="With -: read one envelope per line, as JSON.")
+    ] = False,
+    rejects: Annotated[
+        Path | None,
+        typer.Option(help="With --jsonl: write refused lines here, each below its reason."),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Schedule an envelope, or a stream of them.
+
+    It takes a body, and exactly one of --delay and --at. Exits 0 for accepted, duplicate and
+    replaced, 1 for conflict, in_flight or any refused line. A line of --jsonl has the fields of
+    the Python API: body (text, or {"base64": "AAE="}) or json (any JSON value), delay or at, id,
+    key, headers and so on. Durations are 500ms, 2.5s, 15m, 2h, 3d; instants are RFC 3339 with an
+    offset, or epoch milliseconds. A refused line is reported and does not stop the others; the file
+    of --rejects can be edited and sent again, since lines that begin with # are comments. Ctrl-C
+    reports which lines are stored; sent again, lines with an id of their own are duplicates.
+    """
+    from duebridge.producer import find_route
+
+    fields = _fields(delay, at, key, header, envelope_id, expires, max_attempts, content_type)
+    settings = load(context, config)
+    find_route(settings, route)
+    if jsonl:
+        _check_alone(body, file, fields)
+        with opened_rejects(rejects) as kept, opened_producer(settings) as producer:
+            sender = LineSender(producer, route, on_conflict.value, output, kept)
+            sender.send_all()
+        finish(is_yes=not sender.refused)
+    if rejects is not None:
+        raise EnvelopeError("--rejects: expected --jsonl beside it")
+    content = _body(body, file)
+    with opened_producer(settings) as producer:
+        receipt = producer.schedule(route, content, on_conflict=on_conflict.value, **fields)
+    show_receipt(receipt, output)
+    finish(is_yes=is_stored(receipt))
+
+
+class LineSender:
+    """Sends lines in batches as they arrive; counts the stored and the refused ones."""
+
+    def __init__(
+        self,
+        producer: "Producer",
+        route: str,
+        on_conflict: "OnConflict",
+        output: Output,
+        rejects: RejectFile,
+    ) -> None:
+        self.stored = 0
+        self.refused = 0
+        self._next_line = 1
+        self._producer = producer
+        self._route = route
+        self._on_conflict = on_conflict
+        self._output = output
+        self._rejects = rejects
+
+    def send_all(self) -> None:
+        """Send standard input to its end; raises `StoreError`, which says what is stored."""
+        try:
+            with opened_stdin() as lines, shown_progress("lines sent") as advance:
+                for batch in read_batches(lines, SCHEDULE_ROWS):
+                    self._send(batch, advance)
+        except StoreError as error:
+            raise type(error)(f"{error}; {self._progress()}") from error
+        except KeyboardInterrupt:
+            complain(f"duebridge: interrupted; {self._progress()}")
+            raise
+        if self.refused:
+            complain(f"{self.stored} lines stored, {self.refused} refused")
+
+    def _send(self, batch: Sequence[Line], advance: Callable[[int], None]) -> None:
+        parsed = [(line, envelope) for line in batch if (envelope := self._parse(line))]
+        receipts = self._producer.schedule_many(
+            self._route, [envelope for _, envelope in parsed], on_conflict=self._on_conflict
+        )
+        self._next_line = batch[-1].number + 1
+        self.stored += sum(map(is_stored, receipts))
+        for (line, _), receipt in zip(parsed, receipts, strict=True):
+            self._show(line, receipt)
+        advance(len(batch))
+
+    def _parse(self, line: Line) -> Envelope | None:
+        if is_empty(line.text):
+            return None
+        try:
+            return parse_line(line.text)
+        except EnvelopeError as error:
+            self._refuse(line, str(error))
+            return None
+
+    def _show(self, line: Line, receipt: Receipt) -> None:
+        if not is_stored(receipt):
+            self._refuse(line, receipt.error or f"{receipt.status}: id {receipt.id}")
+        try:
+            show_receipt(receipt, self._output)
+        except OutputClosed:  # nobody reads the receipts; the envelopes are sent all the same
+            discard_output()
+
+    def _refuse(self, line: Line, why: str) -> None:
+        self.refused += 1
+        self._rejects.keep(line, why)
+        complain(f"line {line.number}: {why}")
+
+    def _progress(self) -> str:
+        return (
+            f"{self.stored} lines stored, {self.refused} refused;"
+            f" lines before {self._next_line} are done, later ones may not be stored"
+        )
+
+
+def is_stored(receipt: Receipt) -> bool:
+    """Whether the store has the envelope as it was given."""
+    return receipt.status in _STORED
+
+
+def show_receipt(receipt: Receipt, output: Output) -> None:
+    """Write a receipt: status, due instant and id, or all its fields in JSON."""
+    if output is Output.JSON:
+        write_json(receipt)
+    else:
+        write(f"{receipt.status:<9}  {format_instant(receipt.due_at_ms):<24}  {receipt.id}")
+
+
+def _fields(
+    delay: str | None,
+    at: datetime | None,
+    key: bytes | None,
+    header: list[str] | None,
+    envelope_id: str | None,
+    expires: str | None,
+    max_attempts: int | None,
+    content_type: str | None,
+) -> EnvelopeFields:
+    return {
+        "delay": delay,
+        "at": at,
+        "key": key,
+        "headers": [_header(text) for text in header] if header else None,
+        "id": envelope_id,
+        "expires": None if expires is None else parse_expires(expires),
+        "max_attempts": max_attempts,
+        "content_type": content_type,
+    }
+
+
+def _check_alone(body: str | None, file: Path | None, fields: EnvelopeFields) -> None:
+    """Raise `EnvelopeError` unless --jsonl stands with - and without what only a line may say."""
+    if body != FROM_STDIN or file is not None:
+        raise EnvelopeError("--jsonl: expected - as BODY, for standard input, and no --file")
+    if given := [name for name, value in fields.items() if value is not None]:
+        raise EnvelopeError(f"--jsonl: expected each line to say its own {', '.join(given)}")
+
+
+def _body(body: str | None, file: Path | None) -> bytes:
+    if (body is None) == (file is None):
+        got = "neither" if body is None else "both"
+        raise EnvelopeError(f"body: expected exactly one of BODY and --file; got {got}")
+    if file is not None:
+        return file.read_bytes()
+    if body != FROM_STDIN:
+        return os.fsencode(str(body))
+    with opened_stdin() as stream:
+        return stream.read()
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise EnvelopeError(f"--header: expected NAME=VALUE; got {text!r}")
+    return name, value

@@ -1,0 +1,154 @@
+"""Writes docs/python-api.md from the signatures and docstrings of the public names.
+
+It reads the sources, so that the page does not depend on the Python version: `python
+deploy/docs/api.py` writes the page, `--check` exits 1 if it is out of date.
+"""
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent, indent
+
+import duebridge
+from duebridge.envelope import EnvelopeFields
+
+PAGE = Path(__file__).parents[2] / "docs" / "python-api.md"
+WIDTH = 100
+HEAD = """\
+# Python API
+
+Generated from the docstrings by `make api`; do not edit. Everything here is importable from
+`duebridge`; other modules are internal and may change. Instants are epoch milliseconds (`..._ms`),
+durations text such as `"15m"` or a `timedelta`.
+"""
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def page() -> str:
+    """Return the page."""
+    public = [source_of(getattr(duebridge, name)) for name in duebridge.__all__]
+    errors = [node for node in public if is_error(node)]
+    values = [node for node in public if not is_error(node)]
+    parts = [HEAD, contents(values, errors)]
+    parts += [section(node) for node in values]
+    parts += [section(source_of(EnvelopeFields))]
+    parts += ["## Errors", *(section(node, "###") for node in errors)]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def source_of(kind: type) -> ast.ClassDef:
+    """Return the source of a class."""
+    source = Path(inspect.getsourcefile(kind) or "")
+    found = (node for node in ast.parse(source.read_text()).body if isinstance(node, ast.ClassDef))
+    return next(node for node in found if node.name == kind.__name__)
+
+
+def is_error(node: ast.ClassDef) -> bool:
+    """Whether a public class is an exception."""
+    return issubclass(getattr(duebridge, node.name), Exception)
+
+
+def contents(values: list[ast.ClassDef], errors: list[ast.ClassDef]) -> str:
+    """Return the table of contents."""
+    lines = [f"- [`{node.name}`](#{node.name.lower()}): {summary(node)}" for node in values]
+    return "\n".join([*lines, f"- [Errors](#errors): {', '.join(node.name for node in errors)}"])
+
+
+def summary(node: ast.ClassDef) -> str:
+    """Return the first sentence of a class's docstring, as a phrase."""
+    first = (ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ")
+    return first.split(". ")[0].rstrip(".")
+
+
+def section(node: ast.ClassDef, mark: str = "##") -> str:
+    """Return what is known of a class: bases, docstring, fields, methods."""
+    bases = ", ".join(ast.unparse(base) for base in node.bases if "Struct" not in ast.unparse(base))
+    title = f"{mark} {node.name}" + (f" ({bases})" if bases else "")
+    return "\n\n".join([title, *documentation(node), *fields(node), *methods(node)])
+
+
+def documentation(node: ast.ClassDef | Function) -> Iterator[str]:
+    """Yield the paragraphs of a docstring; doctests become code blocks."""
+    for paragraph in filter(None, (ast.get_docstring(node) or "").split("\n\n")):
+        is_code = paragraph.startswith(">>>")
+        yield f"```python\n{paragraph}\n```" if is_code else dedent(paragraph)
+
+
+def fields(node: ast.ClassDef) -> Iterator[str]:
+    """Yield the block of a class's public fields."""
+    lines = [
+        code(statement)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign) and not ast.unparse(statement).startswith("_")
+    ]
+    if lines:
+        yield "```python\n" + "\n".join(lines) + "\n```"
+
+
+def methods(node: ast.ClassDef) -> Iterator[str]:
+    """Yield the heading, signature and docstring of each public method."""
+    for method in node.body:
+        is_new = isinstance(method, Function) and method.name == "__init__"
+        if isinstance(method, Function) and (is_new or not method.name.startswith("_")):
+            yield f"#### `{node.name}{'' if is_new else '.' + method.name}`"
+            yield f"```python\n{signature(node.name if is_new else method.name, method)}\n```"
+            yield from documentation(method)
+
+
+def signature(name: str, method: Function) -> str:
+    """Return the signature, on one line if it fits, else a parameter a line."""
+    result = f" -> {ast.unparse(method.returns)}" if method.returns else ""
+    if is_property(method):
+        return f"{name}{result.replace(' ->', ':')}"
+    if method.name == "__init__":
+        begin, result = "", ""
+    else:
+        begin = "async def " if isinstance(method, ast.AsyncFunctionDef) else "def "
+    line = f"{begin}{name}({', '.join(parameters(method))}){result}"
+    if len(line) <= WIDTH:
+        return line
+    lines = indent(",\n".join(parameters(method)), "    ")
+    return f"{begin}{name}(\n{lines},\n){result}"
+
+
+def is_property(method: Function) -> bool:
+    """Whether a method is a property."""
+    return any(ast.unparse(decorator) == "property" for decorator in method.decorator_list)
+
+
+def parameters(method: Function) -> Iterator[str]:
+    """Yield the parameters of a method, without self or cls."""
+    arguments = method.args
+    positional = arguments.args[1:]
+    defaults = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)
+    yield from (parameter(*pair) for pair in zip(positional, defaults, strict=True))
+    if arguments.kwonlyargs:
+        yield "*"
+    pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    yield from (parameter(*pair) for pair in pairs)
+    if arguments.kwarg:
+        yield f"**{ast.unparse(arguments.kwarg)}"
+
+
+def parameter(argument: ast.arg, default: ast.expr | None) -> str:
+    """Return a parameter with its annotation and its default."""
+    return ast.unparse(argument) + (f" = {code(default)}" if default else "")
+
+
+def code(node: ast.AST) -> str:
+    """Return source as ruff formats it."""
+    return ast.unparse(node).replace("'", '"')
+
+
+def main() -> int:
+    """Write the page, or with --check compare it."""
+    if "--check" in sys.argv[1:]:
+        return int(PAGE.read_text() != page())
+    PAGE.write_text(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
