@@ -20,9 +20,9 @@ else
 end
 
 -- An instant as the producer gave it: '+15000' after now, or ms since the epoch (past: due now).
-local function resolve(instant)
-  if string.byte(instant) == 43 then return NOW_UP + tonumber(string.sub(instant, 2)) end
-  return math.max(tonumber(instant), 0)
+local function resolve(given)
+  if string.byte(given) == 43 then return NOW_UP + tonumber(string.sub(given, 2)) end
+  return math.max(tonumber(given), 0)
 end
 
 -- Fixed-width big-endian integers. Compare them as numbers only: Lua orders text by the server's locale.
