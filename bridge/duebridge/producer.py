@@ -26,7 +26,7 @@ from duebridge.store.batching import batches
 from duebridge.store.connection import Connection, open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.fitness import check_fitness
-from duebridge.store.replies import Rescheduled, Scheduled
+from duebridge.store.replies import RescheduleReply, ScheduleReply
 from duebridge.store.routes import RouteStore
 from duebridge.telemetry.tracing import Tracing, find_tracing
 
@@ -253,7 +253,7 @@ def _refused(route: Route, envelope: Envelope, error: str) -> Receipt:
     return Receipt(envelope.id, route.name, due_at_ms, "refused", error)
 
 
-def _receipt(route: Route, envelope: Envelope, answer: Scheduled) -> Receipt:
+def _receipt(route: Route, envelope: Envelope, answer: ScheduleReply) -> Receipt:
     match answer.status:
         case "too_far" | "expires_before_due":
             return _refused(route, envelope, _why(route, answer))
@@ -263,7 +263,7 @@ def _receipt(route: Route, envelope: Envelope, answer: Scheduled) -> Receipt:
             return Receipt(envelope.id, route.name, answer.due_at_ms, status)
 
 
-def _why(route: Route, answer: Scheduled | Rescheduled) -> str:
+def _why(route: Route, answer: ScheduleReply | RescheduleReply) -> str:
     due_at = format_instant(answer.due_at_ms)
     if answer.status == "too_far":
         limit = format_ms(route.max_delay)

@@ -18,19 +18,19 @@ from duebridge.store.record import PackedRow, pack_row
 from duebridge.store.replies import (
     CancelAnswer,
     Claim,
-    Counted,
-    Demoted,
+    DemoteReply,
     DropAnswer,
     Entry,
-    Found,
-    Lifted,
+    FoundReply,
+    LiftReply,
+    MoveReply,
     Page,
-    Reclaimed,
+    ReclaimReply,
     ReplayAnswer,
-    Rescheduled,
-    Scheduled,
-    Settled,
-    Stale,
+    RescheduleReply,
+    ScheduleReply,
+    SettleReply,
+    StaleReply,
     read_cancelled,
     read_claim,
     read_dropped,
@@ -44,7 +44,7 @@ from duebridge.store.replies import (
     read_text,
 )
 from duebridge.store.scripts import script
-from duebridge.store.transitions import Burial, Remembered, Retry
+from duebridge.store.transitions import Burial, RememberedId, Retry
 
 MAX_BATCH = 1000  # envelopes in one call: lua/shared/batch.lua
 MAX_BATCH_BYTES = 4 * 1024 * 1024
@@ -100,7 +100,7 @@ class DelayStore:
         remember_ms: int = 0,
         replace: bool = False,
         keeps_answer: bool = True,
-    ) -> list[Scheduled]:
+    ) -> list[ScheduleReply]:
         """Accept envelopes in one step: each is pending until due, or its answer says why not.
 
         At most `MAX_BATCH`, of `MAX_BATCH_BYTES` in all. `remember_ms` is the route's, for
@@ -122,7 +122,7 @@ class DelayStore:
 
     def promote(self, limit: int = MAX_BATCH, ready_full: int = READY_FULL) -> tuple[Poll, int]:
         """Make due envelopes ready; return how many."""
-        return read_reply(self._run("promote", limit, ready_full), Counted)
+        return read_reply(self._run("promote", limit, ready_full), MoveReply)
 
     def claim(
         self,
@@ -148,10 +148,10 @@ class DelayStore:
         self,
         token: bytes,
         ids: Sequence[str],
-        remembered: Sequence[Remembered] = (),
+        remembered: Sequence[RememberedId] = (),
         *,
         shunted: bool = False,
-    ) -> Settled:
+    ) -> SettleReply:
         """Delete envelopes that the broker confirmed; `shunted`: as dead letters.
 
         `token` is the claim's, or one for each id, joined, so that several claims share a call.
@@ -166,7 +166,7 @@ class DelayStore:
 
     def retry(
         self, token: bytes, retries: Sequence[Retry], *, target_failed: bool = False
-    ) -> Settled:
+    ) -> SettleReply:
         """Put envelopes back until their delay is over; `target_failed` holds the route."""
         arguments: list[Argument] = [token, int(target_failed), len(retries)]
         for retry in retries:
@@ -174,11 +174,11 @@ class DelayStore:
             arguments.append(_cut(retry.error))
         return self._settle("retry", *arguments)
 
-    def release(self, token: bytes, ids: Sequence[str]) -> Settled:
+    def release(self, token: bytes, ids: Sequence[str]) -> SettleReply:
         """Give back at once envelopes that never reached a broker's client; nothing is counted."""
         return self._settle("release", token, len(ids), *ids)
 
-    def bury(self, token: bytes, burials: Sequence[Burial]) -> Settled:
+    def bury(self, token: bytes, burials: Sequence[Burial]) -> SettleReply:
         """Make envelopes dead; a shunt takes them to the dead-letter target."""
         arguments: list[Argument] = [token, self._dead_score, len(burials)]
         for burial in burials:
@@ -188,13 +188,13 @@ class DelayStore:
 
     def reclaim(
         self, limit: int = MAX_BATCH, *, poison: int = 5, counted: bool = True
-    ) -> Reclaimed:
+    ) -> ReclaimReply:
         """Take back envelopes whose lease ran out.
 
         `counted` is false when the caller itself saw the store away: no expiry counts then.
         """
         reply = self._run("reclaim", limit, int(counted), poison, self._dead_score)
-        return read_reply(reply, Reclaimed)
+        return read_reply(reply, ReclaimReply)
 
     def shunt(self, limit: int, lease_ms: int, *, limit_bytes: int = MAX_BATCH_BYTES) -> Claim:
         """Lease dead envelopes whose next shunt is due; `ack(shunted=True)` or `postpone` ends it.
@@ -204,7 +204,7 @@ class DelayStore:
         nonce = secrets.token_bytes(NONCE_BYTES)
         return read_claim(self._run_once("shunt", limit, limit_bytes, lease_ms, nonce))
 
-    def postpone(self, token: bytes, ids: Sequence[str], delay_ms: int) -> Settled:
+    def postpone(self, token: bytes, ids: Sequence[str], delay_ms: int) -> SettleReply:
         """End a shunt's lease whose dead letters could not be sent; the next is `delay_ms` away."""
         return self._settle("postpone", token, delay_ms, len(ids), *ids)
 
@@ -227,7 +227,7 @@ class DelayStore:
         arguments = (id, _new_call_id(), self._keep_ms, self._cold_tier_ms)
         return read_cancelled(self._run("cancel", *arguments))
 
-    def reschedule(self, id: str, due: str, max_delay_ms: int) -> Rescheduled:  # noqa: A002
+    def reschedule(self, id: str, due: str, max_delay_ms: int) -> RescheduleReply:  # noqa: A002
         """Give an envelope another due instant, `+15000` or epoch ms.
 
         Answers `rescheduled` and the new due; `in_flight`, `dead`, `unknown`, `too_far` and
@@ -236,7 +236,7 @@ class DelayStore:
         arguments = (id, due, max_delay_ms, _new_call_id(), self._keep_ms, self._cold_tier_ms)
         return read_rescheduled(self._run("reschedule", *arguments))
 
-    def demote(self, batch: str, first: int, rows: Sequence[tuple[str, int]]) -> Demoted:
+    def demote(self, batch: str, first: int, rows: Sequence[tuple[str, int]]) -> DemoteReply:
         """Remove rows, pairs of id and generation, that a batch of the cold tier has copied.
 
         `first` is the index in the batch of the first row; rows come in the batch's order, and none
@@ -244,11 +244,11 @@ class DelayStore:
         """
         flat = [part for row in rows for part in row]
         reply = self._run("demote", batch, first, self._cold_tier_ms, len(rows), *flat)
-        return read_reply(reply, Demoted)
+        return read_reply(reply, DemoteReply)
 
     def get(self, id: str) -> Entry | None:  # noqa: A002 - the public name of the field
         """Return one envelope; None where the store does not know the id."""
-        _, state, score, record, flight = read_reply(self._run("get", id), Found)
+        _, state, score, record, flight = read_reply(self._run("get", id), FoundReply)
         return read_entry(id, read_state(state), score, record, flight) if state else None
 
     def list(
@@ -275,19 +275,19 @@ class DelayStore:
 
     def forget(self, limit: int = MAX_BATCH) -> tuple[Poll, int]:
         """Drop expired answers, remembered ids and tombstones; return how many."""
-        return read_reply(self._run("forget", limit), Counted)
+        return read_reply(self._run("forget", limit), MoveReply)
 
     def lift(self, generation: int, names: Sequence[str]) -> int:
         """Drop tombstones and void copies, by their `Mark.name`; return how many.
 
         A tombstone of `generation` or later stays.
         """
-        return read_reply(self._run("lift", generation, len(names), *names), Lifted).dropped
+        return read_reply(self._run("lift", generation, len(names), *names), LiftReply).dropped
 
-    def _settle(self, name: str, *arguments: Argument) -> Settled:
+    def _settle(self, name: str, *arguments: Argument) -> SettleReply:
         reply = self._call(name, arguments, self._settle_for_s)
-        poll, stale = read_reply(reply.value, Stale)
-        return Settled(poll, [read_text(each) for each in stale], reply.repeated)
+        poll, stale = read_reply(reply.value, StaleReply)
+        return SettleReply(poll, [read_text(each) for each in stale], reply.repeated)
 
     def _run(self, name: str, *arguments: Argument) -> Any:
         return self._call(name, arguments, self._repeat_for_s).value

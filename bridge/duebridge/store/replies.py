@@ -49,7 +49,7 @@ def read_text(word: bytes) -> str:
     return word.decode(errors="surrogateescape")
 
 
-class Scheduled(NamedTuple):
+class ScheduleReply(NamedTuple):
     """The store's answer for one envelope, and its due instant.
 
     `cancelled` is a cold row's alone, which a tombstone binds.
@@ -59,14 +59,14 @@ class Scheduled(NamedTuple):
     due_at_ms: int
 
 
-class Rescheduled(NamedTuple):
+class RescheduleReply(NamedTuple):
     """The answer of a reschedule, and the due instant that it asked for."""
 
     status: MoveAnswer | Refusal
     due_at_ms: int
 
 
-class Leased(msgspec.Struct, frozen=True, gc=False):
+class LeasedEnvelope(msgspec.Struct, frozen=True, gc=False):
     """An envelope that the caller holds until its lease ends."""
 
     id: str
@@ -75,7 +75,7 @@ class Leased(msgspec.Struct, frozen=True, gc=False):
     content: Content
 
 
-class Damaged(NamedTuple):
+class DamagedEnvelope(NamedTuple):
     """An envelope that the caller holds but cannot read; `data` is its record as stored."""
 
     id: str
@@ -96,8 +96,8 @@ class Claim(NamedTuple):
 
     poll: Poll
     token: bytes
-    leased: list[Leased]
-    damaged: list[Damaged]
+    leased: list[LeasedEnvelope]
+    damaged: list[DamagedEnvelope]
     expired: int = 0
 
     @property
@@ -126,7 +126,7 @@ class Claim(NamedTuple):
         return Claim(later.poll, self.token, leased, damaged, self.expired + later.expired)
 
 
-class Settled(NamedTuple):
+class SettleReply(NamedTuple):
     """The answer of a settling call: the stale ids, whose lease was lost and which did not change.
 
     After a `repeated` call they may have been settled by the call whose reply was lost.
@@ -156,14 +156,14 @@ class Page(NamedTuple):
     cursor: tuple[str, int] | None
 
 
-class Counted(NamedTuple):
+class MoveReply(NamedTuple):
     """The poll, and how many envelopes were moved."""
 
     poll: Poll
     moved: Count
 
 
-class Reclaimed(NamedTuple):
+class ReclaimReply(NamedTuple):
     """The poll, how many were taken back, and how many of those were buried as poison."""
 
     poll: Poll
@@ -171,7 +171,7 @@ class Reclaimed(NamedTuple):
     poisoned: Count
 
 
-class Demoted(NamedTuple):
+class DemoteReply(NamedTuple):
     """The progress of a batch's demotion: rows done, of these removed, and void."""
 
     now_ms: int
@@ -180,21 +180,21 @@ class Demoted(NamedTuple):
     void: int
 
 
-class Lifted(NamedTuple):
+class LiftReply(NamedTuple):
     """How many tombstones and void copies were dropped."""
 
     now_ms: int
     dropped: int
 
 
-class Stale(NamedTuple):
+class StaleReply(NamedTuple):
     """The reply of a settling script."""
 
     poll: Poll
     ids: list[bytes]
 
 
-class Found(NamedTuple):
+class FoundReply(NamedTuple):
     """The reply of `get`; `state` is empty where the id is unknown."""
 
     now_ms: int
@@ -242,17 +242,17 @@ _REPLAYED = _by_bytes(ReplayAnswer)
 _DROPPED = _by_bytes(DropAnswer)
 
 
-def read_scheduled(reply: object, count: int) -> list[Scheduled]:
+def read_scheduled(reply: object, count: int) -> list[ScheduleReply]:
     """Return the answers for `count` envelopes, which stand behind the time."""
     flat = read_reply(reply, list[int | bytes])
     answers = _closed(flat[1::2], _SCHEDULED, count)
-    return [Scheduled(*row) for row in _in_rows(answers, read_reply(flat[2::2], list[int]))]
+    return [ScheduleReply(*row) for row in _in_rows(answers, read_reply(flat[2::2], list[int]))]
 
 
-def read_rescheduled(reply: object) -> Rescheduled:
+def read_rescheduled(reply: object) -> RescheduleReply:
     """Return the answer of a reschedule."""
     _, answer, due_at_ms = read_reply(reply, tuple[int, bytes, int])
-    return Rescheduled(_closed([answer], _RESCHEDULED, 1)[0], due_at_ms)
+    return RescheduleReply(_closed([answer], _RESCHEDULED, 1)[0], due_at_ms)
 
 
 def read_cancelled(reply: object) -> CancelAnswer:
@@ -295,16 +295,16 @@ def _closed(given: object, closed: Mapping[bytes, Any], count: int) -> list[Any]
 def read_claim(reply: object) -> Claim:
     """Return a claim; envelopes that cannot be read are set apart."""
     poll, token, *columns, expired = read_reply(reply, _Leases)
-    leased: list[Leased] = []
-    damaged: list[Damaged] = []
+    leased: list[LeasedEnvelope] = []
+    damaged: list[DamagedEnvelope] = []
     for id_bytes, record_bytes, flight_bytes in _in_rows(*columns):
         try:
             envelope_id = _id(id_bytes)
             record = read_record(record_bytes)
             flight = read_flight(flight_bytes) if flight_bytes else FIRST_ATTEMPT
-            leased.append(Leased(envelope_id, record, flight, unpack(record.blob)))
+            leased.append(LeasedEnvelope(envelope_id, record, flight, unpack(record.blob)))
         except RecordDamaged as error:
-            damaged.append(Damaged(read_text(id_bytes), error, record_bytes))
+            damaged.append(DamagedEnvelope(read_text(id_bytes), error, record_bytes))
     return Claim(poll, token, leased, damaged, expired)
 
 

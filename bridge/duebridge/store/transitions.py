@@ -43,7 +43,7 @@ class Burial(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     error: str
 
 
-class Remembered(NamedTuple):
+class RememberedId(NamedTuple):
     """What an ack hands back for an id to remember; `place` is its index among the acked ids."""
 
     place: int

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from duebridge.config.models import Route
 from duebridge.ports.publisher import Outcome, Reason, Verdict
-from duebridge.store.replies import Damaged, Leased
+from duebridge.store.replies import DamagedEnvelope, LeasedEnvelope
 from duebridge.store.transitions import Ack, Burial, Decision, Release, Retry
 from duebridge.worker.backoff import retry_delay_ms
 
@@ -16,7 +16,9 @@ class Circumstances(NamedTuple):
     confirmed_since: bool = False
 
 
-def decide(leased: Leased, outcome: Outcome, route: Route, around: Circumstances) -> Decision:
+def decide(
+    leased: LeasedEnvelope, outcome: Outcome, route: Route, around: Circumstances
+) -> Decision:
     """Return what becomes of an envelope; `failures` alone is compared with `max_attempts`."""
     match outcome.verdict:
         case Verdict.CONFIRMED:
@@ -37,7 +39,7 @@ def decide(leased: Leased, outcome: Outcome, route: Route, around: Circumstances
 
 
 def _again(
-    leased: Leased, outcome: Outcome, route: Route, *, is_failure: bool, is_unsure: bool
+    leased: LeasedEnvelope, outcome: Outcome, route: Route, *, is_failure: bool, is_unsure: bool
 ) -> Retry | Burial:
     failures = leased.flight.failures + is_failure
     allowed = leased.content.max_attempts or route.retry.max_attempts
@@ -58,7 +60,7 @@ def _again(
     )
 
 
-def _bury(leased: Leased, outcome: Outcome, *, is_failure: bool) -> Burial:
+def _bury(leased: LeasedEnvelope, outcome: Outcome, *, is_failure: bool) -> Burial:
     return Burial(
         id=leased.id,
         reason=outcome.reason,
@@ -68,7 +70,7 @@ def _bury(leased: Leased, outcome: Outcome, *, is_failure: bool) -> Burial:
     )
 
 
-def decide_damaged(damaged: Damaged) -> Decision:
+def decide_damaged(damaged: DamagedEnvelope) -> Decision:
     """Return what becomes of an envelope that cannot be read: only damage is poison."""
     if damaged.is_too_new:
         return Release(damaged.id)
