@@ -14,7 +14,6 @@ local ready, suspect = {}, {}
 local settled = settle_claim(arguments(5, count), token, function(id, f)
   local scores = f.single == 1 and suspect or ready
   scores[#scores + 1], scores[#scores + 2] = f.due, id
-  return ''
 end)
 
 hset(FLIGHT, settled.flights)

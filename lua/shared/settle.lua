@@ -16,7 +16,7 @@ local function settle(ids, flights, token, holder, change)
 end
 
 -- Settle claimed envelopes: one that was cancelled meanwhile ends here; `change` gets the id, open
--- flight and place of every other, and returns what the journal says of it beside the flight's note.
+-- flight and place of every other, and returns what its journal note has beyond the flight's, if any.
 local function settle_claim(ids, token, change)
   local settled = {leaving = {}, flights = {}, items = {}, cancelled = {}}
   local leaving, packed, items = settled.leaving, settled.flights, settled.items
@@ -27,7 +27,7 @@ local function settle_claim(ids, token, change)
     local note = change(id, f, i)
     clear_lease(f)
     packed[#packed + 1], packed[#packed + 2] = id, close_flight(f)
-    items[#items + 1], items[#items + 2] = id, flight_note(packed[#packed]) .. note
+    if note then items[#items + 1], items[#items + 2] = id, flight_note(packed[#packed]) .. note end
   end)
   return settled
 end
