@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- cancel.lua: see to it that an envelope is not delivered, and say truly whether that is certain.
+-- cancel.lua: prevent the delivery of an envelope, and tell whether that is certain.
 --
 -- Transition  pending | ready | retry -> (gone); in unack a mark, obeyed when no worker holds it
 -- ARGV[3]  id
@@ -7,23 +7,23 @@
 -- ARGV[6]  on a route with a cold tier: how long a tombstone lives, ms; else 0
 -- Returns  {now, answer}: cancelled | in_flight (a delivery was started and is not known to have
 --          failed; it is removed as soon as no worker holds it) | dead | unknown | recorded
--- @include keys clock bytes record flight journal memory finish whereabouts
+-- @include prelude record flight journal memory find_state
 
-local id, call = ARGV[3], 'c' .. ARGV[4]
+local id, call, keep_ms, tombstone_ms = ARGV[3], 'c' .. ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local before = recall(call)
 if before then return {NOW, before} end
 
 local function answered(answer)
-  memorize(call, answer, tonumber(ARGV[5]))
+  memorize(call, answer, keep_ms)
   return {NOW, answer}
 end
 
-local state, key = whereabouts(id)
+local state, key = find_state(id)
 if state == 'dead' then return {NOW, 'dead'} end
 if not state then
-  if ARGV[6] == '0' then return {NOW, 'unknown'} end
+  if tombstone_ms == 0 then return {NOW, 'unknown'} end
   local generation = six(next_generation(0))
-  memorize('t' .. id, generation .. NEVER .. generation, tonumber(ARGV[6]))
+  memorize('t' .. id, generation .. NEVER .. generation, tombstone_ms)
   return answered('recorded')
 end
 

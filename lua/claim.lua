@@ -7,26 +7,26 @@
 -- ARGV[4]  most to claim
 -- ARGV[5]  most bytes of records to claim, but at least one envelope
 -- ARGV[6]  lease, ms
--- ARGV[7]  nonce, 8 random bytes; or the 12 of a token: more for a claim that its caller began
+-- ARGV[7]  nonce, 8 random bytes; or the 12 of a token, to add to the caller's own claim
 -- ARGV[8]  score in dead of what has expired: now where '', or +inf without a dead-letter target
 -- ARGV[9]  most to promote first, 0 for none
 -- ARGV[10] ready is full at this many
 -- Returns  {poll, token, ids, records, flights, expired}; the flight of a first attempt is ''
 -- Never repeated after a lost reply: the lease then runs out, and costs one expiry
--- @include keys clock bytes batch record flight journal fetch promote poll
+-- @include prelude batch record flight journal promote poll
 
 local single = ARGV[3] == 'suspect'
 local source = single and SUSPECT or READY
-local most = math.min(limited(ARGV[4]), single and 1 or MAX_BATCH)
+local most, limit_bytes = math.min(limited(ARGV[4]), single and 1 or MAX_BATCH), ARGV[5]
+local deadline, nonce, dead_score = NOW + tonumber(ARGV[6]), ARGV[7], ARGV[8] == '' and NOW or ARGV[8]
 promote(ARGV[9], ARGV[10])
 local ids = redis.call('ZRANGE', source, '-inf', '+inf', 'BYSCORE', 'LIMIT', 0, most)
 if #ids == 0 then return {poll(), '', {}, {}, {}, 0} end
 
-local records = fetch(ids, ARGV[5])
+local records = fetch(ids, limit_bytes)
 local flights = hmget(FLIGHT, ids)
-local token = #ARGV[7] == 12 and ARGV[7] or new_token(ARGV[7])
+local token = #nonce == 12 and nonce or new_token(nonce)
 local now_six = six(NOW)
-local deadline, dead_score = NOW + tonumber(ARGV[6]), ARGV[8] == '' and NOW or ARGV[8]
 local claimed, unack, dead, packed, expired, ghosts = {{}, {}, {}}, {}, {}, {}, {}, {}
 
 local function lease(id, record, flight)
@@ -51,7 +51,7 @@ local function expire(id, record, flight)
   expired[#expired + 1], expired[#expired + 2] = id, flight_note(packed[#packed]) .. '\2'
 end
 
--- An id without a record can only come from damage: it leaves ready and is not claimed.
+-- An id without a record is damage: it leaves ready and is not claimed.
 for i, id in ipairs(ids) do
   if records[i] and has_expired(records[i]) then
     expire(id, records[i], flights[i])

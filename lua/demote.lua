@@ -2,13 +2,13 @@
 -- demote.lua: remove envelopes whose copies are safe in the cold tier.
 --
 -- Transition  pending -> (the cold tier), if it is still what was copied; else the copy is void
--- ARGV[3]  the batch of copies: how far it is done is known, so that no row of it is done twice
--- ARGV[4]  which row of the batch is the first of these, from 0
--- ARGV[5]  how long the batch and its void copies are known, ms
+-- ARGV[3]  the batch of copies; its progress is kept, so that no row of it is done twice
+-- ARGV[4]  place in the batch of the first row of this call, from 0
+-- ARGV[5]  how long the batch's progress and void copies are kept, ms
 -- ARGV[6]  number of rows, then for each: id, generation
 -- Returns  {now, rows done of the batch, removed of them, void of them}; the limit of bytes may
 --          leave the last rows of a call for the next one
--- @include keys clock bytes batch record journal memory fetch
+-- @include prelude batch record journal memory
 
 local ONE_MIB = 1048576  -- of records in one call: a script that is short delays nobody
 local batch, first, keep, count = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -22,13 +22,14 @@ if first > done then return redis.error_reply('ORDER row ' .. done .. ' of ' .. 
 if first + count <= done then return {NOW, done, removed, void} end
 
 local ids, generations = {}, {}
-for at = 7 + 2 * (done - first), 5 + 2 * count, 2 do
+local FIRST = 7
+for at = FIRST + 2 * (done - first), FIRST - 2 + 2 * count, 2 do
   ids[#ids + 1], generations[#generations + 1] = ARGV[at], tonumber(ARGV[at + 1])
 end
 local records = fetch(ids, ONE_MIB)
 local flights = hmget(FLIGHT, ids)
 
--- A copy has no attempts: what was ever claimed stays.
+-- A copy has no attempts, so an envelope that was ever claimed stays.
 local function is_what_was_copied(i)
   local record = records[i]
   return is_known(record) and number_at(record, 26, 31) == generations[i] and not flights[i]

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- drop.lua: delete dead envelopes for good, on an operator's word.
+-- drop.lua: delete dead envelopes for good, at an operator's request.
 --
 -- Transition  dead -> (gone)
 -- ARGV[3]  number of ids, then the ids
 -- Returns  {now, answer, answer, ...}: dropped | in_flight (a shunt holds it) | unknown
--- @include keys clock bytes batch record flight journal memory finish whereabouts
+-- @include prelude batch record flight journal memory find_state
 
 local count = tonumber(ARGV[3])
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 ids a call') end

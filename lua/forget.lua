@@ -3,7 +3,7 @@
 --
 -- ARGV[3]  most to drop
 -- Returns  {poll, dropped}
--- @include keys clock batch poll
+-- @include prelude batch poll
 
 local names = redis.call('ZRANGE', FORGET, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, limited(ARGV[3]))
 hdel(MEMORY, names)

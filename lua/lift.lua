@@ -1,19 +1,19 @@
 #!lua flags=allow-oom
--- lift.lua: drop tombstones and void copies that hydrate has used up: none of their rows is left.
+-- lift.lua: drop tombstones and void copies that hydrate has used up; no row of theirs is left.
 --
--- ARGV[3]  a generation: a tombstone that was left at it or later may bind rows that are not read yet
+-- ARGV[3]  generation: a tombstone of it or later stays, since it may bind rows that are not read yet
 -- ARGV[4]  number of names (`t` and an id, or `x`, a batch, a slash and an id), then the names
 -- Returns  {now, dropped}
--- @include keys clock bytes batch memory
+-- @include prelude batch record memory
 
-local count = tonumber(ARGV[4])
+local generation, count = tonumber(ARGV[3]), tonumber(ARGV[4])
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 names a call') end
 local names = arguments(5, count)
 local values, dropped = hmget(MEMORY, names), {}
 
 for i, name in ipairs(names) do
   local is_void = string.byte(name) == 120
-  if values[i] and (is_void or number_at(values[i], 7, 12) < tonumber(ARGV[3])) then
+  if values[i] and (is_void or number_at(values[i], 7, 12) < generation) then
     dropped[#dropped + 1] = name
   end
 end

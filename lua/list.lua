@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- list.lua: one page of the envelopes of a state, in the order of their scores.
+-- list.lua: list one page of the envelopes of a state, in the order of their scores.
 --
 -- ARGV[3]  pending, ready, suspect, unack, retry or dead
 -- ARGV[4]  least score, and ARGV[5] greatest score, ms or -inf, +inf
@@ -7,15 +7,14 @@
 -- ARGV[8]  most envelopes
 -- ARGV[9]  most bytes of records, but at least one envelope
 -- Returns  {now, ids, scores (-1: +inf), records ('' where damaged), flights}
--- @include keys clock batch fetch
+-- @include prelude batch record
 
 local keys = {pending = PENDING, ready = READY, suspect = SUSPECT, unack = UNACK, retry = RETRY,
   dead = DEAD}
 local key = keys[ARGV[3]]
 if not key then return redis.error_reply('STATE expected one of the states, got ' .. ARGV[3]) end
 
--- Where the last page's id is gone, the page begins with its score: none is left out, some may come
--- again.
+-- Where the last page's id is gone, begin with its score: none is left out, some may come again.
 local function first_rank()
   if ARGV[7] == '' then return redis.call('ZCOUNT', key, '-inf', '(' .. ARGV[4]) end
   local rank = redis.call('ZRANK', key, ARGV[6])

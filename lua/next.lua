@@ -1,7 +1,7 @@
 #!lua flags=no-writes
--- next.lua: the poll: what there is to do now, and when there will be more.
+-- next.lua: tell what there is to do now, and when there will be more.
 --
 -- Returns  the poll (shared/poll.lua); changes nothing
--- @include keys clock poll
+-- @include prelude poll
 
 return poll()

@@ -6,7 +6,7 @@
 -- ARGV[4]  ready is full at this many: what is due waits where it is, so that a million due at
 --          once neither blocks the server nor freezes its order
 -- Returns  {poll, promoted}
--- @include keys clock bytes batch flight promote poll
+-- @include prelude batch flight promote poll
 
 local promoted = promote(ARGV[3], ARGV[4])
 return {poll(), promoted}

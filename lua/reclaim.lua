@@ -4,27 +4,27 @@
 -- Transition  unack -> ready; after two expiries -> suspect; poison -> dead (or gone, where a
 --             cancel waited for it)
 -- ARGV[3]  most to take back
--- ARGV[4]  1: each is an expiry; 0: the caller saw the store away, so nobody is to blame
--- ARGV[5]  poison: so many expiries of an envelope that was claimed alone bury it
+-- ARGV[4]  1: every lease counts as an expiry; 0: the caller saw the store away, so none does
+-- ARGV[5]  poison: this many expiries of an envelope that was claimed alone bury it
 -- ARGV[6]  score in dead: now where '', or +inf where the route has no dead-letter target
 -- Returns  {poll, reclaimed, buried as poison}
--- @include keys clock bytes batch record flight journal memory finish poll
+-- @include prelude batch record flight journal memory poll
 
 local ids = redis.call('ZRANGE', UNACK, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, limited(ARGV[3]))
 local flights = hmget(FLIGHT, ids)
-local dead_score = ARGV[6] == '' and NOW or ARGV[6]
+local counts, poison, dead_score = ARGV[4] == '1', tonumber(ARGV[5]), ARGV[6] == '' and NOW or ARGV[6]
 local poisoned, cancelled, packed, ready, suspect, dead = {}, {}, {}, {}, {}, {}
 
 local function is_poison(id, f)
-  return f.singles >= tonumber(ARGV[5]) and not is_newer(redis.call('HGET', ENVELOPES, id))
+  return f.singles >= poison and not is_newer(redis.call('HGET', ENVELOPES, id))
 end
 
 local function put_back(id, f)
-  if ARGV[4] == '1' then
+  if counts then
     f.expiries, f.singles = f.expiries + 1, f.singles + f.single
   end
   f.unsure = 1
-  let_go(f)
+  clear_lease(f)
   local scores, score = f.expiries >= SUSPECT_FROM and suspect or ready, f.due
   if is_poison(id, f) then
     f.reason, scores, score = POISON, dead, dead_score

@@ -4,36 +4,21 @@
 -- Transition  unack -> ready (or gone, where a cancel waited for it)
 -- ARGV[3]  token
 -- ARGV[4]  number of ids, then the ids
--- Returns  {poll, stale ids}: the token is not theirs any more, nothing of them was changed
--- @include keys clock bytes batch record flight journal memory finish poll
+-- Returns  {poll, stale ids}: the token no longer holds these, and they were not changed
+-- @include prelude batch record flight journal memory settle poll
 
-local count = tonumber(ARGV[4])
+local token, count = ARGV[3], tonumber(ARGV[4])
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 ids a call') end
-local ids = arguments(5, count)
-local flights = hmget(FLIGHT, ids)
-local gone, stale, cancelled, packed, ready, suspect = {}, {}, {}, {}, {}, {}
+local ready, suspect = {}, {}
 
-for i, id in ipairs(ids) do
-  if is_held_by(flights[i], ARGV[3], BY_CLAIM) then
-    local f = open_flight(flights[i])
-    gone[#gone + 1] = id
-    if f.cancel == 1 then
-      finish_cancelled(id, f, cancelled)
-    else
-      local scores = f.single == 1 and suspect or ready
-      scores[#scores + 1], scores[#scores + 2] = f.due, id
-      let_go(f)
-      packed[#packed + 1], packed[#packed + 2] = id, close_flight(f)
-    end
-  else
-    stale[#stale + 1] = id
-  end
-end
+local settled = settle_claim(arguments(5, count), token, function(id, f)
+  local scores = f.single == 1 and suspect or ready
+  scores[#scores + 1], scores[#scores + 2] = f.due, id
+end)
 
-hset(FLIGHT, packed)
+hset(FLIGHT, settled.flights)
 zadd(READY, ready)
 zadd(SUSPECT, suspect)
-journal('cancelled', cancelled)
-zrem(UNACK, gone)
-if #packed > 0 then redis.call('PUBLISH', WAKE, NOW) end
-return {poll(), stale}
+leave_unack(settled)
+if #settled.flights > 0 then redis.call('PUBLISH', WAKE, NOW) end
+return {poll(), settled.stale}

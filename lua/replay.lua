@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- replay.lua: schedule dead envelopes anew, on an operator's word.
+-- replay.lua: schedule dead envelopes again, at an operator's request.
 --
 -- Transition  dead -> pending; the attempt number goes on, failures and expiries begin again, and
 --             an expiry that is not after the new due instant is lifted
 -- ARGV[3]  number of envelopes, then for each: id, delay ms
 -- Returns  {now, answer, answer, ...}: replayed | in_flight (a shunt holds it) | unknown
--- @include keys clock bytes batch record flight journal whereabouts wake
+-- @include prelude batch record flight journal find_state
 
 local count = tonumber(ARGV[3])
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
@@ -36,7 +36,8 @@ local function replay(id, due)
 end
 
 for at = 4, 2 + 2 * count, 2 do
-  reply[#reply + 1] = replay(ARGV[at], NOW_UP + tonumber(ARGV[at + 1]))
+  local id, delay = ARGV[at], tonumber(ARGV[at + 1])
+  reply[#reply + 1] = replay(id, NOW_UP + delay)
 end
 journal('replayed', items)
 return reply

@@ -9,24 +9,25 @@
 -- ARGV[8]  on a route with a cold tier: how long a tombstone lives, ms; else 0
 -- Returns  {now, answer, due ms}: rescheduled | in_flight | dead | unknown | recorded | too_far |
 --          expires_before_due; any answer but the first and recorded changes nothing
--- @include keys clock bytes record flight journal memory whereabouts wake
+-- @include prelude record flight journal memory find_state
 
-local id, due, call = ARGV[3], math.max(resolve(ARGV[4]), NOW), 'c' .. ARGV[6]
+local id, due, max_delay = ARGV[3], math.max(resolve(ARGV[4]), NOW), tonumber(ARGV[5])
+local call, keep_ms, tombstone_ms = 'c' .. ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 local before = recall(call)
 if before then return {NOW, string.sub(before, 7), number_at(before, 1, 6)} end
-if due - NOW_UP > tonumber(ARGV[5]) then return {NOW, 'too_far', due} end
+if due - NOW_UP > max_delay then return {NOW, 'too_far', due} end
 
 local function answered(answer)
-  memorize(call, six(due) .. answer, tonumber(ARGV[7]))
+  memorize(call, six(due) .. answer, keep_ms)
   return {NOW, answer, due}
 end
 
-local state, key = whereabouts(id)
-if not state and ARGV[8] ~= '0' then
+local state, key = find_state(id)
+if not state and tombstone_ms ~= 0 then
   local tombstone, generation = recall('t' .. id), six(next_generation(0))
   local cancelled = tombstone and string.sub(tombstone, 13, 18) or NEVER
   if cancelled ~= NEVER and cancelled == generation then return {NOW, 'unknown', due} end  -- none since
-  memorize('t' .. id, generation .. six(due) .. cancelled, tonumber(ARGV[8]))
+  memorize('t' .. id, generation .. six(due) .. cancelled, tombstone_ms)
   return answered('recorded')
 end
 local packed = redis.call('HGET', FLIGHT, id)

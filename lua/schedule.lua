@@ -9,30 +9,31 @@
 -- ARGV[7]  number of envelopes, then for each: id, due, expires ('' never), remember ms, hash,
 --          generation ('0', or that of a cold row), blob
 -- Returns  {now, status, due ms, status, due ms, ...}; an envelope that is refused changes nothing
--- @include keys clock bytes batch record flight journal memory finish whereabouts wake judge accept
+-- @include prelude batch record flight journal memory find_state judge accept
 
-local count = tonumber(ARGV[7])
+local call = {max_delay = tonumber(ARGV[3]), replace = ARGV[4] == '1'}
+local call_id, keep_ms, count = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
+local FIRST, WIDTH = 8, 7
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
 
-local before = ARGV[5] ~= '' and recall('c' .. ARGV[5])
+local before = call_id ~= '' and recall('c' .. call_id)
 if before then return cmsgpack.unpack(before) end
 
-local ids = {}
-for i = 1, count do ids[i] = ARGV[1 + i * 7] end
+local ids = first_fields(FIRST, WIDTH, count)
 local records = hmget(ENVELOPES, ids)
 local remembered = recall_ids(ids)
-local call = {max_delay = tonumber(ARGV[3]), replace = ARGV[4] == '1'}
 local batch = new_batch(count)
 
 for i = 1, count do
-  local at = 1 + i * 7
-  local given = {id = ARGV[at], due = resolve(ARGV[at + 1]), remember = tonumber(ARGV[at + 3]),
-    expires = ARGV[at + 2] ~= '' and resolve(ARGV[at + 2]) or 0, hash = ARGV[at + 4],
-    generation = tonumber(ARGV[at + 5]), blob = ARGV[at + 6], remembered = remembered[i]}
+  local at = FIRST + (i - 1) * WIDTH
+  local due, expires, remember, hash = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+  local given = {id = ids[i], due = resolve(due), expires = expires ~= '' and resolve(expires) or 0,
+    remember = tonumber(remember), hash = hash, generation = tonumber(ARGV[at + 5]),
+    blob = ARGV[at + 6], remembered = remembered[i]}
   answer(batch, judge(batch, call, given, records[i]), given)
 end
 
-give_back(batch)
+return_generations(batch)
 write_batch(batch)
-if ARGV[5] ~= '' then memorize('c' .. ARGV[5], cmsgpack.pack(batch.reply), tonumber(ARGV[6])) end
+if call_id ~= '' then memorize('c' .. call_id, cmsgpack.pack(batch.reply), keep_ms) end
 return batch.reply

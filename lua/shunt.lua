@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- shunt.lua: lease dead envelopes whose turn it is, so that one worker sends their dead letters.
+-- shunt.lua: lease dead envelopes whose next shunt is due, so that one worker sends their dead letters.
 --
 -- Transition  dead -> dead, leased; ack ends it, postpone or the lease's end repeats it
 -- ARGV[3]  most to lease
@@ -8,17 +8,18 @@
 -- ARGV[6]  nonce, 8 random bytes
 -- Returns  {poll, token, ids, records, flights}
 -- Never repeated after a lost reply: the lease then runs out
--- @include keys clock bytes batch flight fetch poll
+-- @include prelude batch record flight poll
 
 local ids = redis.call('ZRANGE', DEAD, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, limited(ARGV[3]))
 if #ids == 0 then return {poll(), '', {}, {}, {}} end
 
-local records = fetch(ids, ARGV[4])
+local limit_bytes, deadline, nonce = ARGV[4], NOW + tonumber(ARGV[5]), ARGV[6]
+local records = fetch(ids, limit_bytes)
 local flights = hmget(FLIGHT, ids)
-local token, deadline = new_token(ARGV[6]), NOW + tonumber(ARGV[5])
+local token = new_token(nonce)
 local leased, packed, scores, ghosts = {{}, {}, {}}, {}, {}, {}
 
--- An id without a record can only come from damage: nothing of it is kept.
+-- An id without a record is damage: delete it.
 for i, id in ipairs(ids) do
   if records[i] then
     local f = open_flight(flights[i] or fresh_flight(six(NOW)))
@@ -34,7 +35,6 @@ end
 
 hset(FLIGHT, packed)
 zadd(DEAD, scores)
-hdel(FLIGHT, ghosts)
 hdel(FLIGHT, ghosts)
 zrem(DEAD, ghosts)
 return {poll(), token, leased[1], leased[2], leased[3]}

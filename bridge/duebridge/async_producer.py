@@ -1,35 +1,58 @@
-"""The producer for asyncio programs: the same calls, awaitable, over a few threads of its own."""
+"""The producer for asyncio programs: the calls of `Producer`, awaitable, over a few threads."""
 
 import asyncio
 import threading
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
-from functools import partial
+from functools import partial, wraps
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from duebridge.envelope import Envelope, EnvelopeFields
+from duebridge.envelope import Envelope
+from duebridge.errors import ConfigError
 from duebridge.producer import OnConflict, Producer
-from duebridge.receipt import Known, Receipt
+from duebridge.receipt import Receipt
 from duebridge.store.batching import SCHEDULE_ROWS
 
-THREADS = 8  # calls under way at once; more wait for their turn
+THREADS = 8  # calls that run at once; further calls wait
 
-T = TypeVar("T")
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
+
+
+def _awaitable(
+    method: Callable[Concatenate[Producer, Arguments], Answer],
+) -> "Callable[Concatenate[AsyncProducer, Arguments], Coroutine[Any, Any, Answer]]":
+    """Return a method of the same signature that runs in a thread of the `AsyncProducer`."""
+
+    @wraps(method)
+    async def call(
+        self: "AsyncProducer", /, *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Answer:
+        return await self._call(lambda producer: method(producer, *args, **kwargs))
+
+    return call
 
 
 class AsyncProducer:
     """Schedules envelopes as `Producer` does: same arguments, answers and errors.
 
-    Cancelling a task that awaits a call does not stop the call: one that had begun goes on to its
-    end, and the envelope may be stored. Schedule it again with the same id, which is harmless.
-    May be shared by the tasks of one event loop.
+    Cancelling a task that awaits a call does not stop a call that has begun: the envelope may be
+    stored. Schedule it again with the same id, which is harmless. May be shared by the tasks of one
+    event loop.
     """
 
-    def __init__(self, open_producer: Callable[[], Producer], *, threads: int = THREADS) -> None:
-        """Use the producer that `open_producer` returns; it is called once, in a thread."""
+    def __init__(
+        self, open_producer: Callable[[], Producer] | None = None, *, threads: int = THREADS
+    ) -> None:
+        """Use the producer that `open_producer` returns: see `from_config`.
+
+        It is called once, in a thread.
+        """
+        if not callable(open_producer):
+            expected = "expected a function that opens a Producer"
+            raise ConfigError(f"AsyncProducer: {expected}; use AsyncProducer.from_config(path)")
         self._open_producer = open_producer
         self._producer: Producer | None = None
         self._opening = threading.Lock()
@@ -39,22 +62,14 @@ class AsyncProducer:
     def from_config(cls, path: str | Path, *, threads: int = THREADS) -> Self:
         """Return a producer for a configuration file, opened by `async with` or the first call.
 
-        That raises `ConfigError` and `StoreError`.
+        Opening raises `ConfigError` and `StoreError`.
         """
         return cls(partial(Producer.from_config, path), threads=threads)
 
-    async def schedule(
-        self,
-        route: str,
-        body: bytes | None,
-        *,
-        on_conflict: OnConflict = "refuse",
-        **fields: Unpack[EnvelopeFields],
-    ) -> Receipt:
-        """Do as `Producer.schedule`."""
-        return await self._call(
-            lambda producer: producer.schedule(route, body, on_conflict=on_conflict, **fields)
-        )
+    schedule = _awaitable(Producer.schedule)
+    cancel = _awaitable(Producer.cancel)
+    reschedule = _awaitable(Producer.reschedule)
+    get = _awaitable(Producer.get)
 
     async def schedule_many(
         self,
@@ -75,35 +90,14 @@ class AsyncProducer:
         on_conflict: OnConflict = "refuse",
     ) -> AsyncIterator[Receipt]:
         """Do as `Producer.schedule_stream`; a plain iterable is read in a thread."""
-        await self._call(lambda producer: producer.schedule_many(route, []))  # is there a route?
+        schedule = partial(Producer.schedule_many, route=route, on_conflict=on_conflict)
+        await self._call(partial(schedule, envelopes=[]))  # refuse an unknown route at once
         async for batch in self._batches(envelopes):
-            schedule = partial(
-                Producer.schedule_many, route=route, envelopes=batch, on_conflict=on_conflict
-            )
-            for receipt in await self._call(schedule):
+            for receipt in await self._call(partial(schedule, envelopes=batch)):
                 yield receipt
 
-    async def cancel(self, route: str, id: str) -> str:  # noqa: A002 - the public name of the field
-        """Do as `Producer.cancel`."""
-        return await self._call(lambda producer: producer.cancel(route, id))
-
-    async def reschedule(
-        self,
-        route: str,
-        id: str,  # noqa: A002 - the public name of the field
-        *,
-        delay: str | timedelta | None = None,
-        at: datetime | int | None = None,
-    ) -> str:
-        """Do as `Producer.reschedule`."""
-        return await self._call(lambda producer: producer.reschedule(route, id, delay=delay, at=at))
-
-    async def get(self, route: str, id: str) -> Known | None:  # noqa: A002 - the public name of the field
-        """Do as `Producer.get`."""
-        return await self._call(lambda producer: producer.get(route, id))
-
     async def close(self) -> None:
-        """Wait for the calls under way, then close the connection to the store."""
+        """Wait for running calls, then close the connection to the store."""
         await asyncio.to_thread(self._shut)
 
     async def __aenter__(self) -> Self:
@@ -113,7 +107,7 @@ class AsyncProducer:
     async def __aexit__(self, *_: Any) -> None:
         await self.close()
 
-    async def _call(self, call: Callable[[Producer], T]) -> T:
+    async def _call(self, call: Callable[[Producer], Answer]) -> Answer:
         return await asyncio.get_running_loop().run_in_executor(
             self._threads, lambda: call(self._opened())
         )
@@ -122,18 +116,12 @@ class AsyncProducer:
         self, envelopes: Iterable[Envelope] | AsyncIterable[Envelope]
     ) -> AsyncIterator[list[Envelope]]:
         if isinstance(envelopes, AsyncIterable):
-            batch: list[Envelope] = []
-            async for envelope in envelopes:
-                batch.append(envelope)
-                if len(batch) == SCHEDULE_ROWS:
-                    yield batch
-                    batch = []
-            if batch:
+            async for batch in _async_batches(envelopes):
                 yield batch
             return
         left = iter(envelopes)
-        while some := await self._call(lambda _: list(islice(left, SCHEDULE_ROWS))):
-            yield some
+        while batch := await self._call(lambda _: list(islice(left, SCHEDULE_ROWS))):
+            yield batch
 
     def _opened(self) -> Producer:
         with self._opening:
@@ -145,3 +133,14 @@ class AsyncProducer:
         self._threads.shutdown()
         if self._producer is not None:
             self._producer.close()
+
+
+async def _async_batches(envelopes: AsyncIterable[Envelope]) -> AsyncIterator[list[Envelope]]:
+    batch: list[Envelope] = []
+    async for envelope in envelopes:
+        batch.append(envelope)
+        if len(batch) == SCHEDULE_ROWS:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

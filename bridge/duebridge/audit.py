@@ -1,9 +1,9 @@
-"""The verdict on the guarantee: one pure function of what was accepted and what arrived.
+"""Judges the guarantee: a pure function of the envelopes accepted and the messages that arrived.
 
-The demo prints it, the fault tests assert it, and Spark's reconciliation is checked against it.
-It reads nothing itself: an independent consumer reads the brokers, a dump the store.
+The demo prints the verdict, fault tests assert it, and Spark's reconciliation is checked against
+it. An independent consumer reads the brokers, a dump reads the store.
 
-    histories, one a process ─▶ history_of ─▶ History ─▶ audit ─▶ Verdict ─▶ violations(Bounds)
+    histories, one a process ─▶ history_of ─▶ History ─▶ audit ─▶ AuditVerdict ─▶ violations(Bounds)
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from duebridge.headers import RESERVED, RESERVED_PREFIX
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """An envelope that the store said it accepted, with the due instant of the last receipt."""
+    """An envelope that the store accepted, with the due instant of its last receipt."""
 
     id: str
     due_at_ms: int
@@ -27,7 +27,7 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """A message found at a target or dead-letter target; `at_ms` is the broker's own word."""
+    """A message found at a target or dead-letter target; `at_ms` is by the broker's clock."""
 
     id: str
     at_ms: int
@@ -35,7 +35,7 @@ class Arrived(msgspec.Struct, frozen=True):
 
 
 class Op(StrEnum):
-    """What an event is about: three calls, two readings of a broker, the dump of the store."""
+    """The subject of an event: three calls, two readings of a broker, the dump of the store."""
 
     SCHEDULE = "schedule"
     CANCEL = "cancel"
@@ -47,7 +47,7 @@ class Op(StrEnum):
 
 
 class Phase(StrEnum):
-    """`invoke` stands before a call; after it `ok`, `fail` (no effect), or `info` (who knows)."""
+    """`invoke` stands before a call; after it `ok`, `fail` (no effect) or `info` (unknown)."""
 
     INVOKE = "invoke"
     OK = "ok"
@@ -55,10 +55,10 @@ class Phase(StrEnum):
     INFO = "info"
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+class HistoryEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line of a process' history; instants in epoch ms.
 
-    `at_ms` is when the line was written; in a reading, when the message came, by the broker's word.
+    `at_ms` is when the line was written; in a reading, when the message came by the broker's clock.
     `due_at_ms` is the receipt's, or what a reschedule asked for. `answer` is what the call
     answered; in a dump the state, of a fault what was seen of it.
     """
@@ -73,7 +73,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """All that is known of a run.
+    """The merged history of a run.
 
     `attempted` are ids whose scheduling got no answer: they may arrive, and need not. `cancelled`
     are those that cancel answered *cancelled* for; `excused` those it answered *in_flight* for:
@@ -92,17 +92,17 @@ class History(msgspec.Struct, frozen=True):
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """How many of each the faults of a run explain; everything else must be zero."""
+    """The counts that the faults of a run explain; all others must be zero."""
 
     duplicates: int = 0
     in_two_places: int = 0
     dead: int = 0
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """Ids by what is wrong with them, and how late each delivery was, in ms.
+class AuditVerdict(msgspec.Struct, frozen=True):
+    """Ids by violation, and the lateness of each delivery in ms.
 
-    `recovered` is nothing wrong: their scheduling got no answer, and they arrived.
+    `recovered` ids are no violation: their scheduling got no answer, and they arrived.
     """
 
     accepted: int
@@ -128,7 +128,7 @@ class Verdict(msgspec.Struct, frozen=True):
         return not any((*broken, self.stuck))
 
     def violations(self, bounds: Bounds = Bounds()) -> dict[str, list[str]]:  # noqa: B008 - frozen
-        """Return the ids of every kind that is not zero, nor within its bound; empty: it held."""
+        """Return the ids of every violation beyond its bound; empty if the guarantee held."""
         zero = ("lost", "early", "after_cancel", "unexpected", "corrupt", "stuck")
         found = {kind: getattr(self, kind) for kind in zero}
         if self.duplicate_copies > bounds.duplicates:
@@ -145,15 +145,15 @@ class Verdict(msgspec.Struct, frozen=True):
         return sum(self.duplicates.values())
 
     def lateness_percentile_ms(self, percent: float) -> int:
-        """Return the lateness that so many percent of the deliveries did not exceed; 0 for none."""
+        """Return a percentile of the lateness; 0 without deliveries."""
         if not self.lateness_ms:
             return 0
         place = min(len(self.lateness_ms) - 1, int(len(self.lateness_ms) * percent / 100))
         return sorted(self.lateness_ms)[place]
 
 
-def audit(history: History) -> Verdict:
-    """Return the verdict on a run that is over: whatever the store still holds as due is stuck."""
+def audit(history: History) -> AuditVerdict:
+    """Return the verdict on a finished run; an envelope that the store still holds is stuck."""
     due = {each.id: each.due_at_ms for each in history.accepted}
     sent = {**history.sent, **{each.id: each.fingerprint for each in history.accepted}}
     copies = Counter(each.id for each in history.delivered)
@@ -162,7 +162,7 @@ def audit(history: History) -> Verdict:
     accounted = copies.keys() | dead | history.held.keys() | history.cancelled | history.excused
     known = due.keys() | history.attempted
     arrived = [each for each in history.delivered if each.id in due]
-    return Verdict(
+    return AuditVerdict(
         accepted=len(due),
         delivered=len(copies),
         cancelled=len(history.cancelled),
@@ -190,8 +190,8 @@ def _corrupt(arrived: Iterable[Arrived], sent: Mapping[str, str]) -> list[str]:
     return sorted(wrong)
 
 
-def history_of(events: Iterable[Event]) -> History:
-    """Return what the histories of all processes say; events of one id in the order they happened.
+def history_of(events: Iterable[HistoryEvent]) -> History:
+    """Merge the histories of all processes; events of one id come in the order they happened.
 
     A call that got no answer may have happened: its envelope may arrive and need not (schedule,
     cancel), or is due at the earlier of two instants (reschedule). An id has one life in a run.
@@ -212,7 +212,7 @@ def history_of(events: Iterable[Event]) -> History:
 
 
 class _Book:
-    """What is known after so many events."""
+    """The state of a history while its events are read."""
 
     def __init__(self) -> None:
         self.accepted: dict[str, Accepted] = {}
@@ -225,7 +225,7 @@ class _Book:
         self.sent: dict[str, str] = {}
         self._due_before: dict[str, int] = {}
 
-    def enter(self, event: Event) -> None:
+    def enter(self, event: HistoryEvent) -> None:
         match event.op:
             case Op.SCHEDULE:
                 self._schedule(event)
@@ -241,7 +241,7 @@ class _Book:
             case Op.FAULT:
                 pass
 
-    def _schedule(self, event: Event) -> None:
+    def _schedule(self, event: HistoryEvent) -> None:
         if event.phase is Phase.INVOKE:
             self.attempted.add(event.id)
             self.sent[event.id] = event.fingerprint
@@ -251,7 +251,7 @@ class _Book:
             sent = self.sent.get(event.id, "")
             self.accepted[event.id] = Accepted(event.id, event.due_at_ms, sent)
 
-    def _cancel(self, event: Event) -> None:
+    def _cancel(self, event: HistoryEvent) -> None:
         if event.phase is Phase.INVOKE:
             self.asked.add(event.id)
         elif event.phase in (Phase.OK, Phase.FAIL):
@@ -261,7 +261,7 @@ class _Book:
         elif event.answer == "in_flight":
             self.excused.add(event.id)
 
-    def _reschedule(self, event: Event) -> None:
+    def _reschedule(self, event: HistoryEvent) -> None:
         old = self.accepted.get(event.id)
         if old is None:
             return
@@ -277,9 +277,11 @@ class _Book:
         self.accepted[event.id] = Accepted(event.id, due_at_ms, old.fingerprint)
 
 
-def whole_histories(events: Iterable[Event], ids: Collection[str]) -> dict[str, list[Event]]:
-    """Return every event of these ids, for whoever has to find out what went wrong."""
-    stories: dict[str, list[Event]] = {each: [] for each in ids}
+def whole_histories(
+    events: Iterable[HistoryEvent], ids: Collection[str]
+) -> dict[str, list[HistoryEvent]]:
+    """Return every event of these ids, to find out what went wrong."""
+    stories: dict[str, list[HistoryEvent]] = {each: [] for each in ids}
     for event in events:
         if event.id in stories:
             stories[event.id].append(event)
@@ -292,9 +294,9 @@ def fingerprint(
     headers: Headers,
     properties: Mapping[str, str | int | None] | None = None,
 ) -> str:
-    """Return a hash of what must arrive as it was given; headers that the bridge sets are left out.
+    """Return a hash of the parts that must arrive unchanged, without headers that duebridge sets.
 
-    Headers count in their order only where a name is repeated: RabbitMQ 4 hands them out by name.
+    The order of headers counts only within a repeated name: RabbitMQ 4 returns them by name.
     A header's value is taken as text, since Kafka carries nothing but bytes. An AMQP content type
     arrives at a Kafka topic as one more header, `content-type`: give it here where it was set.
     Properties that are None count as not given; the order of properties is of no account.

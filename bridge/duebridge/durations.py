@@ -1,6 +1,6 @@
-"""Durations and instants as people write them, turned into integer milliseconds.
+"""Parses durations and instants into integer milliseconds, and formats them.
 
-A bare number is refused on purpose: nobody can tell seconds from milliseconds in it.
+A bare number is refused as a duration: it could be seconds or milliseconds.
 """
 
 import re
@@ -8,12 +8,22 @@ from datetime import UTC, datetime, timedelta
 
 from duebridge.errors import EnvelopeError, shown
 
-MS_PER_UNIT = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+MS_PER_UNIT = {
+    "w": 604_800_000,
+    "d": 86_400_000,
+    "h": 3_600_000,
+    "m": 60_000,
+    "s": 1_000,
+    "ms": 1,
+}  # from long to short: the order in which a duration names its units
 MAX_MS = 2**47  # some 4,400 years: fits the six bytes that a stored instant has
-_DURATION = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,30})?)(ms|s|m|h|d)")
+_NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,30})?"
+DURATION_PATTERN = "".join(f"({_NUMBER}{unit})?" for unit in MS_PER_UNIT)  # of some text
+_PART = re.compile(rf"({_NUMBER})(ms|[wdhms])")
+_PARTS = re.compile(DURATION_PATTERN)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_EXPECTED = 'a duration such as "500ms", "2.5s", "15m", "2h", "3d", or a timedelta'
+_EXPECTED = 'a duration such as "500ms", "2.5s", "15m", "1h30m", "3d", "2w", or a timedelta'
 
 
 def parse_duration_ms(value: object, name: str = "delay") -> int:
@@ -21,8 +31,8 @@ def parse_duration_ms(value: object, name: str = "delay") -> int:
 
     Raises `EnvelopeError` for a bare number, a negative or an unreadable value.
 
-    >>> parse_duration_ms("2.5s"), parse_duration_ms("15m")
-    (2500, 900000)
+    >>> parse_duration_ms("2.5s"), parse_duration_ms("15m"), parse_duration_ms("1h30m")
+    (2500, 900000, 5400000)
     >>> parse_duration_ms(timedelta(microseconds=1))
     1
     """
@@ -44,10 +54,15 @@ def _whole_ms(span: timedelta) -> int:
 
 
 def _parse_text(text: str, name: str) -> int:
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
+    text = text.strip()
+    if one := _PART.fullmatch(text):
+        return _part_ms(*one.groups())
+    if not text or not _PARTS.fullmatch(text):
         raise EnvelopeError(f"{name}: expected {_EXPECTED}; got {shown(text)}")
-    number, unit = match.groups()
+    return sum(_part_ms(*part.groups()) for part in _PART.finditer(text))
+
+
+def _part_ms(number: str, unit: str) -> int:
     if "." not in number:
         return int(number) * MS_PER_UNIT[unit]
     whole, fraction = number.split(".")
@@ -84,7 +99,7 @@ def format_ms(ms: int) -> str:
     >>> format_ms(900000), format_ms(2500), format_ms(0)
     ('15m', '2500ms', '0ms')
     """
-    for unit in ("d", "h", "m", "s"):
+    for unit in ("d", "h", "m", "s"):  # not weeks: printed durations stay the same
         if ms and ms % MS_PER_UNIT[unit] == 0:
             return f"{ms // MS_PER_UNIT[unit]}{unit}"
     return f"{ms}ms"

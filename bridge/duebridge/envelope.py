@@ -1,17 +1,19 @@
-"""The envelope: what a producer hands over, as a frozen value.
+"""The envelope: a message and when it is due, as a frozen value.
 
-It knows what was asked (a delay stays a delay), never when that will be: only the delay store's
-clock resolves it. How it is stored is `duebridge.store.codec`'s business, what a broker can carry
-`duebridge.limits`'s.
+A delay stays a delay here: only the delay store's clock resolves it. The stored form is
+`duebridge.store.record`'s, the limits of brokers are `duebridge.limits`'s.
 """
 
 import secrets
 from base64 import b32hexencode
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Self, TypeAlias, TypedDict
+from difflib import get_close_matches
+from typing import Any, Self, TypeAlias, TypedDict, Unpack
+from uuid import UUID
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from duebridge.durations import parse_duration_ms, parse_instant_ms
 from duebridge.errors import EnvelopeError, shown
@@ -19,8 +21,10 @@ from duebridge.errors import EnvelopeError, shown
 HeaderValue: TypeAlias = bytes | str | int | bool | None
 Headers: TypeAlias = tuple[tuple[str, HeaderValue], ...]
 HeadersGiven: TypeAlias = Mapping[str, HeaderValue] | Iterable[tuple[str, HeaderValue]]
+BodyGiven: TypeAlias = bytes | str | UnsetType | None
 
-SHORT_BYTES = 255  # what AMQP takes for a property or a name
+JSON = "application/json"
+SHORT_BYTES = 255  # AMQP's limit of a property or a name
 _MOST = {"priority": 255}
 
 
@@ -39,7 +43,7 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Properties(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """AMQP properties that travel with an envelope; `message_id` is the envelope's own id."""
+    """The AMQP properties of an envelope; `message_id` is the envelope's own id."""
 
     content_type: str | None = None
     content_encoding: str | None = None
@@ -53,8 +57,11 @@ class Properties(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     timestamp: int | None = None
 
 
+_NO_PROPERTIES = Properties()
+
+
 class Instant(msgspec.Struct, frozen=True):
-    """A moment as it was given: `ms` after the store accepts it, or `ms` since the epoch."""
+    """An instant as it was given: `ms` after the store accepts it, or `ms` since the epoch."""
 
     ms: int
     relative: bool
@@ -65,13 +72,17 @@ class Instant(msgspec.Struct, frozen=True):
 
 
 class EnvelopeFields(TypedDict, total=False):
-    """What `Envelope.new` and `Producer.schedule` take beside the body."""
+    """The fields that `Envelope.new` and `Producer.schedule` take beside the body.
 
+    The last ones are those of `Properties`.
+    """
+
+    json: object
     delay: str | timedelta | None
     at: datetime | int | None
-    id: str | None
+    id: str | UUID | None
     expires: str | timedelta | datetime | int | None
-    key: bytes | None
+    key: bytes | str | None
     headers: HeadersGiven | None
     max_attempts: int | None
     remember: str | timedelta | None
@@ -97,59 +108,82 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     expires: Instant | None = None
     key: bytes | None = None
     headers: Headers = ()
-    properties: Properties = Properties()
+    properties: Properties = _NO_PROPERTIES
     max_attempts: int | None = None
     remember_ms: int | None = None
     target: Target | None = None
 
     @classmethod
-    def new(
-        cls,
-        body: bytes | None,
-        *,
-        delay: str | timedelta | None = None,
-        at: datetime | int | None = None,
-        id: str | None = None,  # noqa: A002 - the public name of the field
-        expires: str | timedelta | datetime | int | None = None,
-        key: bytes | None = None,
-        headers: HeadersGiven | None = None,
-        max_attempts: int | None = None,
-        remember: str | timedelta | None = None,
-        target: Target | None = None,
-        **properties: str | int | None,
-    ) -> Self:
-        """Return a checked envelope; without an `id` it gets a random one of 120 bits.
+    def new(cls, body: BodyGiven = UNSET, **fields: Unpack[EnvelopeFields]) -> Self:
+        """Return a checked envelope; without an `id` it gets a random one of 100 bits.
 
-        Exactly one of `delay` ("500ms" "2.5s" "15m" "2h" "3d", or a timedelta) and `at` (an aware
-        datetime, or integer epoch ms) is given. `expires` takes either form. `properties` are
-        AMQP's: see `Properties`.
+        Exactly one of `body` (bytes, text that goes as UTF-8, or None for a Kafka tombstone) and
+        `json` (any value that JSON carries; sets `content_type` to application/json unless given).
+
+        Exactly one of `delay` ("500ms" "2.5s" "1h30m" "2w", or a timedelta) and `at` (an aware
+        datetime, or integer epoch ms). `expires` takes either form, `remember` a duration. `id` is
+        text or a UUID, `key` bytes or text. `headers` are a mapping or pairs of name and value. The
+        other fields are AMQP's: see `Properties`.
 
         Raises `EnvelopeError`, which says what was expected and what came.
         """
+        given: dict[str, Any] = dict(fields)
+        if not given.keys() <= FIELD_NAMES:
+            raise _unknown_field(given)
+        get = given.get
+        id_given = get("id")
+        remember = get("remember")
+        json = given.get("json", UNSET)
         return cls(
-            id=_random_id() if id is None else _text("id", id, 1, 255),
-            body=_bytes_or_none("body", body),
-            due=due_instant(delay, at),
-            expires=_expires(expires),
-            key=_bytes_or_none("key", key),
-            headers=_headers(headers),
-            properties=_properties(properties),
-            max_attempts=_whole_or_none("max_attempts", max_attempts, 1, 10_000),
+            id=_random_id() if id_given is None else _text("id", _id(id_given), 1, SHORT_BYTES),
+            body=_bytes_or_none("body", body) if json is UNSET else _json_bytes(body, json),
+            due=due_instant(get("delay"), get("at")),
+            expires=_expires(get("expires")),
+            key=_bytes_or_none("key", get("key")),
+            headers=_headers(get("headers")),
+            properties=_properties(given, json),
+            max_attempts=_whole_or_none("max_attempts", get("max_attempts"), 1, 10_000),
             remember_ms=None if remember is None else parse_duration_ms(remember, "remember"),
-            target=_target(target),
+            target=_target(get("target")),
         )
 
 
-def _random_id() -> str:
-    """Return 20 letters and digits, 100 random bits; no sign that a shell would misread.
+FIELD_NAMES = EnvelopeFields.__annotations__.keys()
+PROPERTY_NAMES = frozenset(Properties.__struct_fields__)
 
-    The store keeps it twice, and each copy is an allocation: with 24 the next size up.
+
+def _unknown_field(given: Mapping[str, object]) -> EnvelopeError:
+    name = next(name for name in given if name not in FIELD_NAMES)
+    close = get_close_matches(name, FIELD_NAMES, n=1)
+    known = f": expected one of {', '.join(FIELD_NAMES)}"
+    hint = f", did you mean {close[0]}?" if close else known
+    return EnvelopeError(f"unknown field {shown(name)}{hint}")
+
+
+def checked_id(value: object) -> str:
+    """Return the text of an id, which may be given as a UUID; raises `EnvelopeError`."""
+    text = _id(value)
+    if not isinstance(text, str):
+        name = type(value).__name__
+        hint = f"; pass {name.lower()}.id" if isinstance(getattr(value, "id", None), str) else ""
+        raise EnvelopeError(f"id: expected text; got {name}{hint}")
+    return _utf8("id", text)
+
+
+def _id(value: object) -> object:
+    return str(value) if isinstance(value, UUID) else value
+
+
+def _random_id() -> str:
+    """Return 20 letters and digits, 100 random bits; no character that a shell would misread.
+
+    The store allocates an id twice; one of 24 characters would take the next size up.
     """
     return b32hexencode(secrets.token_bytes(13))[:20].decode().lower()
 
 
 def due_instant(delay: object, at: object) -> Instant:
-    """Return when something is due, of exactly one of `delay` and `at`; raises `EnvelopeError`."""
+    """Return the instant that exactly one of `delay` and `at` gives; raises `EnvelopeError`."""
     if (delay is None) == (at is None):
         got = "neither" if delay is None else "both"
         raise EnvelopeError(f"delay, at: expected exactly one of the two; got {got}")
@@ -195,8 +229,12 @@ def _header_value(name: object, value: object) -> HeaderValue:
     raise EnvelopeError(f"header {shown(name)}: expected {expected}; got {shown(value)}")
 
 
-def _properties(given: dict[str, str | int | None]) -> Properties:
-    exact = {name: _property(name, value) for name, value in given.items()}
+def _properties(given: Mapping[str, object], json: object) -> Properties:
+    exact = {name: _property(name, given[name]) for name in given if name in PROPERTY_NAMES}
+    if json is not UNSET and exact.get("content_type") is None:
+        exact["content_type"] = JSON
+    if not exact:
+        return _NO_PROPERTIES
     try:
         return msgspec.convert(exact, Properties)
     except msgspec.ValidationError as error:
@@ -225,10 +263,23 @@ def _target(value: object) -> Target | None:
 def _bytes_or_none(name: str, value: object) -> bytes | None:
     if value is None or type(value) is bytes:
         return value
+    if isinstance(value, str):
+        return _utf8(name, value).encode()
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    hint = "; encode text first, for instance with .encode()" if isinstance(value, str) else ""
-    raise EnvelopeError(f"{name}: expected bytes or None; got {type(value).__name__}{hint}")
+    if value is UNSET:
+        raise EnvelopeError("body, json: expected exactly one of the two; got neither")
+    hint = "; pass it as json" if name == "body" else ""
+    raise EnvelopeError(f"{name}: expected bytes, text or None; got {type(value).__name__}{hint}")
+
+
+def _json_bytes(body: object, value: object) -> bytes:
+    if body is not UNSET:
+        raise EnvelopeError("body, json: expected exactly one of the two; got both")
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise EnvelopeError(f"json: expected a value that JSON carries: {error}") from error
 
 
 def _text(name: str, value: object, least: int, most: int) -> str:

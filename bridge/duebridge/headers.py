@@ -1,16 +1,16 @@
-"""The headers that duebridge puts on what it delivers: ASCII text, the same on every broker."""
+"""The headers that duebridge adds to a delivery: ASCII text, the same on every broker."""
 
 from duebridge.envelope import Headers, Target
 from duebridge.ports.publisher import reason_word
-from duebridge.store.replies import Leased
+from duebridge.store.replies import LeasedEnvelope
 
 RESERVED = frozenset({"x-message-id", "x-route", "x-attempt", "x-due-at", "x-scheduled-at"})
 RESERVED_PREFIX = "x-dlq-"
 ERROR_CHARACTERS = 1024
 
 
-def delivery_headers(leased: Leased, route: str) -> Headers:
-    """Return the envelope's own headers, untouched and in order, and ours; times in epoch ms."""
+def delivery_headers(leased: LeasedEnvelope, route: str) -> Headers:
+    """Return the envelope's own headers, untouched and in order, then ours; times in epoch ms."""
     return (
         *leased.content.headers,
         ("x-message-id", leased.id),
@@ -21,8 +21,8 @@ def delivery_headers(leased: Leased, route: str) -> Headers:
     )
 
 
-def dead_letter_headers(leased: Leased, route: str, target: Target) -> Headers:
-    """Return what a delivery would have had, and why there was none; times in epoch ms."""
+def dead_letter_headers(leased: LeasedEnvelope, route: str, target: Target) -> Headers:
+    """Return the headers of a delivery, then why there was none; times in epoch ms."""
     flight = leased.flight
     return (
         *delivery_headers(leased, route),

@@ -1,76 +1,90 @@
-"""The producer's side: hand envelopes to the delay store, take them back, ask after them.
+"""The producer: schedules envelopes in the delay store, cancels, reschedules and looks them up.
 
-It needs the store and the routes of a configuration, and no broker at all.
+    fields ─▶ Envelope.new ─▶ checked and split by shard ─▶ DelayStore.schedule ─▶ Receipt
+
+It needs the store and the routes of a configuration, and no broker.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias, Unpack
+from typing import Any, Literal, Self, TypeAlias, Unpack, get_args
+from uuid import UUID
+
+from msgspec import UNSET
 
 from duebridge.config.fields import did_you_mean
 from duebridge.config.load import load_config, resolved_store_url
 from duebridge.config.models import Config, Route
 from duebridge.durations import format_instant, format_ms
-from duebridge.envelope import Envelope, EnvelopeFields, due_instant
-from duebridge.errors import ConfigError, EnvelopeError, shown
+from duebridge.envelope import BodyGiven, Envelope, EnvelopeFields, checked_id, due_instant
+from duebridge.errors import ConfigError, EnvelopeError, StoreError, shown
 from duebridge.limits import check_envelope
-from duebridge.receipt import Known, Receipt
+from duebridge.receipt import CancelAnswer, Known, MoveAnswer, Receipt
 from duebridge.store.batching import batches
 from duebridge.store.connection import Connection, open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.fitness import check_fitness
-from duebridge.store.replies import Scheduled
-from duebridge.store.route_store import RouteStore, shard_number
-from duebridge.telemetry.tracing import find_tracing
+from duebridge.store.replies import RescheduleReply, ScheduleReply
+from duebridge.store.routes import RouteStore
+from duebridge.telemetry.tracing import Tracing, find_tracing
 
 REPEAT_FOR_S = 10.0  # how long a call is repeated while the store is away
+ROW_BYTES = 256  # of an envelope beside its body and key, some
 
 OnConflict: TypeAlias = Literal["refuse", "replace"]
-_REFUSED = ("too_far", "expires_before_due")
 
 
 class Producer:
     """Schedules envelopes. May be shared by threads; close it, or use it as a context manager."""
 
     def __init__(
-        self, config: Config, connection: Connection, repeat_for_s: float = REPEAT_FOR_S
+        self,
+        config: Config | None = None,
+        connection: Connection | None = None,
+        repeat_for_s: float = REPEAT_FOR_S,
     ) -> None:
-        """Use a store that may hold envelopes; raises `StoreUnfit` or `StoreUnavailable`."""
+        """Use a configuration and an open connection, both needed: see `from_config`.
+
+        Raises `StoreUnfit` or `StoreUnavailable`.
+        """
+        if not isinstance(config, Config) or connection is None:
+            expected = "expected a Config and a Connection"
+            raise ConfigError(f"Producer: {expected}; use Producer.from_config(path)")
         check_fitness(connection, config.store.allow_unfit)
         self._config = config
         self._connection = connection
         self._repeat_for_s = repeat_for_s
-        self._stores: dict[str, RouteStore] = {}
         self._tracing = find_tracing()
+        self._routes: dict[str, _RouteScheduler] = {}
 
     @classmethod
     def from_config(cls, path: str | Path) -> Self:
-        """Return a producer for a configuration file; raises `ConfigError` and `StoreError`."""
+        """Open a producer for a configuration file; raises `ConfigError` and `StoreError`."""
         config = load_config(path)
         return cls(config, open_connection(resolved_store_url(config)))
 
     def schedule(
         self,
         route: str,
-        body: bytes | None,
+        body: BodyGiven = UNSET,
         *,
         on_conflict: OnConflict = "refuse",
         **fields: Unpack[EnvelopeFields],
     ) -> Receipt:
-        """Return the receipt of an envelope that is now safe in the store, or says why not.
+        """Store an envelope and return its receipt; the fields are those of `Envelope.new`.
 
-        Its status is `accepted`; `duplicate` if the id lives with the same content, with the due
-        instant it has; `conflict` if the id lives with other content, or `replaced` where
+        The status is `accepted`; `duplicate` if the id lives with the same content (the receipt has
+        its due instant); `conflict` if the id lives with other content, or `replaced` where
         `on_conflict="replace"`; `in_flight` where it is too late to replace.
 
         Raises `EnvelopeError` (nothing was stored), `StoreFull`, and `StoreUnavailable`: then
         call again with the same id, which is harmless.
         """
-        receipt = self.schedule_many(
-            route, [Envelope.new(body, **fields)], on_conflict=on_conflict
-        )[0]
+        envelope = Envelope.new(body, **fields)
+        scheduler = self._scheduler(route)
+        (receipt,) = scheduler.schedule([envelope], replace=_is_replace(on_conflict))
         if receipt.status == "refused":
             raise EnvelopeError(receipt.error)
         return receipt
@@ -78,101 +92,67 @@ class Producer:
     def schedule_many(
         self, route: str, envelopes: Iterable[Envelope], *, on_conflict: OnConflict = "refuse"
     ) -> list[Receipt]:
-        """Return one receipt per envelope, in order, taking them from any iterable in batches.
+        """Store envelopes of any iterable, in batches; return one receipt per envelope, in order.
 
-        An envelope that cannot be stored has status `refused` and says why; all others are stored.
+        An envelope that cannot be stored has status `refused` and an error; all others are stored.
         The receipts are all in memory: for more than some 100,000 there is `schedule_stream`.
 
-        Raises as `schedule` does, `EnvelopeError` apart; what was stored before stays stored.
+        Raises as `schedule` does, but `EnvelopeError` only for arguments of another type; batches
+        stored before the error stay stored.
         """
         return list(self.schedule_stream(route, envelopes, on_conflict=on_conflict))
 
     def schedule_stream(
         self, route: str, envelopes: Iterable[Envelope], *, on_conflict: OnConflict = "refuse"
     ) -> Iterator[Receipt]:
-        """Yield the receipts of `schedule_many` one by one; memory holds one batch, however many.
+        """Yield the receipts of `schedule_many` one by one, with one batch in memory.
 
-        A batch is stored when its first receipt is asked for, and nothing before that: the
-        receipts must be read to the end.
+        A batch is stored when its first receipt is read: read the receipts to the end.
         """
-        store = self._store(route)
+        scheduler, replace = self._scheduler(route), _is_replace(on_conflict)
         return (
             receipt
             for batch in batches(envelopes, _size_bytes)
-            for receipt in self._schedule_traced(store, batch, on_conflict == "replace")
+            for receipt in scheduler.schedule(batch, replace=replace)
         )
 
-    def _schedule_traced(
-        self, store: RouteStore, batch: Sequence[Envelope], replace: bool
-    ) -> list[Receipt]:
-        if self._tracing is None:
-            return self._schedule_batch(store, batch, replace)
-        started_ns = time.time_ns()
-        receipts = self._schedule_batch(store, batch, replace)
-        pairs = list(zip(batch, receipts, strict=True))
-        self._tracing.scheduled(pairs, started_ns, time.time_ns())
-        return receipts
+    def cancel(self, route: str, id: str | UUID) -> CancelAnswer:  # noqa: A002
+        """Cancel an envelope; `cancelled` only if it will never be delivered.
 
-    def _schedule_batch(
-        self, store: RouteStore, batch: Sequence[Envelope], replace: bool
-    ) -> list[Receipt]:
-        receipts: dict[int, Receipt] = {}
-        by_shard: dict[int, list[int]] = {}
-        broker_type = self._config.brokers[store.route.target.broker].type
-        for place, envelope in enumerate(batch):
-            try:
-                check_envelope(envelope, store.route, broker_type)
-            except EnvelopeError as error:
-                receipts[place] = _refused(store.route, envelope, str(error))
-            else:
-                number = shard_number(envelope.id, len(store.shards))
-                by_shard.setdefault(number, []).append(place)
-        for number, places in by_shard.items():
-            answers = store.shards[number].schedule(
-                [batch[place] for place in places],
-                max_delay_ms=store.route.max_delay,
-                remember_ms=store.route.remember,
-                replace=replace,
-            )
-            for place, answer in zip(places, answers, strict=True):
-                receipts[place] = _receipt(store.route, batch[place], answer)
-        return [receipts[place] for place in range(len(batch))]
-
-    def cancel(self, route: str, id: str) -> str:  # noqa: A002 - the public name of the field
-        """Return `cancelled` only if the envelope will never be delivered.
-
-        `in_flight`: a delivery was started and is not known to have failed; it is removed as soon
-        as no worker holds it. `dead`, `unknown` and `recorded` (against a cold row) say so.
-        Raises `EnvelopeError` for what UTF-8 cannot carry.
+        `in_flight`: a delivery was started and is not known to have failed; the envelope is removed
+        as soon as no worker holds it. `dead`, `unknown` and `recorded` (against a cold row) are the
+        other answers. Raises `EnvelopeError` for an id that is not text in UTF-8.
         """
-        return self._shard(route, id).cancel(id)
+        text = checked_id(id)
+        return self._shard(route, text).cancel(text)
 
     def reschedule(
         self,
         route: str,
-        id: str,  # noqa: A002 - the public name of the field
+        id: str | UUID,  # noqa: A002 - the public name of the field
         *,
         delay: str | timedelta | None = None,
         at: datetime | int | None = None,
-    ) -> str:
-        """Return `rescheduled` if the envelope now has the new due instant.
+    ) -> MoveAnswer:
+        """Give an envelope another due instant; `rescheduled` if it has it now.
 
         `in_flight`, `dead` and `unknown` changed nothing; `recorded` is noted against a cold row.
         Raises `EnvelopeError` for an instant beyond `max_delay` or after the envelope expires.
         """
-        settings = find_route(self._config, route)
+        settings, text = find_route(self._config, route), checked_id(id)
         due = due_instant(delay, at)
-        answer = self._shard(route, id).reschedule(id, str(due), settings.max_delay)
-        if answer.status in _REFUSED:
+        answer = self._shard(route, text).reschedule(text, str(due), settings.max_delay)
+        if answer.status == "too_far" or answer.status == "expires_before_due":
             raise EnvelopeError(_why(settings, answer))
         return answer.status
 
-    def get(self, route: str, id: str) -> Known | None:  # noqa: A002 - the public name of the field
-        """Return what the store knows of an envelope; None where it knows nothing.
+    def get(self, route: str, id: str | UUID) -> Known | None:  # noqa: A002
+        """Look an envelope up; None where the store does not know the id.
 
-        Raises `EnvelopeError` for what UTF-8 cannot carry.
+        Raises `EnvelopeError` for an id that is not text in UTF-8.
         """
-        entry = self._shard(route, id).get(id)
+        text = checked_id(id)
+        entry = self._shard(route, text).get(text)
         return None if entry is None else Known.of(route, entry)
 
     def close(self) -> None:
@@ -186,23 +166,66 @@ class Producer:
         self.close()
 
     def _shard(self, route: str, id: str) -> DelayStore:  # noqa: A002 - the field's public name
-        store = self._store(route)
-        try:
-            return store.of(id)
-        except UnicodeEncodeError as error:
-            expected = "expected text that UTF-8 can carry"
-            raise EnvelopeError(f"id: {expected}; got {shown(id)}") from error
+        return self._scheduler(route).store.of(id)
 
-    def _store(self, name: str) -> RouteStore:
-        if name not in self._stores:
+    def _scheduler(self, name: str) -> "_RouteScheduler":
+        if name not in self._routes:
             route = find_route(self._config, name)
-            namespace = self._config.store.namespace
-            self._stores[name] = RouteStore(self._connection, namespace, route, self._repeat_for_s)
-        return self._stores[name]
+            store = RouteStore.open(
+                self._connection,
+                self._config.store.namespace,
+                route,
+                repeat_for_s=self._repeat_for_s,
+            )
+            broker_type = self._config.brokers[route.target.broker].type
+            self._routes[name] = _RouteScheduler(route, store, broker_type, self._tracing)
+        return self._routes[name]
+
+
+class _RouteScheduler:
+    """Schedules the envelopes of one route."""
+
+    def __init__(
+        self, route: Route, store: RouteStore, broker_type: str, tracing: Tracing | None
+    ) -> None:
+        self.store = store
+        self._route = route
+        self._broker_type = broker_type
+        self._tracing = tracing
+
+    def schedule(self, batch: list[Envelope], *, replace: bool) -> list[Receipt]:
+        """Check a batch, store it shard by shard, and return its receipts in order."""
+        started_ns = time.time_ns()
+        receipts = self._refusals(batch)
+        valid = (place for place in range(len(batch)) if place not in receipts)
+        for shard, places in self.store.by_shard(valid, lambda place: batch[place].id):
+            answers = shard.schedule(
+                [batch[place] for place in places],
+                max_delay_ms=self._route.max_delay,
+                remember_ms=self._route.remember,
+                replace=replace,
+            )
+            for place, answer in zip(places, answers, strict=True):
+                receipts[place] = _receipt(self._route, batch[place], answer)
+        ordered = [receipts[place] for place in range(len(batch))]
+        if self._tracing is not None:
+            pairs = list(zip(batch, ordered, strict=True))
+            self._tracing.scheduled(pairs, started_ns, time.time_ns())
+        return ordered
+
+    def _refusals(self, batch: list[Envelope]) -> dict[int, Receipt]:
+        """Return the receipts, by place, of envelopes that the route or its broker cannot carry."""
+        refusals: dict[int, Receipt] = {}
+        for place, envelope in enumerate(batch):
+            try:
+                check_envelope(envelope, self._route, self._broker_type)
+            except EnvelopeError as error:
+                refusals[place] = _refused(self._route, envelope, str(error))
+        return refusals
 
 
 def find_route(config: Config, name: str) -> Route:
-    """Return a route of the configuration; raises `ConfigError`, naming those that there are."""
+    """Return a route of the configuration; raises `ConfigError`, which names the known routes."""
     if name in config.routes:
         return config.routes[name]
     known = ", ".join(sorted(config.routes)) or "none"
@@ -210,8 +233,19 @@ def find_route(config: Config, name: str) -> Route:
     raise ConfigError(f"route: expected one of the configuration ({known}); got {name!r}{close}")
 
 
-def _size_bytes(envelope: Envelope) -> int:
-    return len(envelope.body or b"") + len(envelope.key or b"") + 256
+def _is_replace(on_conflict: OnConflict) -> bool:
+    if on_conflict not in get_args(OnConflict):
+        raise EnvelopeError(f"on_conflict: expected refuse or replace; got {shown(on_conflict)}")
+    return on_conflict == "replace"
+
+
+def _size_bytes(envelope: object) -> int:
+    if not isinstance(envelope, Envelope):
+        name = type(envelope).__name__
+        raise EnvelopeError(
+            f"envelopes: expected Envelope; got {name}; build one with Envelope.new"
+        )
+    return len(envelope.body or b"") + len(envelope.key or b"") + ROW_BYTES
 
 
 def _refused(route: Route, envelope: Envelope, error: str) -> Receipt:
@@ -219,13 +253,17 @@ def _refused(route: Route, envelope: Envelope, error: str) -> Receipt:
     return Receipt(envelope.id, route.name, due_at_ms, "refused", error)
 
 
-def _receipt(route: Route, envelope: Envelope, answer: Scheduled) -> Receipt:
-    if answer.status in _REFUSED:
-        return _refused(route, envelope, _why(route, answer))
-    return Receipt(envelope.id, route.name, answer.due_at_ms, answer.status)
+def _receipt(route: Route, envelope: Envelope, answer: ScheduleReply) -> Receipt:
+    match answer.status:
+        case "too_far" | "expires_before_due":
+            return _refused(route, envelope, _why(route, answer))
+        case "cancelled":  # a cold row's answer, which a producer's envelope never is
+            raise StoreError(f"unexpected answer of the delay store: {answer.status}")
+        case status:
+            return Receipt(envelope.id, route.name, answer.due_at_ms, status)
 
 
-def _why(route: Route, answer: Scheduled) -> str:
+def _why(route: Route, answer: ScheduleReply | RescheduleReply) -> str:
     due_at = format_instant(answer.due_at_ms)
     if answer.status == "too_far":
         limit = format_ms(route.max_delay)

@@ -1,36 +1,51 @@
-"""What a producer is told: receipts of what it scheduled, and what the store knows of an id."""
+"""The answers that a producer gets: receipts of scheduled envelopes, and known envelopes."""
 
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
 
 from duebridge.envelope import Headers, Properties, Target
 from duebridge.ports.publisher import reason_word
-from duebridge.store.codec import Content
-from duebridge.store.replies import Entry
+from duebridge.store.record import Content
+from duebridge.store.replies import CancelAnswer, Entry, MoveAnswer, State
+
+ReceiptStatus: TypeAlias = Literal[
+    "accepted", "duplicate", "conflict", "replaced", "in_flight", "refused"
+]
+KnownState: TypeAlias = State | Literal["cold"]  # cold: in the files of the cold tier
+
+__all__ = [
+    "CancelAnswer",
+    "Known",
+    "KnownState",
+    "MoveAnswer",
+    "Receipt",
+    "ReceiptStatus",
+    "Shown",
+    "shown_id",
+]
 
 
 class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
     """The answer for one envelope; `due_at_ms` is the store's, in epoch ms.
 
-    `status` is accepted, duplicate, conflict, replaced or in_flight; in bulk also refused: then
-    nothing of this envelope was stored, `error` says why, and a due instant that was given as a
-    delay is 0.
+    In bulk, `status` may also be `refused`: then nothing of this envelope was stored, `error` says
+    why, and a due instant that was given as a delay is 0.
     """
 
     id: str
     route: str
     due_at_ms: int
-    status: str
+    status: ReceiptStatus
     error: str = ""
 
 
 class Known(msgspec.Struct, frozen=True):
-    """An envelope that the store has; instants in epoch ms, 0 where there is none."""
+    """An envelope that the store has; instants in epoch ms, 0 for none."""
 
     id: str
     route: str
-    state: str
+    state: KnownState
     due_at_ms: int
     scheduled_at_ms: int
     expires_at_ms: int
@@ -45,12 +60,12 @@ class Known(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, route: str, entry: Entry) -> Self:
-        """Return what is known of a store's entry; what is damaged of it is zeros and an error."""
+        """Return a stored entry; damaged parts are zeros, and the error says so."""
         return cls(**_known_fields(route, entry))
 
 
 class Shown(Known, frozen=True):
-    """Everything that the store has of one envelope; None where it was not given.
+    """An envelope with everything that the store has of it; None for a field that was not given.
 
     `body_size_bytes` is None beside a body of None, and where the record cannot be read.
     """
@@ -66,7 +81,7 @@ class Shown(Known, frozen=True):
 
     @classmethod
     def of(cls, route: str, entry: Entry) -> Self:
-        """Return all that is known of a store's entry, its body with it."""
+        """Return a stored entry with its body."""
         content = entry.content or Content(body=None)
         return cls(
             **_known_fields(route, entry),
@@ -82,7 +97,7 @@ class Shown(Known, frozen=True):
 
 
 def shown_id(id: str) -> str:  # noqa: A002 - the public name of the field
-    """Return an id as text that can be printed and sent, whatever damage it has."""
+    """Return an id as printable text, damaged bytes escaped."""
     return id.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 

@@ -1,16 +1,16 @@
--- The parts of schedule.lua: a batch that is judged envelope by envelope and written at once.
+-- The batch of schedule.lua: envelopes are answered one by one and written together.
 local function new_batch(count)
   local last = next_generation(count)
   return {reply = {NOW}, records = {}, scores = {}, accepted = {}, replaced = {}, cancelled = {},
     leaving = {}, seen = {}, largest = 0, earliest = math.huge, generation = last - count, last = last}
 end
 
--- Those that nobody took go back: so the counter says how often an envelope was given a due instant.
-local function give_back(batch)
+-- Return unused generations, so that the counter says how often an envelope was given a due instant.
+local function return_generations(batch)
   if batch.generation < batch.last then next_generation(batch.generation - batch.last) end
 end
 
-local function enter(batch, given)
+local function add_record(batch, given)
   batch.generation = batch.generation + 1
   local record = new_record(given.due, given.expires, given.remember, batch.generation, given.hash,
     given.blob)
@@ -22,7 +22,7 @@ local function enter(batch, given)
   batch.earliest = math.min(batch.earliest, given.due)
 end
 
--- A cold row that obeys a cancel ends here: its life, which is told once as far as ids are remembered.
+-- A tombstone cancels this cold row: journal it, once as far as ids are remembered.
 local function end_cancelled(batch, given)
   local items = batch.cancelled
   items[#items + 1], items[#items + 2] = given.id, six(given.due) .. '\0\0\0\0'
@@ -34,13 +34,13 @@ local function answer(batch, status, given)
   reply[#reply + 1], reply[#reply + 2] = status, given.due
   if status == 'cancelled' then return end_cancelled(batch, given) end
   if not items then return end
-  enter(batch, given)
+  add_record(batch, given)
   items[#items + 1], items[#items + 2] = given.id, six(given.due)
   if given.leaves then batch.leaving[#batch.leaving + 1] = given end
 end
 
--- A replaced envelope leaves the state it was in once its new life is written.
-local function leave(given)
+-- Remove a replaced envelope from its old state, after its new life is written.
+local function leave_old_state(given)
   if given.leaves ~= PENDING then redis.call('ZREM', given.leaves, given.id) end
   redis.call('HDEL', FLIGHT, given.id)
 end
@@ -56,5 +56,5 @@ local function write_batch(batch)
   zadd(PENDING, batch.scores)
   journal('accepted', batch.accepted)
   journal('replaced', batch.replaced)
-  for _, given in ipairs(batch.leaving) do leave(given) end
+  for _, given in ipairs(batch.leaving) do leave_old_state(given) end
 end

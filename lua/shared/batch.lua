@@ -2,7 +2,7 @@
 local CHUNK = 2000
 local MAX_BATCH = 1000
 
--- A count that a caller may ask for: 0 to MAX_BATCH, whatever was asked.
+-- A count that a caller asked for, cut to 0..MAX_BATCH.
 local function limited(count) return math.max(0, math.min(tonumber(count), MAX_BATCH)) end
 
 local function zadd(key, scores_and_ids)
@@ -23,8 +23,8 @@ local function hset(key, fields_and_values)
   end
 end
 
--- The same for a hash that batches are read from: a small one is a list to the server, searched from
--- its start for each id of a batch. One long value, gone again at once, makes it a table for good.
+-- HSET for a hash that batches are read from. The server keeps a small hash as a list and scans it for
+-- every id of a batch; one long value, deleted at once, converts it to a table for good.
 local LIST_IS_QUICK, TOO_LONG_FOR_A_LIST = 32, string.rep(' ', 65)
 local function hset_as_table(key, fields_and_values)
   if #fields_and_values <= 2 * LIST_IS_QUICK then return hset(key, fields_and_values) end
@@ -39,15 +39,22 @@ local function hdel(key, fields)
   end
 end
 
--- One value a field, in order, false where there is none; at most MAX_BATCH fields.
+-- One value per field, in order, false where there is none; at most MAX_BATCH fields.
 local function hmget(key, fields)
   if #fields == 0 then return {} end
   return redis.call('HMGET', key, unpack(fields))
 end
 
--- ARGV from `first` on, `count` of them.
+-- The arguments from ARGV[first] on: `count` of them.
 local function arguments(first, count)
   local taken = {}
   for i = 1, count do taken[i] = ARGV[first + i - 1] end
+  return taken
+end
+
+-- The first field of each of `count` rows of `width` arguments, which begin at ARGV[first].
+local function first_fields(first, width, count)
+  local taken = {}
+  for i = 1, count do taken[i] = ARGV[first + (i - 1) * width] end
   return taken
 end

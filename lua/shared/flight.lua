@@ -1,9 +1,9 @@
--- What only an envelope in flight has, in one field of fixed width and the text of its last error.
+-- A flight: the state of an envelope in flight, in one field of fixed width and its last error's text.
 --   1-12    token         8 random bytes and a counter; zeros: nobody holds it
 --   13-18   due           ms: its place in ready
 --   19-22   attempt       rises at every claim, never falls
 --   23-24   failures      definite ones, since accept or replay
---   25-26   retries       of any cause, since accept or replay: the exponent of the back-off
+--   25-26   retries       of any cause, since accept or replay: the back-off's exponent
 --   27-28   expiries      leases that ran out
 --   29-30   singles       leases that ran out while it was claimed alone
 --   31      unsure        1: a delivery was started and has no definite failure
@@ -21,8 +21,7 @@ local FRESH = string.rep('\0', ERROR_AT - 23)
 local MAX_COUNT = 65535
 local EXPIRED, POISON = 2, 7
 
--- One that was cut short is damage, and costs nobody else his turn: what it said is lost, so that a
--- delivery may have been made.
+-- A truncated flight is corrupt: treat it as unheld and unsure, so that it cannot block the batch.
 local function whole_flight(packed)
   if #packed >= ERROR_AT - 1 then return packed end
   return NOBODY .. six(NOW) .. '\0\0\0\0' .. string.rep('\0', 8) .. '\1' .. string.rep('\0', 16)
@@ -43,17 +42,17 @@ local function close_flight(f)
     f.unsure, f.cancel, f.single, f.shunting, f.reason, f.first_failed, f.last_failed) .. f.error
 end
 
--- A flight that nobody has claimed yet, as bytes.
+-- The bytes of a flight that nobody has claimed yet.
 local function fresh_flight(due_six) return NOBODY .. due_six .. '\0\0\0\0' .. FRESH end
 
--- Whether a token still holds it, as what it was given out for: a claim or, at byte 34, a shunt.
+-- Whether the token holds the flight, given out by a claim or (byte 34) by a shunt.
 local BY_CLAIM, BY_SHUNT = '\0', '\1'
 local function is_held_by(packed, token, by)
   return packed and token ~= NOBODY and string.sub(packed, 1, 12) == token
     and string.sub(packed, 34, 34) == by
 end
 
--- So many leases of it ran out that it is claimed alone.
+-- An envelope with this many expiries is claimed alone.
 local SUSPECT_FROM = 2
 local function is_suspect(packed)
   return packed and number_at(whole_flight(packed), 27, 28) >= SUSPECT_FROM
@@ -61,11 +60,11 @@ end
 
 local function is_unsure(packed) return packed and string.sub(whole_flight(packed), 31, 31) == '\1' end
 
--- What the journal says of it: due and attempt, as they stand in the flight.
+-- The journal's note: due and attempt, as they stand in the flight.
 local function flight_note(packed) return string.sub(whole_flight(packed), 13, 22) end
 
-local function note_failure(f, counted, unsure, message)
-  if counted == '1' then f.failures = f.failures + 1 end
+local function note_failure(f, counts, unsure, message)
+  if counts == '1' then f.failures = f.failures + 1 end
   if unsure == '1' then f.unsure = 1 end
   if message ~= '' then
     if f.first_failed == 0 then f.first_failed = NOW end
@@ -74,7 +73,7 @@ local function note_failure(f, counted, unsure, message)
   end
 end
 
-local function let_go(f)
+local function clear_lease(f)
   f.token, f.single, f.shunting = NOBODY, 0, 0
 end
 

@@ -1,6 +1,6 @@
--- One entry a batch: `k` kind, `t` ms, `b` running total of bytes, `i` items (msgpack: id, note, ...).
--- Its stream id is its dense sequence number. A note begins with the due instant (6 bytes); then
--- come the attempt (4) and the reason (1) where the kind has them.
+-- The journal: one entry a batch: `k` kind, `t` ms, `b` running total of bytes, `i` items (msgpack:
+-- id, note, ...). Its stream id is its dense sequence number. A note begins with the due instant (6
+-- bytes); then come the attempt (4) and the reason (1) where the kind has them.
 -- ARGV[2]  the cap in bytes; each entry drops at most 8 of the oldest while the stream is over it
 local ENTRY_OVERHEAD = 48
 
@@ -11,7 +11,7 @@ local function trim_journal(total, cap)
   for _, entry in ipairs(redis.call('XRANGE', JOURNAL, '-', '+', 'COUNT', 8)) do
     if total - dropped <= cap then break end
     ids[#ids + 1] = entry[1]
-    dropped = tonumber(entry[2][6]) or dropped  -- a damaged entry tells no total
+    dropped = tonumber(entry[2][6]) or dropped  -- a damaged entry has no total
   end
   redis.call('HSET', META, 'journal_dropped', dropped)
   redis.call('XDEL', JOURNAL, unpack(ids))

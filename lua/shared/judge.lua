@@ -1,21 +1,21 @@
--- What schedule.lua answers for one envelope; nothing here writes.
+-- Decides what schedule.lua answers for one envelope; writes nothing.
 
--- What is remembered of ids, in order, by one command for all.
+-- Return what is remembered of the ids, in order, by one command.
 local function recall_ids(ids)
   if redis.call('HLEN', MEMORY) == 0 then return {} end
   local names, found = {}, {}
   for i, id in ipairs(ids) do names[i] = 'r' .. id end
-  for i, value in ipairs(hmget(MEMORY, names)) do found[i] = still_known(value) end
+  for i, value in ipairs(hmget(MEMORY, names)) do found[i] = unexpired(value) end
   return found
 end
 
--- A living id: the same content is a duplicate; other content waits for nobody who may deliver it.
+-- The id lives: the same content is a duplicate; other content replaces it only if no delivery is possible.
 local function judge_living(call, given, record, is_of_this_batch)
   if not is_known(record) then return 'conflict' end
   given.due = number_at(record, 2, 7)
   if string.sub(record, 32, 39) == given.hash then return 'duplicate' end
   if not call.replace or is_of_this_batch then return 'conflict' end
-  local state, key, score = whereabouts(given.id)
+  local state, key, score = find_state(given.id)
   local flight = redis.call('HGET', FLIGHT, given.id)
   local may_be_out = state ~= 'dead' and is_unsure(flight)
   if state == 'unack' or may_be_out or is_being_shunted(flight, score or 0) then
@@ -35,7 +35,7 @@ local function judge_cold(given)
   if due > 0 and number_at(tombstone, 1, 6) >= given.generation then given.due = due end
 end
 
--- A cold row that ended cancelled is remembered at once, and may come twice in a batch.
+-- A cancelled cold row is remembered at once, and may come twice in a batch: read its memory again.
 local function judge_unknown(given)
   local remembered = given.generation > 0 and recall('r' .. given.id) or given.remembered
   if remembered and string.sub(remembered, 7, 14) == given.hash then
@@ -45,7 +45,7 @@ local function judge_unknown(given)
   return given.generation > 0 and judge_cold(given) or 'accepted'
 end
 
--- Why an envelope that would be taken is not; a duplicate is one however late it comes.
+-- Why an envelope is refused that would be stored; a duplicate is never refused.
 local function refusal(call, given)
   if given.wanted - NOW_UP > call.max_delay then return 'too_far' end
   if given.expires > 0 and given.expires <= given.wanted then return 'expires_before_due' end

@@ -1,16 +1,36 @@
--- What outlives an envelope or a call, each for its time: `c` answers of calls, `r` remembered ids
--- (due and hash); on a route with a cold tier `t` tombstones (generation, new due or zeros, the
--- generation up to which rows are cancelled or zeros), `d` how far a batch is demoted (rows done,
--- removed, void), `x` copies of a batch that are void.
--- A value begins with its own expiry (6 bytes); forget.lua removes what has expired.
+-- Memory: entries that outlive an envelope or a call, until they expire, and the end of an envelope.
+-- `c` answers of calls, `r` remembered ids (due and hash); on a route with a cold tier `t` tombstones
+-- (generation, new due or zeros, the generation up to which rows are cancelled or zeros), `d` progress
+-- of a demoted batch (rows done, removed, void), `x` void copies of a batch.
+-- A value begins with its expiry (6 bytes); forget.lua removes expired ones.
 local function memorize(name, value, keep_ms)
   local expiry = NOW + keep_ms
   redis.call('HSET', MEMORY, name, six(expiry) .. value)
   redis.call('ZADD', FORGET, expiry, name)
 end
 
-local function still_known(value)
+local function unexpired(value)
   return value and number_at(value, 1, 6) > NOW and string.sub(value, 7)
 end
 
-local function recall(name) return still_known(redis.call('HGET', MEMORY, name)) end
+local function recall(name) return unexpired(redis.call('HGET', MEMORY, name)) end
+
+local function remember_id(id, due_six, hash, remember_ms)
+  if remember_ms > 0 then memorize('r' .. id, due_six .. hash, remember_ms) end
+end
+
+-- Delete an envelope and its flight; its id and hash are remembered as long as it asked.
+local function finish(id, record)
+  if is_known(record) then
+    remember_id(id, string.sub(record, 2, 7), string.sub(record, 32, 39), number_at(record, 14, 19))
+  end
+  redis.call('HDEL', ENVELOPES, id)
+  redis.call('HDEL', FLIGHT, id)
+end
+
+-- Carry out a cancel that waited for the lease; `items` are the journal's.
+local function finish_cancelled(id, f, items)
+  items[#items + 1] = id
+  items[#items + 1] = six(f.due) .. struct.pack('>I4', f.attempt)
+  finish(id, redis.call('HGET', ENVELOPES, id))
+end

@@ -1,6 +1,6 @@
--- What a worker must know to decide what to do next and how long it may sleep (duebridge.store.poll):
--- now, six counts, five first scores (-1: none), held since (-1: not held), first to forget,
--- until when all that is due is here and not in the cold tier (-1: it was never used).
+-- The poll: tells a worker what to do next and how long it may sleep (duebridge.store.poll): now, six
+-- counts, five first scores (-1: none), held since (-1: not held), first memory to expire, the instant
+-- before which nothing due is still in the cold tier (-1: the tier was never used).
 local function first_score(key)
   local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
   if not first or first == 'inf' then return -1 end

@@ -1,4 +1,4 @@
--- pending | retry -> ready, earliest first; a retry whose lease ran out twice -> suspect.
+-- Promotion: pending | retry -> ready, earliest first; a retry whose lease ran out twice -> suspect.
 local function promote_from(key, count)
   local due = redis.call('ZRANGE', key, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, count, 'WITHSCORES')
   local ids, ready, suspect = {}, {}, {}
@@ -15,8 +15,8 @@ local function promote_from(key, count)
   return #ids
 end
 
--- Promote at most so many, and none beyond a full ready; returns how many. Retries get at most
--- half while there is fresh work, so that neither starves the other.
+-- Promote at most `most`, and none beyond a full ready; return the count. Retries get at most half
+-- while there is fresh work, so that neither starves the other.
 local function promote(most, ready_full)
   local room = math.min(limited(most), tonumber(ready_full) - redis.call('ZCARD', READY))
   if room <= 0 then return 0 end

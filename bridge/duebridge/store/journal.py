@@ -1,12 +1,12 @@
-"""The journal of one shard, read and decoded: what became of which envelope, in order.
+"""Reads the journal of a shard: the transitions of its envelopes, in order.
 
-The layout is lua/shared/journal.lua's. Entries are numbered densely, so that a reader sees a jump
-where the cap cut what it had not read yet.
+The layout is lua/shared/journal.lua's. Entries are numbered densely, so that a reader sees a gap
+where the cap cut entries that it had not read yet.
 """
 
 import struct
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from duebridge.errors import RecordDamaged, StoreError
 from duebridge.store.connection import Connection, translated_errors
@@ -14,11 +14,26 @@ from duebridge.store.keys import Shard
 
 PAGE = 16  # entries a read: at most some 4 MiB, since one has up to 1,000 items
 
-_DUE_BYTES, _ATTEMPT_BYTES, _REASON_BYTES = 6, 10, 11  # a note that goes as far as that field
+_DUE_BYTES, _ATTEMPT_BYTES, _REASON_BYTES = 6, 10, 11  # of a note up to and with that field
+
+EventKind: TypeAlias = Literal[
+    "accepted",
+    "replaced",
+    "rescheduled",
+    "demoted",
+    "retried",
+    "delivered",
+    "expired",
+    "dead",
+    "shunted",
+    "replayed",
+    "dropped",
+    "cancelled",
+]
 
 
 class Note(NamedTuple):
-    """What an entry says of one envelope; None where its kind does not say it."""
+    """The note of an entry about one envelope; None for a field that its kind lacks."""
 
     due_at_ms: int
     attempt: int | None
@@ -26,10 +41,13 @@ class Note(NamedTuple):
 
 
 class JournalEntry(NamedTuple):
-    """One batch of transitions of one kind; `sequence` is dense, `size` is of the items."""
+    """One batch of transitions of one kind; `sequence` is dense, `size` is the bytes of the items.
+
+    A newer duebridge may write kinds beyond `EventKind`, which are passed on.
+    """
 
     sequence: int
-    kind: str
+    kind: EventKind
     at_ms: int
     total_bytes: int
     items: list[tuple[str, Note]]
@@ -37,7 +55,7 @@ class JournalEntry(NamedTuple):
 
 
 class Journal:
-    """Reads the journal of a shard, a page at a time. All methods raise `StoreError`."""
+    """The journal of a shard, read a page at a time. All methods raise `StoreError`."""
 
     def __init__(self, connection: Connection, shard: Shard) -> None:
         self.shard = shard
@@ -46,7 +64,7 @@ class Journal:
         self._meta = f"{shard.tag}:meta"
 
     def last(self) -> int:
-        """Return the number of the newest entry ever written; 0 where there was none."""
+        """Return the number of the newest entry ever written; 0 for none."""
         with translated_errors():
             found = self._client.hget(self._meta, "journal_sequence") or b"0"
             if not found.isdigit():
@@ -56,18 +74,18 @@ class Journal:
             return int(found)
 
     def first(self) -> int:
-        """Return the number of the oldest entry that is there; the next one's where none is."""
+        """Return the number of the oldest entry still there, else that of the next entry."""
         return self._before_first() + 1
 
     def note_kept(self, until: int) -> None:
-        """Note that a table outside has the entries up to a number; it never goes back."""
+        """Note that an outside table has the entries up to a number; the note never goes back."""
         with translated_errors():
             kept = self._client.hget(self._meta, "journal_kept")
             if until > int(kept or 0):
                 self._client.hset(self._meta, "journal_kept", until)
 
     def read(self, after: int, until: int) -> Iterator[JournalEntry]:
-        """Yield the entries behind `after` up to `until`; those that the cap cut are missing."""
+        """Yield the entries after `after` up to `until`; entries that the cap cut are missing."""
         while after < until:
             with translated_errors():
                 page = self._client.xrange(self._key, after + 1, until, count=PAGE)
@@ -78,15 +96,15 @@ class Journal:
             after = _sequence(page[-1][0])
 
     def before_newest(self, items: int) -> int:
-        """Return the number behind which the newest `items` items lie, and maybe some more."""
+        """Return the number after which the newest `items` items lie, and maybe some more."""
         found, before = 0, "+"
         while found < items:
             with translated_errors():
                 page = self._client.xrevrange(self._key, before, "-", count=PAGE)
             if not page:
                 return self._before_first()
-            for each in page:
-                entry = read_entry(*each)
+            for found_entry in page:
+                entry = read_entry(*found_entry)
                 found += len(entry.items)
                 if found >= items:
                     return entry.sequence - 1
@@ -94,9 +112,9 @@ class Journal:
         return self.last()
 
     def before_instant(self, at_ms: int) -> int:
-        """Return the number behind which everything since an instant lies.
+        """Return the number after which all entries since an instant lie.
 
-        It is 0 where the cap may have cut some of that: a reader then finds the gap.
+        It is 0 where the cap may have cut some of them: a reader then finds the gap.
         """
         entry = self._first_from(0)
         if entry is None or entry.at_ms >= at_ms:
@@ -130,7 +148,8 @@ def read_entry(stream_id: bytes, fields: dict[bytes, bytes]) -> JournalEntry:
             (name.decode(errors="backslashreplace"), _note(note))
             for name, note in zip(flat[::2], flat[1::2], strict=True)
         ]
-        kind, at_ms, total = fields[b"k"].decode(), int(fields[b"t"]), int(fields[b"b"])
+        kind = cast(EventKind, fields[b"k"].decode())
+        at_ms, total = int(fields[b"t"]), int(fields[b"b"])
     except (KeyError, ValueError, IndexError, struct.error) as error:
         raise RecordDamaged(f"journal entry {sequence}: {type(error).__name__}: {error}") from error
     return JournalEntry(sequence, kind, at_ms, total, items, len(packed))
@@ -141,7 +160,7 @@ def _sequence(stream_id: bytes) -> int:
 
 
 def _note(note: bytes) -> Note:
-    """Return a note; a newer duebridge may have put more behind it."""
+    """Return a note; a newer duebridge may have appended more fields."""
     if len(note) < _DUE_BYTES:
         raise ValueError(f"expected a note of {_DUE_BYTES} bytes or more; got {note!r}")
     attempt = int.from_bytes(note[_DUE_BYTES:_ATTEMPT_BYTES]) if len(note) > _DUE_BYTES else None
@@ -150,7 +169,7 @@ def _note(note: bytes) -> Note:
 
 
 def _strings(packed: bytes) -> list[bytes]:
-    """Read a msgpack array of raw strings, which need not be text: no library reads those."""
+    """Return a msgpack array of raw strings, which need not be UTF-8; no library reads those."""
     count, at = _head(packed, 0, 0x90, 0xF0, {0xDC: ">H", 0xDD: ">I"})
     strings = []
     for _ in range(count):

@@ -1,6 +1,6 @@
-"""Every key in the store, spelled here and nowhere else.
+"""The names of all keys in the store.
 
-All keys of a shard share one hash tag, so that a script may touch them together in a Cluster.
+The keys of a shard share one hash tag, so that a script may touch them together in a Cluster.
 """
 
 import re
@@ -10,7 +10,7 @@ from duebridge.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
-# The order in which every script gets its keys: lua/shared/keys.lua.
+# The order in which every script gets its keys: lua/shared/prelude.lua.
 SHARD_KEYS = (
     "pending",
     "ready",
@@ -37,7 +37,7 @@ def checked_name(kind: str, name: str) -> str:
 
 
 class Shard(NamedTuple):
-    """One shard of a route: what a script works on."""
+    """One shard of a route, the keys that a script works on."""
 
     namespace: str
     route: str
@@ -63,5 +63,5 @@ class Shard(NamedTuple):
 
 
 def routes_key(namespace: str) -> str:
-    """Return the key of the hash that tells each route's layout and number of shards."""
+    """Return the key of the hash that has each route's layout and number of shards."""
     return f"{{{namespace}}}:routes"

@@ -1,4 +1,4 @@
-"""What every transition answers: all that a worker needs to decide what to do next."""
+"""The figures of a shard: the poll that every transition answers, and the stats for people."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ NONE = -1
 
 
 class Poll(NamedTuple):
-    """Counts by state and the first score of each, in ms; -1 where there is none.
+    """Counts by state and the first score of each state, in ms; -1 for none.
 
     The order is lua/shared/poll.lua's.
     """
@@ -29,25 +29,69 @@ class Poll(NamedTuple):
 
     @property
     def envelopes(self) -> int:
-        """How many envelopes the shard holds, whatever their state."""
+        """How many envelopes the shard holds, in any state."""
         return self.pending + self.ready + self.suspect + self.unack + self.retry + self.dead
 
     @property
     def has_cold(self) -> bool:
-        """Whether something went to the cold tier, ever."""
+        """Whether the route ever used its cold tier."""
         return self.hydrated_until_ms != NONE
 
     @property
     def cold_left_ms(self) -> int:
-        """How long until what is cold may be late, where something is; less than 0: it may be."""
+        """How long until a cold envelope may be late; below 0: one may be late now."""
         return self.hydrated_until_ms - self.now_ms
 
     @property
     def waiting(self) -> int:
-        """How many are still to be delivered."""
+        """How many envelopes are still to be delivered."""
         return self.envelopes - self.dead
 
     @property
     def is_held(self) -> bool:
-        """Whether the route's target failed and nothing was confirmed since."""
+        """Whether the route's target failed, with no confirm since."""
         return self.held_since_ms != NONE
+
+
+class Stats(NamedTuple):
+    """The poll, and further figures for people and gauges; an instant is -1 for none.
+
+    `due` counts envelopes that wait for delivery now, without a lease. `scheduled` counts how often
+    an envelope was given a due instant (accepted, replaced, rescheduled or replayed) since the
+    shard's first use. `journal_kept` is the newest entry that an outside table has, -1 for none.
+    """
+
+    poll: Poll
+    due: int
+    due_within_60s: int
+    due_within_300s: int
+    oldest_due_at_ms: int
+    journal_entries: int
+    memories: int
+    scheduled: int
+    journal_newest: int
+    journal_kept: int
+
+    @property
+    def oldest_due_age_ms(self) -> int:
+        """How long the oldest undelivered envelope has been due; 0 when none is."""
+        if self.oldest_due_at_ms == NONE:
+            return 0
+        return max(0, self.poll.now_ms - self.oldest_due_at_ms)
+
+    @property
+    def journal_lag(self) -> int | None:
+        """How many entries no outside table has yet; None where none was ever kept."""
+        return (
+            None if self.journal_kept == NONE else max(0, self.journal_newest - self.journal_kept)
+        )
+
+    @property
+    def journal_left(self) -> int | None:
+        """How many more entries, of the present size, until the cap cuts one that no table has.
+
+        None where none was ever kept, or nothing was cut yet.
+        """
+        if self.journal_lag is None or self.journal_newest <= self.journal_entries:
+            return None
+        return max(0, self.journal_entries - self.journal_lag)

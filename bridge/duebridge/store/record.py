@@ -1,21 +1,34 @@
-"""A record's prefix and a flight, read from the bytes that the scripts write.
+"""The stored form of an envelope: its record (a fixed prefix, then a blob) and its flight.
 
-The layouts are lua/shared/record.lua's and flight.lua's; six-byte integers are read as 2 + 4.
+The prefix and the flight are laid out as in lua/shared/record.lua and flight.lua; six-byte
+integers are read as 2 + 4. A blob is one codec byte and a msgpack array (`Content`),
+zstd-compressed when that pays. Scripts never decode a blob.
 """
 
+import threading
+from hashlib import blake2b
 from struct import Struct
+from typing import Any, NamedTuple
 
 import msgspec
+import zstandard
 
-from duebridge.errors import RecordDamaged, RecordTooNew
+from duebridge.envelope import Envelope, Properties, Target
+from duebridge.errors import EnvelopeError, RecordDamaged, RecordTooNew
 
 LAYOUT = 1
 _PREFIX = Struct(">BHIHIHIHIHI8s")
 _FLIGHT = Struct(">12sHIIHHHHBBBBBHIHI")
 
+PLAIN, ZSTD = b"\x00", b"\x01"
+COMPRESS_FROM_BYTES = 512  # below it, zstd saves nothing worth its time
+KEEP_COMPRESSED_BELOW = 0.9  # of the plain size
+MAX_CONTENT_BYTES = 64 * 1024 * 1024  # a damaged blob must not inflate without end
+HASH_BYTES = 8
+
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """What the store keeps of an envelope; instants in epoch ms, 0 where there is none."""
+    """A stored envelope; instants in epoch ms, 0 for none."""
 
     due_at_ms: int
     expires_at_ms: int
@@ -27,7 +40,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Flight(msgspec.Struct, frozen=True, gc=False):
-    """What only an envelope in flight has; counts are since accept or replay, but for `attempt`."""
+    """The state of an envelope in flight; counts but `attempt` begin at accept or replay."""
 
     attempt: int
     failures: int = 0
@@ -93,3 +106,119 @@ def read_flight(data: bytes) -> Flight:
         error_class,
         message,
     )
+
+
+class Content(msgspec.Struct, frozen=True, array_like=True):
+    """The part of an envelope that no script needs to read."""
+
+    body: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, Any], ...] = ()  # HeaderValue; msgspec has no bytes | str
+    max_attempts: int | None = None
+    properties: Properties | None = None
+    target: Target | None = None
+
+
+class _PerThread(threading.local):
+    """zstd contexts, which are costly to make and must not be shared between threads."""
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(level=3)
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_zstd = _PerThread()
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Content)
+_NO_PROPERTIES = Properties()
+
+
+class Packed(msgspec.Struct, frozen=True):
+    """An envelope's blob and the hash of its content."""
+
+    blob: bytes
+    content_hash: bytes
+
+
+def pack(envelope: Envelope) -> Packed:
+    """Return the blob and the hash over every field as given, durations in ms, never resolved.
+
+    Raises `EnvelopeError` for an envelope that could be stored but not be read again.
+    """
+    properties = None if envelope.properties == _NO_PROPERTIES else envelope.properties
+    content = Content(
+        envelope.body,
+        envelope.key,
+        envelope.headers,
+        envelope.max_attempts,
+        properties,
+        envelope.target,
+    )
+    plain = _encoder.encode(content)
+    if len(plain) > MAX_CONTENT_BYTES:
+        what = f"expected up to {MAX_CONTENT_BYTES} bytes of body, key and headers"
+        raise EnvelopeError(f"envelope: {what}; got {len(plain)}")
+    given = f"{envelope.due} {envelope.expires} {envelope.remember_ms}".encode()
+    content_hash = blake2b(plain, digest_size=HASH_BYTES, key=given[:64]).digest()
+    return Packed(_compress(plain), content_hash)
+
+
+class PackedRow(NamedTuple):
+    """An envelope as the schedule script takes it.
+
+    `due` and `expires` are `+15000` or epoch ms, `expires` "" for never. `generation` is 0, or
+    that of a cold row, which obeys tombstones.
+    """
+
+    id: str
+    due: str
+    expires: str
+    remember_ms: int
+    content_hash: bytes
+    generation: int
+    blob: bytes
+
+
+def pack_row(envelope: Envelope, remember_ms: int, generation: int = 0) -> PackedRow:
+    """Pack an envelope; `remember_ms` is its route's, for an envelope without one of its own.
+
+    Raises `EnvelopeError` for an envelope that could be stored but not be read again.
+    """
+    packed = pack(envelope)
+    return PackedRow(
+        envelope.id,
+        str(envelope.due),
+        "" if envelope.expires is None else str(envelope.expires),
+        remember_ms if envelope.remember_ms is None else envelope.remember_ms,
+        packed.content_hash,
+        generation,
+        packed.blob,
+    )
+
+
+def _compress(plain: bytes) -> bytes:
+    if len(plain) >= COMPRESS_FROM_BYTES:
+        compressed = _zstd.compressor.compress(plain)
+        if len(compressed) < KEEP_COMPRESSED_BELOW * len(plain):
+            return ZSTD + compressed
+    return PLAIN + plain
+
+
+def unpack(blob: bytes) -> Content:
+    """Return the content of a blob; raises `RecordDamaged` if it cannot be read whole."""
+    codec, packed = blob[:1], blob[1:]
+    try:
+        if codec == ZSTD:
+            packed = _decompress(packed)
+        elif codec != PLAIN:
+            raise RecordDamaged(f"blob: expected codec 0 or 1; got {codec!r}")
+        return _decoder.decode(packed)
+    except (msgspec.DecodeError, zstandard.ZstdError, ValueError, RecursionError) as error:
+        raise RecordDamaged(f"blob of {len(blob)} bytes: {error}") from error
+
+
+def _decompress(packed: bytes) -> bytes:
+    size = zstandard.frame_content_size(packed)
+    if not 0 <= size <= MAX_CONTENT_BYTES:
+        raise RecordDamaged(f"blob: expected up to {MAX_CONTENT_BYTES} bytes; got {size}")
+    return _zstd.decompressor.decompress(packed)

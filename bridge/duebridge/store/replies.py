@@ -1,52 +1,73 @@
-"""What the scripts answer, as values; an envelope that cannot be read is set apart, never raised.
+"""The answers of the scripts, as values.
 
-One unreadable record must not cost the envelopes that were claimed with it.
+An envelope that cannot be read is set apart and never raised: it must not cost the envelopes that
+were claimed with it.
 """
 
-from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import msgspec
 
 from duebridge.errors import RecordDamaged, RecordTooNew, StoreError
-from duebridge.store.codec import Content, unpack
-from duebridge.store.poll import NONE, Poll
+from duebridge.store.poll import Poll
 from duebridge.store.record import (
     FIRST_ATTEMPT,
     NOT_IN_FLIGHT,
+    Content,
     Flight,
     Record,
     read_flight,
     read_record,
+    unpack,
 )
 
 T = TypeVar("T")
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]  # counters refuse to go down
 
+State: TypeAlias = Literal["pending", "ready", "unack", "retry", "dead"]
+Refusal: TypeAlias = Literal["too_far", "expires_before_due"]
+ScheduleAnswer: TypeAlias = (
+    Literal["accepted", "duplicate", "conflict", "replaced", "in_flight", "cancelled"] | Refusal
+)
+CancelAnswer: TypeAlias = Literal["cancelled", "in_flight", "dead", "unknown", "recorded"]
+MoveAnswer: TypeAlias = Literal["rescheduled", "in_flight", "dead", "unknown", "recorded"]
+ReplayAnswer: TypeAlias = Literal["replayed", "in_flight", "unknown"]
+DropAnswer: TypeAlias = Literal["dropped", "in_flight", "unknown"]
+
 
 def read_reply(reply: object, form: type[T]) -> T:
-    """Return a reply as the values of its form; raises `StoreError` where it is of another."""
+    """Return a reply as values of a type; raises `StoreError` where it has another form."""
     try:
         return msgspec.convert(reply, form)
     except msgspec.ValidationError as error:
-        raise StoreError(
-            f"the delay store answered what no script of ours does: {error}"
-        ) from error
+        raise StoreError(f"unexpected reply from the delay store: {error}") from error
 
 
 def read_text(word: bytes) -> str:
-    """Return a text of a reply; what is no UTF-8 of it is kept so that it can be sent back."""
+    """Return text of a reply; bytes that are not UTF-8 are kept, so that they can be sent back."""
     return word.decode(errors="surrogateescape")
 
 
-class Scheduled(NamedTuple):
-    """The store's answer for one envelope, and its due instant."""
+class ScheduleReply(NamedTuple):
+    """The store's answer for one envelope, and its due instant.
 
-    status: str
+    `cancelled` is a cold row's alone, which a tombstone binds.
+    """
+
+    status: ScheduleAnswer
     due_at_ms: int
 
 
-class Leased(msgspec.Struct, frozen=True, gc=False):
-    """One envelope that the caller holds until its lease ends."""
+class RescheduleReply(NamedTuple):
+    """The answer of a reschedule, and the due instant that it asked for."""
+
+    status: MoveAnswer | Refusal
+    due_at_ms: int
+
+
+class LeasedEnvelope(msgspec.Struct, frozen=True, gc=False):
+    """An envelope that the caller holds until its lease ends."""
 
     id: str
     record: Record
@@ -54,8 +75,8 @@ class Leased(msgspec.Struct, frozen=True, gc=False):
     content: Content
 
 
-class Damaged(NamedTuple):
-    """An envelope that the caller holds but cannot read: the reason, and the record as it is."""
+class DamagedEnvelope(NamedTuple):
+    """An envelope that the caller holds but cannot read; `data` is its record as stored."""
 
     id: str
     error: RecordDamaged
@@ -63,52 +84,52 @@ class Damaged(NamedTuple):
 
     @property
     def is_too_new(self) -> bool:
-        """Whether only a newer duebridge can read it: it is left to one, never buried."""
+        """Whether only a newer duebridge can read it; such an envelope is never buried."""
         return isinstance(self.error, RecordTooNew)
 
 
 class Claim(NamedTuple):
-    """What one claim or shunt leased, all under one token; empty when there was nothing.
+    """The envelopes that one claim or shunt leased, under one token.
 
-    `expired` are those that it buried instead, since their time was over.
+    `expired` counts the envelopes that it buried instead, because they had expired.
     """
 
     poll: Poll
     token: bytes
-    leased: list[Leased]
-    damaged: list[Damaged]
+    leased: list[LeasedEnvelope]
+    damaged: list[DamagedEnvelope]
     expired: int = 0
 
     @property
     def ids(self) -> list[str]:
-        """The ids of all that the caller holds."""
+        """The ids of all envelopes that the caller holds."""
         return [*(each.id for each in self.leased), *(each.id for each in self.damaged)]
 
     @property
     def held(self) -> int:
-        """How many the caller holds."""
+        """How many envelopes the caller holds."""
         return len(self.leased) + len(self.damaged)
 
     @property
     def taken(self) -> int:
-        """How many it took out of ready: what has expired is dead."""
+        """How many envelopes left ready, expired ones included."""
         return self.held + self.expired
 
     @property
     def size_bytes(self) -> int:
-        """The blobs of those that can be read."""
+        """The bytes of the blobs that can be read."""
         return sum(len(leased.record.blob) for leased in self.leased)
 
     def joined(self, later: "Claim") -> "Claim":
-        """Return this and a later one under its token as one."""
+        """Return this claim merged with a later one under the same token."""
         leased, damaged = self.leased + later.leased, self.damaged + later.damaged
         return Claim(later.poll, self.token, leased, damaged, self.expired + later.expired)
 
 
-class Settled(NamedTuple):
-    """The ids whose lease was lost, where nothing was changed.
+class SettleReply(NamedTuple):
+    """The answer of a settling call: the stale ids, whose lease was lost and which did not change.
 
-    After a `repeated` call they may be the caller's own, settled by the call whose reply was lost.
+    After a `repeated` call they may have been settled by the call whose reply was lost.
     """
 
     poll: Poll
@@ -117,10 +138,10 @@ class Settled(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One envelope as the store has it; `score_ms` is what its state orders it by, -1 for never."""
+    """One stored envelope; `score_ms` is its score in the index of its state, -1 for never."""
 
     id: str
-    state: str
+    state: State
     score_ms: int
     record: Record | None
     flight: Flight
@@ -129,64 +150,20 @@ class Entry(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Envelopes of one state; `cursor` begins the next page, None at the end."""
+    """A page of the envelopes of one state; `cursor` begins the next page, None at the end."""
 
     entries: list[Entry]
     cursor: tuple[str, int] | None
 
 
-class Stats(NamedTuple):
-    """The poll and what people and gauges want beside it; -1 where there is no such instant.
-
-    What is due waits to be delivered now, and is under nobody's lease. `scheduled` is how often an
-    envelope was given a due instant: accepted, replaced, rescheduled or replayed, since the
-    shard's first use. `journal_kept` is the newest entry that a table outside has, -1 for none.
-    """
-
-    poll: Poll
-    due: int
-    due_within_60s: int
-    due_within_300s: int
-    oldest_due_at_ms: int
-    journal_entries: int
-    memories: int
-    scheduled: int
-    journal_newest: int
-    journal_kept: int
-
-    @property
-    def oldest_due_age_ms(self) -> int:
-        """How long the oldest undelivered envelope has been due; 0 when none is."""
-        if self.oldest_due_at_ms == NONE:
-            return 0
-        return max(0, self.poll.now_ms - self.oldest_due_at_ms)
-
-    @property
-    def journal_lag(self) -> int | None:
-        """How many entries no table has yet; None where none was ever kept."""
-        return (
-            None if self.journal_kept == NONE else max(0, self.journal_newest - self.journal_kept)
-        )
-
-    @property
-    def journal_left(self) -> int | None:
-        """How many more entries until the cap cuts one that no table has.
-
-        If they are as large as those here; None where none was ever kept, or nothing was cut yet.
-        """
-        if self.journal_lag is None or self.journal_newest <= self.journal_entries:
-            return None
-        return max(0, self.journal_entries - self.journal_lag)
-
-
-class Counted(NamedTuple):
+class MoveReply(NamedTuple):
     """The poll, and how many envelopes were moved."""
 
     poll: Poll
     moved: Count
 
 
-class Reclaimed(NamedTuple):
+class ReclaimReply(NamedTuple):
     """The poll, how many were taken back, and how many of those were buried as poison."""
 
     poll: Poll
@@ -194,8 +171,8 @@ class Reclaimed(NamedTuple):
     poisoned: Count
 
 
-class Demoted(NamedTuple):
-    """How far a batch is demoted: the rows that are done, removed ones and void copies."""
+class DemoteReply(NamedTuple):
+    """The progress of a batch's demotion: rows done, of these removed, and void."""
 
     now_ms: int
     done: int
@@ -203,22 +180,22 @@ class Demoted(NamedTuple):
     void: int
 
 
-class Lifted(NamedTuple):
+class LiftReply(NamedTuple):
     """How many tombstones and void copies were dropped."""
 
     now_ms: int
     dropped: int
 
 
-class Stale(NamedTuple):
-    """What a settling script answers."""
+class StaleReply(NamedTuple):
+    """The reply of a settling script."""
 
     poll: Poll
     ids: list[bytes]
 
 
-class Found(NamedTuple):
-    """What `get` answers; `state` is empty where the id is unknown."""
+class FoundReply(NamedTuple):
+    """The reply of `get`; `state` is empty where the id is unknown."""
 
     now_ms: int
     state: bytes
@@ -248,41 +225,86 @@ def _in_rows(*columns: Any) -> list[tuple[Any, ...]]:
     try:
         return list(zip(*columns, strict=True))
     except ValueError as error:
-        raise StoreError("the delay store answered rows that are not whole") from error
+        raise StoreError(
+            "unexpected reply from the delay store: columns of unequal length"
+        ) from error
 
 
-def read_scheduled(reply: object, count: int) -> list[Scheduled]:
+def _by_bytes(*closed: Any) -> Mapping[bytes, Any]:
+    return {word.encode(): word for answers in closed for word in get_args(answers)}
+
+
+_STATES = _by_bytes(State)
+_SCHEDULED = _by_bytes(*get_args(ScheduleAnswer))
+_RESCHEDULED = _by_bytes(MoveAnswer, Refusal)
+_CANCELLED = _by_bytes(CancelAnswer)
+_REPLAYED = _by_bytes(ReplayAnswer)
+_DROPPED = _by_bytes(DropAnswer)
+
+
+def read_scheduled(reply: object, count: int) -> list[ScheduleReply]:
     """Return the answers for `count` envelopes, which stand behind the time."""
     flat = read_reply(reply, list[int | bytes])
-    rows = _in_rows(_words(flat[1::2], count), read_reply(flat[2::2], list[int]))
-    return [Scheduled(*row) for row in rows]
+    answers = _closed(flat[1::2], _SCHEDULED, count)
+    return [ScheduleReply(*row) for row in _in_rows(answers, read_reply(flat[2::2], list[int]))]
 
 
-def read_words(reply: object, count: int) -> list[str]:
-    """Return `count` words, which stand behind the time."""
-    return _words(read_reply(reply, list[int | bytes])[1:], count)
+def read_rescheduled(reply: object) -> RescheduleReply:
+    """Return the answer of a reschedule."""
+    _, answer, due_at_ms = read_reply(reply, tuple[int, bytes, int])
+    return RescheduleReply(_closed([answer], _RESCHEDULED, 1)[0], due_at_ms)
 
 
-def _words(given: object, count: int) -> list[str]:
+def read_cancelled(reply: object) -> CancelAnswer:
+    """Return the answer of a cancel."""
+    answers: list[CancelAnswer] = _behind_the_time(reply, _CANCELLED, 1)
+    return answers[0]
+
+
+def read_replayed(reply: object, count: int) -> list[ReplayAnswer]:
+    """Return the answers for `count` ids, which stand behind the time."""
+    return _behind_the_time(reply, _REPLAYED, count)
+
+
+def read_dropped(reply: object, count: int) -> list[DropAnswer]:
+    """Return the answers for `count` ids, which stand behind the time."""
+    return _behind_the_time(reply, _DROPPED, count)
+
+
+def read_state(word: bytes) -> State:
+    """Return the name of a state."""
+    state: State = _closed([word], _STATES, 1)[0]
+    return state
+
+
+def _behind_the_time(reply: object, closed: Mapping[bytes, Any], count: int) -> list[Any]:
+    return _closed(read_reply(reply, list[int | bytes])[1:], closed, count)
+
+
+def _closed(given: object, closed: Mapping[bytes, Any], count: int) -> list[Any]:
+    """Return `count` words of a closed set; raises `StoreError` for others."""
     words = read_reply(given, list[bytes])
     if len(words) != count:
-        raise StoreError(f"the delay store gave {len(words)} answers instead of {count}")
-    return [read_text(word) for word in words]
+        raise StoreError(f"expected {count} answers of the delay store; got {len(words)}")
+    try:
+        return [closed[word] for word in words]
+    except KeyError as error:
+        raise StoreError(f"unexpected answer of the delay store: {error.args[0]!r}") from error
 
 
 def read_claim(reply: object) -> Claim:
-    """Return a claim's envelopes, those that cannot be read set apart."""
+    """Return a claim; envelopes that cannot be read are set apart."""
     poll, token, *columns, expired = read_reply(reply, _Leases)
-    leased: list[Leased] = []
-    damaged: list[Damaged] = []
+    leased: list[LeasedEnvelope] = []
+    damaged: list[DamagedEnvelope] = []
     for id_bytes, record_bytes, flight_bytes in _in_rows(*columns):
         try:
             envelope_id = _id(id_bytes)
             record = read_record(record_bytes)
             flight = read_flight(flight_bytes) if flight_bytes else FIRST_ATTEMPT
-            leased.append(Leased(envelope_id, record, flight, unpack(record.blob)))
+            leased.append(LeasedEnvelope(envelope_id, record, flight, unpack(record.blob)))
         except RecordDamaged as error:
-            damaged.append(Damaged(read_text(id_bytes), error, record_bytes))
+            damaged.append(DamagedEnvelope(read_text(id_bytes), error, record_bytes))
     return Claim(poll, token, leased, damaged, expired)
 
 
@@ -293,8 +315,8 @@ def _id(id_bytes: bytes) -> str:
         raise RecordDamaged(f"id: expected UTF-8; got {id_bytes[:40]!r}") from error
 
 
-def read_entry(id: str, state: str, score_ms: int, record: bytes, flight: bytes) -> Entry:  # noqa: A002
-    """Return an entry; what cannot be read of it is None, and `damage` says why."""
+def read_entry(id: str, state: State, score_ms: int, record: bytes, flight: bytes) -> Entry:  # noqa: A002
+    """Return an entry; parts that cannot be read are None, and `damage` says why."""
     try:
         known = read_record(record)
         return Entry(id, state, score_ms, known, read_flight(flight), unpack(known.blob), "")
@@ -303,14 +325,14 @@ def read_entry(id: str, state: str, score_ms: int, record: bytes, flight: bytes)
 
 
 def _known_flight(flight: bytes) -> Flight:
-    """Return what is known of its attempts: it was buried as damaged, and the flight says so."""
+    """Return the flight of a damaged envelope, which says how it was buried."""
     try:
         return read_flight(flight)
     except RecordDamaged:
         return NOT_IN_FLIGHT
 
 
-def read_page(state: str, reply: object) -> Page:
+def read_page(state: State, reply: object) -> Page:
     """Return a page; its cursor is the last id and score."""
     _, *columns = read_reply(reply, _Rows)
     entries = [

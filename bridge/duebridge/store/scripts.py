@@ -1,6 +1,6 @@
-"""The scripts as the server gets them: each Lua file with what it includes put in, once.
+"""Loads the scripts: each Lua file with its included parts put in.
 
-A script names its parts in one comment line, `-- @include keys clock`; each is a file of
+A script names its parts in one comment line, `-- @include prelude poll`; each is a file of
 `lua/shared`. The name of a script is its file's name.
 """
 
@@ -23,7 +23,7 @@ class Script(NamedTuple):
 
 @cache
 def script(name: str) -> Script:
-    """Return the named script; raises `FileNotFoundError` where there is no such file."""
+    """Return a script by name; raises `FileNotFoundError` for an unknown one."""
     source = files("duebridge").joinpath("lua").joinpath(f"{name}.lua").read_text(encoding="utf-8")
     source = _INCLUDE.sub(lambda match: _parts(match[1].split()), source)
     return Script(name, source, sha1(source.encode(), usedforsecurity=False).hexdigest())

@@ -1,24 +1,30 @@
-"""The transitions of a claimed envelope, as values that the store carries out."""
+"""The decisions about a claimed envelope, as values that the store carries out."""
 
 from typing import NamedTuple, TypeAlias
+
+import msgspec
 
 from duebridge.ports.publisher import Reason
 
 
 class Ack(NamedTuple):
-    """The broker confirmed it."""
+    """The broker confirmed the envelope."""
 
     id: str
 
 
 class Release(NamedTuple):
-    """It never reached the broker's client."""
+    """The envelope never reached the broker's client."""
 
     id: str
 
 
-class Retry(NamedTuple):
-    """An envelope to put back: after `delay_ms`; whether it failed for certain, or may be out."""
+class Retry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Put an envelope back for `delay_ms`.
+
+    `is_failure` counts a definite failure; `is_unsure` says that it may have been published.
+    `error` is the class and the message, separated by a line break.
+    """
 
     id: str
     delay_ms: int
@@ -27,8 +33,8 @@ class Retry(NamedTuple):
     error: str
 
 
-class Burial(NamedTuple):
-    """An envelope to end: why; whether it failed for certain, or may be out."""
+class Burial(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """End an envelope for a reason; the other fields are as in `Retry`."""
 
     id: str
     reason: Reason
@@ -37,8 +43,8 @@ class Burial(NamedTuple):
     error: str
 
 
-class Remembered(NamedTuple):
-    """What an ack brings back for an id that is to be remembered; `place` is its place in ids."""
+class RememberedId(NamedTuple):
+    """What an ack hands back for an id to remember; `place` is its index among the acked ids."""
 
     place: int
     remember_ms: int

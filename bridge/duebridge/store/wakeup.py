@@ -1,4 +1,4 @@
-"""Hints that something is due earlier than a sleeping worker knows; losing one costs a second."""
+"""Listens for hints that something is due earlier than a sleeping worker knows."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 
 class WakeListener:
-    """Calls back for each hint, in a thread of its own; outlives every outage of the store."""
+    """Calls back on each hint, in its own thread; survives outages. A lost hint costs a second."""
 
     def __init__(self, connection: Connection, wake: Mapping[Shard, Callable[[], None]]) -> None:
         self._connection = connection
@@ -25,11 +25,11 @@ class WakeListener:
         self._thread = threading.Thread(target=self._run, name="wake-listener", daemon=True)
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Start listening."""
         self._thread.start()
 
     def listen_for(self, wake: Mapping[Shard, Callable[[], None]]) -> None:
-        """Call back for the hints of these shards instead, from half a second on at the latest."""
+        """Replace the shards to listen for, within half a second."""
         self._wake = {shard.wake.encode(): call for shard, call in wake.items()}
 
     def close(self) -> None:
@@ -41,7 +41,7 @@ class WakeListener:
         while not self._stop.is_set():
             try:
                 self._listen(frozenset(self._wake))
-            except Exception as error:  # of what is no reply, the client raises anything
+            except Exception as error:  # the client raises any class on bytes that are no reply
                 log.debug("wake_listener_lost", error=f"{type(error).__name__}: {error}")
                 self._stop.wait(PAUSE_S)
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from duebridge.config.models import Route
 from duebridge.ports.publisher import Outcome, Reason, Verdict
-from duebridge.store.replies import Damaged, Leased
+from duebridge.store.replies import DamagedEnvelope, LeasedEnvelope
 from duebridge.store.transitions import Ack, Burial, Decision, Release, Retry
 from duebridge.worker.backoff import retry_delay_ms
 
@@ -16,7 +16,9 @@ class Circumstances(NamedTuple):
     confirmed_since: bool = False
 
 
-def decide(leased: Leased, outcome: Outcome, route: Route, around: Circumstances) -> Decision:
+def decide(
+    leased: LeasedEnvelope, outcome: Outcome, route: Route, around: Circumstances
+) -> Decision:
     """Return what becomes of an envelope; `failures` alone is compared with `max_attempts`."""
     match outcome.verdict:
         case Verdict.CONFIRMED:
@@ -24,9 +26,9 @@ def decide(leased: Leased, outcome: Outcome, route: Route, around: Circumstances
         case Verdict.UNAVAILABLE:
             return Release(leased.id)
         case Verdict.REJECTED:
-            return Burial(leased.id, outcome.reason, True, False, outcome.error)
+            return _bury(leased, outcome, is_failure=True)
         case Verdict.TARGET_FAILED if around.is_past_hold:
-            return Burial(leased.id, outcome.reason, False, False, outcome.error)
+            return _bury(leased, outcome, is_failure=False)
         case Verdict.TARGET_FAILED:
             return _again(leased, outcome, route, is_failure=False, is_unsure=False)
         case Verdict.FAILED:
@@ -37,20 +39,42 @@ def decide(leased: Leased, outcome: Outcome, route: Route, around: Circumstances
 
 
 def _again(
-    leased: Leased, outcome: Outcome, route: Route, *, is_failure: bool, is_unsure: bool
+    leased: LeasedEnvelope, outcome: Outcome, route: Route, *, is_failure: bool, is_unsure: bool
 ) -> Retry | Burial:
     failures = leased.flight.failures + is_failure
     allowed = leased.content.max_attempts or route.retry.max_attempts
     if is_failure and failures >= allowed:
-        reason = Reason.ATTEMPTS_EXHAUSTED
-        return Burial(leased.id, reason, is_failure, is_unsure, outcome.error)
-    delay_ms = retry_delay_ms(route.retry, leased.flight.retries)
-    return Retry(leased.id, delay_ms, is_failure, is_unsure, outcome.error)
+        return Burial(
+            id=leased.id,
+            reason=Reason.ATTEMPTS_EXHAUSTED,
+            is_failure=True,
+            is_unsure=is_unsure,
+            error=outcome.error,
+        )
+    return Retry(
+        id=leased.id,
+        delay_ms=retry_delay_ms(route.retry, leased.flight.retries),
+        is_failure=is_failure,
+        is_unsure=is_unsure,
+        error=outcome.error,
+    )
 
 
-def decide_damaged(damaged: Damaged) -> Decision:
+def _bury(leased: LeasedEnvelope, outcome: Outcome, *, is_failure: bool) -> Burial:
+    return Burial(
+        id=leased.id,
+        reason=outcome.reason,
+        is_failure=is_failure,
+        is_unsure=False,
+        error=outcome.error,
+    )
+
+
+def decide_damaged(damaged: DamagedEnvelope) -> Decision:
     """Return what becomes of an envelope that cannot be read: only damage is poison."""
     if damaged.is_too_new:
         return Release(damaged.id)
     error = f"{type(damaged.error).__name__}\n{damaged.error}"
-    return Burial(damaged.id, Reason.POISON, False, False, error)
+    return Burial(
+        id=damaged.id, reason=Reason.POISON, is_failure=False, is_unsure=False, error=error
+    )

@@ -1,0 +1,14 @@
+-- Return the state of an id as its name, key and score; nothing where the id is unknown.
+local function find_state(id)
+  local states = {{'pending', PENDING}, {'ready', READY}, {'ready', SUSPECT}, {'unack', UNACK},
+    {'retry', RETRY}, {'dead', DEAD}}
+  for _, state in ipairs(states) do
+    local score = redis.call('ZSCORE', state[2], id)
+    if score then return state[1], state[2], tonumber(score) end
+  end
+end
+
+-- Whether a shunt holds it: its dead letter may be published at this moment.
+local function is_being_shunted(flight, score)
+  return flight and string.sub(flight, 34, 34) == '\1' and score > NOW
+end

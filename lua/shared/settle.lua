@@ -1,0 +1,39 @@
+-- Settling: what a token still holds is changed; an id whose lease was lost is stale and stays as it is.
+
+-- Call `change` with the id, flight and place of every id that the token holds; return the stale ids.
+-- `token` is one for all ids, or one for each, joined in their order.
+local function settle(ids, flights, token, holder, change)
+  local stale, is_joined = {}, #token == 12 * #ids
+  for i, id in ipairs(ids) do
+    local own = is_joined and string.sub(token, 12 * i - 11, 12 * i) or token
+    if is_held_by(flights[i], own, holder) then
+      change(id, flights[i], i)
+    else
+      stale[#stale + 1] = id
+    end
+  end
+  return stale
+end
+
+-- Settle claimed envelopes: one that was cancelled meanwhile ends here; `change` gets the id, open
+-- flight and place of every other, and returns what its journal note has beyond the flight's, if any.
+local function settle_claim(ids, token, change)
+  local settled = {leaving = {}, flights = {}, items = {}, cancelled = {}}
+  local leaving, packed, items = settled.leaving, settled.flights, settled.items
+  settled.stale = settle(ids, hmget(FLIGHT, ids), token, BY_CLAIM, function(id, flight, i)
+    local f = open_flight(flight)
+    leaving[#leaving + 1] = id
+    if f.cancel == 1 then return finish_cancelled(id, f, settled.cancelled) end
+    local note = change(id, f, i)
+    clear_lease(f)
+    packed[#packed + 1], packed[#packed + 2] = id, close_flight(f)
+    if note then items[#items + 1], items[#items + 2] = id, flight_note(packed[#packed]) .. note end
+  end)
+  return settled
+end
+
+-- Take settled envelopes out of unack, once they are written where they go.
+local function leave_unack(settled)
+  journal('cancelled', settled.cancelled)
+  zrem(UNACK, settled.leaving)
+end
