@@ -13,7 +13,7 @@ from duebridge.config.load import load_config, resolved_store_url
 from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.poll import Poll
-from duebridge.store.route_store import RouteStore
+from duebridge.store.routes import RouteStore
 
 START_WITHIN_S = 30.0
 KILL_WITHIN_S = 2.0
@@ -123,7 +123,7 @@ class StoreView:
         config = load_config(path)
         self._connection = open_connection(resolved_store_url(config))
         self._stores = {
-            name: RouteStore(self._connection, config.store.namespace, route).shards[0]
+            name: RouteStore.open(self._connection, config.store.namespace, route).shards[0]
             for name, route in config.routes.items()
         }
 

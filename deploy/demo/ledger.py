@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from duebridge.audit import Accepted, Arrived, History, Verdict
+from duebridge.audit import Accepted, Arrived, AuditVerdict, History
 from duebridge.envelope import Envelope
 from duebridge.receipt import Receipt
 from rich.box import SIMPLE_HEAD
@@ -84,12 +84,12 @@ class Ledger:
         )
 
 
-def holds(verdicts: Mapping[str, Verdict]) -> bool:
+def holds(verdicts: Mapping[str, AuditVerdict]) -> bool:
     """Whether the guarantee was kept on every route."""
     return all(verdict.holds for verdict in verdicts.values())
 
 
-def verdict_table(verdicts: Mapping[str, Verdict]) -> Table:
+def verdict_table(verdicts: Mapping[str, AuditVerdict]) -> Table:
     """Return the verdicts side by side."""
     table = Table(title="The verdict", box=SIMPLE_HEAD, title_style="bold", title_justify="left")
     table.add_column("")
@@ -107,11 +107,11 @@ def _cell(value: Any) -> str:
     return str(value if isinstance(value, int) else len(value))
 
 
-def _late(verdict: Verdict, percent: float) -> str:
+def _late(verdict: AuditVerdict, percent: float) -> str:
     return f"{verdict.lateness_percentile_ms(percent)} ms" if verdict.lateness_ms else "-"
 
 
-def conclusion(verdicts: Mapping[str, Verdict]) -> str:
+def conclusion(verdicts: Mapping[str, AuditVerdict]) -> str:
     """Return the verdict in a sentence, with a few ids of each kind of violation."""
     if holds(verdicts):
         return "The guarantee held: nothing lost, nothing early, nothing after its cancel."

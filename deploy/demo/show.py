@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
-from duebridge.audit import Verdict, audit
+from duebridge.audit import AuditVerdict, audit
 from duebridge.producer import Producer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
@@ -189,7 +189,7 @@ class Show:
         moved = f"{self._ledger.rescheduled} envelopes were rescheduled on the way"
         self._board.announce(f"{over}; {moved}")
 
-    def verdicts(self) -> dict[str, Verdict]:
+    def verdicts(self) -> dict[str, AuditVerdict]:
         """Return the audit's verdict on each route and on all, of what the brokers have to show."""
         seen = self._stage.read_all()
         judged = {route: [route] for route in ROUTES} | {ALL: [*ROUTES]}

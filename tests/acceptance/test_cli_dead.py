@@ -35,7 +35,13 @@ def bury(duebridge: Command, reasons: dict[str, Reason], **fields: Any) -> None:
         store.promote()
         claim = store.claim(1000, 30_000)
         burials = [
-            Burial(each, reasons[each], True, False, f"{reasons[each].name.title()}\nWhy not")
+            Burial(
+                id=each,
+                reason=reasons[each],
+                is_failure=True,
+                is_unsure=False,
+                error=f"{reasons[each].name.title()}\nWhy not",
+            )
             for each in claim.ids
         ]
         store.bury(claim.token, burials)

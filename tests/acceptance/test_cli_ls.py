@@ -76,7 +76,18 @@ def test_ls_by_state_shows_that_state_and_without_one_all(duebridge: Command) ->
     store = DelayStore(connection, Shard("duebridge", "reminders", 0))
     store.promote()
     claim = store.claim(4, 600_000)
-    store.retry(claim.token, [Retry(claim.ids[0], 3_600_000, True, False, "Away\nno answer")])
+    store.retry(
+        claim.token,
+        [
+            Retry(
+                id=claim.ids[0],
+                delay_ms=3_600_000,
+                is_failure=True,
+                is_unsure=False,
+                error="Away\nno answer",
+            )
+        ],
+    )
     connection.close()
     states = {}
     for state in ("pending", "ready", "unack", "retry", "dead"):

@@ -14,7 +14,7 @@ from duebridge.ports.publisher import Reason
 from duebridge.producer import Producer
 from duebridge.store.connection import Connection
 from duebridge.store.delay_store import Burial
-from duebridge.store.route_store import RouteStore
+from duebridge.store.routes import RouteStore
 from tests.support.command import Command, embedded_command, wait_until
 
 
@@ -47,7 +47,7 @@ def bury(config: Config, connection: Connection, ids: list[str]) -> None:
     Producer(config, connection).schedule_many(
         "invoices", (Envelope.new(b"x", delay="0s", id=each) for each in ids)
     )
-    shards = RouteStore(connection, "duebridge", config.routes["invoices"]).shards
+    shards = RouteStore.open(connection, "duebridge", config.routes["invoices"]).shards
 
     def bury_some() -> bool:
         for shard in shards:
@@ -55,7 +55,16 @@ def bury(config: Config, connection: Connection, ids: list[str]) -> None:
             claim = shard.claim(1000, 30_000)
             shard.bury(
                 claim.token,
-                [Burial(each, Reason.INVALID, True, False, "A\nb") for each in claim.ids],
+                [
+                    Burial(
+                        id=each,
+                        reason=Reason.INVALID,
+                        is_failure=True,
+                        is_unsure=False,
+                        error="A\nb",
+                    )
+                    for each in claim.ids
+                ],
             )
         return sum(shard.next().dead for shard in shards) == len(ids)
 

@@ -12,7 +12,7 @@ import pytest
 
 from duebridge.envelope import Envelope
 from duebridge.producer import Producer
-from duebridge.store.route_store import shard_number
+from duebridge.store.routes import shard_number
 from tests.acceptance.site import Recorded, Site, Worker, embedded_site
 from tests.support.command import wait_until
 

@@ -14,7 +14,7 @@ from duebridge.envelope import Envelope
 from duebridge.errors import StoreUnavailable
 from duebridge.producer import Producer
 from duebridge.store.connection import open_connection
-from duebridge.store.registry import Registry
+from duebridge.store.routes import Registry
 from duebridge.worker.gauges import register
 from duebridge.worker.process import Runner
 from duebridge.worker.reload import Changes, SwapRefused

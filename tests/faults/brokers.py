@@ -14,7 +14,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
-from duebridge.audit import Event, Op, Phase, fingerprint
+from duebridge.audit import HistoryEvent, Op, Phase, fingerprint
 from duebridge.envelope import EnvelopeFields, Properties
 from tests.faults.judgement import Historian, now_ms
 from tests.faults.stack import Stack
@@ -99,11 +99,11 @@ class KafkaSide:
         self._history.close()
 
 
-def _read(record: Any, op: Op) -> Event:
+def _read(record: Any, op: Op) -> HistoryEvent:
     headers = tuple(record.headers)
     ids = [value.decode() for name, value in headers if name == "x-message-id"]
     print_of = fingerprint(record.value, record.key, headers)
-    return Event(record.timestamp, op, Phase.OK, ids[0], fingerprint=print_of)
+    return HistoryEvent(record.timestamp, op, Phase.OK, ids[0], fingerprint=print_of)
 
 
 class RabbitSide:
@@ -193,7 +193,7 @@ class RabbitSide:
         self._copies.add(copy)
         given = {name: getattr(properties, name) for name in Properties.__struct_fields__}
         print_of = fingerprint(body, None, tuple(headers.items()), given)
-        event = Event(now_ms(), op, Phase.OK, properties.message_id, fingerprint=print_of)
+        event = HistoryEvent(now_ms(), op, Phase.OK, properties.message_id, fingerprint=print_of)
         self._history.write([event])
 
     def collect(self) -> None:

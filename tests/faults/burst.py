@@ -26,7 +26,7 @@ from duebridge.envelope import Envelope
 from duebridge.producer import Producer
 from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import MAX_BATCH, MAX_BATCH_BYTES, READY_FULL, DelayStore
-from duebridge.store.route_store import RouteStore
+from duebridge.store.routes import RouteStore
 from tests.faults.judgement import leftovers, stored_bytes
 from tests.faults.observed_worker import Touched, read_touched
 from tests.faults.scenario import Bound, Result
@@ -136,7 +136,7 @@ class Burst:
         is_first = put_first(self._server_pid)
         self._producer = Producer.from_config(path)
         route = load_config(path).routes["burst"]
-        self._store = RouteStore(self._connection, "burst", route).shards[0]
+        self._store = RouteStore.open(self._connection, "burst", route).shards[0]
         self._touched = home / "touched.jsonl"
         self._meter = Meter(self._connection, CallCounter())
         self._create_topic()

@@ -8,12 +8,21 @@ from typing import Any, NamedTuple
 import msgspec
 
 from duebridge.admin.listing import Listing
-from duebridge.audit import Bounds, Event, Op, Phase, Verdict, audit, history_of, whole_histories
+from duebridge.audit import (
+    AuditVerdict,
+    Bounds,
+    HistoryEvent,
+    Op,
+    Phase,
+    audit,
+    history_of,
+    whole_histories,
+)
 from duebridge.bench.meter import CallCounter, Meter
 from duebridge.store.connection import Connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
-from duebridge.store.route_store import RouteStore
+from duebridge.store.routes import RouteStore
 from tests.faults.scenario import Scenario
 
 SUFFIX = ".history.jsonl"
@@ -30,11 +39,11 @@ class Historian:
         self._file = (home / f"{name}{SUFFIX}").open("ab", buffering=0)
         self._encoder = msgspec.json.Encoder()
 
-    def write(self, events: Iterable[Event]) -> None:
+    def write(self, events: Iterable[HistoryEvent]) -> None:
         self._file.write(self._encoder.encode_lines(list(events)))
 
     def note(self, op: Op, phase: Phase, id: str, *, due_at_ms: int = 0, answer: str = "") -> None:
-        self.write([Event(now_ms(), op, phase, id, due_at_ms, answer)])
+        self.write([HistoryEvent(now_ms(), op, phase, id, due_at_ms, answer)])
 
     def close(self) -> None:
         self._file.close()
@@ -44,9 +53,9 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def read_histories(home: Path) -> list[Event]:
+def read_histories(home: Path) -> list[HistoryEvent]:
     """Return the events of all processes; those of one id are in one process' order."""
-    decoder = msgspec.json.Decoder(Event)
+    decoder = msgspec.json.Decoder(HistoryEvent)
     return [
         event
         for path in sorted(home.glob(f"*{SUFFIX}"))
@@ -108,14 +117,14 @@ def dump(home: Path, route: RouteStore) -> None:
     history = Historian(home, "store")
     entries = [place.entry for place in Listing(route.route.name, route.shards).walk()]
     history.write(
-        Event(now_ms(), Op.STORE, Phase.OK, each.id, answer=each.state) for each in entries
+        HistoryEvent(now_ms(), Op.STORE, Phase.OK, each.id, answer=each.state) for each in entries
     )
     history.close()
 
 
 def judge(
     home: Path, scenario: Scenario, faults: int, left: Leftovers
-) -> tuple[Verdict, dict[str, list[str]]]:
+) -> tuple[AuditVerdict, dict[str, list[str]]]:
     """Return the verdict, and the ids by what is wrong with them; so many faults were tried."""
     events = read_histories(home)
     verdict = audit(history_of(events))
@@ -130,7 +139,7 @@ def judge(
     return verdict, violations
 
 
-def _tell(home: Path, events: list[Event], violations: Mapping[str, list[str]]) -> None:
+def _tell(home: Path, events: list[HistoryEvent], violations: Mapping[str, list[str]]) -> None:
     ids = {each for found in violations.values() for each in found}
     lines = [
         msgspec.json.encode(event).decode()

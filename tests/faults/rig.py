@@ -15,8 +15,8 @@ from duebridge.config.load import load_config
 from duebridge.errors import StoreError
 from duebridge.producer import Producer
 from duebridge.store.connection import open_connection
-from duebridge.store.replies import Stats
-from duebridge.store.route_store import RouteStore
+from duebridge.store.poll import Stats
+from duebridge.store.routes import RouteStore
 from tests.faults.brokers import BrokerSide, KafkaSide, RabbitSide
 from tests.faults.judgement import Historian, dump, judge, leftovers, stored_bytes
 from tests.faults.scenario import Bound, Result, Scenario
@@ -82,7 +82,7 @@ class Rig:
         self._producers = Historian(home, "producer")
         self.store = open_connection(stack.store_url())
         config = load_config(config_path)
-        self._route = RouteStore(self.store, self._namespace, config.routes[ROUTE])
+        self._route = RouteStore.open(self.store, self._namespace, config.routes[ROUTE])
         self.shard = self._route.shards[0].shard
         self._before_bytes = stored_bytes(self.store)
         self._producer = Producer.from_config(producer_path)

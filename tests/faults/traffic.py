@@ -8,7 +8,7 @@ from itertools import count
 
 import msgspec
 
-from duebridge.audit import Event, Op, Phase, fingerprint
+from duebridge.audit import HistoryEvent, Op, Phase, fingerprint
 from duebridge.envelope import Envelope, EnvelopeFields
 from duebridge.errors import StoreFull, StoreUnavailable
 from duebridge.producer import Producer
@@ -93,7 +93,7 @@ class Traffic(threading.Thread):
     def _schedule(self, batch: Sequence[Envelope]) -> bool:
         at_ms = now_ms()
         self._history.write(
-            Event(
+            HistoryEvent(
                 at_ms,
                 Op.SCHEDULE,
                 Phase.INVOKE,
@@ -112,11 +112,13 @@ class Traffic(threading.Thread):
         except StoreUnavailable:
             phase, self.unanswered = Phase.INFO, self.unanswered + len(batch)
         if phase is not Phase.OK:
-            self._history.write(Event(now_ms(), Op.SCHEDULE, phase, each.id) for each in batch)
+            self._history.write(
+                HistoryEvent(now_ms(), Op.SCHEDULE, phase, each.id) for each in batch
+            )
             return False
         at_ms = now_ms()
         self._history.write(
-            Event(at_ms, Op.SCHEDULE, Phase.OK, each.id, each.due_at_ms, each.status)
+            HistoryEvent(at_ms, Op.SCHEDULE, Phase.OK, each.id, each.due_at_ms, each.status)
             for each in receipts
         )
         return True

@@ -73,8 +73,30 @@ def test_read_of_every_state_names_it(spark: SparkSession, world: World) -> None
     store = world.store("plain")
     store.promote()
     claim = store.claim(3, 30_000)
-    store.retry(claim.token, [Retry(claim.ids[0], 60_000, True, False, "E\nrefused")])
-    store.bury(claim.token, [Burial(claim.ids[1], Reason.TOO_LARGE, True, False, "E\nlarge")])
+    store.retry(
+        claim.token,
+        [
+            Retry(
+                id=claim.ids[0],
+                delay_ms=60_000,
+                is_failure=True,
+                is_unsure=False,
+                error="E\nrefused",
+            )
+        ],
+    )
+    store.bury(
+        claim.token,
+        [
+            Burial(
+                id=claim.ids[1],
+                reason=Reason.TOO_LARGE,
+                is_failure=True,
+                is_unsure=False,
+                error="E\nlarge",
+            )
+        ],
+    )
     rows = {row.id: row for row in read(spark, world).collect()}
     assert sorted(row.state for row in rows.values()) == [
         "dead", "pending", "ready", "ready", "retry", "unack",

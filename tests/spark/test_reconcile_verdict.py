@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from duebridge.audit import Accepted, Arrived, History, Verdict, audit
+from duebridge.audit import Accepted, Arrived, AuditVerdict, History, audit
 from duebridge_connectors.spark.transforms.facts import (
     arrived_facts,
     held_facts,
@@ -58,7 +58,7 @@ def held_of(route: str, history: History) -> list[tuple[Any, ...]]:
     return [(route, each, state, instant(DUE)) for each, state in history.held.items()]
 
 
-def kinds_of(verdict: Verdict) -> set[tuple[str, str]]:
+def kinds_of(verdict: AuditVerdict) -> set[tuple[str, str]]:
     found = {(kind, each) for kind in BROKEN for each in getattr(verdict, kind)}
     found |= {("in_two_places", each) for each in verdict.in_two_places}
     return found | {("duplicates", each) for each in verdict.duplicates}

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import Burial, DelayStore, Retry
-from duebridge.store.replies import Claim, Leased, Settled
+from duebridge.store.record import pack_row
+from duebridge.store.replies import Claim, LeasedEnvelope, SettleReply
 from duebridge.worker.settlement import remembered
 from tests.store.ledger import Ledger, Story
 from tests.store.model import POISON, Content, Model
@@ -22,7 +23,7 @@ class Held:
 
     token: bytes
     stories: dict[str, Story]
-    leased: Sequence[Leased]
+    leased: Sequence[LeasedEnvelope]
     heard: dict[str, str] = field(default_factory=dict)
 
     def part(self, mask: int) -> list[str]:
@@ -97,6 +98,10 @@ def _schedule(
     told: Callable[[Ledger, Any], None],
 ) -> Call:
     envelopes = [_envelope(*each) for each in given]
+    rows = [
+        pack_row(envelope, 0, generation)
+        for envelope, generation in zip(envelopes, generations or [0] * len(given), strict=True)
+    ]
 
     def read(answer: Any) -> list[tuple[str, int | None]]:
         known = ("accepted", "replaced", "duplicate")
@@ -104,9 +109,7 @@ def _schedule(
 
     return Call(
         "schedule",
-        lambda store: store.schedule(
-            envelopes, max_delay_ms=YEAR_MS, replace=replace, generations=generations
-        ),
+        lambda store: store.schedule(rows, max_delay_ms=YEAR_MS, replace=replace),
         lambda model, number, _: model.schedule_batch(given, replace, generations, number),
         read,
         told,
@@ -228,7 +231,7 @@ def shunt(limit: int) -> Call:
 def settle(held: Held, ids: Sequence[str], how: str, delay: int) -> Call:
     stories = [held.stories[name] for name in ids]
 
-    def told(_: Ledger, answer: Settled) -> None:
+    def told(_: Ledger, answer: SettleReply) -> None:
         for name, story in zip(ids, stories, strict=True):
             if how == "postpone" and name not in answer.stale:
                 story.shunt_until = 0
@@ -258,7 +261,9 @@ def ack_together(parts: Sequence[tuple[Held, str]]) -> Call:
     )
 
 
-def _settled(store: DelayStore, held: Held, ids: Sequence[str], how: str, delay: int) -> Settled:
+def _settled(
+    store: DelayStore, held: Held, ids: Sequence[str], how: str, delay: int
+) -> SettleReply:
     match how:
         case "ack" | "shunted":
             keep = remembered(held.leased, ids)
@@ -269,9 +274,21 @@ def _settled(store: DelayStore, held: Held, ids: Sequence[str], how: str, delay:
             return store.release(held.token, ids)
         case "bury" | "bury_unsure":
             is_unsure = how == "bury_unsure"
-            burials = [Burial(name, Reason.INVALID, True, is_unsure, "E\nx") for name in ids]
+            burials = [
+                Burial(
+                    id=name,
+                    reason=Reason.INVALID,
+                    is_failure=True,
+                    is_unsure=is_unsure,
+                    error="E\nx",
+                )
+                for name in ids
+            ]
             return store.bury(held.token, burials)
         case _:
             failed, unsure = how == "failed", how == "unsure"
-            retries = [Retry(name, delay, failed, unsure, "E") for name in ids]
+            retries = [
+                Retry(id=name, delay_ms=delay, is_failure=failed, is_unsure=unsure, error="E")
+                for name in ids
+            ]
             return store.retry(held.token, retries, target_failed=how == "target_failed")

@@ -14,9 +14,13 @@ CALLS: dict[str, Callable[[DelayStore], Any]] = {
     "promote": lambda store: store.promote(),
     "claim": lambda store: store.claim(9, 30_000),
     "ack": lambda store: store.ack(TOKEN, ["a"]),
-    "retry": lambda store: store.retry(TOKEN, [Retry("b", 9, True, True, "E\nno")]),
+    "retry": lambda store: store.retry(
+        TOKEN, [Retry(id="b", delay_ms=9, is_failure=True, is_unsure=True, error="E\nno")]
+    ),
     "release": lambda store: store.release(TOKEN, ["c"]),
-    "bury": lambda store: store.bury(TOKEN, [Burial("d", Reason.INVALID, True, False, "")]),
+    "bury": lambda store: store.bury(
+        TOKEN, [Burial(id="d", reason=Reason.INVALID, is_failure=True, is_unsure=False, error="")]
+    ),
     "reclaim": lambda store: store.reclaim(),
     "shunt": lambda store: store.shunt(9, 30_000),
     "postpone": lambda store: store.postpone(TOKEN, ["d"], 5),

@@ -3,9 +3,8 @@
 from typing import Any, TypeAlias
 
 from duebridge.store.journal import read_entry
-from duebridge.store.poll import NONE, Poll
+from duebridge.store.poll import NONE, Poll, Stats
 from duebridge.store.record import read_flight
-from duebridge.store.replies import Stats
 
 STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
 NOBODY = bytes(12)

@@ -66,7 +66,10 @@ def test_cancel_mark_is_obeyed_when_no_worker_holds_it(desk: Desk, how: str) -> 
     elif how == "release":
         desk.store.release(claim.token, ["a"])
     elif how == "bury":
-        desk.store.bury(claim.token, [Burial("a", Reason.INVALID, True, False, "")])
+        desk.store.bury(
+            claim.token,
+            [Burial(id="a", reason=Reason.INVALID, is_failure=True, is_unsure=False, error="")],
+        )
     else:
         desk.run_out()
     assert desk.state_of("a") is None

@@ -215,7 +215,11 @@ def test_claim_of_a_damaged_record_can_be_buried(desk: Desk, kept_bytes: int) ->
     assert [each.id for each in claim.leased] == ["b"]
     assert [(each.id, type(each.error)) for each in claim.damaged] == [("a", RecordDamaged)]
     assert (
-        desk.store.bury(claim.token, [Burial("a", Reason.POISON, False, False, "E\nx")]).stale == []
+        desk.store.bury(
+            claim.token,
+            [Burial(id="a", reason=Reason.POISON, is_failure=False, is_unsure=False, error="E\nx")],
+        ).stale
+        == []
     )
     assert desk.state_of("a") == "dead"
     desk.check()

@@ -51,7 +51,10 @@ def release(desk: Desk) -> Call:
 
 def bury(desk: Desk) -> Call:
     held = desk.unack("a")
-    return lambda: desk.store.bury(held.token, [Burial("a", Reason.INVALID, True, False, "")])
+    return lambda: desk.store.bury(
+        held.token,
+        [Burial(id="a", reason=Reason.INVALID, is_failure=True, is_unsure=False, error="")],
+    )
 
 
 def reclaim(desk: Desk) -> Call:

@@ -146,7 +146,9 @@ def test_ack_is_repeated_and_says_so(desk: Desk, lossy) -> None:
 
 def test_retry_is_repeated_and_counts_once(desk: Desk, lossy) -> None:
     claim = desk.unack("a")
-    settled = lossy().retry(claim.token, [Retry("a", 9, True, False, "")])
+    settled = lossy().retry(
+        claim.token, [Retry(id="a", delay_ms=9, is_failure=True, is_unsure=False, error="")]
+    )
     assert (settled.stale, settled.repeated) == (["a"], True)
     assert (desk.flight_of("a").failures, desk.flight_of("a").retries) == (1, 1)
 
@@ -159,7 +161,14 @@ def test_release_is_repeated_and_changes_nothing_more(desk: Desk, lossy) -> None
 
 def test_bury_is_repeated_and_counts_once(desk: Desk, lossy) -> None:
     claim = desk.unack("a")
-    assert lossy().bury(claim.token, [Burial("a", Reason.INVALID, True, False, "")]).repeated
+    assert (
+        lossy()
+        .bury(
+            claim.token,
+            [Burial(id="a", reason=Reason.INVALID, is_failure=True, is_unsure=False, error="")],
+        )
+        .repeated
+    )
     assert desk.flight_of("a").failures == 1
     assert desk.journal()[1:] == [("dead", ["a"])]
 

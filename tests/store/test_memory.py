@@ -39,7 +39,10 @@ def cancel(desk: Desk) -> None:
 def cancel_in_flight(desk: Desk) -> None:
     claim = desk.unack(kept())
     assert desk.store.cancel("a") == "in_flight"
-    desk.store.bury(claim.token, [Burial("a", Reason.TOO_LARGE, True, False, "")])
+    desk.store.bury(
+        claim.token,
+        [Burial(id="a", reason=Reason.TOO_LARGE, is_failure=True, is_unsure=False, error="")],
+    )
 
 
 ENDS = [deliver, deliver_after_a_retry, shunt, cancel, cancel_in_flight]

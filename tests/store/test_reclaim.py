@@ -66,7 +66,10 @@ def test_promote_of_a_retry_with_one_expiry_puts_it_among_the_ready(desk: Desk) 
 def test_promote_of_a_replayed_suspect_puts_it_among_the_ready(desk: Desk) -> None:
     desk.suspect("a")
     claim = desk.store.claim(1, LEASE_MS, alone=True)
-    desk.store.bury(claim.token, [Burial("a", Reason.INVALID, True, False, "E")])
+    desk.store.bury(
+        claim.token,
+        [Burial(id="a", reason=Reason.INVALID, is_failure=True, is_unsure=False, error="E")],
+    )
     desk.store.replay(["a"], [0])
     assert desk.store.promote()[1] == 1
     assert desk.state_of("a") == "ready"

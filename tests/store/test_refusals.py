@@ -7,7 +7,7 @@ from duebridge.store import fitness
 from duebridge.store.connection import Connection
 from duebridge.store.keys import routes_key
 from duebridge.store.record import LAYOUT
-from duebridge.store.registry import Registry
+from duebridge.store.routes import Registry
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from duebridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnf
 from duebridge.producer import Producer
 from duebridge.store.connection import Connection, open_connection
 from duebridge.store.fitness import check_fitness
-from duebridge.store.registry import Registry
+from duebridge.store.routes import Registry
 from duebridge.worker.process import Runner
 from duebridge_connectors.memory import MemoryPublisher
 from tests.support.certificates import KEY_PASSWORD, Certificates

@@ -18,7 +18,7 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.embedded import stop_embedded
 from duebridge.store.fitness import Vitals, check_fitness, count_listeners, read_vitals
 from duebridge.store.keys import SHARD_KEYS, Shard, checked_name, routes_key
-from duebridge.store.registry import RegisteredRoute, Registry
+from duebridge.store.routes import RegisteredRoute, Registry
 from tests.store.conftest import Opened
 from tests.support.desk import Desk
 from tests.support.servers import free_port, redis_server, wait_until
@@ -56,7 +56,7 @@ def test_check_names_everything_that_is_unfit_at_once(server: Connection) -> Non
 def test_check_server_of_another_kind_is_unfit(redis_url: str) -> None:
     with closing(open_connection(redis_url)) as other:
         other.client.set_response_callback("INFO", lambda *_, **__: {"redis_version": "soon"})
-        with pytest.raises(StoreUnfit, match=r"what Redis or Valkey tells of itself; got .*soon"):
+        with pytest.raises(StoreUnfit, match=r"INFO as Redis or Valkey gives it; got .*soon"):
             check_fitness(other)
 
 

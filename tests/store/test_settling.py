@@ -15,7 +15,9 @@ Settle = Callable[[DelayStore, bytes, Sequence[str]], Any]
 OF_A_CLAIM: dict[str, Settle] = {
     "ack": lambda store, token, ids: store.ack(token, ids),
     "retry": lambda store, token, ids: store.retry(
-        token, [Retry(name, 1, True, True, "E\nx") for name in ids], target_failed=True
+        token,
+        [Retry(id=name, delay_ms=1, is_failure=True, is_unsure=True, error="E\nx") for name in ids],
+        target_failed=True,
     ),
     "release": lambda store, token, ids: store.release(token, ids),
     "bury": lambda store, token, ids: store.bury(token, burials(*ids)),
@@ -129,7 +131,10 @@ def test_settle_of_1000_of_the_longest_ids_is_one_step_and_1001_is_refused(
 
 def test_retry_waits_for_its_own_delay(desk: Desk) -> None:
     claim = desk.unack("a", "b")
-    retries = [Retry("a", 500, True, False, ""), Retry("b", 1500, True, False, "")]
+    retries = [
+        Retry(id="a", delay_ms=500, is_failure=True, is_unsure=False, error=""),
+        Retry(id="b", delay_ms=1500, is_failure=True, is_unsure=False, error=""),
+    ]
     settled = desk.store.retry(claim.token, retries)
     assert (settled.stale, settled.poll.retry, settled.poll.unack) == ([], 2, 0)
     assert desk.score_of("a", "retry") == desk.clock() + 500
@@ -139,7 +144,10 @@ def test_retry_waits_for_its_own_delay(desk: Desk) -> None:
 
 def test_retry_counts_a_failure_only_when_told(desk: Desk) -> None:
     claim = desk.unack("a", "b")
-    retries = [Retry("a", 1, True, False, "E\nno"), Retry("b", 1, False, False, "")]
+    retries = [
+        Retry(id="a", delay_ms=1, is_failure=True, is_unsure=False, error="E\nno"),
+        Retry(id="b", delay_ms=1, is_failure=False, is_unsure=False, error=""),
+    ]
     desk.store.retry(claim.token, retries)
     flights = [desk.flight_of(name) for name in "ab"]
     assert [each.failures for each in flights] == [1, 0]
@@ -190,9 +198,17 @@ def test_retry_too_late_resurrects_no_delivered_message(desk: Desk) -> None:
 def test_retry_for_a_failed_target_holds_the_route_since_the_first(desk: Desk) -> None:
     claim = desk.unack("a", "b")
     held_at = desk.clock()
-    desk.store.retry(claim.token, [Retry("a", 1, False, False, "")], target_failed=True)
+    desk.store.retry(
+        claim.token,
+        [Retry(id="a", delay_ms=1, is_failure=False, is_unsure=False, error="")],
+        target_failed=True,
+    )
     desk.clock.advance(500)
-    settled = desk.store.retry(claim.token, [Retry("b", 1, False, False, "")], target_failed=True)
+    settled = desk.store.retry(
+        claim.token,
+        [Retry(id="b", delay_ms=1, is_failure=False, is_unsure=False, error="")],
+        target_failed=True,
+    )
     assert settled.poll.held_since_ms == held_at
 
 
@@ -242,7 +258,16 @@ def test_release_of_a_single_claim_goes_back_among_the_suspects(desk: Desk) -> N
 
 
 def burials(*ids: str, failed: bool = True, unsure: bool = False) -> list[Burial]:
-    return [Burial(name, Reason.TOO_LARGE, failed, unsure, "E\ntoo large") for name in ids]
+    return [
+        Burial(
+            id=name,
+            reason=Reason.TOO_LARGE,
+            is_failure=failed,
+            is_unsure=unsure,
+            error="E\ntoo large",
+        )
+        for name in ids
+    ]
 
 
 @pytest.mark.parametrize("reason", list(Reason))

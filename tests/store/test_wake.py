@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from duebridge.store.batching import Pace
 from duebridge.store.connection import Connection, open_connection
 from duebridge.store.embedded import stop_embedded
-from duebridge.store.pace import Pace
 from duebridge.worker.store_monitor import StoreWatch
 from tests.support.desk import Desk, envelope
 from tests.support.servers import wait_until

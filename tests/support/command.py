@@ -144,4 +144,6 @@ def kill_due(command: Command, count: int, error: str) -> None:
 
 
 def _burial(envelope_id: str, error: str) -> Burial:
-    return Burial(envelope_id, Reason.TOO_LARGE, is_failure=True, is_unsure=False, error=error)
+    return Burial(
+        id=envelope_id, reason=Reason.TOO_LARGE, is_failure=True, is_unsure=False, error=error
+    )

@@ -5,14 +5,13 @@ from typing import Any
 
 from duebridge.envelope import Envelope
 from duebridge.ports.publisher import Reason
-from duebridge.store.codec import pack
 from duebridge.store.connection import Argument, Connection
 from duebridge.store.delay_store import Burial, DelayStore, Remembered, Retry
 from duebridge.store.journal import JournalEntry, read_entry
 from duebridge.store.keys import SHARD_KEYS, Shard
 from duebridge.store.poll import Poll
-from duebridge.store.record import LAYOUT, Flight, Record, read_flight, read_record
-from duebridge.store.replies import Claim, Scheduled
+from duebridge.store.record import LAYOUT, Flight, Record, pack, pack_row, read_flight, read_record
+from duebridge.store.replies import Claim, ScheduleReply
 from duebridge.store.scripts import script
 from tests.store.invariants import STATES, Snapshot, check_all, poll_of
 
@@ -69,9 +68,14 @@ class Desk:
 
     # --- bring ids into a state ---
 
-    def schedule(self, *given: Envelope | str, **options: Any) -> list[Scheduled]:
+    def schedule(self, *given: Envelope | str, **options: Any) -> list[ScheduleReply]:
         envelopes = [each if isinstance(each, Envelope) else envelope(each) for each in given]
         options.setdefault("max_delay_ms", YEAR_MS)
+        if generations := options.pop("generations", ()):
+            pairs = zip(envelopes, generations, strict=True)
+            return self.store.schedule(
+                [pack_row(one, 0, number) for one, number in pairs], **options
+            )
         return self.store.schedule(envelopes, **options)
 
     def pending(self, *given: Envelope | str) -> None:
@@ -95,7 +99,12 @@ class Desk:
 
     def dead(self, *given: Envelope | str, reason: Reason = Reason.TOO_LARGE) -> None:
         claim = self.unack(*given)
-        burials = [Burial(each.id, reason, True, False, "E\ntoo large") for each in claim.leased]
+        burials = [
+            Burial(
+                id=each.id, reason=reason, is_failure=True, is_unsure=False, error="E\ntoo large"
+            )
+            for each in claim.leased
+        ]
         assert self.store.bury(claim.token, burials).stale == []
 
     def suspect(self, *given: Envelope | str) -> None:
@@ -129,7 +138,11 @@ class Desk:
         """Retry everything of a claim."""
         ids = [each.id for each in claim.leased]
         return self.store.retry(
-            claim.token, [Retry(name, delay_ms, failed, unsure, error) for name in ids]
+            claim.token,
+            [
+                Retry(id=name, delay_ms=delay_ms, is_failure=failed, is_unsure=unsure, error=error)
+                for name in ids
+            ],
         )
 
     def run_out(self, **how: Any) -> Poll:

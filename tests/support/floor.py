@@ -42,7 +42,6 @@ class Floor:
             name: Station(
                 route,
                 self.stores[name],
-                self.stores[name],
                 Gate(self.monotonic),
                 self.monotonic,
                 is_watched=is_watched,

@@ -7,8 +7,8 @@ from duebridge.audit import (
     Accepted,
     Arrived,
     Bounds,
-    Event,
     History,
+    HistoryEvent,
     Op,
     Phase,
     audit,
@@ -80,20 +80,20 @@ def test_fingerprint_leaves_out_what_the_bridge_sets_and_nothing_else() -> None:
 DUE_MS = 5000
 
 
-def event(op: Op, phase: Phase, id: str, **fields: object) -> Event:
-    return Event(1000, op, phase, id, **fields)  # type: ignore[arg-type]
+def event(op: Op, phase: Phase, id: str, **fields: object) -> HistoryEvent:
+    return HistoryEvent(1000, op, phase, id, **fields)  # type: ignore[arg-type]
 
 
-def scheduled(id: str, answer: str = "accepted") -> list[Event]:
+def scheduled(id: str, answer: str = "accepted") -> list[HistoryEvent]:
     asked = event(Op.SCHEDULE, Phase.INVOKE, id, fingerprint=f"print of {id}")
     return [asked, event(Op.SCHEDULE, Phase.OK, id, due_at_ms=DUE_MS, answer=answer)]
 
 
-def came(id: str, op: Op = Op.TARGET, at_ms: int = DUE_MS, print_of: str = "") -> Event:
-    return Event(at_ms, op, Phase.OK, id, fingerprint=print_of or f"print of {id}")
+def came(id: str, op: Op = Op.TARGET, at_ms: int = DUE_MS, print_of: str = "") -> HistoryEvent:
+    return HistoryEvent(at_ms, op, Phase.OK, id, fingerprint=print_of or f"print of {id}")
 
 
-def asked(op: Op, id: str, answer: str, due_at_ms: int = 0) -> list[Event]:
+def asked(op: Op, id: str, answer: str, due_at_ms: int = 0) -> list[HistoryEvent]:
     call = event(op, Phase.INVOKE, id, due_at_ms=due_at_ms)
     return [call, msgspec.structs.replace(call, phase=Phase.OK, answer=answer)]
 
@@ -113,7 +113,7 @@ CLEAN_AUDIT_HISTORIES = [
 ONE_DEAD = Bounds(dead=1)
 
 
-def without(id: str, op: Op) -> list[Event]:
+def without(id: str, op: Op) -> list[HistoryEvent]:
     return [each for each in CLEAN_AUDIT_HISTORIES if (each.id, each.op) != (id, op)]
 
 
@@ -167,7 +167,9 @@ def test_audit_of_a_clean_history_finds_nothing() -> None:
         ("dead", "a", [*without("a", Op.TARGET), came("a", Op.DEAD_LETTER)]),
     ],
 )
-def test_audit_of_a_planted_violation_names_it(kind: str, id: str, history: list[Event]) -> None:
+def test_audit_of_a_planted_violation_names_it(
+    kind: str, id: str, history: list[HistoryEvent]
+) -> None:
     found = audit(history_of(history)).violations(ONE_DEAD)
     assert id in found[kind]
     assert any(line.op is not Op.FAULT for line in whole_histories(history, found[kind])[id])
@@ -180,7 +182,9 @@ def test_audit_within_its_bounds_holds() -> None:
 
 
 @pytest.mark.parametrize("end", [[], [event(Op.SCHEDULE, Phase.INFO, "x")]])
-def test_history_of_a_schedule_without_an_answer_may_arrive_and_need_not(end: list[Event]) -> None:
+def test_history_of_a_schedule_without_an_answer_may_arrive_and_need_not(
+    end: list[HistoryEvent],
+) -> None:
     asked_for = [*CLEAN_AUDIT_HISTORIES, event(Op.SCHEDULE, Phase.INVOKE, "x"), *end]
     assert audit(history_of(asked_for)).violations(ONE_DEAD) == {}
     arrived = audit(history_of([*asked_for, came("x")]))
@@ -189,7 +193,7 @@ def test_history_of_a_schedule_without_an_answer_may_arrive_and_need_not(end: li
 
 
 @pytest.mark.parametrize("end", [[], [event(Op.CANCEL, Phase.INFO, "a")]])
-def test_history_of_a_cancel_without_an_answer_excuses_both_ways(end: list[Event]) -> None:
+def test_history_of_a_cancel_without_an_answer_excuses_both_ways(end: list[HistoryEvent]) -> None:
     asked_for = [event(Op.CANCEL, Phase.INVOKE, "a"), *end]
     assert audit(history_of([*CLEAN_AUDIT_HISTORIES, *asked_for])).violations(ONE_DEAD) == {}
     assert audit(history_of([*without("a", Op.TARGET), *asked_for])).violations(ONE_DEAD) == {}
@@ -210,7 +214,9 @@ def test_history_of_a_cancel_that_came_too_late_excuses_and_a_refused_one_does_n
         ([event(Op.RESCHEDULE, Phase.OK, "a", due_at_ms=2000, answer="in_flight")], DUE_MS),
     ],
 )
-def test_history_of_a_reschedule_knows_the_least_due(end: list[Event], due_at_ms: int) -> None:
+def test_history_of_a_reschedule_knows_the_least_due(
+    end: list[HistoryEvent], due_at_ms: int
+) -> None:
     call = event(Op.RESCHEDULE, Phase.INVOKE, "a", due_at_ms=2000)
     history: History = history_of([*scheduled("a"), call, *end])
     assert [each.due_at_ms for each in history.accepted] == [due_at_ms]

@@ -8,7 +8,7 @@ from duebridge.config.load import MAX_BYTES, load_config
 from duebridge.errors import ConfigError
 from tests.unit.config_text import BROKERS, WHOLE, loaded, refusal
 
-DURATION = 'expected a duration such as "500ms", "2.5s", "15m", "2h", "3d"'
+DURATION = 'expected a duration such as "500ms", "2.5s", "15m", "1h30m", "3d", "2w"'
 
 
 # The file

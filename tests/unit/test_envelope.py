@@ -111,16 +111,10 @@ def test_new_of_bytes_or_a_tombstone_is_taken(body: Any) -> None:
     assert made.body is None or type(made.body) is bytes
 
 
-@pytest.mark.parametrize("field", ["body", "key"])
-def test_new_of_text_for_bytes_says_how_to_mend_it(field: str) -> None:
-    expected = f"{field}: expected bytes or None; got str; encode text first"
-    assert refusal(**{field: "text"}).startswith(expected)
-
-
 @pytest.mark.parametrize("value", [1, {}, [], object()])
 def test_new_of_anything_else_for_bytes_is_refused(value: Any) -> None:
-    assert refusal(value).startswith("body: expected bytes or None; got ")
-    assert refusal(key=value).startswith("key: expected bytes or None; got ")
+    assert refusal(value).startswith("body: expected bytes, text or None; got ")
+    assert refusal(key=value).startswith("key: expected bytes, text or None; got ")
 
 
 @pytest.mark.parametrize("id", ["a", "é", "order 42", "x" * 255, "{}:/*", "\U0001f600"])
@@ -175,8 +169,8 @@ def test_new_of_a_bad_number_of_attempts_is_refused(value: Any) -> None:
     assert said == f"max_attempts: expected a whole number, 1 to 10000; got {value!r}"
 
 
-@pytest.mark.parametrize("given", [{"contenttype": "x"}, {"message_id": "x"}, {"priority": "high"}])
-def test_new_of_an_unknown_or_mistyped_property_names_the_known(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("given", [{"type": 1}, {"priority": "high"}])
+def test_new_of_a_mistyped_property_names_the_known(given: dict[str, Any]) -> None:
     said = refusal(**given)
     assert said.startswith("properties: expected AMQP's (content_type, ")
     assert next(iter(given)) in said

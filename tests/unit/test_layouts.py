@@ -18,16 +18,21 @@ from duebridge.envelope import Envelope, Properties, Target
 from duebridge.errors import EnvelopeError, RecordDamaged, RecordTooNew, StoreError
 from duebridge.ports.publisher import Reason
 from duebridge.store import record as layout
-from duebridge.store.codec import MAX_CONTENT_BYTES, PLAIN, ZSTD, Content, pack, unpack
 from duebridge.store.record import (
     FIRST_ATTEMPT,
     LAYOUT,
+    MAX_CONTENT_BYTES,
     NOT_IN_FLIGHT,
+    PLAIN,
+    ZSTD,
+    Content,
     Flight,
+    pack,
     read_flight,
     read_record,
+    unpack,
 )
-from duebridge.store.replies import Reclaimed, read_reply
+from duebridge.store.replies import ReclaimReply, read_reply
 from tests.support.checkout import ROOT
 
 SHARED = ROOT / "lua" / "shared"
@@ -156,9 +161,9 @@ POLL = [0] * 15
 
 
 def test_read_reply_with_a_count_below_zero_is_a_store_error() -> None:
-    assert read_reply([POLL, 2, 1], Reclaimed).moved == 2
-    with pytest.raises(StoreError, match="no script of ours"):
-        read_reply([POLL, 2, -1], Reclaimed)
+    assert read_reply([POLL, 2, 1], ReclaimReply).moved == 2
+    with pytest.raises(StoreError, match="unexpected reply"):
+        read_reply([POLL, 2, -1], ReclaimReply)
 
 
 DAYS = timedelta(days=10_000)

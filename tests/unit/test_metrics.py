@@ -11,9 +11,8 @@ from prometheus_client.registry import CollectorRegistry
 from duebridge.config.models import WorkerSettings
 from duebridge.envelope import Headers, HeaderValue
 from duebridge.ports.publisher import Outcome, Verdict
-from duebridge.store.codec import Content
-from duebridge.store.record import Flight, Record
-from duebridge.store.replies import Leased
+from duebridge.store.record import Content, Flight, Record
+from duebridge.store.replies import LeasedEnvelope
 from duebridge.telemetry import metrics
 from duebridge.worker.gauges import StationCollector
 from duebridge.worker.lane import Lane
@@ -60,7 +59,7 @@ def test_label_of_a_metric_is_never_an_id() -> None:
 def observed(headers: Headers, unsure: bool = False) -> CollectorRegistry:
     """A registry with the lateness of one confirmed envelope."""
     record = Record(1000, 0, 0, 0, 1, b"", b"")
-    leased = Leased("a", record, Flight(1, unsure=unsure), Content(b"", headers=headers))
+    leased = LeasedEnvelope("a", record, Flight(1, unsure=unsure), Content(b"", headers=headers))
     registry = CollectorRegistry()
     registry.register(metrics.lateness)
     metrics.observe_confirmed("traced", [leased], [Outcome(Verdict.CONFIRMED)], 1300)

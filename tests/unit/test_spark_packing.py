@@ -11,7 +11,7 @@ from duebridge.config.models import Route, TargetSettings
 from duebridge.envelope import Envelope
 from duebridge.errors import EnvelopeError
 from duebridge.limits import check_envelope
-from duebridge.store.codec import pack
+from duebridge.store.record import pack
 from duebridge_connectors.spark.packing import Packer
 
 ROUTE = Route(name="r", target=TargetSettings(broker="b", topic="t"), max_body="2000B")

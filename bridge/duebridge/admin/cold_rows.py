@@ -5,7 +5,7 @@ The core does not read the files itself: the entry point `duebridge.cold` names 
 
 from collections.abc import Iterator
 from importlib.metadata import entry_points
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from duebridge.admin.listing import ANY_TIME, DueWindow
 from duebridge.config.models import Config, Route
@@ -13,11 +13,9 @@ from duebridge.errors import ConfigError
 from duebridge.receipt import Known
 from duebridge.store.cold import ColdNotes, Mark
 from duebridge.store.connection import Connection
-from duebridge.store.keys import Shard
-from duebridge.store.registry import Registry
-from duebridge.store.route_store import shard_number
+from duebridge.store.routes import Registry, RouteStore
 
-COLD = "cold"
+COLD: Final = "cold"
 FORM = "parquet"
 _NONE = Mark("", "", "", 0, 0, 0)
 
@@ -54,9 +52,8 @@ class ColdRows:
         namespace = config.store.namespace
         known = Registry(connection, namespace).routes().get(route.name)
         shards = route.shards if known is None else known.shards
-        self._notes = [
-            ColdNotes(connection, Shard(namespace, route.name, number)) for number in range(shards)
-        ]
+        self._connection = connection
+        self._store = RouteStore(connection, namespace, route.name, shards)
 
     def get(self, id: str) -> Known | None:  # noqa: A002 - the public name of the field
         """Return the cold envelope of an id, None if there is none."""
@@ -72,7 +69,7 @@ class ColdRows:
 
     def _corrected(self, row: ColdRow) -> Known | None:
         """Return a row as hydrate will restore it; None if hydrate will not."""
-        notes = self._notes[shard_number(row.id, len(self._notes))]
+        notes = ColdNotes(self._connection, self._store.of(row.id).shard)
         if notes.is_void(row.batch, row.id):
             return None
         mark = notes.tombstone(row.id) or _NONE

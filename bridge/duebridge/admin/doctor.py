@@ -20,7 +20,7 @@ from duebridge.store.fitness import (
 )
 from duebridge.store.keys import Shard
 from duebridge.store.record import LAYOUT
-from duebridge.store.registry import Registry
+from duebridge.store.routes import Registry
 
 SHARD_PENDING = 1_000_000  # the intended size of a shard
 CLOCK_MS = 1_000

@@ -16,10 +16,8 @@ from duebridge.store.batching import in_calls
 from duebridge.store.connection import Connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import Journal
-from duebridge.store.keys import Shard
-from duebridge.store.registry import Registry
-from duebridge.store.replies import Stats
-from duebridge.store.route_store import shard_number
+from duebridge.store.poll import Stats
+from duebridge.store.routes import Registry, RouteStore
 
 
 class RouteStats(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -76,8 +74,8 @@ class Operator:
 
     def now_ms(self) -> int:
         """Return the store's time."""
-        (any_store,) = self._open("clock", 1)  # a route that need not exist: next only reads
-        return any_store.next().now_ms
+        (store,) = self._open("clock", 1).shards  # a route that need not exist: next only reads
+        return store.next().now_ms
 
     def stores(self, route: str) -> list[DelayStore]:
         """Return the shards of a route, by their number."""
@@ -114,7 +112,7 @@ class Operator:
         self,
         route: str,
         ids: Iterable[str],
-        settle: Callable[[DelayStore, Sequence[str]], list[str]],
+        settle: Callable[[DelayStore, Sequence[str]], Sequence[str]],
     ) -> list[DeadSettlement]:
         stores = self.stores(route)
         distinct = list(dict.fromkeys(ids))
@@ -128,7 +126,7 @@ class Operator:
         return [DeadSettlement(one_id, route, status[one_id]) for one_id in distinct]
 
     def _route_stats(self, name: str, shards: int) -> RouteStats:
-        found = [store.stats() for store in self._open(name, shards)]
+        found = [store.stats() for store in self._open(name, shards).shards]
         return _summed(name, found, configured=name in self._config.routes)
 
     def _known(self, route: str, shards: dict[str, int]) -> str:

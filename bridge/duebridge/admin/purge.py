@@ -13,7 +13,7 @@ from duebridge.config.models import Config
 from duebridge.store.connection import Connection
 from duebridge.store.fitness import count_listeners
 from duebridge.store.keys import Shard
-from duebridge.store.registry import Registry
+from duebridge.store.routes import Registry
 
 
 class PurgePlan(msgspec.Struct, frozen=True):

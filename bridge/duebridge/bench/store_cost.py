@@ -89,7 +89,10 @@ def _live_once(store: DelayStore, timed: Callable[[str, Callable[[], T]], T]) ->
     call("next", store.next)
     call("promote", lambda: store.promote(PROMOTE_ROWS))
     retried = _claim(store, call)
-    retries = [Retry(one_id, 0, True, False, "E\nrefused") for one_id in retried.ids]
+    retries = [
+        Retry(id=one_id, delay_ms=0, is_failure=True, is_unsure=False, error="E\nrefused")
+        for one_id in retried.ids
+    ]
     call("retry", lambda: store.retry(retried.token, retries))
     released = _claim(store, call)
     call("release", lambda: store.release(released.token, released.ids))
@@ -98,7 +101,13 @@ def _live_once(store: DelayStore, timed: Callable[[str, Callable[[], T]], T]) ->
     call("ack", lambda: store.ack(acked.token, acked.ids))
     buried = _claim(store, call)
     burials = [
-        Burial(one_id, Reason.ATTEMPTS_EXHAUSTED, True, False, "E\nrefused")
+        Burial(
+            id=one_id,
+            reason=Reason.ATTEMPTS_EXHAUSTED,
+            is_failure=True,
+            is_unsure=False,
+            error="E\nrefused",
+        )
         for one_id in buried.ids
     ]
     call("bury", lambda: store.bury(buried.token, burials))

@@ -26,7 +26,7 @@ from pydantic.json_schema import WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from duebridge.config.store_url import url_fault
-from duebridge.durations import format_ms, parse_duration_ms
+from duebridge.durations import DURATION_PATTERN, format_ms, parse_duration_ms
 from duebridge.errors import ConfigError, EnvelopeError
 from duebridge.store.keys import checked_name
 
@@ -189,9 +189,7 @@ def not_yet(*values: str) -> BeforeValidator:
 
 
 _Short = BeforeValidator(_short)
-_DURATION = _written(
-    r"\s*[0-9]{1,18}(\.[0-9]{1,30})?(ms|s|m|h|d)\s*", "a duration such as 500ms, 15m, 3d"
-)
+_DURATION = _written(rf"\s*{DURATION_PATTERN}\s*", "a duration such as 500ms, 15m, 1h30m, 3d")
 _SIZE_WRITTEN = _written(r"\s*[0-9]{1,9}(B|KiB|MiB|GiB)\s*", "a size such as 512B, 64MiB")
 _SCALAR = {"type": ["string", "number", "boolean"]}
 

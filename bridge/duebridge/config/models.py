@@ -32,7 +32,7 @@ from duebridge.config.fields import (
 )
 from duebridge.durations import format_ms
 from duebridge.envelope import Target
-from duebridge.store.codec import MAX_CONTENT_BYTES
+from duebridge.store.record import MAX_CONTENT_BYTES
 
 LEASE_MARGIN_MS = 1_000
 HOUR_MS = 3_600_000

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from duebridge.ports.publisher import Outcome, Reason, Verdict
-from duebridge.store.replies import Leased
+from duebridge.store.replies import LeasedEnvelope
 from duebridge.store.transitions import Ack, Burial, Decision, Release, Retry
 from duebridge.telemetry.traceparent import find_traceparent
 
@@ -146,7 +146,7 @@ def count_reclaimed(route: str, count: int, poisoned: int) -> None:
 
 
 def observe_confirmed(
-    route: str, leased: Sequence[Leased], outcomes: Sequence[Outcome], now_ms: int
+    route: str, leased: Sequence[LeasedEnvelope], outcomes: Sequence[Outcome], now_ms: int
 ) -> None:
     """Observe the lateness of confirmed envelopes, and count those that may be duplicates.
 

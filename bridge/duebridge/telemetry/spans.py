@@ -27,7 +27,7 @@ from duebridge.config.models import Route
 from duebridge.envelope import Envelope, Headers
 from duebridge.ports.publisher import Outcome, Verdict
 from duebridge.receipt import Receipt
-from duebridge.store.replies import Leased
+from duebridge.store.replies import LeasedEnvelope
 from duebridge.telemetry.traceparent import find_traceparent
 
 NAME = "duebridge"
@@ -76,7 +76,7 @@ class Spans:
     def published(
         self,
         route: Route,
-        leased: Sequence[Leased],
+        leased: Sequence[LeasedEnvelope],
         outcomes: Sequence[Outcome],
         between_ms: tuple[int, int],
     ) -> None:
@@ -89,7 +89,7 @@ class Spans:
     def _publish(
         self,
         route: Route,
-        leased: Leased,
+        leased: LeasedEnvelope,
         outcome: Outcome,
         parent: Context,
         between_ms: tuple[int, int],

@@ -14,7 +14,7 @@ from duebridge.config.models import Route
 from duebridge.envelope import Envelope
 from duebridge.ports.publisher import Outcome
 from duebridge.receipt import Receipt
-from duebridge.store.replies import Leased
+from duebridge.store.replies import LeasedEnvelope
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
@@ -30,7 +30,7 @@ class Tracing(Protocol):
     def published(
         self,
         route: Route,
-        leased: Sequence[Leased],
+        leased: Sequence[LeasedEnvelope],
         outcomes: Sequence[Outcome],
         between_ms: tuple[int, int],
     ) -> None:

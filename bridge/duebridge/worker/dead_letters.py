@@ -12,7 +12,7 @@ from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
 from duebridge.receipt import shown_id
 from duebridge.store.batching import CALL_BYTES
 from duebridge.store.poll import NONE
-from duebridge.store.replies import Claim, Damaged, Leased
+from duebridge.store.replies import Claim, DamagedEnvelope, LeasedEnvelope
 from duebridge.telemetry import metrics
 from duebridge.worker.lane import Lane
 from duebridge.worker.settlement import remembered
@@ -97,7 +97,7 @@ class Shunter:
                 kept.append((letter.id, outcome))
         self._pace(station, kept)
         if sent:
-            station.settling.ack(claim.token, sent, remembered(claim.leased, sent), shunted=True)
+            station.store.ack(claim.token, sent, remembered(claim.leased, sent), shunted=True)
             metrics.shunted.labels(station.route.name).inc(len(sent))
             log.info("shunted", route=station.route.name, count=len(sent))
         later = [each for each, _ in kept]
@@ -106,7 +106,7 @@ class Shunter:
             log.error("record_too_new", route=station.route.name)
             later += newer
         if later:
-            station.settling.postpone(claim.token, later, POSTPONE_MS)
+            station.store.postpone(claim.token, later, POSTPONE_MS)
 
     def _pace(self, station: Station, kept: list[tuple[str, Outcome]]) -> None:
         name = station.route.name
@@ -119,7 +119,7 @@ class Shunter:
         log.warning("dead_letters_kept", route=name, count=len(kept), error=error)
 
 
-def dead_letter(leased: Leased, station: Station) -> Delivery:
+def dead_letter(leased: LeasedEnvelope, station: Station) -> Delivery:
     """Return the original key, value, headers and properties, and why it is dead."""
     assert station.route.dead_letter is not None  # noqa: S101 - only such routes are shunted
     content = leased.content
@@ -128,7 +128,7 @@ def dead_letter(leased: Leased, station: Station) -> Delivery:
     return Delivery(leased.id, target, content.body, content.key, headers, content.properties)
 
 
-def damaged_letter(damaged: Damaged, station: Station) -> Delivery:
+def damaged_letter(damaged: DamagedEnvelope, station: Station) -> Delivery:
     """Return a dead letter whose body is the record as it was found, for a person to look at."""
     assert station.route.dead_letter is not None  # noqa: S101 - only such routes are shunted
     headers = (

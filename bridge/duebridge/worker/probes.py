@@ -14,8 +14,7 @@ import msgspec
 from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
-from duebridge.store.poll import NONE
-from duebridge.store.replies import Stats
+from duebridge.store.poll import NONE, Stats
 from duebridge.worker.shard import Station
 from duebridge.worker.worker import Worker
 

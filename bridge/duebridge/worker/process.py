@@ -13,10 +13,9 @@ import structlog
 from duebridge.config.models import Config, Route
 from duebridge.ports.publisher import Publisher
 from duebridge.store.connection import Connection
-from duebridge.store.delay_store import DelayStore
 from duebridge.store.fitness import check_fitness
 from duebridge.store.keys import Shard
-from duebridge.store.registry import Registry
+from duebridge.store.routes import Registry, RouteStore
 from duebridge.store.wakeup import WakeListener
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
@@ -100,24 +99,13 @@ class Runner:
     def _open(self, route: Route) -> list[Station]:
         metrics.begin(route.name)
         gate = Gate()
-        return [
-            Station(
-                route,
-                self._store(route, number, 0.0),
-                self._store(route, number, 0.5),
-                gate,
-                is_watched=self._is_watched,
-            )
-            for number in range(self._registry.open_route(route.name, route.shards))
-        ]
-
-    def _store(self, route: Route, number: int, lease_share: float) -> DelayStore:
-        return DelayStore(
+        stores = RouteStore.open(
             self._connection,
-            Shard(self._config.store.namespace, route.name, number),
-            has_dead_letter=route.dead_letter is not None,
-            repeat_for_s=route.lease / 1000 * lease_share,
+            self._config.store.namespace,
+            route,
+            settle_for_s=route.lease / 1000 / 2,
         )
+        return [Station(route, store, gate, is_watched=self._is_watched) for store in stores.shards]
 
     def _wake_calls(self) -> dict[Shard, "partial[None]"]:
         return {
@@ -183,12 +171,8 @@ class Runner:
         return {name: count for name, count in counts.items() if count}
 
     def _envelopes(self, route: str, shards: int) -> int:
-        namespace = self._config.store.namespace
-        polls = (
-            DelayStore(self._connection, Shard(namespace, route, number)).next()
-            for number in range(shards)
-        )
-        return sum(poll.envelopes for poll in polls)
+        stores = RouteStore(self._connection, self._config.store.namespace, route, shards)
+        return sum(store.next().envelopes for store in stores.shards)
 
     def drain(self) -> None:
         """Claim nothing more, settle what is under way within `worker.drain`, then close all.

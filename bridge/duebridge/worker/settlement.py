@@ -14,8 +14,8 @@ import structlog
 
 from duebridge.store.batching import CALL_ROWS, in_calls
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.replies import Claim, Leased, Settled
-from duebridge.store.transitions import Ack, Burial, Decision, Release, Remembered, Retry
+from duebridge.store.replies import Claim, LeasedEnvelope, SettleReply
+from duebridge.store.transitions import Ack, Burial, Decision, Release, RememberedId, Retry
 from duebridge.worker.shard import BACKLOG, Station
 
 
@@ -24,7 +24,7 @@ class Confirmed(NamedTuple):
 
     tokens: tuple[bytes, ...] = ()
     ids: tuple[str, ...] = ()
-    remembered: tuple[Remembered, ...] = ()
+    remembered: tuple[RememberedId, ...] = ()
 
     def joined(self, other: "Confirmed") -> "Confirmed":
         """Return this and another as one."""
@@ -44,7 +44,7 @@ class Confirmed(NamedTuple):
 
 def settle(
     store: DelayStore, claim: Claim, decisions: Sequence[Decision], *, target_failed: bool
-) -> list[Settled]:
+) -> list[SettleReply]:
     """Carry out all but the acks of one claim, each kind by itself; returns the answers."""
     retries = [each for each in decisions if isinstance(each, Retry)]
     burials = [each for each in decisions if isinstance(each, Burial)]
@@ -63,13 +63,13 @@ def confirmed(claim: Claim, decisions: Sequence[Decision]) -> Confirmed:
     return Confirmed((claim.token,) * len(ids), ids, tuple(remembered(claim.leased, ids)))
 
 
-def remembered(leased: Sequence[Leased], acks: Sequence[str]) -> list[Remembered]:
+def remembered(leased: Sequence[LeasedEnvelope], acks: Sequence[str]) -> list[RememberedId]:
     """Return what an ack brings back for the ids that outlive their delivery."""
     keep = {each.id: each.record for each in leased if each.record.remember_ms}
     if not keep:
         return []
     return [
-        Remembered(place, keep[each].remember_ms, keep[each].content_hash)
+        RememberedId(place, keep[each].remember_ms, keep[each].content_hash)
         for place, each in enumerate(acks)
         if each in keep
     ]

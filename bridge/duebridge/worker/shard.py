@@ -15,8 +15,8 @@ from duebridge.envelope import Target
 from duebridge.errors import StoreError
 from duebridge.store.batching import CALL_ROWS
 from duebridge.store.delay_store import READY_FULL, DelayStore
-from duebridge.store.poll import NONE, Poll
-from duebridge.store.replies import Claim, Stats
+from duebridge.store.poll import NONE, Poll, Stats
+from duebridge.store.replies import Claim
 
 ASK_EVERY_S = 1.0  # at the latest: a lost hint costs no more than this
 LOOK_EVERY_S = 5.0  # for gauges
@@ -53,7 +53,6 @@ class Station:
         self,
         route: Route,
         store: DelayStore,
-        settling: DelayStore,
         gate: Gate,
         monotonic: Callable[[], float] = time.monotonic,
         *,
@@ -62,7 +61,6 @@ class Station:
         self.route = route
         self.target: Target = route.target.target()
         self.store = store
-        self.settling = settling  # the same shard; its calls are repeated while the store is away
         self.gate = gate
         self.poll = Poll(0, *[0] * 6, *[NONE] * 8)
         self.stats: Stats | None = None  # the latest look, of a shard that is watched

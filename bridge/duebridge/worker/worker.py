@@ -23,7 +23,7 @@ from duebridge.headers import delivery_headers
 from duebridge.ports.publisher import Delivery, Outcome, Verdict
 from duebridge.store.batching import CALL_BYTES, CALL_ROWS, PROMOTE_ROWS
 from duebridge.store.poll import Poll
-from duebridge.store.replies import Claim, Leased, Settled
+from duebridge.store.replies import Claim, LeasedEnvelope, SettleReply
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
 from duebridge.worker.dead_letters import Shunter
@@ -156,7 +156,7 @@ class Worker:
         if target_failed and not station.poll.is_held:
             log.warning("target_failed", route=station.route.name, target=str(station.target))
         self._ack(station, confirmed(claim, decisions), at_once=batch.is_suspect)
-        for settled in settle(station.settling, claim, decisions, target_failed=target_failed):
+        for settled in settle(station.store, claim, decisions, target_failed=target_failed):
             self._hear_settled(station, settled)
         report(station.route.name, claim, decisions)
         metrics.count_decisions(station.route.name, decisions)
@@ -178,7 +178,7 @@ class Worker:
         at_once |= station.poll.is_held  # the confirm ends the hold
         if due := self._acks.gather(station, done, at_once=at_once):
             for some in due.in_calls():
-                answer = station.settling.ack(b"".join(some.tokens), some.ids, some.remembered)
+                answer = station.store.ack(b"".join(some.tokens), some.ids, some.remembered)
                 self._hear_settled(station, answer)
 
     def _ack_all(self, stations: Sequence[Station]) -> None:
@@ -244,7 +244,7 @@ class Worker:
                 self._suspect_under_way = False
             self._woken.set()
 
-    def _hear_settled(self, station: Station, settled: Settled) -> None:
+    def _hear_settled(self, station: Station, settled: SettleReply) -> None:
         self._overheard.put((station, settled.poll))
         if settled.stale and not settled.repeated:
             metrics.leases_lost.labels(station.route.name).inc(len(settled.stale))
@@ -318,13 +318,13 @@ class Worker:
 
     def _release(self, batch: Batch) -> None:
         try:
-            batch.station.settling.release(batch.claim.token, batch.claim.ids)
+            batch.station.store.release(batch.claim.token, batch.claim.ids)
         except StoreError as error:  # the leases run out
             log.warning("release_failed", route=batch.station.route.name, error=str(error))
         self.lane.give_back(batch.envelopes, batch.size_bytes)
 
 
-def delivery(leased: Leased, station: Station) -> Delivery:
+def delivery(leased: LeasedEnvelope, station: Station) -> Delivery:
     """Return what the broker gets."""
     content = leased.content
     return Delivery(

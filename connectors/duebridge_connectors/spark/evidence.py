@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from duebridge.config.models import Config, Route
 from duebridge.errors import ConfigError
-from duebridge.store.registry import Registry
+from duebridge.store.routes import Registry
 from duebridge_connectors.spark.active import activated
 from duebridge_connectors.spark.cold_tier import open_tier, read_cold
 from duebridge_connectors.spark.kafka import kafka_options

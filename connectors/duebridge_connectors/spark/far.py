@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from duebridge.durations import parse_duration_ms
 from duebridge.errors import EnvelopeError
-from duebridge.store.packed import PackedRow
-from duebridge.store.route_store import shard_number
+from duebridge.store.record import PackedRow
+from duebridge.store.routes import shard_number
 from duebridge_connectors.spark.cold_tier import Tier
 from duebridge_connectors.spark.columns import instants_ms, values
 from duebridge_connectors.spark.packing import Packer

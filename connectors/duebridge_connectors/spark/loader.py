@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from duebridge.config.models import Route
 from duebridge.durations import format_instant, format_ms
-from duebridge.store.batching import batches
-from duebridge.store.bulk import BulkStore
+from duebridge.store.batching import Pace, batches
 from duebridge.store.connection import Connection
+from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
-from duebridge.store.pace import Pace
-from duebridge.store.packed import PackedRow
-from duebridge.store.route_store import shard_number
+from duebridge.store.record import PackedRow
+from duebridge.store.replies import ScheduleAnswer, ScheduleReply
+from duebridge.store.routes import shard_number
 from duebridge_connectors.spark.options import WriteOptions
 from duebridge_connectors.spark.packing import Packer
 from duebridge_connectors.spark.place import Place
@@ -30,7 +30,7 @@ from duebridge_connectors.spark.rejects import Rejects
 from duebridge_connectors.spark.summary import Summary
 
 ROW_BYTES = 128  # of a row beside its id and blob, at most
-_STORED = (b"accepted", b"duplicate", b"replaced", b"cancelled")
+_STORED: tuple[ScheduleAnswer, ...] = ("accepted", "duplicate", "replaced", "cancelled")
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -54,8 +54,10 @@ class Loader:
         self._counts: Counter[str] = Counter()
         self._packer = Packer(job.route, job.broker_type, options.remember, options.id_columns)
         self._stores = [
-            BulkStore(
-                connection, Shard(place.namespace, job.route.name, number), place.repeat_for_s
+            DelayStore(
+                connection,
+                Shard(place.namespace, job.route.name, number),
+                repeat_for_s=place.repeat_for_s,
             )
             for number in range(job.shards)
         ]
@@ -95,7 +97,7 @@ class Loader:
         return found
 
     def _send(
-        self, store: BulkStore, rows: Sequence[PackedRow | None], places: list[int]
+        self, store: DelayStore, rows: Sequence[PackedRow | None], places: list[int]
     ) -> dict[int, tuple[str, str]]:
         """Store the rows of these places, and return those that the store did not take."""
         refused: dict[int, tuple[str, str]] = {}
@@ -106,12 +108,13 @@ class Loader:
                 [row for place in now if (row := rows[place])],
                 max_delay_ms=self._job.route.max_delay,
                 replace=self._job.options.on_conflict == "replace",
+                keeps_answer=False,
             )
-            counts = Counter(answers.statuses)
+            counts = Counter(answer.status for answer in answers)
             for stored in _STORED:
-                self._counts[stored.decode()] += counts.pop(stored, 0)
+                self._counts[stored] += counts.pop(stored, 0)
             if counts:
-                refused |= self._refused(now, answers.statuses, answers.dues_ms)
+                refused |= self._refused(now, answers)
         return refused
 
     def _granted(self, places: list[int]) -> list[int]:
@@ -125,12 +128,12 @@ class Loader:
             time.sleep(wait_ms / 1000)
 
     def _refused(
-        self, places: list[int], statuses: list[bytes], dues_ms: list[int]
+        self, places: list[int], answers: list[ScheduleReply]
     ) -> dict[int, tuple[str, str]]:
         refused: dict[int, tuple[str, str]] = {}
-        for place, answer, due_ms in zip(places, statuses, dues_ms, strict=True):
-            if answer not in _STORED:
-                status, why = self._why(answer.decode(), due_ms)
+        for place, answer in zip(places, answers, strict=True):
+            if answer.status not in _STORED:
+                status, why = self._why(answer.status, answer.due_at_ms)
                 self._counts[status] += 1
                 refused[place] = status, why
         return refused

@@ -19,7 +19,7 @@ from duebridge.store.connection import Connection, opened_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.fitness import check_fitness
 from duebridge.store.keys import Shard, checked_name
-from duebridge.store.registry import Registry
+from duebridge.store.routes import Registry
 from duebridge_connectors.spark.options import Where
 
 

@@ -19,11 +19,11 @@ from pyspark.sql.types import StructType
 from duebridge.admin.listing import DueWindow
 from duebridge.envelope import HeaderValue
 from duebridge.ports.publisher import reason_word
-from duebridge.store.codec import Content
 from duebridge.store.connection import Connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.poll import NONE
+from duebridge.store.record import Content
 from duebridge.store.replies import Entry
 from duebridge_connectors.spark.options import ReadOptions
 from duebridge_connectors.spark.place import Place

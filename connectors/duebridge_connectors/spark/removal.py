@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
-from duebridge.store.replies import Demoted
+from duebridge.store.replies import DemoteReply
 from duebridge_connectors.spark.place import Place
 
 CALL_ROWS = 250
@@ -47,7 +47,7 @@ def remove_rows(job: Removal, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
             yield pa.RecordBatch.from_pydict(counts)
 
 
-def _remove(store: DelayStore, batch: str, rows: Iterator[Row]) -> Demoted:
+def _remove(store: DelayStore, batch: str, rows: Iterator[Row]) -> DemoteReply:
     """Go on where the batch is; another job may do the same at this moment, ahead of us or not."""
     far = store.demote(batch, 0, [])
     call: list[Row] = []
