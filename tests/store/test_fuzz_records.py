@@ -15,6 +15,9 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from duebridge.admin.dead import list_dead
+from duebridge.admin.events import EventReader
+from duebridge.admin.listing import Listing
 from duebridge.admin.operator import Operator
 from duebridge.cli.app import app
 from duebridge.cli.exits import DEFECT, run_guarded
@@ -105,15 +108,15 @@ class Scene:
         """Look at everything, and at an id: only a journal may be an error, and says so."""
         operator = Operator(self.config, self.connection)
         operator.stats()
-        for place in operator.listing(ROUTE).walk():
+        for place in Listing(ROUTE, operator.stores(ROUTE)).walk():
             known = Known.of(ROUTE, place.entry)
             for instant in (known.due_at_ms, known.expires_at_ms, known.last_failed_at_ms):
                 format_instant(instant)
-        list(operator.dead(ROUTE))
+        list(list_dead(operator, ROUTE))
         operator.show(ROUTE, id)
         Producer(self.config, self.connection).get(ROUTE, id)
         with suppress(RecordDamaged):
-            list(operator.events(ROUTE).new())
+            list(EventReader(operator.journals(ROUTE)).new())
 
     def put(self, name: str, field: Any, value: bytes | None) -> None:
         if value is None:

@@ -21,6 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from duebridge.admin.events import EventReader
+from duebridge.admin.listing import Listing
 from duebridge.admin.operator import Operator
 from duebridge.config.models import Config
 from duebridge.errors import StoreError
@@ -357,8 +359,8 @@ def test_programs_get_a_store_error_of_spoilt_bytes(
     calls: list[Callable[[], object]] = [
         lambda: Producer(config, connection, repeat_for_s=0).schedule("r", b"x", delay="1s"),
         lambda: operator.stats(),
-        lambda: list(operator.listing("r").walk()),
-        lambda: list(operator.events().new()),
+        lambda: list(Listing("r", operator.stores("r")).walk()),
+        lambda: list(EventReader(operator.journals()).new()),
     ]
     for call in calls:
         try:

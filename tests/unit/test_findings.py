@@ -104,9 +104,9 @@ def test_findings_of_a_cold_tier_that_is_hydrated_in_time_are_ok(left_ms: int | 
 @pytest.mark.parametrize(
     ("route", "left_ms", "found"),
     [
-        ("far", HALF_MS - 1, "what is due after 302399999ms may be cold: a run of hydrate is"),
-        ("far", 0, "what is due since 0ms may be cold, and late"),
-        ("far", -60_000, "what is due since 1m may be cold, and late"),
+        ("far", HALF_MS - 1, "envelopes due after 302399999ms may be cold: a run of hydrate is"),
+        ("far", 0, "envelopes due in the last 0ms may be cold, and late"),
+        ("far", -60_000, "envelopes due in the last 1m may be cold, and late"),
         ("r", 2 * HALF_MS, "it has no cold_tier, and some of its envelopes may be cold"),
     ],
 )
@@ -257,6 +257,6 @@ def test_left_may_be_cold() -> None:
 def test_store_that_does_not_answer_is_not_empty() -> None:
     connection = open_connection(f"redis://127.0.0.1:{free_port()}/0")
     emptying = DrainCheck(connection)
-    assert not emptying.is_over(CONFIG_EMPTYING)
+    assert not emptying.is_complete(CONFIG_EMPTYING)
     assert not emptying.is_empty
     connection.close()

@@ -4,7 +4,6 @@ The number of shards comes from the store, so that routes which left the configu
 too; looking at a route does not register it.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -79,23 +78,21 @@ class Operator:
 
     def stores(self, route: str) -> list[DelayStore]:
         """Return the shards of a route, by their number."""
-        shards = self._shards()
-        return self._open(route, shards[self._known(route, shards)])
+        return self._route(route).shards
 
     def journals(self, route: str | None = None) -> list[Journal]:
         """Return the journals of a route's shards; without a name, of every route."""
         shards = self._shards()
         names = self._names(shards) if route is None else [self._known(route, shards)]
         return [
-            Journal(self._connection, shard)
+            Journal(self._connection, store.shard)
             for name in names
-            for shard in self._shards_of(name, shards[name])
+            for store in self._open(name, shards[name]).shards
         ]
 
     def show(self, route: str, id: str) -> Shown | None:  # noqa: A002 - the public name of the field
         """Return everything known of an envelope; None if the store does not have it."""
-        stores = self.stores(route)
-        entry = stores[shard_number(id, len(stores))].get(id)
+        entry = self._route(route).of(id).get(id)
         return None if entry is None else Shown.of(route, entry)
 
     def replay(self, route: str, ids: Iterable[str], delay_ms: int = 0) -> list[DeadSettlement]:
@@ -114,15 +111,11 @@ class Operator:
         ids: Iterable[str],
         settle: Callable[[DelayStore, Sequence[str]], Sequence[str]],
     ) -> list[DeadSettlement]:
-        stores = self.stores(route)
         distinct = list(dict.fromkeys(ids))
-        by_shard: dict[int, list[str]] = defaultdict(list)
-        for one_id in distinct:
-            by_shard[shard_number(one_id, len(stores))].append(one_id)
         status: dict[str, str] = {}
-        for number, shard_ids in by_shard.items():
+        for store, shard_ids in self._route(route).by_shard(distinct, str):
             for batch in in_calls(shard_ids):
-                status.update(zip(batch, settle(stores[number], batch), strict=True))
+                status.update(zip(batch, settle(store, batch), strict=True))
         return [DeadSettlement(one_id, route, status[one_id]) for one_id in distinct]
 
     def _route_stats(self, name: str, shards: int) -> RouteStats:
@@ -137,12 +130,12 @@ class Operator:
             )
         return route
 
-    def _open(self, route: str, shards: int) -> list[DelayStore]:
-        return [DelayStore(self._connection, shard) for shard in self._shards_of(route, shards)]
+    def _route(self, route: str) -> RouteStore:
+        shards = self._shards()
+        return self._open(route, shards[self._known(route, shards)])
 
-    def _shards_of(self, route: str, shards: int) -> list[Shard]:
-        namespace = self._config.store.namespace
-        return [Shard(namespace, route, number) for number in range(shards)]
+    def _open(self, route: str, shards: int) -> RouteStore:
+        return RouteStore(self._connection, self._config.store.namespace, route, shards)
 
     def _names(self, shards: dict[str, int]) -> list[str]:
         absent = [name for name in sorted(shards) if name not in self._config.routes]
