@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def register(spark: "SparkSession") -> None:
     """Make `format("duebridge")` known to a session, in this thread; harmless where it is known."""
-    from duebridge_connectors.spark.active import activated
-    from duebridge_connectors.spark.source import DuebridgeSource
+    from duebridge_connectors.spark.source.dataframes import activate
+    from duebridge_connectors.spark.source.datasource import DuebridgeSource
 
-    activated(spark).dataSource.register(DuebridgeSource)
+    activate(spark).dataSource.register(DuebridgeSource)

@@ -1,9 +1,12 @@
-"""The Spark session of a command: the cluster's where spark-submit began one, else a local one."""
+"""The Spark session of a command: the cluster's under spark-submit, else a local one."""
 
+import logging
 import os
 import re
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +17,7 @@ from pyspark.sql import SparkSession
 
 from duebridge import errors
 from duebridge.errors import BridgeError, ConfigError, JobFailed
-from duebridge_connectors.spark.interrupts import held_back, untold
-from duebridge_connectors.spark.kafka import PACKAGE
+from duebridge_connectors.spark.kafka_source import PACKAGE
 
 # Set only where neither spark-submit nor spark-defaults.conf says otherwise.
 _DEFAULTS = {
@@ -49,8 +51,8 @@ def opened_session(
     more = more or {}
     if has_kafka and not (any(each in more for each in _JARS) or _is_submitted() or _has_kafka()):
         more = {**more, "spark.jars.packages": PACKAGE}
-    with untold():
-        with held_back():
+    with quiet_py4j():
+        with deferred_interrupts():
             session = _build(name, is_watched, more)
         try:
             yield session
@@ -98,3 +100,46 @@ def job_error(error: PySparkException) -> BridgeError:
     first = next(filter(None, map(str.strip, text.splitlines())), type(error).__name__)
     is_query = type(error).__name__ in ("AnalysisException", "ParseException")
     return ConfigError(first) if is_query else JobFailed(first)
+
+
+_NO_NEWS = (
+    "KeyboardInterrupt while sending command.",
+    "Exception occurred while shutting down connection",
+)
+
+
+@contextmanager
+def deferred_interrupts() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of the block, and be handled after it as before it.
+
+    Around the start of a session: a JVM that is left alone half-way complains at length, and the
+    handler that Spark sets then calls the JVM from within a call.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def quiet_py4j() -> Iterator[None]:
+    """Keep py4j from logging a call that Ctrl-C ended, and its connection: that is no error."""
+    logs = [logging.getLogger(name) for name in (None, "py4j.clientserver")]
+    for log in logs:
+        log.addFilter(_is_news)
+    try:
+        yield
+    finally:
+        for log in logs:
+            log.removeFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return record.msg not in _NO_NEWS

@@ -3,13 +3,9 @@
 import typer
 
 from duebridge.cli.manual import manual
-from duebridge_connectors.spark.commands.demote import demote
-from duebridge_connectors.spark.commands.hydrate import hydrate
-from duebridge_connectors.spark.commands.intake import intake
-from duebridge_connectors.spark.commands.journal import journal
-from duebridge_connectors.spark.commands.reconcile import reconcile
-from duebridge_connectors.spark.commands.replay import replay
-from duebridge_connectors.spark.commands.report import report
+from duebridge_connectors.spark.commands.cold_tier import demote, hydrate
+from duebridge_connectors.spark.commands.history import journal, reconcile, report
+from duebridge_connectors.spark.commands.kafka_topics import intake, replay
 from duebridge_connectors.spark.commands.schedule import schedule
 
 spark = typer.Typer(

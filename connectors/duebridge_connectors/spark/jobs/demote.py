@@ -12,17 +12,12 @@ commit: they count
 import msgspec
 from pyspark.sql import SparkSession
 
-from duebridge_connectors.spark.active import activated
-from duebridge_connectors.spark.cold_log import DEMOTED, Commit
-from duebridge_connectors.spark.cold_tier import (
-    Tier,
-    finish_batches,
-    new_batch,
-    open_tier,
-    write_batch,
-)
-from duebridge_connectors.spark.source import NAME
-from duebridge_connectors.spark.transforms.cold import as_cold, cold_rows
+from duebridge_connectors.spark.cold.batches import finish_batches, write_batch
+from duebridge_connectors.spark.cold.commit_log import DEMOTED, Commit
+from duebridge_connectors.spark.cold.tier import Tier, new_batch, open_tier
+from duebridge_connectors.spark.source.dataframes import activate
+from duebridge_connectors.spark.source.datasource import NAME
+from duebridge_connectors.spark.transforms.cold_copies import as_cold, batch_rows
 
 
 class DemoteSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +64,6 @@ def copy_far_rows(spark: SparkSession, tier: Tier, config: str) -> Commit | None
             shard.note_first(beyond_ms)
     batch = new_batch(tier.now_ms())
     options = {"config": config, "route": tier.route.name, "state": "pending", "content": "packed"}
-    source = activated(spark).read.format(NAME).options(**options, due_after=beyond_ms, page=1000)
-    copied = write_batch(tier, cold_rows(as_cold(source.load()), batch), DEMOTED, batch)
+    source = activate(spark).read.format(NAME).options(**options, due_after=beyond_ms, page=1000)
+    copied = write_batch(tier, batch_rows(as_cold(source.load()), batch), DEMOTED, batch)
     return copied if copied.rows else None

@@ -11,25 +11,27 @@ commit: taken, pulled, left ─▶ note until when all is in the store ─▶ dr
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from duebridge_connectors.spark.cold_files import write_table
-from duebridge_connectors.spark.cold_log import HYDRATED, Commit, State
-from duebridge_connectors.spark.cold_tier import (
+from duebridge_connectors.spark.cold.batches import finish_batches, write_batch
+from duebridge_connectors.spark.cold.commit_log import HYDRATED, Commit, TierState
+from duebridge_connectors.spark.cold.parquet_files import write_table
+from duebridge_connectors.spark.cold.tier import (
+    Marks,
     Tier,
-    finish_batches,
+    drop_marks,
     new_batch,
+    new_generations,
     open_tier,
     read_cold,
-    write_batch,
+    read_marks,
 )
-from duebridge_connectors.spark.loading import write_envelopes
-from duebridge_connectors.spark.marks import Marks, begin, lift, read_marks
-from duebridge_connectors.spark.summary import Summary, in_words
-from duebridge_connectors.spark.transforms.cold import (
+from duebridge_connectors.spark.source.dataframes import write_envelopes
+from duebridge_connectors.spark.source.loader import Summary, in_words
+from duebridge_connectors.spark.transforms.cold_copies import (
     COPY,
-    cold_rows,
+    batch_rows,
+    exclude,
     moved_forward,
-    without,
-    writable,
+    writer_rows,
 )
 
 _LIFE = ["id", "generation"]
@@ -58,7 +60,7 @@ class HydrateSummary(msgspec.Struct, frozen=True, kw_only=True):
         return f"route {self.route}: {counts or 'nothing to bring back'}{why}"
 
 
-class Coming(msgspec.Struct, frozen=True):
+class ReturningRows(msgspec.Struct, frozen=True):
     """What is to come back: whole files, and some rows of others; `early` are those, if any."""
 
     files: list[str]
@@ -81,10 +83,10 @@ def run_hydrate(
     Raises `ConfigError`, `StoreError` and `JobFailed`.
     """
     tier = open_tier(config, route)
-    began = begin(tier)
+    began = new_generations(tier)
     finish_batches(spark, tier)
     until_ms, state, marks = tier.boundary_ms(), tier.log.state(), read_marks(tier, began)
-    coming = coming_rows(spark, tier, state, marks, until_ms)
+    coming = returning_rows(spark, tier, state, marks, until_ms)
     done = HydrateSummary(route=route, until_ms=until_ms)
     if coming.files or coming.early is not None:
         done = _bring_back(spark, tier, coming, done, {"config": config, **write_options})
@@ -95,36 +97,36 @@ def run_hydrate(
     return done
 
 
-def coming_rows(
-    spark: SparkSession, tier: Tier, state: State, marks: Marks, until_ms: int
-) -> Coming:
+def returning_rows(
+    spark: SparkSession, tier: Tier, state: TierState, marks: Marks, until_ms: int
+) -> ReturningRows:
     """Return what has to be in the store: due before an instant, or moved there."""
     files = state.due_before(until_ms)
     due = _counting(spark, tier, state, marks, read_cold(spark, tier, files))
     forward = marks.due_before(until_ms)
     if not forward.found:
-        return Coming(files, due, None)
+        return ReturningRows(files, due, None)
     others = [file for file in state.files if file not in {*files}]
     moved = moved_forward(read_cold(spark, tier, others, ids=forward.ids), forward.frame(spark))
     early = _counting(spark, tier, state, marks, moved).localCheckpoint()
-    return Coming(files, due, None if early.isEmpty() else early)
+    return ReturningRows(files, due, None if early.isEmpty() else early)
 
 
 def _counting(
-    spark: SparkSession, tier: Tier, state: State, marks: Marks, rows: DataFrame
+    spark: SparkSession, tier: Tier, state: TierState, marks: Marks, rows: DataFrame
 ) -> DataFrame:
     """Return rows without void copies, and without those that came before their file."""
     if marks.found:
-        rows = without(rows, marks.frame(spark), ["batch", "id"])
+        rows = exclude(rows, marks.frame(spark), ["batch", "id"])
     if state.pulled:
-        rows = without(rows, read_cold(spark, tier, state.pulled, COPY), COPY)
+        rows = exclude(rows, read_cold(spark, tier, state.pulled, COPY), COPY)
     return rows
 
 
 def _bring_back(
     spark: SparkSession,
     tier: Tier,
-    coming: Coming,
+    coming: ReturningRows,
     done: HydrateSummary,
     options: dict[str, str | int],
 ) -> HydrateSummary:
@@ -132,7 +134,7 @@ def _bring_back(
     run = new_batch(tier.now_ms())
     rejects = f"_rejects/{run}"
     given = {"route": done.route, **options, "rejects": f"{tier.log.root}/{rejects}"}
-    summary = write_envelopes(writable(coming.rows), **given)
+    summary = write_envelopes(writer_rows(coming.rows), **given)
     left = left_rows(spark, tier, coming, run, rejects) if summary.rejects else ()
     pulled = () if coming.early is None else _write_pulled(tier, coming.early, run)
     tier.log.commit(
@@ -162,12 +164,12 @@ def _counted(done: HydrateSummary, summary: Summary, pulled: int) -> HydrateSumm
 
 
 def left_rows(
-    spark: SparkSession, tier: Tier, coming: Coming, run: str, rejects: str
+    spark: SparkSession, tier: Tier, coming: ReturningRows, run: str, rejects: str
 ) -> tuple[str, ...]:
     """Keep what the store refused as rows of the tier, in files that no commit names yet."""
     refused = read_cold(spark, tier, tier.log.written(rejects), _LIFE)
     left = coming.rows.join(refused, _LIFE, "left_semi")
-    return write_batch(tier, cold_rows(left, run), HYDRATED, run).files
+    return write_batch(tier, batch_rows(left, run), HYDRATED, run).files
 
 
 def _write_pulled(tier: Tier, early: DataFrame, run: str) -> tuple[str, ...]:
@@ -177,7 +179,7 @@ def _write_pulled(tier: Tier, early: DataFrame, run: str) -> tuple[str, ...]:
     return (file,)
 
 
-def drop_used(spark: SparkSession, tier: Tier, marks: Marks, coming: Coming) -> int:
+def drop_used(spark: SparkSession, tier: Tier, marks: Marks, coming: ReturningRows) -> int:
     """Drop the marks of which no row is left in the tier; returns how many."""
     if not marks.found:
         return 0
@@ -187,7 +189,7 @@ def drop_used(spark: SparkSession, tier: Tier, marks: Marks, coming: Coming) -> 
     bound = marks.frame(spark).where("batch = ''").join(ids, "id", "left_semi").collect()
     still = _still_cold(spark, tier, [row.id for row in bound])
     used = [*void, *(row for row in bound if row.id not in still)]
-    return lift(tier, marks, [(row.shard, row.name) for row in used])
+    return drop_marks(tier, marks, [(row.shard, row.name) for row in used])
 
 
 def _still_cold(spark: SparkSession, tier: Tier, ids: list[str]) -> set[str]:
@@ -195,4 +197,4 @@ def _still_cold(spark: SparkSession, tier: Tier, ids: list[str]) -> set[str]:
     state = tier.log.state()
     rows = read_cold(spark, tier, state.known, COPY, ids)
     pulled = read_cold(spark, tier, state.pulled, COPY, ids)
-    return {row.id for row in without(rows, pulled, COPY).select("id").distinct().collect()}
+    return {row.id for row in exclude(rows, pulled, COPY).select("id").distinct().collect()}

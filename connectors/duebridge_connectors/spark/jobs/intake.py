@@ -18,12 +18,16 @@ from pyspark.sql import DataFrame, SparkSession
 from duebridge.config.load import load_config
 from duebridge.durations import parse_duration_ms
 from duebridge.errors import ConfigError, JobFailed
-from duebridge_connectors.spark.kafka import broker_of_route, kafka_options
-from duebridge_connectors.spark.loading import write_envelopes
-from duebridge_connectors.spark.planning import plan_write
-from duebridge_connectors.spark.summary import Summary
-from duebridge_connectors.spark.topics import Topic, topic_of
-from duebridge_connectors.spark.transforms.records import envelopes_of_records
+from duebridge_connectors.spark.kafka_source import (
+    KafkaTopic,
+    broker_of_route,
+    kafka_options,
+    topic_of,
+)
+from duebridge_connectors.spark.source.dataframes import write_envelopes
+from duebridge_connectors.spark.source.loader import Summary
+from duebridge_connectors.spark.source.planning import plan_write
+from duebridge_connectors.spark.transforms.envelopes import envelopes_of_records
 
 MAX_OFFSETS = 1_000_000
 STARTS = ("earliest", "latest")
@@ -98,7 +102,7 @@ def run_intake(
     )
     given = {name: str(value) for name, value in write_options.items()}
     plan_write(given, envelopes.schema)
-    batches = Batches(
+    batches = IntakeWriter(
         lambda: topic_of(spark, options, intake.topic), topic, intake, given, on_batch
     )
     _read_all(envelopes, batches, intake, topic)
@@ -115,13 +119,13 @@ def checkpoints(spark: SparkSession, place: str) -> set[str]:
     return {each.getPath().getName() for each in found}
 
 
-class Batches:
+class IntakeWriter:
     """Writes micro-batches one by one, each from the topic that the intake began with."""
 
     def __init__(
         self,
-        ask: Callable[[], Topic],
-        topic: Topic,
+        ask: Callable[[], KafkaTopic],
+        topic: KafkaTopic,
         intake: Intake,
         given: Mapping[str, str],
         on_batch: Callable[[Summary], None],
@@ -196,7 +200,9 @@ def _records(spark: SparkSession, intake: Intake, options: Mapping[str, str]) ->
     return spark.readStream.format("kafka").options(**options).options(**more).load()
 
 
-def _read_all(envelopes: DataFrame, batches: Batches, intake: Intake, topic: Topic) -> None:
+def _read_all(
+    envelopes: DataFrame, batches: IntakeWriter, intake: Intake, topic: KafkaTopic
+) -> None:
     trigger: dict[str, Any] = {"availableNow": True}
     if intake.every is not None:
         trigger = {"processingTime": f"{parse_duration_ms(intake.every, 'every')} milliseconds"}

@@ -9,7 +9,8 @@ before it had a manifest is written anew. Merging small files is a version of it
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, date, datetime
 from functools import partial
 
 import msgspec
@@ -19,18 +20,22 @@ from pyspark.sql.types import DateType, StructType
 
 from duebridge.admin.events import GAP
 from duebridge.durations import parse_duration_ms
-from duebridge.errors import ConfigError
-from duebridge_connectors.spark.active import activated
-from duebridge_connectors.spark.journal_table import DataFile, JournalTable, Manifest
-from duebridge_connectors.spark.kept import tell_kept
-from duebridge_connectors.spark.options import journal_options
-from duebridge_connectors.spark.place import config_of, place_of
-from duebridge_connectors.spark.schema import JOURNAL
-from duebridge_connectors.spark.source import NAME
-from duebridge_connectors.spark.transforms.journal import by_day
+from duebridge.errors import ConfigError, StoreError
+from duebridge.store.journal import Journal
+from duebridge.store.keys import Shard
+from duebridge_connectors.spark.jobs.journal_table import DataFile, JournalTable, Manifest
+from duebridge_connectors.spark.source.dataframes import activate
+from duebridge_connectors.spark.source.datasource import NAME
+from duebridge_connectors.spark.source.options import journal_options
+from duebridge_connectors.spark.source.planning import (
+    StoreAddress,
+    load_given_config,
+    store_address,
+)
+from duebridge_connectors.spark.source.schema import JOURNAL
 
 SMALL_BYTES = 32 * 1024 * 1024
-MANY_SMALL = 16  # so many small files of one day and route become one
+MERGE_FROM_FILES = 16  # so many small files of one day and route become one
 KEEP = "1h"  # how long a reader may hold a version whose files were merged
 
 _BY = ("day", "route")
@@ -77,10 +82,10 @@ def run_journal(
     place.sweep(parse_duration_ms(keep, "keep"))
     given = {name: str(value) for name, value in options.items()}
     where = journal_options({**given, "stream": "journal"})
-    store = place_of(where, config_of(where))
-    sink = Sink(spark, place, on_batch, partial(tell_kept, store, place))
+    store = store_address(where, load_given_config(where))
+    sink = JournalSink(spark, place, on_batch, partial(report_progress, store, place))
     begun_ms = store.now_ms()
-    rows = activated(spark).readStream.format(NAME).options(**given, stream="journal").load()
+    rows = activate(spark).readStream.format(NAME).options(**given, stream="journal").load()
     writer = rows.writeStream.foreachBatch(sink.add).option("checkpointLocation", place.checkpoint)
     query = (
         writer.trigger(processingTime=f"{parse_duration_ms(every, 'every')} milliseconds")
@@ -113,7 +118,7 @@ def _read(spark: SparkSession, place: JournalTable, files: Iterable[DataFile]) -
     return found.select(_TABLE.fieldNames())
 
 
-class Sink:
+class JournalSink:
     """Takes the batches of one query."""
 
     def __init__(
@@ -163,7 +168,7 @@ class Sink:
             F.coalesce(F.sum("lost_entries"), F.lit(0)).alias("lost_entries"),
         )
         # one file a day and route, or some where they are many rows
-        files = self._write(by_day(counted, datetime.now(UTC).date()).hint("rebalance", *_BY))
+        files = self._write(with_day(counted, datetime.now(UTC).date()).hint("rebalance", *_BY))
         after = self._place.commit(before.with_batch(query, number, files))
         done = self._done
         self._done = msgspec.structs.replace(
@@ -200,6 +205,24 @@ def small_files(files: Iterable[DataFile]) -> list[DataFile]:
     return [
         each
         for group in found.values()
-        if len(group) >= (MANY_SMALL if group[0].day == newest else 2)
+        if len(group) >= (MERGE_FROM_FILES if group[0].day == newest else 2)
         for each in group
     ]
+
+
+def with_day(rows: DataFrame, found_on: date) -> DataFrame:
+    """Add the column `day`: the UTC date of a row; a gap, which has no time, is of `found_on`."""
+    # an instant's date is that of the session's time zone; whole days since 1970 are UTC's
+    days = F.floor(F.unix_millis("at") / F.lit(86_400_000)).cast("int")
+    return rows.withColumn("day", F.coalesce(F.date_from_unix_date(days), F.lit(found_on)))
+
+
+def report_progress(store: StoreAddress, table: JournalTable, batch: int) -> None:
+    """Note in the store what a batch of the table's query reaches; where it is away, the next does.
+
+    It tells people only: what the table has is in its manifests and its checkpoint.
+    """
+    with suppress(StoreError), store.opened() as connection:
+        for name, until in table.reached(batch).items():
+            route, _, number = name.rpartition("/")
+            Journal(connection, Shard(store.namespace, route, int(number))).note_kept(until)

@@ -25,23 +25,23 @@ from duebridge.config.models import Config
 from duebridge.durations import parse_duration_ms
 from duebridge.producer import Producer, find_route
 from duebridge.store.connection import Connection
-from duebridge_connectors.spark.evidence import (
-    arrived,
+from duebridge_connectors.spark.jobs.evidence import (
     check_readable,
-    used,
-    written_held,
-    written_journal,
+    read_arrived,
+    routes_in_store,
+    snapshot_held,
+    snapshot_journal,
 )
 from duebridge_connectors.spark.jobs.journal import read_journal
-from duebridge_connectors.spark.journal_table import JournalTable
-from duebridge_connectors.spark.options import Where
-from duebridge_connectors.spark.place import place_of
-from duebridge_connectors.spark.transforms.arrived import scheduled_within
+from duebridge_connectors.spark.jobs.journal_table import JournalTable
+from duebridge_connectors.spark.source.options import StoreOptions
+from duebridge_connectors.spark.source.planning import store_address
+from duebridge_connectors.spark.transforms.facts import scheduled_within
 from duebridge_connectors.spark.transforms.verdict import (
     BROKEN,
     KINDS,
     Evidence,
-    Window,
+    JudgedPeriod,
     totals,
     verdicts,
     violations,
@@ -124,30 +124,30 @@ def run_reconcile(
     """
     settings = load_config(config)
     wanted = [find_route(settings, name) for name in routes or sorted(settings.routes)]
-    place = place_of(Where(config=config), settings)
+    place = store_address(StoreOptions(config=config), settings)
     check_readable(settings, wanted, exports)
     with place.opened() as connection, _home(out) as home:
         now_ms = place.now_ms()
-        there = used(place, wanted)
-        held = written_held(spark, config, there, home)
-        came = arrived(spark, settings, wanted, exports, with_fingerprint=_has_print(receipts))
+        there = routes_in_store(place, wanted)
+        held = snapshot_held(spark, config, there, home)
+        came = read_arrived(spark, settings, wanted, exports, with_fingerprint=_has_print(receipts))
         rows = (
             read_journal(spark, journal).where(F.col("route").isin([each.name for each in wanted]))
             if journal
-            else written_journal(spark, config, there, home)
+            else snapshot_journal(spark, config, there, home)
         )
         read_until = JournalTable(journal).existing().complete_until_ms if journal else now_ms
-        window = Window(
+        window = JudgedPeriod(
             since_ms,
             until_ms or read_until or now_ms,
             now_ms - parse_duration_ms(stuck_after, "stuck_after"),
             None if late is None else parse_duration_ms(late, "late"),
         )
         evidence = Evidence(rows, receipts, _within(held, window), _within(came, window))
-        return _judge(spark, evidence, window, _Store(settings, connection), out)
+        return _judge(spark, evidence, window, _StoreLookup(settings, connection), out)
 
 
-def summary_of(evidence: Evidence, window: Window) -> Reconciliation:
+def reconcile_evidence(evidence: Evidence, window: JudgedPeriod) -> Reconciliation:
     """Return the verdict on evidence alone: nothing is asked, nothing is written."""
     found = verdicts(evidence, window).persist()
     try:
@@ -156,7 +156,7 @@ def summary_of(evidence: Evidence, window: Window) -> Reconciliation:
         found.unpersist()
 
 
-class _Store:
+class _StoreLookup:
     """Asks for an id once more."""
 
     def __init__(self, config: Config, connection: Connection) -> None:
@@ -167,7 +167,11 @@ class _Store:
 
 
 def _judge(
-    spark: SparkSession, evidence: Evidence, window: Window, store: _Store, out: str | None
+    spark: SparkSession,
+    evidence: Evidence,
+    window: JudgedPeriod,
+    store: _StoreLookup,
+    out: str | None,
 ) -> Reconciliation:
     found = verdicts(evidence, window).persist()
     missed = _missed(found, store)
@@ -184,7 +188,7 @@ def _judge(
     return done
 
 
-def _missed(found: DataFrame, store: _Store) -> list[tuple[str, str]]:
+def _missed(found: DataFrame, store: _StoreLookup) -> list[tuple[str, str]]:
     """Return what seems lost and is in the store all the same."""
     lost = found.where("lost").select("route", "id").limit(MOST_ASKED + 1).collect()
     if len(lost) > MOST_ASKED:
@@ -192,7 +196,7 @@ def _missed(found: DataFrame, store: _Store) -> list[tuple[str, str]]:
     return [(row.route, row.id) for row in lost if store.has(row.route, row.id)]
 
 
-def _summary(found: DataFrame, journal: DataFrame, window: Window) -> Reconciliation:
+def _summary(found: DataFrame, journal: DataFrame, window: JudgedPeriod) -> Reconciliation:
     rows = totals(found).orderBy("route").collect()
     gaps = journal.where("kind = 'gap'").agg(F.count("*"), F.sum("lost_entries")).first()
     return Reconciliation(
@@ -230,7 +234,7 @@ def _write(found: DataFrame, journal: DataFrame, out: str) -> None:
     stories.orderBy("route", "id", "sequence").write.mode("overwrite").parquet(f"{out}/stories")
 
 
-def _within(rows: DataFrame, window: Window) -> DataFrame:
+def _within(rows: DataFrame, window: JudgedPeriod) -> DataFrame:
     return scheduled_within(rows, window.since_ms, window.until_ms)
 
 

@@ -18,12 +18,16 @@ from duebridge.config.load import load_config
 from duebridge.config.models import Config
 from duebridge.durations import parse_duration_ms
 from duebridge.errors import ConfigError
-from duebridge_connectors.spark.kafka import kafka_options
-from duebridge_connectors.spark.loading import write_envelopes
-from duebridge_connectors.spark.schema import check_columns
-from duebridge_connectors.spark.summary import Summary
-from duebridge_connectors.spark.topics import end_of, topic_of
-from duebridge_connectors.spark.transforms.letters import READY, dead_letters, own_target, replayed
+from duebridge_connectors.spark.kafka_source import end_of, kafka_options, topic_of
+from duebridge_connectors.spark.source.dataframes import write_envelopes
+from duebridge_connectors.spark.source.loader import Summary
+from duebridge_connectors.spark.source.schema import check_columns
+from duebridge_connectors.spark.transforms.letters import (
+    READY,
+    own_target,
+    parse_dead_letters,
+    replay_envelopes,
+)
 
 REMEMBER = "7d"  # as long as Kafka keeps a record where nobody says otherwise
 MAX_REPLAYS = 3
@@ -51,7 +55,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     """Of Spark's Kafka source."""
 
 
-class Group(msgspec.Struct, frozen=True):
+class LetterCount(msgspec.Struct, frozen=True):
     """So many dead letters of a route and a reason, and whether they can be replayed."""
 
     route: str | None
@@ -65,7 +69,7 @@ class ReplaySummary(msgspec.Struct, frozen=True, kw_only=True):
 
     topic: str
     is_dry_run: bool
-    letters: list[Group]
+    letters: list[LetterCount]
     rows: list[Summary]
 
     @property
@@ -112,8 +116,8 @@ def run_replay(
     """
     config = load_config(str(write_options["config"]))
     _check(replay, config)
-    letters = meant(_letters(spark, replay, config), replay)
-    groups = survey(letters)
+    letters = select_letters(_letters(spark, replay, config), replay)
+    groups = count_letters(letters)
     routes = sorted({each.route for each in groups if each.status == READY and each.route})
     by_route = {route: _envelopes(letters, replay, config, route) for route in routes}
     for envelopes in by_route.values():  # a mistake in any is found before the first is written
@@ -126,7 +130,7 @@ def run_replay(
     return ReplaySummary(topic=replay.topic, is_dry_run=is_dry_run, letters=groups, rows=rows)
 
 
-def meant(letters: DataFrame, replay: Replay) -> DataFrame:
+def select_letters(letters: DataFrame, replay: Replay) -> DataFrame:
     """Return the dead letters that every given condition holds for."""
     for name, wanted in (("reason", replay.reasons), ("route", replay.routes)):
         if wanted:
@@ -134,10 +138,12 @@ def meant(letters: DataFrame, replay: Replay) -> DataFrame:
     return letters if replay.where is None else letters.where(replay.where)
 
 
-def survey(letters: DataFrame) -> list[Group]:
+def count_letters(letters: DataFrame) -> list[LetterCount]:
     """Return how many there are of each kind, most first."""
     kinds = letters.groupBy("route", "reason", "status").count()
-    return [Group(*row) for row in kinds.orderBy(F.desc("count"), *kinds.columns[:3]).collect()]
+    return [
+        LetterCount(*row) for row in kinds.orderBy(F.desc("count"), *kinds.columns[:3]).collect()
+    ]
 
 
 def broker_of_letters(config: Config, topic: str) -> str:
@@ -178,11 +184,11 @@ def _letters(spark: SparkSession, replay: Replay, config: Config) -> DataFrame:
         **replay.read_options,
     }
     records = spark.read.format("kafka").options(**options).options(**more).load()
-    return dead_letters(records, sorted(config.routes), replay.max_replays)
+    return parse_dead_letters(records, sorted(config.routes), replay.max_replays)
 
 
 def _envelopes(letters: DataFrame, replay: Replay, config: Config, route: str) -> DataFrame:
-    return replayed(
+    return replay_envelopes(
         letters.where((F.col("status") == READY) & (F.col("route") == route)),
         replay.columns,
         delay_ms=parse_duration_ms(replay.delay, "delay"),

@@ -18,15 +18,16 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.config.load import load_config
 from duebridge.producer import find_route
-from duebridge_connectors.spark.active import activated
-from duebridge_connectors.spark.evidence import cold, used
+from duebridge_connectors.spark.filesystem import write_file
+from duebridge_connectors.spark.jobs.evidence import read_cold_tiers, routes_in_store
 from duebridge_connectors.spark.jobs.journal import read_journal
-from duebridge_connectors.spark.options import Where
-from duebridge_connectors.spark.outputs import write_file
-from duebridge_connectors.spark.page.page import Found, page
-from duebridge_connectors.spark.place import place_of
-from duebridge_connectors.spark.source import NAME
-from duebridge_connectors.spark.transforms.report import figures, forecast, gaps, reasons
+from duebridge_connectors.spark.page.figures import ReportFigures
+from duebridge_connectors.spark.page.html import render_page
+from duebridge_connectors.spark.source.dataframes import activate
+from duebridge_connectors.spark.source.datasource import NAME
+from duebridge_connectors.spark.source.options import StoreOptions
+from duebridge_connectors.spark.source.planning import store_address
+from duebridge_connectors.spark.transforms.figures import figures, forecast, gaps, reasons
 
 FILE = "report.html"
 
@@ -69,15 +70,15 @@ def run_report(
     """
     settings = load_config(config)
     wanted = [find_route(settings, name) for name in routes or sorted(settings.routes)]
-    there = used(place_of(Where(config=config), settings), wanted)
+    there = routes_in_store(store_address(StoreOptions(config=config), settings), wanted)
     names = [route.name for route in wanted] if routes else []
     options = {"config": config} | ({"route": ",".join(names)} if names else {})
-    source = activated(spark).read.format(NAME).options(**options)
+    source = activate(spark).read.format(NAME).options(**options)
     rows = read_journal(spark, journal) if journal else source.option("stream", "journal").load()
     rows = _chosen(rows, names).where(f"at is null or unix_millis(at) >= {since_ms}").persist()
     store = spark.read.format(NAME).options(**options).option("state", "pending,retry").load()
     columns = ("route", "state", "waits_for")
-    waiting = [store, *cold(spark, config, there)]
+    waiting = [store, *read_cold_tiers(spark, config, there)]
     held = reduce(DataFrame.union, [each.select(*columns) for each in waiting])
     tables = {
         "hours": figures(rows, "hour"),
@@ -90,7 +91,7 @@ def run_report(
         table.coalesce(1).write.mode("overwrite").parquet(f"{out}/{name}")
     rows.unpersist()
     found = _found(spark, out, violations, names)
-    write_file(f"{out}/{FILE}", page(found).encode())
+    write_file(f"{out}/{FILE}", render_page(found).encode())
     return _summary(f"{out}/{FILE}", found)
 
 
@@ -98,7 +99,9 @@ def _chosen(rows: DataFrame, names: Sequence[str]) -> DataFrame:
     return rows.where(rows["route"].isin(list(names))) if names else rows
 
 
-def _found(spark: SparkSession, out: str, violations: str | None, names: Sequence[str]) -> Found:
+def _found(
+    spark: SparkSession, out: str, violations: str | None, names: Sequence[str]
+) -> ReportFigures:
     """Return the figures as the page takes them: read back, so that page and files agree."""
 
     def rows(name: str) -> list[dict[str, Any]]:
@@ -109,7 +112,7 @@ def _found(spark: SparkSession, out: str, violations: str | None, names: Sequenc
         named = _chosen(spark.read.parquet(violations), names).where("kind = 'duplicates'")
         copies = named.groupBy("route").agg(F.sum(F.col("delivered") - F.col("accepted")))
         duplicates = {row[0]: int(row[1]) for row in copies.collect()}
-    return Found(
+    return ReportFigures(
         made_at=datetime.now(UTC),
         hours=rows("hours"),
         days=rows("days"),
@@ -120,7 +123,7 @@ def _found(spark: SparkSession, out: str, violations: str | None, names: Sequenc
     )
 
 
-def _summary(place: str, found: Found) -> ReportSummary:
+def _summary(place: str, found: ReportFigures) -> ReportSummary:
     def total(*kinds: str) -> int:
         return sum(row[kind] for row in found.days for kind in kinds)
 

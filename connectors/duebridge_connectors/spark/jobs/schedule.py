@@ -1,18 +1,25 @@
 """The job `schedule`: rows of a file, a directory or a table become envelopes of a route."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
+from duebridge.config.load import load_config
 from duebridge.errors import ConfigError
-from duebridge_connectors.spark.formats import TABLE, check_format
-from duebridge_connectors.spark.jobs.schedule_far import schedule_far
-from duebridge_connectors.spark.loading import write_envelopes
-from duebridge_connectors.spark.planning import plan_write
-from duebridge_connectors.spark.schema import is_packed
-from duebridge_connectors.spark.summary import Summary
-from duebridge_connectors.spark.transforms.chosen import chosen_columns
+from duebridge_connectors.spark.cold.batches import write_batch
+from duebridge_connectors.spark.cold.commit_log import SCHEDULED
+from duebridge_connectors.spark.cold.far_rows import FarJob, far_rows, near_rows
+from duebridge_connectors.spark.cold.tier import Tier, new_batch, open_tier, read_cold
+from duebridge_connectors.spark.source.dataframes import write_envelopes
+from duebridge_connectors.spark.source.loader import Summary
+from duebridge_connectors.spark.source.options import TABLE, WriteOptions, check_format
+from duebridge_connectors.spark.source.planning import plan_write
+from duebridge_connectors.spark.source.schema import COLD, is_packed
+from duebridge_connectors.spark.transforms.cold_copies import batch_rows, exclude
+from duebridge_connectors.spark.transforms.envelopes import select_columns
 
 _DEFAULTS: dict[str, dict[str, str]] = {"csv": {"header": "true"}}
 
@@ -38,7 +45,7 @@ def run_schedule(
     frame = read_inputs(spark, inputs, form, read_options or {})
     derived = str(write_options.get("id_columns", "")).split(",")
     keep = tuple(filter(None, map(str.strip, derived)))
-    rows = chosen_columns(frame, columns or {}, where, keep)
+    rows = select_columns(frame, columns or {}, where, keep)
     planned = plan_write({name: str(each) for name, each in write_options.items()}, rows.schema)
     may_be_cold = cold and planned.options.on_conflict == "refuse" and not is_packed(rows.columns)
     if planned.route.cold_tier is None or not may_be_cold:
@@ -60,3 +67,52 @@ def read_inputs(
         return spark.read.options(**options).table(inputs[0])
     given = {**_DEFAULTS.get(form, {}), **options}
     return spark.read.options(**given).format(form).load(list(inputs))
+
+
+_SAME = ["id", "content_hash"]
+
+
+class FarSplit(NamedTuple):
+    """What became of the far rows, and the rows that are still to be scheduled."""
+
+    near: DataFrame
+    cold: int
+    duplicate: int
+
+
+def schedule_far(spark: SparkSession, rows: DataFrame, options: WriteOptions) -> FarSplit:
+    """Write the far rows to the cold tier of their route.
+
+    The same rows again are duplicates while they are cold; once they are back, the store knows
+    them. Raises `ConfigError`, `StoreError` and `JobFailed`.
+    """
+    tier = open_tier(str(options.config), options.route)
+    job = _job(tier, options)
+    far = batch_rows(rows.mapInArrow(partial(far_rows, job), COLD), job.batch)
+    state = tier.log.state()
+    duplicate = 0
+    if state.known:
+        there = read_cold(spark, tier, state.known, _SAME)
+        duplicate = far.join(there, _SAME, "left_semi").count()
+        far = exclude(far, there, _SAME)
+    with tier.opened() as shards:
+        for shard in shards:
+            shard.note_first(job.boundary_ms)
+    written = write_batch(tier, far, SCHEDULED, job.batch)
+    if written.rows:
+        tier.log.commit(written)
+    return FarSplit(rows.mapInArrow(partial(near_rows, job), rows.schema), written.rows, duplicate)
+
+
+def _job(tier: Tier, options: WriteOptions) -> FarJob:
+    now_ms = tier.now_ms()
+    brokers = load_config(str(options.config)).brokers
+    return FarJob(
+        tier,
+        brokers[tier.route.target.broker].type,
+        options.remember,
+        options.id_columns,
+        now_ms,
+        tier.boundary_ms(),
+        new_batch(now_ms),
+    )

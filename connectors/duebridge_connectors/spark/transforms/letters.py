@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.config.models import Route
-from duebridge_connectors.spark.transforms.headers import carried, with_header
+from duebridge_connectors.spark.transforms.envelopes import forwarded_headers, with_header
 
 REPLAYS = "x-replays"
 """How often an envelope was replayed from the topic: the header that ends a loop."""
@@ -27,7 +27,7 @@ _INSTANTS = {"first_failed_at": "x-dlq-first-failed-at", "last_failed_at": "x-dl
 _ID_DIGITS = 24
 
 
-def dead_letters(records: DataFrame, routes: Sequence[str], max_replays: int) -> DataFrame:
+def parse_dead_letters(records: DataFrame, routes: Sequence[str], max_replays: int) -> DataFrame:
     """Return Kafka's records (`includeHeaders`) with what their headers say as columns, for SQL.
 
     `status` is `ready`; `looped` for what was replayed `max_replays` times already; `no_route` for
@@ -54,7 +54,7 @@ def dead_letters(records: DataFrame, routes: Sequence[str], max_replays: int) ->
     )
 
 
-def replayed(
+def replay_envelopes(
     letters: DataFrame,
     columns: Mapping[str, str],
     *,
@@ -71,7 +71,7 @@ def replayed(
     rows = letters.withColumn("replay_id", _replay_id())
     place = F.pmod(F.xxhash64("replay_id"), F.lit(spread_ms + 1)) + F.lit(delay_ms)
     repairs = {name: F.expr(text) for name, text in columns.items()}
-    others = carried(repairs.pop("headers", F.col("headers")), REPLAYS, ORIGIN)
+    others = forwarded_headers(repairs.pop("headers", F.col("headers")), REPLAYS, ORIGIN)
     made = {
         "id": F.col("replay_id"),
         "body": F.col("value"),

@@ -36,7 +36,7 @@ class Evidence(NamedTuple):
     arrived: DataFrame
 
 
-class Window(NamedTuple):
+class JudgedPeriod(NamedTuple):
     """What is judged: accepted in [since, until]; stuck if nothing came of it by an instant."""
 
     since_ms: int
@@ -45,7 +45,7 @@ class Window(NamedTuple):
     late_ms: int | None
 
 
-def verdicts(evidence: Evidence, window: Window) -> DataFrame:
+def verdicts(evidence: Evidence, window: JudgedPeriod) -> DataFrame:
     """Return a row for each id, with a column for each kind that says whether it is so."""
     found = [
         journal_facts(evidence.journal, window.since_ms, window.until_ms),
@@ -54,10 +54,10 @@ def verdicts(evidence: Evidence, window: Window) -> DataFrame:
     ]
     if evidence.receipts is not None:
         found.append(receipt_facts(evidence.receipts))
-    return judged(lives(found), window.stuck_before_ms, window.late_ms)
+    return judge(aggregate_lives(found), window.stuck_before_ms, window.late_ms)
 
 
-def lives(all_facts: list[DataFrame]) -> DataFrame:
+def aggregate_lives(all_facts: list[DataFrame]) -> DataFrame:
     """Return one row an id and route, of everything that is said of it."""
     rows = reduce(DataFrame.unionByName, all_facts)
     one = F.least(_count(what.ACCEPTED, what.RECEIPT), F.lit(1))
@@ -81,7 +81,7 @@ def lives(all_facts: list[DataFrame]) -> DataFrame:
     )
 
 
-def judged(rows: DataFrame, stuck_before_ms: int, late_ms: int | None = None) -> DataFrame:
+def judge(rows: DataFrame, stuck_before_ms: int, late_ms: int | None = None) -> DataFrame:
     """Add `due_ms`, `late_by_ms`, and a column for each kind that says whether it is so.
 
     What the store holds is stuck where it was due before `stuck_before_ms`.

@@ -1,0 +1,117 @@
+"""The log of a route's cold tier: which of its files count, in small files that never change.
+
+    PATH/route=R/batch=B/due_date=2027-01-05/due_hour=13/part-….parquet     rows
+    PATH/route=R/_commits/B-demoted.json                                    what happened
+
+A file that no commit names does not count: whoever wrote it was killed before it was verified.
+What is read here needs Arrow, not Spark.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+from pyarrow.fs import FileSelector
+
+from duebridge.config.models import HOUR_MS
+from duebridge_connectors.spark.filesystem import open_filesystem, write_file
+
+DEMOTED, REMOVED, SCHEDULED, HYDRATED = "demoted", "removed", "scheduled", "hydrated"
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What happened to the tier; paths are relative to its root.
+
+    `files` are new. `taken` are in the store now, whole; of files that wait, `pulled` lists the
+    rows that are. `removed` and `void` count what became of a batch's copies.
+    """
+
+    kind: str
+    batch: str
+    at_ms: int
+    rows: int = 0
+    files: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()
+    pulled: tuple[str, ...] = ()
+    removed: int = 0
+    void: int = 0
+
+
+class TierState(NamedTuple):
+    """What is cold: files whose rows count, lists of rows in them that do not any more.
+
+    `unfinished` are batches of which the store may still have the envelopes: they do not count yet.
+    """
+
+    files: list[str]
+    pulled: list[str]
+    unfinished: list[Commit]
+
+    @property
+    def known(self) -> list[str]:
+        """All files whose rows wait, or will once the store has let go of them."""
+        return [*self.files, *(file for batch in self.unfinished for file in batch.files)]
+
+    def due_before(self, until_ms: int) -> list[str]:
+        """Return the files of the hours that begin before an instant."""
+        return [file for file in self.files if hour_of(file) < until_ms]
+
+
+class ColdLog:
+    """Reads and writes the log below a root. Raises `OSError`."""
+
+    def __init__(self, path: str, route: str) -> None:
+        self.root = f"{path.rstrip('/')}/route={route}"
+
+    def commit(self, entry: Commit) -> None:
+        """Add to the log, whole or not at all; the same entry twice is the same once."""
+        place = f"{self.root}/_commits/{entry.batch}-{entry.kind}.json"
+        write_file(place, msgspec.json.encode(entry))
+
+    def commits(self) -> list[Commit]:
+        """Return all that happened, in order of time."""
+        files, path = open_filesystem(f"{self.root}/_commits")
+        found = files.get_file_info(FileSelector(path, allow_not_found=True))
+        names = (each.path for each in found if each.path.endswith(".json"))
+        commits = [_read(files.open_input_file(name)) for name in names]
+        return sorted(commits, key=lambda each: (each.at_ms, each.batch))
+
+    def state(self) -> TierState:
+        """Return what is cold now."""
+        return tier_state(self.commits())
+
+    def written(self, folder: str) -> list[str]:
+        """Return the Parquet files below a folder of the root, whether or not they count."""
+        files, path = open_filesystem(self.root)
+        selector = FileSelector(f"{path}/{folder}", recursive=True, allow_not_found=True)
+        found = (each.path for each in files.get_file_info(selector))
+        return sorted(name[len(path) + 1 :] for name in found if name.endswith(".parquet"))
+
+
+def tier_state(commits: Iterable[Commit]) -> TierState:
+    """Return what a log says of the tier."""
+    log = list(commits)
+    finished = {each.batch for each in log if each.kind == REMOVED}
+    taken = {file for each in log for file in each.taken}
+    unfinished = [each for each in log if each.kind == DEMOTED and each.batch not in finished]
+    counted = [file for each in log if each not in unfinished for file in each.files]
+    pulled = [file for each in log for file in each.pulled]
+    return TierState([file for file in counted if file not in taken], pulled, unfinished)
+
+
+def hour_of(file: str) -> int:
+    """Return when the hour of a file begins, epoch ms."""
+    parts = dict(part.split("=", 1) for part in file.split("/") if "=" in part)
+    day = datetime.fromisoformat(f"{parts['due_date']}T00:00:00+00:00")
+    return int(day.timestamp()) * 1000 + int(parts["due_hour"]) * HOUR_MS
+
+
+def boundary_ms(now_ms: int, horizon_ms: int) -> int:
+    """Return before which instant an envelope belongs in the store: whole hours move."""
+    return -(-(now_ms + horizon_ms) // HOUR_MS) * HOUR_MS
+
+
+def _read(stream: object) -> Commit:
+    with stream as file:  # type: ignore[attr-defined]
+        return msgspec.json.decode(file.read(), type=Commit)

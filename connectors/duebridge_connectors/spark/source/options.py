@@ -1,0 +1,264 @@
+"""Options of the data source, all validated before the first row is read or written.
+
+Option names are case-insensitive and values are text, as is usual in Spark. An error names the
+option, the expected value and the given one; a store url that contains a password is refused
+without being shown.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from duebridge.admin.listing import STATES
+from duebridge.config.fields import did_you_mean
+from duebridge.config.secrets import masked_url
+from duebridge.durations import parse_duration_ms, parse_instant_ms
+from duebridge.errors import ConfigError, EnvelopeError
+
+Parser: TypeAlias = Callable[[str], Any]
+
+_SPARKS_OWN = {"checkpointlocation"}
+_MAX_COUNT = 2**31 - 1
+
+
+class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which store, and how long a call is repeated while it is away."""
+
+    config: str | None = None
+    """Path of duebridge.yaml, read on the driver."""
+    store: str | None = None
+    """The store's url, instead of the configuration's; its password only by reference."""
+    namespace: str | None = None
+    """Instead of the configuration's."""
+    store_deadline: int = 30_000
+    """How long a call is repeated while the store is away, in ms."""
+
+
+class WriteOptions(StoreOptions, frozen=True, kw_only=True):
+    """Of `df.write` and `df.writeStream`."""
+
+    route: str
+    """The route to schedule to."""
+    on_conflict: str = "refuse"
+    """What becomes of a known id with other content: refuse, or replace."""
+    id_columns: tuple[str, ...] = ()
+    """Columns that an id is derived from, where there is no column id."""
+    remember: int = 86_400_000
+    """The job's horizon: so long after an envelope's end its id is still known, in ms."""
+    rejects: str | None = None
+    """A directory for Parquet files of the rows that were refused."""
+    max_rejects: int | None = None
+    """Fail the job when more rows than these are refused."""
+    rows_per_second: int | None = None
+    """At most so many, over all tasks."""
+    summary: str | None = None
+    """A file for the counts, as JSON; of a stream a directory, a file for each batch."""
+    run: str | None = None
+    """A name for this run; a run of the same name puts its rejects in the place of the former's."""
+
+
+class ReadOptions(StoreOptions, frozen=True, kw_only=True):
+    """Of `spark.read`: the envelopes of a store."""
+
+    route: tuple[str, ...] = ()
+    """All routes, where none is named."""
+    state: tuple[str, ...] = STATES
+    """The states to read."""
+    due_after: int | None = None
+    """Due at this instant or later, epoch ms."""
+    due_before: int | None = None
+    """Due before this instant, epoch ms."""
+    content: str = "decoded"
+    """decoded: body, key and headers as columns; packed: the blob, for a way back unchanged."""
+    page: int = 500
+    """Envelopes in one call of the store."""
+    pause: int = 0
+    """How long a task waits between two calls, in ms."""
+
+
+class JournalOptions(StoreOptions, frozen=True, kw_only=True):
+    """Of `spark.readStream`, and of `spark.read` with stream=journal."""
+
+    route: tuple[str, ...] = ()
+    """All routes, where none is named."""
+    start: str = "earliest"
+    """Where a new query begins: earliest, or latest."""
+    max_entries_per_trigger: int | None = None
+    """At most so many entries of the journal in one micro-batch; each is up to 1,000 rows."""
+    on_trim: str = "fail"
+    """What a batch does whose planned entries were cut meanwhile: fail, or go on with a gap row."""
+
+
+def write_options(given: Mapping[str, str]) -> WriteOptions:
+    """Return the options of a write; raises `ConfigError` with every mistake."""
+    options = WriteOptions(**_read(given, _WRITE, needed=("config", "route")))
+    if options.rejects is None and options.run is not None:
+        raise ConfigError("option run: expected only beside rejects")
+    return options
+
+
+def read_options(given: Mapping[str, str]) -> ReadOptions:
+    """Return the options of a read of the store; raises `ConfigError` with every mistake."""
+    return ReadOptions(**_read(given, _READ))
+
+
+def journal_options(given: Mapping[str, str]) -> JournalOptions:
+    """Return the options of a read of the journal; raises `ConfigError` with every mistake."""
+    if not is_of_journal(given):
+        raise ConfigError("option stream: expected journal, the only stream there is; got none")
+    found = _read(given, _JOURNAL)
+    del found["stream"]
+    return JournalOptions(**found)
+
+
+def is_of_journal(given: Mapping[str, str]) -> bool:
+    """Whether a read is of the journal: its columns are others."""
+    return "stream" in given
+
+
+def _read(
+    given: Mapping[str, str], known: Mapping[str, Parser], needed: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    faults: list[str] = []
+    for name, text in given.items():
+        if name.lower() in _SPARKS_OWN:
+            continue
+        try:
+            found[name.lower()] = _value(name.lower(), text, known)
+        except (EnvelopeError, ConfigError) as error:
+            faults.append(str(error))
+    faults += [f"option {name}: missing" for name in needed if name not in given]
+    if not needed and not {"config", "store"} & set(given):
+        faults.append("option config: expected the path of duebridge.yaml, or option store")
+    if faults:
+        raise ConfigError("; ".join(faults))
+    return found
+
+
+def _value(name: str, text: str, known: Mapping[str, Parser]) -> Any:
+    if name not in known:
+        close = did_you_mean(name, known)
+        end = close or f", expected one of {', '.join(sorted(known))}"
+        raise ConfigError(f"option {name}: unknown{end}")
+    try:
+        return known[name](text)
+    except ValueError as error:
+        raise ConfigError(f"option {name}: expected {error}; got {text!r}") from None
+    except EnvelopeError as error:
+        raise ConfigError(f"option {error}") from None
+
+
+def _text(text: str) -> str:
+    if not text.strip():
+        raise ValueError("a text that is not empty")
+    return text
+
+
+def _store(text: str) -> str:
+    if masked_url(text) != text:
+        raise ConfigError(
+            "option store: expected its password as ${VAR} or ${file:/path}; got it in clear"
+        )
+    return _text(text)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    found = tuple(each.strip() for each in text.split(","))
+    if not all(found) or len(set(found)) < len(found):
+        raise ValueError("names with commas between them, each once")
+    return found
+
+
+def _one_of(*words: str) -> Parser:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(" or ".join(words))
+        return text
+
+    return parse
+
+
+def _states(text: str) -> tuple[str, ...]:
+    if not set(_names(text)) <= set(STATES):
+        raise ValueError(f"some of {', '.join(STATES)}")
+    return _names(text)
+
+
+def _count(least: int, most: int = _MAX_COUNT) -> Parser:
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+            raise ValueError(f"a whole number, {least} to {most}")
+        return int(text)
+
+    return parse
+
+
+def _duration(name: str) -> Parser:
+    return lambda text: parse_duration_ms(text, name)
+
+
+def _instant(name: str) -> Parser:
+    def parse(text: str) -> int:
+        if text.isascii() and text.isdigit():
+            return parse_instant_ms(int(text), name)
+        try:
+            at = datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError("RFC 3339 with an offset, or epoch milliseconds") from None
+        return parse_instant_ms(at, name)
+
+    return parse
+
+
+def _place(text: str) -> str:
+    """Return a path that means the same to every process: absolute, or a URI."""
+    return text if "://" in text else str(Path(_text(text)).absolute())
+
+
+_WHERE: dict[str, Parser] = {
+    "config": _place,
+    "store": _store,
+    "namespace": _text,
+    "store_deadline": _duration("store_deadline"),
+}
+_WRITE: dict[str, Parser] = _WHERE | {
+    "route": _text,
+    "on_conflict": _one_of("refuse", "replace"),
+    "id_columns": _names,
+    "remember": _duration("remember"),
+    "rejects": _place,
+    "max_rejects": _count(0),
+    "rows_per_second": _count(1),
+    "summary": _place,
+    "run": _text,
+}
+_READ: dict[str, Parser] = _WHERE | {
+    "route": _names,
+    "state": _states,
+    "due_after": _instant("due_after"),
+    "due_before": _instant("due_before"),
+    "content": _one_of("decoded", "packed"),
+    "page": _count(1, 1000),
+    "pause": _duration("pause"),
+}
+_JOURNAL: dict[str, Parser] = _WHERE | {
+    "stream": _one_of("journal"),
+    "route": _names,
+    "start": _one_of("earliest", "latest"),
+    "max_entries_per_trigger": _count(1),
+    "on_trim": _one_of("fail", "gap"),
+}
+
+TABLE = "table"
+FORMATS = ("parquet", "csv", "json", "orc", TABLE)
+
+
+def check_format(name: str) -> None:
+    """Raise `ConfigError` for a format that no job reads."""
+    if name not in FORMATS:
+        known, close = ", ".join(FORMATS), did_you_mean(name, FORMATS)
+        raise ConfigError(f"format: expected one of {known}; got {name!r}{close}")

@@ -1,0 +1,125 @@
+"""The batch and the streaming writer: a task is a `Loader`, the commit puts its rejects in place.
+
+A commit comes once all tasks are done; what they stored is stored all the same if it never comes.
+Running the job again changes nothing then: ids derive from the data, and the store remembers them.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from duebridge.errors import JobFailed
+from duebridge_connectors.spark.filesystem import write_file
+from duebridge_connectors.spark.source.loader import Loader, Summary
+from duebridge_connectors.spark.source.planning import WriteJob
+from duebridge_connectors.spark.source.rejects import RejectsDirectory, RejectWriter
+
+
+@dataclass(frozen=True)
+class TaskResult(WriterCommitMessage):
+    """What one attempt of a task did, and its file of rejects."""
+
+    summary: Summary
+    rejects: str | None
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Of `df.write`."""
+
+    def __init__(self, job: WriteJob) -> None:
+        self._job = job
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Run one attempt of a task; raises `StoreError` where the store stays away."""
+        return _load(self._job, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Put rejects in place and say what was done; raises `JobFailed` for too many."""
+        _commit(self._job, _done(messages), self._job.options.summary)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove the attempts' files, and say what was stored all the same."""
+        _abort(self._job, _done(messages))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Of `df.writeStream`; a batch that runs again replaces the rejects of the former."""
+
+    def __init__(self, job: WriteJob) -> None:
+        self._job = job
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Run one attempt of a task; raises `StoreError` where the store stays away."""
+        return _load(self._job, iterator)
+
+    def commit(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803 - Spark's name
+    ) -> None:
+        """Put rejects in place and say what the batch did; raises `JobFailed` for too many."""
+        name = f"batch-{batchId:09}"
+        directory = self._job.options.summary
+        _commit(self._job, _done(messages), directory and f"{directory}/{name}.json", f"{name}-")
+
+    def abort(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: ARG002, N803 - Spark's name
+    ) -> None:
+        """Remove the attempts' files, and say what was stored all the same."""
+        _abort(self._job, _done(messages))
+
+
+def _directory(job: WriteJob) -> RejectsDirectory | None:
+    return None if job.options.rejects is None else RejectsDirectory(job.options.rejects, job.run)
+
+
+def _load(job: WriteJob, batches: Iterator[pa.RecordBatch]) -> TaskResult:
+    rejects = RejectWriter(_directory(job))
+    with job.place.opened() as connection:
+        loader = Loader(job, connection, rejects)
+        for batch in batches:
+            loader.load(batch)
+    return TaskResult(loader.summary(), rejects.close())
+
+
+def _done(messages: Sequence[WriterCommitMessage | None]) -> list[TaskResult]:
+    return [each for each in messages if isinstance(each, TaskResult)]
+
+
+def _commit(job: WriteJob, done: list[TaskResult], summary_at: str | None, part: str = "") -> None:
+    if directory := _directory(job):
+        directory.finish([each.rejects for each in done if each.rejects], part)
+    summary = Summary.of(job.route.name, [each.summary for each in done])
+    if summary_at:
+        write_file(summary_at, msgspec.json.encode(summary))
+    else:
+        _say(str(summary))
+    most = job.options.max_rejects
+    if most is not None and summary.rejects > most:
+        where = f"; they are in {job.options.rejects}" if job.options.rejects else ""
+        raise JobFailed(
+            f"route {summary.route}: expected at most {most} rows refused (max_rejects); got"
+            f" {summary.rejects}, the first: {summary.first_reason}{where}"
+        )
+
+
+def _abort(job: WriteJob, done: list[TaskResult]) -> None:
+    if directory := _directory(job):
+        directory.give_up()
+    summary = Summary.of(job.route.name, [each.summary for each in done])
+    _say(f"not finished; done so far: {summary}; run it again, what is stored is a duplicate then")
+
+
+def _say(text: str) -> None:
+    """Tell who watches the driver; a commit runs in a process of its own, without their logger."""
+    print(f"duebridge: {text}", file=sys.stderr)  # noqa: T201

@@ -1,0 +1,67 @@
+"""Rows on their way to the cold tier and back."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from duebridge.config.models import HOUR_MS
+from duebridge_connectors.spark.cold.parquet_files import HOUR
+from duebridge_connectors.spark.source.schema import COLD, PACKED_COLUMNS
+
+COPY = ["batch", "id", "generation"]  # what names a copy
+KEYS = ["shard", "id", "generation"]  # what names an envelope in the store
+
+
+def as_cold(packed: DataFrame) -> DataFrame:
+    """Return what was read from the store, without what could not be read, as the tier has it.
+
+    Instants are epoch ms: Spark's own would be of a form that Arrow does not compare.
+    """
+    instants = {f"{name}_ms": F.unix_millis(name) for name in ("due_at", "scheduled_at")}
+    expires = F.coalesce(F.unix_millis("expires_at"), F.lit(0))
+    there = packed.where(F.col("blob").isNotNull())
+    return there.withColumns({**instants, "expires_at_ms": expires, "batch": F.lit("")})
+
+
+def as_held(rows: DataFrame, route: str) -> DataFrame:
+    """Return rows of the tier as the store's reader gives what it holds, in the state `cold`."""
+    return rows.select(
+        F.lit(route).alias("route"),
+        "id",
+        F.lit("cold").alias("state"),
+        F.timestamp_millis("due_at_ms").alias("waits_for"),
+        F.timestamp_millis("scheduled_at_ms").alias("scheduled_at"),
+    )
+
+
+def batch_rows(rows: DataFrame, batch: str) -> DataFrame:
+    """Return rows of the tier as a batch of their own, each once, for `cold_files.write_hours`.
+
+    The store's reader may give a row again where a page's last id is gone; a copy that came twice
+    would be void the second time.
+    """
+    hour = F.floor(F.col("due_at_ms") / HOUR_MS).alias(HOUR)
+    once = rows.withColumn("batch", F.lit(batch)).select(*COLD.names, hour)
+    return once.repartition(HOUR).distinct().sortWithinPartitions(HOUR)
+
+
+def in_removal_order(rows: DataFrame) -> DataFrame:
+    """Return `KEYS` as removal needs them: a shard in one part, in an order of its own."""
+    return rows.repartition("shard").sortWithinPartitions(*KEYS)
+
+
+def moved_forward(rows: DataFrame, moved: DataFrame) -> DataFrame:
+    """Return the rows that a reschedule binds: `moved` has id, left_at and cancelled."""
+    bound = (rows.generation <= moved.left_at) & (rows.generation > moved.cancelled)
+    return rows.join(moved, (rows.id == moved.id) & bound, "left_semi")
+
+
+def exclude(rows: DataFrame, others: DataFrame, keys: list[str]) -> DataFrame:
+    """Return the rows that the others do not name."""
+    return rows.join(others, keys, "left_anti")
+
+
+def writer_rows(rows: DataFrame) -> DataFrame:
+    """Return cold rows as the data source takes them."""
+    due, expires = F.col("due_at_ms").alias("due_at"), F.col("expires_at_ms").alias("expires_at")
+    same = [name for name in PACKED_COLUMNS if name in COLD.names]
+    return rows.select(*same, due, expires)
