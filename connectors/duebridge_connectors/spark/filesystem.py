@@ -5,16 +5,16 @@ from typing import Any
 from pyarrow.fs import FileSystem
 
 
-def write_file(place: str, data: bytes) -> None:
-    """Write a whole file, or nothing."""
-    files, path = open_filesystem(place)
+def write_file(uri: str, data: bytes) -> None:
+    """Write a file atomically."""
+    files, path = open_filesystem(uri)
     files.create_dir(path.rpartition("/")[0] or "/", recursive=True)
     with files.open_output_stream(f"{path}.new") as stream:
         stream.write(data)
     files.move(f"{path}.new", path)
 
 
-def open_filesystem(place: str) -> tuple[Any, str]:
-    """Return the file system of a place, and its path there."""
-    files, path = FileSystem.from_uri(place)
+def open_filesystem(uri: str) -> tuple[Any, str]:
+    """Return the file system of a path or URI, and the path within it."""
+    files, path = FileSystem.from_uri(uri)
     return files, path.rstrip("/")

@@ -53,8 +53,8 @@ _SECURING = ("security.", "sasl.", "ssl.")
 def kafka_options(config: Config, broker: str) -> dict[str, str]:
     """Return the options of Spark's Kafka source and sink for a broker of the configuration.
 
-    What tunes a worker's publishing is left out. Raises `ConfigError` for a broker that is no
-    Kafka, a reference that leads nowhere, or security that Java's client cannot have by options.
+    Options that tune a worker's publishing are left out. Raises `ConfigError` for a broker of
+    another type, an unresolvable reference, or security options unknown to the Java client.
     """
     found = _found(config, broker)
     place = f"brokers.{broker}"
@@ -70,10 +70,12 @@ def kafka_options(config: Config, broker: str) -> dict[str, str]:
 
 
 def broker_of_route(config: Config, route: str) -> str:
-    """Return the broker that a route's target is on; raises `ConfigError` unless it is a Kafka."""
+    """Return the broker of a route's target; raises `ConfigError` unless it is Kafka."""
     name = find_route(config, route).target.broker
     if not isinstance(config.brokers[name], KafkaBroker):
-        raise ConfigError(f"route {route}: its target is on no Kafka; name the broker of the topic")
+        raise ConfigError(
+            f"route {route}: its target is not on Kafka; name the broker of the topic"
+        )
     return name
 
 
@@ -94,11 +96,11 @@ def _joined(servers: list[str], secured: Mapping[str, str]) -> dict[str, str]:
 
 
 def _secured(given: Mapping[str, object]) -> dict[str, str]:
-    """Return the options by Java's names; raises `ConfigError`, which begins with one's name."""
+    """Return the options by their Java names; raises `ConfigError`, which starts with a name."""
     options = {name: str(value) for name, value in given.items()}
     for name in options:
         if name.startswith(_SECURING) and name not in _KNOWN:
-            raise ConfigError(f"{name}: Spark's Kafka connector cannot be given this one")
+            raise ConfigError(f"{name}: not supported by Spark's Kafka connector")
     found = {name: options[name] for name in _AS_THEY_ARE if name in options}
     if options.get(_HOST_CHECK) == "none":
         found[_HOST_CHECK] = ""
@@ -121,11 +123,11 @@ def _identity(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _unlocked(key: str, password: str | None) -> str:
-    """Return a key in the form that Kafka reads with every Java: PKCS #8, without a password."""
+    """Return a key as PKCS #8 without a password, which Kafka reads with every Java."""
     try:
         loaded = load_pem_private_key(key.encode(), password.encode() if password else None)
     except (TypeError, ValueError, UnsupportedAlgorithm):
-        pass  # raised below: what is said of a key does not belong into a message
+        pass  # raised below: the cause may quote the key
     else:
         return loaded.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     raise ConfigError(f"{_KEY}: expected a PEM key that {_KEY_PASSWORD}, where it needs one, opens")
@@ -157,7 +159,7 @@ def _pem(name: str, options: Mapping[str, str]) -> str:
     except OSError as error:
         raise ConfigError(f"{name}: {options[name]}: {error.strerror}") from None
     except UnicodeDecodeError:
-        pass  # raised below: the error in flight holds what was read
+        pass  # raised below: the cause holds the file's content
     raise ConfigError(f"{name}: {options[name]}: expected PEM")
 
 
@@ -166,7 +168,7 @@ _DEADLINE_MS = 15_000
 
 
 class KafkaTopic(NamedTuple):
-    """A topic of one life: deleted and made anew it has the same name and another id."""
+    """A topic with its id, which changes when the topic is recreated."""
 
     name: str
     id: str
@@ -176,10 +178,11 @@ class KafkaTopic(NamedTuple):
 def topic_of(spark: SparkSession, options: Mapping[str, str], name: str) -> KafkaTopic:
     """Return the topic that has this name now.
 
-    Raises `ConfigError` where the session lacks the connector, and `BrokerUnavailable` where no
-    broker answers, or none knows the topic.
+    Asks with the Java client and the options of the read itself: a topic that answers can be read.
+    Raises `ConfigError` if the session lacks the connector, and `BrokerUnavailable` if no broker
+    answers or the topic is unknown.
     """
-    with _opened(spark, options, name) as admin:
+    with _admin_client(spark, options, name) as admin:
         names = _jvm(spark).java.util.ArrayList()
         names.add(name)
         found = admin.describeTopics(names).allTopicNames().get()[name]
@@ -188,12 +191,12 @@ def topic_of(spark: SparkSession, options: Mapping[str, str], name: str) -> Kafk
 
 
 def end_of(spark: SparkSession, options: Mapping[str, str], topic: KafkaTopic) -> str:
-    """Return where the topic ends by now, as the option `endingOffsets` takes it.
+    """Return the present end of the topic as a value of the option `endingOffsets`.
 
     Raises as `topic_of` does.
     """
     jvm = _jvm(spark)
-    with _opened(spark, options, topic.name) as admin:
+    with _admin_client(spark, options, topic.name) as admin:
         latest = jvm.org.apache.kafka.clients.admin.OffsetSpec.latest()
         asked = jvm.java.util.HashMap()
         for number in topic.partitions:
@@ -208,7 +211,7 @@ def _jvm(spark: SparkSession) -> Any:
 
 
 @contextmanager
-def _opened(spark: SparkSession, options: Mapping[str, str], name: str) -> Iterator[Any]:
+def _admin_client(spark: SparkSession, options: Mapping[str, str], name: str) -> Iterator[Any]:
     jvm = _jvm(spark)
     clients = jvm.org.apache.kafka.clients.admin.AdminClient
     if isinstance(clients, JavaPackage):
@@ -226,11 +229,11 @@ def _opened(spark: SparkSession, options: Mapping[str, str], name: str) -> Itera
         finally:
             admin.close()
     except Py4JJavaError as error:
-        raise BrokerUnavailable(f"topic {name}: {_said(error)}") from error
+        raise BrokerUnavailable(f"topic {name}: {_root_cause(error)}") from error
 
 
-def _said(error: Py4JJavaError) -> str:
-    """Return the innermost cause, which says what is the matter; Kafka's own has no secret."""
+def _root_cause(error: Py4JJavaError) -> str:
+    """Return the innermost cause; Kafka's messages contain no secrets."""
     cause = error.java_exception
     while cause.getCause() is not None:
         cause = cause.getCause()

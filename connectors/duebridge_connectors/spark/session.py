@@ -19,16 +19,16 @@ from duebridge import errors
 from duebridge.errors import BridgeError, ConfigError, JobFailed
 from duebridge_connectors.spark.kafka_source import PACKAGE
 
-# Set only where neither spark-submit nor spark-defaults.conf says otherwise.
+# Only for local sessions: spark-submit and spark-defaults.conf set their own.
 _DEFAULTS = {
     "spark.master": "local[*]",
     "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "32",  # of Spark's own 200 each costs more than it does here
+    "spark.sql.shuffle.partitions": "32",  # Spark's default of 200 costs more than it saves locally
 }
 _ZONE = "spark.sql.session.timeZone"
 _JARS = ("spark.jars", "spark.jars.packages")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
-_OURS = re.compile(r"bridge\.errors\.(\w+): (.+)")
+_BRIDGE_ERROR = re.compile(r"bridge\.errors\.(\w+): (.+)")
 
 
 @contextmanager
@@ -39,14 +39,14 @@ def opened_session(
     has_kafka: bool = False,
     more: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """Give a session that is stopped at the end; `is_watched` shows a bar as stages go on.
+    """Open a session and stop it at the end; `is_watched` shows a progress bar.
 
-    With `has_kafka` a session that is begun here has Spark's Kafka connector: the jars that `more`
-    names, or that lie among Spark's own as in our image, else those of Maven Central. Where
-    spark-submit began it, that is its `--packages`.
+    With `has_kafka` a local session gets Spark's Kafka connector: the jars named by `more`, those
+    among Spark's own as in our image, or else Maven Central's. Under spark-submit that is the task
+    of its `--packages`.
 
-    An error of ours that a task raised comes out as it was, any other failure of Spark as
-    `ConfigError` (a query that cannot be) or `JobFailed`, in one line.
+    A `BridgeError` of a task is raised again; any other failure of Spark becomes a one-line
+    `ConfigError` (an invalid query) or `JobFailed`.
     """
     more = more or {}
     if has_kafka and not (any(each in more for each in _JARS) or _is_submitted() or _has_kafka()):
@@ -85,15 +85,15 @@ def _build(name: str, is_watched: bool, more: Mapping[str, str]) -> SparkSession
     for key, value in more.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    if not session.sparkContext.getConf().contains(_ZONE):  # the machine's own would be a surprise
+    if not session.sparkContext.getConf().contains(_ZONE):  # the machine's zone would be a surprise
         session.conf.set(_ZONE, "UTC")
     return session
 
 
 def job_error(error: PySparkException) -> BridgeError:
-    """Return what a failure of Spark is to a person: ours where a task raised one of ours."""
+    """Translate a failure of Spark; a `BridgeError` raised by a task is restored."""
     text = str(error)
-    for name, message in reversed(_OURS.findall(text)):
+    for name, message in reversed(_BRIDGE_ERROR.findall(text)):
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, BridgeError):
             return kind(message)
@@ -102,7 +102,7 @@ def job_error(error: PySparkException) -> BridgeError:
     return ConfigError(first) if is_query else JobFailed(first)
 
 
-_NO_NEWS = (
+_INTERRUPTED_CALLS = (
     "KeyboardInterrupt while sending command.",
     "Exception occurred while shutting down connection",
 )
@@ -110,10 +110,10 @@ _NO_NEWS = (
 
 @contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of the block, and be handled after it as before it.
+    """Defer Ctrl-C to the end of the block, and restore the handler that was set before.
 
-    Around the start of a session: a JVM that is left alone half-way complains at length, and the
-    handler that Spark sets then calls the JVM from within a call.
+    For the start of a session: an interrupted JVM start prints long errors, and the handler that
+    Spark installs calls the JVM from within a call.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -130,16 +130,16 @@ def deferred_interrupts() -> Iterator[None]:
 
 @contextmanager
 def quiet_py4j() -> Iterator[None]:
-    """Keep py4j from logging a call that Ctrl-C ended, and its connection: that is no error."""
+    """Suppress what py4j logs about a call that Ctrl-C interrupted: it is no error."""
     logs = [logging.getLogger(name) for name in (None, "py4j.clientserver")]
     for log in logs:
-        log.addFilter(_is_news)
+        log.addFilter(_is_error)
     try:
         yield
     finally:
         for log in logs:
-            log.removeFilter(_is_news)
+            log.removeFilter(_is_error)
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    return record.msg not in _NO_NEWS
+def _is_error(record: logging.LogRecord) -> bool:
+    return record.msg not in _INTERRUPTED_CALLS

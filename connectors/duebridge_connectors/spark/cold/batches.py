@@ -7,6 +7,7 @@ committed rows ─▶ shard by shard, in order ─▶ demote.lua ─▶ commit  
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby, islice
+from operator import itemgetter
 from typing import TypeAlias
 
 import msgspec
@@ -30,18 +31,18 @@ from duebridge_connectors.spark.transforms.cold_copies import KEYS, in_removal_o
 
 
 def write_batch(tier: Tier, rows: DataFrame, kind: str, batch: str) -> Commit:
-    """Write rows (`cold_rows`) as a batch, and return the commit that would make them count.
+    """Write rows (see `batch_rows`) as a batch, and return the commit that would publish them.
 
-    Each task reads back what it wrote. Raises `JobFailed` where that was something else, or where
-    the driver does not see what tasks have written.
+    Each task reads its file back. Raises `JobFailed` if the content differs, or if the driver does
+    not see a file that a task has written.
     """
     write = partial(write_hours, ColdBatch(tier.log.root, batch))
     found = {row.file: row.rows for row in rows.mapInArrow(write, WRITTEN).collect()}
     unseen = len({*found} - {*tier.log.written(f"batch={batch}")}) if found else 0
     if unseen:
-        expected = "expected a place that the driver and all executors share"
         raise JobFailed(
-            f"{tier.log.root}: {expected}; {unseen} files are not seen: nothing is moved"
+            f"{tier.log.root}: expected a place that the driver and all executors share;"
+            f" the driver does not see {unseen} files: nothing is moved"
         )
     total = sum(found.values())
     return Commit(
@@ -50,19 +51,19 @@ def write_batch(tier: Tier, rows: DataFrame, kind: str, batch: str) -> Commit:
 
 
 def finish_batches(spark: SparkSession, tier: Tier) -> list[Commit]:
-    """Remove from the store what committed batches have; returns what was done, a batch each.
+    """Remove from the store the envelopes of all unfinished batches; return a commit for each.
 
-    Any number of jobs may do this at once, and be killed: no row is removed or judged twice.
+    Several jobs may run this at once, or be killed: no row is removed or judged twice.
     """
     return [_finish(spark, tier, batch) for batch in tier.log.state().unfinished]
 
 
 def _finish(spark: SparkSession, tier: Tier, batch: Commit) -> Commit:
     age_ms = tier.now_ms() - batch.at_ms
-    if age_ms >= tier.route.max_delay:  # the store has forgotten what was done of it
-        text = f"expected to be finished within max_delay; it was begun {format_ms(age_ms)} ago"
+    if age_ms >= tier.route.max_delay:  # the store has forgotten its progress
+        text = f"expected to be finished within max_delay; it started {format_ms(age_ms)} ago"
         raise JobFailed(f"batch {batch.batch} of {tier.log.root}: {text}")
-    job = RemovalJob(tier.place, tier.shards, batch.batch, tier.route.max_delay)
+    job = RemovalJob(tier.address, tier.shards, batch.batch, tier.route.max_delay)
     keys = in_removal_order(read_cold(spark, tier, batch.files, KEYS))
     counts = keys.mapInArrow(partial(remove_rows, job), "done long, removed long, void long")
     total = counts.groupBy().sum().collect()[0]
@@ -86,45 +87,39 @@ Row: TypeAlias = tuple[str, int]  # id and generation
 
 
 class RemovalJob(msgspec.Struct, frozen=True):
-    """What every task needs."""
+    """A batch to remove from the store, as every task receives it."""
 
-    place: StoreAddress
+    address: StoreAddress
     shards: Sequence[Shard]
     batch: str
     keep_ms: int
 
 
 def remove_rows(job: RemovalJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Remove rows of shard, id and generation, and yield for each shard how far its batch is."""
+    """Remove rows of shard, id and generation; yield the totals of the batch for each shard."""
     rows = (
         row
         for batch in batches
         for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
     )
-    with job.place.opened() as connection:
-        for number, of_shard in groupby(rows, key=lambda row: row[0]):
-            store = DelayStore(
-                connection,
-                job.shards[number],
-                cold_tier_ms=job.keep_ms,
-                repeat_for_s=job.place.repeat_for_s,
-            )
-            far = _remove(
-                store, job.batch, ((name, generation) for _, name, generation in of_shard)
-            )
-            counts = {"done": [far.done], "removed": [far.removed], "void": [far.void]}
+    with job.address.connect() as connection:
+        for number, shard_rows in groupby(rows, key=itemgetter(0)):
+            store = job.address.delay_store(connection, job.shards[number], job.keep_ms)
+            keys = ((name, generation) for _, name, generation in shard_rows)
+            total = _remove(store, job.batch, keys)
+            counts = {"done": [total.done], "removed": [total.removed], "void": [total.void]}
             yield pa.RecordBatch.from_pydict(counts)
 
 
 def _remove(store: DelayStore, batch: str, rows: Iterator[Row]) -> Demoted:
-    """Go on where the batch is; another job may do the same at this moment, ahead of us or not."""
-    far = store.demote(batch, 0, [])
+    """Continue where the batch stands; another job may be doing the same concurrently."""
+    total = store.demote(batch, 0, [])
     call: list[Row] = []
-    skip = far.done
+    skip = total.done
     while True:
         call += islice(rows, skip, skip + CALL_ROWS - len(call))
         if not call:
-            return far
-        now = store.demote(batch, far.done, call)
-        moved = now.done - far.done
-        far, skip, call = now, max(0, moved - len(call)), call[moved:]
+            return total
+        now = store.demote(batch, total.done, call)
+        moved = now.done - total.done
+        total, skip, call = now, max(0, moved - len(call)), call[moved:]

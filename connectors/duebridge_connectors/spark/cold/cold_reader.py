@@ -1,4 +1,4 @@
-"""The rows of a cold tier without Spark, for the command line: Arrow reads them, hour by hour."""
+"""Reads the rows of a cold tier hour by hour with Arrow, without Spark: for the command line."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,16 +18,16 @@ _COLUMNS = list(ColdRow._fields)
 
 
 def read_cold_rows(path: str, route: str, envelope_id: str, window: Window) -> Iterator[ColdRow]:
-    """Yield the rows that count, of one id or of all (''), due within, earliest first.
+    """Yield the cold rows of one id, or of all (''), due within a window, earliest first.
 
-    Raises `ConfigError` where they cannot be read.
+    Raises `ConfigError` for a tier that cannot be read.
     """
     log = ColdLog(path, route)
     try:
         state = log.state()
         pulled = _pulled(log, state)
         for _, files in sorted(_by_hour(state, window).items()):
-            rows = _read(log, files, _COLUMNS, _wanted(envelope_id, window)).sort_by("due_at_ms")
+            rows = _read(log, files, _COLUMNS, _filter(envelope_id, window)).sort_by("due_at_ms")
             found = (ColdRow(*row) for row in _tuples(rows))
             yield from (row for row in found if row[:3] not in pulled)
     except (OSError, pa.ArrowException) as error:
@@ -35,7 +35,7 @@ def read_cold_rows(path: str, route: str, envelope_id: str, window: Window) -> I
 
 
 def _by_hour(state: TierState, window: Window) -> dict[int, list[str]]:
-    """Return the files of each hour that has a part in the window."""
+    """Return the files of each hour that overlaps the window."""
     found: dict[int, list[str]] = {}
     for file in state.files:
         hour_ms = hour_of(file)
@@ -47,28 +47,28 @@ def _by_hour(state: TierState, window: Window) -> dict[int, list[str]]:
 
 
 def _pulled(log: ColdLog, state: TierState) -> set[tuple[Any, ...]]:
-    """Return the rows of waiting files that are in the store already: id, batch, generation."""
+    """Return id, batch and generation of rows that are already back in the store."""
     if not state.pulled:
         return set()
     rows = _read(log, state.pulled, _COLUMNS[:3], None)
     return set(_tuples(rows))
 
 
-def _read(log: ColdLog, files: list[str], columns: list[str], wanted: Any) -> pa.Table:
+def _read(log: ColdLog, files: list[str], columns: list[str], condition: Any) -> pa.Table:
     system, root = open_filesystem(log.root)
     paths = [f"{root}/{file}" for file in files]
     found = ds.dataset(paths, format="parquet", filesystem=system)
-    return found.to_table(columns=columns, filter=wanted)
+    return found.to_table(columns=columns, filter=condition)
 
 
-def _wanted(envelope_id: str, window: Window) -> Any:
-    """Return the condition on rows."""
-    wanted = pc.field("id") == envelope_id if envelope_id else pc.scalar(True)
+def _filter(envelope_id: str, window: Window) -> Any:
+    """Return the filter on rows."""
+    condition = pc.field("id") == envelope_id if envelope_id else pc.scalar(True)
     bounds = ((window.from_ms, pc.greater_equal), (window.to_ms, pc.less_equal))
     for bound_ms, compare in bounds:
         if bound_ms is not None:
-            wanted &= compare(pc.field("due_at_ms"), bound_ms)
-    return wanted
+            condition &= compare(pc.field("due_at_ms"), bound_ms)
+    return condition
 
 
 def _tuples(rows: pa.Table) -> Iterator[tuple[Any, ...]]:

@@ -1,10 +1,10 @@
-"""The log of a route's cold tier: which of its files count, in small files that never change.
+"""The log of a cold tier: small immutable files that say which data files count.
 
     PATH/route=R/batch=B/due_date=2027-01-05/due_hour=13/part-….parquet     rows
     PATH/route=R/_commits/B-demoted.json                                    what happened
 
-A file that no commit names does not count: whoever wrote it was killed before it was verified.
-What is read here needs Arrow, not Spark.
+A file without a commit does not count: its writer was killed before verification. This module
+needs Arrow, not Spark.
 """
 
 from collections.abc import Iterable
@@ -21,10 +21,10 @@ DEMOTED, REMOVED, SCHEDULED, HYDRATED = "demoted", "removed", "scheduled", "hydr
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What happened to the tier; paths are relative to its root.
+    """A change of the tier; paths are relative to its root.
 
-    `files` are new. `taken` are in the store now, whole; of files that wait, `pulled` lists the
-    rows that are. `removed` and `void` count what became of a batch's copies.
+    `files` are new. `taken` are completely in the store now; `pulled` are lists of single rows that
+    are, of files that still wait. `removed` and `void` count the copies of a batch by outcome.
     """
 
     kind: str
@@ -39,9 +39,9 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TierState(NamedTuple):
-    """What is cold: files whose rows count, lists of rows in them that do not any more.
+    """The files whose rows are cold, and `pulled`, the lists of their rows that no longer are.
 
-    `unfinished` are batches of which the store may still have the envelopes: they do not count yet.
+    `unfinished` batches do not count yet: the store may still have their envelopes.
     """
 
     files: list[str]
@@ -50,27 +50,27 @@ class TierState(NamedTuple):
 
     @property
     def known(self) -> list[str]:
-        """All files whose rows wait, or will once the store has let go of them."""
+        """All files whose rows are cold, or will be once the store has removed them."""
         return [*self.files, *(file for batch in self.unfinished for file in batch.files)]
 
     def due_before(self, until_ms: int) -> list[str]:
-        """Return the files of the hours that begin before an instant."""
+        """Return the files of hours that begin before an instant."""
         return [file for file in self.files if hour_of(file) < until_ms]
 
 
 class ColdLog:
-    """Reads and writes the log below a root. Raises `OSError`."""
+    """Reads and writes the log of a route. Raises `OSError`."""
 
     def __init__(self, path: str, route: str) -> None:
         self.root = f"{path.rstrip('/')}/route={route}"
 
     def commit(self, entry: Commit) -> None:
-        """Add to the log, whole or not at all; the same entry twice is the same once."""
-        place = f"{self.root}/_commits/{entry.batch}-{entry.kind}.json"
-        write_file(place, msgspec.json.encode(entry))
+        """Append to the log, atomically and idempotently."""
+        path = f"{self.root}/_commits/{entry.batch}-{entry.kind}.json"
+        write_file(path, msgspec.json.encode(entry))
 
     def commits(self) -> list[Commit]:
-        """Return all that happened, in order of time."""
+        """Return all commits, in order of time."""
         files, path = open_filesystem(f"{self.root}/_commits")
         found = files.get_file_info(FileSelector(path, allow_not_found=True))
         names = (each.path for each in found if each.path.endswith(".json"))
@@ -78,11 +78,11 @@ class ColdLog:
         return sorted(commits, key=lambda each: (each.at_ms, each.batch))
 
     def state(self) -> TierState:
-        """Return what is cold now."""
+        """Return the present state of the tier."""
         return tier_state(self.commits())
 
     def written(self, folder: str) -> list[str]:
-        """Return the Parquet files below a folder of the root, whether or not they count."""
+        """Return the Parquet files below a folder of the root, committed or not."""
         files, path = open_filesystem(self.root)
         selector = FileSelector(f"{path}/{folder}", recursive=True, allow_not_found=True)
         found = (each.path for each in files.get_file_info(selector))
@@ -90,7 +90,7 @@ class ColdLog:
 
 
 def tier_state(commits: Iterable[Commit]) -> TierState:
-    """Return what a log says of the tier."""
+    """Return the state of the tier after these commits."""
     log = list(commits)
     finished = {each.batch for each in log if each.kind == REMOVED}
     taken = {file for each in log for file in each.taken}
@@ -101,14 +101,14 @@ def tier_state(commits: Iterable[Commit]) -> TierState:
 
 
 def hour_of(file: str) -> int:
-    """Return when the hour of a file begins, epoch ms."""
+    """Return the begin of the hour of a file, epoch ms."""
     parts = dict(part.split("=", 1) for part in file.split("/") if "=" in part)
     day = datetime.fromisoformat(f"{parts['due_date']}T00:00:00+00:00")
     return int(day.timestamp()) * 1000 + int(parts["due_hour"]) * HOUR_MS
 
 
 def boundary_ms(now_ms: int, horizon_ms: int) -> int:
-    """Return before which instant an envelope belongs in the store: whole hours move."""
+    """Return the end of the horizon, rounded up to whole hours."""
     return -(-(now_ms + horizon_ms) // HOUR_MS) * HOUR_MS
 
 

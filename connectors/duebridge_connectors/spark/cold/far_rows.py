@@ -1,8 +1,8 @@
-"""Rows that are due beyond the horizon, packed for the cold tier without a way through the store.
+"""Packs rows due beyond the horizon for the cold tier, bypassing the store.
 
-A row is far only if the store would take it as it is: whatever is doubtful goes to the store, which
-refuses it with its reason. One function tells both halves apart, so that every row is in one of
-them. A delay counts from the start of the job.
+A row is far only if the store would accept it unchanged; doubtful rows go to the store, which
+refuses them with a reason. One function splits the rows, so each is in exactly one half. Delays
+count from the start of the job.
 """
 
 from collections.abc import Iterator
@@ -14,15 +14,15 @@ import pyarrow as pa
 from duebridge.durations import parse_duration_ms
 from duebridge.errors import EnvelopeError
 from duebridge.store.packed import PackedRow
-from duebridge.store.route_store import shard_number
 from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.source.arrow import arrow_schema, instants_ms, record_batch, values
 from duebridge_connectors.spark.source.packing import Packer
+from duebridge_connectors.spark.source.planning import shard_of
 from duebridge_connectors.spark.source.schema import COLD
 
 
 class FarJob(msgspec.Struct, frozen=True):
-    """What every task needs; the instants are the same for all of them."""
+    """A split of rows, as every task receives it: the instants are the same for all tasks."""
 
     tier: Tier
     broker_type: str
@@ -33,26 +33,26 @@ class FarJob(msgspec.Struct, frozen=True):
     batch: str
 
     def packer(self) -> Packer:
-        """Return what packs the rows of one task."""
+        """Return a packer for one task."""
         return Packer(self.tier.route, self.broker_type, self.remember_ms, self.id_columns)
 
     def resolved(self, given: str) -> int:
-        """Return an instant as the scripts take it, `+15000` or epoch ms, as epoch ms; '' is 0."""
+        """Return an instant of a packed row (`+15000`, or epoch ms) as epoch ms; 0 for ''."""
         return self.now_ms + int(given) if given.startswith("+") else int(given or 0)
 
 
 def far_rows(job: FarJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the far rows as the cold tier keeps them, with a generation that the task has taken.
+    """Yield the far rows as rows of the cold tier, with a generation taken by this task.
 
-    It is taken before the rows count: a cancel after the job binds them, one before it does not.
+    It is taken before the rows count: later cancels bind the rows, earlier ones do not.
     """
     schema, packer, shards = arrow_schema(COLD), job.packer(), job.tier.shards
-    with job.tier.opened() as notes:
+    with job.tier.notes() as notes:
         generations: dict[int, int] = {}
         for batch in batches:
             rows = []
             for row in filter(None, _far(job, packer, batch)):
-                shard = shard_number(row.id, len(shards))
+                shard = shard_of(row.id, len(shards))
                 if shard not in generations:
                     generations[shard] = notes[shard].new_generation()
                 rows.append(_cold(job, row, shard, generations[shard]))
@@ -60,7 +60,7 @@ def far_rows(job: FarJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
 
 
 def near_rows(job: FarJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield all other rows, as they came."""
+    """Yield all other rows, unchanged."""
     packer = job.packer()
     for batch in batches:
         is_near = [row is None for row in _far(job, packer, batch)]
@@ -68,7 +68,7 @@ def near_rows(job: FarJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
 
 
 def _far(job: FarJob, packer: Packer, batch: pa.RecordBatch) -> list[PackedRow | None]:
-    """Return a batch's rows, packed, and None for those that are not far."""
+    """Return the far rows of a batch packed, and None for all others."""
     last_ms = job.now_ms + job.tier.route.max_delay
     is_far = [job.boundary_ms <= due <= last_ms for due in _dues_ms(job, batch)]
     packed = iter(packer.pack(batch.filter(pa.array(is_far, pa.bool_()))).rows)
@@ -77,7 +77,7 @@ def _far(job: FarJob, packer: Packer, batch: pa.RecordBatch) -> list[PackedRow |
 
 
 def _dues_ms(job: FarJob, batch: pa.RecordBatch) -> list[int]:
-    """Return when rows are due, 0 where that cannot be said."""
+    """Return the due instants of rows, epoch ms; 0 if unknown."""
     pairs = zip(instants_ms(batch, "due_at"), values(batch, "delay"), strict=True)
     return [_after(job, delay) if at is None else at for at, delay in pairs]
 

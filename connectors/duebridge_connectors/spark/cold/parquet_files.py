@@ -1,9 +1,9 @@
-"""The cold tier's Parquet files, as tasks write and read them: by Arrow.
+"""Parquet files of the cold tier, written and read by tasks with Arrow.
 
-rows in order of their hour ─▶ a file an hour ─▶ read back, compared ─▶ its name and its rows
+rows sorted by hour ─▶ a file per hour ─▶ read back, compared ─▶ its name and number of rows
 
-Each attempt of a task writes files of its own, in their place, and a file counts once a commit of
-the log names it. So nothing is renamed, and what other attempts left is in nobody's way.
+Each attempt of a task writes its own files directly into place, and a file counts once the log has
+its commit. So no file is renamed, and files of failed attempts do no harm.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,12 +22,12 @@ from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.source.arrow import arrow_schema
 from duebridge_connectors.spark.source.schema import COLD
 
-HOUR = "hour"  # since the epoch: what rows to write are in order of
-FILE_BYTES = 64 * 1024 * 1024  # of rows that a task has in memory at once
-BATCH_ROWS = 10_000  # of many small files as one batch
+HOUR = "hour"  # column with the hour since the epoch, which rows are sorted by
+FILE_BYTES = 64 * 1024 * 1024  # of rows in the memory of a task
+BATCH_ROWS = 10_000  # small files are joined to batches of this size
 WRITTEN = "file string, rows long"
 Hour: TypeAlias = tuple[int, pa.RecordBatch]
-_AS: dict[str, Any] = {  # of small files, each page and each statistic counts
+_AS: dict[str, Any] = {  # files are small, so pages and statistics matter
     "compression": "zstd",
     "use_dictionary": ["batch", "shard"],
     "write_page_checksum": True,
@@ -36,14 +36,14 @@ _AS: dict[str, Any] = {  # of small files, each page and each statistic counts
 
 
 class ColdBatch(NamedTuple):
-    """Where the tasks of a batch write."""
+    """A batch to write: the root of the tier, and the name of the batch."""
 
     root: str
     name: str
 
 
 class ColdRead(NamedTuple):
-    """What tasks read of files below a root: some columns, of some ids or of all."""
+    """A read of files below a root: the columns, and the ids (None: all)."""
 
     root: str
     columns: StructType
@@ -51,9 +51,9 @@ class ColdRead(NamedTuple):
 
 
 def write_hours(batch: ColdBatch, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write rows in order of `HOUR`, and yield every file (`WRITTEN`) that was read back whole.
+    """Write rows sorted by `HOUR`, and yield every verified file (`WRITTEN`).
 
-    Raises `JobFailed` where one reads otherwise than it was written.
+    Raises `JobFailed` if a file reads back differently.
     """
     for hour, parts in groupby(_by_hour(rows), key=lambda each: each[0]):
         for table in _tables(part for _, part in parts):
@@ -62,11 +62,11 @@ def write_hours(batch: ColdBatch, rows: Iterator[pa.RecordBatch]) -> Iterator[pa
             yield pa.RecordBatch.from_pydict({"file": [file], "rows": [table.num_rows]})
 
 
-def read_files(wanted: ColdRead, names: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files whose names come; damage in a file is an error of Arrow's."""
-    schema = arrow_schema(wanted.columns)
-    ids = None if wanted.ids is None else pa.array(wanted.ids, pa.string())
-    files, root = open_filesystem(wanted.root)
+def read_files(read: ColdRead, names: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the named files; a damaged file raises an Arrow error."""
+    schema = arrow_schema(read.columns)
+    ids = None if read.ids is None else pa.array(read.ids, pa.string())
+    files, root = open_filesystem(read.root)
     tables = (
         table.select(schema.names).cast(schema)
         for batch in names
@@ -93,7 +93,7 @@ def _by_hour(rows: Iterable[pa.RecordBatch]) -> Iterator[Hour]:
 
 
 def _tables(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield an hour's rows as the tier has them, no more at once than memory should have."""
+    """Yield the rows of an hour with the columns of the tier, up to `FILE_BYTES` at a time."""
     gathered: list[pa.RecordBatch] = []
     schema = arrow_schema(COLD)
     for part in parts:
@@ -106,14 +106,14 @@ def _tables(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def write_table(root: str, file: str, rows: pa.Table) -> None:
-    """Write a file below a root and read it back; raises `JobFailed` where that is not the same."""
+    """Write a file below a root; raises `JobFailed` if it reads back differently."""
     files, path = open_filesystem(root)
     files.create_dir(f"{path}/{file.rpartition('/')[0]}", recursive=True)
     with files.open_output_stream(f"{path}/{file}") as stream:
         pq.write_table(rows, stream, **_AS)
     found = list(_groups(files, f"{path}/{file}", rows.schema.names, None))
     if not pa.concat_tables([rows.schema.empty_table(), *found]).equals(rows):
-        text = f"expected the {rows.num_rows} rows that were written; read others"
+        text = f"expected to read back the {rows.num_rows} rows written; got others"
         raise JobFailed(f"{root}/{file}: {text}: nothing is moved")
 
 
@@ -124,7 +124,7 @@ def _file(batch: ColdBatch, hour: int) -> str:
 
 
 def _groups(files: Any, path: str, columns: Sequence[str], ids: Any) -> Iterator[pa.Table]:
-    """Yield a file's rows group by group; of some ids, other columns are read where they are."""
+    """Yield a file's row groups; with ids, only groups and rows that have one of them."""
     with files.open_input_file(path) as stream:
         file = pq.ParquetFile(stream, page_checksum_verification=True)
         for number in range(file.num_row_groups):

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
+from operator import itemgetter
 from uuid import uuid4
 
 import msgspec
@@ -17,7 +18,6 @@ from duebridge.config.models import ColdTier, Route
 from duebridge.errors import ConfigError
 from duebridge.store.batching import in_calls
 from duebridge.store.cold import ColdNotes, Mark
-from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge_connectors.spark.cold.commit_log import ColdLog, boundary_ms
 from duebridge_connectors.spark.cold.parquet_files import (
@@ -28,50 +28,47 @@ from duebridge_connectors.spark.source.options import StoreOptions
 from duebridge_connectors.spark.source.planning import StoreAddress, open_route, store_address
 from duebridge_connectors.spark.source.schema import COLD
 
-TASK_FILES = 256  # that one task reads, one after another
+TASK_FILES = 256  # read by one task, one after another
 
 
 class Tier(msgspec.Struct, frozen=True):
-    """Where cold rows of a route are, and the store that they came from."""
+    """The cold tier of a route: its files, and the store that the rows come from."""
 
-    place: StoreAddress
+    address: StoreAddress
     route: Route
     settings: ColdTier
     shards: tuple[Shard, ...]
     log: ColdLog
 
     @contextmanager
-    def opened(self) -> Iterator[list[ColdNotes]]:
-        """Give what the store knows of the tier, a shard each; raises `StoreError`."""
-        with self.place.opened() as connection:
+    def notes(self) -> Iterator[list[ColdNotes]]:
+        """Open the notes of each shard about the tier; raises `StoreError`."""
+        with self.address.connect() as connection:
             yield [ColdNotes(connection, shard) for shard in self.shards]
 
     def now_ms(self) -> int:
         """Return the store's time; raises `StoreError`."""
-        with self.place.opened() as connection:
-            store = DelayStore(connection, self.shards[0], repeat_for_s=self.place.repeat_for_s)
-            return store.next().now_ms
+        with self.address.connect() as connection:
+            return self.address.delay_store(connection, self.shards[0]).next().now_ms
 
     def boundary_ms(self) -> int:
-        """Return before which instant an envelope belongs in the store now."""
+        """Return the end of the horizon: envelopes due before it belong in the store."""
         return boundary_ms(self.now_ms(), self.settings.horizon)
 
 
 def open_tier(config: str, route: str) -> Tier:
-    """Return the cold tier of a route; raises `ConfigError` where it has none, and `StoreError`."""
-    where = StoreOptions(config=config)
+    """Open the cold tier of a route; raises `ConfigError` if it has none, and `StoreError`."""
     loaded = load_config(config)
-    place = store_address(where, loaded)
-    found, shards = open_route(place, loaded, route)
+    address = store_address(StoreOptions(config=config), loaded)
+    found, shards = open_route(address, loaded, route)
     if found.cold_tier is None:
         raise ConfigError(f"routes.{route}.cold_tier: expected a path and a horizon; got none")
-    numbers = (Shard(place.namespace, route, number) for number in range(shards))
     log = ColdLog(found.cold_tier.path, route)
-    return Tier(place, found, found.cold_tier, tuple(numbers), log)
+    return Tier(address, found, found.cold_tier, address.shards(route, shards), log)
 
 
 def new_batch(now_ms: int) -> str:
-    """Return a name that no other batch has; names are in the order of time."""
+    """Return a unique name for a batch; names sort by time."""
     return f"{datetime.fromtimestamp(now_ms / 1000, UTC):%Y%m%dT%H%M%S}-{uuid4().hex[:8]}"
 
 
@@ -82,70 +79,70 @@ def read_cold(
     columns: Sequence[str] = COLD.names,
     ids: Sequence[str] | None = None,
 ) -> DataFrame:
-    """Return the rows of files of the tier, of some ids or of all, and no other column.
+    """Return columns of the rows in these files of the tier, of all ids or of some.
 
-    Arrow reads them in tasks: Spark would look at each of a year's files on the driver first.
+    Arrow reads the files in tasks: Spark would list a year's files on the driver first.
     """
-    given = StructType([COLD[name] for name in columns])
+    schema = StructType([COLD[name] for name in columns])
     if not files or ids == []:
-        return spark.createDataFrame([], given)
+        return spark.createDataFrame([], schema)
     cores = spark.sparkContext.defaultParallelism
     tasks = max(min(len(files), cores), len(files) // TASK_FILES)
     names = spark.createDataFrame([(file,) for file in files], "file string").repartition(tasks)
-    return names.mapInArrow(partial(read_files, ColdRead(tier.log.root, given, ids)), given)
+    return names.mapInArrow(partial(read_files, ColdRead(tier.log.root, schema, ids)), schema)
 
 
 _MARKS = (
     "shard int, name string, id string, batch string, left_at long, due_at long, cancelled long"
 )
 
-BROADCAST_ROWS = 100_000  # so few go to every executor, and rows stay where they are
+BROADCAST_ROWS = 100_000  # up to this many are broadcast, which saves a shuffle
 
 
 class Marks(msgspec.Struct, frozen=True):
-    """The marks of a route. `began` has a generation of each shard, from before they were read."""
+    """The tombstones and void copies of a route, by shard number.
+
+    `began` holds a generation of each shard, taken before the marks were read.
+    """
 
     began: Sequence[int]
     found: Sequence[tuple[int, Mark]]
 
     @property
     def ids(self) -> list[str]:
-        """Return the ids that they are about."""
+        """The ids of the marked envelopes."""
         return [mark.id for _, mark in self.found]
 
     def due_before(self, until_ms: int) -> "Marks":
-        """Return the reschedules to an instant before this one."""
+        """Return the marks that reschedule an envelope to an instant before this one."""
         found = [(n, mark) for n, mark in self.found if 0 < mark.due_at_ms < until_ms]
         return Marks(self.began, found)
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """Return them as rows; a void copy has its batch, a tombstone has none."""
+        """Return the marks as rows; a void copy names its batch, a tombstone has an empty one."""
         rows = spark.createDataFrame([(shard, *mark) for shard, mark in self.found], _MARKS)
         return F.broadcast(rows) if len(self.found) <= BROADCAST_ROWS else rows
 
 
 def new_generations(tier: Tier) -> list[int]:
-    """Return a generation of each shard: a mark that is left later has this one at least."""
-    with tier.opened() as shards:
+    """Take a generation of each shard: every later mark has a generation at least as high."""
+    with tier.notes() as shards:
         return [shard.new_generation() for shard in shards]
 
 
 def read_marks(tier: Tier, began: Sequence[int]) -> Marks:
-    """Return all that there are now."""
-    with tier.opened() as shards:
+    """Return all marks that the store has now."""
+    with tier.notes() as shards:
         found = [(number, mark) for number, shard in enumerate(shards) for mark in shard.marks()]
     return Marks(began, found)
 
 
 def drop_marks(tier: Tier, marks: Marks, used: Sequence[tuple[int, str]]) -> int:
-    """Drop marks by shard and name, but for those that were left meanwhile; returns how many."""
-    lifted = 0
-    with tier.place.opened() as connection:
-        for number, of_shard in groupby(sorted(used), key=lambda each: each[0]):
-            store = DelayStore(
-                connection, tier.shards[number], repeat_for_s=tier.place.repeat_for_s
-            )
-            names = [name for _, name in of_shard]
-            for some in in_calls(names):
-                lifted += store.lift(marks.began[number], some)
-    return lifted
+    """Drop marks by shard and name unless they were renewed meanwhile; return how many."""
+    dropped = 0
+    with tier.address.connect() as connection:
+        for number, marked in groupby(sorted(used), key=itemgetter(0)):
+            store = tier.address.delay_store(connection, tier.shards[number])
+            for names in in_calls([name for _, name in marked]):
+                dropped += store.lift(marks.began[number], names)
+    return dropped

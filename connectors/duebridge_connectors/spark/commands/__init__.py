@@ -1,4 +1,4 @@
-"""`duebridge spark`: the jobs of the pipeline. Spark itself is loaded once one of them begins."""
+"""`duebridge spark`: the bulk jobs. Spark is imported when one of them starts."""
 
 import typer
 
@@ -26,7 +26,7 @@ spark.command(
 )(schedule)
 spark.command(
     "journal",
-    short_help="Add the journal to a table of Parquet files.",
+    short_help="Append the journal to a table of Parquet files.",
     epilog=manual(
         "duebridge spark journal /data/journal",
         "duebridge spark journal /data/journal --every 1m",
@@ -35,12 +35,12 @@ spark.command(
 )(journal)
 spark.command(
     "demote",
-    short_help="Move what is due far ahead out of the store, into files.",
+    short_help="Move envelopes due far ahead from the store to files.",
     epilog=manual("duebridge spark demote reminders", no="the job failed part-way"),
 )(demote)
 spark.command(
     "hydrate",
-    short_help="Bring cold envelopes back before they are due.",
+    short_help="Return cold envelopes to the store before they are due.",
     epilog=manual(
         "duebridge spark hydrate reminders",
         no="rows were refused and stay cold, or the job failed part-way",
@@ -58,7 +58,7 @@ spark.command(
 )(intake)
 spark.command(
     "replay",
-    short_help="Schedule the dead letters of a Kafka topic once more.",
+    short_help="Schedule the dead letters of a Kafka topic again.",
     epilog=manual(
         "duebridge spark replay reminders-dlt --reason target_missing",
         "duebridge spark replay reminders-dlt --reason target_missing --spread 2h --yes",
@@ -78,7 +78,7 @@ spark.command(
 )(reconcile)
 spark.command(
     "report",
-    short_help="Write a page of what happened and what is to come.",
+    short_help="Write a page of figures and a forecast.",
     epilog=manual(
         "duebridge spark report /data/report --journal /data/journal --since 7d",
         no="the job failed part-way",

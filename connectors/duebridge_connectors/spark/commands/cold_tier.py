@@ -15,10 +15,10 @@ def demote(
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Move what is due beyond the route's cold_tier.horizon out of the store, into Parquet files.
+    """Move envelopes due beyond the route's cold_tier.horizon from the store to Parquet files.
 
-    They come back by `duebridge spark hydrate`, which has to run more often than once in the
-    horizon. Cancel and reschedule go on to work. Killed anywhere, it is just started again.
+    `duebridge spark hydrate` returns them, and must run more than once per horizon. Cancel and
+    reschedule continue to work. After a kill, run it again.
     """
     with job.job_session("demote", settings) as spark:
         from duebridge_connectors.spark.jobs.demote import run_demote
@@ -36,11 +36,11 @@ def hydrate(
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Bring back into the store what is due within the route's cold_tier.horizon.
+    """Return envelopes due within the route's cold_tier.horizon to the store.
 
-    Run it several times in each horizon, such as once an hour: `duebridge doctor` fails when half
-    of it is used up. What the store refuses stays cold and is tried again by the next run. Killed
-    anywhere, it is just started again.
+    Run it several times per horizon, such as hourly: `duebridge doctor` fails once half of the
+    horizon has passed. Refused rows stay cold, and the next run retries them. After a kill, run it
+    again.
     """
     options = job.given_options(remember=remember, rows_per_second=rows_per_second)
     with job.job_session("hydrate", settings) as spark:

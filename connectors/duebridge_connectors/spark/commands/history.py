@@ -13,34 +13,36 @@ from duebridge_connectors.spark.commands import job
 
 def journal(
     context: typer.Context,
-    table: Annotated[str, typer.Argument(help="Directory of the table; made where there is none.")],
+    table: Annotated[str, typer.Argument(help="Directory of the table; created if missing.")],
     route: Annotated[
-        str | None, typer.Option(help="One or several routes, with commas; all if not given.")
+        str | None, typer.Option(help="Routes, separated by commas; by default all.")
     ] = None,
     every: Annotated[
-        str | None, typer.Option(help="Go on until Ctrl-C, looking so often, such as 1m.")
+        str | None,
+        typer.Option(help="Run until Ctrl-C, with a batch at this interval, such as 1m."),
     ] = None,
     keep: Annotated[
         str | None, typer.Option(help="How long merged files stay for readers; by default 1h.")
     ] = None,
     start: Annotated[
-        str | None, typer.Option(help="Where a new table begins: earliest, or latest.")
+        str | None, typer.Option(help="Where a new table starts: earliest or latest.")
     ] = None,
     on_trim: Annotated[
-        str | None, typer.Option(help="If the cap cut what was planned: fail, or go on with a gap.")
+        str | None,
+        typer.Option(help="If the cap removed planned entries: fail, or gap to continue."),
     ] = None,
     max_entries: Annotated[
-        int | None, typer.Option(help="Entries of the journal a batch; each is up to 1,000 rows.")
+        int | None, typer.Option(help="Journal entries per batch, of up to 1,000 rows each.")
     ] = None,
     settings: job.SettingOption = None,
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Add what the journal has by now to a table, every row exactly once.
+    """Append the journal to a table, every row exactly once.
 
-    The table is partitioned by day and route, small files are merged, and TABLE/_checkpoint says
-    how far the journal is read: run it again and it goes on from there, also after it was killed.
-    What the journal's cap had cut before it was read is a row of kind gap, and is reported.
+    The table is partitioned by day and route, and small files are merged. TABLE/_checkpoint holds
+    the position in the journal: a further run continues there, even after a kill. Entries removed
+    by the journal's cap before they were read become a row of kind gap, and are reported.
     """
     options = job.given_options(
         config=str(config_path(context, config)),
@@ -61,28 +63,21 @@ def journal(
 def report(
     context: typer.Context,
     out: Annotated[str, typer.Argument(help="Directory for the page and the Parquet files.")],
-    route: Annotated[
-        list[str] | None, typer.Option(help="A route to report on; all of them if not given.")
-    ] = None,
-    journal: Annotated[
-        str | None, typer.Option(help="A table of the job journal; the store's own if not given.")
-    ] = None,
+    route: job.RoutesOption = None,
+    journal: job.JournalTableOption = None,
     violations: Annotated[
         str | None,
-        typer.Option(help="OUT/violations of the job reconcile: only it knows of duplicates."),
+        typer.Option(help="OUT/violations of the job reconcile, the source of duplicates."),
     ] = None,
-    since: Annotated[
-        str | None, typer.Option(help="What happened since: a time ago (7d), or an instant.")
-    ] = None,
+    since: job.SinceOption = None,
     settings: job.SettingOption = None,
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Write OUT/report.html: lateness, throughput, retries, dead letters, and what falls due.
+    """Write OUT/report.html: lateness, throughput, retries, dead letters, and a forecast.
 
-    The page needs no network and runs no script; it has counts, times, routes and reasons, and no
-    id, body or header. The same figures are Parquet beside it: hours, days, reasons, gaps and
-    forecast.
+    The page needs no network and no script. It shows counts, times, routes and reasons, but no id,
+    body or header. The same figures are beside it as Parquet: hours, days, reasons, gaps, forecast.
     """
     with job.job_session("report", settings) as spark:
         from duebridge_connectors.spark.jobs.report import run_report
@@ -104,34 +99,30 @@ if TYPE_CHECKING:
 
 def reconcile(
     context: typer.Context,
-    route: Annotated[
-        list[str] | None, typer.Option(help="A route to judge; all of them if not given.")
-    ] = None,
-    journal: Annotated[
-        str | None, typer.Option(help="A table of the job journal; the store's own if not given.")
-    ] = None,
+    route: job.RoutesOption = None,
+    journal: job.JournalTableOption = None,
     receipts: Annotated[
-        str | None, typer.Option(help="Parquet of what was accepted: route, id, due_at, and more.")
+        str | None, typer.Option(help="Parquet of accepted envelopes: route, id, due_at, and more.")
     ] = None,
     export: Annotated[
         list[str] | None,
-        typer.Option(help="What a consumer wrote down, JSON lines or .parquet: route, id, at."),
+        typer.Option(help="Messages seen by a consumer, JSON lines or .parquet: route, id, at."),
     ] = None,
-    since: Annotated[
-        str | None, typer.Option(help="Judge what was accepted since: a time ago, or an instant.")
-    ] = None,
+    since: job.SinceOption = None,
     until: Annotated[
-        str | None, typer.Option(help="Judge what was accepted until: a time ago, or an instant.")
+        str | None, typer.Option(help="Only until then: a time ago, or an instant.")
     ] = None,
     late: Annotated[
-        str | None, typer.Option(help="Name what arrived later than so long after it was due.")
+        str | None,
+        typer.Option(help="Name envelopes that arrived later than this after they were due."),
     ] = None,
     stuck_after: Annotated[
-        str | None, typer.Option(help="What is overdue in the store for longer is stuck; 1m.")
+        str | None,
+        typer.Option(help="Envelopes overdue in the store for longer are stuck; by default 1m."),
     ] = None,
     out: Annotated[
         str | None,
-        typer.Option(help="A directory for Parquet of the violations and their stories."),
+        typer.Option(help="Directory for Parquet of the violations and their journal."),
     ] = None,
     settings: job.SettingOption = None,
     output: OutputOption = Output.TABLE,
@@ -139,10 +130,10 @@ def reconcile(
 ) -> None:
     """Name every lost, duplicate, early, late or corrupt message.
 
-    What was accepted (by the journal, or by receipts) is held against what the journal says, what
-    the store holds and what the brokers really have: Kafka's topics are read whole, of RabbitMQ
-    what a consumer exported. Nothing is changed. Exits 1 if the guarantee was broken; duplicates
-    and late ones are named and break nothing. docs/spark/reconcile.md lists columns and words.
+    Accepted envelopes (of the journal, or of receipts) are compared with the journal, the store and
+    the brokers: Kafka topics are read whole, RabbitMQ messages come from a consumer's export.
+    Nothing is changed. Exits 1 if the guarantee was broken; duplicate and late messages do not
+    break it. docs/spark/reconcile.md lists the columns and kinds.
     """
     with job.job_session("reconcile", settings, has_kafka=True) as spark:
         from duebridge_connectors.spark.jobs.reconcile import run_reconcile
@@ -168,7 +159,7 @@ def reconcile(
 
 
 def _show(done: "Reconciliation") -> None:
-    """Write the verdict side by side, a column a route, as the demo does."""
+    """Write the verdict with a column for each route, as the demo does."""
     rows = [msgspec.structs.asdict(each) for each in done.routes]
     names = [name for name in (rows[0] if rows else {}) if name != "route"]
     write_table(

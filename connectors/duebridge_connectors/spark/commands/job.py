@@ -11,41 +11,54 @@ import typer
 from duebridge.cli.instants import parse_ago
 from duebridge.cli.output import STDERR, Output, complain, is_terminal, write, write_json
 from duebridge.errors import ConfigError
+from duebridge_connectors.spark.source.options import StoreOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RouteArgument = Annotated[str, typer.Argument(help="A route of the configuration.")]
 SettingOption = Annotated[
-    list[str] | None, typer.Option("--spark", help="A setting of Spark, such as spark.master=...")
+    list[str] | None,
+    typer.Option("--spark", help="A Spark setting: NAME=VALUE, such as spark.master=local[4]."),
 ]
 ColumnOption = Annotated[
     list[str] | None,
-    typer.Option(help="A column of the envelope, and the SQL it is made by: NAME=EXPRESSION."),
+    typer.Option(help="A column of the envelope as SQL over the input: NAME=EXPRESSION."),
 ]
 KafkaReadOption = Annotated[
     list[str] | None, typer.Option(help="An option of Spark's Kafka source: NAME=VALUE.")
 ]
 RejectsOption = Annotated[
-    str | None, typer.Option(help="A directory for Parquet files of the refused rows.")
+    str | None, typer.Option(help="Directory for Parquet files of the refused rows.")
 ]
-MaxRejectsOption = Annotated[
-    int | None, typer.Option(help="Fail when more rows than these are refused.")
-]
+MaxRejectsOption = Annotated[int | None, typer.Option(help="Fail if more rows are refused.")]
 OnConflictOption = Annotated[
     str | None, typer.Option(help="For a known id with other content: refuse, or replace.")
 ]
 RememberOption = Annotated[
-    str | None, typer.Option(help="So long after its end an id is known; by default 24h.")
+    str | None,
+    typer.Option(help="How long an id is remembered after its envelope's end; by default 24h."),
 ]
-RateOption = Annotated[int | None, typer.Option(help="At most so many, over all tasks.")]
+RoutesOption = Annotated[
+    list[str] | None, typer.Option("--route", help="A route, repeatable; by default all.")
+]
+JournalTableOption = Annotated[
+    str | None,
+    typer.Option(
+        "--journal", help="Table written by the job journal; by default the store's own journal."
+    ),
+]
+SinceOption = Annotated[
+    str | None, typer.Option("--since", help="Only since then: a time ago (7d), or an instant.")
+]
+RateOption = Annotated[int | None, typer.Option(help="Rate limit over all tasks.")]
 
 
 @contextmanager
 def job_session(
     name: str, settings: Sequence[str] | None = None, *, has_kafka: bool = False
 ) -> Iterator["SparkSession"]:
-    """Give the session of a job; raises `ConfigError` where Spark is not installed."""
+    """Open the session of a job; raises `ConfigError` if Spark is not installed."""
     try:
         module = import_module("duebridge_connectors.spark.session")
     except ImportError as error:
@@ -61,7 +74,7 @@ def job_session(
 
 
 def parse_pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
-    """Return `NAME=VALUE` texts by their names; raises `ConfigError`."""
+    """Parse `NAME=VALUE` texts; raises `ConfigError`."""
     found = {}
     for text in given or ():
         name, sign, value = text.partition("=")
@@ -72,26 +85,27 @@ def parse_pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
 
 
 def given_options(**options: Any) -> dict[str, Any]:
-    """Return the options that a person gave; the others have defaults of their own."""
+    """Return the options that were given; the jobs have the defaults of the others."""
     return {name: value for name, value in options.items() if value is not None}
 
 
 def instant_ms(option: str, given: str | None, config: str) -> int | None:
-    """Return an instant, or one so long before the store's own time; None where none is given."""
+    """Return an instant given as such, or as a time before the store's now; None if not given."""
     if given is None:
         return None
-    place = import_module("duebridge_connectors.spark.source.planning")
-    where = import_module("duebridge_connectors.spark.source.options").Where(config=config)
-    return parse_ago(given, option, place.place_of(where, place.config_of(where)).now_ms())
+    planning = import_module("duebridge_connectors.spark.source.planning")
+    options = StoreOptions(config=config)
+    address = planning.store_address(options, planning.load_given_config(options))
+    return parse_ago(given, option, address.now_ms())
 
 
 def progress_options(every: str | None) -> dict[str, Any]:
-    """Return how a job that goes on tells of its batches; one that ends has its summary."""
+    """Return a callback that prints each batch of an endless job; others have their summary."""
     return {"on_batch": lambda batch: complain(str(batch))} if every else {}
 
 
 def show_summary(summary: msgspec.Struct, output: Output) -> None:
-    """Write what a job did: one object, or its line for people."""
+    """Write the summary of a job: a JSON object, or a line for people."""
     if output is Output.JSON:
         write_json(summary)
     else:

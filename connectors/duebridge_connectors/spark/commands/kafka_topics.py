@@ -16,31 +16,33 @@ def intake(
     route: job.RouteArgument,
     topic: Annotated[str, typer.Argument(help="The Kafka topic to read.")],
     checkpoint: Annotated[
-        str, typer.Option(help="A directory of this intake alone: how far it has come.")
+        str, typer.Option(help="Directory for the progress of this intake alone.")
     ],
     broker: Annotated[
         str | None,
-        typer.Option(help="The topic's broker; by default that of the route's target."),
+        typer.Option(help="Broker of the topic; by default that of the route's target."),
     ] = None,
     delay_header: Annotated[
-        str | None, typer.Option(help="A header with the delay, from the record's time on: 15m.")
+        str | None, typer.Option(help="Header with a delay after the record's time, such as 15m.")
     ] = None,
     due_header: Annotated[
-        str | None, typer.Option(help="A header with the due instant, epoch ms.")
+        str | None, typer.Option(help="Header with the due instant, epoch ms.")
     ] = None,
     column: job.ColumnOption = None,
     where: Annotated[
-        str | None, typer.Option(help="Only records for which this SQL holds.")
+        str | None, typer.Option(help="Only records that meet this SQL condition.")
     ] = None,
     start: Annotated[
-        str, typer.Option(help="Where a new checkpoint begins: earliest or latest.")
+        str, typer.Option(help="Where a new checkpoint starts: earliest or latest.")
     ] = "earliest",
     every: Annotated[
         str | None,
-        typer.Option("--every", "--trigger", help="Go on until Ctrl-C, a batch so often: 10s."),
+        typer.Option(
+            "--every", "--trigger", help="Run until Ctrl-C, with a batch at this interval: 10s."
+        ),
     ] = None,
     max_offsets: Annotated[
-        int, typer.Option("--max-offsets-per-trigger", help="Records in a batch, at most.")
+        int, typer.Option("--max-offsets-per-trigger", help="Most records in a batch.")
     ] = 1_000_000,
     rejects: job.RejectsOption = None,
     max_rejects: job.MaxRejectsOption = None,
@@ -54,9 +56,9 @@ def intake(
 ) -> None:
     """Schedule every record of a Kafka topic to a route, once.
 
-    Value, key and headers are kept. What was read is in the checkpoint: killed and started again,
-    it goes on there, and nothing is lost or scheduled twice. Without --every it ends with what
-    the topic has now, for a timer to run. docs/spark/intake.md has the columns for --column.
+    Value, key and headers are kept. The checkpoint holds the position in the topic: a further run
+    continues there, and nothing is lost or scheduled twice. Without --every the job stops at the
+    present end of the topic. docs/spark/intake.md has the columns for --column.
     """
     columns, read_options = job.parse_pairs("--column", column), job.parse_pairs("--read", read)
     options = job.given_options(
@@ -71,7 +73,7 @@ def intake(
     with job.job_session("intake", settings, has_kafka=True) as spark:
         from duebridge_connectors.spark.jobs.intake import Intake, run_intake
 
-        wanted = Intake(
+        request = Intake(
             topic=topic,
             checkpoint=checkpoint,
             broker=broker,
@@ -84,7 +86,7 @@ def intake(
             max_offsets=max_offsets,
             read_options=read_options,
         )
-        summary = run_intake(spark, wanted, **job.progress_options(every), **options)
+        summary = run_intake(spark, request, **job.progress_options(every), **options)
     job.show_summary(summary, output)
     finish(is_yes=not summary.rows.rejects and not summary.rows.skipped)
 
@@ -94,33 +96,34 @@ def replay(
     topic: Annotated[str, typer.Argument(help="The dead-letter topic.")],
     reason: ReasonOption = None,
     route: Annotated[
-        list[str] | None, typer.Option(help="Dead on this route; may be repeated.")
+        list[str] | None, typer.Option(help="Only dead letters of this route; repeatable.")
     ] = None,
     where: Annotated[
-        str | None, typer.Option(help="Only dead letters for which this SQL holds.")
+        str | None, typer.Option(help="Only dead letters that meet this SQL condition.")
     ] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option(help="A column to repair, and the SQL it is made by: NAME=EXPRESSION."),
+        typer.Option(help="A column to repair as SQL over the dead letters: NAME=EXPRESSION."),
     ] = None,
-    delay: Annotated[str, typer.Option(help="The first are due after this time from now.")] = "0s",
+    delay: Annotated[str, typer.Option(help="Delay of the first dead letters.")] = "0s",
     spread: Annotated[
-        str, typer.Option(help="And the last of them so long later: evenly, such as over 2h.")
+        str, typer.Option(help="Period to spread them evenly over, such as 2h.")
     ] = "0s",
     max_replays: Annotated[
-        int, typer.Option(help="Leave what was replayed so often already, and died again.")
+        int, typer.Option(help="Skip dead letters that were replayed this often.")
     ] = 3,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do it; without, only say what would be done.")
+        bool, typer.Option("--yes", "-y", help="Replay; without it, a dry run.")
     ] = False,
     broker: Annotated[
         str | None,
-        typer.Option(help="The topic's broker; by default by the routes' dead_letter."),
+        typer.Option(help="Broker of the topic; by default that of the routes' dead_letter."),
     ] = None,
     rejects: job.RejectsOption = None,
     max_rejects: job.MaxRejectsOption = None,
     remember: Annotated[
-        str | None, typer.Option(help="So long after its end a replay is known; by default 7d.")
+        str | None,
+        typer.Option(help="How long a replay is remembered after its end; by default 7d."),
     ] = None,
     rows_per_second: job.RateOption = None,
     read: job.KafkaReadOption = None,
@@ -128,11 +131,11 @@ def replay(
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Schedule dead letters to the routes that they died on; without --yes a dry run.
+    """Schedule dead letters to their routes again; without --yes a dry run.
 
-    The dry run counts them by route and reason. Nothing is taken out of the topic: a dead letter
-    that was replayed is known by its id, so that running it again changes nothing. Columns for
-    --where and --column are in docs/spark/replay.md.
+    The dry run counts them by route and reason. The topic keeps its records, and the store
+    remembers the ids of replayed ones, so running the job again changes nothing.
+    docs/spark/replay.md has the columns for --where and --column.
     """
     columns, read_options = job.parse_pairs("--column", column), job.parse_pairs("--read", read)
     options = job.given_options(
@@ -145,7 +148,7 @@ def replay(
     with job.job_session("replay", settings, has_kafka=True) as spark:
         from duebridge_connectors.spark.jobs.replay import Replay, run_replay
 
-        wanted = Replay(
+        request = Replay(
             topic=topic,
             broker=broker,
             reasons=reason or (),
@@ -157,6 +160,6 @@ def replay(
             max_replays=max_replays,
             read_options=read_options,
         )
-        summary = run_replay(spark, wanted, is_dry_run=not yes, **options)
+        summary = run_replay(spark, request, is_dry_run=not yes, **options)
     job.show_summary(summary, output)
     finish(is_yes=summary.is_dry_run or summary.is_complete)

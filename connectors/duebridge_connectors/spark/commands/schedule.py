@@ -1,4 +1,4 @@
-"""`duebridge spark schedule`: rows of files or of a table, scheduled in bulk."""
+"""`duebridge spark schedule`: bulk scheduling of rows of files or of a table."""
 
 from typing import Annotated
 
@@ -15,14 +15,18 @@ from duebridge_connectors.spark.source.options import check_format
 def schedule(
     context: typer.Context,
     route: job.RouteArgument,
-    inputs: Annotated[list[str], typer.Argument(help="Files or directories, or a table.")],
+    inputs: Annotated[
+        list[str], typer.Argument(help="Files or directories, or the name of a table.")
+    ],
     form: Annotated[
         str, typer.Option("--format", help="parquet, csv, json, orc or table.")
     ] = "parquet",
     column: job.ColumnOption = None,
-    where: Annotated[str | None, typer.Option(help="Only rows for which this SQL holds.")] = None,
+    where: Annotated[
+        str | None, typer.Option(help="Only rows that meet this SQL condition.")
+    ] = None,
     id_columns: Annotated[
-        str | None, typer.Option(help="Derive the id from these columns: a,b.")
+        str | None, typer.Option(help="Columns to derive the id from: a,b.")
     ] = None,
     rejects: job.RejectsOption = None,
     max_rejects: job.MaxRejectsOption = None,
@@ -30,7 +34,7 @@ def schedule(
     remember: job.RememberOption = None,
     rows_per_second: job.RateOption = None,
     cold: Annotated[
-        bool, typer.Option(help="Send what is due beyond the horizon to the route's cold tier.")
+        bool, typer.Option(help="Write rows due beyond the horizon to the route's cold tier.")
     ] = True,
     read: Annotated[
         list[str] | None, typer.Option(help="An option of Spark's reader: NAME=VALUE.")
@@ -41,9 +45,9 @@ def schedule(
 ) -> None:
     """Schedule every row of the inputs to a route.
 
-    A row has the columns id, body, due_at or delay, and if it likes key, headers, expires and
-    more, which connectors/spark/README.md lists; other columns are left out. Running the same job
-    again changes nothing. What is refused goes to --rejects, and the job goes on.
+    A row has the columns id, body, and due_at or delay; optional ones such as key, headers and
+    expires are listed in connectors/spark/README.md, and all others are ignored. Running the same
+    job again changes nothing. Refused rows go to --rejects, and the job continues.
     """
     find_route(load(context, config), route)
     check_format(form)

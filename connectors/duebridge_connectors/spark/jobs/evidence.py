@@ -1,10 +1,11 @@
-"""What `reconcile` reads: the store, the brokers and the journal, each as rows of facts.
+"""The evidence of `reconcile`: the store, the cold tiers, the brokers and the journal as rows.
 
-The store and its journal change while they are read, so they are written down once, below `home`,
-a place that the driver and all executors share.
+The store and its journal change while they are read, so each is copied once to Parquet below
+`home`, a directory that the driver and all executors share.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -14,8 +15,7 @@ from duebridge.errors import ConfigError
 from duebridge.store.registry import Registry
 from duebridge_connectors.spark.cold.tier import open_tier, read_cold
 from duebridge_connectors.spark.kafka_source import kafka_options
-from duebridge_connectors.spark.source.dataframes import activate
-from duebridge_connectors.spark.source.datasource import NAME
+from duebridge_connectors.spark.source.dataframes import read_source
 from duebridge_connectors.spark.source.planning import StoreAddress
 from duebridge_connectors.spark.source.schema import DECODED, JOURNAL
 from duebridge_connectors.spark.transforms.cold_copies import COPY, as_held, exclude
@@ -24,15 +24,15 @@ from duebridge_connectors.spark.transforms.facts import arrived_in_export, arriv
 _HELD = ("route", "id", "state", "waits_for", "scheduled_at")
 
 
-def routes_in_store(place: StoreAddress, routes: Sequence[Route]) -> list[Route]:
-    """Return those of the routes that the store knows: of others there is nothing to read."""
-    with place.opened() as connection:
-        known = Registry(connection, place.namespace).routes()
+def routes_in_store(address: StoreAddress, routes: Sequence[Route]) -> list[Route]:
+    """Return the routes that the store knows; the others have nothing to read."""
+    with address.connect() as connection:
+        known = Registry(connection, address.namespace).routes()
     return [route for route in routes if route.name in known]
 
 
 def check_readable(config: Config, routes: Sequence[Route], exports: Sequence[str]) -> None:
-    """Raise `ConfigError` where a route's broker is one that Spark cannot read, without export."""
+    """Raise `ConfigError` for a route whose broker Spark cannot read, unless there are exports."""
     unread = [route.name for route in routes if config.brokers[route.target.broker].type != "kafka"]
     if unread and not exports:
         raise ConfigError(
@@ -44,22 +44,26 @@ def check_readable(config: Config, routes: Sequence[Route], exports: Sequence[st
 def snapshot_held(
     spark: SparkSession, config: str, routes: Sequence[Route], home: str
 ) -> DataFrame:
-    """Return what the store and its cold tiers hold of these routes; no bodies.
+    """Copy the envelopes that the store and the cold tiers hold of these routes, without bodies.
 
-    The store is read once, and before the files: what is moved meanwhile is in one or in both.
+    The store is read before the files: an envelope moved meanwhile is in one of them, or in both.
     """
     if not routes:
         return spark.createDataFrame([], StructType([DECODED[name] for name in _HELD]))
     options = {"config": config, "route": _names(routes)}
-    return _union(
-        [_written(spark, f"{home}/held", _HELD, **options), *read_cold_tiers(spark, config, routes)]
+    return reduce(
+        DataFrame.unionByName,
+        [
+            _snapshot(spark, f"{home}/held", _HELD, **options),
+            *read_cold_tiers(spark, config, routes),
+        ],
     )
 
 
 def read_cold_tiers(spark: SparkSession, config: str, routes: Sequence[Route]) -> list[DataFrame]:
-    """Return what waits in the cold tiers of these routes, in the state `cold`.
+    """Return the rows in the cold tiers of these routes, in the state `cold`.
 
-    That a cancel or another copy made a row void is only known to hydrate: it is here all the same.
+    They include void and cancelled rows, which only hydrate can tell.
     """
     found = []
     for route in routes:
@@ -77,11 +81,11 @@ def read_cold_tiers(spark: SparkSession, config: str, routes: Sequence[Route]) -
 def snapshot_journal(
     spark: SparkSession, config: str, routes: Sequence[Route], home: str
 ) -> DataFrame:
-    """Return the journal that the store has of these routes, read once; what was cut is a gap."""
+    """Copy the journal of these routes; entries cut by the cap are a gap."""
     if not routes:
         return spark.createDataFrame([], JOURNAL)
     options = {"config": config, "route": _names(routes), "stream": "journal", "on_trim": "gap"}
-    return _written(spark, f"{home}/journal", ("*",), **options)
+    return _snapshot(spark, f"{home}/journal", ("*",), **options)
 
 
 def read_arrived(
@@ -92,9 +96,9 @@ def read_arrived(
     *,
     with_fingerprint: bool,
 ) -> DataFrame:
-    """Return what the brokers of these routes have.
+    """Return the messages that the brokers of these routes have.
 
-    A Kafka broker's topics are read whole, by its end when the query begins.
+    Kafka topics are read whole, up to their ends when the query starts.
     """
     found = [read_export(spark, path) for path in exports]
     for broker in sorted({route.target.broker for route in routes}):
@@ -103,11 +107,11 @@ def read_arrived(
             options = kafka_options(config, broker)
             records = _records(spark, options, topics_pattern(mine))
             found.append(arrived_in_kafka(records, with_fingerprint=with_fingerprint))
-    return _union(found)
+    return reduce(DataFrame.unionByName, found)
 
 
 def read_export(spark: SparkSession, path: str) -> DataFrame:
-    """Return what a consumer of a broker wrote down: JSON lines, or Parquet by its name."""
+    """Read the export of a consumer: JSON lines, or Parquet if the name says so."""
     is_parquet = path.rstrip("/").endswith(".parquet")
     rows = spark.read.parquet(path) if is_parquet else spark.read.json(path)
     for name in ("route", "id", "at"):
@@ -117,9 +121,9 @@ def read_export(spark: SparkSession, path: str) -> DataFrame:
 
 
 def topics_pattern(routes: Iterable[Route]) -> str:
-    """Return a regular expression of Java for every topic that these routes may fill.
+    """Return a Java regular expression for every topic that these routes may publish to.
 
-    An envelope's own target may be any that `allow_targets` permits, whose names may be globs.
+    An envelope may choose any target that `allow_targets` permits; those names may be globs.
     """
     topics = {of.topic for route in routes for of in route.targets().values() if of.topic}
     return "|".join(sorted(map(_pattern, topics)))
@@ -135,17 +139,10 @@ def _records(spark: SparkSession, options: dict[str, str], pattern: str) -> Data
     return reader.option("subscribePattern", pattern).option("includeHeaders", "true").load()
 
 
-def _written(spark: SparkSession, place: str, columns: Sequence[str], **options: str) -> DataFrame:
-    rows = activate(spark).read.format(NAME).options(**options).load()
-    rows.select(*columns).write.mode("overwrite").parquet(place)
-    return spark.read.parquet(place)
-
-
-def _union(found: Sequence[DataFrame]) -> DataFrame:
-    first, *others = found
-    for each in others:
-        first = first.unionByName(each)
-    return first
+def _snapshot(spark: SparkSession, path: str, columns: Sequence[str], **options: str) -> DataFrame:
+    rows = read_source(spark, **options).select(*columns)
+    rows.write.mode("overwrite").parquet(path)
+    return spark.read.parquet(path)
 
 
 def _names(routes: Sequence[Route]) -> str:

@@ -1,13 +1,12 @@
-"""The journal as a table of Parquet files: what a reader sees is one whole version of it.
+"""The journal as a table of Parquet files; a reader sees one complete version.
 
-    TABLE/day=2026-11-21/route=reminders/part-….parquet   never changed once it is there
-    TABLE/_manifests/000000000042.json                    the files that are version 42, all of them
+    TABLE/day=2026-11-21/route=reminders/part-….parquet   never changed once written
+    TABLE/_manifests/000000000042.json                    all files of version 42
     TABLE/_checkpoint                                     how far the journal is read
 
-A manifest appears at once and whole, and nothing counts before it is in one. So a writer that is
-killed at any point leaves the version before, and files that no version names: the next run removes
-them. Files that a later version no longer names stay for a time, for who is still reading them.
-There is one writer at a time: the query that owns the checkpoint.
+Manifests appear atomically, and only files of a manifest count. A writer killed at any point leaves
+the previous version, and unnamed files that the next run removes. Files replaced by a later version
+stay for a time, for readers of the older one. Only the query that owns the checkpoint writes.
 """
 
 import time
@@ -20,14 +19,14 @@ from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from duebridge.errors import ConfigError
 
-KEPT_MANIFESTS = 16  # for a reader that has seen a name and not opened it yet
+KEPT_MANIFESTS = 16  # for readers that have listed a name and not opened it yet
 CHECKPOINT = "_checkpoint"
 _MANIFESTS = "_manifests"
-_ASIDE = "_aside"  # Spark reads nothing below a name that begins with _
+_ASIDE = "_aside"  # Spark ignores names that begin with _
 
 
 class DataFile(msgspec.Struct, frozen=True):
-    """A file of a version; `path` is below the table."""
+    """A file of a version; `path` is relative to the table."""
 
     path: str
     rows: int
@@ -35,7 +34,7 @@ class DataFile(msgspec.Struct, frozen=True):
 
     @property
     def partition(self) -> str:
-        """The day and route it belongs to, as its directory spells them."""
+        """The directory of its day and route."""
         return self.path.rpartition("/")[0]
 
     @property
@@ -45,16 +44,16 @@ class DataFile(msgspec.Struct, frozen=True):
 
 
 class RetiredFile(msgspec.Struct, frozen=True):
-    """A file of an earlier version, and since when it is none of the newest."""
+    """A file of an earlier version, and when it was replaced."""
 
     path: str
     at_ms: int
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """One version: its files, and the last batch of the query that is in it.
+    """One version: its files, and the last batch of the query that it contains.
 
-    All that was journalled by `complete_until_ms` is in it, by the store's clock; 0: not known.
+    It has every entry journalled before `complete_until_ms` of the store's clock; 0: unknown.
     """
 
     version: int = 0
@@ -65,7 +64,7 @@ class Manifest(msgspec.Struct, frozen=True):
     retired: tuple[RetiredFile, ...] = ()
 
     def with_batch(self, query: str, batch: int, files: Iterable[DataFile]) -> "Manifest":
-        """Return the version after this one, with a batch added."""
+        """Return the next version, with a batch added."""
         return msgspec.structs.replace(
             self, version=self.version + 1, query=query, batch=batch, files=(*self.files, *files)
         )
@@ -73,7 +72,7 @@ class Manifest(msgspec.Struct, frozen=True):
     def with_merged(
         self, old: Iterable[DataFile], new: Iterable[DataFile], at_ms: int
     ) -> "Manifest":
-        """Return the version after this one, with new files in the place of old ones."""
+        """Return the next version, with new files in place of old ones."""
         gone = {each.path for each in old}
         return msgspec.structs.replace(
             self,
@@ -84,55 +83,53 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class JournalTable:
-    """A table at a path or URI that Spark and Arrow both know by this name."""
+    """A table at a path or URI that both Spark and Arrow can open."""
 
-    def __init__(self, place: str) -> None:
-        self.place = place.rstrip("/")
-        self._files, path = FileSystem.from_uri(place)
+    def __init__(self, root: str) -> None:
+        self.root = root.rstrip("/")
+        self._files, path = FileSystem.from_uri(root)
         self._path = path.rstrip("/")
 
     @property
     def checkpoint(self) -> str:
-        """Where the query keeps how far it is."""
-        return f"{self.place}/{CHECKPOINT}"
+        """The checkpoint directory of the query."""
+        return f"{self.root}/{CHECKPOINT}"
 
     @property
     def aside(self) -> str:
-        """Where a batch is written before it is taken over."""
-        return f"{self.place}/{_ASIDE}"
+        """The directory that Spark writes a batch to, before `take_over`."""
+        return f"{self.root}/{_ASIDE}"
 
     def newest(self) -> Manifest:
-        """Return the newest version; an empty one where there is none yet."""
+        """Return the newest version; an empty one if there is none."""
         names = sorted(self._names(_MANIFESTS, ".json"))
         if not names:
             return Manifest()
         return msgspec.json.decode(self._read(f"{_MANIFESTS}/{names[-1]}"), type=Manifest)
 
     def existing(self) -> Manifest:
-        """Return the newest version; raises `ConfigError` where nothing was ever written."""
+        """Return the newest version; raises `ConfigError` if there is none."""
         found = self.newest()
         if not found.version:
-            raise ConfigError(
-                f"{self.place}: expected a table that the job journal wrote; got none"
-            )
+            raise ConfigError(f"{self.root}: expected a table that the job journal wrote; got none")
         return found
 
     def paths(self, files: Iterable[DataFile]) -> list[str]:
-        """Return the files' full paths, for Spark."""
-        return [f"{self.place}/{each.path}" for each in files]
+        """Return the full paths of files, for Spark."""
+        return [f"{self.root}/{each.path}" for each in files]
 
     def query(self) -> str:
-        """Return the name of the query whose checkpoint is here."""
+        """Return the id of the query that owns the checkpoint."""
         return str(msgspec.json.decode(self._read(f"{CHECKPOINT}/metadata"))["id"])
 
     def reached(self, batch: int) -> dict[str, int]:
-        """Return up to which entry a batch of the query reads each shard's journal."""
+        """Return the last entry that a batch of the query reads, for each shard."""
         offset = self._read(f"{CHECKPOINT}/offsets/{batch}").splitlines()[-1]
         found = msgspec.json.decode(offset, type=dict[str, tuple[int, int]])
         return {name: until for name, (_, until) in found.items()}
 
     def take_over(self) -> list[DataFile]:
-        """Move what was written aside among the files; no version names them yet."""
+        """Move the files written aside into the table; no version names them yet."""
         taken = []
         for each in self._parquet(_ASIDE):
             path = each.path.removeprefix(f"{self._path}/{_ASIDE}/")
@@ -143,7 +140,7 @@ class JournalTable:
         return taken
 
     def commit(self, manifest: Manifest) -> Manifest:
-        """Make this the newest version, at once and whole."""
+        """Make this the newest version, atomically."""
         name = f"{self._path}/{_MANIFESTS}/{manifest.version:012}.json"
         self._files.create_dir(f"{self._path}/{_MANIFESTS}", recursive=True)
         with self._files.open_output_stream(f"{name}.new") as stream:
@@ -154,13 +151,13 @@ class JournalTable:
         return manifest
 
     def complete(self, until_ms: int) -> None:
-        """Write down that all that was journalled by an instant is in the newest version."""
+        """Record that the newest version has every entry journalled before an instant."""
         newest = self.newest()
         version = newest.version + 1
         self.commit(msgspec.structs.replace(newest, version=version, complete_until_ms=until_ms))
 
     def sweep(self, keep_ms: int) -> None:
-        """Remove what a killed run left, and what was retired longer ago than `keep_ms`."""
+        """Remove files that a killed run left, and those replaced more than `keep_ms` ago."""
         newest = self.newest()
         since_ms = int(time.time() * 1000) - keep_ms
         kept = [each for each in newest.retired if each.at_ms > since_ms]

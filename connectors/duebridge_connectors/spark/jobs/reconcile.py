@@ -1,12 +1,12 @@
-"""The job `reconcile`: what was accepted, held against what became of it, with a verdict.
+"""The job `reconcile`: compares accepted envelopes with their outcomes, and gives a verdict.
 
-    store ─▶ a dump ────────┐   read first: what has left it by then is in a broker, read later
+    store ─▶ a snapshot ────┐   read first: envelopes that leave it later are found in a broker
     Kafka topics, exports ──┤
-    journal, receipts ──────┴─▶ facts ─▶ one row an id ─▶ verdicts ─▶ totals, violations, stories
+    journal, receipts ──────┴─▶ facts ─▶ one row per id ─▶ verdicts ─▶ totals, violations, stories
 
-What was accepted within [since, until] is judged, and nothing else: `until` is when the job began.
-What seems lost is asked for in the store once more, since an envelope that changes its state while
-the store is read may be missed.
+Only envelopes accepted within [since, until] are judged; `until` is the start of the job. The store
+is asked again for ids that seem lost, because an envelope that changes its state during the read
+may be missed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,14 +47,14 @@ from duebridge_connectors.spark.transforms.verdict import (
     violations,
 )
 
-MOST_ASKED = 1_000  # of what seems lost: where there is more, one in motion is of no account
-IN_MOTION = datetime(9000, 1, 1, tzinfo=UTC)  # what it waits for, not yet over
-SHOWN = 5
+MAX_RECHECKED = 1_000  # ids that seem lost; beyond it, a few missed ones do not matter
+IN_MOTION = datetime(9000, 1, 1, tzinfo=UTC)  # due instant of a missed envelope: not overdue
+MAX_EXAMPLES = 5
 STUCK_AFTER = "1m"
 
 
 class RouteVerdict(msgspec.Struct, frozen=True):
-    """What became of a route's ids: how many by their end, and how many by what is wrong."""
+    """The ids of a route, counted by outcome and by kind of violation."""
 
     route: str
     accepted: int
@@ -79,7 +79,7 @@ class RouteVerdict(msgspec.Struct, frozen=True):
 
 
 class Reconciliation(msgspec.Struct, frozen=True):
-    """The verdict; `examples` are ids by what is wrong with them, as route/id, some of each."""
+    """The verdict; `examples` has some ids, as route/id, of each kind of violation."""
 
     since_ms: int
     until_ms: int
@@ -90,7 +90,7 @@ class Reconciliation(msgspec.Struct, frozen=True):
     lost_entries: int
 
     def __str__(self) -> str:
-        """Return the verdict in one line for people."""
+        """Return the verdict as one line for people."""
         if self.holds:
             line = "The guarantee held: nothing lost, early, after its cancel, corrupt or stuck."
         else:
@@ -115,20 +115,20 @@ def run_reconcile(
     late: str | None = None,
     out: str | None = None,
 ) -> Reconciliation:
-    """Return the verdict on all that was accepted by these routes, all of the configuration's.
+    """Judge every envelope accepted by these routes, by default all of the configuration.
 
-    `journal` is a table of the job journal; without it the store's own is read. `receipts` are as
-    `facts.receipt_facts` says, `exports` files of consumers of what is not Kafka. Below `out` are
-    left `violations`, and `stories`: what the journal has of their ids. Raises `ConfigError`,
+    `journal` is a table of the job journal, by default the store's own journal. `receipts` are as
+    `facts.receipt_facts` says; `exports` are files of consumers of other brokers than Kafka. `out`
+    receives `violations` and `stories`, the journal of the violating ids. Raises `ConfigError`,
     `StoreError` and `BrokerUnavailable`.
     """
     settings = load_config(config)
     wanted = [find_route(settings, name) for name in routes or sorted(settings.routes)]
-    place = store_address(StoreOptions(config=config), settings)
+    address = store_address(StoreOptions(config=config), settings)
     check_readable(settings, wanted, exports)
-    with place.opened() as connection, _home(out) as home:
-        now_ms = place.now_ms()
-        there = routes_in_store(place, wanted)
+    with address.connect() as connection, _home(out) as home:
+        now_ms = address.now_ms()
+        there = routes_in_store(address, wanted)
         held = snapshot_held(spark, config, there, home)
         came = read_arrived(spark, settings, wanted, exports, with_fingerprint=_has_print(receipts))
         rows = (
@@ -148,7 +148,7 @@ def run_reconcile(
 
 
 def reconcile_evidence(evidence: Evidence, window: JudgedPeriod) -> Reconciliation:
-    """Return the verdict on evidence alone: nothing is asked, nothing is written."""
+    """Judge evidence alone, without asking the store or writing anything."""
     found = verdicts(evidence, window).persist()
     try:
         return _summary(found, evidence.journal, window)
@@ -157,7 +157,7 @@ def reconcile_evidence(evidence: Evidence, window: JudgedPeriod) -> Reconciliati
 
 
 class _StoreLookup:
-    """Asks for an id once more."""
+    """Looks up single ids in the store."""
 
     def __init__(self, config: Config, connection: Connection) -> None:
         self._producer = Producer(config, connection)
@@ -189,9 +189,9 @@ def _judge(
 
 
 def _missed(found: DataFrame, store: _StoreLookup) -> list[tuple[str, str]]:
-    """Return what seems lost and is in the store all the same."""
-    lost = found.where("lost").select("route", "id").limit(MOST_ASKED + 1).collect()
-    if len(lost) > MOST_ASKED:
+    """Return the ids that seem lost although the store has them."""
+    lost = found.where("lost").select("route", "id").limit(MAX_RECHECKED + 1).collect()
+    if len(lost) > MAX_RECHECKED:
         return []
     return [(row.route, row.id) for row in lost if store.has(row.route, row.id)]
 
@@ -219,7 +219,7 @@ def _examples(found: DataFrame, kinds: Sequence[str]) -> dict[str, list[str]]:
     if not kinds:
         return {}
     wrong = violations(found).select("kind", "route", "id")
-    some = [wrong.where(F.col("kind") == kind).limit(SHOWN) for kind in kinds]
+    some = [wrong.where(F.col("kind") == kind).limit(MAX_EXAMPLES) for kind in kinds]
     rows = reduce(DataFrame.union, some).collect()
     return {
         kind: sorted(f"{row.route}/{row.id}" for row in rows if row.kind == kind) for kind in kinds

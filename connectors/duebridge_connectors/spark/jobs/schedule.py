@@ -1,4 +1,8 @@
-"""The job `schedule`: rows of a file, a directory or a table become envelopes of a route."""
+"""The job `schedule`: rows of files or of a table become envelopes of a route.
+
+rows ─┬─ far ─▶ packed, without rows already cold ─▶ batch, verified ─▶ commit
+      └─ near or doubtful ─▶ the store
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -22,6 +26,7 @@ from duebridge_connectors.spark.transforms.cold_copies import batch_rows, exclud
 from duebridge_connectors.spark.transforms.envelopes import select_columns
 
 _DEFAULTS: dict[str, dict[str, str]] = {"csv": {"header": "true"}}
+_SAME = ["id", "content_hash"]
 
 
 def run_schedule(
@@ -35,10 +40,10 @@ def run_schedule(
     cold: bool = True,
     **write_options: str | int,
 ) -> Summary:
-    """Schedule every row of the inputs; the same job again changes nothing, and says so.
+    """Schedule every row of the inputs; running the same job again changes nothing.
 
-    What is due beyond the horizon of a route with a cold tier goes straight there, unless `cold` is
-    false or it may replace what the store has. `write_options` are the data source's (`config` and
+    Rows due beyond the horizon of a route with a cold tier go directly there, unless `cold` is
+    false or the rows may replace envelopes. `write_options` are the data source's (`config` and
     `route` at least). Raises `ConfigError`, `StoreUnavailable` and `StoreUnfit` before any row is
     written.
     """
@@ -59,7 +64,7 @@ def run_schedule(
 def read_inputs(
     spark: SparkSession, inputs: Sequence[str], form: str, options: Mapping[str, str]
 ) -> DataFrame:
-    """Return what the inputs hold, by Spark's own readers; of a table, its one name."""
+    """Read the inputs with Spark's own readers; a table is given by its name alone."""
     check_format(form)
     if form == TABLE:
         if len(inputs) != 1:
@@ -69,11 +74,8 @@ def read_inputs(
     return spark.read.options(**given).format(form).load(list(inputs))
 
 
-_SAME = ["id", "content_hash"]
-
-
 class FarSplit(NamedTuple):
-    """What became of the far rows, and the rows that are still to be scheduled."""
+    """The counts of the far rows, and the near rows, which are still to be scheduled."""
 
     near: DataFrame
     cold: int
@@ -83,7 +85,7 @@ class FarSplit(NamedTuple):
 def schedule_far(spark: SparkSession, rows: DataFrame, options: WriteOptions) -> FarSplit:
     """Write the far rows to the cold tier of their route.
 
-    The same rows again are duplicates while they are cold; once they are back, the store knows
+    Repeated rows are duplicates while they are cold; once they have returned, the store knows
     them. Raises `ConfigError`, `StoreError` and `JobFailed`.
     """
     tier = open_tier(str(options.config), options.route)
@@ -95,7 +97,7 @@ def schedule_far(spark: SparkSession, rows: DataFrame, options: WriteOptions) ->
         there = read_cold(spark, tier, state.known, _SAME)
         duplicate = far.join(there, _SAME, "left_semi").count()
         far = exclude(far, there, _SAME)
-    with tier.opened() as shards:
+    with tier.notes() as shards:
         for shard in shards:
             shard.note_first(job.boundary_ms)
     written = write_batch(tier, far, SCHEDULED, job.batch)

@@ -1,4 +1,4 @@
-"""What an operator should look at, worst first, and where to read on; nothing found says so."""
+"""Remarks on the figures for an operator, worst first, with a remedy or a page to read."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +12,7 @@ BUSY_TIMES = 3  # of the most delivered in an hour
 
 
 class Remark(NamedTuple):
-    """One line: `level` is bad, warn or good."""
+    """One line of the page; `level` is bad, warn or good."""
 
     level: str
     text: str
@@ -20,7 +20,7 @@ class Remark(NamedTuple):
 
 
 def remarks(found: "ReportFigures") -> list[Remark]:
-    """Return what stands out, a line for each route and kind."""
+    """Return the remarks on each route, or one that all is well."""
     lines: list[Remark] = []
     for route in found.routes:
         mine = found.of(route)
@@ -67,7 +67,7 @@ def _late(found: "ReportFigures", route: str) -> list[Remark]:
 
 
 def _rush(found: "ReportFigures", route: str) -> list[Remark]:
-    """An hour in which far more falls due than was ever delivered in one."""
+    """Find an hour in which far more falls due than was ever delivered in one."""
     peak = max(found.forecast, key=lambda row: row["due"], default=None)
     most = max((row["delivered"] for row in found.hours), default=0)
     if peak is None or not most or peak["due"] < BUSY_TIMES * most:

@@ -1,7 +1,7 @@
-"""Plots as inline SVG, of a few lines each: what a page without script and network can show.
+"""Plots as inline SVG, for a page without script and network.
 
-A plot library would bring megabytes of script, or pictures that know no dark mode. Every mark has a
-title, which browsers show under the pointer. Colors are classes of style.css.
+A plot library would add megabytes of script, or images without dark mode. Every mark has a title,
+which browsers show as a tooltip. Colors are classes of style.css.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 WIDTH, HEIGHT = 720, 196
 LEFT, RIGHT, TOP, BOTTOM = 56, 8, 10, 28
-LEAST_BAR = 1.5  # so that one of a million is still seen
+LEAST_BAR = 1.5  # keeps one of a million visible
 
 
 class Series(NamedTuple):
-    """Values in the order of the plot's instants; None where there is none."""
+    """Values in the order of the plot's instants; None if missing."""
 
     name: str
     color: str  # a class of style.css
@@ -26,7 +26,7 @@ class Series(NamedTuple):
 def bars(
     instants: Sequence[datetime], series: Sequence[Series], say: Callable[[float], str]
 ) -> str:
-    """Return bars one above the other, for each instant."""
+    """Return stacked bars for each instant."""
     sums = [sum(each.values[at] or 0 for each in series) for at in range(len(instants))]
     scale = _Linear(max(sums, default=0))
     slot = (WIDTH - LEFT - RIGHT) / max(1, len(instants))
@@ -51,7 +51,7 @@ def bars(
 def lines(
     instants: Sequence[datetime], series: Sequence[Series], say: Callable[[float], str]
 ) -> str:
-    """Return a line a series, on a logarithmic scale: a bad hour does not flatten the others."""
+    """Return a line for each series on a logarithmic scale: a bad hour does not flatten others."""
     scale = _Logarithmic([value for each in series for value in each.values if value is not None])
     slot = (WIDTH - LEFT - RIGHT) / max(1, len(instants))
     marks = [mark for each in series for mark in _line(instants, each, scale, slot, say)]
@@ -59,7 +59,7 @@ def lines(
 
 
 def sideways(rows: Sequence[tuple[str, float]], color: str, say: Callable[[float], str]) -> str:
-    """Return a bar a row with its name and number, the longest first; HTML, no SVG."""
+    """Return horizontal bars with names and numbers, longest first, as HTML."""
     most = max((value for _, value in rows), default=1) or 1
     found = "".join(
         f'<li><span class="name">{escape(name)}</span><span class="track">'
@@ -71,7 +71,7 @@ def sideways(rows: Sequence[tuple[str, float]], color: str, say: Callable[[float
 
 
 def legend(series: Sequence[Series]) -> str:
-    """Return what the colors mean, of those that are there."""
+    """Return a legend of the series that have values."""
     found = "".join(
         f'<span><i class="{each.color}"></i>{escape(each.name)}</span>'
         for each in series
@@ -81,7 +81,7 @@ def legend(series: Sequence[Series]) -> str:
 
 
 class _Linear:
-    """From 0 to a round number above the most."""
+    """A scale from 0 to a round number above the maximum."""
 
     def __init__(self, most: float) -> None:
         step = _round_step(most / 3)
@@ -92,7 +92,7 @@ class _Linear:
 
 
 class _Logarithmic:
-    """Of whole powers of ten; what is below 1 is drawn at 1."""
+    """A scale of powers of ten; values below 1 are drawn at 1."""
 
     def __init__(self, values: Sequence[float]) -> None:
         least, most = min(values, default=1), max(values, default=1)
@@ -119,7 +119,7 @@ def _line(
     slot: float,
     say: Callable[[float], str],
 ) -> Iterator[str]:
-    """Yield a path with a break where there is no value, and a point a value."""
+    """Yield a path with gaps for missing values, and a point for each value."""
     path, is_down = [], False
     points = []
     for at, value in enumerate(series.values):
@@ -156,7 +156,7 @@ def _rule(y: float, text: str) -> str:
 
 
 def _times(instants: Sequence[datetime], slot: float) -> Iterator[str]:
-    """Yield some six instants below the plot, at whole numbers of slots."""
+    """Yield about six instants below the plot, at whole numbers of slots."""
     every = max(1, -(-len(instants) // 6))
     for at in range(0, len(instants), every):
         x = LEFT + (at + 0.5) * slot

@@ -8,7 +8,7 @@ Row: TypeAlias = Mapping[str, Any]
 
 
 class ReportFigures(NamedTuple):
-    """The figures; rows as `transforms/report.py` makes them. No duplicates: nobody looked."""
+    """The figures of a report: rows of `transforms.figures`; `duplicates` is None if unknown."""
 
     made_at: datetime
     hours: Sequence[Row]
@@ -29,17 +29,17 @@ class ReportFigures(NamedTuple):
 
     @property
     def routes(self) -> list[str]:
-        """All routes that anything is known of."""
+        """All routes that have figures."""
         rows = (*self.days, *self.gaps, *self.forecast)
         return sorted({str(row["route"]) for row in rows})
 
     def total(self, *kinds: str) -> int:
-        """Return how many of these there were."""
+        """Return the number of journal entries of these kinds."""
         return sum(row[kind] for row in self.days for kind in kinds)
 
 
 def format_count(value: float) -> str:
-    """Return a count; from ten thousand on in thousands or millions.
+    """Format a count; from ten thousand on in thousands or millions.
 
     >>> [format_count(value) for value in (9_999, 12_345, 1_234_567, 2_000_000)]
     ['9,999', '12.3k', '1.23M', '2M']
@@ -55,7 +55,7 @@ def format_count(value: float) -> str:
 
 
 def format_duration(ms: float) -> str:
-    """Return a duration of milliseconds in the largest unit of which there are two, or seconds.
+    """Format milliseconds in the largest unit with a value of at least two, or in seconds.
 
     >>> [format_duration(ms) for ms in (7, 1_500, 100_000, 7_200_000, 172_800_000)]
     ['7 ms', '1.5 s', '100 s', '2 h', '2 d']

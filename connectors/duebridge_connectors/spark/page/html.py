@@ -1,4 +1,4 @@
-"""The page: what needs a look first, then every route with its plots, then the days as a table."""
+"""The page of the report: remarks first, then plots and a table of days for each route."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -14,14 +14,14 @@ from duebridge_connectors.spark.page.figures import (
     format_duration,
 )
 
-MOST_HOURS = 8 * 24  # a longer time is shown by days
+MOST_HOURS = 8 * 24  # longer periods are shown by days
 MOST_FORECAST = 7 * 24
-# Nothing is fetched, nothing runs: the browser is told so.
+# The browser fetches and runs nothing.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def render_page(found: ReportFigures) -> str:
-    """Return a whole HTML page that needs nothing else."""
+    """Return a self-contained HTML page."""
     style = files("duebridge_connectors.spark.page").joinpath("style.css").read_text("utf-8")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -131,7 +131,7 @@ def _over_time(found: ReportFigures) -> list[tuple[str, str]]:
 
 
 def _every(rows: Sequence[Row], step: timedelta) -> list[datetime]:
-    """Return all instants from the first row's to the last one's, also those without a row."""
+    """Return all instants from the first row to the last, including those without a row."""
     first, last = min(row["at"] for row in rows), max(row["at"] for row in rows)
     return [first + step * number for number in range(int((last - first) / step) + 1)]
 
@@ -165,9 +165,7 @@ _TIMES = ("lateness_p50_ms", "lateness_p90_ms", "lateness_p99_ms", "lateness_max
 def _table(found: ReportFigures) -> str:
     if not found.days:
         return ""
-    columns = [
-        each for each in _COLUMNS if found.total(each)
-    ]  # what there was none of, is left out
+    columns = [each for each in _COLUMNS if found.total(each)]
     heads = ["day", *columns, "p50", "p90", "p99", "max", "busiest minute"]
     head = "".join(f"<th>{each}</th>" for each in heads)
     rows = "".join(

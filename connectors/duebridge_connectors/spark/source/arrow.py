@@ -16,19 +16,19 @@ from duebridge.envelope import HeaderValue
 
 
 def values(batch: pa.RecordBatch, name: str) -> list[Any]:
-    """Return a column's values, all None where there is no such column."""
+    """Return the values of a column; all None if it is missing."""
     column = column_or_none(batch, name)
     return [None] * batch.num_rows if column is None else column.to_pylist()
 
 
 def byte_strings(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
-    """Return bytes; text as UTF-8."""
+    """Return the values of a column as bytes, text as UTF-8."""
     column = column_or_none(batch, name)
     return [None] * batch.num_rows if column is None else as_binary(column).to_pylist()
 
 
 def instants_ms(batch: pa.RecordBatch, name: str) -> list[int | None]:
-    """Return epoch ms, rounded up, of timestamps or of integers that are epoch ms already."""
+    """Return instants as epoch ms: timestamps rounded up, integers unchanged."""
     column = column_or_none(batch, name)
     if column is None:
         return [None] * batch.num_rows
@@ -54,24 +54,24 @@ def header_rows(batch: pa.RecordBatch) -> list[tuple[tuple[str, HeaderValue], ..
     ]
     if not column.null_count:
         return found
-    there = column.is_valid().to_pylist()
-    return [each if is_there else None for each, is_there in zip(found, there, strict=True)]
+    valid = column.is_valid().to_pylist()
+    return [each if is_valid else None for each, is_valid in zip(found, valid, strict=True)]
 
 
 def column_or_none(batch: pa.RecordBatch, name: str) -> Any:
-    """Return a column, None where there is no such column."""
+    """Return a column, None if it is missing."""
     return batch.column(name) if name in batch.schema.names else None
 
 
 def as_binary(column: Any) -> Any:
-    """Return text as its UTF-8, and bytes as they are."""
+    """Return text as UTF-8, and bytes unchanged."""
     if pa.types.is_string(column.type):
         return column.cast(pa.binary())
     return column.cast(pa.large_binary()) if pa.types.is_large_string(column.type) else column
 
 
 def has_size(column: Any, least: int, most: int) -> Any:
-    """Return which values are there, and of so many bytes."""
+    """Return which values have `least` to `most` bytes; null for null."""
     sizes = pc.binary_length(column)
     return pc.and_(pc.greater_equal(sizes, least), pc.less_equal(sizes, most))
 
@@ -80,12 +80,12 @@ _MS = pa.timestamp("ms", "UTC")
 
 
 def arrow_schema(columns: StructType) -> pa.Schema:
-    """Return the Arrow schema that Spark expects of a reader with these columns."""
+    """Return the Arrow schema that Spark expects from a reader of these columns."""
     return to_arrow_schema(columns, timezone="UTC")
 
 
 def record_batch(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    """Return rows as a batch; an instant is epoch ms, and null where it is 0 or None."""
+    """Return rows as a batch; instants are epoch ms, 0 and None become null."""
     columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
     arrays = [_array(field.type, column) for field, column in zip(schema, columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

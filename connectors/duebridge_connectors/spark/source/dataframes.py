@@ -6,30 +6,54 @@ from typing import Any
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from duebridge.durations import parse_duration_ms
 from duebridge_connectors.spark.source.datasource import NAME
 from duebridge_connectors.spark.source.loader import Summary
 from duebridge_connectors.spark.source.planning import plan_write
 
 
 def activate(spark: SparkSession) -> SparkSession:
-    """Return the session, active in the thread that calls.
+    """Make the session the active one of the calling thread, and return it.
 
-    Spark looks a format up in its thread's active session, and a thread that Python began has
-    none: `format("duebridge")` would be unknown there, registered or not.
+    Spark resolves a Python format through the active session of the thread, and a thread started
+    by Python has none: there `format("duebridge")` would be unknown even if registered.
     """
-    session: Any = getattr(spark, "_jsparkSession", None)  # a client of Spark Connect has none
+    session: Any = getattr(spark, "_jsparkSession", None)  # absent under Spark Connect
     if session is not None:
         jvm: Any = spark._jvm
         jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
     return spark
 
 
-def write_envelopes(frame: DataFrame, **options: str | int) -> Summary:
-    """Schedule every row of a frame and return what became of them; options as of the format.
+def read_source(spark: SparkSession, **options: str | int) -> DataFrame:
+    """Return the envelopes of the store or, with stream="journal", its journal."""
+    return activate(spark).read.format(NAME).options(**options).load()
 
-    Raises `ConfigError`, `StoreUnavailable` and `StoreUnfit` before any row is written. What goes
-    wrong later is Spark's own exception; running it again changes nothing of what is stored.
+
+def stream_journal(spark: SparkSession, **options: str | int) -> DataFrame:
+    """Return the journal as a stream."""
+    return activate(spark).readStream.format(NAME).options(**options, stream="journal").load()
+
+
+def run_query(writer: DataStreamWriter, every: str | None) -> None:
+    """Run a streaming query: until stopped with `every` (as `1m`), else to the end of its input."""
+    trigger: dict[str, Any] = {"availableNow": True}
+    if every is not None:
+        trigger = {"processingTime": f"{parse_duration_ms(every, 'every')} milliseconds"}
+    query = writer.trigger(**trigger).start()
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+
+
+def write_envelopes(frame: DataFrame, **options: str | int) -> Summary:
+    """Schedule every row of a frame with the options of the format, and return the counts.
+
+    Raises `ConfigError`, `StoreUnavailable` and `StoreUnfit` before any row is written, and later
+    Spark's own exceptions. A second run stores nothing twice.
     """
     given = {name: str(value) for name, value in options.items()}
     with TemporaryDirectory(prefix="duebridge-") as home:

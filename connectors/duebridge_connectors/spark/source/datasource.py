@@ -1,7 +1,7 @@
-"""`format("duebridge")`: what Spark asks for, made of the options; all checks are on the driver.
+"""`format("duebridge")`: builds readers and writers from options, all validated on the driver.
 
-Every session that looks for Python data sources imports this module: what it needs beside Spark it
-imports when it is asked for something.
+Every session that discovers Python data sources imports this module, so it imports everything
+except Spark on first use.
 """
 
 from pyspark.sql.datasource import (
@@ -17,7 +17,7 @@ NAME = "duebridge"
 
 
 class DuebridgeSource(DataSource):
-    """The delay store as a table to write to and to read, and its journal as a stream."""
+    """The delay store as a readable and writable table, and its journal as a stream."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,16 +1,17 @@
-"""The stream reader of the journal: what became of which envelope, exactly once.
+"""Batch and stream reader of the journal: every transition of an envelope, exactly once.
 
-An offset says for each shard up to which number it is read, and where that batch began:
+An offset holds two entry numbers of each shard:
 
-    {"reminders/0": [first, until], ...}    first: the oldest entry there was when it was planned
+    {"reminders/0": [first, until], ...}    first: the oldest entry at planning; until: the last
 
-Numbers are dense. So what the cap had cut before a batch was planned is known by then, and is a row
-of kind `gap`; what it cuts between plan and reading makes the batch fail: it must not shrink, since
-it may have been written once already.
+Entry numbers have no holes. Entries that the cap removed before planning are therefore known, and
+become a row of kind `gap`. Entries removed between planning and reading fail the batch: it may have
+been written before, so it must not shrink.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -40,7 +41,7 @@ _BEGINNING = [1, 0]
 
 @dataclass(frozen=True)
 class JournalRange(InputPartition):
-    """Entries behind `after` up to `until`; `lost` of them, the first ones, were cut before."""
+    """Entries `after` + 1 to `until`; the first `lost` of them were cut before planning."""
 
     shard: Shard
     after: int
@@ -49,51 +50,51 @@ class JournalRange(InputPartition):
 
 
 class JournalEnds(NamedTuple):
-    """The numbers of the oldest entry that there is, and of the newest that there ever was."""
+    """The numbers of the oldest entry present, and of the newest ever written."""
 
     first: int
     last: int
 
 
 class JournalBatchReader(DataSourceReader):
-    """Of `spark.read` with stream=journal: the journals as they are now."""
+    """Reader of `spark.read` with stream=journal: the journals as they are now."""
 
     def __init__(
-        self, options: JournalOptions, place: StoreAddress, shards: Sequence[Shard]
+        self, options: JournalOptions, address: StoreAddress, shards: Sequence[Shard]
     ) -> None:
-        self._place = place
+        self._address = address
         self._shards = shards
         self._options = options
 
     def partitions(self) -> list[JournalRange]:
-        """Return the ranges that hold every entry there is, and a gap for those cut before."""
+        """Return the ranges of all entries present, and a gap for those cut before."""
         end = {
             _name(shard): [ends.first, ends.last]
-            for shard, ends in _ends(self._place, self._shards).items()
+            for shard, ends in _ends(self._address, self._shards).items()
         }
         return _ranges(self._shards, {}, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield a range; raises `JobFailed` or, with on_trim=gap, has a gap row instead."""
-        return _read(self._place, partition, self._options.on_trim)
+        """Yield a range; entries cut since planning raise `JobFailed`, or become a gap row."""
+        return _read(self._address, partition, self._options.on_trim)
 
 
 class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Of `spark.readStream`."""
+    """Reader of `spark.readStream`."""
 
     def __init__(
-        self, options: JournalOptions, place: StoreAddress, shards: Sequence[Shard]
+        self, options: JournalOptions, address: StoreAddress, shards: Sequence[Shard]
     ) -> None:
         self._options = options
-        self._place = place
+        self._address = address
         self._shards = shards
         self._target: dict[Shard, JournalEnds] | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Return where a new query begins."""
+        """Return the offset at which a new query starts."""
         if self._options.start == "earliest":
             return {_name(shard): _BEGINNING for shard in self._shards}
-        found = _ends(self._place, self._shards)
+        found = _ends(self._address, self._shards)
         return {_name(shard): [ends.last + 1, ends.last] for shard, ends in found.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -102,12 +103,12 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Take what is there now for the end of the query."""
-        self._target = _ends(self._place, self._shards)
+        """Fix the present ends of the journals as the end of the query."""
+        self._target = _ends(self._address, self._shards)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """Return the end of the next batch; raises `StoreError` where the journal went back."""
-        found = _ends(self._place, self._shards)
+        """Return the end of the next batch; raises `StoreError` if a journal went back."""
+        found = _ends(self._address, self._shards)
         for shard, ends in found.items():
             _check_went_on(shard, _until(start, shard), ends)
         if self._target is not None:
@@ -118,23 +119,23 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _planned(start, found, limit)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
-        """Return the newest there is, for the query's progress."""
-        found = _ends(self._place, self._shards)
+        """Return the newest offset, for the query's progress."""
+        found = _ends(self._address, self._shards)
         return {_name(shard): [*ends] for shard, ends in found.items()}
 
     def partitions(self, start: Offset, end: Offset) -> list[JournalRange]:
-        """Return the ranges of a batch; the same for the same offsets, always."""
+        """Return the ranges of a batch; equal offsets give equal ranges."""
         return _ranges(self._shards, start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield a range; raises `JobFailed` or, with on_trim=gap, has a gap row instead."""
-        return _read(self._place, partition, self._options.on_trim)
+        """Yield a range; entries cut since planning raise `JobFailed`, or become a gap row."""
+        return _read(self._address, partition, self._options.on_trim)
 
     def commit(self, end: Offset) -> None:
-        """Do nothing: the journal's own cap decides what is kept."""
+        """Do nothing: the journal's cap alone decides what is kept."""
 
     def stop(self) -> None:
-        """Do nothing: no connection is kept."""
+        """Do nothing: no connection stays open."""
 
 
 def _name(shard: Shard) -> str:
@@ -145,10 +146,10 @@ def _until(offset: Mapping[str, list[int]], shard: Shard) -> int:
     return offset.get(_name(shard), _BEGINNING)[1]
 
 
-def _ends(place: StoreAddress, shards: Sequence[Shard]) -> dict[Shard, JournalEnds]:
-    with place.opened() as connection:
+def _ends(address: StoreAddress, shards: Sequence[Shard]) -> dict[Shard, JournalEnds]:
+    with address.connect() as connection:
         journals = {shard: Journal(connection, shard) for shard in shards}
-        # the newest first: an entry that comes in between is of the next batch
+        # newest first: an entry added meanwhile belongs to the next batch
         lasts = {shard: journal.last() for shard, journal in journals.items()}
         return {
             shard: JournalEnds(min(journal.first(), lasts[shard] + 1), lasts[shard])
@@ -159,14 +160,14 @@ def _ends(place: StoreAddress, shards: Sequence[Shard]) -> dict[Shard, JournalEn
 def _check_went_on(shard: Shard, until: int, ends: JournalEnds) -> None:
     if ends.last < until:
         raise StoreError(
-            f"journal {_name(shard)}: expected entry {until}, which is read, or newer; it ends with"
-            f" {ends.last}: the store was emptied, or lost its newest writes in a failover."
-            " Begin anew with another checkpoint"
+            f"journal {_name(shard)}: expected to end with entry {until}, the last read, or newer;"
+            f" got {ends.last}: the store was emptied, or lost its newest writes in a failover."
+            " Start again with another checkpoint"
         )
 
 
 def _planned(start: Offset, found: Mapping[Shard, JournalEnds], limit: ReadLimit) -> Offset:
-    """Return the end of a batch: what is new, shared out between shards where that is too much."""
+    """Return the end of a batch: all new entries, or shares of the limit for each shard."""
     begins = {
         shard: max(_until(start, shard), min(ends.first - 1, ends.last))
         for shard, ends in found.items()
@@ -183,11 +184,11 @@ def _planned(start: Offset, found: Mapping[Shard, JournalEnds], limit: ReadLimit
 
 
 def _shares(waiting: Mapping[Shard, int], most: int) -> dict[Shard, int]:
-    """Return how much of what waits each shard may have: equal parts, what one leaves to others."""
+    """Divide a limit equally among shards; the unused part of a share goes to the others."""
     shares: dict[Shard, int] = {}
     left = most
-    for place, (shard, count) in enumerate(sorted(waiting.items(), key=lambda each: each[1])):
-        shares[shard] = min(count, -(-left // (len(waiting) - place)))
+    for rank, (shard, count) in enumerate(sorted(waiting.items(), key=itemgetter(1))):
+        shares[shard] = min(count, -(-left // (len(waiting) - rank)))
         left -= shares[shard]
     return shares
 
@@ -205,15 +206,17 @@ def _ranges(shards: Sequence[Shard], start: Offset, end: Offset) -> list[Journal
     return ranges
 
 
-def _read(place: StoreAddress, partition: InputPartition, on_trim: str) -> Iterator[pa.RecordBatch]:
-    if not isinstance(partition, JournalRange):  # Spark asks for one where there is none
+def _read(
+    address: StoreAddress, partition: InputPartition, on_trim: str
+) -> Iterator[pa.RecordBatch]:
+    if not isinstance(partition, JournalRange):  # Spark asks for a partition even if there is none
         return
     schema = arrow_schema(JOURNAL)
     if partition.lost:
         yield record_batch(schema, [_gap(partition.shard, partition.after, partition.lost)])
         return
     read = partition.after
-    with place.opened() as connection:
+    with address.connect() as connection:
         for entry in Journal(connection, partition.shard).read(read, partition.until):
             yield from _missing(schema, partition, read, entry.sequence, on_trim)
             read = entry.sequence
@@ -224,14 +227,14 @@ def _read(place: StoreAddress, partition: InputPartition, on_trim: str) -> Itera
 def _missing(
     schema: pa.Schema, planned: JournalRange, read: int, sequence: int, on_trim: str
 ) -> Iterator[pa.RecordBatch]:
-    """Account for entries that are gone between the last that was read and the next one."""
+    """Account for entries missing between the last one read and the next one."""
     lost = sequence - read - 1
     if not lost:
         return
     if on_trim == "fail":
         raise JobFailed(
             f"journal {_name(planned.shard)}: expected entries {planned.after + 1} to"
-            f" {planned.until}, as planned; {lost} behind {read} were cut meanwhile. To go on"
+            f" {planned.until}, as planned; {lost} after {read} were cut meanwhile. To continue"
             " without them, restart with option on_trim=gap: a gap row takes their place"
         )
     yield record_batch(schema, [_gap(planned.shard, read, lost)])
@@ -255,5 +258,4 @@ def _rows(shard: Shard, entry: JournalEntry) -> Iterator[tuple[Any, ...]]:
 
 
 def _gap(shard: Shard, after: int, lost: int) -> tuple[Any, ...]:
-    place = (shard.route, shard.number, after + 1, 0)
-    return (GAP, None, *place, None, None, None, None, lost)
+    return (GAP, None, shard.route, shard.number, after + 1, 0, None, None, None, None, lost)

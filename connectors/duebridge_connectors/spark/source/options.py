@@ -20,80 +20,80 @@ from duebridge.errors import ConfigError, EnvelopeError
 
 Parser: TypeAlias = Callable[[str], Any]
 
-_SPARKS_OWN = {"checkpointlocation"}
+_SPARK_OPTIONS = {"checkpointlocation"}
 _MAX_COUNT = 2**31 - 1
 
 
 class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which store, and how long a call is repeated while it is away."""
+    """The store, and how long to retry a call while it is unreachable."""
 
     config: str | None = None
     """Path of duebridge.yaml, read on the driver."""
     store: str | None = None
-    """The store's url, instead of the configuration's; its password only by reference."""
+    """Url of the store, overriding the configuration; its password only by reference."""
     namespace: str | None = None
-    """Instead of the configuration's."""
+    """Namespace, overriding the configuration."""
     store_deadline: int = 30_000
-    """How long a call is repeated while the store is away, in ms."""
+    """How long to retry a call while the store is unreachable, in ms."""
 
 
 class WriteOptions(StoreOptions, frozen=True, kw_only=True):
-    """Of `df.write` and `df.writeStream`."""
+    """Options of `df.write` and `df.writeStream`."""
 
     route: str
     """The route to schedule to."""
     on_conflict: str = "refuse"
-    """What becomes of a known id with other content: refuse, or replace."""
+    """For a known id with other content: refuse, or replace."""
     id_columns: tuple[str, ...] = ()
-    """Columns that an id is derived from, where there is no column id."""
+    """Columns to derive the id from, if there is no column id."""
     remember: int = 86_400_000
-    """The job's horizon: so long after an envelope's end its id is still known, in ms."""
+    """How long the store remembers an id after the end of its envelope, in ms."""
     rejects: str | None = None
-    """A directory for Parquet files of the rows that were refused."""
+    """Directory for Parquet files of the refused rows."""
     max_rejects: int | None = None
-    """Fail the job when more rows than these are refused."""
+    """Fail the job if more rows are refused."""
     rows_per_second: int | None = None
-    """At most so many, over all tasks."""
+    """Rate limit over all tasks."""
     summary: str | None = None
-    """A file for the counts, as JSON; of a stream a directory, a file for each batch."""
+    """File for the counts, as JSON; for a stream a directory with a file for each batch."""
     run: str | None = None
-    """A name for this run; a run of the same name puts its rejects in the place of the former's."""
+    """Name of this run; a run of the same name replaces the earlier rejects."""
 
 
 class ReadOptions(StoreOptions, frozen=True, kw_only=True):
-    """Of `spark.read`: the envelopes of a store."""
+    """Options of `spark.read`: the envelopes of a store."""
 
     route: tuple[str, ...] = ()
-    """All routes, where none is named."""
+    """Routes to read; all by default."""
     state: tuple[str, ...] = STATES
-    """The states to read."""
+    """States to read."""
     due_after: int | None = None
-    """Due at this instant or later, epoch ms."""
+    """Only envelopes due at this instant or later, epoch ms."""
     due_before: int | None = None
-    """Due before this instant, epoch ms."""
+    """Only envelopes due before this instant, epoch ms."""
     content: str = "decoded"
-    """decoded: body, key and headers as columns; packed: the blob, for a way back unchanged."""
+    """decoded: body, key and headers as columns; packed: the blob, to be written back unchanged."""
     page: int = 500
-    """Envelopes in one call of the store."""
+    """Envelopes read by one call of the store."""
     pause: int = 0
-    """How long a task waits between two calls, in ms."""
+    """Pause of a task between two calls, in ms."""
 
 
 class JournalOptions(StoreOptions, frozen=True, kw_only=True):
-    """Of `spark.readStream`, and of `spark.read` with stream=journal."""
+    """Options of `spark.readStream`, and of `spark.read` with stream=journal."""
 
     route: tuple[str, ...] = ()
-    """All routes, where none is named."""
+    """Routes to read; all by default."""
     start: str = "earliest"
-    """Where a new query begins: earliest, or latest."""
+    """Where a new query starts: earliest, or latest."""
     max_entries_per_trigger: int | None = None
-    """At most so many entries of the journal in one micro-batch; each is up to 1,000 rows."""
+    """Most journal entries in one micro-batch; an entry has up to 1,000 rows."""
     on_trim: str = "fail"
-    """What a batch does whose planned entries were cut meanwhile: fail, or go on with a gap row."""
+    """If planned entries were cut meanwhile: fail, or continue with a gap row."""
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
-    """Return the options of a write; raises `ConfigError` with every mistake."""
+    """Parse the options of a write; raises `ConfigError` with every fault."""
     options = WriteOptions(**_read(given, _WRITE, needed=("config", "route")))
     if options.rejects is None and options.run is not None:
         raise ConfigError("option run: expected only beside rejects")
@@ -101,21 +101,21 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Return the options of a read of the store; raises `ConfigError` with every mistake."""
+    """Parse the options of a read of the store; raises `ConfigError` with every fault."""
     return ReadOptions(**_read(given, _READ))
 
 
 def journal_options(given: Mapping[str, str]) -> JournalOptions:
-    """Return the options of a read of the journal; raises `ConfigError` with every mistake."""
+    """Parse the options of a read of the journal; raises `ConfigError` with every fault."""
     if not is_of_journal(given):
-        raise ConfigError("option stream: expected journal, the only stream there is; got none")
+        raise ConfigError("option stream: expected journal, the only stream; got none")
     found = _read(given, _JOURNAL)
     del found["stream"]
     return JournalOptions(**found)
 
 
 def is_of_journal(given: Mapping[str, str]) -> bool:
-    """Whether a read is of the journal: its columns are others."""
+    """Whether the options select the journal, which has other columns."""
     return "stream" in given
 
 
@@ -125,7 +125,7 @@ def _read(
     found: dict[str, Any] = {}
     faults: list[str] = []
     for name, text in given.items():
-        if name.lower() in _SPARKS_OWN:
+        if name.lower() in _SPARK_OPTIONS:
             continue
         try:
             found[name.lower()] = _value(name.lower(), text, known)
@@ -214,29 +214,29 @@ def _instant(name: str) -> Parser:
     return parse
 
 
-def _place(text: str) -> str:
-    """Return a path that means the same to every process: absolute, or a URI."""
+def _path(text: str) -> str:
+    """Return a path that is the same for every process: absolute, or a URI."""
     return text if "://" in text else str(Path(_text(text)).absolute())
 
 
-_WHERE: dict[str, Parser] = {
-    "config": _place,
+_STORE: dict[str, Parser] = {
+    "config": _path,
     "store": _store,
     "namespace": _text,
     "store_deadline": _duration("store_deadline"),
 }
-_WRITE: dict[str, Parser] = _WHERE | {
+_WRITE: dict[str, Parser] = _STORE | {
     "route": _text,
     "on_conflict": _one_of("refuse", "replace"),
     "id_columns": _names,
     "remember": _duration("remember"),
-    "rejects": _place,
+    "rejects": _path,
     "max_rejects": _count(0),
     "rows_per_second": _count(1),
-    "summary": _place,
+    "summary": _path,
     "run": _text,
 }
-_READ: dict[str, Parser] = _WHERE | {
+_READ: dict[str, Parser] = _STORE | {
     "route": _names,
     "state": _states,
     "due_after": _instant("due_after"),
@@ -245,7 +245,7 @@ _READ: dict[str, Parser] = _WHERE | {
     "page": _count(1, 1000),
     "pause": _duration("pause"),
 }
-_JOURNAL: dict[str, Parser] = _WHERE | {
+_JOURNAL: dict[str, Parser] = _STORE | {
     "stream": _one_of("journal"),
     "route": _names,
     "start": _one_of("earliest", "latest"),
@@ -258,7 +258,7 @@ FORMATS = ("parquet", "csv", "json", "orc", TABLE)
 
 
 def check_format(name: str) -> None:
-    """Raise `ConfigError` for a format that no job reads."""
+    """Raise `ConfigError` for an input format that no job reads."""
     if name not in FORMATS:
         known, close = ", ".join(FORMATS), did_you_mean(name, FORMATS)
         raise ConfigError(f"format: expected one of {known}; got {name!r}{close}")

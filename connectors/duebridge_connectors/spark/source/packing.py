@@ -1,10 +1,10 @@
-"""Rows of an Arrow batch as the store takes them; a row that is no envelope says why.
+"""Packs rows of an Arrow batch for the store; a row that is no valid envelope gets a reason.
 
-    batch ─▶ which rows are plain, by whole columns ─▶ plain: packed at once
-                                                    └▶ others: Envelope.new, check_envelope, pack
+    batch ─▶ find plain rows by whole columns ─▶ plain: packed directly
+                                              └▶ others: Envelope.new, check_envelope, pack
 
-A plain row is one that `Envelope.new` and `check_envelope` would take as it is; both ways give the
-same bytes. Whatever is doubtful goes the long way, so that what is refused is refused by them.
+`Envelope.new` and `check_envelope` would accept a plain row unchanged; both paths give the same
+bytes. Every doubtful row takes the full path, so only those two functions refuse rows.
 """
 
 from collections.abc import Iterator
@@ -38,20 +38,20 @@ from duebridge_connectors.spark.source.schema import PROPERTIES, is_packed
 
 MAX_ID_BYTES = 255
 MAX_CACHED = 10_000
-UTF8_BYTES = 4  # the most that a character takes
+UTF8_BYTES = 4  # of a character, at most
 _SELDOM = ("max_attempts", "remember", "target", *PROPERTIES)
-_DOUBTFUL = "?"  # an expiry that only the long way can judge
+_DOUBTFUL = "?"  # an expiry that needs the full path
 
 
 class PackedBatch(NamedTuple):
-    """Rows by their place in the batch; of one that is refused there is None, and why."""
+    """Rows by index; a refused row is None and has a reason."""
 
     rows: list[PackedRow | None]
     refusals: dict[int, str]
 
 
 class Packer:
-    """Packs batches for one route. Not to be shared by threads."""
+    """Packs batches for one route. Not thread-safe."""
 
     def __init__(
         self, route: Route, broker_type: str, horizon_ms: int, id_columns: tuple[str, ...] = ()
@@ -62,42 +62,42 @@ class Packer:
         self._horizon_ms = max(horizon_ms, route.remember)
         self._id_columns = id_columns
         self._encode = msgspec.msgpack.Encoder().encode
-        self._header_names: set[str] = set()  # that passed the long way
+        self._header_names: set[str] = set()  # accepted on the full path
         self._texts: dict[str | timedelta, str | None] = {}
 
     def pack(self, batch: pa.RecordBatch) -> PackedBatch:
-        """Return every row packed, or why it is refused."""
+        """Return every row packed, or the reason for its refusal."""
         if is_packed(batch.schema.names):
             return _repacked(batch, self._horizon_ms)
         refusals: dict[int, str] = {}
         ids = self._ids(batch, refusals)
-        rows: list[PackedRow | None] = list(self._plain_rows(batch, ids))
-        doubtful = [place for place, row in enumerate(rows) if row is None]
+        rows: list[PackedRow | None] = list(self._pack_plain(batch, ids))
+        doubtful = [index for index, row in enumerate(rows) if row is None]
         if doubtful:
-            given = _Given(batch)
-            for place in doubtful:
+            given = _RowFields(batch)
+            for index in doubtful:
                 try:
-                    rows[place] = self._the_long_way(ids[place], given, place)
+                    rows[index] = self._pack_fully(ids[index], given, index)
                 except EnvelopeError as error:
-                    refusals.setdefault(place, _with_our_names(str(error)))
+                    refusals.setdefault(index, _with_column_names(str(error)))
         return PackedBatch(rows, refusals)
 
     def _ids(self, batch: pa.RecordBatch, refusals: dict[int, str]) -> list[str | None]:
         if not self._id_columns:
             return values(batch, "id")
         ids: list[str | None] = []
-        for place, given in enumerate(identifying_values(batch, self._id_columns)):
+        for index, given in enumerate(identifying_values(batch, self._id_columns)):
             try:
                 ids.append(derive_id(given, self._id_columns))
             except EnvelopeError as error:
                 ids.append(None)
-                refusals[place] = str(error)
+                refusals[index] = str(error)
         return ids
 
-    def _plain_rows(
+    def _pack_plain(
         self, batch: pa.RecordBatch, ids: list[str | None]
     ) -> Iterator[PackedRow | None]:
-        """Yield each row packed at once, or None where that may not be done."""
+        """Yield each plain row packed, and None for every other one."""
         encode, horizon_ms = self._encode, self._horizon_ms
         for is_plain, envelope_id, body, key, headers, due, expires in zip(
             self._mask(batch),
@@ -117,14 +117,14 @@ class Packer:
             if len(plain) >= COMPRESS_FROM_BYTES:
                 yield None
                 continue
-            given = f"{due} {expires} None".encode()  # as duebridge.store.codec.pack has it
+            given = f"{due} {expires} None".encode()  # as in duebridge.store.codec.pack
             content_hash = blake2b(plain, digest_size=HASH_BYTES, key=given).digest()
             yield PackedRow(
                 envelope_id, due, expires or "", horizon_ms, content_hash, 0, PLAIN + plain
             )
 
     def _mask(self, batch: pa.RecordBatch) -> list[bool]:
-        """Return which rows are plain as far as whole columns tell."""
+        """Return which rows are plain, judged by whole columns."""
         body = as_binary(batch.column("body"))
         checks = [has_size(body, 0, self._route.max_body)]
         if not self._id_columns:
@@ -148,7 +148,7 @@ class Packer:
         ]
 
     def _text(self, given: int | str | timedelta | None) -> str | None:
-        """Return an instant as the script reads it; None where there is none, or no right one."""
+        """Return an instant as the script reads it; None if missing or invalid."""
         if given is None:
             return None
         if isinstance(given, int):
@@ -169,10 +169,10 @@ class Packer:
             return False
         return len(headers) <= MAX_HEADERS and size * UTF8_BYTES <= MAX_HEADER_BYTES
 
-    def _the_long_way(self, envelope_id: str | None, given: "_Given", place: int) -> PackedRow:
+    def _pack_fully(self, envelope_id: str | None, fields: "_RowFields", index: int) -> PackedRow:
         if envelope_id is None:
             raise EnvelopeError("id: expected text; got null")
-        envelope = given.envelope(envelope_id, place)
+        envelope = fields.envelope(envelope_id, index)
         check_envelope(envelope, self._route, self._broker_type)
         if len(self._header_names) < MAX_CACHED:
             self._header_names.update(name for name, _ in envelope.headers)
@@ -188,8 +188,8 @@ class Packer:
         )
 
 
-class _Given:
-    """The fields of a batch's rows, for `Envelope.new`."""
+class _RowFields:
+    """The columns of a batch as keyword arguments of `Envelope.new`."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._body = byte_strings(batch, "body")
@@ -202,12 +202,12 @@ class _Given:
         there = [name for name in ("delay", *_SELDOM) if name in batch.schema.names]
         self._fields |= {name: values(batch, name) for name in there}
 
-    def envelope(self, envelope_id: str, place: int) -> Envelope:
-        """Return a row as an envelope; raises `EnvelopeError`."""
-        fields = {name: given[place] for name, given in self._fields.items()}
+    def envelope(self, envelope_id: str, index: int) -> Envelope:
+        """Build the envelope of a row; raises `EnvelopeError`."""
+        fields = {name: column[index] for name, column in self._fields.items()}
         if fields.get("target") is not None:
             fields["target"] = Target(**fields["target"])
-        return Envelope.new(self._body[place], id=envelope_id, **fields)
+        return Envelope.new(self._body[index], id=envelope_id, **fields)
 
 
 def _expiries(batch: pa.RecordBatch) -> list[Any]:
@@ -224,12 +224,12 @@ def _relative(given: str | timedelta) -> str | None:
         return None
 
 
-def _with_our_names(text: str) -> str:
+def _with_column_names(text: str) -> str:
     return text.replace("at:", "due_at:", 1) if text.startswith(("at:", "delay, at:")) else text
 
 
 def _repacked(batch: pa.RecordBatch, horizon_ms: int) -> PackedBatch:
-    """Return rows that the store had before, as it had them."""
+    """Return rows of the cold tier, already packed, unchanged."""
     columns = zip(
         values(batch, "id"),
         instants_ms(batch, "due_at"),
@@ -242,14 +242,12 @@ def _repacked(batch: pa.RecordBatch, horizon_ms: int) -> PackedBatch:
     )
     rows: list[PackedRow | None] = []
     refusals: dict[int, str] = {}
-    for place, (name, due, expires, remember_ms, content_hash, generation, blob) in enumerate(
+    for index, (name, due, expires, remember_ms, content_hash, generation, blob) in enumerate(
         columns
     ):
         if None in (name, due, content_hash, generation, blob) or len(content_hash) != HASH_BYTES:
             rows.append(None)
-            refusals[place] = (
-                f"expected no null but in expires_at, and a hash of {HASH_BYTES} bytes"
-            )
+            refusals[index] = f"expected a hash of {HASH_BYTES} bytes, and null only in expires_at"
             continue
         least_ms = max(remember_ms or 0, horizon_ms)
         ends = str(expires) if expires else ""

@@ -14,24 +14,24 @@ from pyarrow.fs import FileSelector, FileType
 
 from duebridge_connectors.spark.filesystem import open_filesystem
 
-_ASIDE = "_attempts-"  # Spark reads nothing below a name that begins so
+_ASIDE = "_attempts-"  # Spark ignores names that begin with _
 
 
 class RejectsDirectory:
-    """A directory of finished files, and one of attempts beside them for each run."""
+    """Finished files of rejects, beside a directory of unfinished attempts for each run."""
 
-    def __init__(self, place: str, run: str) -> None:
-        self._files, self._path = open_filesystem(place)
+    def __init__(self, uri: str, run: str) -> None:
+        self._files, self._path = open_filesystem(uri)
         self._run = run
         self._aside = f"{self._path}/{_ASIDE}{run}"
 
-    def begin(self, name: str) -> Any:
-        """Return a stream to write an attempt's file to."""
+    def create(self, name: str) -> Any:
+        """Open the file of an attempt for writing."""
         self._files.create_dir(self._aside, recursive=True)
         return self._files.open_output_stream(f"{self._aside}/{name}")
 
     def finish(self, names: Sequence[str], part: str = "") -> None:
-        """Put these attempts in their place, instead of what the same run and part left before."""
+        """Move these attempts into place; they replace earlier files of the same run and part."""
         stem = f"part-{self._run}-{part}"
         self._files.create_dir(self._path, recursive=True)
         for each in self._files.get_file_info(FileSelector(self._path)):
@@ -39,9 +39,9 @@ class RejectsDirectory:
                 self._files.delete_file(each.path)
         for number, name in enumerate(names):
             self._files.move(f"{self._aside}/{name}", f"{self._path}/{stem}{number:05}.parquet")
-        self.give_up()
+        self.discard()
 
-    def give_up(self) -> None:
+    def discard(self) -> None:
         """Remove the attempts of the run."""
         if self._files.get_file_info(self._aside).type is FileType.Directory:
             self._files.delete_dir(self._aside)
@@ -51,7 +51,7 @@ STATUS, REASON = "reject_status", "reject_reason"
 
 
 class RejectWriter:
-    """Takes the refused rows of one attempt; without a directory it only counts them."""
+    """Writes the rejected rows of one attempt; without a directory it only counts them."""
 
     def __init__(self, directory: RejectsDirectory | None) -> None:
         self.count = 0
@@ -61,19 +61,19 @@ class RejectWriter:
         self._stream: Any = None
         self._writer: Any = None
 
-    def keep(self, batch: pa.RecordBatch, refused: Mapping[int, tuple[str, str]]) -> None:
-        """Keep rows of a batch by their place, with their status and reason."""
+    def add(self, batch: pa.RecordBatch, refused: Mapping[int, tuple[str, str]]) -> None:
+        """Write rejected rows of a batch: status and reason by the index of the row."""
         if not refused:
             return
         self.count += len(refused)
-        places = sorted(refused)
-        self.first_reason = self.first_reason or refused[places[0]][1]
+        indices = sorted(refused)
+        self.first_reason = self.first_reason or refused[indices[0]][1]
         if self._directory is not None:
-            why = [refused[place] for place in places]
-            self._write(self._directory, _with_reasons(batch, places, why))
+            why = [refused[index] for index in indices]
+            self._write(self._directory, _with_reasons(batch, indices, why))
 
     def close(self) -> str | None:
-        """Finish the file and return its name; None where there is none."""
+        """Close the file and return its name; None if no row was rejected."""
         if self._writer is None:
             return None
         self._writer.close()
@@ -82,12 +82,12 @@ class RejectWriter:
 
     def _write(self, directory: RejectsDirectory, rows: Any) -> None:
         if self._writer is None:
-            self._stream = directory.begin(self._name)
+            self._stream = directory.create(self._name)
             self._writer = pq.ParquetWriter(self._stream, rows.schema, compression="zstd")
         self._writer.write_table(rows)
 
 
-def _with_reasons(batch: pa.RecordBatch, places: list[int], why: list[tuple[str, str]]) -> Any:
-    rows = pa.Table.from_batches([batch]).take(pa.array(places))
+def _with_reasons(batch: pa.RecordBatch, indices: list[int], why: list[tuple[str, str]]) -> Any:
+    rows = pa.Table.from_batches([batch]).take(pa.array(indices))
     rows = rows.append_column(STATUS, pa.array([status for status, _ in why], pa.string()))
     return rows.append_column(REASON, pa.array([reason for _, reason in why], pa.string()))

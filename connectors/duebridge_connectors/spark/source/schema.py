@@ -1,7 +1,7 @@
-"""The columns: which ones a writer takes and of which types, and what the readers give.
+"""The columns that the writer accepts, with their types, and those that the readers return.
 
-A writer's columns are checked as a whole before the first row is written: the error names each
-column that is wrong, what was expected of it and what came.
+All columns are checked before the first row is written; the error names every wrong column with
+the expected and the given type.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ from duebridge.config.fields import did_you_mean
 from duebridge.envelope import Properties, Target
 from duebridge.errors import ConfigError
 
-Columns: TypeAlias = dict[str, tuple[str, tuple[type[DataType], ...]]]  # what is said, types
+Columns: TypeAlias = dict[str, tuple[str, tuple[type[DataType], ...]]]  # shown name, accepted types
 
 _WHOLE = (ByteType, ShortType, IntegerType, LongType)
 _HEADER_VALUES = (StringType, BinaryType, BooleanType, *_WHOLE)
@@ -69,7 +69,7 @@ PACKED_COLUMNS: Columns = {
     "blob": ("BINARY", (BinaryType,)),
 }
 
-_KINDS: dict[str, DataType] = {  # of what the readers give; a column of no entry is text
+_KINDS: dict[str, DataType] = {  # of the readers' columns; all others are text
     "shard": IntegerType(),
     "attempt": IntegerType(),
     "failures": IntegerType(),
@@ -91,7 +91,7 @@ _KINDS: dict[str, DataType] = {  # of what the readers give; a column of no entr
     "properties": MapType(StringType(), StringType()),
     "target": StructType([StructField(name, StringType()) for name in Target.__struct_fields__]),
 }
-_INSTANTS = {"at", "waits_for"}  # and whatever ends in _at
+_INSTANTS = {"at", "waits_for"}  # and every column that ends in _at
 
 
 def _columns(names: str) -> StructType:
@@ -118,12 +118,12 @@ JOURNAL = _columns("kind at route shard sequence position id due_at attempt reas
 
 
 def is_packed(columns: Sequence[str]) -> bool:
-    """Whether rows come as the store had them, from the cold tier."""
+    """Whether rows are already packed, as those of the cold tier."""
     return "blob" in columns
 
 
 def check_columns(schema: StructType, id_columns: tuple[str, ...] = ()) -> None:
-    """Raise `ConfigError` where rows of this schema are no envelopes, naming every fault."""
+    """Raise `ConfigError` with every fault of a schema that has not the columns of envelopes."""
     faults = list(_faults(schema, id_columns))
     if faults:
         raise ConfigError("the columns are not those of envelopes: " + "; ".join(faults))
@@ -153,8 +153,8 @@ def _missing(names: Sequence[str], packed: bool, has_id_columns: bool) -> Iterat
     if ("id" in names) == has_id_columns:
         got = "both" if has_id_columns else "neither"
         yield (
-            "id: expected a column id or option id_columns, so that a task that runs again"
-            f" schedules nothing twice; got {got}"
+            "id: expected a column id or option id_columns, so that a repeated task schedules"
+            f" nothing twice; got {got}"
         )
 
 
@@ -193,5 +193,5 @@ def _is_headers(kind: DataType) -> bool:
 def _wrong(name: str, expected: str, got: DataType) -> str:
     hint = ""
     if isinstance(got, TimestampNTZType):
-        hint = ", which is of no time zone: cast it to TIMESTAMP where its zone is the session's"
+        hint = ", which has no time zone: cast it to TIMESTAMP if it is in the session's"
     return f"{name}: expected {expected}; got {got.simpleString().upper()}{hint}"

@@ -1,8 +1,8 @@
-"""The batch reader: the envelopes of a store as rows, a task for each shard and state.
+"""Batch reader: the envelopes of a store as rows, with a task for each shard and state.
 
-A task goes through its state page by page, by `DelayStore.list`: a page is one short read-only
-call, with a pause after it where the options want one. An envelope that changes its state meanwhile
-may come twice or not at all, all others come once.
+A task reads its state page by page with `DelayStore.list`, one short read-only call each, and
+pauses between pages if asked to. An envelope that changes its state meanwhile may appear twice or
+not at all; every other one appears once.
 """
 
 import time
@@ -19,7 +19,6 @@ from duebridge.envelope import HeaderValue
 from duebridge.ports.publisher import reason_word
 from duebridge.store.codec import Content
 from duebridge.store.connection import Connection
-from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.poll import NONE
 from duebridge.store.replies import Entry
@@ -33,19 +32,21 @@ _NOTHING = Content(body=None)
 
 @dataclass(frozen=True)
 class StoreSlice(InputPartition):
-    """What one task reads."""
+    """The envelopes of one shard in one state: the partition of a task."""
 
     shard: Shard
     state: str
 
 
 class StoreReader(DataSourceReader):
-    """Of `spark.read`."""
+    """Reader of `spark.read`."""
 
-    def __init__(self, options: ReadOptions, place: StoreAddress, shards: Sequence[Shard]) -> None:
+    def __init__(
+        self, options: ReadOptions, address: StoreAddress, shards: Sequence[Shard]
+    ) -> None:
         is_packed = options.content == "packed"
         self._options = options
-        self._place = place
+        self._address = address
         self._shards = shards
         self._row: Callable[[Shard, Entry], tuple[Any, ...]] = _packed if is_packed else _decoded
         self._columns = PACKED if is_packed else DECODED
@@ -58,12 +59,14 @@ class StoreReader(DataSourceReader):
         return [StoreSlice(shard, state) for shard in self._shards for state in states]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield a slice, a page of the store a batch; raises `StoreError`."""
-        if not isinstance(partition, StoreSlice):  # Spark asks for one where there is none
+        """Yield a slice, one batch for each page; raises `StoreError`."""
+        if not isinstance(
+            partition, StoreSlice
+        ):  # Spark asks for a partition even if there is none
             return
         schema = arrow_schema(self._columns)
         shard = partition.shard
-        with self._place.opened() as connection:
+        with self._address.connect() as connection:
             for entries in self._pages(connection, partition):
                 yield record_batch(schema, [self._row(shard, each) for each in entries])
 
@@ -72,7 +75,7 @@ class StoreReader(DataSourceReader):
         before = options.due_before
         window = Window(options.due_after, None if before is None else before - 1)
         sought = window if part.state == "pending" else Window()
-        store = DelayStore(connection, part.shard, repeat_for_s=self._place.repeat_for_s)
+        store = self._address.delay_store(connection, part.shard)
         cursor: tuple[str, int] | None = None
         while True:
             page = store.list(
@@ -86,7 +89,7 @@ class StoreReader(DataSourceReader):
                 return
             yield [each for each in page.entries if window.has(each)]
             cursor = page.cursor
-            if options.pause:  # to sleep for nothing still gives the core away
+            if options.pause:  # even sleep(0) yields the core
                 time.sleep(options.pause / 1000)
 
 
@@ -105,7 +108,7 @@ def _decoded(shard: Shard, entry: Entry) -> tuple[Any, ...]:
         record and record.generation,
         content.body,
         content.key,
-        [(name, _carried(value)) for name, value in content.headers],
+        [(name, _header_bytes(value)) for name, value in content.headers],
         content.max_attempts,
         content.target and msgspec.structs.asdict(content.target),
         content.properties and _properties(content.properties),
@@ -137,8 +140,8 @@ def _packed(shard: Shard, entry: Entry) -> tuple[Any, ...]:
     )
 
 
-def _carried(value: HeaderValue) -> bytes | None:
-    """Return a header's value as Kafka carries it."""
+def _header_bytes(value: HeaderValue) -> bytes | None:
+    """Return a header's value as Kafka transports it."""
     if value is None or isinstance(value, bytes):
         return value
     text = str(value).lower() if isinstance(value, bool) else str(value)

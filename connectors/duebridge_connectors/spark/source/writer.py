@@ -1,7 +1,7 @@
-"""The batch and the streaming writer: a task is a `Loader`, the commit puts its rejects in place.
+"""Batch and stream writer: each task runs a `Loader`, the commit publishes its rejects.
 
-A commit comes once all tasks are done; what they stored is stored all the same if it never comes.
-Running the job again changes nothing then: ids derive from the data, and the store remembers them.
+The commit follows the last task. Envelopes stay stored even if it never happens; running the job
+again is safe, because ids derive from the data and the store remembers them.
 """
 
 import sys
@@ -25,39 +25,39 @@ from duebridge_connectors.spark.source.rejects import RejectsDirectory, RejectWr
 
 @dataclass(frozen=True)
 class TaskResult(WriterCommitMessage):
-    """What one attempt of a task did, and its file of rejects."""
+    """The counts of one attempt of a task, and its file of rejects."""
 
     summary: Summary
     rejects: str | None
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Of `df.write`."""
+    """Writer of `df.write`."""
 
     def __init__(self, job: WriteJob) -> None:
         self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Run one attempt of a task; raises `StoreError` where the store stays away."""
+        """Run one attempt of a task; raises `StoreError` if the store stays unreachable."""
         return _load(self._job, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Put rejects in place and say what was done; raises `JobFailed` for too many."""
+        """Publish rejects and report the counts; raises `JobFailed` for too many rejects."""
         _commit(self._job, _done(messages), self._job.options.summary)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove the attempts' files, and say what was stored all the same."""
+        """Remove the files of the attempts, and report what is stored nevertheless."""
         _abort(self._job, _done(messages))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Of `df.writeStream`; a batch that runs again replaces the rejects of the former."""
+    """Writer of `df.writeStream`; a repeated batch replaces its earlier rejects."""
 
     def __init__(self, job: WriteJob) -> None:
         self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Run one attempt of a task; raises `StoreError` where the store stays away."""
+        """Run one attempt of a task; raises `StoreError` if the store stays unreachable."""
         return _load(self._job, iterator)
 
     def commit(
@@ -65,7 +65,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803 - Spark's name
     ) -> None:
-        """Put rejects in place and say what the batch did; raises `JobFailed` for too many."""
+        """Publish rejects and report the counts; raises `JobFailed` for too many rejects."""
         name = f"batch-{batchId:09}"
         directory = self._job.options.summary
         _commit(self._job, _done(messages), directory and f"{directory}/{name}.json", f"{name}-")
@@ -75,7 +75,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: ARG002, N803 - Spark's name
     ) -> None:
-        """Remove the attempts' files, and say what was stored all the same."""
+        """Remove the files of the attempts, and report what is stored nevertheless."""
         _abort(self._job, _done(messages))
 
 
@@ -85,7 +85,7 @@ def _directory(job: WriteJob) -> RejectsDirectory | None:
 
 def _load(job: WriteJob, batches: Iterator[pa.RecordBatch]) -> TaskResult:
     rejects = RejectWriter(_directory(job))
-    with job.place.opened() as connection:
+    with job.address.connect() as connection:
         loader = Loader(job, connection, rejects)
         for batch in batches:
             loader.load(batch)
@@ -115,11 +115,11 @@ def _commit(job: WriteJob, done: list[TaskResult], summary_at: str | None, part:
 
 def _abort(job: WriteJob, done: list[TaskResult]) -> None:
     if directory := _directory(job):
-        directory.give_up()
+        directory.discard()
     summary = Summary.of(job.route.name, [each.summary for each in done])
-    _say(f"not finished; done so far: {summary}; run it again, what is stored is a duplicate then")
+    _say(f"not finished; done so far: {summary}; run it again: stored rows count as duplicates")
 
 
 def _say(text: str) -> None:
-    """Tell who watches the driver; a commit runs in a process of its own, without their logger."""
+    """Write to stderr: a commit runs in its own process, without the driver's logger."""
     print(f"duebridge: {text}", file=sys.stderr)  # noqa: T201

@@ -1,4 +1,4 @@
-"""Rows on their way to the cold tier and back."""
+"""Transforms of rows on the way to the cold tier and back."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
@@ -7,14 +7,14 @@ from duebridge.config.models import HOUR_MS
 from duebridge_connectors.spark.cold.parquet_files import HOUR
 from duebridge_connectors.spark.source.schema import COLD, PACKED_COLUMNS
 
-COPY = ["batch", "id", "generation"]  # what names a copy
-KEYS = ["shard", "id", "generation"]  # what names an envelope in the store
+COPY = ["batch", "id", "generation"]  # the key of a copy
+KEYS = ["shard", "id", "generation"]  # the key of an envelope in the store
 
 
 def as_cold(packed: DataFrame) -> DataFrame:
-    """Return what was read from the store, without what could not be read, as the tier has it.
+    """Return readable rows of the store as rows of the tier.
 
-    Instants are epoch ms: Spark's own would be of a form that Arrow does not compare.
+    Instants are epoch ms: Arrow cannot compare Spark's timestamps.
     """
     instants = {f"{name}_ms": F.unix_millis(name) for name in ("due_at", "scheduled_at")}
     expires = F.coalesce(F.unix_millis("expires_at"), F.lit(0))
@@ -23,7 +23,7 @@ def as_cold(packed: DataFrame) -> DataFrame:
 
 
 def as_held(rows: DataFrame, route: str) -> DataFrame:
-    """Return rows of the tier as the store's reader gives what it holds, in the state `cold`."""
+    """Return rows of the tier with the columns of the store's reader, in the state `cold`."""
     return rows.select(
         F.lit(route).alias("route"),
         "id",
@@ -34,10 +34,10 @@ def as_held(rows: DataFrame, route: str) -> DataFrame:
 
 
 def batch_rows(rows: DataFrame, batch: str) -> DataFrame:
-    """Return rows of the tier as a batch of their own, each once, for `cold_files.write_hours`.
+    """Return distinct rows of the tier as a batch, sorted for `parquet_files.write_hours`.
 
-    The store's reader may give a row again where a page's last id is gone; a copy that came twice
-    would be void the second time.
+    The store's reader may repeat a row after the last id of a page was removed; the second copy
+    would be void.
     """
     hour = F.floor(F.col("due_at_ms") / HOUR_MS).alias(HOUR)
     once = rows.withColumn("batch", F.lit(batch)).select(*COLD.names, hour)
@@ -45,23 +45,23 @@ def batch_rows(rows: DataFrame, batch: str) -> DataFrame:
 
 
 def in_removal_order(rows: DataFrame) -> DataFrame:
-    """Return `KEYS` as removal needs them: a shard in one part, in an order of its own."""
+    """Return `KEYS` as removal needs them: each shard in one partition, in a fixed order."""
     return rows.repartition("shard").sortWithinPartitions(*KEYS)
 
 
 def moved_forward(rows: DataFrame, moved: DataFrame) -> DataFrame:
-    """Return the rows that a reschedule binds: `moved` has id, left_at and cancelled."""
+    """Return the rows that a reschedule applies to; `moved` has id, left_at and cancelled."""
     bound = (rows.generation <= moved.left_at) & (rows.generation > moved.cancelled)
     return rows.join(moved, (rows.id == moved.id) & bound, "left_semi")
 
 
 def exclude(rows: DataFrame, others: DataFrame, keys: list[str]) -> DataFrame:
-    """Return the rows that the others do not name."""
+    """Return the rows whose keys the others do not have."""
     return rows.join(others, keys, "left_anti")
 
 
 def writer_rows(rows: DataFrame) -> DataFrame:
-    """Return cold rows as the data source takes them."""
+    """Return cold rows as the data source accepts them."""
     due, expires = F.col("due_at_ms").alias("due_at"), F.col("expires_at_ms").alias("expires_at")
     same = [name for name in PACKED_COLUMNS if name in COLD.names]
     return rows.select(*same, due, expires)

@@ -16,10 +16,10 @@ def select_columns(
     where: str | None = None,
     keep: tuple[str, ...] = (),
 ) -> DataFrame:
-    """Return the rows that `where` holds for, with the columns that the writer takes.
+    """Return the rows that meet `where`, with the columns that the writer accepts.
 
-    `expressions` are SQL over the input's columns, by the writer's names; a column of the input
-    that has one of those names, or is in `keep`, is taken as it is; all others are left out.
+    `expressions` are SQL over the input's columns, by the writer's names. Columns of the input that
+    have such a name, or are in `keep`, are passed on; all others are dropped.
     """
     rows = frame if where is None else frame.where(where)
     known = {*GIVEN_COLUMNS, *PACKED_COLUMNS, *keep}
@@ -27,7 +27,7 @@ def select_columns(
     return rows.select(*kept, *(F.expr(text).alias(name) for name, text in expressions.items()))
 
 
-# As duebridge.durations reads it, with no more digits than a decimal of Spark's can multiply.
+# As in duebridge.durations, with at most the digits that a Spark decimal can multiply.
 _DURATION = r"^\s*([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)\s*$"
 _NUMBER = "decimal(21,9)"
 
@@ -41,11 +41,11 @@ def envelopes_of_records(
     due_header: str | None = None,
     where: str | None = None,
 ) -> DataFrame:
-    """Return the writer's columns of Kafka's records (`includeHeaders`) that `where` holds for.
+    """Return Kafka records (`includeHeaders`) that meet `where` as the writer's columns.
 
-    Value, key and headers are kept. The id is the topic's own id, partition and offset: a topic
-    made anew repeats offsets, and never its id. `columns` are SQL over the records' columns, by
-    the writer's names, and win; `header['x']` is a header's text in them.
+    Value, key and headers are kept. The id is topic id, partition and offset: a recreated topic
+    repeats offsets but not its id. `columns` are SQL over the records' columns, by the writer's
+    names, and take precedence; they may use `header['x']`, the text of a header.
     """
     rows, due = with_due(with_header(records), delay_header, due_header)
     made: dict[str, Column] = {
@@ -63,17 +63,17 @@ def envelopes_of_records(
 def with_due(
     rows: DataFrame, delay_header: str | None, due_header: str | None
 ) -> tuple[DataFrame, dict[str, Column]]:
-    """Return when each record is due, by its headers: a delay from its own time, or epoch ms.
+    """Return due columns from headers: a delay after the record's time, or epoch ms.
 
-    A delay that cannot be read stays one, so that the writer refuses it in its words. The rows come
-    back with columns for what is looked at more than once: Spark would read it anew each time.
+    An invalid delay is passed on, so that the writer refuses it. The rows get columns for values
+    used more than once, which Spark would otherwise compute each time.
     """
     found: dict[str, Column] = {}
     instants: list[Column] = []
     if delay_header is not None:
         rows = rows.withColumn("_delay", header_text(F.lit(delay_header)))
-        for place, name in enumerate(("_number", "_unit"), 1):
-            rows = rows.withColumn(name, F.regexp_extract("_delay", _DURATION, place))
+        for group, name in enumerate(("_number", "_unit"), 1):
+            rows = rows.withColumn(name, F.regexp_extract("_delay", _DURATION, group))
         found["delay"] = F.when(F.col("_number") == "", F.col("_delay"))
         instants.append(F.unix_millis("timestamp") + _ms())
     if due_header is not None:
@@ -84,20 +84,20 @@ def with_due(
 
 
 def _ms() -> Column:
-    """Return the ms of a duration, rounded up; null of none."""
+    """Return a duration in ms, rounded up; null for none."""
     units = F.create_map(*(F.lit(each) for pair in MS_PER_UNIT.items() for each in pair))
     return F.ceil(F.col("_number").try_cast(_NUMBER) * units[F.col("_unit")]).cast("bigint")
 
 
 def with_header(frame: DataFrame) -> DataFrame:
-    """Return the records with a column `header` for SQL: `header['x-delay']` is its last value."""
+    """Add a column `header` for SQL: `header['x-delay']` is the last value of that header."""
     names = F.array_distinct(F.transform("headers", lambda each: each["key"]))
     texts = F.transform(names, header_text)
     return frame.withColumn("header", F.map_from_arrays(names, texts))
 
 
 def forwarded_headers(headers: Column, *others: str) -> Column:
-    """Return headers as they came, without those that duebridge sets, and without `others`."""
+    """Return headers without those that duebridge sets, and without `others`."""
     taken = [*sorted(RESERVED), *others]
 
     def is_carried(each: Column) -> Column:
@@ -108,9 +108,9 @@ def forwarded_headers(headers: Column, *others: str) -> Column:
 
 
 def header_text(name: Column) -> Column:
-    """Return the last value of a header as text, null where there is none.
+    """Return the last value of a header as text, null if missing.
 
-    For one header this costs a tenth of what `with_header` does for all.
+    For one header this costs a tenth of `with_header`.
     """
     of_name = F.filter("headers", lambda each: each["key"] == name)
     return F.try_element_at(of_name, F.lit(-1))["value"].cast("string")

@@ -22,12 +22,12 @@ _ENDS = ("delivered", "shunted")
 
 
 def journal_facts(journal: DataFrame, since_ms: int, until_ms: int) -> DataFrame:
-    """Return what the journal says: what was accepted in [since, until], and what became of it.
+    """Return the facts of the journal: envelopes accepted in [since, until], and their outcomes.
 
-    What was demoted is accepted once more as it comes back: one life all the same. A cancel is
-    certain where no worker ever held the envelope; one of a later attempt may have answered
-    *in_flight*, and excuses it. What was dropped was dropped on request. What ended behind `until`
-    is not judged: the brokers may have been read before.
+    A demoted envelope is accepted again when it returns: still one life. A cancel is certain if no
+    worker ever held the envelope; after an attempt it may have answered *in_flight*, which only
+    excuses the envelope, as a drop does. Envelopes that ended after `until` are not judged: the
+    brokers may have been read before.
     """
     kind = F.col("kind")
     what = (
@@ -52,11 +52,11 @@ def journal_facts(journal: DataFrame, since_ms: int, until_ms: int) -> DataFrame
 
 
 def receipt_facts(receipts: DataFrame) -> DataFrame:
-    """Return what a table of receipts says: `id route due_at`, and `status fingerprint at`.
+    """Return the facts of receipts: columns `id route due_at`, optionally `status fingerprint at`.
 
-    Their order is that of `at`; without it, what the journal says comes after them. A status says
-    what the call answered: accepted, duplicate or replaced; cancelled or in_flight, of a cancel;
-    rescheduled; or unknown, where it got no answer. Without a status, all are accepted.
+    `at` orders them; without it they precede the journal. `status` is the answer of the call:
+    accepted, duplicate or replaced; cancelled or in_flight, of a cancel; rescheduled; or unknown,
+    without an answer. Without the column, all are accepted.
     """
     has = receipts.columns
     status = F.col("status") if "status" in has else F.lit("accepted")
@@ -80,10 +80,10 @@ def receipt_facts(receipts: DataFrame) -> DataFrame:
 
 
 def held_facts(held: DataFrame) -> DataFrame:
-    """Return what the store holds: rows of the reader, `route id state waits_for` of them.
+    """Return the facts of held envelopes: columns `route id state waits_for` of the reader.
 
-    What an envelope waits for (its due instant, the end of a delay or a lease) is its due instant
-    here: it is stuck where nothing comes of it after that.
+    `waits_for` (the due instant, or the end of a delay or a lease) counts as the due instant: an
+    envelope is stuck if it is still held long after that.
     """
     what = F.when(F.col("state") == "dead", HELD_DEAD).otherwise(HELD)
     return held.select(
@@ -98,7 +98,7 @@ def held_facts(held: DataFrame) -> DataFrame:
 
 
 def arrived_facts(arrived: DataFrame) -> DataFrame:
-    """Return what the brokers have: rows as `transforms/arrived.py` says."""
+    """Return the facts of messages, as `arrived_in_kafka` and `arrived_in_export` give them."""
     what = F.when(F.col("dead_letter"), DEAD_LETTER).otherwise(TARGET)
     return arrived.select(
         "route",
@@ -112,12 +112,12 @@ def arrived_facts(arrived: DataFrame) -> DataFrame:
 
 
 def hashed(fingerprint: Column) -> Column:
-    """Return 64 bits of a fingerprint, null for none: two that differ are told apart by them."""
+    """Return 64 bits of a fingerprint to tell two apart; null for none."""
     return F.when(fingerprint != "", F.xxhash64(fingerprint))
 
 
 def _place(at: str, sequence: Column) -> Column:
-    """Return what orders an id's facts: the time, and within a millisecond the journal's number."""
+    """Return the order of an id's facts: the time, then the journal's number."""
     return (_ms(at) * WITHIN_A_MS + sequence % WITHIN_A_MS).alias("place")
 
 
@@ -134,10 +134,11 @@ _OPTIONAL = {"dead_letter": "boolean", "scheduled_at": "timestamp", "fingerprint
 
 
 def arrived_in_kafka(records: DataFrame, *, with_fingerprint: bool) -> DataFrame:
-    """Return the records of target and dead-letter topics, read with their headers.
+    """Return the messages of target and dead-letter topics: route id at dead_letter scheduled_at.
 
-    A damaged record names its route as a dead letter alone. Fingerprints are `duebridge.audit`'s,
-    made in Python: only where there is one to compare with.
+    `at` is the broker's time with message.timestamp.type=LogAppendTime, else the worker's time of
+    publishing. Records without our headers are left out; a damaged record has its route only as a
+    dead letter. Fingerprints are those of `duebridge.audit`, computed in Python on request only.
     """
     made = F.udf(_fingerprint, "string", useArrow=True)
     prints = made("value", "key", "headers") if with_fingerprint else F.lit("")
@@ -152,9 +153,9 @@ def arrived_in_kafka(records: DataFrame, *, with_fingerprint: bool) -> DataFrame
 
 
 def arrived_in_export(rows: DataFrame) -> DataFrame:
-    """Return what a consumer wrote down: columns `route id at`, and the others where it has them.
+    """Return an export of a consumer with the columns of `arrived_in_kafka`.
 
-    Instants are TIMESTAMP or epoch ms.
+    It has at least `route id at`; instants are TIMESTAMP or epoch ms.
     """
     missing = {
         name: F.lit(None).cast(kind) for name, kind in _OPTIONAL.items() if name not in rows.columns
@@ -170,7 +171,7 @@ def arrived_in_export(rows: DataFrame) -> DataFrame:
 
 
 def scheduled_within(rows: DataFrame, since_ms: int, until_ms: int) -> DataFrame:
-    """Keep what was accepted in [since, until], as far as that is known."""
+    """Keep messages accepted in [since, until], and those without that instant."""
     at_ms = F.unix_millis("scheduled_at")
     return rows.where(at_ms.isNull() | at_ms.between(since_ms, until_ms))
 

@@ -1,4 +1,4 @@
-"""The figures of the report, from rows of the journal and of the store; all instants are UTC."""
+"""Figures of the report, computed from the journal and the store; all instants are UTC."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
@@ -17,8 +17,8 @@ _PERCENTILES = {"lateness_p50_ms": 0.5, "lateness_p90_ms": 0.9, "lateness_p99_ms
 def figures(journal: DataFrame, unit: str) -> DataFrame:
     """Return a row for each route and hour or day: counts by kind, lateness, the busiest minute.
 
-    Lateness is from due to the store's ack, in ms, of what was delivered. `repeated` was delivered
-    by a later attempt than the first: only there a duplicate is possible.
+    Lateness is the time from due to the store's ack of delivered envelopes, in ms. `repeated` ones
+    were delivered by a later attempt than the first, the only ones that can be duplicates.
     """
     at_ms = F.unix_millis("at")
     minutes = (
@@ -41,7 +41,7 @@ def _counted(rows: DataFrame, unit: str) -> DataFrame:
 
 
 def _busiest(rows: DataFrame, unit: str) -> DataFrame:
-    """Return the most that was delivered in any one minute."""
+    """Return the most deliveries in one minute."""
     of_minute = rows.where("kind = 'delivered'").groupBy("route", "minute").count()
     at = F.timestamp_millis(F.col("minute") * _MINUTE_MS)
     per_unit = of_minute.withColumn("moment", at).groupBy("route", _start("moment", unit))
@@ -49,20 +49,20 @@ def _busiest(rows: DataFrame, unit: str) -> DataFrame:
 
 
 def reasons(journal: DataFrame) -> DataFrame:
-    """Return how many died of what, a row for each route, day and reason."""
+    """Return the number of deaths for each route, day and reason."""
     dead = journal.where(F.col("kind").isin("dead", "expired"))
     reason = F.coalesce("reason", F.lit("expired"))
     return dead.groupBy("route", _start("at", "day"), reason.alias("reason")).count()
 
 
 def gaps(journal: DataFrame) -> DataFrame:
-    """Return what the journal's cap cut before it was read, a row a route."""
+    """Return the number of entries that the journal's cap removed unread, for each route."""
     found = journal.where(F.col("kind") == GAP).groupBy("route")
     return found.agg(F.count("*").alias("gaps"), F.sum("lost_entries").alias("lost_entries"))
 
 
 def forecast(held: DataFrame) -> DataFrame:
-    """Return how many envelopes fall due in each hour, the cold ones too, a row a route."""
+    """Return the number of envelopes due, cold ones included, for each route and hour."""
     waiting = held.where(
         F.col("state").isin("pending", "retry", "cold") & F.col("waits_for").isNotNull()
     )
@@ -70,6 +70,6 @@ def forecast(held: DataFrame) -> DataFrame:
 
 
 def _start(name: str, unit: str) -> Column:
-    """Return the beginning of an instant's hour or day, whatever the session's time zone."""
+    """Return the begin of an instant's hour or day in UTC, whatever the session's time zone."""
     size = UNITS[unit]
     return F.timestamp_millis(F.floor(F.unix_millis(name) / size) * size).alias("at")
