@@ -20,11 +20,7 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.replies import Demoted
 from duebridge_connectors.spark.cold.commit_log import REMOVED, Commit
-from duebridge_connectors.spark.cold.parquet_files import (
-    WRITTEN,
-    ColdBatch,
-    write_hours,
-)
+from duebridge_connectors.spark.cold.parquet_files import WRITTEN, ColdBatch, write_hours
 from duebridge_connectors.spark.cold.tier import Tier, read_cold
 from duebridge_connectors.spark.source.planning import StoreAddress
 from duebridge_connectors.spark.transforms.cold_copies import KEYS, in_removal_order
@@ -71,12 +67,7 @@ def _finish(spark: SparkSession, tier: Tier, batch: Commit) -> Commit:
     if done != batch.rows:
         raise JobFailed(f"batch {batch.batch}: expected {batch.rows} rows to be done; got {done}")
     finished = Commit(
-        kind=REMOVED,
-        batch=batch.batch,
-        at_ms=tier.now_ms(),
-        rows=done,
-        removed=removed,
-        void=void,
+        kind=REMOVED, batch=batch.batch, at_ms=tier.now_ms(), rows=done, removed=removed, void=void
     )
     tier.log.commit(finished)
     return finished

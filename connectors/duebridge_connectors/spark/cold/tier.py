@@ -20,10 +20,7 @@ from duebridge.store.batching import in_calls
 from duebridge.store.cold import ColdNotes, Mark
 from duebridge.store.keys import Shard
 from duebridge_connectors.spark.cold.commit_log import ColdLog, boundary_ms
-from duebridge_connectors.spark.cold.parquet_files import (
-    ColdRead,
-    read_files,
-)
+from duebridge_connectors.spark.cold.parquet_files import ColdRead, read_files
 from duebridge_connectors.spark.source.options import StoreOptions
 from duebridge_connectors.spark.source.planning import StoreAddress, open_route, store_address
 from duebridge_connectors.spark.source.schema import COLD

@@ -121,8 +121,7 @@ def reconcile(
         typer.Option(help="Envelopes overdue in the store for longer are stuck; by default 1m."),
     ] = None,
     out: Annotated[
-        str | None,
-        typer.Option(help="Directory for Parquet of the violations and their journal."),
+        str | None, typer.Option(help="Directory for Parquet of the violations and their journal.")
     ] = None,
     settings: job.SettingOption = None,
     output: OutputOption = Output.TABLE,

@@ -25,6 +25,9 @@ ColumnOption = Annotated[
     list[str] | None,
     typer.Option(help="A column of the envelope as SQL over the input: NAME=EXPRESSION."),
 ]
+WhereOption = Annotated[
+    str | None, typer.Option(help="Only input rows that meet this SQL condition.")
+]
 KafkaReadOption = Annotated[
     list[str] | None, typer.Option(help="An option of Spark's Kafka source: NAME=VALUE.")
 ]
@@ -94,8 +97,7 @@ def instant_ms(option: str, given: str | None, config: str) -> int | None:
     if given is None:
         return None
     planning = import_module("duebridge_connectors.spark.source.planning")
-    options = StoreOptions(config=config)
-    address = planning.store_address(options, planning.load_given_config(options))
+    address = planning.given_store(StoreOptions(config=config))
     return parse_ago(given, option, address.now_ms())
 
 

@@ -19,8 +19,7 @@ def intake(
         str, typer.Option(help="Directory for the progress of this intake alone.")
     ],
     broker: Annotated[
-        str | None,
-        typer.Option(help="Broker of the topic; by default that of the route's target."),
+        str | None, typer.Option(help="Broker of the topic; by default that of the route's target.")
     ] = None,
     delay_header: Annotated[
         str | None, typer.Option(help="Header with a delay after the record's time, such as 15m.")
@@ -29,9 +28,7 @@ def intake(
         str | None, typer.Option(help="Header with the due instant, epoch ms.")
     ] = None,
     column: job.ColumnOption = None,
-    where: Annotated[
-        str | None, typer.Option(help="Only records that meet this SQL condition.")
-    ] = None,
+    where: job.WhereOption = None,
     start: Annotated[
         str, typer.Option(help="Where a new checkpoint starts: earliest or latest.")
     ] = "earliest",
@@ -98,9 +95,7 @@ def replay(
     route: Annotated[
         list[str] | None, typer.Option(help="Only dead letters of this route; repeatable.")
     ] = None,
-    where: Annotated[
-        str | None, typer.Option(help="Only dead letters that meet this SQL condition.")
-    ] = None,
+    where: job.WhereOption = None,
     column: Annotated[
         list[str] | None,
         typer.Option(help="A column to repair as SQL over the dead letters: NAME=EXPRESSION."),

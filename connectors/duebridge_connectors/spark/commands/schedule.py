@@ -22,9 +22,7 @@ def schedule(
         str, typer.Option("--format", help="parquet, csv, json, orc or table.")
     ] = "parquet",
     column: job.ColumnOption = None,
-    where: Annotated[
-        str | None, typer.Option(help="Only rows that meet this SQL condition.")
-    ] = None,
+    where: job.WhereOption = None,
     id_columns: Annotated[
         str | None, typer.Option(help="Columns to derive the id from: a,b.")
     ] = None,

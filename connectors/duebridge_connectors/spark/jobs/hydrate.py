@@ -25,7 +25,7 @@ from duebridge_connectors.spark.cold.tier import (
     read_marks,
 )
 from duebridge_connectors.spark.source.dataframes import write_envelopes
-from duebridge_connectors.spark.source.loader import Summary, format_counts
+from duebridge_connectors.spark.source.loader import format_counts
 from duebridge_connectors.spark.transforms.cold_copies import (
     COPY,
     batch_rows,
@@ -148,16 +148,12 @@ def _bring_back(
             pulled=pulled,
         )
     )
-    return _counted(done, summary, 0 if returning.early is None else returning.early.count())
-
-
-def _counted(done: HydrateSummary, summary: Summary, pulled: int) -> HydrateSummary:
     return msgspec.structs.replace(
         done,
         accepted=summary.accepted,
         duplicate=summary.duplicate,
         cancelled=summary.cancelled,
-        pulled=pulled,
+        pulled=0 if returning.early is None else returning.early.count(),
         left=summary.rejects,
         first_reason=summary.first_reason,
     )

@@ -28,8 +28,7 @@ from duebridge_connectors.spark.source.dataframes import run_query, stream_journ
 from duebridge_connectors.spark.source.options import journal_options
 from duebridge_connectors.spark.source.planning import (
     StoreAddress,
-    load_given_config,
-    store_address,
+    given_store,
 )
 from duebridge_connectors.spark.source.schema import JOURNAL
 
@@ -80,7 +79,7 @@ def run_journal(
     target.sweep(parse_duration_ms(keep, "keep"))
     given = {name: str(value) for name, value in options.items()}
     parsed = journal_options({**given, "stream": "journal"})
-    address = store_address(parsed, load_given_config(parsed))
+    address = given_store(parsed)
     sink = JournalSink(spark, target, on_batch, partial(report_progress, address, target))
     begun_ms = address.now_ms()
     writer = stream_journal(spark, **given).writeStream.foreachBatch(sink.add)

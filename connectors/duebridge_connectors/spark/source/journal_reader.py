@@ -56,31 +56,8 @@ class JournalEnds(NamedTuple):
     last: int
 
 
-class JournalBatchReader(DataSourceReader):
-    """Reader of `spark.read` with stream=journal: the journals as they are now."""
-
-    def __init__(
-        self, options: JournalOptions, address: StoreAddress, shards: Sequence[Shard]
-    ) -> None:
-        self._address = address
-        self._shards = shards
-        self._options = options
-
-    def partitions(self) -> list[JournalRange]:
-        """Return the ranges of all entries present, and a gap for those cut before."""
-        end = {
-            _name(shard): [ends.first, ends.last]
-            for shard, ends in _ends(self._address, self._shards).items()
-        }
-        return _ranges(self._shards, {}, end)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield a range; entries cut since planning raise `JobFailed`, or become a gap row."""
-        return _read(self._address, partition, self._options.on_trim)
-
-
-class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reader of `spark.readStream`."""
+class _RangeReader:
+    """What the batch and the stream reader share."""
 
     def __init__(
         self, options: JournalOptions, address: StoreAddress, shards: Sequence[Shard]
@@ -90,11 +67,40 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._shards = shards
         self._target: dict[Shard, JournalEnds] | None = None
 
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield a range; entries cut since planning raise `JobFailed`, or become a gap row."""
+        return _read(self._address, partition, self._options.on_trim)
+
+    def _ends(self) -> dict[Shard, JournalEnds]:
+        with self._address.connect() as connection:
+            journals = {shard: Journal(connection, shard) for shard in self._shards}
+            # newest first: an entry added meanwhile belongs to the next batch
+            lasts = {shard: journal.last() for shard, journal in journals.items()}
+            return {
+                shard: JournalEnds(min(journal.first(), lasts[shard] + 1), lasts[shard])
+                for shard, journal in journals.items()
+            }
+
+    def _end_offset(self) -> Offset:
+        return {_name(shard): [*ends] for shard, ends in self._ends().items()}
+
+
+class JournalBatchReader(_RangeReader, DataSourceReader):
+    """Reader of `spark.read` with stream=journal: the journals as they are now."""
+
+    def partitions(self) -> list[JournalRange]:
+        """Return the ranges of all entries present, and a gap for those cut before."""
+        return _ranges(self._shards, {}, self._end_offset())
+
+
+class JournalStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reader of `spark.readStream`."""
+
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Return the offset at which a new query starts."""
         if self._options.start == "earliest":
             return {_name(shard): _BEGINNING for shard in self._shards}
-        found = _ends(self._address, self._shards)
+        found = self._ends()
         return {_name(shard): [ends.last + 1, ends.last] for shard, ends in found.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -104,11 +110,11 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Fix the present ends of the journals as the end of the query."""
-        self._target = _ends(self._address, self._shards)
+        self._target = self._ends()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """Return the end of the next batch; raises `StoreError` if a journal went back."""
-        found = _ends(self._address, self._shards)
+        found = self._ends()
         for shard, ends in found.items():
             _check_went_on(shard, _until(start, shard), ends)
         if self._target is not None:
@@ -120,16 +126,11 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
         """Return the newest offset, for the query's progress."""
-        found = _ends(self._address, self._shards)
-        return {_name(shard): [*ends] for shard, ends in found.items()}
+        return self._end_offset()
 
     def partitions(self, start: Offset, end: Offset) -> list[JournalRange]:
         """Return the ranges of a batch; equal offsets give equal ranges."""
         return _ranges(self._shards, start, end)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield a range; entries cut since planning raise `JobFailed`, or become a gap row."""
-        return _read(self._address, partition, self._options.on_trim)
 
     def commit(self, end: Offset) -> None:
         """Do nothing: the journal's cap alone decides what is kept."""
@@ -144,17 +145,6 @@ def _name(shard: Shard) -> str:
 
 def _until(offset: Mapping[str, list[int]], shard: Shard) -> int:
     return offset.get(_name(shard), _BEGINNING)[1]
-
-
-def _ends(address: StoreAddress, shards: Sequence[Shard]) -> dict[Shard, JournalEnds]:
-    with address.connect() as connection:
-        journals = {shard: Journal(connection, shard) for shard in shards}
-        # newest first: an entry added meanwhile belongs to the next batch
-        lasts = {shard: journal.last() for shard, journal in journals.items()}
-        return {
-            shard: JournalEnds(min(journal.first(), lasts[shard] + 1), lasts[shard])
-            for shard, journal in journals.items()
-        }
 
 
 def _check_went_on(shard: Shard, until: int, ends: JournalEnds) -> None:

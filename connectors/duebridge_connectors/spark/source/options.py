@@ -8,7 +8,7 @@ without being shown.
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar, get_type_hints
 
 import msgspec
 
@@ -18,83 +18,153 @@ from duebridge.config.secrets import masked_url
 from duebridge.durations import parse_duration_ms, parse_instant_ms
 from duebridge.errors import ConfigError, EnvelopeError
 
-Parser: TypeAlias = Callable[[str], Any]
+Parser: TypeAlias = Callable[[str, str], Any]  # of the text and the name of an option
 
 _SPARK_OPTIONS = {"checkpointlocation"}
 _MAX_COUNT = 2**31 - 1
 
 
+def _text(text: str, _: str = "") -> str:
+    if not text.strip():
+        raise ValueError("a text that is not empty")
+    return text
+
+
+def _store(text: str, _: str) -> str:
+    if masked_url(text) != text:
+        raise ConfigError(
+            "option store: expected its password as ${VAR} or ${file:/path}; got it in clear"
+        )
+    return _text(text)
+
+
+def _names(text: str, _: str) -> tuple[str, ...]:
+    found = tuple(each.strip() for each in text.split(","))
+    if not all(found) or len(set(found)) < len(found):
+        raise ValueError("names with commas between them, each once")
+    return found
+
+
+def _one_of(*words: str) -> Parser:
+    def parse(text: str, _: str) -> str:
+        if text not in words:
+            raise ValueError(" or ".join(words))
+        return text
+
+    return parse
+
+
+def _states(text: str, name: str) -> tuple[str, ...]:
+    found = _names(text, name)
+    if not set(found) <= set(STATES):
+        raise ValueError(f"some of {', '.join(STATES)}")
+    return found
+
+
+def _count(least: int, most: int = _MAX_COUNT) -> Parser:
+    def parse(text: str, _: str) -> int:
+        if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+            raise ValueError(f"a whole number, {least} to {most}")
+        return int(text)
+
+    return parse
+
+
+def _duration(text: str, name: str) -> int:
+    return parse_duration_ms(text, name)
+
+
+def _instant(text: str, name: str) -> int:
+    if text.isascii() and text.isdigit():
+        return parse_instant_ms(int(text), name)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("RFC 3339 with an offset, or epoch milliseconds") from None
+    return parse_instant_ms(at, name)
+
+
+def _path(text: str, _: str) -> str:
+    """Return a path that is the same for every process: absolute, or a URI."""
+    return text if "://" in text else str(Path(_text(text)).absolute())
+
+
 class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The store, and how long to retry a call while it is unreachable."""
 
-    config: str | None = None
+    config: Annotated[str | None, _path] = None
     """Path of duebridge.yaml, read on the driver."""
-    store: str | None = None
+    store: Annotated[str | None, _store] = None
     """Url of the store, overriding the configuration; its password only by reference."""
-    namespace: str | None = None
+    namespace: Annotated[str | None, _text] = None
     """Namespace, overriding the configuration."""
-    store_deadline: int = 30_000
+    store_deadline: Annotated[int, _duration] = 30_000
     """How long to retry a call while the store is unreachable, in ms."""
 
 
 class WriteOptions(StoreOptions, frozen=True, kw_only=True):
     """Options of `df.write` and `df.writeStream`."""
 
-    route: str
+    route: Annotated[str, _text]
     """The route to schedule to."""
-    on_conflict: str = "refuse"
+    on_conflict: Annotated[str, _one_of("refuse", "replace")] = "refuse"
     """For a known id with other content: refuse, or replace."""
-    id_columns: tuple[str, ...] = ()
+    id_columns: Annotated[tuple[str, ...], _names] = ()
     """Columns to derive the id from, if there is no column id."""
-    remember: int = 86_400_000
+    remember: Annotated[int, _duration] = 86_400_000
     """How long the store remembers an id after the end of its envelope, in ms."""
-    rejects: str | None = None
+    rejects: Annotated[str | None, _path] = None
     """Directory for Parquet files of the refused rows."""
-    max_rejects: int | None = None
+    max_rejects: Annotated[int | None, _count(0)] = None
     """Fail the job if more rows are refused."""
-    rows_per_second: int | None = None
+    rows_per_second: Annotated[int | None, _count(1)] = None
     """Rate limit over all tasks."""
-    summary: str | None = None
+    summary: Annotated[str | None, _path] = None
     """File for the counts, as JSON; for a stream a directory with a file for each batch."""
-    run: str | None = None
+    run: Annotated[str | None, _text] = None
     """Name of this run; a run of the same name replaces the earlier rejects."""
 
 
 class ReadOptions(StoreOptions, frozen=True, kw_only=True):
     """Options of `spark.read`: the envelopes of a store."""
 
-    route: tuple[str, ...] = ()
+    route: Annotated[tuple[str, ...], _names] = ()
     """Routes to read; all by default."""
-    state: tuple[str, ...] = STATES
+    state: Annotated[tuple[str, ...], _states] = STATES
     """States to read."""
-    due_after: int | None = None
+    due_after: Annotated[int | None, _instant] = None
     """Only envelopes due at this instant or later, epoch ms."""
-    due_before: int | None = None
+    due_before: Annotated[int | None, _instant] = None
     """Only envelopes due before this instant, epoch ms."""
-    content: str = "decoded"
+    content: Annotated[str, _one_of("decoded", "packed")] = "decoded"
     """decoded: body, key and headers as columns; packed: the blob, to be written back unchanged."""
-    page: int = 500
+    page: Annotated[int, _count(1, 1000)] = 500
     """Envelopes read by one call of the store."""
-    pause: int = 0
+    pause: Annotated[int, _duration] = 0
     """Pause of a task between two calls, in ms."""
 
 
 class JournalOptions(StoreOptions, frozen=True, kw_only=True):
     """Options of `spark.readStream`, and of `spark.read` with stream=journal."""
 
-    route: tuple[str, ...] = ()
+    stream: Annotated[str, _one_of("journal")] = "journal"
+    """Selects the journal."""
+    route: Annotated[tuple[str, ...], _names] = ()
     """Routes to read; all by default."""
-    start: str = "earliest"
+    start: Annotated[str, _one_of("earliest", "latest")] = "earliest"
     """Where a new query starts: earliest, or latest."""
-    max_entries_per_trigger: int | None = None
+    max_entries_per_trigger: Annotated[int | None, _count(1)] = None
     """Most journal entries in one micro-batch; an entry has up to 1,000 rows."""
-    on_trim: str = "fail"
+    on_trim: Annotated[str, _one_of("fail", "gap")] = "fail"
     """If planned entries were cut meanwhile: fail, or continue with a gap row."""
+
+
+_Options = TypeVar("_Options", bound=StoreOptions)
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """Parse the options of a write; raises `ConfigError` with every fault."""
-    options = WriteOptions(**_read(given, _WRITE, needed=("config", "route")))
+    options = _read(given, WriteOptions, needed=("config", "route"))
     if options.rejects is None and options.run is not None:
         raise ConfigError("option run: expected only beside rejects")
     return options
@@ -102,16 +172,14 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
     """Parse the options of a read of the store; raises `ConfigError` with every fault."""
-    return ReadOptions(**_read(given, _READ))
+    return _read(given, ReadOptions)
 
 
 def journal_options(given: Mapping[str, str]) -> JournalOptions:
     """Parse the options of a read of the journal; raises `ConfigError` with every fault."""
     if not is_of_journal(given):
         raise ConfigError("option stream: expected journal, the only stream; got none")
-    found = _read(given, _JOURNAL)
-    del found["stream"]
-    return JournalOptions(**found)
+    return _read(given, JournalOptions)
 
 
 def is_of_journal(given: Mapping[str, str]) -> bool:
@@ -120,8 +188,10 @@ def is_of_journal(given: Mapping[str, str]) -> bool:
 
 
 def _read(
-    given: Mapping[str, str], known: Mapping[str, Parser], needed: tuple[str, ...] = ()
-) -> dict[str, Any]:
+    given: Mapping[str, str], options: type[_Options], needed: tuple[str, ...] = ()
+) -> _Options:
+    hints = get_type_hints(options, include_extras=True)
+    known = {name: hints[name].__metadata__[0] for name in options.__struct_fields__}
     found: dict[str, Any] = {}
     faults: list[str] = []
     for name, text in given.items():
@@ -136,7 +206,7 @@ def _read(
         faults.append("option config: expected the path of duebridge.yaml, or option store")
     if faults:
         raise ConfigError("; ".join(faults))
-    return found
+    return options(**found)
 
 
 def _value(name: str, text: str, known: Mapping[str, Parser]) -> Any:
@@ -145,113 +215,12 @@ def _value(name: str, text: str, known: Mapping[str, Parser]) -> Any:
         end = close or f", expected one of {', '.join(sorted(known))}"
         raise ConfigError(f"option {name}: unknown{end}")
     try:
-        return known[name](text)
+        return known[name](text, name)
     except ValueError as error:
         raise ConfigError(f"option {name}: expected {error}; got {text!r}") from None
     except EnvelopeError as error:
         raise ConfigError(f"option {error}") from None
 
-
-def _text(text: str) -> str:
-    if not text.strip():
-        raise ValueError("a text that is not empty")
-    return text
-
-
-def _store(text: str) -> str:
-    if masked_url(text) != text:
-        raise ConfigError(
-            "option store: expected its password as ${VAR} or ${file:/path}; got it in clear"
-        )
-    return _text(text)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    found = tuple(each.strip() for each in text.split(","))
-    if not all(found) or len(set(found)) < len(found):
-        raise ValueError("names with commas between them, each once")
-    return found
-
-
-def _one_of(*words: str) -> Parser:
-    def parse(text: str) -> str:
-        if text not in words:
-            raise ValueError(" or ".join(words))
-        return text
-
-    return parse
-
-
-def _states(text: str) -> tuple[str, ...]:
-    if not set(_names(text)) <= set(STATES):
-        raise ValueError(f"some of {', '.join(STATES)}")
-    return _names(text)
-
-
-def _count(least: int, most: int = _MAX_COUNT) -> Parser:
-    def parse(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
-            raise ValueError(f"a whole number, {least} to {most}")
-        return int(text)
-
-    return parse
-
-
-def _duration(name: str) -> Parser:
-    return lambda text: parse_duration_ms(text, name)
-
-
-def _instant(name: str) -> Parser:
-    def parse(text: str) -> int:
-        if text.isascii() and text.isdigit():
-            return parse_instant_ms(int(text), name)
-        try:
-            at = datetime.fromisoformat(text)
-        except ValueError:
-            raise ValueError("RFC 3339 with an offset, or epoch milliseconds") from None
-        return parse_instant_ms(at, name)
-
-    return parse
-
-
-def _path(text: str) -> str:
-    """Return a path that is the same for every process: absolute, or a URI."""
-    return text if "://" in text else str(Path(_text(text)).absolute())
-
-
-_STORE: dict[str, Parser] = {
-    "config": _path,
-    "store": _store,
-    "namespace": _text,
-    "store_deadline": _duration("store_deadline"),
-}
-_WRITE: dict[str, Parser] = _STORE | {
-    "route": _text,
-    "on_conflict": _one_of("refuse", "replace"),
-    "id_columns": _names,
-    "remember": _duration("remember"),
-    "rejects": _path,
-    "max_rejects": _count(0),
-    "rows_per_second": _count(1),
-    "summary": _path,
-    "run": _text,
-}
-_READ: dict[str, Parser] = _STORE | {
-    "route": _names,
-    "state": _states,
-    "due_after": _instant("due_after"),
-    "due_before": _instant("due_before"),
-    "content": _one_of("decoded", "packed"),
-    "page": _count(1, 1000),
-    "pause": _duration("pause"),
-}
-_JOURNAL: dict[str, Parser] = _STORE | {
-    "stream": _one_of("journal"),
-    "route": _names,
-    "start": _one_of("earliest", "latest"),
-    "max_entries_per_trigger": _count(1),
-    "on_trim": _one_of("fail", "gap"),
-}
 
 TABLE = "table"
 FORMATS = ("parquet", "csv", "json", "orc", TABLE)

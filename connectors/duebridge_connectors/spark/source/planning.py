@@ -95,9 +95,9 @@ def store_address(where: StoreOptions, config: Config | None) -> StoreAddress:
     )
 
 
-def load_given_config(where: StoreOptions) -> Config | None:
-    """Return the configuration that the options name; raises `ConfigError`."""
-    return None if where.config is None else load_config(where.config)
+def given_store(where: StoreOptions) -> StoreAddress:
+    """Return the address of the store by options alone; raises `ConfigError`."""
+    return store_address(where, None if where.config is None else load_config(where.config))
 
 
 def shards_to_read(address: StoreAddress, routes: tuple[str, ...]) -> list[Shard]:
@@ -150,9 +150,7 @@ def plan_write(given: Mapping[str, str], schema: StructType, overwrite: bool = F
     if overwrite:
         raise ConfigError('expected mode("append"): nothing takes back what is scheduled')
     check_columns(schema, options.id_columns)
-    config = load_given_config(options)
-    if config is None:
-        raise ConfigError("option config: missing")
+    config = load_config(str(options.config))
     address = store_address(options, config)
     route, shards = open_route(address, config, options.route)
     run = options.run or _run_of(given.get("checkpointLocation"))
@@ -162,14 +160,14 @@ def plan_write(given: Mapping[str, str], schema: StructType, overwrite: bool = F
 def plan_read(given: Mapping[str, str]) -> tuple[ReadOptions, StoreAddress, list[Shard]]:
     """Validate a read of the store; raises `ConfigError` and `StoreUnavailable`."""
     options = read_options(given)
-    address = store_address(options, load_given_config(options))
+    address = given_store(options)
     return options, address, shards_to_read(address, options.route)
 
 
 def plan_journal(given: Mapping[str, str]) -> tuple[JournalOptions, StoreAddress, list[Shard]]:
     """Validate a read of the journal; raises `ConfigError` and `StoreUnavailable`."""
     options = journal_options(given)
-    address = store_address(options, load_given_config(options))
+    address = given_store(options)
     return options, address, shards_to_read(address, options.route)
 
 

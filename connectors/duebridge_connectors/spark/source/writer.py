@@ -31,15 +31,24 @@ class TaskResult(WriterCommitMessage):
     rejects: str | None
 
 
-class BatchWriter(DataSourceArrowWriter):
-    """Writer of `df.write`."""
+class _TaskWriter:
+    """What the batch and the stream writer share."""
 
     def __init__(self, job: WriteJob) -> None:
         self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Run one attempt of a task; raises `StoreError` if the store stays unreachable."""
-        return _load(self._job, iterator)
+        rejects = RejectWriter(_directory(self._job))
+        with self._job.address.connect() as connection:
+            loader = Loader(self._job, connection, rejects)
+            for batch in iterator:
+                loader.load(batch)
+        return TaskResult(loader.summary(), rejects.close())
+
+
+class BatchWriter(_TaskWriter, DataSourceArrowWriter):
+    """Writer of `df.write`."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish rejects and report the counts; raises `JobFailed` for too many rejects."""
@@ -50,15 +59,8 @@ class BatchWriter(DataSourceArrowWriter):
         _abort(self._job, _done(messages))
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
     """Writer of `df.writeStream`; a repeated batch replaces its earlier rejects."""
-
-    def __init__(self, job: WriteJob) -> None:
-        self._job = job
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Run one attempt of a task; raises `StoreError` if the store stays unreachable."""
-        return _load(self._job, iterator)
 
     def commit(
         self,
@@ -81,15 +83,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 def _directory(job: WriteJob) -> RejectsDirectory | None:
     return None if job.options.rejects is None else RejectsDirectory(job.options.rejects, job.run)
-
-
-def _load(job: WriteJob, batches: Iterator[pa.RecordBatch]) -> TaskResult:
-    rejects = RejectWriter(_directory(job))
-    with job.address.connect() as connection:
-        loader = Loader(job, connection, rejects)
-        for batch in batches:
-            loader.load(batch)
-    return TaskResult(loader.summary(), rejects.close())
 
 
 def _done(messages: Sequence[WriterCommitMessage | None]) -> list[TaskResult]:

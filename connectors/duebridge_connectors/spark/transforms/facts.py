@@ -38,15 +38,9 @@ def journal_facts(journal: DataFrame, since_ms: int, until_ms: int) -> DataFrame
         .when(kind.isin("cancelled", "dropped"), EXCUSED)
         .when(kind.isin(*_ENDS) & (_ms("at") > until_ms), ENDED)
     )
-    rows = journal.select(
-        "route",
-        "id",
-        what.alias("what"),
-        _ms("at").alias("at_ms"),
-        _ms("due_at").alias("due_ms"),
-        _place("at", F.col("sequence")),
-        _no_print(),
-    ).where("what is not null")
+    order = _order("at", F.col("sequence"))
+    rows = _facts(journal, what, at_ms=_ms("at"), due_ms=_ms("due_at"), place=order)
+    rows = rows.where("what is not null")
     before = F.col("at_ms") < since_ms
     return rows.where(~((F.col("what") == ACCEPTED) & (before | (F.col("at_ms") > until_ms))))
 
@@ -68,15 +62,8 @@ def receipt_facts(receipts: DataFrame) -> DataFrame:
         .when(status == "in_flight", EXCUSED)
         .otherwise(ATTEMPTED)
     )
-    return receipts.select(
-        "route",
-        "id",
-        what.alias("what"),
-        F.lit(None).cast("long").alias("at_ms"),
-        _ms("due_at").alias("due_ms"),
-        _place("at", F.lit(0)) if "at" in has else F.lit(0).cast("long").alias("place"),
-        hashed(print_of).alias("print"),
-    )
+    order = _order("at", F.lit(0)) if "at" in has else None
+    return _facts(receipts, what, due_ms=_ms("due_at"), place=order, print_of=print_of)
 
 
 def held_facts(held: DataFrame) -> DataFrame:
@@ -86,29 +73,33 @@ def held_facts(held: DataFrame) -> DataFrame:
     envelope is stuck if it is still held long after that.
     """
     what = F.when(F.col("state") == "dead", HELD_DEAD).otherwise(HELD)
-    return held.select(
-        "route",
-        "id",
-        what.alias("what"),
-        F.lit(None).cast("long").alias("at_ms"),
-        F.coalesce(_ms("waits_for"), F.lit(0)).alias("due_ms"),
-        F.lit(0).cast("long").alias("place"),
-        _no_print(),
-    )
+    return _facts(held, what, due_ms=F.coalesce(_ms("waits_for"), F.lit(0)))
 
 
 def arrived_facts(arrived: DataFrame) -> DataFrame:
     """Return the facts of messages, as `arrived_in_kafka` and `arrived_in_export` give them."""
     what = F.when(F.col("dead_letter"), DEAD_LETTER).otherwise(TARGET)
-    return arrived.select(
-        "route",
-        "id",
-        what.alias("what"),
-        _ms("at").alias("at_ms"),
-        F.lit(None).cast("long").alias("due_ms"),
-        F.lit(0).cast("long").alias("place"),
-        hashed(F.col("fingerprint")).alias("print"),
-    )
+    return _facts(arrived, what, at_ms=_ms("at"), print_of=F.col("fingerprint"))
+
+
+def _facts(
+    rows: DataFrame,
+    what: Column,
+    *,
+    at_ms: Column | None = None,
+    due_ms: Column | None = None,
+    place: Column | None = None,
+    print_of: Column | None = None,
+) -> DataFrame:
+    null = F.lit(None).cast("long")
+    columns = {
+        "what": what,
+        "at_ms": null if at_ms is None else at_ms,
+        "due_ms": null if due_ms is None else due_ms,
+        "place": F.lit(0).cast("long") if place is None else place,
+        "print": null if print_of is None else hashed(print_of),
+    }
+    return rows.select("route", "id", *(column.alias(name) for name, column in columns.items()))
 
 
 def hashed(fingerprint: Column) -> Column:
@@ -116,13 +107,9 @@ def hashed(fingerprint: Column) -> Column:
     return F.when(fingerprint != "", F.xxhash64(fingerprint))
 
 
-def _place(at: str, sequence: Column) -> Column:
+def _order(at: str, sequence: Column) -> Column:
     """Return the order of an id's facts: the time, then the journal's number."""
-    return (_ms(at) * WITHIN_A_MS + sequence % WITHIN_A_MS).alias("place")
-
-
-def _no_print() -> Column:
-    return F.lit(None).cast("long").alias("print")
+    return _ms(at) * WITHIN_A_MS + sequence % WITHIN_A_MS
 
 
 def _ms(name: str) -> Column:
