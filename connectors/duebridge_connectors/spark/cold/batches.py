@@ -74,7 +74,7 @@ def _finish(spark: SparkSession, tier: Tier, batch: Commit) -> Commit:
 
 
 CALL_ROWS = 250
-Row: TypeAlias = tuple[str, int]  # id and generation
+RemovalKey: TypeAlias = tuple[str, int]  # id and generation
 
 
 class RemovalJob(msgspec.Struct, frozen=True):
@@ -102,10 +102,10 @@ def remove_rows(job: RemovalJob, batches: Iterator[pa.RecordBatch]) -> Iterator[
             yield pa.RecordBatch.from_pydict(counts)
 
 
-def _remove(store: DelayStore, batch: str, rows: Iterator[Row]) -> Demoted:
+def _remove(store: DelayStore, batch: str, rows: Iterator[RemovalKey]) -> Demoted:
     """Continue where the batch stands; another job may be doing the same concurrently."""
     total = store.demote(batch, 0, [])
-    call: list[Row] = []
+    call: list[RemovalKey] = []
     skip = total.done
     while True:
         call += islice(rows, skip, skip + CALL_ROWS - len(call))

@@ -21,8 +21,8 @@ from duebridge.errors import JobFailed
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.source.arrow import arrow_schema
 from duebridge_connectors.spark.source.schema import COLD
+from duebridge_connectors.spark.transforms.cold_copies import HOUR
 
-HOUR = "hour"  # column with the hour since the epoch, which rows are sorted by
 FILE_BYTES = 64 * 1024 * 1024  # of rows in the memory of a task
 BATCH_ROWS = 10_000  # small files are joined to batches of this size
 WRITTEN = "file string, rows long"

@@ -1,4 +1,4 @@
-"""`duebridge spark journal`, `report` and `reconcile`: what happened to the envelopes."""
+"""`duebridge spark journal`, `report` and `reconcile`: the history of envelopes."""
 
 from typing import TYPE_CHECKING, Annotated
 

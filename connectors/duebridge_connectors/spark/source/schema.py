@@ -193,5 +193,5 @@ def _is_headers(kind: DataType) -> bool:
 def _wrong(name: str, expected: str, got: DataType) -> str:
     hint = ""
     if isinstance(got, TimestampNTZType):
-        hint = ", which has no time zone: cast it to TIMESTAMP if it is in the session's"
+        hint = ", which has no time zone: cast it to TIMESTAMP if it means the session's zone"
     return f"{name}: expected {expected}; got {got.simpleString().upper()}{hint}"

@@ -4,9 +4,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.config.models import HOUR_MS
-from duebridge_connectors.spark.cold.parquet_files import HOUR
 from duebridge_connectors.spark.source.schema import COLD, PACKED_COLUMNS
 
+HOUR = "hour"  # column of the hour since the epoch, which files are split by
 COPY = ["batch", "id", "generation"]  # the key of a copy
 KEYS = ["shard", "id", "generation"]  # the key of an envelope in the store
 
