@@ -81,7 +81,7 @@ def broker_of_route(config: Config, route: str) -> str:
 
 def _found(config: Config, broker: str) -> KafkaBroker:
     found = config.brokers.get(broker)
-    kafkas = sorted(name for name, each in config.brokers.items() if each.type == "kafka")
+    kafkas = sorted(name for name, known in config.brokers.items() if known.type == "kafka")
     if not isinstance(found, KafkaBroker):
         close = did_you_mean(broker, kafkas)
         known = ", ".join(kafkas) or "none"
@@ -186,7 +186,7 @@ def topic_of(spark: SparkSession, options: Mapping[str, str], name: str) -> Kafk
         names = _jvm(spark).java.util.ArrayList()
         names.add(name)
         found = admin.describeTopics(names).allTopicNames().get()[name]
-        numbers = tuple(sorted(each.partition() for each in found.partitions()))
+        numbers = tuple(sorted(partition.partition() for partition in found.partitions()))
         return KafkaTopic(name, found.topicId().toString(), numbers)
 
 

@@ -49,7 +49,7 @@ def opened_session(
     `ConfigError` (an invalid query) or `JobFailed`.
     """
     more = more or {}
-    if has_kafka and not (any(each in more for each in _JARS) or _is_submitted() or _has_kafka()):
+    if has_kafka and not (any(name in more for name in _JARS) or _is_submitted() or _has_kafka()):
         more = {**more, "spark.jars.packages": PACKAGE}
     with quiet_py4j():
         with deferred_interrupts():

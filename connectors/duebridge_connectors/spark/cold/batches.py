@@ -63,7 +63,7 @@ def _finish(spark: SparkSession, tier: Tier, batch: Commit) -> Commit:
     keys = in_removal_order(read_cold(spark, tier, batch.files, KEYS))
     counts = keys.mapInArrow(partial(remove_rows, job), "done long, removed long, void long")
     total = counts.groupBy().sum().collect()[0]
-    done, removed, void = (int(each or 0) for each in total)
+    done, removed, void = (int(count or 0) for count in total)
     if done != batch.rows:
         raise JobFailed(f"batch {batch.batch}: expected {batch.rows} rows to be done; got {done}")
     finished = Commit(

@@ -73,9 +73,9 @@ class ColdLog:
         """Return all commits, in order of time."""
         files, path = open_filesystem(f"{self.root}/_commits")
         found = files.get_file_info(FileSelector(path, allow_not_found=True))
-        names = (each.path for each in found if each.path.endswith(".json"))
+        names = (info.path for info in found if info.path.endswith(".json"))
         commits = [_read(files.open_input_file(name)) for name in names]
-        return sorted(commits, key=lambda each: (each.at_ms, each.batch))
+        return sorted(commits, key=lambda commit: (commit.at_ms, commit.batch))
 
     def state(self) -> TierState:
         """Return the present state of the tier."""
@@ -85,18 +85,20 @@ class ColdLog:
         """Return the Parquet files below a folder of the root, committed or not."""
         files, path = open_filesystem(self.root)
         selector = FileSelector(f"{path}/{folder}", recursive=True, allow_not_found=True)
-        found = (each.path for each in files.get_file_info(selector))
+        found = (info.path for info in files.get_file_info(selector))
         return sorted(name[len(path) + 1 :] for name in found if name.endswith(".parquet"))
 
 
 def tier_state(commits: Iterable[Commit]) -> TierState:
     """Return the state of the tier after these commits."""
     log = list(commits)
-    finished = {each.batch for each in log if each.kind == REMOVED}
-    taken = {file for each in log for file in each.taken}
-    unfinished = [each for each in log if each.kind == DEMOTED and each.batch not in finished]
-    counted = [file for each in log if each not in unfinished for file in each.files]
-    pulled = [file for each in log for file in each.pulled]
+    finished = {commit.batch for commit in log if commit.kind == REMOVED}
+    taken = {file for commit in log for file in commit.taken}
+    unfinished = [
+        commit for commit in log if commit.kind == DEMOTED and commit.batch not in finished
+    ]
+    counted = [file for commit in log if commit not in unfinished for file in commit.files]
+    pulled = [file for commit in log for file in commit.pulled]
     return TierState([file for file in counted if file not in taken], pulled, unfinished)
 
 

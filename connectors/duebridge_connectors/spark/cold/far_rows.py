@@ -72,7 +72,7 @@ def _far(job: FarJob, packer: Packer, batch: pa.RecordBatch) -> list[PackedRow |
     last_ms = job.now_ms + job.tier.route.max_delay
     is_far = [job.boundary_ms <= due <= last_ms for due in _dues_ms(job, batch)]
     packed = iter(packer.pack(batch.filter(pa.array(is_far, pa.bool_()))).rows)
-    rows = [next(packed) if each else None for each in is_far]
+    rows = [next(packed) if far else None for far in is_far]
     return [row if row is not None and _may_be_delivered(job, row) else None for row in rows]
 
 

@@ -55,7 +55,7 @@ def write_hours(batch: ColdBatch, rows: Iterator[pa.RecordBatch]) -> Iterator[pa
 
     Raises `JobFailed` if a file reads back differently.
     """
-    for hour, parts in groupby(_by_hour(rows), key=lambda each: each[0]):
+    for hour, parts in groupby(_by_hour(rows), key=lambda pair: pair[0]):
         for table in _tables(part for _, part in parts):
             file = _file(batch, hour)
             write_table(batch.root, file, table)
@@ -76,7 +76,7 @@ def read_files(read: ColdRead, names: Iterator[pa.RecordBatch]) -> Iterator[pa.R
     gathered: list[pa.Table] = []
     for table in tables:
         gathered.append(table)
-        if sum(each.num_rows for each in gathered) >= BATCH_ROWS:
+        if sum(part.num_rows for part in gathered) >= BATCH_ROWS:
             yield from pa.concat_tables(gathered).combine_chunks().to_batches(BATCH_ROWS)
             gathered = []
     if gathered:
@@ -98,7 +98,7 @@ def _tables(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     schema = arrow_schema(COLD)
     for part in parts:
         gathered.append(part)
-        if sum(each.nbytes for each in gathered) >= FILE_BYTES:
+        if sum(part.nbytes for part in gathered) >= FILE_BYTES:
             yield pa.Table.from_batches(gathered).select(schema.names).cast(schema)
             gathered = []
     if gathered:

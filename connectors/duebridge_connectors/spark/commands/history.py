@@ -159,7 +159,7 @@ def reconcile(
 
 def _show(done: "Reconciliation") -> None:
     """Write the verdict with a column for each route, as the demo does."""
-    rows = [msgspec.structs.asdict(each) for each in done.routes]
+    rows = [msgspec.structs.asdict(verdict) for verdict in done.routes]
     names = [name for name in (rows[0] if rows else {}) if name != "route"]
     write_table(
         ["", *(row["route"] for row in rows)],

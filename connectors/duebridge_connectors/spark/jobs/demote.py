@@ -49,8 +49,8 @@ def run_demote(spark: SparkSession, *, config: str, route: str) -> DemoteSummary
         finished += finish_batches(spark, tier)
     return DemoteSummary(
         route=route,
-        removed=sum(each.removed for each in finished),
-        void=sum(each.void for each in finished),
+        removed=sum(commit.removed for commit in finished),
+        void=sum(commit.void for commit in finished),
         batches=len(finished),
     )
 

@@ -131,7 +131,10 @@ def topics_pattern(routes: Iterable[Route]) -> str:
 
 def _pattern(glob: str) -> str:
     wild = {"*": ".*", "?": "."}
-    return "".join(wild.get(each, each if each.isalnum() else f"\\{each}") for each in glob)
+    return "".join(
+        wild.get(character, character if character.isalnum() else f"\\{character}")
+        for character in glob
+    )
 
 
 def _records(spark: SparkSession, options: dict[str, str], pattern: str) -> DataFrame:

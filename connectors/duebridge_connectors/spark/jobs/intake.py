@@ -116,7 +116,7 @@ def checkpoints(spark: SparkSession, directory: str) -> set[str]:
     path = jvm.org.apache.hadoop.fs.Path(directory)
     files = path.getFileSystem(session.sessionState().newHadoopConf())
     found = files.listStatus(path) if files.exists(path) else ()
-    return {each.getPath().getName() for each in found}
+    return {status.getPath().getName() for status in found}
 
 
 class IntakeWriter:

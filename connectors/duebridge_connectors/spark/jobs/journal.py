@@ -145,7 +145,7 @@ class JournalSink:
         """Return the counts so far, and the size of the table."""
         files = self._table.newest().files
         return msgspec.structs.replace(
-            self._done, table_files=len(files), table_rows=sum(each.rows for each in files)
+            self._done, table_files=len(files), table_rows=sum(file.rows for file in files)
         )
 
     def _commit(self, before: Manifest, query: str, number: int, rows: DataFrame) -> Manifest:
@@ -162,7 +162,7 @@ class JournalSink:
         self._done = msgspec.structs.replace(
             done,
             batches=done.batches + 1,
-            rows=done.rows + sum(each.rows for each in files),
+            rows=done.rows + sum(file.rows for file in files),
             gaps=done.gaps + seen.get["gaps"],
             lost_entries=done.lost_entries + seen.get["lost_entries"],
         )
@@ -186,15 +186,15 @@ class JournalSink:
 def small_files(files: Iterable[DataFile]) -> list[DataFile]:
     """Return the files to merge: all small ones of past days, many of the newest day."""
     found: defaultdict[str, list[DataFile]] = defaultdict(list)
-    newest = max((each.day for each in files), default="")
-    for each in files:
-        if each.size_bytes < SMALL_BYTES:
-            found[each.partition].append(each)
+    newest = max((file.day for file in files), default="")
+    for file in files:
+        if file.size_bytes < SMALL_BYTES:
+            found[file.partition].append(file)
     return [
-        each
+        file
         for group in found.values()
         if len(group) >= (MERGE_FROM_FILES if group[0].day == newest else 2)
-        for each in group
+        for file in group
     ]
 
 

@@ -73,11 +73,11 @@ class Manifest(msgspec.Struct, frozen=True):
         self, old: Iterable[DataFile], new: Iterable[DataFile], at_ms: int
     ) -> "Manifest":
         """Return the next version, with new files in place of old ones."""
-        gone = {each.path for each in old}
+        gone = {file.path for file in old}
         return msgspec.structs.replace(
             self,
             version=self.version + 1,
-            files=(*(each for each in self.files if each.path not in gone), *new),
+            files=(*(file for file in self.files if file.path not in gone), *new),
             retired=(*self.retired, *(RetiredFile(path, at_ms) for path in sorted(gone))),
         )
 
@@ -116,7 +116,7 @@ class JournalTable:
 
     def paths(self, files: Iterable[DataFile]) -> list[str]:
         """Return the full paths of files, for Spark."""
-        return [f"{self.root}/{each.path}" for each in files]
+        return [f"{self.root}/{file.path}" for file in files]
 
     def query(self) -> str:
         """Return the id of the query that owns the checkpoint."""
@@ -131,12 +131,12 @@ class JournalTable:
     def take_over(self) -> list[DataFile]:
         """Move the files written aside into the table; no version names them yet."""
         taken = []
-        for each in self._parquet(_ASIDE):
-            path = each.path.removeprefix(f"{self._path}/{_ASIDE}/")
-            rows = pq.read_metadata(each.path, filesystem=self._files).num_rows
+        for info in self._parquet(_ASIDE):
+            path = info.path.removeprefix(f"{self._path}/{_ASIDE}/")
+            rows = pq.read_metadata(info.path, filesystem=self._files).num_rows
             self._files.create_dir(f"{self._path}/{path.rpartition('/')[0]}", recursive=True)
-            self._files.move(each.path, f"{self._path}/{path}")
-            taken.append(DataFile(path, rows, each.size))
+            self._files.move(info.path, f"{self._path}/{path}")
+            taken.append(DataFile(path, rows, info.size))
         return taken
 
     def commit(self, manifest: Manifest) -> Manifest:
@@ -160,29 +160,29 @@ class JournalTable:
         """Remove files that a killed run left, and those replaced more than `keep_ms` ago."""
         newest = self.newest()
         since_ms = int(time.time() * 1000) - keep_ms
-        kept = [each for each in newest.retired if each.at_ms > since_ms]
+        kept = [file for file in newest.retired if file.at_ms > since_ms]
         if len(kept) < len(newest.retired):
             version = newest.version + 1
             newest = msgspec.structs.replace(newest, version=version, retired=tuple(kept))
             self.commit(newest)
-        known = {each.path for each in newest.files} | {each.path for each in kept}
-        for each in self._parquet(""):
-            path = each.path.removeprefix(f"{self._path}/")
+        known = {file.path for file in newest.files} | {file.path for file in kept}
+        for info in self._parquet(""):
+            path = info.path.removeprefix(f"{self._path}/")
             if path.startswith("day=") and path not in known:
-                self._files.delete_file(each.path)
+                self._files.delete_file(info.path)
 
     def _names(self, below: str, end: str) -> list[str]:
         selector = FileSelector(f"{self._path}/{below}", allow_not_found=True)
         found = self._files.get_file_info(selector)
-        return [each.base_name for each in found if each.base_name.endswith(end)]
+        return [info.base_name for info in found if info.base_name.endswith(end)]
 
     def _parquet(self, below: str) -> list[Any]:
         root = f"{self._path}/{below}".rstrip("/")
         selector = FileSelector(root, recursive=True, allow_not_found=True)
         return [
-            each
-            for each in self._files.get_file_info(selector)
-            if each.type is FileType.File and each.base_name.endswith(".parquet")
+            info
+            for info in self._files.get_file_info(selector)
+            if info.type is FileType.File and info.base_name.endswith(".parquet")
         ]
 
     def _read(self, path: str) -> bytes:

@@ -132,7 +132,9 @@ def run_reconcile(
         held = snapshot_held(spark, config, there, home)
         came = read_arrived(spark, settings, wanted, exports, with_fingerprint=_has_print(receipts))
         rows = (
-            read_journal(spark, journal).where(F.col("route").isin([each.name for each in wanted]))
+            read_journal(spark, journal).where(
+                F.col("route").isin([route.name for route in wanted])
+            )
             if journal
             else snapshot_journal(spark, config, there, home)
         )
@@ -177,7 +179,7 @@ def _judge(
     missed = _missed(found, store)
     if missed:
         found.unpersist()
-        rows = [(*each, "pending", IN_MOTION, None) for each in missed]
+        rows = [(*key, "pending", IN_MOTION, None) for key in missed]
         more = spark.createDataFrame(rows, evidence.held.schema)
         evidence = evidence._replace(held=evidence.held.unionByName(more))
         found = verdicts(evidence, window).persist()

@@ -75,27 +75,27 @@ class ReplaySummary(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ready(self) -> int:
         """How many can be replayed."""
-        return sum(each.count for each in self.letters if each.status == READY)
+        return sum(group.count for group in self.letters if group.status == READY)
 
     @property
     def gone(self) -> int:
         """How many Kafka's retention removed between count and write."""
-        return 0 if self.is_dry_run else self.ready - sum(each.rows for each in self.rows)
+        return 0 if self.is_dry_run else self.ready - sum(summary.rows for summary in self.rows)
 
     @property
     def is_complete(self) -> bool:
         """Whether every selected dead letter is scheduled."""
-        is_refused = any(each.rejects or each.skipped for each in self.rows)
+        is_refused = any(summary.rejects or summary.skipped for summary in self.rows)
         return not (self.is_dry_run or self.gone or is_refused) and all(
-            each.status == READY for each in self.letters
+            group.status == READY for group in self.letters
         )
 
     def __str__(self) -> str:
         """Return lines for people."""
-        lines = [f"topic {self.topic}: {sum(each.count for each in self.letters):,} dead letters"]
+        lines = [f"topic {self.topic}: {sum(group.count for group in self.letters):,} dead letters"]
         lines += [
-            f"  {each.count:>9,}  {each.status:<8}  route {each.route}, {each.reason}"
-            for each in self.letters
+            f"  {group.count:>9,}  {group.status:<8}  route {group.route}, {group.reason}"
+            for group in self.letters
         ]
         if self.is_dry_run:
             lines.append(f"would replay {self.ready:,}; nothing was changed; --yes does it")
@@ -103,7 +103,7 @@ class ReplaySummary(msgspec.Struct, frozen=True, kw_only=True):
             lines.append(
                 f"  {self.gone:>9,}  gone      cut by Kafka before they could be read again"
             )
-        return "\n".join(lines + [str(each) for each in self.rows])
+        return "\n".join(lines + [str(summary) for summary in self.rows])
 
 
 def run_replay(
@@ -118,7 +118,7 @@ def run_replay(
     _check(replay, config)
     letters = select_letters(_letters(spark, replay, config), replay)
     groups = count_letters(letters)
-    routes = sorted({each.route for each in groups if each.status == READY and each.route})
+    routes = sorted({group.route for group in groups if group.status == READY and group.route})
     by_route = {route: _envelopes(letters, replay, config, route) for route in routes}
     for envelopes in by_route.values():  # all are checked before the first is written
         check_columns(envelopes.schema)
@@ -149,7 +149,7 @@ def count_letters(letters: DataFrame) -> list[LetterCount]:
 def broker_of_letters(config: Config, topic: str) -> str:
     """Return the broker of the dead-letter targets with this topic; raises `ConfigError`."""
     dead = [route.dead_letter for route in config.routes.values() if route.dead_letter]
-    brokers = {each.broker for each in dead if each.topic == topic}
+    brokers = {target.broker for target in dead if target.topic == topic}
     if len(brokers) != 1:
         got = ", ".join(sorted(brokers)) or "none"
         raise ConfigError(

@@ -79,7 +79,7 @@ def run_report(
     columns = ("route", "state", "waits_for")
     store = read_source(spark, **options, state="pending,retry")
     waiting = [store, *read_cold_tiers(spark, config, known)]
-    held = reduce(DataFrame.union, [each.select(*columns) for each in waiting])
+    held = reduce(DataFrame.union, [rows.select(*columns) for rows in waiting])
     tables = {
         "hours": figures(rows, "hour"),
         "days": figures(rows, "day"),

@@ -26,7 +26,7 @@ def remarks(found: "ReportFigures") -> list[Remark]:
         mine = found.of(route)
         lines += _gaps(mine, route) + _dead(mine, route) + _copies(mine, route)
         lines += _late(mine, route) + _rush(mine, route)
-    worst_first = sorted(lines, key=lambda each: each.level != "bad")
+    worst_first = sorted(lines, key=lambda remark: remark.level != "bad")
     calm = "No dead letters, no gaps, no late day, and no rush ahead."
     return worst_first or [Remark("good", calm)]
 

@@ -27,20 +27,20 @@ def bars(
     instants: Sequence[datetime], series: Sequence[Series], say: Callable[[float], str]
 ) -> str:
     """Return stacked bars for each instant."""
-    sums = [sum(each.values[at] or 0 for each in series) for at in range(len(instants))]
+    sums = [sum(one.values[at] or 0 for one in series) for at in range(len(instants))]
     scale = _Linear(max(sums, default=0))
     slot = (WIDTH - LEFT - RIGHT) / max(1, len(instants))
     marks = []
     for at, instant in enumerate(instants):
         below = 0.0
-        for each in series:
-            value = each.values[at] or 0
+        for one in series:
+            value = one.values[at] or 0
             if value:
                 bottom, top = scale.y(below), scale.y(below + value)
                 tall = max(LEAST_BAR, bottom - top)
-                title = f"{_moment(instant)}: {say(value)} {each.name}"
+                title = f"{_moment(instant)}: {say(value)} {one.name}"
                 marks.append(
-                    f'<rect class="{each.color}" x="{LEFT + at * slot + slot * 0.1:.1f}"'
+                    f'<rect class="{one.color}" x="{LEFT + at * slot + slot * 0.1:.1f}"'
                     f' y="{bottom - tall:.1f}" width="{max(1, slot * 0.8):.1f}"'
                     f' height="{tall:.1f}" rx="1"><title>{escape(title)}</title></rect>'
                 )
@@ -52,9 +52,9 @@ def lines(
     instants: Sequence[datetime], series: Sequence[Series], say: Callable[[float], str]
 ) -> str:
     """Return a line for each series on a logarithmic scale: a bad hour does not flatten others."""
-    scale = _Logarithmic([value for each in series for value in each.values if value is not None])
+    scale = _Logarithmic([value for one in series for value in one.values if value is not None])
     slot = (WIDTH - LEFT - RIGHT) / max(1, len(instants))
-    marks = [mark for each in series for mark in _line(instants, each, scale, slot, say)]
+    marks = [mark for one in series for mark in _line(instants, one, scale, slot, say)]
     return _plot(instants, slot, scale, say, marks)
 
 
@@ -73,9 +73,9 @@ def sideways(rows: Sequence[tuple[str, float]], color: str, say: Callable[[float
 def legend(series: Sequence[Series]) -> str:
     """Return a legend of the series that have values."""
     found = "".join(
-        f'<span><i class="{each.color}"></i>{escape(each.name)}</span>'
-        for each in series
-        if any(each.values)
+        f'<span><i class="{one.color}"></i>{escape(one.name)}</span>'
+        for one in series
+        if any(one.values)
     )
     return f'<p class="legend">{found}</p>'
 
@@ -109,7 +109,7 @@ def _round_step(least: float) -> float:
     if least <= 1:
         return 1
     power = 10.0 ** floor(log10(least))
-    return float(next(power * each for each in (1, 2, 5, 10) if power * each >= least))
+    return float(next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least))
 
 
 def _line(
@@ -167,7 +167,7 @@ def _times(instants: Sequence[datetime], slot: float) -> Iterator[str]:
 
 def _label(instants: Sequence[datetime], at: int) -> str:
     spans_days = instants[0].date() != instants[-1].date()
-    is_hourly = any(each.hour for each in instants)
+    is_hourly = any(instant.hour for instant in instants)
     if spans_days and is_hourly:
         return f"{instants[at]:%d %b %H:%M}"
     return f"{instants[at]:%H:%M}" if is_hourly else f"{instants[at]:%d %b}"

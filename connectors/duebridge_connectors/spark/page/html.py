@@ -37,7 +37,7 @@ def _body(found: ReportFigures) -> str:
         empty = '<p class="none">The journal and the store have nothing to report yet.</p>'
         return _head(found) + empty
     sections = "".join(_section(found.of(route), route) for route in found.routes)
-    links = "".join(f'<a href="#{escape(each)}">{escape(each)}</a>' for each in found.routes)
+    links = "".join(f'<a href="#{escape(route)}">{escape(route)}</a>' for route in found.routes)
     footer = (
         "<footer>Lateness is from due to the store's ack; late hours are those of the ack. Times"
         " are UTC. Only counts, times, routes and reasons are here, no ids and no bodies.</footer>"
@@ -84,8 +84,8 @@ def _tiles(found: ReportFigures) -> str:
 
 def _looks(found: Sequence[Remark]) -> str:
     made = "".join(
-        f'<li class="{each.level}">{escape(each.text)} <small>{escape(each.remedy)}</small></li>'
-        for each in found
+        f'<li class="{one.level}">{escape(one.text)} <small>{escape(one.remedy)}</small></li>'
+        for one in found
     )
     return f'<ul class="look">{made}</ul>'
 
@@ -108,11 +108,11 @@ def _over_time(found: ReportFigures) -> list[tuple[str, str]]:
     by_instant = {row["at"]: row for row in rows}
 
     def values(*kinds: str) -> list[float | None]:
-        found = [by_instant.get(each, {}) for each in instants]
+        found = [by_instant.get(instant, {}) for instant in instants]
         return [sum(row.get(kind) or 0 for kind in kinds) for row in found]
 
     def times(kind: str) -> list[float | None]:
-        return [by_instant.get(each, {}).get(kind) for each in instants]
+        return [by_instant.get(instant, {}).get(kind) for instant in instants]
 
     sent = [
         Series("delivered", "calm", values("delivered")),
@@ -142,8 +142,8 @@ def _forecast(found: ReportFigures) -> list[tuple[str, str]]:
     step = timedelta(hours=1)
     instants = _every(found.forecast, step)[:MOST_FORECAST]
     due = {row["at"]: row["due"] for row in found.forecast}
-    series = Series("due", "pale", [due.get(each) for each in instants])
-    later = sum(due.values()) - sum(due.get(each, 0) for each in instants)
+    series = Series("due", "pale", [due.get(instant) for instant in instants])
+    later = sum(due.values()) - sum(due.get(instant, 0) for instant in instants)
     note = f'<p class="legend">{format_count(later)} are due later</p>' if later else ""
     return [("Forecast: falls due per hour", bars(instants, [series], format_count) + note)]
 
@@ -165,9 +165,9 @@ _TIMES = ("lateness_p50_ms", "lateness_p90_ms", "lateness_p99_ms", "lateness_max
 def _table(found: ReportFigures) -> str:
     if not found.days:
         return ""
-    columns = [each for each in _COLUMNS if found.total(each)]
+    columns = [kind for kind in _COLUMNS if found.total(kind)]
     heads = ["day", *columns, "p50", "p90", "p99", "max", "busiest minute"]
-    head = "".join(f"<th>{each}</th>" for each in heads)
+    head = "".join(f"<th>{head}</th>" for head in heads)
     rows = "".join(
         _table_row(row, columns) for row in sorted(found.days, key=lambda row: row["at"])
     )

@@ -34,7 +34,7 @@ def instants_ms(batch: pa.RecordBatch, name: str) -> list[int | None]:
         return [None] * batch.num_rows
     if pa.types.is_timestamp(column.type):
         us = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-        return [None if each is None else -(-each // 1000) for each in us.to_pylist()]
+        return [None if value is None else -(-value // 1000) for value in us.to_pylist()]
     return column.to_pylist()  # type: ignore[no-any-return]
 
 
@@ -55,7 +55,7 @@ def header_rows(batch: pa.RecordBatch) -> list[tuple[tuple[str, HeaderValue], ..
     if not column.null_count:
         return found
     valid = column.is_valid().to_pylist()
-    return [each if is_valid else None for each, is_valid in zip(found, valid, strict=True)]
+    return [value if is_valid else None for value, is_valid in zip(found, valid, strict=True)]
 
 
 def column_or_none(batch: pa.RecordBatch, name: str) -> Any:
@@ -93,5 +93,5 @@ def record_batch(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Recor
 
 def _array(kind: pa.DataType, column: Sequence[Any]) -> pa.Array:
     if pa.types.is_timestamp(kind):
-        return pa.array([each or None for each in column], _MS).cast(kind)
+        return pa.array([value or None for value in column], _MS).cast(kind)
     return pa.array(column, kind)

@@ -32,7 +32,7 @@ def identifying_values(batch: pa.RecordBatch, names: Sequence[str]) -> list[tupl
     """Return the values that the id of each row derives from."""
     columns = [batch.column(name) for name in names]
     lists = [
-        (each.cast(pa.int64()) if pa.types.is_timestamp(each.type) else each).to_pylist()
-        for each in columns
+        (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+        for column in columns
     ]
     return list(zip(*lists, strict=True))

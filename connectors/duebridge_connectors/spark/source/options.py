@@ -39,7 +39,7 @@ def _store(text: str, _: str) -> str:
 
 
 def _names(text: str, _: str) -> tuple[str, ...]:
-    found = tuple(each.strip() for each in text.split(","))
+    found = tuple(name.strip() for name in text.split(","))
     if not all(found) or len(set(found)) < len(found):
         raise ValueError("names with commas between them, each once")
     return found

@@ -144,7 +144,8 @@ class Packer:
 
     def _expiries(self, batch: pa.RecordBatch) -> list[str | None]:
         return [
-            None if each is None else self._text(each) or _DOUBTFUL for each in _expiries(batch)
+            None if expiry is None else self._text(expiry) or _DOUBTFUL
+            for expiry in _expiries(batch)
         ]
 
     def _text(self, given: int | str | timedelta | None) -> str | None:

@@ -34,9 +34,9 @@ class RejectsDirectory:
         """Move these attempts into place; they replace earlier files of the same run and part."""
         stem = f"part-{self._run}-{part}"
         self._files.create_dir(self._path, recursive=True)
-        for each in self._files.get_file_info(FileSelector(self._path)):
-            if each.type is FileType.File and each.base_name.startswith(stem):
-                self._files.delete_file(each.path)
+        for info in self._files.get_file_info(FileSelector(self._path)):
+            if info.type is FileType.File and info.base_name.startswith(stem):
+                self._files.delete_file(info.path)
         for number, name in enumerate(names):
             self._files.move(f"{self._aside}/{name}", f"{self._path}/{stem}{number:05}.parquet")
         self.discard()

@@ -68,7 +68,7 @@ class StoreReader(DataSourceReader):
         shard = partition.shard
         with self._address.connect() as connection:
             for entries in self._pages(connection, partition):
-                yield record_batch(schema, [self._row(shard, each) for each in entries])
+                yield record_batch(schema, [self._row(shard, entry) for entry in entries])
 
     def _pages(self, connection: Connection, part: StoreSlice) -> Iterator[list[Entry]]:
         options = self._options
@@ -87,7 +87,7 @@ class StoreReader(DataSourceReader):
             )
             if page.cursor is None:
                 return
-            yield [each for each in page.entries if window.has(each)]
+            yield [entry for entry in page.entries if window.has(entry)]
             cursor = page.cursor
             if options.pause:  # even sleep(0) yields the core
                 time.sleep(options.pause / 1000)

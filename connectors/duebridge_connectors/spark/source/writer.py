@@ -86,13 +86,13 @@ def _directory(job: WriteJob) -> RejectsDirectory | None:
 
 
 def _done(messages: Sequence[WriterCommitMessage | None]) -> list[TaskResult]:
-    return [each for each in messages if isinstance(each, TaskResult)]
+    return [message for message in messages if isinstance(message, TaskResult)]
 
 
 def _commit(job: WriteJob, done: list[TaskResult], summary_at: str | None, part: str = "") -> None:
     if directory := _directory(job):
-        directory.finish([each.rejects for each in done if each.rejects], part)
-    summary = Summary.of(job.route.name, [each.summary for each in done])
+        directory.finish([result.rejects for result in done if result.rejects], part)
+    summary = Summary.of(job.route.name, [result.summary for result in done])
     if summary_at:
         write_file(summary_at, msgspec.json.encode(summary))
     else:
@@ -109,7 +109,7 @@ def _commit(job: WriteJob, done: list[TaskResult], summary_at: str | None, part:
 def _abort(job: WriteJob, done: list[TaskResult]) -> None:
     if directory := _directory(job):
         directory.discard()
-    summary = Summary.of(job.route.name, [each.summary for each in done])
+    summary = Summary.of(job.route.name, [result.summary for result in done])
     _say(f"not finished; done so far: {summary}; run it again: stored rows count as duplicates")
 
 

@@ -85,13 +85,13 @@ def with_due(
 
 def _ms() -> Column:
     """Return a duration in ms, rounded up; null for none."""
-    units = F.create_map(*(F.lit(each) for pair in MS_PER_UNIT.items() for each in pair))
+    units = F.create_map(*(F.lit(part) for pair in MS_PER_UNIT.items() for part in pair))
     return F.ceil(F.col("_number").try_cast(_NUMBER) * units[F.col("_unit")]).cast("bigint")
 
 
 def with_header(frame: DataFrame) -> DataFrame:
     """Add a column `header` for SQL: `header['x-delay']` is the last value of that header."""
-    names = F.array_distinct(F.transform("headers", lambda each: each["key"]))
+    names = F.array_distinct(F.transform("headers", lambda header: header["key"]))
     texts = F.transform(names, header_text)
     return frame.withColumn("header", F.map_from_arrays(names, texts))
 
@@ -100,8 +100,8 @@ def forwarded_headers(headers: Column, *others: str) -> Column:
     """Return headers without those that duebridge sets, and without `others`."""
     taken = [*sorted(RESERVED), *others]
 
-    def is_carried(each: Column) -> Column:
-        name = F.lower(each["key"])
+    def is_carried(header: Column) -> Column:
+        name = F.lower(header["key"])
         return ~(name.isin(taken) | name.startswith(RESERVED_PREFIX))
 
     return F.filter(headers, is_carried)
@@ -112,5 +112,5 @@ def header_text(name: Column) -> Column:
 
     For one header this costs a tenth of `with_header`.
     """
-    of_name = F.filter("headers", lambda each: each["key"] == name)
+    of_name = F.filter("headers", lambda header: header["key"] == name)
     return F.try_element_at(of_name, F.lit(-1))["value"].cast("string")

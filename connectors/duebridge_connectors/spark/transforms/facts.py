@@ -133,7 +133,7 @@ def arrived_in_kafka(records: DataFrame, *, with_fingerprint: bool) -> DataFrame
         F.coalesce(_header("x-route"), _header("x-dlq-route")).alias("route"),
         _header("x-message-id").alias("id"),
         F.col("timestamp").alias("at"),
-        F.exists("headers", lambda each: each["key"] == "x-dlq-reason").alias("dead_letter"),
+        F.exists("headers", lambda header: header["key"] == "x-dlq-reason").alias("dead_letter"),
         F.timestamp_millis(_header("x-scheduled-at").try_cast("long")).alias("scheduled_at"),
         prints.alias("fingerprint"),
     ).where("id is not null and route is not null")
@@ -169,11 +169,11 @@ def _instant(rows: DataFrame, name: str) -> Column:
 
 
 def _header(name: str) -> Column:
-    found = F.filter("headers", lambda each: each["key"] == name)
+    found = F.filter("headers", lambda header: header["key"] == name)
     return F.try_element_at(found, F.lit(1))["value"].cast("string")
 
 
 def _fingerprint(
     value: bytes | None, key: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None
 ) -> str:
-    return fingerprint(value, key, tuple((name, each) for name, each in headers or ()))
+    return fingerprint(value, key, tuple((name, value) for name, value in headers or ()))
