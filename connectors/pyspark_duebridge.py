@@ -1,5 +1,5 @@
 """What Spark looks for by itself: `DefaultSource` of a top-level module named `pyspark_*`."""
 
-from duebridge_connectors.spark.source import DuebridgeSource as DefaultSource
+from duebridge_connectors.spark.source.datasource import DuebridgeSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -1,7 +1,7 @@
-"""The bulk side: a Spark data source over the delay store and its journal.
+"""Spark: a data source over the delay store and its journal, and the bulk jobs.
 
-Spark finds the format `duebridge` by itself where the wheel is installed, with the extra `spark`;
-`register` is for where it is not, as with files of `--py-files`, and for threads of your own.
+Spark discovers the format `duebridge` if the wheel is installed with the extra `spark`. `register`
+is for other installations, such as `--py-files`, and for threads started by Python.
 """
 
 from typing import TYPE_CHECKING
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("duebridge")` known to a session, in this thread; harmless where it is known."""
-    from duebridge_connectors.spark.active import activated
-    from duebridge_connectors.spark.source import DuebridgeSource
+    """Register `format("duebridge")` with a session in this thread; harmless if repeated."""
+    from duebridge_connectors.spark.source.dataframes import activate
+    from duebridge_connectors.spark.source.datasource import DuebridgeSource
 
-    activated(spark).dataSource.register(DuebridgeSource)
+    activate(spark).dataSource.register(DuebridgeSource)

@@ -1,9 +1,12 @@
-"""The Spark session of a command: the cluster's where spark-submit began one, else a local one."""
+"""The Spark session of a command: the cluster's under spark-submit, else a local one."""
 
+import logging
 import os
 import re
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,19 +17,18 @@ from pyspark.sql import SparkSession
 
 from duebridge import errors
 from duebridge.errors import BridgeError, ConfigError, JobFailed
-from duebridge_connectors.spark.interrupts import held_back, untold
-from duebridge_connectors.spark.kafka import PACKAGE
+from duebridge_connectors.spark.kafka_source import PACKAGE
 
-# Set only where neither spark-submit nor spark-defaults.conf says otherwise.
+# Only for local sessions: spark-submit and spark-defaults.conf set their own.
 _DEFAULTS = {
     "spark.master": "local[*]",
     "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "32",  # of Spark's own 200 each costs more than it does here
+    "spark.sql.shuffle.partitions": "32",  # Spark's default of 200 costs more than it saves locally
 }
 _ZONE = "spark.sql.session.timeZone"
 _JARS = ("spark.jars", "spark.jars.packages")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
-_OURS = re.compile(r"bridge\.errors\.(\w+): (.+)")
+_BRIDGE_ERROR = re.compile(r"bridge\.errors\.(\w+): (.+)")
 
 
 @contextmanager
@@ -37,20 +39,20 @@ def opened_session(
     has_kafka: bool = False,
     more: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """Give a session that is stopped at the end; `is_watched` shows a bar as stages go on.
+    """Open a session and stop it at the end; `is_watched` shows a progress bar.
 
-    With `has_kafka` a session that is begun here has Spark's Kafka connector: the jars that `more`
-    names, or that lie among Spark's own as in our image, else those of Maven Central. Where
-    spark-submit began it, that is its `--packages`.
+    With `has_kafka` a local session gets Spark's Kafka connector: the jars named by `more`, those
+    among Spark's own as in our image, or else Maven Central's. Under spark-submit that is the task
+    of its `--packages`.
 
-    An error of ours that a task raised comes out as it was, any other failure of Spark as
-    `ConfigError` (a query that cannot be) or `JobFailed`, in one line.
+    A `BridgeError` of a task is raised again; any other failure of Spark becomes a one-line
+    `ConfigError` (an invalid query) or `JobFailed`.
     """
     more = more or {}
-    if has_kafka and not (any(each in more for each in _JARS) or _is_submitted() or _has_kafka()):
+    if has_kafka and not (any(name in more for name in _JARS) or _is_submitted() or _has_kafka()):
         more = {**more, "spark.jars.packages": PACKAGE}
-    with untold():
-        with held_back():
+    with quiet_py4j():
+        with deferred_interrupts():
             session = _build(name, is_watched, more)
         try:
             yield session
@@ -83,18 +85,61 @@ def _build(name: str, is_watched: bool, more: Mapping[str, str]) -> SparkSession
     for key, value in more.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    if not session.sparkContext.getConf().contains(_ZONE):  # the machine's own would be a surprise
+    if not session.sparkContext.getConf().contains(_ZONE):  # the machine's zone would be a surprise
         session.conf.set(_ZONE, "UTC")
     return session
 
 
 def job_error(error: PySparkException) -> BridgeError:
-    """Return what a failure of Spark is to a person: ours where a task raised one of ours."""
+    """Translate a failure of Spark; a `BridgeError` raised by a task is restored."""
     text = str(error)
-    for name, message in reversed(_OURS.findall(text)):
+    for name, message in reversed(_BRIDGE_ERROR.findall(text)):
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, BridgeError):
             return kind(message)
     first = next(filter(None, map(str.strip, text.splitlines())), type(error).__name__)
     is_query = type(error).__name__ in ("AnalysisException", "ParseException")
     return ConfigError(first) if is_query else JobFailed(first)
+
+
+_INTERRUPTED_CALLS = (
+    "KeyboardInterrupt while sending command.",
+    "Exception occurred while shutting down connection",
+)
+
+
+@contextmanager
+def deferred_interrupts() -> Iterator[None]:
+    """Defer Ctrl-C to the end of the block, and restore the handler that was set before.
+
+    For the start of a session: an interrupted JVM start prints long errors, and the handler that
+    Spark installs calls the JVM from within a call.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def quiet_py4j() -> Iterator[None]:
+    """Suppress what py4j logs about a call that Ctrl-C interrupted: it is no error."""
+    logs = [logging.getLogger(name) for name in (None, "py4j.clientserver")]
+    for log in logs:
+        log.addFilter(_is_error)
+    try:
+        yield
+    finally:
+        for log in logs:
+            log.removeFilter(_is_error)
+
+
+def _is_error(record: logging.LogRecord) -> bool:
+    return record.msg not in _INTERRUPTED_CALLS

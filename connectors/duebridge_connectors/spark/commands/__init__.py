@@ -1,15 +1,14 @@
-"""`duebridge spark`: the jobs of the pipeline. Spark itself is loaded once one of them begins."""
+"""`duebridge spark`: the bulk jobs. Spark is imported when one of them starts."""
+
+from collections.abc import Callable
+from typing import Any
 
 import typer
 
-from duebridge.cli.lazy import manual
-from duebridge_connectors.spark.commands.demote import demote
-from duebridge_connectors.spark.commands.hydrate import hydrate
-from duebridge_connectors.spark.commands.intake import intake
-from duebridge_connectors.spark.commands.journal import journal
-from duebridge_connectors.spark.commands.reconcile import reconcile
-from duebridge_connectors.spark.commands.replay import replay
-from duebridge_connectors.spark.commands.report import report
+from duebridge.cli.manual import manual
+from duebridge_connectors.spark.commands.cold_tier import demote, hydrate
+from duebridge_connectors.spark.commands.history import journal, reconcile, report
+from duebridge_connectors.spark.commands.kafka_topics import intake, replay
 from duebridge_connectors.spark.commands.schedule import schedule
 
 spark = typer.Typer(
@@ -19,72 +18,65 @@ spark = typer.Typer(
         no="rows were refused, or a job failed part-way",
     ),
 )
-spark.command(
-    "schedule",
-    short_help="Schedule the rows of files or a table.",
-    epilog=manual(
-        "duebridge spark schedule reminders /data/reminders.parquet --rejects /data/rejects",
-        "duebridge spark schedule reminders o.csv --format csv --column 'due_at=timestamp(ships)'",
-        no="rows were refused, or the job failed part-way",
-    ),
-)(schedule)
-spark.command(
-    "journal",
-    short_help="Add the journal to a table of Parquet files.",
-    epilog=manual(
-        "duebridge spark journal /data/journal",
-        "duebridge spark journal /data/journal --every 1m",
-        no="the job failed part-way",
-    ),
-)(journal)
-spark.command(
-    "demote",
-    short_help="Move what is due far ahead out of the store, into files.",
-    epilog=manual("duebridge spark demote reminders", no="the job failed part-way"),
-)(demote)
-spark.command(
-    "hydrate",
-    short_help="Bring cold envelopes back before they are due.",
-    epilog=manual(
-        "duebridge spark hydrate reminders",
-        no="rows were refused and stay cold, or the job failed part-way",
-    ),
-)(hydrate)
-spark.command(
-    "intake",
-    short_help="Schedule the records of a Kafka topic.",
-    epilog=manual(
-        "duebridge spark intake reminders asked --checkpoint /data/asked --delay-header x-delay",
-        "duebridge spark intake reminders asked --checkpoint /data/c --column \"delay='15m'\"",
-        no="records were refused, or the job failed part-way",
-        broker=True,
-    ),
-)(intake)
-spark.command(
-    "replay",
-    short_help="Schedule the dead letters of a Kafka topic once more.",
-    epilog=manual(
-        "duebridge spark replay reminders-dlt --reason target_missing",
-        "duebridge spark replay reminders-dlt --reason target_missing --spread 2h --yes",
-        no="some were looped, damaged or refused, or the job failed part-way",
-        broker=True,
-    ),
-)(replay)
-spark.command(
-    "reconcile",
-    short_help="Name every lost, duplicate, early, late or corrupt message.",
-    epilog=manual(
-        "duebridge spark reconcile --since 24h --out /data/verdict",
-        "duebridge spark reconcile --journal /data/journal --export /data/billing.jsonl",
-        no="the guarantee was broken, or the job failed part-way",
-        broker=True,
-    ),
-)(reconcile)
-spark.command(
-    "report",
-    short_help="Write a page of what happened and what is to come.",
-    epilog=manual(
-        "duebridge spark report /data/report --journal /data/journal --since 7d",
-        no="the job failed part-way",
-    ),
-)(report)
+
+
+def _add(command: Callable[..., None], summary: str, *examples: str, **answers: Any) -> None:
+    spark.command(short_help=summary, epilog=manual(*examples, **answers))(command)
+
+
+_add(
+    schedule,
+    "Schedule the rows of files or a table.",
+    "duebridge spark schedule reminders /data/reminders.parquet --rejects /data/rejects",
+    "duebridge spark schedule reminders o.csv --format csv --column 'due_at=timestamp(ships)'",
+    no="rows were refused, or the job failed part-way",
+)
+_add(
+    journal,
+    "Append the journal to a table of Parquet files.",
+    "duebridge spark journal /data/journal",
+    "duebridge spark journal /data/journal --every 1m",
+    no="the job failed part-way",
+)
+_add(
+    demote,
+    "Move envelopes due far ahead from the store to files.",
+    "duebridge spark demote reminders",
+    no="the job failed part-way",
+)
+_add(
+    hydrate,
+    "Return cold envelopes to the store before they are due.",
+    "duebridge spark hydrate reminders",
+    no="rows were refused and stay cold, or the job failed part-way",
+)
+_add(
+    intake,
+    "Schedule the records of a Kafka topic.",
+    "duebridge spark intake reminders asked --checkpoint /data/asked --delay-header x-delay",
+    "duebridge spark intake reminders asked --checkpoint /data/c --column \"delay='15m'\"",
+    no="records were refused, or the job failed part-way",
+    broker=True,
+)
+_add(
+    replay,
+    "Schedule the dead letters of a Kafka topic again.",
+    "duebridge spark replay reminders-dlt --reason target_missing",
+    "duebridge spark replay reminders-dlt --reason target_missing --spread 2h --yes",
+    no="some were looped, damaged or refused, or the job failed part-way",
+    broker=True,
+)
+_add(
+    reconcile,
+    "Name every lost, duplicate, early, late or corrupt message.",
+    "duebridge spark reconcile --since 24h --out /data/verdict",
+    "duebridge spark reconcile --journal /data/journal --export /data/billing.jsonl",
+    no="the guarantee was broken, or the job failed part-way",
+    broker=True,
+)
+_add(
+    report,
+    "Write a page of figures and a forecast.",
+    "duebridge spark report /data/report --journal /data/journal --since 7d",
+    no="the job failed part-way",
+)

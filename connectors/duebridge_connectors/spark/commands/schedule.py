@@ -1,4 +1,4 @@
-"""`duebridge spark schedule`: rows of files or of a table, scheduled in bulk."""
+"""`duebridge spark schedule`: bulk scheduling of rows of files or of a table."""
 
 from typing import Annotated
 
@@ -8,47 +8,49 @@ from duebridge.cli.exits import finish
 from duebridge.cli.output import Output, OutputOption, complain
 from duebridge.cli.session import ConfigOption, config_path, load
 from duebridge.producer import find_route
-from duebridge_connectors.spark.commands import shared
-from duebridge_connectors.spark.formats import check_format
+from duebridge_connectors.spark.commands import job
+from duebridge_connectors.spark.source.options import check_format
 
 
 def schedule(
     context: typer.Context,
-    route: shared.RouteArgument,
-    inputs: Annotated[list[str], typer.Argument(help="Files or directories, or a table.")],
+    route: job.RouteArgument,
+    inputs: Annotated[
+        list[str], typer.Argument(help="Files or directories, or the name of a table.")
+    ],
     form: Annotated[
         str, typer.Option("--format", help="parquet, csv, json, orc or table.")
     ] = "parquet",
-    column: shared.ColumnOption = None,
-    where: Annotated[str | None, typer.Option(help="Only rows for which this SQL holds.")] = None,
+    column: job.ColumnOption = None,
+    where: job.WhereOption = None,
     id_columns: Annotated[
-        str | None, typer.Option(help="Derive the id from these columns: a,b.")
+        str | None, typer.Option(help="Columns to derive the id from: a,b.")
     ] = None,
-    rejects: shared.RejectsOption = None,
-    max_rejects: shared.MaxRejectsOption = None,
-    on_conflict: shared.OnConflictOption = None,
-    remember: shared.RememberOption = None,
-    rows_per_second: shared.RateOption = None,
+    rejects: job.RejectsOption = None,
+    max_rejects: job.MaxRejectsOption = None,
+    on_conflict: job.OnConflictOption = None,
+    remember: job.RememberOption = None,
+    rows_per_second: job.RateOption = None,
     cold: Annotated[
-        bool, typer.Option(help="Send what is due beyond the horizon to the route's cold tier.")
+        bool, typer.Option(help="Write rows due beyond the horizon to the route's cold tier.")
     ] = True,
     read: Annotated[
         list[str] | None, typer.Option(help="An option of Spark's reader: NAME=VALUE.")
     ] = None,
-    settings: shared.SettingOption = None,
+    settings: job.SettingOption = None,
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
     """Schedule every row of the inputs to a route.
 
-    A row has the columns id, body, due_at or delay, and if it likes key, headers, expires and
-    more, which connectors/spark/README.md lists; other columns are left out. Running the same job
-    again changes nothing. What is refused goes to --rejects, and the job goes on.
+    A row has the columns id, body, and due_at or delay; optional ones such as key, headers and
+    expires are listed in connectors/spark/README.md, and all others are ignored. Running the same
+    job again changes nothing. Refused rows go to --rejects, and the job continues.
     """
     find_route(load(context, config), route)
     check_format(form)
-    columns, read_options = shared.pairs("--column", column), shared.pairs("--read", read)
-    options = shared.given_only(
+    columns, read_options = job.parse_pairs("--column", column), job.parse_pairs("--read", read)
+    options = job.given_options(
         config=str(config_path(context, config)),
         route=route,
         id_columns=id_columns,
@@ -58,7 +60,7 @@ def schedule(
         remember=remember,
         rows_per_second=rows_per_second,
     )
-    with shared.running("schedule", settings) as spark:
+    with job.job_session("schedule", settings) as spark:
         from duebridge_connectors.spark.jobs.schedule import run_schedule
 
         summary = run_schedule(
@@ -71,7 +73,7 @@ def schedule(
             cold=cold,
             **options,
         )
-    shared.show_summary(summary, output)
+    job.show_summary(summary, output)
     if summary.rejects:
         complain(f"the refused rows: {rejects or 'see them with --rejects DIRECTORY'}")
     finish(is_yes=not summary.rejects and not summary.skipped)

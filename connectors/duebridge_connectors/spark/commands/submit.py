@@ -1,4 +1,4 @@
-"""The jobs for spark-submit, which wants a file: `spark-submit ... submit.py schedule ...`."""
+"""Entry file for spark-submit: `spark-submit ... submit.py schedule ...`."""
 
 import sys
 

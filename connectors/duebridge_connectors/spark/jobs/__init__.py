@@ -1,1 +1,1 @@
-"""The jobs: each reads, transforms and writes, as a function of a SparkSession."""
+"""The jobs: each is a function of a SparkSession that reads, transforms and writes."""

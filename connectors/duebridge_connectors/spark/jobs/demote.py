@@ -1,34 +1,28 @@
-"""The job `demote`: envelopes that are due beyond the horizon leave the store for Parquet files.
+"""The job `demote`: moves envelopes due beyond the horizon from the store to Parquet files.
 
 store: pending, due beyond the horizon
   │  written, read back, counted, compared
   ▼
-Parquet of a new batch ─▶ commit: the copies are whole
-  │  demote.lua: only what is still the same leaves; of what is not, the copy is void
+Parquet of a new batch ─▶ commit: the copies are complete
+  │  demote.lua: unchanged envelopes leave; the copy of a changed one is void
   ▼
-commit: they count
+commit: the copies count
 """
 
 import msgspec
 from pyspark.sql import SparkSession
 
-from duebridge_connectors.spark.active import activated
-from duebridge_connectors.spark.cold_log import DEMOTED, Commit
-from duebridge_connectors.spark.cold_tier import (
-    Tier,
-    finish_batches,
-    new_batch,
-    open_tier,
-    write_batch,
-)
-from duebridge_connectors.spark.source import NAME
-from duebridge_connectors.spark.transforms.cold import as_cold, cold_rows
+from duebridge_connectors.spark.cold.batches import finish_batches, write_batch
+from duebridge_connectors.spark.cold.commit_log import DEMOTED, Commit
+from duebridge_connectors.spark.cold.tier import Tier, new_batch, open_tier
+from duebridge_connectors.spark.source.dataframes import read_source
+from duebridge_connectors.spark.transforms.cold_copies import as_cold, batch_rows
 
 
 class DemoteSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a demote did. `void`: it changed while it was copied, so its copy counts for nothing.
+    """The counts of a demote. `void`: changed while it was copied, so its copy does not count.
 
-    `batches` beyond one were begun by runs that were killed.
+    `batches` includes those of earlier runs that were killed.
     """
 
     route: str
@@ -43,10 +37,10 @@ class DemoteSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_demote(spark: SparkSession, *, config: str, route: str) -> DemoteSummary:
-    """Move everything that is due beyond the horizon to the cold tier.
+    """Move every envelope due beyond the horizon to the cold tier.
 
-    It may be killed anywhere: what an earlier run began is finished first, and nothing is lost or
-    there twice. Raises `ConfigError`, `StoreError` and `JobFailed`.
+    It may be killed at any point: the next run finishes its batches first, and nothing is lost or
+    duplicated. Raises `ConfigError`, `StoreError` and `JobFailed`.
     """
     tier = open_tier(config, route)
     finished = finish_batches(spark, tier)
@@ -55,20 +49,20 @@ def run_demote(spark: SparkSession, *, config: str, route: str) -> DemoteSummary
         finished += finish_batches(spark, tier)
     return DemoteSummary(
         route=route,
-        removed=sum(each.removed for each in finished),
-        void=sum(each.void for each in finished),
+        removed=sum(commit.removed for commit in finished),
+        void=sum(commit.void for commit in finished),
         batches=len(finished),
     )
 
 
 def copy_far_rows(spark: SparkSession, tier: Tier, config: str) -> Commit | None:
-    """Write what is due beyond the horizon, and return its commit; None where nothing is."""
+    """Write the envelopes due beyond the horizon, and return the commit; None if there are none."""
     beyond_ms = tier.boundary_ms()
-    with tier.opened() as shards:
-        for shard in shards:  # before the first row can be cold
+    with tier.notes() as shards:
+        for shard in shards:  # before the first row becomes cold
             shard.note_first(beyond_ms)
     batch = new_batch(tier.now_ms())
     options = {"config": config, "route": tier.route.name, "state": "pending", "content": "packed"}
-    source = activated(spark).read.format(NAME).options(**options, due_after=beyond_ms, page=1000)
-    copied = write_batch(tier, cold_rows(as_cold(source.load()), batch), DEMOTED, batch)
+    rows = read_source(spark, **options, due_after=beyond_ms, page=1000)
+    copied = write_batch(tier, batch_rows(as_cold(rows), batch), DEMOTED, batch)
     return copied if copied.rows else None

@@ -1,11 +1,10 @@
-"""The job `intake`: the records of a Kafka topic become envelopes of a route, once each.
+"""The job `intake`: every record of a Kafka topic becomes an envelope of a route, once.
 
-    topic ─▶ micro-batch: offsets planned in the checkpoint ─▶ is it the topic still? ─▶ write
-                                                                                    ─▶ and still?
+    topic ─▶ micro-batch: offsets planned in the checkpoint ─▶ check id ─▶ write ─▶ check again
 
-A batch that a killed driver left half-way runs again with the same offsets, and so with the same
-ids: what is stored counts as a duplicate. The checkpoint of a topic is kept below its own id, so
-that a topic that was deleted and made anew is read from its beginning, under other ids.
+A batch interrupted by the end of the driver runs again with the same offsets and thus the same ids:
+stored records count as duplicates. The checkpoint is kept below the topic's id, so a topic that was
+deleted and recreated is read from its beginning, under other ids.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,54 +15,57 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from duebridge.config.load import load_config
-from duebridge.durations import parse_duration_ms
 from duebridge.errors import ConfigError, JobFailed
-from duebridge_connectors.spark.kafka import broker_of_route, kafka_options
-from duebridge_connectors.spark.loading import write_envelopes
-from duebridge_connectors.spark.planning import plan_write
-from duebridge_connectors.spark.summary import Summary
-from duebridge_connectors.spark.topics import Topic, topic_of
-from duebridge_connectors.spark.transforms.records import envelopes_of_records
+from duebridge_connectors.spark.kafka_source import (
+    KafkaTopic,
+    broker_of_route,
+    kafka_options,
+    topic_of,
+)
+from duebridge_connectors.spark.source.dataframes import run_query, write_envelopes
+from duebridge_connectors.spark.source.loader import Summary
+from duebridge_connectors.spark.source.planning import plan_write
+from duebridge_connectors.spark.transforms.envelopes import envelopes_of_records
 
 MAX_OFFSETS = 1_000_000
 STARTS = ("earliest", "latest")
 
 
 class Intake(msgspec.Struct, frozen=True, kw_only=True):
-    """Which topic is read, from where, and how it becomes envelopes."""
+    """The topic to read, where to start, and how its records become envelopes."""
 
     topic: str
     checkpoint: str
-    """A directory of this intake alone, on storage that outlives the driver."""
+    """A directory for this intake alone, on storage that outlives the driver."""
     broker: str | None = None
-    """Of the configuration; by default that of the route's target."""
+    """A broker of the configuration; by default that of the route's target."""
     columns: Mapping[str, str] = {}
     delay_header: str | None = None
     due_header: str | None = None
     where: str | None = None
     start: str = "earliest"
-    """Where to begin where none of this name was ever read: or `latest`."""
+    """Where a new checkpoint starts: `earliest` or `latest`."""
     every: str | None = None
-    """Go on for ever, a batch so often; else end with what there is now."""
+    """Interval between batches, without end; by default stop at the present end of the topic."""
     max_offsets: int = MAX_OFFSETS
-    """Records in a batch, at most."""
+    """Most records in a batch."""
     read_options: Mapping[str, str] = {}
-    """Of Spark's Kafka source."""
+    """Options of Spark's Kafka source."""
 
 
 class IntakeSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What was taken in, and the id of the topic it came from."""
+    """The counts of an intake, and the id of the topic that it read."""
 
     topic: str
     topic_id: str
     is_made_anew: bool
-    """The topic is another one than the last time; it was read from its beginning."""
+    """The topic was recreated since the last run, and read from its beginning."""
     batches: int
     rows: Summary
 
     def __str__(self) -> str:
         """Return one line for people."""
-        anew = ", made anew since the last time" if self.is_made_anew else ""
+        anew = ", recreated since the last run" if self.is_made_anew else ""
         return f"topic {self.topic} ({self.topic_id}{anew}): batches: {self.batches}; {self.rows}"
 
 
@@ -74,12 +76,12 @@ def run_intake(
     on_batch: Callable[[Summary], None] = lambda _: None,
     **write_options: str | int,
 ) -> IntakeSummary:
-    """Schedule every record of a topic once, until its end or for ever.
+    """Schedule every record of a topic once, up to its end or without end.
 
-    `write_options` are the data source's (`config` and `route` at least), `on_batch` hears of each
-    batch. Raises `ConfigError`, `BrokerUnavailable`, `StoreUnavailable` and `StoreUnfit` before any
-    record is read; later `JobFailed`, where the topic was deleted meanwhile. Running it again does
-    what is left.
+    `write_options` are the data source's (`config` and `route` at least); `on_batch` is called
+    after each batch. Raises `ConfigError`, `BrokerUnavailable`, `StoreUnavailable` and `StoreUnfit`
+    before any record is read, and `JobFailed` if the topic is recreated meanwhile. A further run
+    continues where this one stopped.
     """
     _check(intake)
     options = _source_options(intake, write_options)
@@ -98,30 +100,32 @@ def run_intake(
     )
     given = {name: str(value) for name, value in write_options.items()}
     plan_write(given, envelopes.schema)
-    batches = Batches(
+    writer = IntakeWriter(
         lambda: topic_of(spark, options, intake.topic), topic, intake, given, on_batch
     )
-    _read_all(envelopes, batches, intake, topic)
-    return batches.summary(is_made_anew)
+    checkpoint = f"{intake.checkpoint.rstrip('/')}/{topic.id}"
+    stream = envelopes.writeStream.foreachBatch(writer.write).queryName(f"intake of {topic.name}")
+    run_query(stream.option("checkpointLocation", checkpoint), intake.every)
+    return writer.summary(is_made_anew)
 
 
-def checkpoints(spark: SparkSession, place: str) -> set[str]:
-    """Return the ids of the topics that were read with this checkpoint."""
+def checkpoints(spark: SparkSession, directory: str) -> set[str]:
+    """Return the ids of the topics read with this checkpoint."""
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
-    path = jvm.org.apache.hadoop.fs.Path(place)
+    path = jvm.org.apache.hadoop.fs.Path(directory)
     files = path.getFileSystem(session.sessionState().newHadoopConf())
     found = files.listStatus(path) if files.exists(path) else ()
-    return {each.getPath().getName() for each in found}
+    return {status.getPath().getName() for status in found}
 
 
-class Batches:
-    """Writes micro-batches one by one, each from the topic that the intake began with."""
+class IntakeWriter:
+    """Writes micro-batches, after checking that the topic is still the one first read."""
 
     def __init__(
         self,
-        ask: Callable[[], Topic],
-        topic: Topic,
+        ask: Callable[[], KafkaTopic],
+        topic: KafkaTopic,
         intake: Intake,
         given: Mapping[str, str],
         on_batch: Callable[[Summary], None],
@@ -134,10 +138,10 @@ class Batches:
         self._done: list[Summary] = []
 
     def write(self, envelopes: DataFrame, number: int) -> None:
-        """Write a batch; raises `JobFailed` where its records may be of another topic.
+        """Write a batch; raises `JobFailed` if its records may belong to another topic.
 
-        After the write it is asked again: a topic that is made anew while a batch is read fails
-        that batch, before its offsets count as read.
+        The check is repeated after the write: a topic recreated while a batch is read fails that
+        batch before its offsets are committed.
         """
         self._check_topic()
         options = dict(self._given)
@@ -150,7 +154,7 @@ class Batches:
         self._check_topic()
 
     def summary(self, is_made_anew: bool) -> IntakeSummary:
-        """Return what was done so far."""
+        """Return the counts so far."""
         return IntakeSummary(
             topic=self._topic.name,
             topic_id=self._topic.id,
@@ -164,7 +168,7 @@ class Batches:
         if now.id != self._topic.id:
             raise JobFailed(
                 f"topic {now.name}: expected the one with id {self._topic.id}; got a new one,"
-                f" {now.id}; run it again, and it is read from its beginning"
+                f" {now.id}; run it again to read that from its beginning"
             )
 
 
@@ -194,20 +198,3 @@ def _records(spark: SparkSession, intake: Intake, options: Mapping[str, str]) ->
         **intake.read_options,
     }
     return spark.readStream.format("kafka").options(**options).options(**more).load()
-
-
-def _read_all(envelopes: DataFrame, batches: Batches, intake: Intake, topic: Topic) -> None:
-    trigger: dict[str, Any] = {"availableNow": True}
-    if intake.every is not None:
-        trigger = {"processingTime": f"{parse_duration_ms(intake.every, 'every')} milliseconds"}
-    query = (
-        envelopes.writeStream.foreachBatch(batches.write)
-        .option("checkpointLocation", f"{intake.checkpoint.rstrip('/')}/{topic.id}")
-        .queryName(f"intake of {topic.name}")
-        .trigger(**trigger)
-        .start()
-    )
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()

@@ -1,12 +1,12 @@
-"""The job `reconcile`: what was accepted, held against what became of it, with a verdict.
+"""The job `reconcile`: compares accepted envelopes with their outcomes, and gives a verdict.
 
-    store ─▶ a dump ────────┐   read first: what has left it by then is in a broker, read later
+    store ─▶ a snapshot ────┐   read first: envelopes that leave it later are found in a broker
     Kafka topics, exports ──┤
-    journal, receipts ──────┴─▶ facts ─▶ one row an id ─▶ verdicts ─▶ totals, violations, stories
+    journal, receipts ──────┴─▶ facts ─▶ one row per id ─▶ verdicts ─▶ totals, violations, stories
 
-What was accepted within [since, until] is judged, and nothing else: `until` is when the job began.
-What seems lost is asked for in the store once more, since an envelope that changes its state while
-the store is read may be missed.
+Only envelopes accepted within [since, until] are judged; `until` is the start of the job. The store
+is asked again for ids that seem lost, because an envelope that changes its state during the read
+may be missed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,36 +25,36 @@ from duebridge.config.models import Config
 from duebridge.durations import parse_duration_ms
 from duebridge.producer import Producer, find_route
 from duebridge.store.connection import Connection
-from duebridge_connectors.spark.evidence import (
-    arrived,
+from duebridge_connectors.spark.jobs.evidence import (
     check_readable,
-    used,
-    written_held,
-    written_journal,
+    read_arrived,
+    routes_in_store,
+    snapshot_held,
+    snapshot_journal,
 )
 from duebridge_connectors.spark.jobs.journal import read_journal
-from duebridge_connectors.spark.journal_table import JournalTable
-from duebridge_connectors.spark.options import Where
-from duebridge_connectors.spark.place import place_of
-from duebridge_connectors.spark.transforms.arrived import scheduled_within
+from duebridge_connectors.spark.jobs.journal_table import JournalTable
+from duebridge_connectors.spark.source.options import StoreOptions
+from duebridge_connectors.spark.source.planning import store_address
+from duebridge_connectors.spark.transforms.facts import scheduled_within
 from duebridge_connectors.spark.transforms.verdict import (
     BROKEN,
     KINDS,
     Evidence,
-    Window,
+    JudgedPeriod,
     totals,
     verdicts,
     violations,
 )
 
-MOST_ASKED = 1_000  # of what seems lost: where there is more, one in motion is of no account
-IN_MOTION = datetime(9000, 1, 1, tzinfo=UTC)  # what it waits for, not yet over
-SHOWN = 5
+MAX_RECHECKED = 1_000  # ids that seem lost; beyond it, a few missed ones do not matter
+IN_MOTION = datetime(9000, 1, 1, tzinfo=UTC)  # due instant of a missed envelope: not overdue
+MAX_EXAMPLES = 5
 STUCK_AFTER = "1m"
 
 
 class RouteVerdict(msgspec.Struct, frozen=True):
-    """What became of a route's ids: how many by their end, and how many by what is wrong."""
+    """The ids of a route, counted by outcome and by kind of violation."""
 
     route: str
     accepted: int
@@ -79,7 +79,7 @@ class RouteVerdict(msgspec.Struct, frozen=True):
 
 
 class Reconciliation(msgspec.Struct, frozen=True):
-    """The verdict; `examples` are ids by what is wrong with them, as route/id, some of each."""
+    """The verdict; `examples` has some ids, as route/id, of each kind of violation."""
 
     since_ms: int
     until_ms: int
@@ -90,7 +90,7 @@ class Reconciliation(msgspec.Struct, frozen=True):
     lost_entries: int
 
     def __str__(self) -> str:
-        """Return the verdict in one line for people."""
+        """Return the verdict as one line for people."""
         if self.holds:
             line = "The guarantee held: nothing lost, early, after its cancel, corrupt or stuck."
         else:
@@ -115,40 +115,42 @@ def run_reconcile(
     late: str | None = None,
     out: str | None = None,
 ) -> Reconciliation:
-    """Return the verdict on all that was accepted by these routes, all of the configuration's.
+    """Judge every envelope accepted by these routes, by default all of the configuration.
 
-    `journal` is a table of the job journal; without it the store's own is read. `receipts` are as
-    `facts.receipt_facts` says, `exports` files of consumers of what is not Kafka. Below `out` are
-    left `violations`, and `stories`: what the journal has of their ids. Raises `ConfigError`,
+    `journal` is a table of the job journal, by default the store's own journal. `receipts` are as
+    `facts.receipt_facts` says; `exports` are files of consumers of other brokers than Kafka. `out`
+    receives `violations` and `stories`, the journal of the violating ids. Raises `ConfigError`,
     `StoreError` and `BrokerUnavailable`.
     """
     settings = load_config(config)
     wanted = [find_route(settings, name) for name in routes or sorted(settings.routes)]
-    place = place_of(Where(config=config), settings)
+    address = store_address(StoreOptions(config=config), settings)
     check_readable(settings, wanted, exports)
-    with place.opened() as connection, _home(out) as home:
-        now_ms = place.now_ms()
-        there = used(place, wanted)
-        held = written_held(spark, config, there, home)
-        came = arrived(spark, settings, wanted, exports, with_fingerprint=_has_print(receipts))
+    with address.connect() as connection, _home(out) as home:
+        now_ms = address.now_ms()
+        there = routes_in_store(address, wanted)
+        held = snapshot_held(spark, config, there, home)
+        came = read_arrived(spark, settings, wanted, exports, with_fingerprint=_has_print(receipts))
         rows = (
-            read_journal(spark, journal).where(F.col("route").isin([each.name for each in wanted]))
+            read_journal(spark, journal).where(
+                F.col("route").isin([route.name for route in wanted])
+            )
             if journal
-            else written_journal(spark, config, there, home)
+            else snapshot_journal(spark, config, there, home)
         )
         read_until = JournalTable(journal).existing().complete_until_ms if journal else now_ms
-        window = Window(
+        window = JudgedPeriod(
             since_ms,
             until_ms or read_until or now_ms,
             now_ms - parse_duration_ms(stuck_after, "stuck_after"),
             None if late is None else parse_duration_ms(late, "late"),
         )
         evidence = Evidence(rows, receipts, _within(held, window), _within(came, window))
-        return _judge(spark, evidence, window, _Store(settings, connection), out)
+        return _judge(spark, evidence, window, _StoreLookup(settings, connection), out)
 
 
-def summary_of(evidence: Evidence, window: Window) -> Reconciliation:
-    """Return the verdict on evidence alone: nothing is asked, nothing is written."""
+def reconcile_evidence(evidence: Evidence, window: JudgedPeriod) -> Reconciliation:
+    """Judge evidence alone, without asking the store or writing anything."""
     found = verdicts(evidence, window).persist()
     try:
         return _summary(found, evidence.journal, window)
@@ -156,8 +158,8 @@ def summary_of(evidence: Evidence, window: Window) -> Reconciliation:
         found.unpersist()
 
 
-class _Store:
-    """Asks for an id once more."""
+class _StoreLookup:
+    """Looks up single ids in the store."""
 
     def __init__(self, config: Config, connection: Connection) -> None:
         self._producer = Producer(config, connection)
@@ -167,13 +169,17 @@ class _Store:
 
 
 def _judge(
-    spark: SparkSession, evidence: Evidence, window: Window, store: _Store, out: str | None
+    spark: SparkSession,
+    evidence: Evidence,
+    window: JudgedPeriod,
+    store: _StoreLookup,
+    out: str | None,
 ) -> Reconciliation:
     found = verdicts(evidence, window).persist()
     missed = _missed(found, store)
     if missed:
         found.unpersist()
-        rows = [(*each, "pending", IN_MOTION, None) for each in missed]
+        rows = [(*key, "pending", IN_MOTION, None) for key in missed]
         more = spark.createDataFrame(rows, evidence.held.schema)
         evidence = evidence._replace(held=evidence.held.unionByName(more))
         found = verdicts(evidence, window).persist()
@@ -184,15 +190,15 @@ def _judge(
     return done
 
 
-def _missed(found: DataFrame, store: _Store) -> list[tuple[str, str]]:
-    """Return what seems lost and is in the store all the same."""
-    lost = found.where("lost").select("route", "id").limit(MOST_ASKED + 1).collect()
-    if len(lost) > MOST_ASKED:
+def _missed(found: DataFrame, store: _StoreLookup) -> list[tuple[str, str]]:
+    """Return the ids that seem lost although the store has them."""
+    lost = found.where("lost").select("route", "id").limit(MAX_RECHECKED + 1).collect()
+    if len(lost) > MAX_RECHECKED:
         return []
     return [(row.route, row.id) for row in lost if store.has(row.route, row.id)]
 
 
-def _summary(found: DataFrame, journal: DataFrame, window: Window) -> Reconciliation:
+def _summary(found: DataFrame, journal: DataFrame, window: JudgedPeriod) -> Reconciliation:
     rows = totals(found).orderBy("route").collect()
     gaps = journal.where("kind = 'gap'").agg(F.count("*"), F.sum("lost_entries")).first()
     return Reconciliation(
@@ -215,7 +221,7 @@ def _examples(found: DataFrame, kinds: Sequence[str]) -> dict[str, list[str]]:
     if not kinds:
         return {}
     wrong = violations(found).select("kind", "route", "id")
-    some = [wrong.where(F.col("kind") == kind).limit(SHOWN) for kind in kinds]
+    some = [wrong.where(F.col("kind") == kind).limit(MAX_EXAMPLES) for kind in kinds]
     rows = reduce(DataFrame.union, some).collect()
     return {
         kind: sorted(f"{row.route}/{row.id}" for row in rows if row.kind == kind) for kind in kinds
@@ -230,7 +236,7 @@ def _write(found: DataFrame, journal: DataFrame, out: str) -> None:
     stories.orderBy("route", "id", "sequence").write.mode("overwrite").parquet(f"{out}/stories")
 
 
-def _within(rows: DataFrame, window: Window) -> DataFrame:
+def _within(rows: DataFrame, window: JudgedPeriod) -> DataFrame:
     return scheduled_within(rows, window.since_ms, window.until_ms)
 
 

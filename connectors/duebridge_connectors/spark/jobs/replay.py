@@ -1,10 +1,10 @@
-"""The job `replay`: dead letters of a Kafka topic are scheduled to their routes once more.
+"""The job `replay`: schedules dead letters of a Kafka topic to their routes again.
 
-    topic, up to its end by now ─▶ dead letters ─▶ those that are meant ─▶ counted: the dry run
-                                                                       └─▶ by route: write
+    topic, up to its present end ─▶ dead letters ─▶ selection ─▶ counted: the dry run
+                                                             └─▶ by route: write
 
-Nothing is taken out of the topic. What was replayed is known by its id for the job's horizon, so
-that running it again changes nothing.
+The topic keeps its records. The store remembers the ids of replayed dead letters, so running the
+job again changes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,41 +18,45 @@ from duebridge.config.load import load_config
 from duebridge.config.models import Config
 from duebridge.durations import parse_duration_ms
 from duebridge.errors import ConfigError
-from duebridge_connectors.spark.kafka import kafka_options
-from duebridge_connectors.spark.loading import write_envelopes
-from duebridge_connectors.spark.schema import check_columns
-from duebridge_connectors.spark.summary import Summary
-from duebridge_connectors.spark.topics import end_of, topic_of
-from duebridge_connectors.spark.transforms.letters import READY, dead_letters, own_target, replayed
+from duebridge_connectors.spark.kafka_source import end_of, kafka_options, topic_of
+from duebridge_connectors.spark.source.dataframes import write_envelopes
+from duebridge_connectors.spark.source.loader import Summary
+from duebridge_connectors.spark.source.schema import check_columns
+from duebridge_connectors.spark.transforms.letters import (
+    READY,
+    own_target,
+    parse_dead_letters,
+    replay_envelopes,
+)
 
-REMEMBER = "7d"  # as long as Kafka keeps a record where nobody says otherwise
+REMEMBER = "7d"  # Kafka's default retention
 MAX_REPLAYS = 3
-_OURS = frozenset({"id"})
+_RESERVED = frozenset({"id"})
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """Which dead letters are meant, and how they become envelopes."""
+    """The dead letters to select, and how they become envelopes."""
 
     topic: str
     broker: str | None = None
-    """Of the configuration; by default that whose routes name the topic as their dead letter."""
+    """A broker of the configuration; by default that of the dead_letter targets of this topic."""
     reasons: Sequence[str] = ()
-    """Of `x-dlq-reason`; all where none is named."""
+    """Values of `x-dlq-reason`; all by default."""
     routes: Sequence[str] = ()
-    """Of `x-dlq-route`; all where none is named."""
+    """Values of `x-dlq-route`; all by default."""
     where: str | None = None
     columns: Mapping[str, str] = {}
-    """What is repaired: SQL by the writer's names."""
+    """Repaired columns: SQL by the writer's names."""
     delay: str = "0s"
     spread: str = "0s"
-    """From `delay` on they are due within so long, by the hash of their ids."""
+    """The period after `delay` over which the hash of the id spreads the due instants."""
     max_replays: int = MAX_REPLAYS
     read_options: Mapping[str, str] = {}
-    """Of Spark's Kafka source."""
+    """Options of Spark's Kafka source."""
 
 
-class Group(msgspec.Struct, frozen=True):
-    """So many dead letters of a route and a reason, and whether they can be replayed."""
+class LetterCount(msgspec.Struct, frozen=True):
+    """The number of dead letters of a route, a reason and a status."""
 
     route: str | None
     reason: str | None
@@ -61,37 +65,37 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class ReplaySummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The dead letters that are meant, and what became of them; nothing in a dry run."""
+    """The selected dead letters, and the counts of the write; none in a dry run."""
 
     topic: str
     is_dry_run: bool
-    letters: list[Group]
+    letters: list[LetterCount]
     rows: list[Summary]
 
     @property
     def ready(self) -> int:
         """How many can be replayed."""
-        return sum(each.count for each in self.letters if each.status == READY)
+        return sum(group.count for group in self.letters if group.status == READY)
 
     @property
     def gone(self) -> int:
-        """How many Kafka's retention took between the count and the write."""
-        return 0 if self.is_dry_run else self.ready - sum(each.rows for each in self.rows)
+        """How many Kafka's retention removed between count and write."""
+        return 0 if self.is_dry_run else self.ready - sum(summary.rows for summary in self.rows)
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that is meant is scheduled."""
-        is_refused = any(each.rejects or each.skipped for each in self.rows)
+        """Whether every selected dead letter is scheduled."""
+        is_refused = any(summary.rejects or summary.skipped for summary in self.rows)
         return not (self.is_dry_run or self.gone or is_refused) and all(
-            each.status == READY for each in self.letters
+            group.status == READY for group in self.letters
         )
 
     def __str__(self) -> str:
         """Return lines for people."""
-        lines = [f"topic {self.topic}: {sum(each.count for each in self.letters):,} dead letters"]
+        lines = [f"topic {self.topic}: {sum(group.count for group in self.letters):,} dead letters"]
         lines += [
-            f"  {each.count:>9,}  {each.status:<8}  route {each.route}, {each.reason}"
-            for each in self.letters
+            f"  {group.count:>9,}  {group.status:<8}  route {group.route}, {group.reason}"
+            for group in self.letters
         ]
         if self.is_dry_run:
             lines.append(f"would replay {self.ready:,}; nothing was changed; --yes does it")
@@ -99,24 +103,24 @@ class ReplaySummary(msgspec.Struct, frozen=True, kw_only=True):
             lines.append(
                 f"  {self.gone:>9,}  gone      cut by Kafka before they could be read again"
             )
-        return "\n".join(lines + [str(each) for each in self.rows])
+        return "\n".join(lines + [str(summary) for summary in self.rows])
 
 
 def run_replay(
     spark: SparkSession, replay: Replay, *, is_dry_run: bool = True, **write_options: str | int
 ) -> ReplaySummary:
-    """Count the dead letters that are meant and, unless it is a dry run, schedule them.
+    """Count the selected dead letters and, unless it is a dry run, schedule them.
 
     `write_options` are the data source's (`config` at least; the routes are the letters' own).
     Raises `ConfigError`, `EnvelopeError` and `BrokerUnavailable` before anything is scheduled.
     """
     config = load_config(str(write_options["config"]))
     _check(replay, config)
-    letters = meant(_letters(spark, replay, config), replay)
-    groups = survey(letters)
-    routes = sorted({each.route for each in groups if each.status == READY and each.route})
+    letters = select_letters(_letters(spark, replay, config), replay)
+    groups = count_letters(letters)
+    routes = sorted({group.route for group in groups if group.status == READY and group.route})
     by_route = {route: _envelopes(letters, replay, config, route) for route in routes}
-    for envelopes in by_route.values():  # a mistake in any is found before the first is written
+    for envelopes in by_route.values():  # all are checked before the first is written
         check_columns(envelopes.schema)
     options = {"remember": REMEMBER, **write_options}
     rows = [
@@ -126,28 +130,30 @@ def run_replay(
     return ReplaySummary(topic=replay.topic, is_dry_run=is_dry_run, letters=groups, rows=rows)
 
 
-def meant(letters: DataFrame, replay: Replay) -> DataFrame:
-    """Return the dead letters that every given condition holds for."""
+def select_letters(letters: DataFrame, replay: Replay) -> DataFrame:
+    """Return the dead letters that meet every given condition."""
     for name, wanted in (("reason", replay.reasons), ("route", replay.routes)):
         if wanted:
             letters = letters.where(F.col(name).isin(list(wanted)))
     return letters if replay.where is None else letters.where(replay.where)
 
 
-def survey(letters: DataFrame) -> list[Group]:
-    """Return how many there are of each kind, most first."""
+def count_letters(letters: DataFrame) -> list[LetterCount]:
+    """Return the counts by route, reason and status, largest first."""
     kinds = letters.groupBy("route", "reason", "status").count()
-    return [Group(*row) for row in kinds.orderBy(F.desc("count"), *kinds.columns[:3]).collect()]
+    return [
+        LetterCount(*row) for row in kinds.orderBy(F.desc("count"), *kinds.columns[:3]).collect()
+    ]
 
 
 def broker_of_letters(config: Config, topic: str) -> str:
-    """Return the broker that dead letters go to under this topic; raises `ConfigError`."""
+    """Return the broker of the dead-letter targets with this topic; raises `ConfigError`."""
     dead = [route.dead_letter for route in config.routes.values() if route.dead_letter]
-    brokers = {each.broker for each in dead if each.topic == topic}
+    brokers = {target.broker for target in dead if target.topic == topic}
     if len(brokers) != 1:
         got = ", ".join(sorted(brokers)) or "none"
         raise ConfigError(
-            f"topic {topic}: expected one broker where a route's dead_letter names it; got {got}:"
+            f"topic {topic}: expected one broker whose routes name it as dead_letter; got {got}:"
             " name the broker"
         )
     return brokers.pop()
@@ -160,8 +166,8 @@ def _check(replay: Replay, config: Config) -> None:
         if route not in config.routes:
             known = ", ".join(sorted(config.routes))
             raise ConfigError(f"route: expected one of the configuration ({known}); got {route!r}")
-    if taken := sorted(_OURS & set(replay.columns)):
-        raise ConfigError(f"column {taken[0]}: it is the job's own, so that nothing is sent twice")
+    if taken := sorted(_RESERVED & set(replay.columns)):
+        raise ConfigError(f"column {taken[0]}: set by the job, so that nothing is sent twice")
     if replay.max_replays < 1:
         raise ConfigError(f"max replays: expected 1 or more; got {replay.max_replays}")
 
@@ -173,16 +179,18 @@ def _letters(spark: SparkSession, replay: Replay, config: Config) -> DataFrame:
         "subscribe": replay.topic,
         "includeHeaders": "true",
         "startingOffsets": "earliest",
-        "endingOffsets": end_of(spark, options, topic),  # what dies meanwhile is not meant
+        "endingOffsets": end_of(
+            spark, options, topic
+        ),  # excludes dead letters that arrive meanwhile
         "minPartitions": str(spark.sparkContext.defaultParallelism),
         **replay.read_options,
     }
     records = spark.read.format("kafka").options(**options).options(**more).load()
-    return dead_letters(records, sorted(config.routes), replay.max_replays)
+    return parse_dead_letters(records, sorted(config.routes), replay.max_replays)
 
 
 def _envelopes(letters: DataFrame, replay: Replay, config: Config, route: str) -> DataFrame:
-    return replayed(
+    return replay_envelopes(
         letters.where((F.col("status") == READY) & (F.col("route") == route)),
         replay.columns,
         delay_ms=parse_duration_ms(replay.delay, "delay"),

@@ -1,8 +1,8 @@
-"""The job `report`: what happened and what is to come, as Parquet and as one page.
+"""The job `report`: figures of the past and a forecast, as Parquet and as one page.
 
     journal, live or a table ─▶ figures by hour and by day, reasons ─┬─▶ OUT/*.parquet
-    store, cold tiers ─▶ what falls due, by hour ────────────────────┴─▶ OUT/report.html
-    violations of reconcile, where there are ─▶ duplicates
+    store, cold tiers ─▶ envelopes falling due, by hour ─────────────┴─▶ OUT/report.html
+    violations of reconcile, if given ─▶ duplicates
 
 Only counts, times, routes and reasons leave the store: no id, no body, no header, no error text.
 """
@@ -18,21 +18,21 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.config.load import load_config
 from duebridge.producer import find_route
-from duebridge_connectors.spark.active import activated
-from duebridge_connectors.spark.evidence import cold, used
+from duebridge_connectors.spark.filesystem import write_file
+from duebridge_connectors.spark.jobs.evidence import read_cold_tiers, routes_in_store
 from duebridge_connectors.spark.jobs.journal import read_journal
-from duebridge_connectors.spark.options import Where
-from duebridge_connectors.spark.outputs import write_file
-from duebridge_connectors.spark.page.page import Found, page
-from duebridge_connectors.spark.place import place_of
-from duebridge_connectors.spark.source import NAME
-from duebridge_connectors.spark.transforms.report import figures, forecast, gaps, reasons
+from duebridge_connectors.spark.page.figures import ReportFigures
+from duebridge_connectors.spark.page.html import render_page
+from duebridge_connectors.spark.source.dataframes import read_source
+from duebridge_connectors.spark.source.options import StoreOptions
+from duebridge_connectors.spark.source.planning import store_address
+from duebridge_connectors.spark.transforms.figures import figures, forecast, gaps, reasons
 
 FILE = "report.html"
 
 
 class ReportSummary(msgspec.Struct, frozen=True):
-    """What the report says, in short, and where it is."""
+    """The totals of a report, and the path of its page."""
 
     page: str
     accepted: int
@@ -62,23 +62,24 @@ def run_report(
     violations: str | None = None,
     since_ms: int = 0,
 ) -> ReportSummary:
-    """Write the figures of these routes (all if none is named) below `out`, and a page of them.
+    """Write the figures of these routes (by default all) below `out`, and a page of them.
 
-    `journal` is a table of the job journal; without it the store's own is read. `violations` is
-    what reconcile left: without it nobody knows of duplicates. Raises `ConfigError`, `StoreError`.
+    `journal` is a table of the job journal, by default the store's own journal. `violations` is
+    the output of reconcile; without it duplicates are unknown. Raises `ConfigError`, `StoreError`.
     """
     settings = load_config(config)
     wanted = [find_route(settings, name) for name in routes or sorted(settings.routes)]
-    there = used(place_of(Where(config=config), settings), wanted)
+    known = routes_in_store(store_address(StoreOptions(config=config), settings), wanted)
     names = [route.name for route in wanted] if routes else []
     options = {"config": config} | ({"route": ",".join(names)} if names else {})
-    source = activated(spark).read.format(NAME).options(**options)
-    rows = read_journal(spark, journal) if journal else source.option("stream", "journal").load()
-    rows = _chosen(rows, names).where(f"at is null or unix_millis(at) >= {since_ms}").persist()
-    store = spark.read.format(NAME).options(**options).option("state", "pending,retry").load()
+    rows = (
+        read_journal(spark, journal) if journal else read_source(spark, **options, stream="journal")
+    )
+    rows = _of_routes(rows, names).where(f"at is null or unix_millis(at) >= {since_ms}").persist()
     columns = ("route", "state", "waits_for")
-    waiting = [store, *cold(spark, config, there)]
-    held = reduce(DataFrame.union, [each.select(*columns) for each in waiting])
+    store = read_source(spark, **options, state="pending,retry")
+    waiting = [store, *read_cold_tiers(spark, config, known)]
+    held = reduce(DataFrame.union, [rows.select(*columns) for rows in waiting])
     tables = {
         "hours": figures(rows, "hour"),
         "days": figures(rows, "day"),
@@ -89,27 +90,29 @@ def run_report(
     for name, table in tables.items():
         table.coalesce(1).write.mode("overwrite").parquet(f"{out}/{name}")
     rows.unpersist()
-    found = _found(spark, out, violations, names)
-    write_file(f"{out}/{FILE}", page(found).encode())
-    return _summary(f"{out}/{FILE}", found)
+    read_back = _read_figures(spark, out, violations, names)
+    write_file(f"{out}/{FILE}", render_page(read_back).encode())
+    return _summary(f"{out}/{FILE}", read_back)
 
 
-def _chosen(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+def _of_routes(rows: DataFrame, names: Sequence[str]) -> DataFrame:
     return rows.where(rows["route"].isin(list(names))) if names else rows
 
 
-def _found(spark: SparkSession, out: str, violations: str | None, names: Sequence[str]) -> Found:
-    """Return the figures as the page takes them: read back, so that page and files agree."""
+def _read_figures(
+    spark: SparkSession, out: str, violations: str | None, names: Sequence[str]
+) -> ReportFigures:
+    """Read the figures back from the files, so that the page agrees with them."""
 
     def rows(name: str) -> list[dict[str, Any]]:
         return [row.asDict() for row in spark.read.parquet(f"{out}/{name}").collect()]
 
     duplicates = None
     if violations is not None:
-        named = _chosen(spark.read.parquet(violations), names).where("kind = 'duplicates'")
+        named = _of_routes(spark.read.parquet(violations), names).where("kind = 'duplicates'")
         copies = named.groupBy("route").agg(F.sum(F.col("delivered") - F.col("accepted")))
         duplicates = {row[0]: int(row[1]) for row in copies.collect()}
-    return Found(
+    return ReportFigures(
         made_at=datetime.now(UTC),
         hours=rows("hours"),
         days=rows("days"),
@@ -120,12 +123,12 @@ def _found(spark: SparkSession, out: str, violations: str | None, names: Sequenc
     )
 
 
-def _summary(place: str, found: Found) -> ReportSummary:
+def _summary(path: str, found: ReportFigures) -> ReportSummary:
     def total(*kinds: str) -> int:
         return sum(row[kind] for row in found.days for kind in kinds)
 
     return ReportSummary(
-        page=place,
+        page=path,
         accepted=total("accepted"),
         delivered=total("delivered"),
         retried=total("retried"),

@@ -1,20 +1,32 @@
-"""The job `schedule`: rows of a file, a directory or a table become envelopes of a route."""
+"""The job `schedule`: rows of files or of a table become envelopes of a route.
+
+rows ─┬─ far ─▶ packed, without rows already cold ─▶ batch, verified ─▶ commit
+      └─ near or doubtful ─▶ the store
+"""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
+from duebridge.config.load import load_config
 from duebridge.errors import ConfigError
-from duebridge_connectors.spark.formats import TABLE, check_format
-from duebridge_connectors.spark.jobs.schedule_far import schedule_far
-from duebridge_connectors.spark.loading import write_envelopes
-from duebridge_connectors.spark.planning import plan_write
-from duebridge_connectors.spark.schema import is_packed
-from duebridge_connectors.spark.summary import Summary
-from duebridge_connectors.spark.transforms.chosen import chosen_columns
+from duebridge_connectors.spark.cold.batches import write_batch
+from duebridge_connectors.spark.cold.commit_log import SCHEDULED
+from duebridge_connectors.spark.cold.far_rows import FarJob, far_rows, near_rows
+from duebridge_connectors.spark.cold.tier import Tier, new_batch, open_tier, read_cold
+from duebridge_connectors.spark.source.dataframes import write_envelopes
+from duebridge_connectors.spark.source.loader import Summary
+from duebridge_connectors.spark.source.options import TABLE, WriteOptions, check_format
+from duebridge_connectors.spark.source.planning import plan_write
+from duebridge_connectors.spark.source.schema import COLD, is_packed
+from duebridge_connectors.spark.transforms.cold_copies import batch_rows, exclude
+from duebridge_connectors.spark.transforms.envelopes import select_columns
 
 _DEFAULTS: dict[str, dict[str, str]] = {"csv": {"header": "true"}}
+_SAME = ["id", "content_hash"]
 
 
 def run_schedule(
@@ -28,18 +40,18 @@ def run_schedule(
     cold: bool = True,
     **write_options: str | int,
 ) -> Summary:
-    """Schedule every row of the inputs; the same job again changes nothing, and says so.
+    """Schedule every row of the inputs; running the same job again changes nothing.
 
-    What is due beyond the horizon of a route with a cold tier goes straight there, unless `cold` is
-    false or it may replace what the store has. `write_options` are the data source's (`config` and
+    Rows due beyond the horizon of a route with a cold tier go directly there, unless `cold` is
+    false or the rows may replace envelopes. `write_options` are the data source's (`config` and
     `route` at least). Raises `ConfigError`, `StoreUnavailable` and `StoreUnfit` before any row is
     written.
     """
     frame = read_inputs(spark, inputs, form, read_options or {})
     derived = str(write_options.get("id_columns", "")).split(",")
     keep = tuple(filter(None, map(str.strip, derived)))
-    rows = chosen_columns(frame, columns or {}, where, keep)
-    planned = plan_write({name: str(each) for name, each in write_options.items()}, rows.schema)
+    rows = select_columns(frame, columns or {}, where, keep)
+    planned = plan_write({name: str(value) for name, value in write_options.items()}, rows.schema)
     may_be_cold = cold and planned.options.on_conflict == "refuse" and not is_packed(rows.columns)
     if planned.route.cold_tier is None or not may_be_cold:
         return write_envelopes(rows, **write_options)
@@ -52,7 +64,7 @@ def run_schedule(
 def read_inputs(
     spark: SparkSession, inputs: Sequence[str], form: str, options: Mapping[str, str]
 ) -> DataFrame:
-    """Return what the inputs hold, by Spark's own readers; of a table, its one name."""
+    """Read the inputs with Spark's own readers; a table is given by its name alone."""
     check_format(form)
     if form == TABLE:
         if len(inputs) != 1:
@@ -60,3 +72,49 @@ def read_inputs(
         return spark.read.options(**options).table(inputs[0])
     given = {**_DEFAULTS.get(form, {}), **options}
     return spark.read.options(**given).format(form).load(list(inputs))
+
+
+class FarSplit(NamedTuple):
+    """The counts of the far rows, and the near rows, which are still to be scheduled."""
+
+    near: DataFrame
+    cold: int
+    duplicate: int
+
+
+def schedule_far(spark: SparkSession, rows: DataFrame, options: WriteOptions) -> FarSplit:
+    """Write the far rows to the cold tier of their route.
+
+    Repeated rows are duplicates while they are cold; once they have returned, the store knows
+    them. Raises `ConfigError`, `StoreError` and `JobFailed`.
+    """
+    tier = open_tier(str(options.config), options.route)
+    job = _job(tier, options)
+    far = batch_rows(rows.mapInArrow(partial(far_rows, job), COLD), job.batch)
+    state = tier.log.state()
+    duplicate = 0
+    if state.known:
+        there = read_cold(spark, tier, state.known, _SAME)
+        duplicate = far.join(there, _SAME, "left_semi").count()
+        far = exclude(far, there, _SAME)
+    with tier.notes() as shards:
+        for shard in shards:
+            shard.note_first(job.boundary_ms)
+    written = write_batch(tier, far, SCHEDULED, job.batch)
+    if written.rows:
+        tier.log.commit(written)
+    return FarSplit(rows.mapInArrow(partial(near_rows, job), rows.schema), written.rows, duplicate)
+
+
+def _job(tier: Tier, options: WriteOptions) -> FarJob:
+    now_ms = tier.now_ms()
+    brokers = load_config(str(options.config)).brokers
+    return FarJob(
+        tier,
+        brokers[tier.route.target.broker].type,
+        options.remember,
+        options.id_columns,
+        now_ms,
+        tier.boundary_ms(),
+        new_batch(now_ms),
+    )

@@ -1,7 +1,7 @@
-"""Plots as inline SVG, of a few lines each: what a page without script and network can show.
+"""Plots as inline SVG, for a page without script and network.
 
-A plot library would bring megabytes of script, or pictures that know no dark mode. Every mark has a
-title, which browsers show under the pointer. Colors are classes of style.css.
+A plot library would add megabytes of script, or images without dark mode. Every mark has a title,
+which browsers show as a tooltip. Colors are classes of style.css.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 WIDTH, HEIGHT = 720, 196
 LEFT, RIGHT, TOP, BOTTOM = 56, 8, 10, 28
-LEAST_BAR = 1.5  # so that one of a million is still seen
+LEAST_BAR = 1.5  # keeps one of a million visible
 
 
 class Series(NamedTuple):
-    """Values in the order of the plot's instants; None where there is none."""
+    """Values in the order of the plot's instants; None if missing."""
 
     name: str
     color: str  # a class of style.css
@@ -26,21 +26,21 @@ class Series(NamedTuple):
 def bars(
     instants: Sequence[datetime], series: Sequence[Series], say: Callable[[float], str]
 ) -> str:
-    """Return bars one above the other, for each instant."""
-    sums = [sum(each.values[at] or 0 for each in series) for at in range(len(instants))]
+    """Return stacked bars for each instant."""
+    sums = [sum(one.values[at] or 0 for one in series) for at in range(len(instants))]
     scale = _Linear(max(sums, default=0))
     slot = (WIDTH - LEFT - RIGHT) / max(1, len(instants))
     marks = []
     for at, instant in enumerate(instants):
         below = 0.0
-        for each in series:
-            value = each.values[at] or 0
+        for one in series:
+            value = one.values[at] or 0
             if value:
                 bottom, top = scale.y(below), scale.y(below + value)
                 tall = max(LEAST_BAR, bottom - top)
-                title = f"{_moment(instant)}: {say(value)} {each.name}"
+                title = f"{_moment(instant)}: {say(value)} {one.name}"
                 marks.append(
-                    f'<rect class="{each.color}" x="{LEFT + at * slot + slot * 0.1:.1f}"'
+                    f'<rect class="{one.color}" x="{LEFT + at * slot + slot * 0.1:.1f}"'
                     f' y="{bottom - tall:.1f}" width="{max(1, slot * 0.8):.1f}"'
                     f' height="{tall:.1f}" rx="1"><title>{escape(title)}</title></rect>'
                 )
@@ -51,15 +51,15 @@ def bars(
 def lines(
     instants: Sequence[datetime], series: Sequence[Series], say: Callable[[float], str]
 ) -> str:
-    """Return a line a series, on a logarithmic scale: a bad hour does not flatten the others."""
-    scale = _Logarithmic([value for each in series for value in each.values if value is not None])
+    """Return a line for each series on a logarithmic scale: a bad hour does not flatten others."""
+    scale = _Logarithmic([value for one in series for value in one.values if value is not None])
     slot = (WIDTH - LEFT - RIGHT) / max(1, len(instants))
-    marks = [mark for each in series for mark in _line(instants, each, scale, slot, say)]
+    marks = [mark for one in series for mark in _line(instants, one, scale, slot, say)]
     return _plot(instants, slot, scale, say, marks)
 
 
 def sideways(rows: Sequence[tuple[str, float]], color: str, say: Callable[[float], str]) -> str:
-    """Return a bar a row with its name and number, the longest first; HTML, no SVG."""
+    """Return horizontal bars with names and numbers, longest first, as HTML."""
     most = max((value for _, value in rows), default=1) or 1
     found = "".join(
         f'<li><span class="name">{escape(name)}</span><span class="track">'
@@ -71,17 +71,17 @@ def sideways(rows: Sequence[tuple[str, float]], color: str, say: Callable[[float
 
 
 def legend(series: Sequence[Series]) -> str:
-    """Return what the colors mean, of those that are there."""
+    """Return a legend of the series that have values."""
     found = "".join(
-        f'<span><i class="{each.color}"></i>{escape(each.name)}</span>'
-        for each in series
-        if any(each.values)
+        f'<span><i class="{one.color}"></i>{escape(one.name)}</span>'
+        for one in series
+        if any(one.values)
     )
     return f'<p class="legend">{found}</p>'
 
 
 class _Linear:
-    """From 0 to a round number above the most."""
+    """A scale from 0 to a round number above the maximum."""
 
     def __init__(self, most: float) -> None:
         step = _round_step(most / 3)
@@ -92,7 +92,7 @@ class _Linear:
 
 
 class _Logarithmic:
-    """Of whole powers of ten; what is below 1 is drawn at 1."""
+    """A scale of powers of ten; values below 1 are drawn at 1."""
 
     def __init__(self, values: Sequence[float]) -> None:
         least, most = min(values, default=1), max(values, default=1)
@@ -109,7 +109,7 @@ def _round_step(least: float) -> float:
     if least <= 1:
         return 1
     power = 10.0 ** floor(log10(least))
-    return float(next(power * each for each in (1, 2, 5, 10) if power * each >= least))
+    return float(next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least))
 
 
 def _line(
@@ -119,7 +119,7 @@ def _line(
     slot: float,
     say: Callable[[float], str],
 ) -> Iterator[str]:
-    """Yield a path with a break where there is no value, and a point a value."""
+    """Yield a path with gaps for missing values, and a point for each value."""
     path, is_down = [], False
     points = []
     for at, value in enumerate(series.values):
@@ -156,7 +156,7 @@ def _rule(y: float, text: str) -> str:
 
 
 def _times(instants: Sequence[datetime], slot: float) -> Iterator[str]:
-    """Yield some six instants below the plot, at whole numbers of slots."""
+    """Yield about six instants below the plot, at whole numbers of slots."""
     every = max(1, -(-len(instants) // 6))
     for at in range(0, len(instants), every):
         x = LEFT + (at + 0.5) * slot
@@ -167,7 +167,7 @@ def _times(instants: Sequence[datetime], slot: float) -> Iterator[str]:
 
 def _label(instants: Sequence[datetime], at: int) -> str:
     spans_days = instants[0].date() != instants[-1].date()
-    is_hourly = any(each.hour for each in instants)
+    is_hourly = any(instant.hour for instant in instants)
     if spans_days and is_hourly:
         return f"{instants[at]:%d %b %H:%M}"
     return f"{instants[at]:%H:%M}" if is_hourly else f"{instants[at]:%d %b}"

@@ -1,1 +1,1 @@
-"""DataFrame in, DataFrame out: what the jobs compute, with nothing read and nothing written."""
+"""Pure functions of DataFrames and Columns: they neither read nor write."""

@@ -1,4 +1,4 @@
-"""Dead letters of a Kafka topic: what each of them is, and the envelope that tries it again."""
+"""Dead letters of a Kafka topic: parsed from records, and turned into envelopes again."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,12 +6,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.config.models import Route
-from duebridge_connectors.spark.transforms.headers import carried, with_header
+from duebridge_connectors.spark.transforms.envelopes import forwarded_headers, with_header
 
 REPLAYS = "x-replays"
-"""How often an envelope was replayed from the topic: the header that ends a loop."""
+"""Header with the number of replays, which ends a loop."""
 ORIGIN = "x-replay-of"
-"""The id that the first of them had."""
+"""Header with the id of the first envelope."""
 
 READY, LOOPED, DAMAGED, ROUTELESS = "ready", "looped", "damaged", "no_route"
 _LIFE = ("x-dlq-route", "x-message-id", "x-scheduled-at", "x-attempt")
@@ -27,12 +27,12 @@ _INSTANTS = {"first_failed_at": "x-dlq-first-failed-at", "last_failed_at": "x-dl
 _ID_DIGITS = 24
 
 
-def dead_letters(records: DataFrame, routes: Sequence[str], max_replays: int) -> DataFrame:
-    """Return Kafka's records (`includeHeaders`) with what their headers say as columns, for SQL.
+def parse_dead_letters(records: DataFrame, routes: Sequence[str], max_replays: int) -> DataFrame:
+    """Return Kafka records (`includeHeaders`) with their headers as columns, for SQL.
 
-    `status` is `ready`; `looped` for what was replayed `max_replays` times already; `no_route` for
-    what died on none of these routes; `damaged` for what lacks the headers of a whole dead letter,
-    as a record does that no worker could read.
+    `status` is `ready`; `looped` after `max_replays` replays; `no_route` for a route other than
+    these; `damaged` without the headers of a complete dead letter, as of a record that no worker
+    could read.
     """
     rows = with_header(records)
     header = F.col("header")
@@ -54,7 +54,7 @@ def dead_letters(records: DataFrame, routes: Sequence[str], max_replays: int) ->
     )
 
 
-def replayed(
+def replay_envelopes(
     letters: DataFrame,
     columns: Mapping[str, str],
     *,
@@ -62,16 +62,16 @@ def replayed(
     spread_ms: int = 0,
     target: Column | None = None,
 ) -> DataFrame:
-    """Return the writer's columns of dead letters, due after `delay_ms` and spread from then on.
+    """Return dead letters as the writer's columns, due after `delay_ms` over `spread_ms`.
 
-    The id is made of the life that ended: its route, id, instant of scheduling and attempt. So a
-    dead letter that stands in the topic twice is one envelope, whenever it is replayed. `columns`
+    The id derives from the life that ended: its route, id, instant of scheduling and attempt. So
+    a dead letter that is in the topic twice becomes one envelope. `columns`
     are SQL over the columns of `dead_letters`, by the writer's names.
     """
     rows = letters.withColumn("replay_id", _replay_id())
     place = F.pmod(F.xxhash64("replay_id"), F.lit(spread_ms + 1)) + F.lit(delay_ms)
     repairs = {name: F.expr(text) for name, text in columns.items()}
-    others = carried(repairs.pop("headers", F.col("headers")), REPLAYS, ORIGIN)
+    others = forwarded_headers(repairs.pop("headers", F.col("headers")), REPLAYS, ORIGIN)
     made = {
         "id": F.col("replay_id"),
         "body": F.col("value"),
@@ -85,9 +85,9 @@ def replayed(
 
 
 def own_target(route: Route) -> Column | None:
-    """Return the target that an envelope had for itself, null where it was the route's.
+    """Return an envelope's own target, null if it was the route's.
 
-    A dead letter tells where it should have gone. None of a route that permits no other target.
+    It is read from the dead letter. None for a route that permits no other target.
     """
     if not route.allow_targets:
         return None

@@ -1,7 +1,7 @@
-"""The verdict of `bridge/duebridge/audit.py`, for as many envelopes as there are: the same words.
+"""The verdict of `duebridge.audit` on Spark, for any number of envelopes, in the same words.
 
-An id's life is one row. One that was accepted more than once has had several lives, one after the
-other: as many deliveries are lawful, and nothing of it is early that is not before its first due.
+Each id is one row. An id that was accepted several times had as many lives: as many deliveries are
+lawful, and a delivery is early only before the first due instant.
 """
 
 from functools import reduce
@@ -19,7 +19,7 @@ from duebridge_connectors.spark.transforms.facts import (
 )
 
 BROKEN = ("lost", "early", "after_cancel", "unexpected", "corrupt", "stuck")
-REMARKS = ("duplicates", "in_two_places", "late")  # lawful after a fault, or no promise
+REMARKS = ("duplicates", "in_two_places", "late")  # lawful after a fault, or not promised
 KINDS = BROKEN + REMARKS
 
 _DUES = (what.ACCEPTED, what.DUE, what.RECEIPT)
@@ -28,7 +28,7 @@ PERCENTS = (0.5, 0.99, 1.0)
 
 
 class Evidence(NamedTuple):
-    """All that is known of a run, as rows; each function of `facts` says which columns."""
+    """The rows to judge; the functions of `facts` say which columns they have."""
 
     journal: DataFrame
     receipts: DataFrame | None
@@ -36,8 +36,8 @@ class Evidence(NamedTuple):
     arrived: DataFrame
 
 
-class Window(NamedTuple):
-    """What is judged: accepted in [since, until]; stuck if nothing came of it by an instant."""
+class JudgedPeriod(NamedTuple):
+    """The envelopes to judge: accepted in [since, until]; stuck if due before `stuck_before_ms`."""
 
     since_ms: int
     until_ms: int
@@ -45,8 +45,8 @@ class Window(NamedTuple):
     late_ms: int | None
 
 
-def verdicts(evidence: Evidence, window: Window) -> DataFrame:
-    """Return a row for each id, with a column for each kind that says whether it is so."""
+def verdicts(evidence: Evidence, window: JudgedPeriod) -> DataFrame:
+    """Return a row for each id, with a boolean column for each kind of violation."""
     found = [
         journal_facts(evidence.journal, window.since_ms, window.until_ms),
         held_facts(evidence.held),
@@ -54,11 +54,11 @@ def verdicts(evidence: Evidence, window: Window) -> DataFrame:
     ]
     if evidence.receipts is not None:
         found.append(receipt_facts(evidence.receipts))
-    return judged(lives(found), window.stuck_before_ms, window.late_ms)
+    return judge(aggregate_lives(found), window.stuck_before_ms, window.late_ms)
 
 
-def lives(all_facts: list[DataFrame]) -> DataFrame:
-    """Return one row an id and route, of everything that is said of it."""
+def aggregate_lives(all_facts: list[DataFrame]) -> DataFrame:
+    """Aggregate facts to one row for each route and id."""
     rows = reduce(DataFrame.unionByName, all_facts)
     one = F.least(_count(what.ACCEPTED, what.RECEIPT), F.lit(1))
     came_back = _count(what.ACCEPTED) - _count(what.DEMOTED)
@@ -81,10 +81,10 @@ def lives(all_facts: list[DataFrame]) -> DataFrame:
     )
 
 
-def judged(rows: DataFrame, stuck_before_ms: int, late_ms: int | None = None) -> DataFrame:
-    """Add `due_ms`, `late_by_ms`, and a column for each kind that says whether it is so.
+def judge(rows: DataFrame, stuck_before_ms: int, late_ms: int | None = None) -> DataFrame:
+    """Add `due_ms`, `late_by_ms`, and a boolean column for each kind of violation.
 
-    What the store holds is stuck where it was due before `stuck_before_ms`.
+    A held envelope is stuck if it was due before `stuck_before_ms`.
     """
     accepted, delivered, dead = F.col("accepted"), F.col("delivered"), F.col("dead")
     is_known = accepted > 0
@@ -98,21 +98,21 @@ def judged(rows: DataFrame, stuck_before_ms: int, late_ms: int | None = None) ->
     return rows.withColumns(
         {
             "lost": accepted > accounted,
-            "early": _surely(F.col("late_by_ms") < 0),
+            "early": _is_true(F.col("late_by_ms") < 0),
             "after_cancel": (F.col("cancelled") > 0) & (accepted < 2) & (delivered + dead > 0),
             "unexpected": (delivered + dead > 0) & ~is_known & (F.col("attempted") == 0),
-            "corrupt": _surely(F.least("least", "most") != F.col("sent"))
-            | _surely(F.greatest("least", "most") != F.col("sent")),
-            "stuck": (F.col("held") > 0) & _surely(F.col("held_due") < stuck_before_ms),
+            "corrupt": _is_true(F.least("least", "most") != F.col("sent"))
+            | _is_true(F.greatest("least", "most") != F.col("sent")),
+            "stuck": (F.col("held") > 0) & _is_true(F.col("held_due") < stuck_before_ms),
             "duplicates": delivered > once,
             "in_two_places": (delivered > 0) & (dead > 0) & (accepted < 2),
-            "late": _surely(late),
+            "late": _is_true(late),
         }
     )
 
 
 def violations(verdicts: DataFrame) -> DataFrame:
-    """Return a row for each id and kind that is so, with what tells the two apart from afar."""
+    """Return a row for each id and kind of violation, with the counts that explain it."""
     kinds = F.array(*(F.when(F.col(kind), F.lit(kind)) for kind in KINDS))
     return verdicts.where(reduce(Column.__or__, map(F.col, KINDS))).select(
         F.explode(F.array_compact(kinds)).alias("kind"),
@@ -131,7 +131,7 @@ def violations(verdicts: DataFrame) -> DataFrame:
 
 
 def totals(verdicts: DataFrame) -> DataFrame:
-    """Return a row for each route: counts by what became of the ids, and of each kind."""
+    """Return a row for each route: ids counted by outcome and by kind of violation."""
     counts = {
         "accepted": F.count_if(F.col("accepted") > 0),
         "delivered": F.count_if(F.col("delivered") > 0),
@@ -168,9 +168,9 @@ def _count(*kinds: int) -> Column:
 
 
 def _order() -> Column:
-    """By number in the shard's journal, or by a receipt's time; other facts have no due instant."""
+    """Return the order of facts with a due instant, null for others."""
     return F.when(_is(*_DUES), F.col("place"))
 
 
-def _surely(condition: Column) -> Column:
+def _is_true(condition: Column) -> Column:
     return F.coalesce(condition, F.lit(False))

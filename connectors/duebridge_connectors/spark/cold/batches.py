@@ -1,0 +1,116 @@
+"""Batches of cold rows: written and verified, then removed from the store.
+
+rows ─▶ Parquet of a batch, read back by each task ─▶ commit               write_batch
+committed rows ─▶ shard by shard, in order ─▶ demote.lua ─▶ commit         finish_batches
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import TypeAlias
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from duebridge.durations import format_ms
+from duebridge.errors import JobFailed
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import Shard
+from duebridge.store.replies import Demoted
+from duebridge_connectors.spark.cold.commit_log import REMOVED, Commit
+from duebridge_connectors.spark.cold.parquet_files import WRITTEN, ColdBatch, write_hours
+from duebridge_connectors.spark.cold.tier import Tier, read_cold
+from duebridge_connectors.spark.source.planning import StoreAddress
+from duebridge_connectors.spark.transforms.cold_copies import KEYS, in_removal_order
+
+
+def write_batch(tier: Tier, rows: DataFrame, kind: str, batch: str) -> Commit:
+    """Write rows (see `batch_rows`) as a batch, and return the commit that would publish them.
+
+    Each task reads its file back. Raises `JobFailed` if the content differs, or if the driver does
+    not see a file that a task has written.
+    """
+    write = partial(write_hours, ColdBatch(tier.log.root, batch))
+    found = {row.file: row.rows for row in rows.mapInArrow(write, WRITTEN).collect()}
+    unseen = len({*found} - {*tier.log.written(f"batch={batch}")}) if found else 0
+    if unseen:
+        raise JobFailed(
+            f"{tier.log.root}: expected a place that the driver and all executors share;"
+            f" the driver does not see {unseen} files: nothing is moved"
+        )
+    total = sum(found.values())
+    return Commit(
+        kind=kind, batch=batch, at_ms=tier.now_ms(), rows=total, files=tuple(sorted(found))
+    )
+
+
+def finish_batches(spark: SparkSession, tier: Tier) -> list[Commit]:
+    """Remove from the store the envelopes of all unfinished batches; return a commit for each.
+
+    Several jobs may run this at once, or be killed: no row is removed or judged twice.
+    """
+    return [_finish(spark, tier, batch) for batch in tier.log.state().unfinished]
+
+
+def _finish(spark: SparkSession, tier: Tier, batch: Commit) -> Commit:
+    age_ms = tier.now_ms() - batch.at_ms
+    if age_ms >= tier.route.max_delay:  # the store has forgotten its progress
+        text = f"expected to be finished within max_delay; it started {format_ms(age_ms)} ago"
+        raise JobFailed(f"batch {batch.batch} of {tier.log.root}: {text}")
+    job = RemovalJob(tier.address, tier.shards, batch.batch, tier.route.max_delay)
+    keys = in_removal_order(read_cold(spark, tier, batch.files, KEYS))
+    counts = keys.mapInArrow(partial(remove_rows, job), "done long, removed long, void long")
+    total = counts.groupBy().sum().collect()[0]
+    done, removed, void = (int(count or 0) for count in total)
+    if done != batch.rows:
+        raise JobFailed(f"batch {batch.batch}: expected {batch.rows} rows to be done; got {done}")
+    finished = Commit(
+        kind=REMOVED, batch=batch.batch, at_ms=tier.now_ms(), rows=done, removed=removed, void=void
+    )
+    tier.log.commit(finished)
+    return finished
+
+
+CALL_ROWS = 250
+RemovalKey: TypeAlias = tuple[str, int]  # id and generation
+
+
+class RemovalJob(msgspec.Struct, frozen=True):
+    """A batch to remove from the store, as every task receives it."""
+
+    address: StoreAddress
+    shards: Sequence[Shard]
+    batch: str
+    keep_ms: int
+
+
+def remove_rows(job: RemovalJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Remove rows of shard, id and generation; yield the totals of the batch for each shard."""
+    rows = (
+        row
+        for batch in batches
+        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    )
+    with job.address.connect() as connection:
+        for number, shard_rows in groupby(rows, key=itemgetter(0)):
+            store = job.address.delay_store(connection, job.shards[number], job.keep_ms)
+            keys = ((name, generation) for _, name, generation in shard_rows)
+            total = _remove(store, job.batch, keys)
+            counts = {"done": [total.done], "removed": [total.removed], "void": [total.void]}
+            yield pa.RecordBatch.from_pydict(counts)
+
+
+def _remove(store: DelayStore, batch: str, rows: Iterator[RemovalKey]) -> Demoted:
+    """Continue where the batch stands; another job may be doing the same concurrently."""
+    total = store.demote(batch, 0, [])
+    call: list[RemovalKey] = []
+    skip = total.done
+    while True:
+        call += islice(rows, skip, skip + CALL_ROWS - len(call))
+        if not call:
+            return total
+        now = store.demote(batch, total.done, call)
+        moved = now.done - total.done
+        total, skip, call = now, max(0, moved - len(call)), call[moved:]

@@ -1,0 +1,145 @@
+"""A route's cold tier: its settings, its files and the marks in the store that bind its rows."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from uuid import uuid4
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.types import StructType
+
+from duebridge.config.load import load_config
+from duebridge.config.models import ColdTier, Route
+from duebridge.errors import ConfigError
+from duebridge.store.batching import in_calls
+from duebridge.store.cold import ColdNotes, Mark
+from duebridge.store.keys import Shard
+from duebridge_connectors.spark.cold.commit_log import ColdLog, boundary_ms
+from duebridge_connectors.spark.cold.parquet_files import ColdRead, read_files
+from duebridge_connectors.spark.source.options import StoreOptions
+from duebridge_connectors.spark.source.planning import StoreAddress, open_route, store_address
+from duebridge_connectors.spark.source.schema import COLD
+
+TASK_FILES = 256  # read by one task, one after another
+
+
+class Tier(msgspec.Struct, frozen=True):
+    """The cold tier of a route: its files, and the store that the rows come from."""
+
+    address: StoreAddress
+    route: Route
+    settings: ColdTier
+    shards: tuple[Shard, ...]
+    log: ColdLog
+
+    @contextmanager
+    def notes(self) -> Iterator[list[ColdNotes]]:
+        """Open the notes of each shard about the tier; raises `StoreError`."""
+        with self.address.connect() as connection:
+            yield [ColdNotes(connection, shard) for shard in self.shards]
+
+    def now_ms(self) -> int:
+        """Return the store's time; raises `StoreError`."""
+        with self.address.connect() as connection:
+            return self.address.delay_store(connection, self.shards[0]).next().now_ms
+
+    def boundary_ms(self) -> int:
+        """Return the end of the horizon: envelopes due before it belong in the store."""
+        return boundary_ms(self.now_ms(), self.settings.horizon)
+
+
+def open_tier(config: str, route: str) -> Tier:
+    """Open the cold tier of a route; raises `ConfigError` if it has none, and `StoreError`."""
+    loaded = load_config(config)
+    address = store_address(StoreOptions(config=config), loaded)
+    found, shards = open_route(address, loaded, route)
+    if found.cold_tier is None:
+        raise ConfigError(f"routes.{route}.cold_tier: expected a path and a horizon; got none")
+    log = ColdLog(found.cold_tier.path, route)
+    return Tier(address, found, found.cold_tier, address.shards(route, shards), log)
+
+
+def new_batch(now_ms: int) -> str:
+    """Return a unique name for a batch; names sort by time."""
+    return f"{datetime.fromtimestamp(now_ms / 1000, UTC):%Y%m%dT%H%M%S}-{uuid4().hex[:8]}"
+
+
+def read_cold(
+    spark: SparkSession,
+    tier: Tier,
+    files: Sequence[str],
+    columns: Sequence[str] = COLD.names,
+    ids: Sequence[str] | None = None,
+) -> DataFrame:
+    """Return columns of the rows in these files of the tier, of all ids or of some.
+
+    Arrow reads the files in tasks: Spark would list a year's files on the driver first.
+    """
+    schema = StructType([COLD[name] for name in columns])
+    if not files or ids == []:
+        return spark.createDataFrame([], schema)
+    cores = spark.sparkContext.defaultParallelism
+    tasks = max(min(len(files), cores), len(files) // TASK_FILES)
+    names = spark.createDataFrame([(file,) for file in files], "file string").repartition(tasks)
+    return names.mapInArrow(partial(read_files, ColdRead(tier.log.root, schema, ids)), schema)
+
+
+_MARKS = (
+    "shard int, name string, id string, batch string, left_at long, due_at long, cancelled long"
+)
+
+BROADCAST_ROWS = 100_000  # up to this many are broadcast, which saves a shuffle
+
+
+class Marks(msgspec.Struct, frozen=True):
+    """The tombstones and void copies of a route, by shard number.
+
+    `began` holds a generation of each shard, taken before the marks were read.
+    """
+
+    began: Sequence[int]
+    found: Sequence[tuple[int, Mark]]
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the marked envelopes."""
+        return [mark.id for _, mark in self.found]
+
+    def due_before(self, until_ms: int) -> "Marks":
+        """Return the marks that reschedule an envelope to an instant before this one."""
+        found = [(n, mark) for n, mark in self.found if 0 < mark.due_at_ms < until_ms]
+        return Marks(self.began, found)
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """Return the marks as rows; a void copy names its batch, a tombstone has an empty one."""
+        rows = spark.createDataFrame([(shard, *mark) for shard, mark in self.found], _MARKS)
+        return F.broadcast(rows) if len(self.found) <= BROADCAST_ROWS else rows
+
+
+def new_generations(tier: Tier) -> list[int]:
+    """Take a generation of each shard: every later mark has a generation at least as high."""
+    with tier.notes() as shards:
+        return [shard.new_generation() for shard in shards]
+
+
+def read_marks(tier: Tier, began: Sequence[int]) -> Marks:
+    """Return all marks that the store has now."""
+    with tier.notes() as shards:
+        found = [(number, mark) for number, shard in enumerate(shards) for mark in shard.marks()]
+    return Marks(began, found)
+
+
+def drop_marks(tier: Tier, marks: Marks, used: Sequence[tuple[int, str]]) -> int:
+    """Drop marks by shard and name unless they were renewed meanwhile; return how many."""
+    dropped = 0
+    with tier.address.connect() as connection:
+        for number, marked in groupby(sorted(used), key=itemgetter(0)):
+            store = tier.address.delay_store(connection, tier.shards[number])
+            for names in in_calls([name for _, name in marked]):
+                dropped += store.lift(marks.began[number], names)
+    return dropped

@@ -1,0 +1,160 @@
+"""`duebridge spark intake` and `replay`: Kafka records and dead letters become envelopes."""
+
+from typing import Annotated
+
+import typer
+
+from duebridge.cli.dead_options import ReasonOption
+from duebridge.cli.exits import finish
+from duebridge.cli.output import Output, OutputOption
+from duebridge.cli.session import ConfigOption, config_path
+from duebridge_connectors.spark.commands import job
+
+
+def intake(
+    context: typer.Context,
+    route: job.RouteArgument,
+    topic: Annotated[str, typer.Argument(help="The Kafka topic to read.")],
+    checkpoint: Annotated[
+        str, typer.Option(help="Directory for the progress of this intake alone.")
+    ],
+    broker: Annotated[
+        str | None, typer.Option(help="Broker of the topic; by default that of the route's target.")
+    ] = None,
+    delay_header: Annotated[
+        str | None, typer.Option(help="Header with a delay after the record's time, such as 15m.")
+    ] = None,
+    due_header: Annotated[
+        str | None, typer.Option(help="Header with the due instant, epoch ms.")
+    ] = None,
+    column: job.ColumnOption = None,
+    where: job.WhereOption = None,
+    start: Annotated[
+        str, typer.Option(help="Where a new checkpoint starts: earliest or latest.")
+    ] = "earliest",
+    every: Annotated[
+        str | None,
+        typer.Option(
+            "--every", "--trigger", help="Run until Ctrl-C, with a batch at this interval: 10s."
+        ),
+    ] = None,
+    max_offsets: Annotated[
+        int, typer.Option("--max-offsets-per-trigger", help="Most records in a batch.")
+    ] = 1_000_000,
+    rejects: job.RejectsOption = None,
+    max_rejects: job.MaxRejectsOption = None,
+    on_conflict: job.OnConflictOption = None,
+    remember: job.RememberOption = None,
+    rows_per_second: job.RateOption = None,
+    read: job.KafkaReadOption = None,
+    settings: job.SettingOption = None,
+    output: OutputOption = Output.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Schedule every record of a Kafka topic to a route, once.
+
+    Value, key and headers are kept. The checkpoint holds the position in the topic: a further run
+    continues there, and nothing is lost or scheduled twice. Without --every the job stops at the
+    present end of the topic. docs/spark/intake.md has the columns for --column.
+    """
+    columns, read_options = job.parse_pairs("--column", column), job.parse_pairs("--read", read)
+    options = job.given_options(
+        config=str(config_path(context, config)),
+        route=route,
+        rejects=rejects,
+        max_rejects=max_rejects,
+        on_conflict=on_conflict,
+        remember=remember,
+        rows_per_second=rows_per_second,
+    )
+    with job.job_session("intake", settings, has_kafka=True) as spark:
+        from duebridge_connectors.spark.jobs.intake import Intake, run_intake
+
+        request = Intake(
+            topic=topic,
+            checkpoint=checkpoint,
+            broker=broker,
+            columns=columns,
+            delay_header=delay_header,
+            due_header=due_header,
+            where=where,
+            start=start,
+            every=every,
+            max_offsets=max_offsets,
+            read_options=read_options,
+        )
+        summary = run_intake(spark, request, **job.progress_options(every), **options)
+    job.show_summary(summary, output)
+    finish(is_yes=not summary.rows.rejects and not summary.rows.skipped)
+
+
+def replay(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(help="The dead-letter topic.")],
+    reason: ReasonOption = None,
+    route: Annotated[
+        list[str] | None, typer.Option(help="Only dead letters of this route; repeatable.")
+    ] = None,
+    where: job.WhereOption = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="A column to repair as SQL over the dead letters: NAME=EXPRESSION."),
+    ] = None,
+    delay: Annotated[str, typer.Option(help="Delay of the first dead letters.")] = "0s",
+    spread: Annotated[
+        str, typer.Option(help="Period to spread them evenly over, such as 2h.")
+    ] = "0s",
+    max_replays: Annotated[
+        int, typer.Option(help="Skip dead letters that were replayed this often.")
+    ] = 3,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Replay; without it, a dry run.")
+    ] = False,
+    broker: Annotated[
+        str | None,
+        typer.Option(help="Broker of the topic; by default that of the routes' dead_letter."),
+    ] = None,
+    rejects: job.RejectsOption = None,
+    max_rejects: job.MaxRejectsOption = None,
+    remember: Annotated[
+        str | None,
+        typer.Option(help="How long a replay is remembered after its end; by default 7d."),
+    ] = None,
+    rows_per_second: job.RateOption = None,
+    read: job.KafkaReadOption = None,
+    settings: job.SettingOption = None,
+    output: OutputOption = Output.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Schedule dead letters to their routes again; without --yes a dry run.
+
+    The dry run counts them by route and reason. The topic keeps its records, and the store
+    remembers the ids of replayed ones, so running the job again changes nothing.
+    docs/spark/replay.md has the columns for --where and --column.
+    """
+    columns, read_options = job.parse_pairs("--column", column), job.parse_pairs("--read", read)
+    options = job.given_options(
+        config=str(config_path(context, config)),
+        rejects=rejects,
+        max_rejects=max_rejects,
+        remember=remember,
+        rows_per_second=rows_per_second,
+    )
+    with job.job_session("replay", settings, has_kafka=True) as spark:
+        from duebridge_connectors.spark.jobs.replay import Replay, run_replay
+
+        request = Replay(
+            topic=topic,
+            broker=broker,
+            reasons=reason or (),
+            routes=route or (),
+            where=where,
+            columns=columns,
+            delay=delay,
+            spread=spread,
+            max_replays=max_replays,
+            read_options=read_options,
+        )
+        summary = run_replay(spark, request, is_dry_run=not yes, **options)
+    job.show_summary(summary, output)
+    finish(is_yes=summary.is_dry_run or summary.is_complete)

@@ -1,0 +1,64 @@
+"""The data source as functions: frames read from the store, and a frame written to it."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from duebridge.durations import parse_duration_ms
+from duebridge_connectors.spark.source.datasource import NAME
+from duebridge_connectors.spark.source.loader import Summary
+from duebridge_connectors.spark.source.planning import plan_write
+
+
+def activate(spark: SparkSession) -> SparkSession:
+    """Make the session the active one of the calling thread, and return it.
+
+    Spark resolves a Python format through the active session of the thread, and a thread started
+    by Python has none: there `format("duebridge")` would be unknown even if registered.
+    """
+    session: Any = getattr(spark, "_jsparkSession", None)  # absent under Spark Connect
+    if session is not None:
+        jvm: Any = spark._jvm
+        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
+    return spark
+
+
+def read_source(spark: SparkSession, **options: str | int) -> DataFrame:
+    """Return the envelopes of the store or, with stream="journal", its journal."""
+    return activate(spark).read.format(NAME).options(**options).load()
+
+
+def stream_journal(spark: SparkSession, **options: str | int) -> DataFrame:
+    """Return the journal as a stream."""
+    return activate(spark).readStream.format(NAME).options(**options, stream="journal").load()
+
+
+def run_query(writer: DataStreamWriter, every: str | None) -> None:
+    """Run a streaming query: until stopped with `every` (as `1m`), else to the end of its input."""
+    trigger: dict[str, Any] = {"availableNow": True}
+    if every is not None:
+        trigger = {"processingTime": f"{parse_duration_ms(every, 'every')} milliseconds"}
+    query = writer.trigger(**trigger).start()
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+
+
+def write_envelopes(frame: DataFrame, **options: str | int) -> Summary:
+    """Schedule every row of a frame with the options of the format, and return the counts.
+
+    Raises `ConfigError`, `StoreUnavailable` and `StoreUnfit` before any row is written, and later
+    Spark's own exceptions. A second run stores nothing twice.
+    """
+    given = {name: str(value) for name, value in options.items()}
+    with TemporaryDirectory(prefix="duebridge-") as home:
+        given.setdefault("summary", f"{home}/summary.json")
+        plan_write(given, frame.schema)
+        activate(frame.sparkSession)
+        frame.write.format(NAME).options(**given).mode("append").save()
+        return msgspec.json.decode(Path(given["summary"]).read_bytes(), type=Summary)

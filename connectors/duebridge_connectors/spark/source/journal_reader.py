@@ -1,0 +1,251 @@
+"""Batch and stream reader of the journal: every transition of an envelope, exactly once.
+
+An offset holds two entry numbers of each shard:
+
+    {"reminders/0": [first, until], ...}    first: the oldest entry at planning; until: the last
+
+Entry numbers have no holes. Entries that the cap removed before planning are therefore known, and
+become a row of kind `gap`. Entries removed between planning and reading fail the batch: it may have
+been written before, so it must not shrink.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from duebridge.admin.events import GAP
+from duebridge.errors import JobFailed, StoreError
+from duebridge.ports.publisher import reason_word
+from duebridge.store.journal import Journal, JournalEntry
+from duebridge.store.keys import Shard
+from duebridge_connectors.spark.source.arrow import arrow_schema, record_batch
+from duebridge_connectors.spark.source.options import JournalOptions
+from duebridge_connectors.spark.source.planning import StoreAddress
+from duebridge_connectors.spark.source.schema import JOURNAL
+
+TASK_ENTRIES = 256  # of up to 1,000 rows each
+
+Offset: TypeAlias = dict[str, list[int]]
+_BEGINNING = [1, 0]
+
+
+@dataclass(frozen=True)
+class JournalRange(InputPartition):
+    """Entries `after` + 1 to `until`; the first `lost` of them were cut before planning."""
+
+    shard: Shard
+    after: int
+    until: int
+    lost: int
+
+
+class JournalEnds(NamedTuple):
+    """The numbers of the oldest entry present, and of the newest ever written."""
+
+    first: int
+    last: int
+
+
+class _RangeReader:
+    """What the batch and the stream reader share."""
+
+    def __init__(
+        self, options: JournalOptions, address: StoreAddress, shards: Sequence[Shard]
+    ) -> None:
+        self._options = options
+        self._address = address
+        self._shards = shards
+        self._target: dict[Shard, JournalEnds] | None = None
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield a range; entries cut since planning raise `JobFailed`, or become a gap row."""
+        return _read(self._address, partition, self._options.on_trim)
+
+    def _ends(self) -> dict[Shard, JournalEnds]:
+        with self._address.connect() as connection:
+            journals = {shard: Journal(connection, shard) for shard in self._shards}
+            # newest first: an entry added meanwhile belongs to the next batch
+            lasts = {shard: journal.last() for shard, journal in journals.items()}
+            return {
+                shard: JournalEnds(min(journal.first(), lasts[shard] + 1), lasts[shard])
+                for shard, journal in journals.items()
+            }
+
+    def _end_offset(self) -> Offset:
+        return {_name(shard): [*ends] for shard, ends in self._ends().items()}
+
+
+class JournalBatchReader(_RangeReader, DataSourceReader):
+    """Reader of `spark.read` with stream=journal: the journals as they are now."""
+
+    def partitions(self) -> list[JournalRange]:
+        """Return the ranges of all entries present, and a gap for those cut before."""
+        return _ranges(self._shards, {}, self._end_offset())
+
+
+class JournalStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reader of `spark.readStream`."""
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """Return the offset at which a new query starts."""
+        if self._options.start == "earliest":
+            return {_name(shard): _BEGINNING for shard in self._shards}
+        found = self._ends()
+        return {_name(shard): [ends.last + 1, ends.last] for shard, ends in found.items()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return the limit of a micro-batch, in entries."""
+        most = self._options.max_entries_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Fix the present ends of the journals as the end of the query."""
+        self._target = self._ends()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
+        """Return the end of the next batch; raises `StoreError` if a journal went back."""
+        found = self._ends()
+        for shard, ends in found.items():
+            _check_went_on(shard, _until(start, shard), ends)
+        if self._target is not None:
+            found = {
+                shard: JournalEnds(ends.first, self._target[shard].last)
+                for shard, ends in found.items()
+            }
+        return _planned(start, found, limit)
+
+    def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
+        """Return the newest offset, for the query's progress."""
+        return self._end_offset()
+
+    def partitions(self, start: Offset, end: Offset) -> list[JournalRange]:
+        """Return the ranges of a batch; equal offsets give equal ranges."""
+        return _ranges(self._shards, start, end)
+
+    def commit(self, end: Offset) -> None:
+        """Do nothing: the journal's cap alone decides what is kept."""
+
+    def stop(self) -> None:
+        """Do nothing: no connection stays open."""
+
+
+def _name(shard: Shard) -> str:
+    return f"{shard.route}/{shard.number}"
+
+
+def _until(offset: Mapping[str, list[int]], shard: Shard) -> int:
+    return offset.get(_name(shard), _BEGINNING)[1]
+
+
+def _check_went_on(shard: Shard, until: int, ends: JournalEnds) -> None:
+    if ends.last < until:
+        raise StoreError(
+            f"journal {_name(shard)}: expected to end with entry {until}, the last read, or newer;"
+            f" got {ends.last}: the store was emptied, or lost its newest writes in a failover."
+            " Start again with another checkpoint"
+        )
+
+
+def _planned(start: Offset, found: Mapping[Shard, JournalEnds], limit: ReadLimit) -> Offset:
+    """Return the end of a batch: all new entries, or shares of the limit for each shard."""
+    begins = {
+        shard: max(_until(start, shard), min(ends.first - 1, ends.last))
+        for shard, ends in found.items()
+    }
+    waiting = {shard: max(0, ends.last - begins[shard]) for shard, ends in found.items()}
+    most = limit.max_rows if isinstance(limit, ReadMaxRows) else sum(waiting.values())
+    shares = _shares(waiting, most)
+    planned = dict(start)
+    for shard, ends in found.items():
+        until = begins[shard] + shares[shard]
+        if until > _until(start, shard):
+            planned[_name(shard)] = [ends.first, until]
+    return planned
+
+
+def _shares(waiting: Mapping[Shard, int], most: int) -> dict[Shard, int]:
+    """Divide a limit equally among shards; the unused part of a share goes to the others."""
+    shares: dict[Shard, int] = {}
+    left = most
+    for rank, (shard, count) in enumerate(sorted(waiting.items(), key=itemgetter(1))):
+        shares[shard] = min(count, -(-left // (len(waiting) - rank)))
+        left -= shares[shard]
+    return shares
+
+
+def _ranges(shards: Sequence[Shard], start: Offset, end: Offset) -> list[JournalRange]:
+    ranges: list[JournalRange] = []
+    for shard in shards:
+        first, until = end.get(_name(shard), _BEGINNING)
+        after = _until(start, shard)
+        lost = min(max(0, first - 1 - after), until - after)
+        if lost:
+            ranges.append(JournalRange(shard, after, after + lost, lost))
+        for begin in range(after + lost, until, TASK_ENTRIES):
+            ranges.append(JournalRange(shard, begin, min(until, begin + TASK_ENTRIES), 0))
+    return ranges
+
+
+def _read(
+    address: StoreAddress, partition: InputPartition, on_trim: str
+) -> Iterator[pa.RecordBatch]:
+    if not isinstance(partition, JournalRange):  # Spark asks for a partition even if there is none
+        return
+    schema = arrow_schema(JOURNAL)
+    if partition.lost:
+        yield record_batch(schema, [_gap(partition.shard, partition.after, partition.lost)])
+        return
+    read = partition.after
+    with address.connect() as connection:
+        for entry in Journal(connection, partition.shard).read(read, partition.until):
+            yield from _missing(schema, partition, read, entry.sequence, on_trim)
+            read = entry.sequence
+            yield record_batch(schema, list(_rows(partition.shard, entry)))
+    yield from _missing(schema, partition, read, partition.until + 1, on_trim)
+
+
+def _missing(
+    schema: pa.Schema, planned: JournalRange, read: int, sequence: int, on_trim: str
+) -> Iterator[pa.RecordBatch]:
+    """Account for entries missing between the last one read and the next one."""
+    lost = sequence - read - 1
+    if not lost:
+        return
+    if on_trim == "fail":
+        raise JobFailed(
+            f"journal {_name(planned.shard)}: expected entries {planned.after + 1} to"
+            f" {planned.until}, as planned; {lost} after {read} were cut meanwhile. To continue"
+            " without them, restart with option on_trim=gap: a gap row takes their place"
+        )
+    yield record_batch(schema, [_gap(planned.shard, read, lost)])
+
+
+def _rows(shard: Shard, entry: JournalEntry) -> Iterator[tuple[Any, ...]]:
+    for position, (envelope_id, note) in enumerate(entry.items):
+        yield (
+            entry.kind,
+            entry.at_ms,
+            shard.route,
+            shard.number,
+            entry.sequence,
+            position,
+            envelope_id,
+            note.due_at_ms,
+            note.attempt,
+            None if note.reason is None else reason_word(note.reason),
+            0,
+        )
+
+
+def _gap(shard: Shard, after: int, lost: int) -> tuple[Any, ...]:
+    return (GAP, None, shard.route, shard.number, after + 1, 0, None, None, None, None, lost)

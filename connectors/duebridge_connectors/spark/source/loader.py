@@ -1,0 +1,190 @@
+"""One attempt of a write task: Arrow batches in, counts and rejects out.
+
+    Arrow batch ─▶ Packer ─▶ by shard, in short calls ─▶ store: accepted, duplicate, ...
+                      └── refused ───────────────────────┴─▶ RejectWriter
+
+Every row adds to exactly one count of the `Summary`. Calls are idempotent by id, so an attempt may
+be repeated, or run twice at once.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+import msgspec
+import pyarrow as pa
+
+from duebridge.durations import format_instant, format_ms
+from duebridge.store.batching import batches
+from duebridge.store.bulk import BulkStore
+from duebridge.store.connection import Connection
+from duebridge.store.pace import Pace
+from duebridge.store.packed import PackedRow
+from duebridge_connectors.spark.source.packing import Packer
+from duebridge_connectors.spark.source.planning import WriteJob, shard_of
+from duebridge_connectors.spark.source.rejects import RejectWriter
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """The counts of a write: every row is in exactly one.
+
+    `cold`: due beyond the horizon, written directly to the cold tier. `duplicate`: stored before,
+    by an earlier run or another attempt of the task. `cancelled`: a cold row with a tombstone.
+    `refused`, `conflict` and `in_flight`: not stored, and written to the rejects. `skipped`: not
+    attempted, past `max_rejects`.
+    """
+
+    route: str
+    accepted: int = 0
+    cold: int = 0
+    replaced: int = 0
+    duplicate: int = 0
+    cancelled: int = 0
+    refused: int = 0
+    conflict: int = 0
+    in_flight: int = 0
+    skipped: int = 0
+    first_reason: str = ""
+
+    @property
+    def rows(self) -> int:
+        """The sum of all counts."""
+        return sum(getattr(self, name) for name in COUNTS)
+
+    @property
+    def rejects(self) -> int:
+        """The number of rows that went to the rejects."""
+        return self.refused + self.conflict + self.in_flight
+
+    @classmethod
+    def of(cls, route: str, parts: Iterable["Summary"]) -> Self:
+        """Return the sum of the tasks' counts."""
+        found = list(parts)
+        counts = {name: sum(getattr(part, name) for part in found) for name in COUNTS}
+        first = next((part.first_reason for part in found if part.first_reason), "")
+        return cls(route=route, first_reason=first, **counts)
+
+    def __str__(self) -> str:
+        """Return one line for people, without zero counts."""
+        counts = format_counts(self, COUNTS)
+        changed = "" if self.accepted or self.cold or self.replaced else "; nothing was changed"
+        first = f"; the first reject: {self.first_reason}" if self.first_reason else ""
+        return f"route {self.route}: {self.rows:,} rows: {counts or 'none'}{changed}{first}"
+
+
+def format_counts(counts: msgspec.Struct, names: Iterable[str]) -> str:
+    """Return these counts for people, without zeros."""
+    found = ((name.replace("_", " "), getattr(counts, name)) for name in names)
+    return ", ".join(f"{count:,} {name}" for name, count in found if count)
+
+
+COUNTS = tuple(name for name in Summary.__struct_fields__ if name not in ("route", "first_reason"))
+
+ROW_BYTES = 128  # upper bound of a row without its id and blob
+_STORED = (b"accepted", b"duplicate", b"replaced", b"cancelled")
+
+
+class Loader:
+    """Writes the batches of one attempt of a task."""
+
+    def __init__(self, job: WriteJob, connection: Connection, rejects: RejectWriter) -> None:
+        options, address = job.options, job.address
+        self._job = job
+        self._rejects = rejects
+        self._counts: Counter[str] = Counter()
+        self._packer = Packer(job.route, job.broker_type, options.remember, options.id_columns)
+        self._stores = address.bulk_stores(connection, job.route.name, job.shards)
+        rate = options.rows_per_second
+        self._pace = rate and Pace(connection, address.namespace, job.run, rate)
+
+    def load(self, batch: pa.RecordBatch) -> None:
+        """Write one batch; raises `StoreError`, after which a part of it may be stored."""
+        if self._is_over():
+            self._counts["skipped"] += batch.num_rows
+            return
+        rows, refusals = self._packer.pack(batch)
+        refused = {index: ("refused", why) for index, why in refusals.items()}
+        self._counts["refused"] += len(refusals)
+        for number, indices in enumerate(self._by_shard(rows)):
+            for call in batches(indices, lambda index: _size_bytes(rows[index])):
+                refused |= self._send(self._stores[number], rows, call)
+        self._rejects.add(batch, refused)
+
+    def summary(self) -> Summary:
+        """Return the counts so far."""
+        first = self._rejects.first_reason
+        return Summary(route=self._job.route.name, first_reason=first, **self._counts)
+
+    def _is_over(self) -> bool:
+        most = self._job.options.max_rejects
+        return most is not None and self._rejects.count > most
+
+    def _by_shard(self, rows: Sequence[PackedRow | None]) -> list[list[int]]:
+        shards = self._job.shards
+        if shards == 1:
+            return [[index for index, row in enumerate(rows) if row is not None]]
+        found: list[list[int]] = [[] for _ in range(shards)]
+        for index, row in enumerate(rows):
+            if row is not None:
+                found[shard_of(row.id, shards)].append(index)
+        return found
+
+    def _send(
+        self, store: BulkStore, rows: Sequence[PackedRow | None], indices: list[int]
+    ) -> dict[int, tuple[str, str]]:
+        """Store the rows of these indices; return status and reason of those that were refused."""
+        refused: dict[int, tuple[str, str]] = {}
+        while indices:
+            now = self._granted(indices)
+            indices = indices[len(now) :]
+            answers = store.schedule(
+                [row for index in now if (row := rows[index])],
+                max_delay_ms=self._job.route.max_delay,
+                replace=self._job.options.on_conflict == "replace",
+            )
+            counts = Counter(answers.statuses)
+            for stored in _STORED:
+                self._counts[stored.decode()] += counts.pop(stored, 0)
+            if counts:
+                refused |= self._refused(now, answers.statuses, answers.dues_ms)
+        return refused
+
+    def _granted(self, indices: list[int]) -> list[int]:
+        """Return as many of these as the rate allows; wait until that is at least one."""
+        if not self._pace:
+            return indices
+        while True:
+            units, wait_ms = self._pace.take(len(indices))
+            if units:
+                return indices[:units]
+            time.sleep(wait_ms / 1000)
+
+    def _refused(
+        self, indices: list[int], statuses: list[bytes], dues_ms: list[int]
+    ) -> dict[int, tuple[str, str]]:
+        refused: dict[int, tuple[str, str]] = {}
+        for index, answer, due_ms in zip(indices, statuses, dues_ms, strict=True):
+            if answer not in _STORED:
+                status, why = self._why(answer.decode(), due_ms)
+                self._counts[status] += 1
+                refused[index] = status, why
+        return refused
+
+    def _why(self, answer: str, due_ms: int) -> tuple[str, str]:
+        """Return the count that an answer belongs to, and the reason for people."""
+        due = format_instant(due_ms)
+        if answer == "too_far":
+            limit = format_ms(self._job.route.max_delay)
+            text = f"due_at: expected within max_delay ({limit}) of now; got {due}"
+            return "refused", text
+        if answer == "expires_before_due":
+            text = "expires: expected an instant after the envelope is due"
+            return "refused", f"{text}; it would be due at {due}"
+        if answer == "in_flight":
+            return answer, "id: expected one that may be replaced; it is being delivered"
+        return answer, "id: expected a new one, or the same content; the store has other content"
+
+
+def _size_bytes(row: PackedRow | None) -> int:
+    return ROW_BYTES + (len(row.id) * 4 + len(row.blob) if row else 0)

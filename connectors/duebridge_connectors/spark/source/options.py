@@ -1,0 +1,233 @@
+"""Options of the data source, all validated before the first row is read or written.
+
+Option names are case-insensitive and values are text, as is usual in Spark. An error names the
+option, the expected value and the given one; a store url that contains a password is refused
+without being shown.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias, TypeVar, get_type_hints
+
+import msgspec
+
+from duebridge.admin.listing import STATES
+from duebridge.config.fields import did_you_mean
+from duebridge.config.secrets import masked_url
+from duebridge.durations import parse_duration_ms, parse_instant_ms
+from duebridge.errors import ConfigError, EnvelopeError
+
+Parser: TypeAlias = Callable[[str, str], Any]  # of the text and the name of an option
+
+_SPARK_OPTIONS = {"checkpointlocation"}
+_MAX_COUNT = 2**31 - 1
+
+
+def _text(text: str, _: str = "") -> str:
+    if not text.strip():
+        raise ValueError("a text that is not empty")
+    return text
+
+
+def _store(text: str, _: str) -> str:
+    if masked_url(text) != text:
+        raise ConfigError(
+            "option store: expected its password as ${VAR} or ${file:/path}; got it in clear"
+        )
+    return _text(text)
+
+
+def _names(text: str, _: str) -> tuple[str, ...]:
+    found = tuple(name.strip() for name in text.split(","))
+    if not all(found) or len(set(found)) < len(found):
+        raise ValueError("names with commas between them, each once")
+    return found
+
+
+def _one_of(*words: str) -> Parser:
+    def parse(text: str, _: str) -> str:
+        if text not in words:
+            raise ValueError(" or ".join(words))
+        return text
+
+    return parse
+
+
+def _states(text: str, name: str) -> tuple[str, ...]:
+    found = _names(text, name)
+    if not set(found) <= set(STATES):
+        raise ValueError(f"some of {', '.join(STATES)}")
+    return found
+
+
+def _count(least: int, most: int = _MAX_COUNT) -> Parser:
+    def parse(text: str, _: str) -> int:
+        if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+            raise ValueError(f"a whole number, {least} to {most}")
+        return int(text)
+
+    return parse
+
+
+def _duration(text: str, name: str) -> int:
+    return parse_duration_ms(text, name)
+
+
+def _instant(text: str, name: str) -> int:
+    if text.isascii() and text.isdigit():
+        return parse_instant_ms(int(text), name)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("RFC 3339 with an offset, or epoch milliseconds") from None
+    return parse_instant_ms(at, name)
+
+
+def _path(text: str, _: str) -> str:
+    """Return a path that is the same for every process: absolute, or a URI."""
+    return text if "://" in text else str(Path(_text(text)).absolute())
+
+
+class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The store, and how long to retry a call while it is unreachable."""
+
+    config: Annotated[str | None, _path] = None
+    """Path of duebridge.yaml, read on the driver."""
+    store: Annotated[str | None, _store] = None
+    """Url of the store, overriding the configuration; its password only by reference."""
+    namespace: Annotated[str | None, _text] = None
+    """Namespace, overriding the configuration."""
+    store_deadline: Annotated[int, _duration] = 30_000
+    """How long to retry a call while the store is unreachable, in ms."""
+
+
+class WriteOptions(StoreOptions, frozen=True, kw_only=True):
+    """Options of `df.write` and `df.writeStream`."""
+
+    route: Annotated[str, _text]
+    """The route to schedule to."""
+    on_conflict: Annotated[str, _one_of("refuse", "replace")] = "refuse"
+    """For a known id with other content: refuse, or replace."""
+    id_columns: Annotated[tuple[str, ...], _names] = ()
+    """Columns to derive the id from, if there is no column id."""
+    remember: Annotated[int, _duration] = 86_400_000
+    """How long the store remembers an id after the end of its envelope, in ms."""
+    rejects: Annotated[str | None, _path] = None
+    """Directory for Parquet files of the refused rows."""
+    max_rejects: Annotated[int | None, _count(0)] = None
+    """Fail the job if more rows are refused."""
+    rows_per_second: Annotated[int | None, _count(1)] = None
+    """Rate limit over all tasks."""
+    summary: Annotated[str | None, _path] = None
+    """File for the counts, as JSON; for a stream a directory with a file for each batch."""
+    run: Annotated[str | None, _text] = None
+    """Name of this run; a run of the same name replaces the earlier rejects."""
+
+
+class ReadOptions(StoreOptions, frozen=True, kw_only=True):
+    """Options of `spark.read`: the envelopes of a store."""
+
+    route: Annotated[tuple[str, ...], _names] = ()
+    """Routes to read; all by default."""
+    state: Annotated[tuple[str, ...], _states] = STATES
+    """States to read."""
+    due_after: Annotated[int | None, _instant] = None
+    """Only envelopes due at this instant or later, epoch ms."""
+    due_before: Annotated[int | None, _instant] = None
+    """Only envelopes due before this instant, epoch ms."""
+    content: Annotated[str, _one_of("decoded", "packed")] = "decoded"
+    """decoded: body, key and headers as columns; packed: the blob, to be written back unchanged."""
+    page: Annotated[int, _count(1, 1000)] = 500
+    """Envelopes read by one call of the store."""
+    pause: Annotated[int, _duration] = 0
+    """Pause of a task between two calls, in ms."""
+
+
+class JournalOptions(StoreOptions, frozen=True, kw_only=True):
+    """Options of `spark.readStream`, and of `spark.read` with stream=journal."""
+
+    stream: Annotated[str, _one_of("journal")] = "journal"
+    """Selects the journal."""
+    route: Annotated[tuple[str, ...], _names] = ()
+    """Routes to read; all by default."""
+    start: Annotated[str, _one_of("earliest", "latest")] = "earliest"
+    """Where a new query starts: earliest, or latest."""
+    max_entries_per_trigger: Annotated[int | None, _count(1)] = None
+    """Most journal entries in one micro-batch; an entry has up to 1,000 rows."""
+    on_trim: Annotated[str, _one_of("fail", "gap")] = "fail"
+    """If planned entries were cut meanwhile: fail, or continue with a gap row."""
+
+
+_Options = TypeVar("_Options", bound=StoreOptions)
+
+
+def write_options(given: Mapping[str, str]) -> WriteOptions:
+    """Parse the options of a write; raises `ConfigError` with every fault."""
+    options = _read(given, WriteOptions, needed=("config", "route"))
+    if options.rejects is None and options.run is not None:
+        raise ConfigError("option run: expected only beside rejects")
+    return options
+
+
+def read_options(given: Mapping[str, str]) -> ReadOptions:
+    """Parse the options of a read of the store; raises `ConfigError` with every fault."""
+    return _read(given, ReadOptions)
+
+
+def journal_options(given: Mapping[str, str]) -> JournalOptions:
+    """Parse the options of a read of the journal; raises `ConfigError` with every fault."""
+    if not is_of_journal(given):
+        raise ConfigError("option stream: expected journal, the only stream; got none")
+    return _read(given, JournalOptions)
+
+
+def is_of_journal(given: Mapping[str, str]) -> bool:
+    """Whether the options select the journal, which has other columns."""
+    return "stream" in given
+
+
+def _read(
+    given: Mapping[str, str], options: type[_Options], needed: tuple[str, ...] = ()
+) -> _Options:
+    hints = get_type_hints(options, include_extras=True)
+    known = {name: hints[name].__metadata__[0] for name in options.__struct_fields__}
+    found: dict[str, Any] = {}
+    faults: list[str] = []
+    for name, text in given.items():
+        if name.lower() in _SPARK_OPTIONS:
+            continue
+        try:
+            found[name.lower()] = _value(name.lower(), text, known)
+        except (EnvelopeError, ConfigError) as error:
+            faults.append(str(error))
+    faults += [f"option {name}: missing" for name in needed if name not in given]
+    if not needed and not {"config", "store"} & set(given):
+        faults.append("option config: expected the path of duebridge.yaml, or option store")
+    if faults:
+        raise ConfigError("; ".join(faults))
+    return options(**found)
+
+
+def _value(name: str, text: str, known: Mapping[str, Parser]) -> Any:
+    if name not in known:
+        close = did_you_mean(name, known)
+        end = close or f", expected one of {', '.join(sorted(known))}"
+        raise ConfigError(f"option {name}: unknown{end}")
+    try:
+        return known[name](text, name)
+    except ValueError as error:
+        raise ConfigError(f"option {name}: expected {error}; got {text!r}") from None
+    except EnvelopeError as error:
+        raise ConfigError(f"option {error}") from None
+
+
+TABLE = "table"
+FORMATS = ("parquet", "csv", "json", "orc", TABLE)
+
+
+def check_format(name: str) -> None:
+    """Raise `ConfigError` for an input format that no job reads."""
+    if name not in FORMATS:
+        known, close = ", ".join(FORMATS), did_you_mean(name, FORMATS)
+        raise ConfigError(f"format: expected one of {known}; got {name!r}{close}")

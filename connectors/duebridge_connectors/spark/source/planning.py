@@ -1,0 +1,176 @@
+"""What the driver settles before the first row: options, columns, the store and its shards.
+
+Tasks receive references (`${VAR}`), never the secrets behind them: each process resolves its own.
+A read needs no configuration: the store knows how many shards a route has.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from uuid import uuid4
+
+import msgspec
+from pyspark.sql.types import StructType
+
+from duebridge.config.load import load_config
+from duebridge.config.models import Config, Route
+from duebridge.config.secrets import resolve_at
+from duebridge.errors import ConfigError
+from duebridge.producer import find_route
+from duebridge.store.bulk import BulkStore
+from duebridge.store.connection import Connection, opened_connection
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.fitness import check_fitness
+from duebridge.store.keys import Shard, checked_name
+from duebridge.store.registry import Registry
+from duebridge.store.route_store import shard_number
+from duebridge_connectors.spark.source.options import (
+    JournalOptions,
+    ReadOptions,
+    StoreOptions,
+    WriteOptions,
+    journal_options,
+    read_options,
+    write_options,
+)
+from duebridge_connectors.spark.source.schema import check_columns
+
+
+class StoreAddress(msgspec.Struct, frozen=True):
+    """How a process reaches the store; `url` keeps its references.
+
+    The only place of the connector that opens the shards of a route and routes an id to one.
+    """
+
+    url: str
+    namespace: str
+    repeat_for_s: float
+    allow_unfit: tuple[str, ...] = ()
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        """Open a connection; raises `ConfigError` and `StoreError`, which never show the url."""
+        with opened_connection(str(resolve_at("store.url", self.url))) as connection:
+            yield connection
+
+    def now_ms(self) -> int:
+        """Return the store's time; raises `ConfigError` and `StoreError`."""
+        with self.connect() as connection:  # `next` only reads, so the route need not exist
+            return self.delay_store(connection, Shard(self.namespace, "clock", 0)).next().now_ms
+
+    def shards(self, route: str, count: int) -> tuple[Shard, ...]:
+        """Return the shards of a route by their numbers."""
+        return tuple(Shard(self.namespace, route, number) for number in range(count))
+
+    def delay_store(
+        self, connection: Connection, shard: Shard, cold_tier_ms: int = 0
+    ) -> DelayStore:
+        """Open a shard; `cold_tier_ms` is how long a demote is remembered."""
+        return DelayStore(
+            connection, shard, cold_tier_ms=cold_tier_ms, repeat_for_s=self.repeat_for_s
+        )
+
+    def bulk_stores(self, connection: Connection, route: str, count: int) -> list[BulkStore]:
+        """Open all shards of a route for bulk scheduling."""
+        return [
+            BulkStore(connection, shard, self.repeat_for_s) for shard in self.shards(route, count)
+        ]
+
+
+def shard_of(envelope_id: str, shards: int) -> int:
+    """Return the number of the shard that holds an id."""
+    return shard_number(envelope_id, shards)
+
+
+def store_address(where: StoreOptions, config: Config | None) -> StoreAddress:
+    """Return the address of the store; the options win over the configuration."""
+    store = config.store if config else None
+    namespace = where.namespace or (store.namespace if store else "duebridge")
+    url = where.store or (store.url if store else "")
+    return StoreAddress(
+        url,
+        checked_name("option namespace", namespace),
+        where.store_deadline / 1000,
+        store.allow_unfit if store else (),
+    )
+
+
+def given_store(where: StoreOptions) -> StoreAddress:
+    """Return the address of the store by options alone; raises `ConfigError`."""
+    return store_address(where, None if where.config is None else load_config(where.config))
+
+
+def shards_to_read(address: StoreAddress, routes: tuple[str, ...]) -> list[Shard]:
+    """Return the shards that the store has of these routes, or of all routes if none is named.
+
+    Raises `ConfigError` for a route that the store does not know, and `StoreError`.
+    """
+    with address.connect() as connection:
+        known = Registry(connection, address.namespace).routes()
+    for name in routes:
+        if name not in known:
+            used = ", ".join(sorted(known)) or "none"
+            raise ConfigError(f"option route: expected routes of the store ({used}); got {name!r}")
+    return [
+        shard
+        for name in routes or sorted(known)
+        for shard in address.shards(name, known[name].shards)
+    ]
+
+
+def open_route(address: StoreAddress, config: Config, name: str) -> tuple[Route, int]:
+    """Return a route and its number of shards, which the first use of the route fixes.
+
+    Raises `ConfigError`, `StoreUnavailable`, and `StoreUnfit` for a store that fails its checks.
+    """
+    route = find_route(config, name)
+    with address.connect() as connection:
+        check_fitness(connection, address.allow_unfit)
+        connection.load_scripts()
+        return route, Registry(connection, address.namespace).open_route(name, route.shards)
+
+
+class WriteJob(msgspec.Struct, frozen=True):
+    """A planned write, as every task receives it."""
+
+    options: WriteOptions
+    address: StoreAddress
+    route: Route
+    shards: int
+    broker_type: str
+    run: str
+
+
+def plan_write(given: Mapping[str, str], schema: StructType, overwrite: bool = False) -> WriteJob:
+    """Validate a write and return its plan; nothing is written yet.
+
+    Raises `ConfigError` for options and columns, `StoreUnavailable` and `StoreUnfit`.
+    """
+    options = write_options(given)
+    if overwrite:
+        raise ConfigError('expected mode("append"): nothing takes back what is scheduled')
+    check_columns(schema, options.id_columns)
+    config = load_config(str(options.config))
+    address = store_address(options, config)
+    route, shards = open_route(address, config, options.route)
+    run = options.run or _run_of(given.get("checkpointLocation"))
+    return WriteJob(options, address, route, shards, config.brokers[route.target.broker].type, run)
+
+
+def plan_read(given: Mapping[str, str]) -> tuple[ReadOptions, StoreAddress, list[Shard]]:
+    """Validate a read of the store; raises `ConfigError` and `StoreUnavailable`."""
+    options = read_options(given)
+    address = given_store(options)
+    return options, address, shards_to_read(address, options.route)
+
+
+def plan_journal(given: Mapping[str, str]) -> tuple[JournalOptions, StoreAddress, list[Shard]]:
+    """Validate a read of the journal; raises `ConfigError` and `StoreUnavailable`."""
+    options = journal_options(given)
+    address = given_store(options)
+    return options, address, shards_to_read(address, options.route)
+
+
+def _run_of(checkpoint: str | None) -> str:
+    """Return the name of this run; a stream derives it from its checkpoint and so keeps it."""
+    return uuid4().hex[:12] if checkpoint is None else sha256(checkpoint.encode()).hexdigest()[:12]

@@ -1,0 +1,67 @@
+"""Transforms of rows on the way to the cold tier and back."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from duebridge.config.models import HOUR_MS
+from duebridge_connectors.spark.source.schema import COLD, PACKED_COLUMNS
+
+HOUR = "hour"  # column of the hour since the epoch, which files are split by
+COPY = ["batch", "id", "generation"]  # the key of a copy
+KEYS = ["shard", "id", "generation"]  # the key of an envelope in the store
+
+
+def as_cold(packed: DataFrame) -> DataFrame:
+    """Return readable rows of the store as rows of the tier.
+
+    Instants are epoch ms: Arrow cannot compare Spark's timestamps.
+    """
+    instants = {f"{name}_ms": F.unix_millis(name) for name in ("due_at", "scheduled_at")}
+    expires = F.coalesce(F.unix_millis("expires_at"), F.lit(0))
+    there = packed.where(F.col("blob").isNotNull())
+    return there.withColumns({**instants, "expires_at_ms": expires, "batch": F.lit("")})
+
+
+def as_held(rows: DataFrame, route: str) -> DataFrame:
+    """Return rows of the tier with the columns of the store's reader, in the state `cold`."""
+    return rows.select(
+        F.lit(route).alias("route"),
+        "id",
+        F.lit("cold").alias("state"),
+        F.timestamp_millis("due_at_ms").alias("waits_for"),
+        F.timestamp_millis("scheduled_at_ms").alias("scheduled_at"),
+    )
+
+
+def batch_rows(rows: DataFrame, batch: str) -> DataFrame:
+    """Return distinct rows of the tier as a batch, sorted for `parquet_files.write_hours`.
+
+    The store's reader may repeat a row after the last id of a page was removed; the second copy
+    would be void.
+    """
+    hour = F.floor(F.col("due_at_ms") / HOUR_MS).alias(HOUR)
+    once = rows.withColumn("batch", F.lit(batch)).select(*COLD.names, hour)
+    return once.repartition(HOUR).distinct().sortWithinPartitions(HOUR)
+
+
+def in_removal_order(rows: DataFrame) -> DataFrame:
+    """Return `KEYS` as removal needs them: each shard in one partition, in a fixed order."""
+    return rows.repartition("shard").sortWithinPartitions(*KEYS)
+
+
+def moved_forward(rows: DataFrame, moved: DataFrame) -> DataFrame:
+    """Return the rows that a reschedule applies to; `moved` has id, left_at and cancelled."""
+    bound = (rows.generation <= moved.left_at) & (rows.generation > moved.cancelled)
+    return rows.join(moved, (rows.id == moved.id) & bound, "left_semi")
+
+
+def exclude(rows: DataFrame, others: DataFrame, keys: list[str]) -> DataFrame:
+    """Return the rows whose keys the others do not have."""
+    return rows.join(others, keys, "left_anti")
+
+
+def writer_rows(rows: DataFrame) -> DataFrame:
+    """Return cold rows as the data source accepts them."""
+    due, expires = F.col("due_at_ms").alias("due_at"), F.col("expires_at_ms").alias("expires_at")
+    same = [name for name in PACKED_COLUMNS if name in COLD.names]
+    return rows.select(*same, due, expires)

@@ -1,0 +1,116 @@
+"""Rows of any input, and records of a Kafka topic, as the writer's columns."""
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from duebridge.durations import MS_PER_UNIT
+from duebridge.headers import RESERVED, RESERVED_PREFIX
+from duebridge_connectors.spark.source.schema import GIVEN_COLUMNS, PACKED_COLUMNS
+
+
+def select_columns(
+    frame: DataFrame,
+    expressions: Mapping[str, str],
+    where: str | None = None,
+    keep: tuple[str, ...] = (),
+) -> DataFrame:
+    """Return the rows that meet `where`, with the columns that the writer accepts.
+
+    `expressions` are SQL over the input's columns, by the writer's names. Columns of the input that
+    have such a name, or are in `keep`, are passed on; all others are dropped.
+    """
+    rows = frame if where is None else frame.where(where)
+    known = {*GIVEN_COLUMNS, *PACKED_COLUMNS, *keep}
+    kept = [F.col(f"`{name}`") for name in frame.columns if name in known - set(expressions)]
+    return rows.select(*kept, *(F.expr(text).alias(name) for name, text in expressions.items()))
+
+
+# As in duebridge.durations, with at most the digits that a Spark decimal can multiply.
+_DURATION = r"^\s*([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)\s*$"
+_NUMBER = "decimal(21,9)"
+
+
+def envelopes_of_records(
+    records: DataFrame,
+    topic_id: str,
+    columns: Mapping[str, str],
+    *,
+    delay_header: str | None = None,
+    due_header: str | None = None,
+    where: str | None = None,
+) -> DataFrame:
+    """Return Kafka records (`includeHeaders`) that meet `where` as the writer's columns.
+
+    Value, key and headers are kept. The id is topic id, partition and offset: a recreated topic
+    repeats offsets but not its id. `columns` are SQL over the records' columns, by the writer's
+    names, and take precedence; they may use `header['x']`, the text of a header.
+    """
+    rows, due = with_due(with_header(records), delay_header, due_header)
+    made: dict[str, Column] = {
+        "id": F.concat_ws(":", F.lit(topic_id), F.col("partition"), F.col("offset")),
+        "body": F.col("value"),
+        "key": F.col("key"),
+        "headers": forwarded_headers(F.col("headers")),
+        **due,
+        **{name: F.expr(text) for name, text in columns.items()},
+    }
+    kept = rows if where is None else rows.where(where)
+    return kept.select(*(column.alias(name) for name, column in made.items()))
+
+
+def with_due(
+    rows: DataFrame, delay_header: str | None, due_header: str | None
+) -> tuple[DataFrame, dict[str, Column]]:
+    """Return due columns from headers: a delay after the record's time, or epoch ms.
+
+    An invalid delay is passed on, so that the writer refuses it. The rows get columns for values
+    used more than once, which Spark would otherwise compute each time.
+    """
+    found: dict[str, Column] = {}
+    instants: list[Column] = []
+    if delay_header is not None:
+        rows = rows.withColumn("_delay", header_text(F.lit(delay_header)))
+        for group, name in enumerate(("_number", "_unit"), 1):
+            rows = rows.withColumn(name, F.regexp_extract("_delay", _DURATION, group))
+        found["delay"] = F.when(F.col("_number") == "", F.col("_delay"))
+        instants.append(F.unix_millis("timestamp") + _ms())
+    if due_header is not None:
+        instants.append(header_text(F.lit(due_header)).try_cast("bigint"))
+    if instants:
+        found["due_at"] = F.coalesce(*instants)
+    return rows, found
+
+
+def _ms() -> Column:
+    """Return a duration in ms, rounded up; null for none."""
+    units = F.create_map(*(F.lit(part) for pair in MS_PER_UNIT.items() for part in pair))
+    return F.ceil(F.col("_number").try_cast(_NUMBER) * units[F.col("_unit")]).cast("bigint")
+
+
+def with_header(frame: DataFrame) -> DataFrame:
+    """Add a column `header` for SQL: `header['x-delay']` is the last value of that header."""
+    names = F.array_distinct(F.transform("headers", lambda header: header["key"]))
+    texts = F.transform(names, header_text)
+    return frame.withColumn("header", F.map_from_arrays(names, texts))
+
+
+def forwarded_headers(headers: Column, *others: str) -> Column:
+    """Return headers without those that duebridge sets, and without `others`."""
+    taken = [*sorted(RESERVED), *others]
+
+    def is_carried(header: Column) -> Column:
+        name = F.lower(header["key"])
+        return ~(name.isin(taken) | name.startswith(RESERVED_PREFIX))
+
+    return F.filter(headers, is_carried)
+
+
+def header_text(name: Column) -> Column:
+    """Return the last value of a header as text, null if missing.
+
+    For one header this costs a tenth of `with_header`.
+    """
+    of_name = F.filter("headers", lambda header: header["key"] == name)
+    return F.try_element_at(of_name, F.lit(-1))["value"].cast("string")
