@@ -13,11 +13,11 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, LongType, StringType, StructType
 
-from duebridge_connectors.spark.journal import JournalStreamReader
-from duebridge_connectors.spark.planning import plan_journal, plan_read, plan_write
-from duebridge_connectors.spark.reader import StoreReader
-from duebridge_connectors.spark.summary import Summary
-from duebridge_connectors.spark.writer import BatchWriter
+from duebridge_connectors.spark.source.journal_reader import JournalStreamReader
+from duebridge_connectors.spark.source.loader import Summary
+from duebridge_connectors.spark.source.planning import plan_journal, plan_read, plan_write
+from duebridge_connectors.spark.source.store_reader import StoreReader
+from duebridge_connectors.spark.source.writer import BatchWriter
 from tests.spark.conftest import World
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from threading import Thread
 from pyspark.sql import SparkSession
 
 from duebridge.config.models import HOUR_MS
-from duebridge_connectors.spark.cold_tier import Tier
+from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.hydrate import HydrateSummary, run_hydrate
 from duebridge_connectors.spark.jobs.intake import Intake, IntakeSummary, run_intake
@@ -25,7 +25,7 @@ from duebridge_connectors.spark.jobs.replay import Replay, ReplaySummary, run_re
 from duebridge_connectors.spark.jobs.report import run_report
 from duebridge_connectors.spark.jobs.schedule import run_schedule
 from duebridge_connectors.spark.session import opened_session
-from duebridge_connectors.spark.summary import Summary
+from duebridge_connectors.spark.source.loader import Summary
 from tests.spark.conftest import LATER_MS
 from tests.support.servers import wait_until
 

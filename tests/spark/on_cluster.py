@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.config.models import HOUR_MS
-from duebridge_connectors.spark.cold_tier import Tier
+from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.hydrate import run_hydrate
 from duebridge_connectors.spark.jobs.journal import run_journal

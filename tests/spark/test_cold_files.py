@@ -11,11 +11,17 @@ from pyspark.sql.types import StructType
 
 from duebridge.config.models import HOUR_MS
 from duebridge.errors import JobFailed
-from duebridge_connectors.spark import cold_files
-from duebridge_connectors.spark.cold_files import HOUR, Batch, Wanted, read_files, write_hours
-from duebridge_connectors.spark.cold_log import hour_of
-from duebridge_connectors.spark.reader import arrow_schema
-from duebridge_connectors.spark.schema import COLD
+from duebridge_connectors.spark.cold import parquet_files
+from duebridge_connectors.spark.cold.commit_log import hour_of
+from duebridge_connectors.spark.cold.parquet_files import (
+    ColdBatch,
+    ColdRead,
+    read_files,
+    write_hours,
+)
+from duebridge_connectors.spark.source.arrow import arrow_schema
+from duebridge_connectors.spark.source.schema import COLD
+from duebridge_connectors.spark.transforms.cold_copies import HOUR
 
 SCHEMA = arrow_schema(COLD).append(pa.field(HOUR, pa.int64()))
 FIRST = 500_000  # the hour that rows begin in, since the epoch
@@ -42,12 +48,12 @@ def batches(*hours: int, rows: int = 3, blob: bytes = b"body") -> list[pa.Record
 
 
 def written(root: Path, rows: Sequence[pa.RecordBatch]) -> dict[str, int]:
-    done = pa.Table.from_batches(write_hours(Batch(str(root), "B"), iter(rows)))
+    done = pa.Table.from_batches(write_hours(ColdBatch(str(root), "B"), iter(rows)))
     return {row["file"]: row["rows"] for row in done.to_pylist()}
 
 
 def read(root: Path, files: Sequence[str], *columns: str, ids: Any = None) -> list[dict[str, Any]]:
-    wanted = Wanted(str(root), StructType([COLD[name] for name in columns or COLD.names]), ids)
+    wanted = ColdRead(str(root), StructType([COLD[name] for name in columns or COLD.names]), ids)
     names: Iterator[pa.RecordBatch] = iter([pa.RecordBatch.from_pydict({"file": list(files)})])
     return [row for batch in read_files(wanted, names) for row in batch.to_pylist()]
 
@@ -63,7 +69,7 @@ def test_write_gives_every_hour_a_file_of_all_its_rows(tmp_path: Path) -> None:
 def test_write_of_an_hour_beyond_what_memory_has_makes_files_of_its_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cold_files, "FILE_BYTES", 1000)
+    monkeypatch.setattr(parquet_files, "FILE_BYTES", 1000)
     found = written(tmp_path, batches(0, rows=5, blob=bytes(600)))
     assert list(found.values()) == [2, 2, 1]
     assert len({hour_of(file) for file in found}) == 1
@@ -108,5 +114,5 @@ def test_read_of_a_file_that_was_damaged_is_an_error(tmp_path: Path) -> None:
 def test_read_gathers_small_files_into_one_batch(tmp_path: Path) -> None:
     files = list(written(tmp_path, batches(0, 1, 2, 3)))
     names = iter([pa.RecordBatch.from_pydict({"file": files})])
-    found = list(read_files(Wanted(str(tmp_path), COLD, None), names))
+    found = list(read_files(ColdRead(str(tmp_path), COLD, None), names))
     assert [each.num_rows for each in found] == [12]

@@ -8,7 +8,7 @@ import pytest
 
 from duebridge.config.models import HOUR_MS
 from duebridge.store.cold import ColdNotes
-from duebridge_connectors.spark.cold_log import (
+from duebridge_connectors.spark.cold.commit_log import (
     DEMOTED,
     HYDRATED,
     REMOVED,

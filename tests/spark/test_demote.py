@@ -7,9 +7,9 @@ from pyspark.sql import SparkSession
 
 from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError, JobFailed
-from duebridge_connectors.spark import cold_tier
-from duebridge_connectors.spark.cold_log import REMOVED, ColdLog, Commit
-from duebridge_connectors.spark.cold_tier import open_tier, read_cold
+from duebridge_connectors.spark.cold import batches
+from duebridge_connectors.spark.cold.commit_log import REMOVED, ColdLog, Commit
+from duebridge_connectors.spark.cold.tier import open_tier, read_cold
 from duebridge_connectors.spark.jobs import demote
 from duebridge_connectors.spark.jobs.demote import run_demote
 from tests.spark.conftest import LATER_MS, World
@@ -98,7 +98,7 @@ def die_at_the_end(log: ColdLog, entry: Commit) -> None:
 _commit = ColdLog.commit
 STEPS = {
     "before the commit": (ColdLog, "commit", die),
-    "before removal": (cold_tier, "_finish", die),
+    "before removal": (batches, "_finish", die),
     "before the end": (ColdLog, "commit", die_at_the_end),
 }
 

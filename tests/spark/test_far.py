@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from duebridge.config.models import HOUR_MS
 from duebridge.envelope import Envelope
-from duebridge_connectors.spark.cold_tier import Tier
+from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.jobs.hydrate import run_hydrate
 from duebridge_connectors.spark.jobs.schedule import run_schedule
 from tests.spark.conftest import LATER_MS, World

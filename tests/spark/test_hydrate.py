@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from duebridge.config.models import HOUR_MS
 from duebridge.envelope import Envelope
 from duebridge.store.connection import open_connection
-from duebridge_connectors.spark.cold_log import ColdLog, Commit
-from duebridge_connectors.spark.cold_tier import Tier, open_tier
+from duebridge_connectors.spark.cold.commit_log import ColdLog, Commit
+from duebridge_connectors.spark.cold.tier import Tier, open_tier
 from duebridge_connectors.spark.jobs import hydrate
 from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.hydrate import HydrateSummary, run_hydrate
@@ -45,7 +45,7 @@ def demoted(spark: SparkSession, world: World, *ids: str) -> None:
 
 
 def marks(world: World) -> set[str]:
-    with open_tier(world.config, "cold").opened() as shards:
+    with open_tier(world.config, "cold").notes() as shards:
         return {mark.name for shard in shards for mark in shard.marks()}
 
 

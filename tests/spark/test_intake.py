@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge_connectors.spark.jobs.intake import Intake, IntakeSummary, run_intake
+from duebridge_connectors.spark.kafka_source import topic_of
 from duebridge_connectors.spark.session import job_error
-from duebridge_connectors.spark.topics import topic_of
 from tests.spark.commander import JAVA_SAYS, Commander
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_rows import rejected
@@ -114,7 +114,7 @@ def test_intake_without_what_it_needs_says_so_before_a_record_is_read(
         take_in(spark, world, topic, due_header="x-due")
     with pytest.raises(ConfigError, match="start: expected one of earliest, latest; got 'now'"):
         take_in(spark, world, topic, start="now")
-    with pytest.raises(ConfigError, match="route amqp: its target is on no Kafka"):
+    with pytest.raises(ConfigError, match="route amqp: its target is not on Kafka"):
         run_intake(spark, Intake(topic=topic, checkpoint="x"), **world.options("amqp"))
     assert not (world.home / "checkpoint").exists()
 

@@ -5,11 +5,11 @@ import signal
 
 import pytest
 
-from duebridge_connectors.spark.interrupts import held_back, untold
+from duebridge_connectors.spark.session import deferred_interrupts, quiet_py4j
 
 
 def start(reached: list[str]) -> None:
-    with held_back():
+    with deferred_interrupts():
         signal.raise_signal(signal.SIGINT)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # as Spark sets one of its own
         reached.append("the end")
@@ -25,16 +25,16 @@ def test_ctrl_c_while_a_session_starts_is_heard_once_it_has() -> None:
 
 
 def test_start_that_nobody_interrupts_ends_as_it_would_anyway() -> None:
-    with held_back():
+    with deferred_interrupts():
         pass
-    with pytest.raises(ValueError, match="no Java"), held_back():
+    with pytest.raises(ValueError, match="no Java"), deferred_interrupts():
         raise ValueError("no Java")
 
 
 def test_call_that_ctrl_c_ended_is_not_logged_and_all_else_is(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with untold():
+    with quiet_py4j():
         logging.getLogger().error("KeyboardInterrupt while sending command.")
         logging.getLogger("py4j.clientserver").error("something else")
     logging.getLogger().error("KeyboardInterrupt while sending command.")

@@ -14,15 +14,15 @@ from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.jobs import journal as job
 from duebridge_connectors.spark.jobs.journal import (
+    JournalSink,
     JournalSummary,
-    Sink,
     read_journal,
     run_journal,
     small_files,
+    with_day,
 )
-from duebridge_connectors.spark.journal_table import DataFile, JournalTable
-from duebridge_connectors.spark.schema import JOURNAL
-from duebridge_connectors.spark.transforms.journal import by_day
+from duebridge_connectors.spark.jobs.journal_table import DataFile, JournalTable
+from duebridge_connectors.spark.source.schema import JOURNAL
 from tests.spark.conftest import World
 from tests.spark.test_journal import accept, cut
 
@@ -49,7 +49,7 @@ def test_by_day_gives_the_utc_day_and_a_gap_that_of_finding_it(spark: SparkSessi
     rows = spark.createDataFrame([("accepted", late), ("gap", None)], "kind string, at timestamp")
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
-        found = by_day(rows, date(2026, 3, 5)).select("kind", "day")
+        found = with_day(rows, date(2026, 3, 5)).select("kind", "day")
         wanted = [("accepted", date(2026, 3, 1)), ("gap", date(2026, 3, 5))]
         assertDataFrameEqual(found, spark.createDataFrame(wanted, "kind string, day date"))
     finally:
@@ -94,7 +94,7 @@ def test_run_journal_keeps_a_gap_and_says_so(spark: SparkSession, world: World, 
 def test_run_journal_merges_small_files_and_disturbs_no_reader(
     spark: SparkSession, world: World, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "MANY_SMALL", 3)
+    monkeypatch.setattr(job, "MERGE_FROM_FILES", 3)
     accept(world, "plain", *"ab")
     assert run(spark, world, table, route="plain", max_entries_per_trigger=1).merged_files == 0
     older = read_journal(spark, table)
@@ -117,7 +117,7 @@ def test_batches_killed_at_any_step_and_begun_again_are_in_the_table_once(
     spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch, step: str, call: int
 ) -> None:
     """The batches are as Spark gives them; merging begins with the second, so it is killed too."""
-    monkeypatch.setattr(job, "MANY_SMALL", 2)
+    monkeypatch.setattr(job, "MERGE_FROM_FILES", 2)
     checkpoint = Path(table) / "_checkpoint"
     checkpoint.mkdir(parents=True)
     (checkpoint / "metadata").write_text('{"id":"a query"}')
@@ -133,7 +133,7 @@ def test_batches_killed_at_any_step_and_begun_again_are_in_the_table_once(
 
 
 def add_batches(spark: SparkSession, table: str) -> None:
-    sink = Sink(spark, JournalTable(table))
+    sink = JournalSink(spark, JournalTable(table))
     at = datetime(2026, 3, 1, tzinfo=UTC)
     for number in range(2):
         row = ("accepted", at, "plain", 0, number, 0, f"id-{number}", at, None, None, 0)

@@ -9,9 +9,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from duebridge.envelope import Envelope
 from duebridge.errors import JobFailed, StoreError
-from duebridge_connectors.spark.journal import Range, _read
-from duebridge_connectors.spark.options import JournalOptions
-from duebridge_connectors.spark.place import place_of
+from duebridge_connectors.spark.source.journal_reader import JournalRange, _read
+from duebridge_connectors.spark.source.options import JournalOptions
+from duebridge_connectors.spark.source.planning import store_address
 from tests.spark.by_hand import journal_by_hand
 from tests.spark.conftest import World
 
@@ -108,9 +108,9 @@ def test_journal_cut_before_it_was_planned_is_a_gap(query: Query, world: World) 
 def test_journal_cut_after_it_was_planned_fails_and_does_not_shrink(world: World) -> None:
     accept(world, "plain", *"abc")
     cut(world, "plain", 0, 1)
-    place = place_of(JournalOptions(store=world.url, namespace=world.namespace), None)
-    planned = Range(world.store("plain").shard, 0, 3, 0)
-    with pytest.raises(JobFailed, match="1 behind 0 were cut meanwhile"):
+    place = store_address(JournalOptions(store=world.url, namespace=world.namespace), None)
+    planned = JournalRange(world.store("plain").shard, 0, 3, 0)
+    with pytest.raises(JobFailed, match="1 after 0 were cut meanwhile"):
         list(_read(place, planned, "fail"))
     batches = list(_read(place, planned, "gap"))
     kinds = [row["kind"] for batch in batches for row in batch.to_pylist()]

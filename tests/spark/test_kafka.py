@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from duebridge.config.load import load_config
 from duebridge.config.models import Config
 from duebridge.errors import ConfigError
-from duebridge_connectors.spark.kafka import kafka_options
+from duebridge_connectors.spark.kafka_source import kafka_options
 from tests.support.broker_under_test import delivery
 from tests.support.certificates import KEY_PASSWORD, Certificates, make_certificates
 from tests.support.documented import documented
@@ -95,7 +95,7 @@ def test_options_with_a_password_quote_it_as_java_reads_it(tmp_path: Path) -> No
     [
         (kafka(sasl_mechanism="OAUTHBEARER"), "sasl.mechanism: expected one of PLAIN, .*; got 'O"),
         (kafka(sasl_mechanism="PLAIN", sasl_username="shop"), "sasl.password: missing"),
-        (kafka(ssl_crl_location="x"), "ssl.crl.location: Spark's Kafka connector cannot"),
+        (kafka(ssl_crl_location="x"), "ssl.crl.location: not supported by"),
         (kafka(ssl_ca_location="/nowhere.pem"), "ssl.ca.location: /nowhere.pem: No such file"),
         (kafka(ssl_certificate_location="x"), "ssl.key.location: missing beside"),
         (kafka(client_id="${UNSET_HERE}"), "client.id: variable UNSET_HERE: not set"),

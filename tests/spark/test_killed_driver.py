@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duebridge.envelope import Envelope
-from duebridge_connectors.spark.cold_tier import Tier
+from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.journal import read_journal
 from tests.spark.conftest import LATER_MS, World

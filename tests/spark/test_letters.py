@@ -4,7 +4,11 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from duebridge.config.models import Route
-from duebridge_connectors.spark.transforms.letters import dead_letters, own_target, replayed
+from duebridge_connectors.spark.transforms.letters import (
+    own_target,
+    parse_dead_letters,
+    replay_envelopes,
+)
 from tests.spark.test_records import Header, records
 
 LETTER = {
@@ -31,11 +35,11 @@ def letter(**changed: bytes | None) -> list[Header]:
 
 
 def letters(spark: SparkSession, *given: list[Header] | None, most: int = 3) -> DataFrame:
-    return dead_letters(records(spark, *given), ["due", "open"], most)
+    return parse_dead_letters(records(spark, *given), ["due", "open"], most)
 
 
 def envelopes(spark: SparkSession, *given: list[Header], **more: int) -> list[Row]:
-    return replayed(letters(spark, *given), {}, **more).collect()
+    return replay_envelopes(letters(spark, *given), {}, **more).collect()
 
 
 def test_letters_have_what_their_headers_say_as_columns(spark: SparkSession) -> None:
@@ -101,7 +105,7 @@ def test_replay_with_repairs_takes_them_and_keeps_its_own_headers(spark: SparkSe
         "body": "concat(value, '!')",
         "headers": "cast(null as array<struct<key string, value binary>>)",
     }
-    (row,) = replayed(letters(spark, letter()), repairs).collect()
+    (row,) = replay_envelopes(letters(spark, letter()), repairs).collect()
     assert row["body"] == "v!"
     assert [each["key"] for each in row["headers"]] == ["x-replays", "x-replay-of"]
 

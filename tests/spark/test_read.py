@@ -11,8 +11,8 @@ from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import Burial, Retry
-from duebridge_connectors.spark.loading import write_envelopes
-from duebridge_connectors.spark.planning import plan_read
+from duebridge_connectors.spark.source.dataframes import write_envelopes
+from duebridge_connectors.spark.source.planning import plan_read
 from tests.spark.by_hand import read_by_hand
 from tests.spark.conftest import World
 

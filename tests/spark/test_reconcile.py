@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 from duebridge.audit import fingerprint
 from duebridge.config.load import load_config
 from duebridge.errors import ConfigError
-from duebridge_connectors.spark.evidence import exported, topics_pattern
 from duebridge_connectors.spark.jobs.demote import run_demote
+from duebridge_connectors.spark.jobs.evidence import read_export, topics_pattern
 from duebridge_connectors.spark.jobs.journal import run_journal
 from duebridge_connectors.spark.jobs.reconcile import Reconciliation, run_reconcile
 from duebridge_connectors.spark.jobs.report import run_report
-from duebridge_connectors.spark.transforms.arrived import arrived_in_kafka
+from duebridge_connectors.spark.transforms.facts import arrived_in_kafka
 from tests.spark.commander import Commander
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_records import Header, records
@@ -178,8 +178,8 @@ def test_reconcile_asks_once_more_for_what_moved_while_the_store_was_read(
         return lambda *given: real(*given).where("false")
 
     monkeypatch.setattr(
-        "duebridge_connectors.spark.jobs.reconcile.written_held",
-        missed(run_reconcile.__globals__["written_held"]),
+        "duebridge_connectors.spark.jobs.reconcile.snapshot_held",
+        missed(run_reconcile.__globals__["snapshot_held"]),
     )
     found = judge(spark, scene)
     assert found.holds
@@ -212,14 +212,14 @@ def test_export_of_a_consumer_is_read_from_lines_of_json(
     ]
     path = tmp_path / "seen.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)))
-    found = exported(spark, str(path)).orderBy("id").collect()
+    found = read_export(spark, str(path)).orderBy("id").collect()
     assert [(row.id, row.dead_letter, row.fingerprint) for row in found] == [
         ("a", False, "p"),
         ("b", True, ""),
     ]
     path.write_text('{"id": "a"}')
     with pytest.raises(ConfigError, match="expected columns route, id and at"):
-        exported(spark, str(path))
+        read_export(spark, str(path))
 
 
 def test_arrived_in_kafka_has_damaged_records_and_nothing_of_others(spark: SparkSession) -> None:

@@ -15,7 +15,13 @@ from duebridge_connectors.spark.transforms.facts import (
     journal_facts,
     receipt_facts,
 )
-from duebridge_connectors.spark.transforms.verdict import BROKEN, judged, lives, totals, violations
+from duebridge_connectors.spark.transforms.verdict import (
+    BROKEN,
+    aggregate_lives,
+    judge,
+    totals,
+    violations,
+)
 
 ARRIVED = "route string, id string, at timestamp, dead_letter boolean, fingerprint string"
 RECEIPT = "route string, id string, due_at timestamp, at timestamp, status string,"
@@ -76,7 +82,7 @@ def compare(spark: SparkSession, histories: Iterable[History]) -> None:
         arrived_facts(spark.createDataFrame(arrived, ARRIVED)),
         held_facts(spark.createDataFrame(held, HELD)),
     ]
-    verdicts = judged(lives(facts), NEVER).cache()
+    verdicts = judge(aggregate_lives(facts), NEVER).cache()
     found: dict[str, set[tuple[str, str]]] = {route: set() for route in by_route}
     for row in violations(verdicts).collect():
         found[row.route].add((row.kind, row.id))
@@ -136,7 +142,7 @@ def arrived(spark: SparkSession, *rows: tuple[str, int]) -> DataFrame:
 
 
 def named(*facts: DataFrame, late_ms: int | None = None) -> set[tuple[str, str]]:
-    found = violations(judged(lives([*facts]), NEVER, late_ms)).collect()
+    found = violations(judge(aggregate_lives([*facts]), NEVER, late_ms)).collect()
     return {(row.kind, row.id) for row in found}
 
 
@@ -205,5 +211,5 @@ def test_held_is_stuck_only_where_it_should_have_moved_by_now(spark: SparkSessio
     rows = journal(spark, ("a", "accepted", 20, 30, None), ("b", "accepted", 20, 90, None))
     held = [("r", "a", "ready", instant(30)), ("r", "b", "pending", instant(90))]
     facts = held_facts(spark.createDataFrame(held, HELD))
-    (row,) = violations(judged(lives([rows, facts]), 50)).collect()
+    (row,) = violations(judge(aggregate_lives([rows, facts]), 50)).collect()
     assert (row.kind, row.id, row.held) == ("stuck", "a", 1)

@@ -8,7 +8,7 @@ from pyspark.testing import assertDataFrameEqual
 
 from duebridge.durations import parse_duration_ms
 from duebridge.errors import EnvelopeError
-from duebridge_connectors.spark.transforms.records import envelopes_of_records
+from duebridge_connectors.spark.transforms.envelopes import envelopes_of_records
 
 AT_MS = 1_700_000_000_123
 RECORDS = (

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from duebridge.envelope import Target
 from duebridge.errors import ConfigError, EnvelopeError
-from duebridge_connectors.spark.jobs.replay import Group, Replay, ReplaySummary, run_replay
-from duebridge_connectors.spark.summary import Summary
+from duebridge_connectors.spark.jobs.replay import LetterCount, Replay, ReplaySummary, run_replay
+from duebridge_connectors.spark.source.loader import Summary
 from tests.spark.commander import Commander
 from tests.spark.conftest import World
 from tests.spark.test_letters import letter
@@ -115,8 +115,8 @@ def test_replay_in_a_dry_run_counts_and_touches_nothing(
     wanted = Replay(topic=topic, broker="kafka")
     summary = run_replay(spark, wanted, config=world.config)
     assert summary.letters == [
-        Group("plain", "too_large", "ready", 2),
-        Group("plain", "expired", "looped", 1),
+        LetterCount("plain", "too_large", "ready", 2),
+        LetterCount("plain", "expired", "looped", 1),
     ]
     assert (summary.ready, summary.rows) == (2, [])
     client: Any = world.connection.client
@@ -131,9 +131,11 @@ def test_replay_of_what_cannot_be_is_refused(
         replayed(spark, world, topic, reasons=["late"])
     with pytest.raises(ConfigError, match=r"route: expected one of .*; got 'gone'"):
         replayed(spark, world, topic, routes=["gone"])
-    with pytest.raises(ConfigError, match=r"column id: it is the job's own"):
+    with pytest.raises(ConfigError, match=r"column id: set by the job"):
         replayed(spark, world, topic, columns={"id": "'x'"})
-    with pytest.raises(ConfigError, match=r"expected one broker where a route's dead_letter"):
+    with pytest.raises(
+        ConfigError, match=r"expected one broker whose routes name it as dead_letter"
+    ):
         replayed(spark, world, topic, broker=None)
     topics.fill(topic, dead(topics, "a"))
     with pytest.raises(ConfigError, match=r"body: expected STRING or BINARY; got INT"):
@@ -143,7 +145,7 @@ def test_replay_of_what_cannot_be_is_refused(
 
 
 def test_replay_of_what_kafka_cut_meanwhile_is_not_complete() -> None:
-    counted = [Group("plain", "expired", "ready", 3)]
+    counted = [LetterCount("plain", "expired", "ready", 3)]
     rows = [Summary(route="plain", accepted=2)]
     cut = ReplaySummary(topic="t", is_dry_run=False, letters=counted, rows=rows)
     assert (cut.gone, cut.is_complete) == (1, False)

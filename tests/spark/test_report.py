@@ -9,8 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from duebridge_connectors.spark.jobs.report import run_report
-from duebridge_connectors.spark.page.page import Found, page
-from duebridge_connectors.spark.transforms.report import KINDS, figures, forecast, gaps, reasons
+from duebridge_connectors.spark.page.figures import ReportFigures
+from duebridge_connectors.spark.page.html import render_page
+from duebridge_connectors.spark.transforms.figures import KINDS, figures, forecast, gaps, reasons
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_journal import accept
 
@@ -113,17 +114,17 @@ class _Links(HTMLParser):
         ]
 
 
-def found_with(**more: Any) -> Found:
+def found_with(**more: Any) -> ReportFigures:
     row = dict.fromkeys(KINDS, 0) | {
         "route": "<b>&", "at": START, "repeated": 0, "busiest_minute": 3, "delivered": 9,
         "lateness_p50_ms": 4, "lateness_p90_ms": 5, "lateness_p99_ms": 6, "lateness_max_ms": 7,
     }  # fmt: skip
     empty = {"hours": [row], "days": [row], "reasons": [], "gaps": [], "forecast": []}
-    return Found(START, **(empty | more))
+    return ReportFigures(START, **(empty | more))
 
 
 def test_page_fetches_nothing_runs_nothing_and_escapes_names() -> None:
-    text = page(found_with())
+    text = render_page(found_with())
     links = _Links()
     links.feed(text)
     assert links.found == []

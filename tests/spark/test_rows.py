@@ -21,8 +21,8 @@ from pyspark.sql.types import (
 )
 
 from duebridge.errors import ConfigError, StoreUnavailable
-from duebridge_connectors.spark.planning import plan_write
-from duebridge_connectors.spark.schema import check_columns
+from duebridge_connectors.spark.source.planning import plan_write
+from duebridge_connectors.spark.source.schema import check_columns
 from tests.spark.by_hand import write_by_hand
 from tests.spark.conftest import LATER_MS, World
 
@@ -38,7 +38,7 @@ def row(name: str | None, body: str | None = "x", due_at: int | None = LATER_MS)
 
 
 def derived(values: list[Any]) -> str:
-    """The id as connectors/duebridge_connectors/spark/ids.py states it."""
+    """The id as connectors/duebridge_connectors/spark/source/ids.py states it."""
     digest = blake2b(msgspec.msgpack.encode(values), digest_size=13).digest()
     return b32hexencode(digest).decode()[:20].lower()
 
@@ -46,7 +46,7 @@ def derived(values: list[Any]) -> str:
 TEXT = StringType()
 WRONG: list[tuple[dict[str, DataType], str]] = [
     ({"id": TEXT, "due_at": TimestampNTZType()}, "due_at: expected TIMESTAMP or BIGINT (epoch ms); "
-     "got TIMESTAMP_NTZ, which is of no time zone"),
+     "got TIMESTAMP_NTZ, which has no time zone"),
     ({"id": TEXT, "due_at": DoubleType()}, "due_at: expected TIMESTAMP or BIGINT"),
     ({"id": TEXT}, "due_at: missing"),
     ({"due_at": LongType()}, "id: expected a column id or option id_columns"),
@@ -119,7 +119,7 @@ def test_write_of_id_columns_derives_the_same_ids_again(world: World) -> None:
     first, again = (write_by_hand(world, rows, id_columns="who, number") for _ in range(2))
     assert (first.accepted, first.refused) == (2, 1)
     assert (again.duplicate, again.refused) == (2, 1)
-    assert first.first_reason.startswith("who: expected a value, since the id is made of it")
+    assert first.first_reason.startswith("who: expected a value to derive the id from")
     assert world.ids("plain") == {derived(["a", 1]), derived(["a", 2])}
 
 

@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from duebridge.errors import ConfigError
-from duebridge_connectors.spark.commands.shared import pairs
+from duebridge_connectors.spark.commands.job import parse_pairs
 from duebridge_connectors.spark.jobs.schedule import run_schedule
-from duebridge_connectors.spark.transforms.chosen import chosen_columns
+from duebridge_connectors.spark.transforms.envelopes import select_columns
 from tests.spark.commander import JAVA_SAYS, Commander
 from tests.spark.conftest import LATER_MS, World
 
@@ -31,7 +31,7 @@ def orders(tmp_path: Path) -> str:
 def test_choose_columns_makes_keeps_and_leaves_out(spark: SparkSession) -> None:
     rows = [("7", "k", "Rome"), ("8", "q", "Oslo")]
     frame = spark.createDataFrame(rows, "number string, key string, city string")
-    chosen = chosen_columns(frame, {"body": "upper(city)"}, "number > 7", keep=("number",))
+    chosen = select_columns(frame, {"body": "upper(city)"}, "number > 7", keep=("number",))
     expected = spark.createDataFrame([("8", "q", "OSLO")], "number string, key string, body string")
     assertDataFrameEqual(chosen, expected)
 
@@ -66,9 +66,9 @@ def test_schedule_from_what_cannot_be_read_is_refused(spark: SparkSession, world
 
 
 def test_read_pairs_without_a_sign_are_refused() -> None:
-    assert pairs("--column", ["a=b = c"]) == {"a": "b = c"}
+    assert parse_pairs("--column", ["a=b = c"]) == {"a": "b = c"}
     with pytest.raises(ConfigError, match="--column: expected NAME=VALUE; got 'due_at'"):
-        pairs("--column", ["due_at"])
+        parse_pairs("--column", ["due_at"])
 
 
 @pytest.mark.long

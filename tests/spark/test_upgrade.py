@@ -17,15 +17,15 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.config.models import HOUR_MS
 from duebridge.store.cold import ColdNotes
-from duebridge_connectors.spark.cold_tier import Tier
-from duebridge_connectors.spark.ids import id_of
+from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.jobs.hydrate import run_hydrate
 from duebridge_connectors.spark.jobs.intake import Intake, run_intake
 from duebridge_connectors.spark.jobs.journal import read_journal, run_journal
-from duebridge_connectors.spark.reader import arrow_schema
-from duebridge_connectors.spark.schema import COLD, JOURNAL
-from duebridge_connectors.spark.topics import topic_of
-from duebridge_connectors.spark.transforms.letters import replayed
+from duebridge_connectors.spark.kafka_source import topic_of
+from duebridge_connectors.spark.source.arrow import arrow_schema
+from duebridge_connectors.spark.source.ids import derive_id
+from duebridge_connectors.spark.source.schema import COLD, JOURNAL
+from duebridge_connectors.spark.transforms.letters import replay_envelopes
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_journal import accept
 from tests.spark.test_letters import letter, letters
@@ -144,6 +144,6 @@ def _cold(world: World, name: str, generation: int) -> tuple[Any, ...]:
 
 
 def test_ids_that_are_derived_are_those_of_earlier_versions(spark: SparkSession) -> None:
-    assert id_of(("order", 42, b"x", True), "abcd") == "ajv66v3bnl2fcolpon5u"
-    (row,) = replayed(letters(spark, letter()), {}).collect()
+    assert derive_id(("order", 42, b"x", True), "abcd") == "ajv66v3bnl2fcolpon5u"
+    (row,) = replay_envelopes(letters(spark, letter()), {}).collect()
     assert row["id"] == "replay-e1bd55ece1573ea101a48c9a"

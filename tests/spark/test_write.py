@@ -15,8 +15,8 @@ from duebridge.errors import JobFailed
 from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge_connectors.spark import register
-from duebridge_connectors.spark.loading import write_envelopes
 from duebridge_connectors.spark.session import job_error
+from duebridge_connectors.spark.source.dataframes import write_envelopes
 from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_rows import rejected
 from tests.support.proxy import proxied

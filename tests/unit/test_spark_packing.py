@@ -12,7 +12,7 @@ from duebridge.envelope import Envelope
 from duebridge.errors import EnvelopeError
 from duebridge.limits import check_envelope
 from duebridge.store.record import pack
-from duebridge_connectors.spark.packing import Packer
+from duebridge_connectors.spark.source.packing import Packer
 
 ROUTE = Route(name="r", target=TargetSettings(broker="b", topic="t"), max_body="2000B")
 HORIZON_MS = 1000

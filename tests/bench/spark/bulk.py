@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from duebridge_connectors.spark.loading import write_envelopes
+from duebridge_connectors.spark.source.dataframes import write_envelopes
 from tests.bench.spark.stage import Round, Stage
 
 PARTS = 8

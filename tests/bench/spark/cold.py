@@ -5,7 +5,7 @@ from pathlib import Path
 
 from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.hydrate import run_hydrate
-from duebridge_connectors.spark.loading import write_envelopes
+from duebridge_connectors.spark.source.dataframes import write_envelopes
 from tests.bench.spark.bulk import envelopes
 from tests.bench.spark.stage import COLD_ROUTE, Round, Stage
 

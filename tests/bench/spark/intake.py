@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.config.load import load_config
 from duebridge_connectors.spark.jobs.intake import Intake, run_intake
-from duebridge_connectors.spark.kafka import kafka_options
+from duebridge_connectors.spark.kafka_source import kafka_options
 from tests.bench.spark.bulk import ROUTE, envelopes
 from tests.bench.spark.stage import BROKER, Round, Stage
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from duebridge_connectors.spark.jobs.reconcile import summary_of
-from duebridge_connectors.spark.transforms.verdict import Evidence, Window
+from duebridge_connectors.spark.jobs.reconcile import reconcile_evidence
+from duebridge_connectors.spark.transforms.verdict import Evidence, JudgedPeriod
 from tests.bench.spark.stage import Round, Stage
 
 FIRST_MS = 1_770_000_000_000
 LOST_EVERY = 1_000_000
-WINDOW = Window(0, FIRST_MS * 2, FIRST_MS * 2, None)
+WINDOW = JudgedPeriod(0, FIRST_MS * 2, FIRST_MS * 2, None)
 HELD = "route string, id string, state string, waits_for timestamp, scheduled_at timestamp"
 
 
@@ -78,4 +78,4 @@ def judge(spark: SparkSession, home: Path) -> str:
         spark.createDataFrame([], HELD),
         spark.read.parquet(f"{home}/arrived"),
     )
-    return str(summary_of(evidence, WINDOW))
+    return str(reconcile_evidence(evidence, WINDOW))

@@ -18,7 +18,7 @@ from duebridge.durations import format_ms
 from duebridge.errors import JobFailed
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
-from duebridge.store.replies import Demoted
+from duebridge.store.replies import DemoteReply
 from duebridge_connectors.spark.cold.commit_log import REMOVED, Commit
 from duebridge_connectors.spark.cold.parquet_files import WRITTEN, ColdBatch, write_hours
 from duebridge_connectors.spark.cold.tier import Tier, read_cold
@@ -102,7 +102,7 @@ def remove_rows(job: RemovalJob, batches: Iterator[pa.RecordBatch]) -> Iterator[
             yield pa.RecordBatch.from_pydict(counts)
 
 
-def _remove(store: DelayStore, batch: str, rows: Iterator[RemovalKey]) -> Demoted:
+def _remove(store: DelayStore, batch: str, rows: Iterator[RemovalKey]) -> DemoteReply:
     """Continue where the batch stands; another job may be doing the same concurrently."""
     total = store.demote(batch, 0, [])
     call: list[RemovalKey] = []

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from duebridge.admin.cold_rows import ColdRow
-from duebridge.admin.listing import Window
+from duebridge.admin.listing import DueWindow
 from duebridge.config.models import HOUR_MS
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.cold.commit_log import ColdLog, TierState, hour_of
@@ -17,7 +17,7 @@ from duebridge_connectors.spark.filesystem import open_filesystem
 _COLUMNS = list(ColdRow._fields)
 
 
-def read_cold_rows(path: str, route: str, envelope_id: str, window: Window) -> Iterator[ColdRow]:
+def read_cold_rows(path: str, route: str, envelope_id: str, window: DueWindow) -> Iterator[ColdRow]:
     """Yield the cold rows of one id, or of all (''), due within a window, earliest first.
 
     Raises `ConfigError` for a tier that cannot be read.
@@ -34,7 +34,7 @@ def read_cold_rows(path: str, route: str, envelope_id: str, window: Window) -> I
         raise ConfigError(f"routes.{route}.cold_tier.path: cannot be read: {error}") from error
 
 
-def _by_hour(state: TierState, window: Window) -> dict[int, list[str]]:
+def _by_hour(state: TierState, window: DueWindow) -> dict[int, list[str]]:
     """Return the files of each hour that overlaps the window."""
     found: dict[int, list[str]] = {}
     for file in state.files:
@@ -61,7 +61,7 @@ def _read(log: ColdLog, files: list[str], columns: list[str], condition: Any) ->
     return found.to_table(columns=columns, filter=condition)
 
 
-def _filter(envelope_id: str, window: Window) -> Any:
+def _filter(envelope_id: str, window: DueWindow) -> Any:
     """Return the filter on rows."""
     condition = pc.field("id") == envelope_id if envelope_id else pc.scalar(True)
     bounds = ((window.from_ms, pc.greater_equal), (window.to_ms, pc.less_equal))

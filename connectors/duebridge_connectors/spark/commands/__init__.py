@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from duebridge.cli.manual import manual
+from duebridge.cli.lazy import manual
 from duebridge_connectors.spark.commands.cold_tier import demote, hydrate
 from duebridge_connectors.spark.commands.history import journal, reconcile, report
 from duebridge_connectors.spark.commands.kafka_topics import intake, replay

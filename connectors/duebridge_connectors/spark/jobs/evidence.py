@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from duebridge.config.models import Config, Route
 from duebridge.errors import ConfigError
-from duebridge.store.registry import Registry
+from duebridge.store.routes import Registry
 from duebridge_connectors.spark.cold.tier import open_tier, read_cold
 from duebridge_connectors.spark.kafka_source import kafka_options
 from duebridge_connectors.spark.source.dataframes import read_source

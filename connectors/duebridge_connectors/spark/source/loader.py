@@ -16,11 +16,11 @@ import msgspec
 import pyarrow as pa
 
 from duebridge.durations import format_instant, format_ms
-from duebridge.store.batching import batches
-from duebridge.store.bulk import BulkStore
+from duebridge.store.batching import Pace, batches
 from duebridge.store.connection import Connection
-from duebridge.store.pace import Pace
-from duebridge.store.packed import PackedRow
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.record import PackedRow
+from duebridge.store.replies import ScheduleAnswer, ScheduleReply
 from duebridge_connectors.spark.source.packing import Packer
 from duebridge_connectors.spark.source.planning import WriteJob, shard_of
 from duebridge_connectors.spark.source.rejects import RejectWriter
@@ -82,7 +82,7 @@ def format_counts(counts: msgspec.Struct, names: Iterable[str]) -> str:
 COUNTS = tuple(name for name in Summary.__struct_fields__ if name not in ("route", "first_reason"))
 
 ROW_BYTES = 128  # upper bound of a row without its id and blob
-_STORED = (b"accepted", b"duplicate", b"replaced", b"cancelled")
+_STORED: tuple[ScheduleAnswer, ...] = ("accepted", "duplicate", "replaced", "cancelled")
 
 
 class Loader:
@@ -94,7 +94,7 @@ class Loader:
         self._rejects = rejects
         self._counts: Counter[str] = Counter()
         self._packer = Packer(job.route, job.broker_type, options.remember, options.id_columns)
-        self._stores = address.bulk_stores(connection, job.route.name, job.shards)
+        self._stores = address.delay_stores(connection, job.route.name, job.shards)
         rate = options.rows_per_second
         self._pace = rate and Pace(connection, address.namespace, job.run, rate)
 
@@ -131,7 +131,7 @@ class Loader:
         return found
 
     def _send(
-        self, store: BulkStore, rows: Sequence[PackedRow | None], indices: list[int]
+        self, store: DelayStore, rows: Sequence[PackedRow | None], indices: list[int]
     ) -> dict[int, tuple[str, str]]:
         """Store the rows of these indices; return status and reason of those that were refused."""
         refused: dict[int, tuple[str, str]] = {}
@@ -142,12 +142,13 @@ class Loader:
                 [row for index in now if (row := rows[index])],
                 max_delay_ms=self._job.route.max_delay,
                 replace=self._job.options.on_conflict == "replace",
+                keeps_answer=False,
             )
-            counts = Counter(answers.statuses)
+            counts = Counter(answer.status for answer in answers)
             for stored in _STORED:
-                self._counts[stored.decode()] += counts.pop(stored, 0)
+                self._counts[stored] += counts.pop(stored, 0)
             if counts:
-                refused |= self._refused(now, answers.statuses, answers.dues_ms)
+                refused |= self._refused(now, answers)
         return refused
 
     def _granted(self, indices: list[int]) -> list[int]:
@@ -161,12 +162,12 @@ class Loader:
             time.sleep(wait_ms / 1000)
 
     def _refused(
-        self, indices: list[int], statuses: list[bytes], dues_ms: list[int]
+        self, indices: list[int], answers: Sequence[ScheduleReply]
     ) -> dict[int, tuple[str, str]]:
         refused: dict[int, tuple[str, str]] = {}
-        for index, answer, due_ms in zip(indices, statuses, dues_ms, strict=True):
-            if answer not in _STORED:
-                status, why = self._why(answer.decode(), due_ms)
+        for index, answer in zip(indices, answers, strict=True):
+            if answer.status not in _STORED:
+                status, why = self._why(answer.status, answer.due_at_ms)
                 self._counts[status] += 1
                 refused[index] = status, why
         return refused

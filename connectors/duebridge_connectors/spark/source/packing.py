@@ -22,8 +22,7 @@ from duebridge.durations import MAX_MS, parse_duration_ms
 from duebridge.envelope import Envelope, Headers, Target
 from duebridge.errors import EnvelopeError
 from duebridge.limits import MAX_HEADER_BYTES, MAX_HEADERS, check_envelope
-from duebridge.store.codec import COMPRESS_FROM_BYTES, HASH_BYTES, PLAIN, pack
-from duebridge.store.packed import PackedRow
+from duebridge.store.record import COMPRESS_FROM_BYTES, HASH_BYTES, PLAIN, PackedRow, pack
 from duebridge_connectors.spark.source.arrow import (
     as_binary,
     byte_strings,
@@ -117,7 +116,7 @@ class Packer:
             if len(plain) >= COMPRESS_FROM_BYTES:
                 yield None
                 continue
-            given = f"{due} {expires} None".encode()  # as in duebridge.store.codec.pack
+            given = f"{due} {expires} None".encode()  # as in duebridge.store.record.pack
             content_hash = blake2b(plain, digest_size=HASH_BYTES, key=given).digest()
             yield PackedRow(
                 envelope_id, due, expires or "", horizon_ms, content_hash, 0, PLAIN + plain

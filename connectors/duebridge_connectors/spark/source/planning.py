@@ -17,13 +17,11 @@ from duebridge.config.models import Config, Route
 from duebridge.config.secrets import resolve_at
 from duebridge.errors import ConfigError
 from duebridge.producer import find_route
-from duebridge.store.bulk import BulkStore
 from duebridge.store.connection import Connection, opened_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.fitness import check_fitness
 from duebridge.store.keys import Shard, checked_name
-from duebridge.store.registry import Registry
-from duebridge.store.route_store import shard_number
+from duebridge.store.routes import Registry, shard_number
 from duebridge_connectors.spark.source.options import (
     JournalOptions,
     ReadOptions,
@@ -70,11 +68,11 @@ class StoreAddress(msgspec.Struct, frozen=True):
             connection, shard, cold_tier_ms=cold_tier_ms, repeat_for_s=self.repeat_for_s
         )
 
-    def bulk_stores(self, connection: Connection, route: str, count: int) -> list[BulkStore]:
-        """Open all shards of a route for bulk scheduling."""
-        return [
-            BulkStore(connection, shard, self.repeat_for_s) for shard in self.shards(route, count)
-        ]
+    def delay_stores(self, connection: Connection, route: str, count: int) -> list[DelayStore]:
+        """Open all shards of a route."""
+        return RouteStore(
+            connection, self.namespace, route, count, repeat_for_s=self.repeat_for_s
+        ).shards
 
 
 def shard_of(envelope_id: str, shards: int) -> int:

@@ -14,13 +14,13 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from duebridge.admin.listing import Window
+from duebridge.admin.listing import DueWindow
 from duebridge.envelope import HeaderValue
 from duebridge.ports.publisher import reason_word
-from duebridge.store.codec import Content
 from duebridge.store.connection import Connection
 from duebridge.store.keys import Shard
 from duebridge.store.poll import NONE
+from duebridge.store.record import Content
 from duebridge.store.replies import Entry
 from duebridge_connectors.spark.source.arrow import arrow_schema, record_batch
 from duebridge_connectors.spark.source.options import ReadOptions
@@ -73,8 +73,8 @@ class StoreReader(DataSourceReader):
     def _pages(self, connection: Connection, part: StoreSlice) -> Iterator[list[Entry]]:
         options = self._options
         before = options.due_before
-        window = Window(options.due_after, None if before is None else before - 1)
-        sought = window if part.state == "pending" else Window()
+        window = DueWindow(options.due_after, None if before is None else before - 1)
+        sought = window if part.state == "pending" else DueWindow()
         store = self._address.delay_store(connection, part.shard)
         cursor: tuple[str, int] | None = None
         while True:
