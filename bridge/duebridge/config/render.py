@@ -1,13 +1,13 @@
 """The effective configuration: defaults merged into every route, secrets masked; it loads again.
 
-A value that came by a reference is shown as the reference, also where a route has it of the
-defaults; so what `${VAR}` and `${file:...}` stand for is never shown.
+A value that came by a reference is shown as the reference, also in a route that inherits it; so
+the values of `${VAR}` and `${file:...}` are never shown.
 """
 
 from typing import Any
 
 from duebridge.config.load import config_of
-from duebridge.config.secrets import masked_option, masked_url
+from duebridge.config.secrets import masked_setting, masked_url
 from duebridge.config.yaml_tree import KeyPath, Tree, read_tree
 
 
@@ -48,8 +48,8 @@ def _as_written(tree: Tree, path: KeyPath, value: object) -> object:
 
 def _masked(path: KeyPath, value: object) -> object:
     match path:
-        case ("brokers", _, "options", *_, name):
-            return masked_option(str(name), value)
-        case ("store", "url") | ("brokers", _, "url") | ("brokers", _, "bootstrap_servers", _):
+        case ("brokers", _, *inside):
+            return masked_setting([str(key) for key in inside if isinstance(key, str)], value)
+        case ("store", "url"):
             return masked_url(str(value))
     return value

@@ -6,7 +6,7 @@ without the newline at its end. What a reference stands for is never part of a m
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -139,6 +139,13 @@ def masked_option(name: str, value: object) -> object:
     if not isinstance(value, str):
         return value
     return MASK if _SECRET_INSIDE.search(value) else masked_url(value)
+
+
+def masked_setting(keys: Sequence[str], value: object) -> object:
+    """Return what is shown of a broker's setting at a path of keys; one deeper is an option."""
+    if len(keys) > 1 or _SECRET_NAME.search(keys[0]):
+        return masked_option(keys[-1], value)
+    return masked_url(value) if isinstance(value, str) else value
 
 
 def masked_url(text: str) -> str:

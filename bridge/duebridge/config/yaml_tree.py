@@ -117,7 +117,7 @@ class Tree:
         try:
             if not _is_unicode(value):
                 raise ConfigError("expected Unicode text")
-            if _is_resolved_at_use(path):
+            if _is_resolved_later(path):
                 check_references(value)
                 return value
             return resolve(value)
@@ -125,8 +125,34 @@ class Tree:
             self._refuse(at, path, str(error))
             return value
 
+    def fault(self, path: KeyPath, text: str, *, is_of_key: bool = False) -> Fault:
+        """Return a fault at the value of a path, at its key, or where the missing key belongs."""
+        nearest = path
+        while nearest not in self.places:
+            nearest = nearest[:-1]
+        place = self.places[nearest]
+        at = place.key if is_of_key or nearest != path else place.at
+        return Fault(at, path, text, self.file)
+
+    def value_at(self, path: Iterable[object]) -> object:
+        """Return the value at a path, None where there is none."""
+        found = self.value
+        for key in path:
+            found = found.get(key) if isinstance(found, dict) else _item(found, key)
+        return found
+
+    def written(self, path: KeyPath) -> object:
+        """Return a value as it is written, None where there is none."""
+        return self.places[path].written if path in self.places else None
+
     def _refuse(self, at: Position, path: KeyPath, text: str) -> None:
         self.faults.append(Fault(at, path, text, self.file))
+
+
+def _item(value: object, place: object) -> object:
+    if isinstance(value, list) and isinstance(place, int) and place < len(value):
+        return value[place]
+    return None
 
 
 def read_tree(text: str, file: str) -> Tree:
@@ -212,10 +238,9 @@ def _plain(text: str) -> object:
     return float(text) if _DECIMAL.fullmatch(text) else text
 
 
-def _is_resolved_at_use(path: KeyPath) -> bool:
-    at_use = {"url", "bootstrap_servers", "options"}
-    is_of_broker = len(path) > 2 and path[0] == "brokers" and path[2] in at_use
-    return is_of_broker or path == ("store", "url")
+def _is_resolved_later(path: KeyPath) -> bool:
+    """Whether references stay until a connection is opened, or until the broker's type is known."""
+    return path[:1] == ("brokers",) or path == ("store", "url")
 
 
 def _is_unicode(text: str) -> bool:

@@ -86,7 +86,7 @@ class Lane:
         if not self.is_stopped or self._monotonic() < self._next_probe_at:
             return
         try:
-            self._publisher.publish(())
+            self._publisher.ping()
         except BrokerUnavailable:
             self._next_probe_at = self._monotonic() + PROBE_EVERY_S
         else:

@@ -8,7 +8,7 @@ from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from duebridge.bench.bare import DEADLINE_S, HEADERS
+from duebridge.ports.baseline import DEADLINE_S, HEADERS
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge_connectors.kafka.settings import producer_config
 
@@ -22,7 +22,7 @@ _SINGLE = {"linger_ms": 0, "batch_size": 16_384}
 class KafkaBare:
     """Two kafka-python producers with the connector's own settings, but for how they batch.
 
-    Implements `duebridge.bench.bare.BareClient`.
+    Implements `duebridge.ports.baseline.BaselineClient`.
     """
 
     def __init__(self, settings: Mapping[str, object], name: str) -> None:
@@ -35,7 +35,7 @@ class KafkaBare:
         self._single: Any = KafkaProducer(**{**config, **_SINGLE})
 
     def publish_all(self, bodies: Sequence[bytes]) -> None:
-        """Send all and wait for each; see `BareClient`."""
+        """Send all and wait for each; see `BaselineClient`."""
         send = self._bulk.send
         futures = [send(self._name, body, headers=_HEADERS) for body in bodies]
         self._bulk.flush()
@@ -43,7 +43,7 @@ class KafkaBare:
             future.get(DEADLINE_S)
 
     def publish(self, body: bytes, confirmed: Callable[[], None]) -> None:
-        """Send one without lingering; see `BareClient`."""
+        """Send one without lingering; see `BaselineClient`."""
         future = self._single.send(self._name, body, headers=_HEADERS)
         future.add_callback(lambda _: confirmed())
 
@@ -51,14 +51,14 @@ class KafkaBare:
         """Leave it: a long log is not slower."""
 
     def close(self) -> None:
-        """Close the producers and delete the topic; see `BareClient`."""
+        """Close the producers and delete the topic; see `BaselineClient`."""
         self._bulk.close()
         self._single.close()
         self._topics.delete(self._name)
 
 
 class LibrdkafkaBare:
-    """Two librdkafka producers; implements `duebridge.bench.bare.BareClient`."""
+    """Two librdkafka producers; implements `duebridge.ports.baseline.BaselineClient`."""
 
     def __init__(self, settings: Mapping[str, object], name: str) -> None:
         from confluent_kafka import Producer
@@ -80,7 +80,7 @@ class LibrdkafkaBare:
         self._poller.start()
 
     def publish_all(self, bodies: Sequence[bytes]) -> None:
-        """Produce all and wait for each; see `BareClient`."""
+        """Produce all and wait for each; see `BaselineClient`."""
         confirms = 0
 
         def on_delivery(error: object, _: object) -> None:
@@ -96,14 +96,14 @@ class LibrdkafkaBare:
             raise BrokerUnavailable(f"kafka: {confirms} of {len(bodies)} were confirmed")
 
     def publish(self, body: bytes, confirmed: Callable[[], None]) -> None:
-        """Produce one without lingering; see `BareClient`."""
+        """Produce one without lingering; see `BaselineClient`."""
         self._single.produce(self._name, body, headers=_HEADERS, on_delivery=lambda *_: confirmed())
 
     def empty(self) -> None:
         """Leave it: a long log is not slower."""
 
     def close(self) -> None:
-        """Delete the topic and give the producers up; see `BareClient`."""
+        """Delete the topic and give the producers up; see `BaselineClient`."""
         self._is_closed = True
         self._poller.join()
         self._topics.delete(self._name)
@@ -137,7 +137,7 @@ class _Topics:
 
 
 def open_bare(settings: Mapping[str, object], name: str) -> KafkaBare | LibrdkafkaBare:
-    """Return the bare client of a broker of `type: kafka`; see `duebridge.bench.bare`."""
+    """Return the bare client of a broker of `type: kafka`; see `duebridge.ports.baseline`."""
     if settings.get("client") == "librdkafka":
         return LibrdkafkaBare(settings, name)
     return KafkaBare(settings, name)

@@ -1,11 +1,11 @@
 """The one table of options: Kafka's dotted names, what kafka-python calls them, what is refused."""
 
-from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping
 
 from kafka.codec import has_gzip, has_lz4, has_snappy, has_zstd
 
 from duebridge.errors import ConfigError
+from duebridge.ports.settings import did_you_mean
 from duebridge_connectors.kafka.oauth import OPTION as TOKEN_PROVIDER
 from duebridge_connectors.kafka.oauth import TokenSource
 from duebridge_connectors.kafka.tokens import TokenProvider
@@ -17,12 +17,6 @@ def client_options(options: Mapping[str, object]) -> dict[str, object]:
     Raises `ConfigError` for a name that is unknown or the bridge's own, or a value of another kind.
     """
     return dict(_for_kafka_python(name, value) for name, value in options.items())
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: the nearest known one, if any is near."""
-    close = get_close_matches(name, list(known), n=1)
-    return f", did you mean {close[0]}?" if close else ""
 
 
 def _for_kafka_python(name: str, value: object) -> tuple[str, object]:

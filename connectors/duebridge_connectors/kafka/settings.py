@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from duebridge.errors import ConfigError
-from duebridge_connectors.kafka.options import OPTIONS, client_options, did_you_mean
+from duebridge.ports.settings import did_you_mean
+from duebridge_connectors.kafka.options import OPTIONS, client_options
 from duebridge_connectors.kafka.security import check_security
 from duebridge_connectors.kafka.sockets import DIRECT
 
@@ -67,10 +68,19 @@ def servers_of(settings: Mapping[str, object]) -> list[str]:
     names = servers.split(",") if isinstance(servers, str) else servers
     if not isinstance(names, list | tuple) or not names:
         raise ConfigError(f"bootstrap_servers: expected a list of host:port; got {servers!r}")
-    for name in names:
-        if not isinstance(name, str) or not name.strip():
-            raise ConfigError(f"bootstrap_servers: expected host:port; got {name!r}")
+    for place, name in enumerate(names):
+        if not isinstance(name, str) or not _has_port(name.strip()):
+            raise ConfigError(f"bootstrap_servers.{place}: expected host:port; got {_shown(name)}")
     return [name.strip() for name in names]
+
+
+def _has_port(server: str) -> bool:
+    host, _, port = server.rpartition(":")
+    return bool(host) and port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536
+
+
+def _shown(server: object) -> str:
+    return "a login" if "@" in str(server) else repr(server)  # never a password
 
 
 def check_linger(linger_ms: object, publish_deadline_s: float) -> None:

@@ -11,7 +11,7 @@ from pika.adapters.select_connection import IOLoop, SelectConnection
 from pika.exceptions import AMQPError
 from pika.spec import Basic
 
-from duebridge.bench.bare import DEADLINE_S, HEADERS
+from duebridge.ports.baseline import DEADLINE_S, HEADERS
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge_connectors.rabbitmq.settings import connection_parameters
 
@@ -22,7 +22,7 @@ OPEN_WITHIN_S = 15.0
 class RabbitBare:
     """A `SelectConnection` on a thread of its own, and a durable queue behind the default exchange.
 
-    Implements `duebridge.bench.bare.BareClient`.
+    Implements `duebridge.ports.baseline.BaselineClient`.
     """
 
     def __init__(self, parameters: pika.connection.Parameters, name: str) -> None:
@@ -41,14 +41,14 @@ class RabbitBare:
             raise BrokerUnavailable(f"rabbitmq: not connected within {OPEN_WITHIN_S:g} s")
 
     def publish_all(self, bodies: Sequence[bytes]) -> None:
-        """Publish with a window of unconfirmed messages; see `BareClient`."""
+        """Publish with a window of unconfirmed messages; see `BaselineClient`."""
         bulk = _Bulk(self, bodies)
         self._loop.add_callback_threadsafe(bulk.fill)
         if not bulk.is_done.wait(DEADLINE_S):
             raise BrokerUnavailable(f"rabbitmq: not all confirmed within {DEADLINE_S:g} s")
 
     def publish(self, body: bytes, confirmed: Callable[[], None]) -> None:
-        """Publish one at once; see `BareClient`."""
+        """Publish one at once; see `BaselineClient`."""
         self._loop.add_callback_threadsafe(partial(self.send, body, confirmed))
 
     def send(self, body: bytes, confirmed: Callable[[], None]) -> None:
@@ -65,7 +65,7 @@ class RabbitBare:
         self._with_channel(lambda channel: channel.queue_purge(self._name))
 
     def close(self) -> None:
-        """Delete the queue and close; see `BareClient`."""
+        """Delete the queue and close; see `BaselineClient`."""
         self._loop.add_callback_threadsafe(self._connection.close)
         self._thread.join()
         self._with_channel(lambda channel: channel.queue_delete(self._name))
@@ -128,5 +128,5 @@ class _Bulk:
 
 
 def open_bare(settings: Mapping[str, object], name: str) -> RabbitBare:
-    """Return the bare client of a broker of `type: rabbitmq`; see `duebridge.bench.bare`."""
+    """Return the bare client of a broker of `type: rabbitmq`; see `duebridge.ports.baseline`."""
     return RabbitBare(connection_parameters(settings), name)
