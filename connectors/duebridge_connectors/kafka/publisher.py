@@ -39,6 +39,10 @@ class KafkaPublisher:
         self._carry_alone(exchange)
         return exchange.outcomes()
 
+    def ping(self) -> None:
+        """Raise `BrokerUnavailable` unless the broker answers."""
+        self.publish(())
+
     def close(self) -> None:
         """End every connection; what is under way becomes INDETERMINATE. Idempotent."""
         self._bulk.close()

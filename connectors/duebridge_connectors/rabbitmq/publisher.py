@@ -54,6 +54,10 @@ class RabbitPublisher:
             return encoded.end(CLOSED, CLOSED)
         return link.carry(encoded, self._deadline_s)
 
+    def ping(self) -> None:
+        """Raise `BrokerUnavailable` unless the broker answers."""
+        self.publish(())
+
     def close(self) -> None:
         """Close the connection and end its thread; see `Publisher.close`."""
         self._is_closed = True

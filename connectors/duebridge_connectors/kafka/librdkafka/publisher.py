@@ -36,6 +36,10 @@ class LibrdkafkaPublisher:
         # A copy: what is answered after the deadline finds another list.
         return list(exchange.outcomes)
 
+    def ping(self) -> None:
+        """Raise `BrokerUnavailable` unless the broker answers."""
+        self.publish(())
+
     def close(self) -> None:
         """End every connection; what is under way becomes INDETERMINATE. Idempotent."""
         self._bulk.close()
