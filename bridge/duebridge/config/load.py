@@ -28,6 +28,7 @@ from duebridge.errors import ConfigError
 from duebridge.ports.settings import did_you_mean
 
 MAX_BYTES = 1024 * 1024
+_ANOTHER = "; name the file with --config or DUEBRIDGE_CONFIG"
 
 _BLOCKS: dict[str | int, type[BaseModel]] = {
     "store": Store,
@@ -63,13 +64,14 @@ def load_config(path: str | Path) -> Config:
 
 
 def read_config_text(path: str | Path) -> str:
-    """Return what a file holds; raises `ConfigError` where that is no text."""
+    """Return the text of a file; raises `ConfigError` for one that is missing, or is not text."""
     name = str(path)
     try:
         with Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"{name}: cannot be read: {error.strerror}") from error
+        hint = _ANOTHER if isinstance(error, FileNotFoundError) else ""
+        raise ConfigError(f"{name}: cannot be read: {error.strerror}{hint}") from error
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{name}: expected at most 1 MiB")
     data = data.removeprefix(codecs.BOM_UTF8)  # here, for an error's place counts from behind it
@@ -83,7 +85,7 @@ def read_config_text(path: str | Path) -> str:
 
 
 def load_config_text(text: str, name: str) -> Config:
-    """Return the configuration that `text` is; `name` stands in messages for the file's."""
+    """Return the configuration in a text; messages call it `name`."""
     if len(text.encode(errors="replace")) > MAX_BYTES:
         raise ConfigError(f"{name}: expected at most 1 MiB")
     return config_of(read_tree(text, name))
@@ -119,7 +121,7 @@ def resolved_broker(config: Config, name: str) -> dict[str, object]:
 
 
 def _validated(tree: Tree) -> tuple[Config | None, list[Fault]]:
-    """Return the configuration, or everything that is wrong with it: one error for each path."""
+    """Return the configuration or all its faults, one for each path."""
     try:
         return Config.model_validate(tree.value), tree.faults
     except ValidationError as error:

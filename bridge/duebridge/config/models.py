@@ -1,8 +1,8 @@
 """The configuration as frozen values with defaults; `duebridge.config.load` reads the YAML.
 
 Durations are written as text ("15m") and kept in ms, sizes as text ("64MiB") and kept in bytes.
-The url of the store and what a broker needs to connect keep their references (`${VAR}`): see
-`duebridge.config.secrets`.
+The store's url and the settings that a broker connects with keep their references (`${VAR}`), see
+`duebridge.config.secrets`. Brokers and targets have the models of their types (`config.brokers`).
 """
 
 import math
@@ -55,8 +55,8 @@ class WorkerSettings(Model):
 class RetryPolicy(Model):
     """How often, and after what delay, a delivery that failed is tried again.
 
-    With `backoff: fixed` there is no `max` and no `jitter`: inherited ones do not apply, given
-    ones are refused, since nobody should believe that they do something (`jitter: none` is true).
+    With `backoff: fixed`, `max` and `jitter` have no effect: inherited ones are dropped, given ones
+    are refused (`jitter: none` is accepted).
     """
 
     max_attempts: Annotated[Whole, Field(ge=1, le=10_000)] = 5

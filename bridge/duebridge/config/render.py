@@ -12,9 +12,9 @@ from duebridge.config.yaml_tree import KeyPath, Tree, read_tree
 
 
 def rendered_config(text: str, name: str) -> dict[str, Any]:
-    """Return the configuration that `text` is as plain values; raises `ConfigError`."""
+    """Return the effective configuration of a text as plain values; raises `ConfigError`."""
     tree = read_tree(text, name)
-    # without the block of defaults: each route has them
+    # without the defaults, which are merged into each route
     whole = config_of(tree).model_dump(mode="json", exclude={"defaults"}, exclude_none=True)
     for route in whole["routes"].values():
         del route["name"]

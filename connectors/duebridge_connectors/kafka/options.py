@@ -1,4 +1,4 @@
-"""The one table of options: Kafka's dotted names, what kafka-python calls them, what is refused."""
+"""The table of options: Kafka's dotted names, kafka-python's names, and the refused ones."""
 
 from collections.abc import Callable, Mapping
 
@@ -14,7 +14,7 @@ from duebridge_connectors.kafka.tokens import TokenProvider
 def client_options(options: Mapping[str, object]) -> dict[str, object]:
     """Return options by Kafka's dotted names as keyword arguments of `KafkaProducer`.
 
-    Raises `ConfigError` for a name that is unknown or the bridge's own, or a value of another kind.
+    Raises `ConfigError` for an unknown name, one that the bridge sets, or a value of another kind.
     """
     return dict(_for_kafka_python(name, value) for name, value in options.items())
 
@@ -28,13 +28,13 @@ def _for_kafka_python(name: str, value: object) -> tuple[str, object]:
 
 
 def refuse_owned(name: str, owned: Mapping[str, str]) -> None:
-    """Raise `ConfigError` with the reason for a name that the bridge owns."""
+    """Raise `ConfigError`, with the reason, for an option that the bridge sets itself."""
     if name in owned:
         raise ConfigError(f"options.{name}: {owned[name]}")
 
 
 def converted(name: str, value: object, convert: Callable[[object], object]) -> object:
-    """Return a value as it is read; raises `ConfigError` for one of another kind."""
+    """Return a converted value; raises `ConfigError` for one of another kind."""
     try:
         return convert(value)
     except ValueError as error:

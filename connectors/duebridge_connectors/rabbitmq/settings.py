@@ -1,4 +1,4 @@
-"""From the configuration's mapping of a broker to pika's connection parameters."""
+"""Turns the settings of a broker into pika's connection parameters."""
 
 from collections.abc import Mapping
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -23,7 +23,7 @@ DEFAULTS: Mapping[str, object] = {
     "stack_timeout": 10,
     "client_properties": {"connection_name": "duebridge"},
 }
-OURS = ("auth_mechanism", "ssl_options")  # ours to read, and so not taken from the url
+OURS = ("auth_mechanism", "ssl_options")  # read here, never from the url
 OPTIONS = (*DEFAULTS, *OURS, "channel_max", "frame_max", "locale", "tcp_options")
 SCHEMES = ("amqp://", "amqps://")
 MECHANISMS = ("PLAIN", "EXTERNAL")
@@ -68,7 +68,7 @@ def connection_parameters(settings: Mapping[str, object]) -> Parameters:
 
 
 def _secure(parameters: Parameters, url: str, given: Mapping[str, object]) -> None:
-    """Say how the broker proves who it is, and how we do."""
+    """Set the TLS context and the authentication mechanism."""
     if parameters.ssl_options is not None:  # since the url is of amqps
         parameters.ssl_options = ssl_options(given.get("ssl_options", {}))
     elif "ssl_options" in given:
@@ -114,7 +114,7 @@ def _check_name(name: str) -> None:
 
 
 def _value(name: str, value: object) -> object:
-    """Return what pika makes of an option: it has a documented text form for each, in a url."""
+    """Return an option as pika parses it out of a url, where each has a documented text form."""
     if value is None:
         raise ConfigError(f"options.{name}: expected a value; got none")
     as_text = repr(dict(value)) if isinstance(value, Mapping) else value
