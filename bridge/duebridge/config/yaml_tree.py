@@ -1,7 +1,7 @@
 """Reads YAML into plain values, each with its line and column.
 
-Only plain YAML is accepted: one document, no aliases, anchors, tags or repeated keys. Words are text
-unless they are numbers, `true`, `false` or `null`: `on`, `no`, `1_000` and `12:30` are text.
+Only plain YAML is accepted: one document, no aliases, anchors, tags or repeated keys. Words are
+text unless they are numbers, `true`, `false` or `null`: `on`, `no`, `1_000` and `12:30` are text.
 References are resolved, except those of the store's url and of brokers.
 """
 
