@@ -296,10 +296,10 @@ def fingerprint(
 ) -> str:
     """Return a hash of the parts that must arrive unchanged, without headers that duebridge sets.
 
-    The order of headers counts only within a repeated name: RabbitMQ 4 returns them by name.
-    A header's value is taken as text, since Kafka carries nothing but bytes. An AMQP content type
-    arrives at a Kafka topic as one more header, `content-type`: give it here where it was set.
-    Properties that are None count as not given; the order of properties is of no account.
+    The order of headers counts only within a repeated name: some brokers sort them by name. A
+    header's value counts as text, since some brokers carry nothing but bytes. A broker without
+    properties delivers `content_type` as the header `content-type`: give it here where it was set.
+    Properties that are None count as not given; their order does not matter.
     """
     digest = sha256()
     for part in (body, key):

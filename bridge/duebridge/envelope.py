@@ -28,18 +28,76 @@ SHORT_BYTES = 255  # AMQP's limit of a property or a name
 _MOST = {"priority": 255}
 
 
-class Target(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where an envelope goes: a Kafka topic, or a RabbitMQ exchange and routing key."""
+class Target:
+    """Where an envelope goes: a broker, and the fields that a target of its type has.
+
+    It is frozen and hashable. A field that is None counts as not given, and reads as None.
+
+    >>> Target("orders", topic="late").topic
+    'late'
+    """
+
+    __slots__ = ("broker", "fields")
 
     broker: str
-    topic: str | None = None
-    exchange: str | None = None
-    routing_key: str | None = None
+    fields: tuple[tuple[str, str], ...]
+    """Names and values, by name."""
+
+    def __init__(self, broker: str, **fields: str | None) -> None:
+        given = tuple(sorted(item for item in fields.items() if item[1] is not None))
+        object.__setattr__(self, "broker", broker)
+        object.__setattr__(self, "fields", given)
+
+    def as_dict(self) -> dict[str, str]:
+        """Return the target as the configuration has it: broker and fields."""
+        return {"broker": self.broker, **dict(self.fields)}
+
+    def __getattr__(self, name: str) -> str | None:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return dict(self.fields).get(name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Target is frozen: {name} cannot be set")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Target):
+            return NotImplemented
+        return (self.broker, self.fields) == (other.broker, other.fields)
+
+    def __hash__(self) -> int:
+        return hash((self.broker, self.fields))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return target_of, (Target, self.as_dict())
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in self.as_dict().items())
+        return f"Target({values})"
 
     def __str__(self) -> str:
-        if self.topic is not None:
-            return f"{self.broker}:{self.topic}"
-        return f"{self.broker}:{self.exchange}/{self.routing_key}"
+        return f"{self.broker}:{'/'.join(value for _, value in self.fields)}"
+
+
+def target_of(kind: type, given: object) -> Target:
+    """Return a target out of a decoded mapping: the `dec_hook` of a msgspec decoder.
+
+    Raises `ValueError` for anything else, which msgspec turns into its own error.
+    """
+    if kind is not Target or not isinstance(given, dict):
+        raise ValueError(f"expected a target; got {type(given).__name__}")
+    if not all(isinstance(value, str | None) for value in given.values()):
+        raise ValueError("expected text in every field of a target")
+    if not isinstance(given.get("broker"), str):
+        raise ValueError("expected a target with the key broker")
+    return Target(**given)
+
+
+def target_as_dict(value: object) -> dict[str, str]:
+    """Return a target as a mapping: the `enc_hook` of a msgspec encoder."""
+    if not isinstance(value, Target):
+        raise NotImplementedError(f"no encoding for {type(value).__name__}")
+    return value.as_dict()
 
 
 class Properties(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -255,9 +313,8 @@ def _target(value: object) -> Target | None:
         return None
     if not isinstance(value, Target):
         raise EnvelopeError(f"target: expected a Target; got {shown(value)}")
-    names = [name for name in Target.__struct_fields__ if getattr(value, name) is not None]
-    given = {name: _text(f"target.{name}", getattr(value, name), 0, SHORT_BYTES) for name in names}
-    return Target(**given)
+    given = value.as_dict()
+    return Target(**{name: _text(f"target.{name}", given[name], 0, SHORT_BYTES) for name in given})
 
 
 def _bytes_or_none(name: str, value: object) -> bytes | None:

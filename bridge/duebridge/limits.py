@@ -1,29 +1,44 @@
-"""What a route and its broker can carry: checked when scheduling, not only when it is due."""
+"""Limits of a route and its broker, checked when an envelope is scheduled."""
 
 from fnmatch import fnmatchcase
 
-from duebridge.config.models import Route, TargetSettings
+import msgspec
+
+from duebridge.config.models import Route
 from duebridge.envelope import Envelope, Target
 from duebridge.errors import EnvelopeError
 from duebridge.headers import RESERVED, RESERVED_PREFIX
+from duebridge.ports.broker import BrokerType
+from duebridge.ports.discovery import broker_type
+from duebridge.ports.settings import did_you_mean
 
 MAX_HEADERS = 64
 MAX_HEADER_BYTES = 32 * 1024  # all names and values; AMQP's must fit in one frame beside ours
-_KAFKA_PROPERTIES = {"content_type"}  # becomes the header content-type; Kafka has no properties
 
 
-def check_envelope(envelope: Envelope, route: Route, broker_type: str) -> None:
-    """Raise `EnvelopeError` where the route or its broker could not carry the envelope."""
+def check_envelope(envelope: Envelope, route: Route, kind: str) -> None:
+    """Raise `EnvelopeError` where the route or its broker, of type `kind`, could not carry it."""
     size = len(envelope.body or b"")
     if size > route.max_body:
         raise EnvelopeError(f"body: expected at most {route.max_body} bytes; got {size}")
     _check_headers(envelope)
+    found = broker_type(kind)
     if envelope.target is not None:
-        _check_target(envelope.target, route)
-    if broker_type == "rabbitmq":
-        _check_amqp(envelope)
-    elif broker_type == "kafka":
-        _check_kafka(envelope)
+        _check_target(envelope.target, route, found)
+    found.check_envelope(envelope)
+
+
+def with_whole_target(envelope: Envelope, route: Route) -> Envelope:
+    """Return the envelope, the missing fields of its own target taken from the route's target.
+
+    So a target may vary the routing key alone. A target of other fields stays as it is.
+    """
+    if envelope.target is None:
+        return envelope
+    given, whole = envelope.target.as_dict(), route.target.as_dict()
+    if given.keys() >= whole.keys() or not given.keys() <= whole.keys():
+        return envelope
+    return msgspec.structs.replace(envelope, target=Target(**{**whole, **given}))
 
 
 def _check_headers(envelope: Envelope) -> None:
@@ -40,45 +55,21 @@ def _check_headers(envelope: Envelope) -> None:
         raise EnvelopeError(f"headers: expected at most {MAX_HEADER_BYTES} bytes; got {size}")
 
 
-def _check_target(target: Target, route: Route) -> None:
-    if any(_matches(target, allowed) for allowed in route.allow_targets):
-        return
-    raise EnvelopeError(
-        f"target: expected one that allow_targets of route {route.name!r} permits; got {target}"
-    )
-
-
-def _matches(target: Target, allowed: TargetSettings) -> bool:
-    given = (target.topic, target.exchange, target.routing_key)
-    patterns = (allowed.topic, allowed.exchange, allowed.routing_key)
-    return target.broker == allowed.broker and all(
-        pattern == value if pattern is None or value is None else fnmatchcase(value, pattern)
-        for value, pattern in zip(given, patterns, strict=True)
-    )
-
-
-def _check_amqp(envelope: Envelope) -> None:
-    if envelope.body is None:
-        raise EnvelopeError("body: expected bytes on a RabbitMQ route; got None")
-    if envelope.key is not None:
+def _check_target(target: Target, route: Route, kind: BrokerType) -> None:
+    known = kind.target.model_fields
+    for name in target.as_dict():
+        if name not in known:
+            raise EnvelopeError(f"target.{name}: unknown field{did_you_mean(name, known)}")
+    if not any(_matches(target, allowed) for allowed in route.allow_targets):
         raise EnvelopeError(
-            "key: expected none on a RabbitMQ route, whose messages have no key; use a target's"
-            f" routing_key; got {envelope.key!r}"
+            f"target: expected one that allow_targets of route {route.name!r} permits; got {target}"
         )
-    names = [name for name, _ in envelope.headers]
-    if len(set(names)) < len(names):
-        raise EnvelopeError(f"headers: expected distinct names on a RabbitMQ route; got {names}")
 
 
-def _check_kafka(envelope: Envelope) -> None:
-    if envelope.body is None and envelope.key is None:
-        raise EnvelopeError("body: expected a key beside a body of None, which deletes that key")
-    given = {
-        name
-        for name in envelope.properties.__struct_fields__
-        if getattr(envelope.properties, name) is not None
-    }
-    if extra := sorted(given - _KAFKA_PROPERTIES):
-        raise EnvelopeError(
-            f"properties: expected only content_type on a Kafka route; got {', '.join(extra)}"
-        )
+def _matches(target: Target, allowed: Target) -> bool:
+    given, patterns = dict(target.fields), dict(allowed.fields)
+    return (
+        target.broker == allowed.broker
+        and given.keys() == patterns.keys()
+        and all(fnmatchcase(given[name], patterns[name]) for name in given)
+    )

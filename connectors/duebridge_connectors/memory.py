@@ -1,12 +1,28 @@
-"""The double: it confirms all and remembers it, unless a test says otherwise."""
+"""The broker type memory, a test double: it confirms and remembers all, unless told otherwise."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal, Self
 
+from pydantic import ConfigDict, Field, model_validator
+
+from duebridge.envelope import Target
 from duebridge.errors import ConfigError
+from duebridge.ports.broker import BrokerType
 from duebridge.ports.checks import About, Destination, Finding, ok
 from duebridge.ports.publisher import CONFIRMED, BrokerUnavailable, Delivery, Outcome, Verdict
+from duebridge.ports.settings import (
+    AtUse,
+    BrokerSettings,
+    Options,
+    ShortText,
+    TargetSettings,
+    Text,
+    fault,
+    needs_any,
+)
+
+__all__ = ["MEMORY", "MemoryPublisher", "Script", "open_publisher"]
 
 Script = Callable[[Delivery], Outcome | None]
 
@@ -81,7 +97,7 @@ class MemoryPublisher:
 
     def publish(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
         """Return what the script says for each delivery, and remember the confirmed ones."""
-        if self._is_closed or not self.is_available:
+        if self._is_away():
             return [_AWAY] * len(batch)
         if batch and not self._passes_pause(len(batch)):
             return [_UNANSWERED] * len(batch)
@@ -90,8 +106,8 @@ class MemoryPublisher:
         return outcomes
 
     def ping(self) -> None:
-        """Raise `BrokerUnavailable` where it is closed or not available."""
-        if self._is_closed or not self.is_available:
+        """Raise `BrokerUnavailable` while closed or not available."""
+        if self._is_away():
             raise BrokerUnavailable("the memory broker is not available")
 
     def close(self) -> None:
@@ -105,6 +121,9 @@ class MemoryPublisher:
         with self._changed:
             self._deadline_s = publish_deadline_s
             self._is_closed = False
+
+    def _is_away(self) -> bool:
+        return self._is_closed or not self.is_available
 
     def _passes_pause(self, size: int) -> bool:
         with self._changed:
@@ -126,33 +145,95 @@ def _confirm(_: Delivery) -> None:
     return None
 
 
-def examine(
-    place: str,
-    settings: Mapping[str, object],
-    destinations: Sequence[Destination],
-    deadline_s: float,
-) -> list[Finding]:
-    """Return that it takes everything; see `duebridge.ports.checks.Examiner`."""
-    del settings, deadline_s
-    takes = [ok(About.ROUTE, each.place, "the memory broker takes all") for each in destinations]
-    return [ok(About.BROKER, place, "is in this process: nothing of it outlives it"), *takes]
+class MemorySettings(BrokerSettings):
+    """A broker in memory, for tests."""
+
+    type: Literal["memory"]
+    options: AtUse[Options] = Field({})
+    """`name`: the publisher is then the same one in the whole process."""
 
 
-__all__ = ["MemoryPublisher", "Script", "open_publisher"]
+class MemoryTarget(TargetSettings):
+    """A target in memory: a topic, or an exchange and a routing key, as other brokers have them."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [needs_any("topic"), needs_any("exchange", "routing_key")]}
+    )
+
+    topic: Annotated[Text, Field(max_length=249)] | None = None
+    """Any name."""
+    exchange: ShortText | None = None
+    """Any name."""
+    routing_key: ShortText | None = None
+    """Any name."""
+
+    @model_validator(mode="after")
+    def _is_of_one_kind(self) -> Self:
+        has_topic = self.topic is not None
+        if has_topic == (self.exchange is not None or self.routing_key is not None):
+            got = "both" if has_topic else "neither"
+            raise fault(f"expected either topic, or exchange and routing_key; got {got}")
+        return self
+
+    def target(self) -> Target:
+        """Return the value that deliveries carry."""
+        if self.topic is not None:
+            return Target(self.broker, topic=self.topic)
+        names = {"exchange": self.exchange or "", "routing_key": self.routing_key or ""}
+        return Target(self.broker, **names)
+
+
+class Memory(BrokerType):
+    """The broker type of the entry point `memory`."""
+
+    settings = MemorySettings
+    target = MemoryTarget
+
+    def check_settings(self, settings: Mapping[str, object], publish_deadline_s: float) -> None:
+        """Refuse unknown options; see `BrokerType.check_settings`."""
+        del publish_deadline_s
+        _name_of(settings)
+
+    def open_publisher(
+        self, settings: Mapping[str, object], publish_deadline_s: float
+    ) -> MemoryPublisher:
+        """Return a publisher; see `open_publisher`."""
+        return open_publisher(settings, publish_deadline_s)
+
+    def examine(
+        self,
+        place: str,
+        settings: Mapping[str, object],
+        destinations: Sequence[Destination],
+        deadline_s: float,
+    ) -> list[Finding]:
+        """Return that it takes everything; see `BrokerType.examine`."""
+        del settings, deadline_s
+        takes = [ok(About.ROUTE, to.place, "the memory broker takes all") for to in destinations]
+        return [ok(About.BROKER, place, "is in this process: nothing of it outlives it"), *takes]
+
+
+MEMORY = Memory()
 
 
 def open_publisher(settings: Mapping[str, object], publish_deadline_s: float) -> MemoryPublisher:
     """Return a publisher for a broker of `type: memory`.
 
-    With a `name` among the settings it is `MemoryPublisher.named(name)`, the same one for the whole
-    process, which is how a test gets hold of what a worker has opened; without, a new one.
+    With a `name` among the options it is `MemoryPublisher.named(name)`, the same one in the whole
+    process, so that a test reaches the publisher that a worker has opened; without, a new one.
 
-    Raises `ConfigError` for any other setting.
+    Raises `ConfigError` for any other option.
     """
-    unknown = sorted(settings.keys() - {"type", "name"})
-    if unknown:
-        raise ConfigError(f"{unknown[0]}: unknown key; a memory broker knows type and name")
-    name = settings.get("name")
-    publisher = MemoryPublisher() if name is None else MemoryPublisher.named(str(name))
+    name = _name_of(settings)
+    publisher = MemoryPublisher() if name is None else MemoryPublisher.named(name)
     publisher.reopen(publish_deadline_s)
     return publisher
+
+
+def _name_of(settings: Mapping[str, object]) -> str | None:
+    options = settings.get("options", {})
+    if not isinstance(options, Mapping):
+        raise ConfigError(f"options: expected a mapping; got {type(options).__name__}")
+    if unknown := sorted(options.keys() - {"name"}):
+        raise ConfigError(f"options.{unknown[0]}: unknown option; a memory broker has name alone")
+    return str(options["name"]) if "name" in options else None

@@ -1,4 +1,4 @@
-"""Has every broker in use examined by its connector, all at once; none is waited for for ever."""
+"""Examines every broker in use through its broker type, all at once; each has a time limit."""
 
 import threading
 import time
@@ -10,16 +10,15 @@ from duebridge.config.models import Config
 from duebridge.envelope import Target
 from duebridge.errors import ConfigError
 from duebridge.ports.checks import About, Destination, Finding, failure
-from duebridge.ports.plugins import ExtraMissing, call_connector
+from duebridge.ports.discovery import ClientMissing, broker_type, naming
 
-GROUP = "duebridge.examiners"
 DEADLINE_S = 5.0
 GRACE_S = 2.0  # beyond it: a name that resolves slowly, a client that ends slowly
 _GLOB = frozenset("*?[")
 
 
 def examine_brokers(config: Config, deadline_s: float = DEADLINE_S) -> list[Finding]:
-    """Return what the examiners say, broker by broker. Raises nothing."""
+    """Return the findings of all brokers in use, broker by broker. Raises nothing."""
     begun = {
         broker: _begin(config, broker, destinations, deadline_s)
         for broker, destinations in sorted(destinations_of(config).items())
@@ -32,11 +31,10 @@ def examine_brokers(config: Config, deadline_s: float = DEADLINE_S) -> list[Find
 
 
 def destinations_of(config: Config) -> dict[str, list[Destination]]:
-    """Return what the routes name, by broker; a glob of `allow_targets` names nothing yet."""
+    """Return the targets that the routes name, by broker; globs of `allow_targets` are left out."""
     found: dict[str, list[Destination]] = defaultdict(list)
     for name, route in config.routes.items():
-        for place, settings in route.targets().items():
-            target = settings.target()
+        for place, target in route.targets().items():
             path = ".".join(str(part) for part in ("routes", name, *place))
             if not (place[0] == "allow_targets" and _is_glob(target)):
                 found[target.broker].append(Destination(name, path, target, route.max_body))
@@ -44,8 +42,7 @@ def destinations_of(config: Config) -> dict[str, list[Destination]]:
 
 
 def _is_glob(target: Target) -> bool:
-    names = (target.topic, target.exchange, target.routing_key)
-    return any(_GLOB & set(name or "") for name in names)
+    return any(_GLOB & set(value) for _, value in target.fields)
 
 
 def _begin(
@@ -59,7 +56,7 @@ def _begin(
         except Exception as error:
             future.set_exception(error)
 
-    # A daemon: an examiner that hangs must not keep the process.
+    # A daemon: a check that hangs must not keep the process.
     threading.Thread(target=run, name=f"examine-{broker}", daemon=True).start()
     return future
 
@@ -68,9 +65,9 @@ def _examine(
     config: Config, broker: str, destinations: list[Destination], deadline_s: float
 ) -> list[Finding]:
     settings = resolved_broker(config, broker)
-    arguments = (f"brokers.{broker}", settings, destinations, deadline_s)
-    found: list[Finding] = call_connector(GROUP, broker, config.brokers[broker].type, *arguments)
-    return found
+    kind = config.brokers[broker].type
+    with naming(broker, kind):
+        return broker_type(kind).examine(f"brokers.{broker}", settings, destinations, deadline_s)
 
 
 def _end(broker: str, future: "Future[list[Finding]]", within_s: float) -> list[Finding]:
@@ -80,11 +77,11 @@ def _end(broker: str, future: "Future[list[Finding]]", within_s: float) -> list[
     except TimeoutError:
         text = "no answer in time"
         return [failure(About.BROKER, place, text, "see whether it hangs, and try again")]
-    except ExtraMissing as error:
+    except ClientMissing as error:
         return [failure(About.CONFIG, place, error.missing, error.remedy)]
     except ConfigError as error:
-        text = str(error).removeprefix(f"{place}: ")
+        text = str(error).removeprefix(place).lstrip(":. ")
         return [failure(About.CONFIG, place, text, "mend the settings of this broker")]
-    except Exception as error:  # a connector's defect must not hide what the others found
+    except Exception as error:  # a connector's defect must not hide the findings of others
         text = f"it could not be examined: {type(error).__name__}"
         return [failure(About.BROKER, place, text, "this is a defect of duebridge: report it")]

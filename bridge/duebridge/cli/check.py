@@ -1,4 +1,4 @@
-"""`duebridge config check`: whether the file is right and, if asked, what it names is there."""
+"""`duebridge config check`: checks a file and, if asked, the store and brokers that it names."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,10 +9,13 @@ from duebridge.admin.doctor import CONNECT_CHECKS
 from duebridge.cli.commands.doctor import conclude, look
 from duebridge.cli.output import Output, OutputOption, write, write_json
 from duebridge.cli.session import config_path
-from duebridge.config.load import load_config
+from duebridge.config.load import config_of, read_config_text
+from duebridge.config.models import Config
+from duebridge.config.offline import broker_faults
 from duebridge.config.secrets import unset_variables
-from duebridge.errors import ConfigError
-from duebridge.ports.checks import About, failure, ok
+from duebridge.config.yaml_tree import Fault, all_of, read_tree
+from duebridge.errors import ConfigError, StoreError
+from duebridge.ports.checks import About, Finding, failure, ok
 
 FileArgument = Annotated[
     Path | None, typer.Argument(help="The file; without one, that of --config.", show_default=False)
@@ -30,20 +33,19 @@ def check(
 ) -> None:
     """Check a configuration file, without any network unless --connect is given.
 
-    It names the place of every mistake. With --connect all findings are shown; warnings exit 0.
+    It finds what a worker would refuse, and names the place of every mistake. With --connect all
+    findings are shown; warnings exit 0.
     Where several things fail, the exit code is 2 for the configuration, else 3 for the store, else
     4 for a broker, else 1.
     """
     path = config_path(context, file)
     try:
-        config = load_config(path)
+        config, notes = _checked(path)
     except ConfigError as error:
         if output is Output.JSON:
             write_json_mistakes(path, error)
         raise
-    counts = f"routes: {len(config.routes)}, brokers: {len(config.brokers)}"
-    if unset := sorted(unset_variables(config.model_dump())):
-        counts += f"; not set here: {', '.join(unset)}"
+    counts = "; ".join((f"routes: {len(config.routes)}, brokers: {len(config.brokers)}", *notes))
     valid = ok(About.CONFIG, str(path), counts)
     if connect:
         conclude([valid, *look(config, CONNECT_CHECKS)], output)
@@ -53,7 +55,20 @@ def check(
         write(f"{path}: ok ({counts})")
 
 
+def _checked(path: Path) -> tuple[Config, list[str]]:
+    """Return a file's configuration, and notes on what cannot be checked on this machine."""
+    tree = read_tree(read_config_text(path), str(path))
+    config = config_of(tree)
+    found = list(broker_faults(config, tree))
+    if faults := [fault for fault in found if isinstance(fault, Fault)]:
+        raise all_of(faults)
+    notes = [f"not checked here: {error}" for error in found]
+    if unset := sorted(unset_variables(config.model_dump())):
+        notes.append(f"not set here: {', '.join(unset)}")
+    return config, notes
+
+
 def write_json_mistakes(path: Path, error: ConfigError) -> None:
-    """Write a finding for each line of what is wrong with a file."""
+    """Write a finding for each line of an error of the file."""
     for mistake in str(error).splitlines():
         write_json(failure(About.CONFIG, str(path), mistake, "mend it"))

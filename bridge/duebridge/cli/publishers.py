@@ -1,19 +1,17 @@
-"""The brokers' publishers, and which of them a configuration uses."""
+"""Opens the publishers of the brokers that a configuration uses."""
 
 from contextlib import ExitStack
 
 from duebridge.config.load import resolved_broker
 from duebridge.config.models import Config
-from duebridge.ports.plugins import call_connector
+from duebridge.ports.discovery import broker_type, naming
 from duebridge.ports.publisher import Publisher
-
-GROUP = "duebridge.publishers"
 
 
 def open_publishers(config: Config, stack: ExitStack) -> dict[str, Publisher]:
     """Return a publisher per broker in use; the stack closes them, also when one cannot be opened.
 
-    Raises `ConfigError`, for a missing extra with the line to type.
+    Raises `ConfigError`, which names the broker and its setting, or the package to install.
     """
     publishers = {}
     for name in used_brokers(config):
@@ -23,7 +21,7 @@ def open_publishers(config: Config, stack: ExitStack) -> dict[str, Publisher]:
 
 
 def used_brokers(config: Config) -> list[str]:
-    """Return the brokers that a route or a dead letter names, each once."""
+    """Return the brokers of the routes' targets and dead letters, sorted."""
     targets = [route.target for route in config.routes.values()]
     targets += [route.dead_letter for route in config.routes.values() if route.dead_letter]
     return sorted({target.broker for target in targets})
@@ -31,6 +29,6 @@ def used_brokers(config: Config) -> list[str]:
 
 def _open(config: Config, name: str) -> Publisher:
     settings = resolved_broker(config, name)
-    deadline_s = config.worker.publish_deadline / 1000
-    publisher: Publisher = call_connector(GROUP, name, str(settings["type"]), settings, deadline_s)
-    return publisher
+    kind = config.brokers[name].type
+    with naming(name, kind):
+        return broker_type(kind).open_publisher(settings, config.worker.publish_deadline / 1000)

@@ -1,4 +1,4 @@
-"""`duebridge config render`: the configuration as it is in effect."""
+"""`duebridge config render`: prints the effective configuration."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -28,8 +28,8 @@ def render(
 ) -> None:
     """Print the effective configuration: the defaults merged into every route, secrets masked.
 
-    It loads again. What came by a reference is shown as the reference; a password that stands in
-    the file itself, in a url or among the options, is shown as ***.
+    The output loads again. References are shown as references; a password in the file itself, in a
+    url or among the options, is shown as ***.
     """
     path = config_path(context, file)
     shown = rendered_config(read_config_text(path), str(path))

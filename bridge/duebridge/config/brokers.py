@@ -1,42 +1,145 @@
-"""The brokers of the configuration, told apart by their `type`."""
+"""Validates `brokers.NAME` and the targets of routes with the models of their broker types."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
-from pydantic import Field
+from pydantic import FieldSerializationInfo, PlainSerializer, PlainValidator, ValidationError
+from pydantic.json_schema import WithJsonSchema
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
-from duebridge.config.fields import DeepOptions, Model, Options, Text
+from duebridge.config.secrets import resolve
+from duebridge.envelope import Target
+from duebridge.errors import ConfigError
+from duebridge.ports.broker import BrokerType
+from duebridge.ports.discovery import broker_type
+from duebridge.ports.settings import (
+    BrokerSettings,
+    TargetSettings,
+    did_you_mean,
+    fault,
+    refuse,
+)
 
+# What the JSON schema has until `duebridge.config.schema` puts the installed models there.
+PLACEHOLDER = "x-duebridge"
+BROKER, TARGET = "broker", "target"
 
-class KafkaBroker(Model):
-    """A Kafka cluster."""
-
-    type: Literal["kafka"]
-    bootstrap_servers: Annotated[list[Text], Field(min_length=1, repr=False)]
-    """Where to begin: host:port of some of the cluster's brokers."""
-    client: Literal["kafka-python", "librdkafka"] = "kafka-python"
-    """The client library that publishes."""
-    options: Options = Field({}, repr=False)
-    """The client's options, by Kafka's own dotted names."""
-
-
-class RabbitBroker(Model):
-    """A RabbitMQ server or cluster."""
-
-    type: Literal["rabbitmq"]
-    url: Annotated[Text, Field(repr=False)]
-    """amqp://user:password@host:port/vhost, or amqps://"""
-    options: DeepOptions = Field({}, repr=False)
-    """Connection parameters, by pika's names."""
+_NO_MAPPING, _NO_TEXT = PydanticKnownError("dict_type"), PydanticKnownError("string_type")
+_MISSING = PydanticKnownError("missing")
 
 
-class MemoryBroker(Model):
-    """A broker in memory, for tests."""
+class WrittenTarget(NamedTuple):
+    """A target as it stands in the file, with all brokers of the file."""
 
-    type: Literal["memory"]
-    options: Options = Field({}, repr=False)
-    """`name`, where a test wants to find it."""
+    value: Any
+    brokers: Any
+    may_be_glob: bool
+
+
+def type_of(settings: object) -> BrokerType | None:
+    """Return the type that `brokers.NAME` names, None where it names none that is installed."""
+    try:
+        return broker_type(_type_name(settings))
+    except ConfigError:
+        return None
+
+
+def with_brokers(route: Any, brokers: Any) -> Any:
+    """Return a route whose targets know the brokers; values of another form stay as they are."""
+    if not isinstance(route, dict):
+        return route
+    found = dict(route)
+    for key in ("target", "dead_letter"):
+        if isinstance(found.get(key), dict):
+            found[key] = WrittenTarget(found[key], brokers, False)
+    if isinstance(found.get("allow_targets"), list | tuple):
+        given = found["allow_targets"]
+        found["allow_targets"] = [
+            WrittenTarget(target, brokers, True) if isinstance(target, dict) else target
+            for target in given
+        ]
+    return found
+
+
+def _type_name(settings: object) -> str:
+    """Return a broker's type, empty where it is missing; raises `ConfigError`."""
+    if isinstance(settings, BrokerSettings):
+        return settings.type
+    name = settings.get("type") if isinstance(settings, dict) else None
+    return resolve(name) if isinstance(name, str) else ""
+
+
+def _broker(given: Any) -> BrokerSettings:
+    if isinstance(given, BrokerSettings):
+        return given
+    settings = {} if given is None else given
+    if not isinstance(settings, dict):
+        raise _NO_MAPPING
+    name = settings.get("type")
+    if not isinstance(name, str):
+        raise _refused("type", _MISSING if name is None else _NO_TEXT)
+    try:
+        model = broker_type(_type_name(settings)).settings
+    except ConfigError as error:
+        raise _refused("type", fault(str(error))) from None
+    return model.model_validate(_resolved(settings, model))
+
+
+def _resolved(given: dict[str, Any], model: type[BrokerSettings]) -> dict[str, Any]:
+    """Return the settings with the references resolved that are not resolved at use."""
+    found = dict(given)
+    for key, value in given.items():
+        if isinstance(value, str) and not model.is_at_use(key):
+            try:
+                found[key] = resolve(value)
+            except ConfigError as error:
+                raise _refused(key, fault(str(error))) from None
+    return found
+
+
+def _target(given: Any) -> Target:
+    if isinstance(given, Target):
+        return given
+    if not isinstance(given, WrittenTarget):
+        raise _NO_MAPPING
+    name = given.value.get("broker")
+    if not isinstance(name, str):
+        raise _refused("broker", _MISSING if name is None else _NO_TEXT)
+    if not isinstance(given.brokers, dict):  # which is told where the brokers should stand
+        return Target(name)
+    if name not in given.brokers:
+        known = ", ".join(sorted(given.brokers)) or "none"
+        text = f"expected a broker of this file ({known}); got {name!r}"
+        raise _refused("broker", fault(text + did_you_mean(name, given.brokers)))
+    kind = type_of(given.brokers[name])
+    if kind is None:  # which is told where the broker stands
+        return Target(name)
+    return _checked(kind.target.model_validate(given.value), given.may_be_glob)
+
+
+def _checked(settings: TargetSettings, may_be_glob: bool) -> Target:
+    if not may_be_glob:
+        refuse(settings, settings.faults())
+    return settings.target()
+
+
+def _refused(key: str, error: PydanticCustomError | PydanticKnownError) -> ValidationError:
+    kind = error.type if isinstance(error, PydanticKnownError) else error
+    return ValidationError.from_exception_data("", [{"type": kind, "loc": (key,), "input": None}])
+
+
+def _dumped(settings: BrokerSettings, info: FieldSerializationInfo) -> dict[str, Any]:
+    return settings.model_dump(mode=str(info.mode), exclude_none=info.exclude_none)
 
 
 Broker: TypeAlias = Annotated[
-    KafkaBroker | RabbitBroker | MemoryBroker, Field(discriminator="type")
+    BrokerSettings,
+    PlainValidator(_broker),
+    PlainSerializer(_dumped),
+    WithJsonSchema({PLACEHOLDER: BROKER}),
+]
+RouteTarget: TypeAlias = Annotated[
+    Target,
+    PlainValidator(_target),
+    PlainSerializer(Target.as_dict),
+    WithJsonSchema({PLACEHOLDER: TARGET}),
 ]

@@ -7,14 +7,12 @@ the values say together. Where a reference (`${VAR}`) is refused, the message sh
 """
 
 import codecs
-from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from duebridge.config.brokers import KafkaBroker, MemoryBroker, RabbitBroker
-from duebridge.config.fields import did_you_mean
+from duebridge.config.brokers import type_of
 from duebridge.config.models import (
     Config,
     OnTargetError,
@@ -22,20 +20,16 @@ from duebridge.config.models import (
     Route,
     RouteSettings,
     Store,
-    TargetSettings,
     WorkerSettings,
 )
 from duebridge.config.secrets import resolve_at
 from duebridge.config.yaml_tree import Fault, KeyPath, Tree, all_of, kind_of, read_tree, shown
 from duebridge.errors import ConfigError
+from duebridge.ports.settings import did_you_mean
 
 MAX_BYTES = 1024 * 1024
+_ANOTHER = "; name the file with --config or DUEBRIDGE_CONFIG"
 
-_BROKERS: dict[str | int, type[BaseModel]] = {
-    "kafka": KafkaBroker,
-    "memory": MemoryBroker,
-    "rabbitmq": RabbitBroker,
-}
 _BLOCKS: dict[str | int, type[BaseModel]] = {
     "store": Store,
     "worker": WorkerSettings,
@@ -56,13 +50,11 @@ _EXPECTED = {  # by pydantic's type of error; those that end in _type speak of t
     "string_too_short": "at least {min_length} character",
     "string_type": "text",
     "tuple_type": "a list",
-    "union_tag_invalid": "one of {expected_tags}",
 }
 _KEYS = (("[key]",), ("name",))  # where pydantic finds that a key is no name
 _SAID = {
     "missing": "missing key",
     "too_short": "expected at least one item; got none",
-    "union_tag_not_found": "missing key",
 }
 
 
@@ -72,13 +64,14 @@ def load_config(path: str | Path) -> Config:
 
 
 def read_config_text(path: str | Path) -> str:
-    """Return what a file holds; raises `ConfigError` where that is no text."""
+    """Return the text of a file; raises `ConfigError` for one that is missing, or is not text."""
     name = str(path)
     try:
         with Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"{name}: cannot be read: {error.strerror}") from error
+        hint = _ANOTHER if isinstance(error, FileNotFoundError) else ""
+        raise ConfigError(f"{name}: cannot be read: {error.strerror}{hint}") from error
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{name}: expected at most 1 MiB")
     data = data.removeprefix(codecs.BOM_UTF8)  # here, for an error's place counts from behind it
@@ -92,7 +85,7 @@ def read_config_text(path: str | Path) -> str:
 
 
 def load_config_text(text: str, name: str) -> Config:
-    """Return the configuration that `text` is; `name` stands in messages for the file's."""
+    """Return the configuration in a text; messages call it `name`."""
     if len(text.encode(errors="replace")) > MAX_BYTES:
         raise ConfigError(f"{name}: expected at most 1 MiB")
     return config_of(read_tree(text, name))
@@ -101,7 +94,7 @@ def load_config_text(text: str, name: str) -> Config:
 def config_of(tree: Tree) -> Config:
     """Return the configuration that a tree holds; raises `ConfigError`."""
     config, faults = _validated(tree)
-    # here and not in an `except`: the error of pydantic holds what references stand for
+    # not in an `except`: pydantic's error holds resolved references
     if faults or config is None:
         raise all_of(faults)
     return config
@@ -113,54 +106,43 @@ def resolved_store_url(config: Config) -> str:
 
 
 def resolved_broker(config: Config, name: str) -> dict[str, object]:
-    """Return what a connector's `open_publisher` takes, with every reference resolved.
+    """Return what a `BrokerType` takes as settings, with every reference resolved.
 
-    The options of a memory broker are its settings. Raises `ConfigError` for a missing variable
-    or file, naming the place.
+    Raises `ConfigError` for a missing variable or file, naming the place.
     """
     if name not in config.brokers:
         known = ", ".join(sorted(config.brokers)) or "none"
         raise ConfigError(f"brokers: expected one of {known}; got {name!r}")
-    settings = config.brokers[name].model_dump()
-    if settings["type"] == "memory":
-        settings = settings.pop("options") | settings
-    return {key: resolve_at(f"brokers.{name}.{key}", value) for key, value in settings.items()}
+    settings = config.brokers[name]
+    return {
+        key: resolve_at(f"brokers.{name}.{key}", value) if settings.is_at_use(key) else value
+        for key, value in settings.model_dump().items()
+    }
 
 
 def _validated(tree: Tree) -> tuple[Config | None, list[Fault]]:
-    """Return the configuration, or everything that is wrong with it: one error for each path."""
+    """Return the configuration or all its faults, one for each path."""
     try:
         return Config.model_validate(tree.value), tree.faults
     except ValidationError as error:
         found: dict[KeyPath, Fault] = {}
-        for fault in _faults(tree, error.errors(include_url=False, include_input=False)):
-            found.setdefault(fault.path, fault)  # what is wrong in the defaults is so in each route
+        for details in error.errors(include_url=False, include_input=False):
+            fault = _fault(tree, details)
+            found.setdefault(fault.path, fault)  # a fault of the defaults comes once a route
         told = {fault.path for fault in tree.faults}
         return None, tree.faults + [fault for path, fault in found.items() if path not in told]
 
 
-def _faults(tree: Tree, errors: list[ErrorDetails]) -> Iterator[Fault]:
-    for error in errors:
-        path = _written_path(tree, error)
-        nearest = path
-        while nearest not in tree.places:
-            nearest = nearest[:-1]
-        place = tree.places[nearest]
-        is_of_key = error["type"] == "extra_forbidden" or error["loc"][-1:] in _KEYS
-        at = place.key if is_of_key or nearest != path else place.at
-        text = _text(error, place.written if nearest == path else None)
-        yield Fault(at, path, text, tree.file)
+def _fault(tree: Tree, error: ErrorDetails) -> Fault:
+    path = _written_path(tree, error["loc"])
+    is_of_key = error["type"] == "extra_forbidden" or error["loc"][-1:] in _KEYS
+    return tree.fault(path, _text(tree, error, tree.written(path)), is_of_key=is_of_key)
 
 
-def _written_path(tree: Tree, error: ErrorDetails) -> KeyPath:
-    """Return where the user wrote, or left out, what the error is about."""
-    loc = error["loc"]
-    if error["type"].startswith("union_tag"):
-        return (*loc, "type")
+def _written_path(tree: Tree, loc: KeyPath) -> KeyPath:
+    """Return where the user wrote, or left out, the value that an error is about."""
     if loc[-1:] == ("[key]",):
         return loc[:-1]
-    if loc[:1] == ("brokers",):
-        return (*loc[:2], *loc[3:])  # without the type of broker that pydantic puts in
     if loc[:1] != ("routes",) or loc in tree.places:
         return loc
     if len(loc) > 2 and ("defaults", *loc[2:]) in tree.places:
@@ -168,10 +150,10 @@ def _written_path(tree: Tree, error: ErrorDetails) -> KeyPath:
     return loc[:2] if loc[2:] == ("name",) else loc
 
 
-def _text(error: ErrorDetails, written: object) -> str:
+def _text(tree: Tree, error: ErrorDetails, written: object) -> str:
     kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":
-        return _unknown_key(error["loc"])
+        return _unknown_key(tree, error["loc"])
     if kind in _SAID:
         return _SAID[kind]
     if kind in _EXPECTED:
@@ -182,24 +164,30 @@ def _text(error: ErrorDetails, written: object) -> str:
 
 
 def _unresolved(text: str, written: object) -> str:
-    """Return a message with the reference itself where it repeats what that stands for."""
+    """Return a message that repeats a reference instead of the value it stands for."""
     if isinstance(written, str) and "$" in written and "; got " in text:
         return f"{text.partition('; got ')[0]}; got {shown(written)}"
     return text
 
 
-def _unknown_key(loc: KeyPath) -> str:
-    known = sorted(set(_model_of(loc).model_fields) - {"name"})
-    close = did_you_mean(str(loc[-1]), known)
-    return f"unknown key{close}" if close else f"unknown key, expected one of {', '.join(known)}"
+def _unknown_key(tree: Tree, loc: KeyPath) -> str:
+    model = _model_of(tree, loc[:-1])
+    known = sorted(set(model.model_fields) - {"name"}) if model else []
+    if close := did_you_mean(str(loc[-1]), known):
+        return f"unknown key{close}"
+    return f"unknown key, expected one of {', '.join(known)}" if known else "unknown key"
 
 
-def _model_of(loc: KeyPath) -> type[BaseModel]:
-    match loc:
-        case (_,):
+def _model_of(tree: Tree, block: KeyPath) -> type[BaseModel] | None:
+    match block:
+        case ():
             return Config
-        case ("brokers", _, kind, _):
-            return _BROKERS[kind]
-        case ("routes", _, _):
+        case ("brokers", _):
+            kind = type_of(tree.value_at(block))
+            return None if kind is None else kind.settings
+        case ("routes", _):
             return Route
-    return _BLOCKS.get(loc[-2], TargetSettings)
+        case ("routes", _, "target" | "dead_letter") | ("routes", _, "allow_targets", _):
+            kind = type_of(tree.value_at(("brokers", tree.value_at((*block, "broker")))))
+            return None if kind is None else kind.target
+    return _BLOCKS.get(block[-1])

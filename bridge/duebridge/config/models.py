@@ -1,43 +1,27 @@
 """The configuration as frozen values with defaults; `duebridge.config.load` reads the YAML.
 
 Durations are written as text ("15m") and kept in ms, sizes as text ("64MiB") and kept in bytes.
-The url of the store and what a broker needs to connect keep their references (`${VAR}`): see
-`duebridge.config.secrets`.
+The store's url and the settings that a broker connects with keep their references (`${VAR}`), see
+`duebridge.config.secrets`. Brokers and targets have the models of their types (`config.brokers`).
 """
 
 import math
-import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from duebridge.config.brokers import Broker
-from duebridge.config.fields import (
-    Bytes,
-    Fault,
-    Model,
-    Ms,
-    Name,
-    ShortText,
-    StoreUrl,
-    Text,
-    Version,
-    Whole,
-    did_you_mean,
-    fault,
-    not_yet,
-    refuse,
-)
+from duebridge.config.brokers import Broker, RouteTarget, with_brokers
+from duebridge.config.fields import Bytes, Ms, Name, StoreUrl, Version, Whole, not_yet
 from duebridge.durations import format_ms
 from duebridge.envelope import Target
+from duebridge.ports.settings import Fault, Model, Text, refuse
 from duebridge.store.record import MAX_CONTENT_BYTES
 
 LEASE_MARGIN_MS = 1_000
 HOUR_MS = 3_600_000
 LEASE_PER_DEADLINE = 1.5
-_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")  # what Kafka takes
 
 
 class Store(Model):
@@ -71,8 +55,8 @@ class WorkerSettings(Model):
 class RetryPolicy(Model):
     """How often, and after what delay, a delivery that failed is tried again.
 
-    With `backoff: fixed` there is no `max` and no `jitter`: inherited ones do not apply, given
-    ones are refused, since nobody should believe that they do something (`jitter: none` is true).
+    With `backoff: fixed`, `max` and `jitter` have no effect: inherited ones are dropped, given ones
+    are refused (`jitter: none` is accepted).
     """
 
     max_attempts: Annotated[Whole, Field(ge=1, le=10_000)] = 5
@@ -87,12 +71,18 @@ class RetryPolicy(Model):
     """full: the delay is drawn between nothing and itself."""
 
     @model_validator(mode="after")
-    def _has_only_what_applies(self) -> Self:
+    def _is_consistent(self) -> Self:
+        refuse(self, self._faults())
+        return self
+
+    def _faults(self) -> Iterator[Fault]:
         idle = {"max"} if self.jitter == "none" else {"max", "jitter"}
         if self.backoff == "fixed":
-            text = "applies only to backoff: exponential; this one is fixed"
-            refuse(self, [((name,), text) for name in sorted(idle & self.model_fields_set)])
-        return self
+            for name in sorted(idle & self.model_fields_set):
+                yield (name,), "applies only to backoff: exponential; this one is fixed"
+        elif self.initial > self.max:
+            text = f"expected at most max ({format_ms(self.max)}); got {format_ms(self.initial)}"
+            yield ("initial",), text
 
 
 class OnTargetError(Model):
@@ -102,34 +92,6 @@ class OnTargetError(Model):
     """Until then one envelope a second tries; after it each target error ends its envelope."""
     then: Literal["dead_letter"] = "dead_letter"
     """What becomes of an envelope after `hold`."""
-
-
-class TargetSettings(Model):
-    """A Kafka topic, or a RabbitMQ exchange and routing key."""
-
-    broker: str
-    """A name under `brokers`."""
-    topic: Annotated[Text, Field(max_length=249)] | None = None
-    """Of Kafka."""
-    exchange: ShortText | None = None
-    """Of RabbitMQ; "" is its default exchange, where the routing key is a queue's name."""
-    routing_key: ShortText | None = None
-    """Of RabbitMQ."""
-
-    @model_validator(mode="after")
-    def _is_of_one_kind(self) -> Self:
-        is_kafka = self.topic is not None
-        is_amqp = self.exchange is not None or self.routing_key is not None
-        if is_kafka == is_amqp:
-            got = "both" if is_kafka else "neither"
-            raise fault(f"expected either topic, or exchange and routing_key; got {got}")
-        return self
-
-    def target(self) -> Target:
-        """Return the value that deliveries carry."""
-        if self.topic is not None:
-            return Target(self.broker, topic=self.topic)
-        return Target(self.broker, exchange=self.exchange or "", routing_key=self.routing_key or "")
 
 
 class ColdTier(Model):
@@ -173,11 +135,11 @@ class Route(RouteSettings):
     """One route: where its envelopes go, where they go when that fails, and how."""
 
     name: Annotated[Name, SkipJsonSchema()]  # its key
-    target: TargetSettings
+    target: RouteTarget
     """Where due envelopes go."""
-    dead_letter: TargetSettings | None = None
+    dead_letter: RouteTarget | None = None
     """Where exhausted ones go; without it they stay in the store."""
-    allow_targets: tuple[TargetSettings, ...] = ()
+    allow_targets: tuple[RouteTarget, ...] = ()
     """Where an envelope may ask to go instead; names may be globs."""
     shards: Annotated[Whole, Field(ge=1, le=1024)] = 1
     """Fixed when the route is first used."""
@@ -190,7 +152,7 @@ class Route(RouteSettings):
         return self
 
     def _faults(self) -> Iterator[Fault]:
-        if self.dead_letter is not None and self.dead_letter.target() == self.target.target():
+        if self.dead_letter is not None and self.dead_letter == self.target:
             yield ("dead_letter",), "expected another target than the route's own"
         for place, allowed in enumerate(self.allow_targets):
             if allowed.broker != self.target.broker:
@@ -200,7 +162,7 @@ class Route(RouteSettings):
             text = f"expected less than max_delay ({format_ms(self.max_delay)})"
             yield ("cold_tier", "horizon"), f"{text}; got {format_ms(self.cold_tier.horizon)}"
 
-    def targets(self) -> dict[tuple[str | int, ...], TargetSettings]:
+    def targets(self) -> dict[tuple[str | int, ...], Target]:
         """Return every target that the route names, by its place in the route."""
         named = {("target",): self.target, ("dead_letter",): self.dead_letter}
         allowed = {("allow_targets", place): of for place, of in enumerate(self.allow_targets)}
@@ -230,13 +192,14 @@ class Config(Model):
         if not isinstance(defaults, dict):
             defaults = {}
         routes = {
-            name: merged_route(name, defaults, route) for name, route in given["routes"].items()
+            name: with_brokers(merged_route(name, defaults, route), given.get("brokers"))
+            for name, route in given["routes"].items()
         }
         return {**given, "routes": routes}
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
-        refuse(self, [*self._lease_faults(), *self._target_faults(), *self._absent_faults()])
+        refuse(self, [*self._lease_faults(), *self._name_faults(), *self._absent_faults()])
         return self
 
     def _absent_faults(self) -> Iterator[Fault]:
@@ -259,29 +222,10 @@ class Config(Model):
                 text = f"expected at most {format_ms(most)}, or a lease longer than the default"
                 yield ("worker", "publish_deadline"), f"{text}; got {format_ms(deadline)}"
 
-    def _target_faults(self) -> Iterator[Fault]:
+    def _name_faults(self) -> Iterator[Fault]:
         for name, route in self.routes.items():
             if route.name != name:
                 yield ("routes", name, "name"), "unknown key, a route's name is its own key"
-            for place, target in route.targets().items():
-                for key, text in self._faults_of(target, is_glob=place[0] == "allow_targets"):
-                    yield ("routes", name, *place, *key), text
-
-    def _faults_of(self, target: TargetSettings, is_glob: bool) -> Iterator[Fault]:
-        broker = self.brokers.get(target.broker)
-        if broker is None:
-            known = ", ".join(sorted(self.brokers)) or "none"
-            text = f"expected a broker of this file ({known}); got {target.broker!r}"
-            yield ("broker",), text + did_you_mean(target.broker, self.brokers)
-        elif broker.type == "kafka" and target.topic is None:
-            written = "routing_key" if target.exchange is None else "exchange"
-            yield (written,), f"expected topic: broker {target.broker} is of type kafka"
-        elif broker.type == "rabbitmq" and target.topic is not None:
-            text = f"expected exchange and routing_key: broker {target.broker} is of type rabbitmq"
-            yield ("topic",), text
-        elif broker.type == "kafka" and not is_glob and not _TOPIC.fullmatch(target.topic or ""):
-            text = "expected letters, digits, dots (not alone), dashes and underscores"
-            yield ("topic",), f"{text}; got {target.topic!r}"
 
 
 _BLOCKS = ("retry", "on_target_error")

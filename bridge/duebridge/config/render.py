@@ -1,20 +1,20 @@
 """The effective configuration: defaults merged into every route, secrets masked; it loads again.
 
-A value that came by a reference is shown as the reference, also where a route has it of the
-defaults; so what `${VAR}` and `${file:...}` stand for is never shown.
+A value that came by a reference is shown as the reference, also in a route that inherits it; so
+the values of `${VAR}` and `${file:...}` are never shown.
 """
 
 from typing import Any
 
 from duebridge.config.load import config_of
-from duebridge.config.secrets import masked_option, masked_url
+from duebridge.config.secrets import masked_setting, masked_url
 from duebridge.config.yaml_tree import KeyPath, Tree, read_tree
 
 
 def rendered_config(text: str, name: str) -> dict[str, Any]:
-    """Return the configuration that `text` is as plain values; raises `ConfigError`."""
+    """Return the effective configuration of a text as plain values; raises `ConfigError`."""
     tree = read_tree(text, name)
-    # without the block of defaults: each route has them
+    # without the defaults, which are merged into each route
     whole = config_of(tree).model_dump(mode="json", exclude={"defaults"}, exclude_none=True)
     for route in whole["routes"].values():
         del route["name"]
@@ -48,8 +48,8 @@ def _as_written(tree: Tree, path: KeyPath, value: object) -> object:
 
 def _masked(path: KeyPath, value: object) -> object:
     match path:
-        case ("brokers", _, "options", *_, name):
-            return masked_option(str(name), value)
-        case ("store", "url") | ("brokers", _, "url") | ("brokers", _, "bootstrap_servers", _):
+        case ("brokers", _, *inside):
+            return masked_setting([str(key) for key in inside if isinstance(key, str)], value)
+        case ("store", "url"):
             return masked_url(str(value))
     return value

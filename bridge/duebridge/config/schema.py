@@ -1,8 +1,9 @@
 """A JSON Schema of the file as people write it, for editors that check and complete YAML.
 
 It takes all that `duebridge.config.load` takes: durations and sizes as text, a reference (`${VAR}`)
-wherever one is resolved, empty blocks, routes without what the defaults say. What the settings say
-together (brokers that targets name, leases and deadlines) only the loader can tell.
+wherever one is resolved, empty blocks, routes without the settings of the defaults. Brokers and
+targets are those of the installed broker types. Rules across settings (the broker that a target
+names, leases and deadlines) are the loader's alone.
 """
 
 import ast
@@ -13,8 +14,10 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
+from duebridge.config.brokers import BROKER, PLACEHOLDER, TARGET
 from duebridge.config.fields import NAME, NAME_EXPECTED, REFERENCE
-from duebridge.config.models import Config, RetryPolicy, Route, RouteSettings, TargetSettings
+from duebridge.config.models import Config, RetryPolicy, Route, RouteSettings
+from duebridge.ports.discovery import broker_type, installed_types
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -27,11 +30,13 @@ _NAMES: Schema = {"pattern": f"^{NAME}$", "patternErrorMessage": f"expected {NAM
 
 
 def config_schema() -> Schema:
-    """Return the schema of a configuration file."""
+    """Return the schema of a configuration file; its brokers and targets are all installed ones."""
     schema = Config.model_json_schema(schema_generator=_AsWritten)
     definitions, blocks = schema["$defs"], schema["properties"]
     definitions[RetryPolicy.__name__] |= _only_what_applies()
-    definitions[TargetSettings.__name__]["oneOf"] = _of_one_kind()
+    types = [broker_type(name) for name in installed_types()]
+    _put(schema, BROKER, [_defined(definitions, kind.settings) for kind in types])
+    _put(schema, TARGET, [_defined(definitions, kind.target) for kind in types])
     for key in RouteSettings.model_fields:  # a route inherits them
         definitions[Route.__name__]["properties"][key].pop("default", None)
     for block in ("brokers", "routes"):
@@ -41,7 +46,7 @@ def config_schema() -> Schema:
 
 
 class _AsWritten(GenerateJsonSchema):
-    """What pydantic says of the models, changed to what may stand in the file."""
+    """Changes the schema that pydantic makes of the models to the form of the file."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         found = super().model_schema(schema)
@@ -70,13 +75,27 @@ class _AsWritten(GenerateJsonSchema):
         values = self.generate_inner(schema["values_schema"])
         return {"type": "object", "additionalProperties": values}
 
-    def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
-        # any, since a reference as `type` fits each of them
-        return {"anyOf": [self.generate_inner(each) for each in schema["choices"].values()]}
+
+def _defined(definitions: dict[str, Schema], model: type[BaseModel]) -> Schema:
+    """Add a model of a broker type to the definitions; return a reference to it."""
+    found = model.model_json_schema(schema_generator=_AsWritten)
+    definitions |= found.pop("$defs", {})
+    definitions[model.__name__] = found
+    return {"$ref": f"#/$defs/{model.__name__}"}
+
+
+def _put(schema: Any, placeholder: str, choices: list[Schema]) -> None:
+    """Put the choices, any of which may fit, wherever the placeholder stands in a schema."""
+    for child in schema.values() if isinstance(schema, dict) else schema:
+        if isinstance(child, dict) and child.get(PLACEHOLDER) == placeholder:
+            del child[PLACEHOLDER]
+            child["anyOf"] = choices
+        elif isinstance(child, dict | list):
+            _put(child, placeholder, choices)
 
 
 def _tidy(described: Schema) -> None:
-    """Drop titles, which repeat the key, and defaults that are not as one would write them."""
+    """Drop titles, which repeat the key, and defaults in another form than the file's."""
     described.pop("title", None)
     if not isinstance(described.get("default"), str | int):
         described.pop("default", None)
@@ -96,15 +115,6 @@ def _docstrings(model: type[BaseModel]) -> dict[str, str]:
                 case ast.AnnAssign(ast.Name(key)), ast.Expr(ast.Constant(str(text))):
                     found[key] = text
     return found
-
-
-def _of_one_kind() -> list[Schema]:
-    """A topic, or an exchange or a routing key; given is what is not null."""
-    topic, *of_rabbitmq = (
-        {"required": [key], "properties": {key: {"type": "string"}}}
-        for key in ("topic", "exchange", "routing_key")
-    )
-    return [topic, {"anyOf": of_rabbitmq}]
 
 
 def _only_what_applies() -> Schema:

@@ -1,12 +1,12 @@
 """`${VAR}`, `${VAR:-default}` and `${file:/path}` in values of the configuration; `$$` is one `$`.
 
-A default is taken where the variable is unset or empty, as a shell does. A file's text is taken
-without the newline at its end. What a reference stands for is never part of a message.
+As in a shell, the default applies where the variable is unset or empty. A file's text is taken
+without the newline at its end. No message contains a resolved value.
 """
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -29,7 +29,7 @@ def check_references(text: str) -> None:
 
 
 def resolve(text: str) -> str:
-    """Return `text` with every reference replaced by what it stands for now.
+    """Return `text` with every reference replaced by its current value.
 
     Raises `ConfigError`, which names the variable or file that is missing.
     """
@@ -44,7 +44,7 @@ def is_reference(text: str) -> bool:
 
 
 def take_out(text: str, stand_in: Callable[[str], str]) -> str:
-    """Return `text` with every reference, and no `$$`, replaced by what stands in for it."""
+    """Return `text` with every reference, but no `$$`, replaced by its stand-in."""
     return _REFERENCE.sub(lambda match: match[0] if match["dollar"] else stand_in(match[0]), text)
 
 
@@ -55,7 +55,7 @@ def with_default(reference: str, form: Callable[[str], str]) -> str:
 
 
 def resolve_at(place: str, value: object) -> object:
-    """Return `value`, text or whatever lists and mappings hold of it resolved.
+    """Return `value` with all texts in it resolved, at any depth of lists and mappings.
 
     Raises `ConfigError`, which begins with the place: `brokers.billing.url`.
     """
@@ -72,7 +72,7 @@ def resolve_at(place: str, value: object) -> object:
 
 
 def unset_variables(value: object) -> set[str]:
-    """Return the variables that have no value now and no default, out of a whole configuration."""
+    """Return the variables of a configuration that have neither a value now nor a default."""
     if isinstance(value, Mapping):
         return set().union(*map(unset_variables, value.values()))
     if isinstance(value, list):
@@ -126,19 +126,26 @@ _FIRST, _LAST = 0xE000, 0xF8FF  # private characters, each in the place of a ref
 
 
 def masked_secret(value: object) -> str:
-    """Return what is shown of a value that is secret as a whole."""
+    """Return a mask for a secret value; a reference stays, its default masked."""
     if isinstance(value, str) and is_reference(value):
         return with_default(value, lambda _: MASK)
     return MASK
 
 
 def masked_option(name: str, value: object) -> object:
-    """Return what is shown of an option of a broker's client."""
+    """Return a client's option as it may be shown, by its name and its value."""
     if _SECRET_NAME.search(name):
         return masked_secret(value)
     if not isinstance(value, str):
         return value
     return MASK if _SECRET_INSIDE.search(value) else masked_url(value)
+
+
+def masked_setting(keys: Sequence[str], value: object) -> object:
+    """Return a broker's setting as it may be shown; below a first key stand options."""
+    if len(keys) > 1 or _SECRET_NAME.search(keys[0]):
+        return masked_option(keys[-1], value)
+    return masked_url(value) if isinstance(value, str) else value
 
 
 def masked_url(text: str) -> str:
@@ -165,7 +172,7 @@ def _masked(bare: str, references: list[str]) -> str:
     if "?" in userinfo:  # is the @ in a password, or in a parameter?
         return f"{scheme}{slashes}{MASK}"
     user, colon, password = userinfo.partition(":")
-    if not colon:  # of redis://secret@host nobody knows what it was meant to be
+    if not colon:  # redis://secret@host: a user or a password
         user, password = "", userinfo
 
     def secret(piece: str) -> str:

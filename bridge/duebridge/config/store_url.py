@@ -1,4 +1,4 @@
-"""Which urls name a delay store; a refusal shows nothing of one, since it may hold a password."""
+"""Checks the url of a delay store; no message shows it, since it may hold a password."""
 
 from urllib.parse import urlsplit
 
@@ -7,7 +7,7 @@ _LIKE_REDIS = SCHEMES[:4]
 
 
 def url_fault(url: str) -> str:
-    """Return what was expected of a store's url, or nothing where a store could be meant."""
+    """Return what is wrong with a store's url, or an empty text."""
     if not url.startswith(SCHEMES):
         return f"expected {', '.join(SCHEMES[:-1])} or {SCHEMES[-1]}DIR; got another scheme"
     try:

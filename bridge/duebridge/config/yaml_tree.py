@@ -1,8 +1,8 @@
-"""YAML as plain values, and where in the file each of them is written.
+"""Reads YAML into plain values, each with its line and column.
 
-Only plain YAML is taken: no aliases, anchors and tags, one document, no key twice. Words are text
-unless they are numbers, `true`, `false` or `null`: `on`, `no`, `1_000` and `12:30` stay what they
-look like. References are resolved, save where they have to stay unresolved until they are used.
+Only plain YAML is accepted: one document, no aliases, anchors, tags or repeated keys. Words are
+text unless they are numbers, `true`, `false` or `null`: `on`, `no`, `1_000` and `12:30` are text.
+References are resolved, except those of the store's url and of brokers.
 """
 
 import re
@@ -48,7 +48,7 @@ class Position(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What is wrong where, as one line of an error."""
+    """One line of an error: a place in the file and what is wrong there."""
 
     at: Position
     path: KeyPath
@@ -61,12 +61,12 @@ class Fault(NamedTuple):
 
 
 def all_of(faults: Iterable[Fault]) -> ConfigError:
-    """Return one error with a line for each fault, as they stand in the file."""
+    """Return one error with a line for each fault, in the order of the file."""
     return ConfigError("\n".join(str(fault) for fault in sorted(faults, key=attrgetter("at"))))
 
 
 class Place(NamedTuple):
-    """A value as it is written, and where it and its key are (an item of a list has no key)."""
+    """A value as it is written, and the places of the value and its key."""
 
     written: object
     key: Position
@@ -74,7 +74,7 @@ class Place(NamedTuple):
 
 
 class Tree:
-    """The plain values of a file, and the place of each; `faults` lie in single values."""
+    """The plain values of a file with their places; `faults` are those of single values."""
 
     def __init__(self, file: str, root: Node) -> None:
         self.file = file
@@ -117,7 +117,7 @@ class Tree:
         try:
             if not _is_unicode(value):
                 raise ConfigError("expected Unicode text")
-            if _is_resolved_at_use(path):
+            if _is_resolved_later(path):
                 check_references(value)
                 return value
             return resolve(value)
@@ -125,12 +125,38 @@ class Tree:
             self._refuse(at, path, str(error))
             return value
 
+    def fault(self, path: KeyPath, text: str, *, is_of_key: bool = False) -> Fault:
+        """Return a fault at the value of a path, at its key, or where the missing key belongs."""
+        nearest = path
+        while nearest not in self.places:
+            nearest = nearest[:-1]
+        place = self.places[nearest]
+        at = place.key if is_of_key or nearest != path else place.at
+        return Fault(at, path, text, self.file)
+
+    def value_at(self, path: Iterable[object]) -> object:
+        """Return the value at a path, None where there is none."""
+        found = self.value
+        for key in path:
+            found = found.get(key) if isinstance(found, dict) else _item(found, key)
+        return found
+
+    def written(self, path: KeyPath) -> object:
+        """Return a value as it is written, None where there is none."""
+        return self.places[path].written if path in self.places else None
+
     def _refuse(self, at: Position, path: KeyPath, text: str) -> None:
         self.faults.append(Fault(at, path, text, self.file))
 
 
+def _item(value: object, place: object) -> object:
+    if isinstance(value, list) and isinstance(place, int) and place < len(value):
+        return value[place]
+    return None
+
+
 def read_tree(text: str, file: str) -> Tree:
-    """Return what a file holds; raises `ConfigError` where it is not plain YAML."""
+    """Return the tree of a text; raises `ConfigError` where it is not plain YAML."""
     try:
         faults = list(_uncommon(yaml.parse(text, Loader=yaml.BaseLoader), file))
         root = None if faults else yaml.compose(text, Loader=yaml.BaseLoader)
@@ -187,7 +213,7 @@ def _syntax_fault(error: Exception, text: str, file: str) -> Fault:
 
 
 def kind_of(value: object) -> str:
-    """Return what kind of value that is, in the words of YAML."""
+    """Return the kind of a value in the words of YAML."""
     if value is None:
         return "nothing"
     kinds = {bool: "true or false", str: "text", list: "a list", dict: "a mapping"}
@@ -195,7 +221,7 @@ def kind_of(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value as it may stand in a message: not long, and on one line."""
+    """Return a value for a message, short and on one line."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | dict) or value is None:
@@ -212,10 +238,9 @@ def _plain(text: str) -> object:
     return float(text) if _DECIMAL.fullmatch(text) else text
 
 
-def _is_resolved_at_use(path: KeyPath) -> bool:
-    at_use = {"url", "bootstrap_servers", "options"}
-    is_of_broker = len(path) > 2 and path[0] == "brokers" and path[2] in at_use
-    return is_of_broker or path == ("store", "url")
+def _is_resolved_later(path: KeyPath) -> bool:
+    """Whether references stay until a connection is opened, or until the broker's type is known."""
+    return path[:1] == ("brokers",) or path == ("store", "url")
 
 
 def _is_unicode(text: str) -> bool:

@@ -1,1 +1,1 @@
-"""The ports that a broker's connector implements."""
+"""What a connector implements and uses: broker type, publisher, settings, findings, TLS."""

@@ -1,12 +1,6 @@
-"""The other port of a connector: whether a broker is there and takes what the routes will send.
+"""Findings: what a check of the configuration, the store or a broker reports."""
 
-An examiner is one function, found by the entry point `duebridge.examiners`, named as the broker's
-`type`. It creates, changes and publishes nothing.
-"""
-
-from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
 
 import msgspec
 
@@ -14,7 +8,7 @@ from duebridge.envelope import Target
 
 
 class Severity(StrEnum):
-    """How bad it is: only a failure changes the exit code."""
+    """The severity of a finding; only a failure changes the exit code."""
 
     OK = "ok"
     WARNING = "warning"
@@ -22,10 +16,10 @@ class Severity(StrEnum):
 
 
 class About(StrEnum):
-    """What a finding is about; of a failure it decides the exit code of `duebridge doctor`.
+    """The subject of a finding; that of a failure decides the exit code (`duebridge.cli.verdict`).
 
-    BROKER means that one does not answer or that a target is missing; what else is wrong with a
-    target is about its ROUTE.
+    BROKER: it does not answer, or a target is missing. Anything else wrong with a target is about
+    its ROUTE.
     """
 
     CONFIG = "config"
@@ -35,7 +29,7 @@ class About(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at: where it is written, what was found, and what to do.
+    """The result of one check: its place, what was found, and what to do about it.
 
     `place` is a path in the configuration, such as `routes.order-timeout.target`, or a file.
     `remedy` is empty where there is nothing to do.
@@ -49,12 +43,12 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def ok(about: About, place: str, found: str) -> Finding:
-    """Return a finding that all is well; `found` also says what could not be checked."""
+    """Return a finding without a fault; `found` also says what could not be checked."""
     return Finding(Severity.OK, about, place, found)
 
 
 def warning(about: About, place: str, found: str, remedy: str) -> Finding:
-    """Return a finding that works today, but is no good."""
+    """Return a finding that works today and should be mended."""
     return Finding(Severity.WARNING, about, place, found, remedy)
 
 
@@ -64,27 +58,9 @@ def failure(about: About, place: str, found: str, remedy: str) -> Finding:
 
 
 class Destination(msgspec.Struct, frozen=True):
-    """A target that a route names: where it does, and the largest body that may go there."""
+    """A target that a route names: its place in the file, and the largest body sent there."""
 
     route: str
     place: str
     target: Target
     max_body_bytes: int
-
-
-class Examiner(Protocol):
-    """What the entry point names."""
-
-    def __call__(
-        self,
-        place: str,
-        settings: Mapping[str, object],
-        destinations: Sequence[Destination],
-        deadline_s: float,
-    ) -> list[Finding]:
-        """Return findings about a broker, at `place`, and about each destination, at its own.
-
-        A broker that does not answer within `deadline_s` is a finding. Raises `ConfigError` for
-        settings that cannot be used.
-        """
-        ...

@@ -1,7 +1,6 @@
-"""The port that a connector implements: deliveries in, one outcome each.
+"""The publisher of a broker type: deliveries in, one outcome each.
 
-The worker knows brokers only through this file; it finds an implementation by the entry point
-`duebridge.publishers`, named as the broker's `type` in the configuration.
+The worker knows brokers only through this file; `BrokerType.open_publisher` returns one.
 """
 
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from duebridge.errors import BridgeError
 
 
 class Reason(IntEnum):
-    """The numbers are stored; lua/shared/flight.lua knows EXPIRED and POISON."""
+    """Why an envelope is dead. Numbers are stored; lua/shared/flight.lua has EXPIRED and POISON."""
 
     ATTEMPTS_EXHAUSTED = 1
     EXPIRED = 2
@@ -41,11 +40,11 @@ def reason_word(number: int) -> str:
 
 
 class BrokerUnavailable(BridgeError):
-    """The broker does not answer; nothing of what was asked has been sent."""
+    """The broker does not answer; nothing was sent."""
 
 
 class Verdict(Enum):
-    """What became of a delivery; it decides what the worker does with the envelope.
+    """The fate of a delivery; it decides what the worker does with the envelope.
 
     CONFIRMED      the broker has it                                      -> ack
     REJECTED       this message can never go: too large, invalid          -> bury at once
@@ -64,7 +63,7 @@ class Verdict(Enum):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """A verdict, and for all but a confirm why; `reason` is what a dead letter of it would say."""
+    """A verdict and, unless confirmed, the error; `reason` goes into a dead letter."""
 
     verdict: Verdict
     reason: Reason = Reason.ATTEMPTS_EXHAUSTED
@@ -97,8 +96,8 @@ class Publisher(Protocol):
     def publish(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
         """Return one outcome per delivery, in the same order, within the publish deadline.
 
-        CONFIRMED only on the broker's own word; what is unknown at the deadline is INDETERMINATE,
-        never FAILED. One bad delivery does not change the outcome of the others.
+        CONFIRMED only when the broker itself confirms; an answer missing at the deadline is
+        INDETERMINATE, never FAILED. One bad delivery does not change the outcome of the others.
         """
         ...
 
@@ -110,5 +109,5 @@ class Publisher(Protocol):
         ...
 
     def close(self) -> None:
-        """Give up the connection; what is still unanswered becomes INDETERMINATE. Idempotent."""
+        """Close the connection; deliveries without an answer become INDETERMINATE. Idempotent."""
         ...

@@ -27,16 +27,16 @@ _HINTS = {
 
 
 def hinted(text: str) -> str:
-    """Return an error's text, with a hint where it is one of TLS that does not say enough."""
+    """Return an error's text, with a hint for an unclear TLS error."""
     hint = next((hint for words, hint in _HINTS.items() if words in text), None)
     return text if hint is None else f"{text} ({hint})"
 
 
 def client_context(files: TlsFiles, names: TlsFiles, prefix: str) -> ssl.SSLContext:
-    """Return a context that trusts, and proves, what the files say.
+    """Return a context that trusts the CA file and presents the certificate.
 
-    Raises `ConfigError` for a file that cannot be used; `prefix` and `names` are what the user
-    knows it by. No password is in it.
+    Raises `ConfigError` for an unusable file, by the setting's name in `prefix` and `names`. No
+    message holds a password.
     """
     try:
         _check(files, names)

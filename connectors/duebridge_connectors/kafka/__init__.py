@@ -1,21 +1,13 @@
-"""Kafka, through kafka-python or librdkafka. Where an error gets its verdict: `errors.py`."""
+"""Kafka, through kafka-python or librdkafka; neither is imported before it is needed."""
 
 import logging
 import warnings
 from collections.abc import Mapping
 
-with warnings.catch_warnings():
-    # It reads its schemas by a function that Python 3.11 and 3.12 call deprecated (3.13 does not):
-    # whoever makes warnings errors could not import it.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    import kafka  # noqa: F401
-
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import Publisher
-from duebridge_connectors.kafka.kafka_python import open_kafka_python
-from duebridge_connectors.kafka.settings import client_of, producer_config
 
-__all__ = ["open_publisher"]
+__all__ = ["import_client", "open_publisher"]
 
 
 def open_publisher(settings: Mapping[str, object], publish_deadline_s: float) -> Publisher:
@@ -23,11 +15,23 @@ def open_publisher(settings: Mapping[str, object], publish_deadline_s: float) ->
 
     Raises `ConfigError` for settings that cannot be used.
     """
-    for name in ("kafka.net.connection", "kafka.protocol.parser"):
-        logging.getLogger(name).addFilter(_is_no_trace)
+    import_client()
+    from duebridge_connectors.kafka.kafka_python import open_kafka_python
+    from duebridge_connectors.kafka.settings import client_of, producer_config
+
     if client_of(settings) == "librdkafka":
         return _open_librdkafka(settings, publish_deadline_s)
     return open_kafka_python(producer_config(settings, publish_deadline_s), publish_deadline_s)
+
+
+def import_client() -> None:
+    """Import kafka-python without its warnings, and keep passwords out of its log."""
+    with warnings.catch_warnings():
+        # It calls functions that Python 3.11 and 3.12 deprecate; under -W error it would not load.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import kafka  # noqa: F401
+    for name in ("kafka.net.connection", "kafka.protocol.parser"):
+        logging.getLogger(name).addFilter(_is_no_trace)
 
 
 def _open_librdkafka(settings: Mapping[str, object], publish_deadline_s: float) -> Publisher:
@@ -42,5 +46,5 @@ def _open_librdkafka(settings: Mapping[str, object], publish_deadline_s: float) 
 
 
 def _is_no_trace(record: logging.LogRecord) -> bool:
-    """Tell a line from the traces of every request: those of a login show the password."""
+    """Drop the traces of requests: those of a login show the password."""
     return record.levelno > logging.DEBUG

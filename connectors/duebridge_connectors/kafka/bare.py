@@ -8,7 +8,7 @@ from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from duebridge.bench.baseline import DEADLINE_S, HEADERS
+from duebridge.ports.baseline import DEADLINE_S, HEADERS
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge_connectors.kafka.settings import producer_config
 
@@ -22,7 +22,7 @@ _SINGLE = {"linger_ms": 0, "batch_size": 16_384}
 class KafkaBare:
     """Two kafka-python producers with the connector's own settings, but for how they batch.
 
-    Implements `duebridge.bench.bare.BaselineClient`.
+    Implements `duebridge.ports.baseline.BaselineClient`.
     """
 
     def __init__(self, settings: Mapping[str, object], name: str) -> None:
@@ -58,7 +58,7 @@ class KafkaBare:
 
 
 class LibrdkafkaBare:
-    """Two librdkafka producers; implements `duebridge.bench.bare.BaselineClient`."""
+    """Two librdkafka producers; implements `duebridge.ports.baseline.BaselineClient`."""
 
     def __init__(self, settings: Mapping[str, object], name: str) -> None:
         from confluent_kafka import Producer
@@ -137,7 +137,7 @@ class _Topics:
 
 
 def open_bare(settings: Mapping[str, object], name: str) -> KafkaBare | LibrdkafkaBare:
-    """Return the bare client of a broker of `type: kafka`; see `duebridge.bench.baseline`."""
+    """Return the bare client of a broker of `type: kafka`; see `duebridge.ports.baseline`."""
     if settings.get("client") == "librdkafka":
         return LibrdkafkaBare(settings, name)
     return KafkaBare(settings, name)

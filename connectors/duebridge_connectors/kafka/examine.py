@@ -1,4 +1,4 @@
-"""Can this Kafka take what the routes will send? It is only asked; nothing is changed or sent."""
+"""Checks a cluster and the topics of the routes by questions only; changes and sends nothing."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -8,10 +8,10 @@ from duebridge.ports.checks import About, Destination, Finding, failure, ok, war
 from duebridge_connectors.kafka.admin import Admin, CannotConnect, Topic
 from duebridge_connectors.kafka.settings import client_of, producer_config
 
-# Beside the body: key, headers, the bridge's own, and what a dead letter adds to them.
+# Beside the body: key, headers, the bridge's headers, and those that a dead letter adds.
 ROOM_BYTES = 4096
 DEFAULT_MAX_REQUEST_BYTES = 1_048_576
-_ANY_DEADLINE_S = 3600.0  # what depends on the worker's is not asked about here
+_ANY_DEADLINE_S = 3600.0  # settings that depend on the worker's are not checked here
 
 _REMEDIES = {
     "UnknownTopicOrPartitionError": "create it, or mend the name: duebridge creates no topics",
@@ -26,7 +26,7 @@ def examine(
     destinations: Sequence[Destination],
     deadline_s: float,
 ) -> list[Finding]:
-    """Return findings about a cluster and each topic; see `duebridge.ports.checks.Examiner`."""
+    """Return findings about a cluster and each topic; see `BrokerType.examine`."""
     config = producer_config(settings, _ANY_DEADLINE_S)
     try:
         with closing(Admin(config, deadline_s)) as admin:
@@ -43,7 +43,7 @@ def examine(
 
 
 def topic_findings(each: Destination, topic: Topic, config: Mapping[str, object]) -> list[Finding]:
-    """Return what is to be said of a topic that a producer with this configuration writes to."""
+    """Return the findings about a topic that a producer with this configuration writes to."""
     if topic.error:
         return [_missing(each, topic)]
     return list(_faults(each, topic, config)) or [_fine(each, topic)]
@@ -86,7 +86,7 @@ def _size_faults(
     request_bytes = int(str(config.get("max_request_size", DEFAULT_MAX_REQUEST_BYTES)))
     yield from _limit(each, request_bytes, "options.max.request.size of the broker", True)
     if topic.max_message_bytes:
-        # The limit is of what is compressed; how well a body compresses nobody knows.
+        # The limit counts compressed bytes; how well a body compresses is unknown.
         is_certain = not config.get("compression_type")
         name = f"max.message.bytes of topic {_name(each)}"
         yield from _limit(each, topic.max_message_bytes, name, is_certain)
@@ -117,7 +117,7 @@ def _fine(each: Destination, topic: Topic) -> Finding:
 
 
 def _packages(place: str, client: str) -> Iterator[Finding]:
-    """Yield what the client wants beside what this examination needs."""
+    """Yield the packages that the publishing client lacks."""
     if client == "librdkafka" and not find_spec("confluent_kafka"):
         found = "client librdkafka needs the Python package confluent_kafka, which is not installed"
         yield failure(About.CONFIG, place, found, "type: pip install 'duebridge[librdkafka]'")

@@ -1,12 +1,12 @@
-"""The one table of options: Kafka's dotted names, what kafka-python calls them, what is refused."""
+"""The table of options: Kafka's dotted names, kafka-python's names, and the refused ones."""
 
-from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping
 
 from kafka.codec import has_gzip, has_lz4, has_snappy, has_zstd
 
 from duebridge.errors import ConfigError
 from duebridge_connectors.kafka.kafka_python.tokens import TokenProvider
+from duebridge.ports.settings import did_you_mean
 from duebridge_connectors.kafka.oauth import OPTION as TOKEN_PROVIDER
 from duebridge_connectors.kafka.oauth import TokenSource
 
@@ -14,15 +14,9 @@ from duebridge_connectors.kafka.oauth import TokenSource
 def client_options(options: Mapping[str, object]) -> dict[str, object]:
     """Return options by Kafka's dotted names as keyword arguments of `KafkaProducer`.
 
-    Raises `ConfigError` for a name that is unknown or the bridge's own, or a value of another kind.
+    Raises `ConfigError` for an unknown name, one that the bridge sets, or a value of another kind.
     """
     return dict(_for_kafka_python(name, value) for name, value in options.items())
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: the nearest known one, if any is near."""
-    close = get_close_matches(name, list(known), n=1)
-    return f", did you mean {close[0]}?" if close else ""
 
 
 def _for_kafka_python(name: str, value: object) -> tuple[str, object]:
@@ -34,13 +28,13 @@ def _for_kafka_python(name: str, value: object) -> tuple[str, object]:
 
 
 def refuse_owned(name: str, owned: Mapping[str, str]) -> None:
-    """Raise `ConfigError` with the reason for a name that the bridge owns."""
+    """Raise `ConfigError`, with the reason, for an option that the bridge sets itself."""
     if name in owned:
         raise ConfigError(f"options.{name}: {owned[name]}")
 
 
 def converted(name: str, value: object, convert: Callable[[object], object]) -> object:
-    """Return a value as it is read; raises `ConfigError` for one of another kind."""
+    """Return a converted value; raises `ConfigError` for one of another kind."""
     try:
         return convert(value)
     except ValueError as error:

@@ -1,17 +1,18 @@
-"""From the configuration's mapping of a broker to what the producer is built with."""
+"""Turns the settings of a broker into the keyword arguments of `KafkaProducer`."""
 
 from collections.abc import Mapping
 
 from duebridge.errors import ConfigError
+from duebridge.ports.settings import did_you_mean
+from duebridge_connectors.kafka.options import OPTIONS, client_options
 from duebridge_connectors.kafka.kafka_python.network import DIRECT
-from duebridge_connectors.kafka.options import OPTIONS, client_options, did_you_mean
 from duebridge_connectors.kafka.security import check_security
 
 SETTINGS = ("type", "bootstrap_servers", "client", "options")
 CLIENTS = ("kafka-python", "librdkafka")
 
-# What an option may change. The batch size is what a whole batch of ordinary messages fits in, and
-# it goes out without lingering, since it was handed over whole (connectors/README.md has figures).
+# Defaults that an option may change. A whole batch of ordinary messages fits into the batch size
+# and goes out without lingering, since it was handed over whole (README.md has figures).
 DEFAULTS: Mapping[str, object] = {
     "batch_size": 262_144,
     "client_id": "duebridge",
@@ -20,7 +21,7 @@ DEFAULTS: Mapping[str, object] = {
     "reconnect_backoff_max_ms": 1_000,
 }
 
-# Shares of the publish deadline: the client gives up first, so that its own words are heard.
+# Shares of the publish deadline: the client gives up first, so that its own error is reported.
 REQUEST_SHARE = 0.7
 DELIVERY_SHARE = 0.85
 MOST_BOOTSTRAP_S = 4.0
@@ -33,7 +34,7 @@ def producer_config(settings: Mapping[str, object], publish_deadline_s: float) -
     """
     options = checked_options(settings)
     if client_of(settings) == "librdkafka":
-        # What publishes is librdkafka then, and has judged its own; questions ask kafka-python.
+        # librdkafka publishes and has checked its own options; kafka-python asks about topics.
         options = {name: options[name] for name in options if name in OPTIONS}
     given = {**DEFAULTS, **client_options(options)}
     check_security(options)
@@ -42,7 +43,7 @@ def producer_config(settings: Mapping[str, object], publish_deadline_s: float) -
 
 
 def client_of(settings: Mapping[str, object]) -> str:
-    """Return the client that publishes, one of `CLIENTS`; raises `ConfigError`."""
+    """Return the name of the client that publishes; raises `ConfigError`."""
     client = settings.get("client", CLIENTS[0])
     if client not in CLIENTS:
         raise ConfigError(f"client: expected {' or '.join(CLIENTS)}; got {client!r}")
@@ -50,7 +51,7 @@ def client_of(settings: Mapping[str, object]) -> str:
 
 
 def checked_options(settings: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the options as given, of a mapping without unknown keys; raises `ConfigError`."""
+    """Return the `options`; raises `ConfigError` for unknown keys beside them."""
     for key in settings:
         if key not in SETTINGS:
             raise ConfigError(f"{key}: unknown key{did_you_mean(key, SETTINGS)}")
@@ -62,19 +63,28 @@ def checked_options(settings: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def servers_of(settings: Mapping[str, object]) -> list[str]:
-    """Return where to begin, each as host:port; raises `ConfigError`."""
+    """Return the bootstrap servers as host:port; raises `ConfigError`."""
     servers = settings.get("bootstrap_servers")
     names = servers.split(",") if isinstance(servers, str) else servers
     if not isinstance(names, list | tuple) or not names:
         raise ConfigError(f"bootstrap_servers: expected a list of host:port; got {servers!r}")
-    for name in names:
-        if not isinstance(name, str) or not name.strip():
-            raise ConfigError(f"bootstrap_servers: expected host:port; got {name!r}")
+    for place, name in enumerate(names):
+        if not isinstance(name, str) or not _has_port(name.strip()):
+            raise ConfigError(f"bootstrap_servers.{place}: expected host:port; got {_shown(name)}")
     return [name.strip() for name in names]
 
 
+def _has_port(server: str) -> bool:
+    host, _, port = server.rpartition(":")
+    return bool(host) and port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536
+
+
+def _shown(server: object) -> str:
+    return "a login" if "@" in str(server) else repr(server)  # never a password
+
+
 def check_linger(linger_ms: object, publish_deadline_s: float) -> None:
-    """Raise `ConfigError` for more than the publish deadline leaves."""
+    """Raise `ConfigError` for a linger time that the publish deadline does not allow."""
     most = int(publish_deadline_s * 1000 * (DELIVERY_SHARE - REQUEST_SHARE))
     if not isinstance(linger_ms, int) or linger_ms > most:
         raise ConfigError(

@@ -1,21 +1,27 @@
-"""RabbitMQ, through pika. `errors` gives each error its verdict."""
+"""RabbitMQ, through pika, which is not imported before it is needed."""
 
 import logging
 from collections.abc import Mapping
 
-from duebridge_connectors.rabbitmq.publisher import RabbitPublisher
-from duebridge_connectors.rabbitmq.settings import connection_parameters
+from duebridge.ports.publisher import Publisher
 
-__all__ = ["RabbitPublisher", "open_publisher"]
+__all__ = ["open_publisher", "quiet_client"]
 
 
-def open_publisher(settings: Mapping[str, object], publish_deadline_s: float) -> RabbitPublisher:
+def open_publisher(settings: Mapping[str, object], publish_deadline_s: float) -> Publisher:
     """Return a publisher for a broker of `type: rabbitmq`; it connects when it is first used.
 
     Raises `ConfigError` for settings that cannot be used.
     """
+    from duebridge_connectors.rabbitmq.publisher import RabbitPublisher
+    from duebridge_connectors.rabbitmq.settings import connection_parameters
+
+    quiet_client()
+    return RabbitPublisher(connection_parameters(settings), publish_deadline_s)
+
+
+def quiet_client() -> None:
+    """Silence pika, unless its level was set: it logs a traceback for each failed connection."""
     pika = logging.getLogger("pika")
     if pika.level == logging.NOTSET:
-        # Each try to connect is half a dozen errors and a traceback to it; `link` logs one line.
         pika.setLevel(logging.CRITICAL)
-    return RabbitPublisher(connection_parameters(settings), publish_deadline_s)

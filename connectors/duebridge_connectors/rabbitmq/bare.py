@@ -11,7 +11,7 @@ from pika.adapters.select_connection import IOLoop, SelectConnection
 from pika.exceptions import AMQPError
 from pika.spec import Basic
 
-from duebridge.bench.baseline import DEADLINE_S, HEADERS
+from duebridge.ports.baseline import DEADLINE_S, HEADERS
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge_connectors.rabbitmq.settings import connection_parameters
 
@@ -22,7 +22,7 @@ OPEN_WITHIN_S = 15.0
 class RabbitBare:
     """A `SelectConnection` on a thread of its own, and a durable queue behind the default exchange.
 
-    Implements `duebridge.bench.bare.BaselineClient`.
+    Implements `duebridge.ports.baseline.BaselineClient`.
     """
 
     def __init__(self, parameters: pika.connection.Parameters, name: str) -> None:
@@ -128,5 +128,5 @@ class _Bulk:
 
 
 def open_bare(settings: Mapping[str, object], name: str) -> RabbitBare:
-    """Return the bare client of a broker of `type: rabbitmq`; see `duebridge.bench.baseline`."""
+    """Return the bare client of a broker of `type: rabbitmq`; see `duebridge.ports.baseline`."""
     return RabbitBare(connection_parameters(settings), name)

@@ -1,10 +1,9 @@
-"""Can this RabbitMQ take what the routes will send? It is only asked; nothing is changed or sent.
+"""Checks a server and the targets of the routes by questions only; changes and sends nothing.
 
 AMQP tells whether an exchange or a queue exists. It tells neither bindings nor policies, nor
-whether this user may write; what could not be checked is said.
+whether this user may write; a finding says so.
 """
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -15,6 +14,7 @@ from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.connection import Parameters
 
 from duebridge.ports.checks import About, Destination, Finding, failure, ok, warning
+from duebridge_connectors.rabbitmq import quiet_client
 from duebridge_connectors.rabbitmq.errors import root_cause
 from duebridge_connectors.rabbitmq.queue_limits import Limits, read_limits
 from duebridge_connectors.rabbitmq.settings import connection_parameters
@@ -31,7 +31,7 @@ def examine(
     destinations: Sequence[Destination],
     deadline_s: float,
 ) -> list[Finding]:
-    """Return findings about a server and each target; see `duebridge.ports.checks.Examiner`."""
+    """Return findings about a server and each target; see `BrokerType.examine`."""
     parameters = _parameters(settings, deadline_s)
     found: list[Finding] = []
     try:
@@ -47,9 +47,7 @@ def examine(
 
 
 def _parameters(settings: Mapping[str, object], deadline_s: float) -> Parameters:
-    pika = logging.getLogger("pika")
-    if pika.level == logging.NOTSET:
-        pika.setLevel(logging.CRITICAL)  # it logs a traceback for what is a finding here
+    quiet_client()
     parameters = connection_parameters(settings)
     parameters.socket_timeout = parameters.stack_timeout = deadline_s / 2
     return parameters

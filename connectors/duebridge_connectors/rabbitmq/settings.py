@@ -1,7 +1,6 @@
-"""From the configuration's mapping of a broker to pika's connection parameters."""
+"""Turns the settings of a broker into pika's connection parameters."""
 
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from pika import URLParameters
@@ -10,6 +9,7 @@ from pika.credentials import ExternalCredentials
 
 from duebridge.config.store_url import PERCENT_ENCODED, is_cut_by_password
 from duebridge.errors import ConfigError
+from duebridge.ports.settings import did_you_mean
 from duebridge_connectors.rabbitmq.tls import ssl_options
 
 SETTINGS = ("type", "url", "options")
@@ -23,7 +23,7 @@ DEFAULTS: Mapping[str, object] = {
     "stack_timeout": 10,
     "client_properties": {"connection_name": "duebridge"},
 }
-OURS = ("auth_mechanism", "ssl_options")  # ours to read, and so not taken from the url
+OURS = ("auth_mechanism", "ssl_options")  # read here, never from the url
 OPTIONS = (*DEFAULTS, *OURS, "channel_max", "frame_max", "locale", "tcp_options")
 SCHEMES = ("amqp://", "amqps://")
 MECHANISMS = ("PLAIN", "EXTERNAL")
@@ -49,7 +49,7 @@ def connection_parameters(settings: Mapping[str, object]) -> Parameters:
     """
     for key in settings:
         if key not in SETTINGS:
-            raise ConfigError(f"{key}: unknown key{_did_you_mean(key, SETTINGS)}")
+            raise ConfigError(f"{key}: unknown key{did_you_mean(key, SETTINGS)}")
     url = settings.get("url")
     if not isinstance(url, str) or not url.startswith(SCHEMES):
         raise ConfigError("url: expected amqp://user:password@host:port/vhost, or amqps://")
@@ -68,7 +68,7 @@ def connection_parameters(settings: Mapping[str, object]) -> Parameters:
 
 
 def _secure(parameters: Parameters, url: str, given: Mapping[str, object]) -> None:
-    """Say how the broker proves who it is, and how we do."""
+    """Set the TLS context and the authentication mechanism."""
     if parameters.ssl_options is not None:  # since the url is of amqps
         parameters.ssl_options = ssl_options(given.get("ssl_options", {}))
     elif "ssl_options" in given:
@@ -110,11 +110,11 @@ def _check_name(name: str) -> None:
     if name in OWNED:
         raise ConfigError(f"options.{name}: {OWNED[name]}")
     if name not in OPTIONS:
-        raise ConfigError(f"options.{name}: unknown option{_did_you_mean(name, OPTIONS)}")
+        raise ConfigError(f"options.{name}: unknown option{did_you_mean(name, OPTIONS)}")
 
 
 def _value(name: str, value: object) -> object:
-    """Return what pika makes of an option: it has a documented text form for each, in a url."""
+    """Return an option as pika parses it out of a url, where each has a documented text form."""
     if value is None:
         raise ConfigError(f"options.{name}: expected a value; got none")
     as_text = repr(dict(value)) if isinstance(value, Mapping) else value
@@ -130,8 +130,3 @@ def _parse(url: str, complaint: str) -> Parameters:
     except (ValueError, TypeError, AttributeError, LookupError, SyntaxError, OSError):
         # Not chained: what pika and urllib say of a broken url may contain the password.
         raise ConfigError(complaint) from None
-
-
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    close = get_close_matches(name, list(known), n=1)
-    return f", did you mean {close[0]}?" if close else ""

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from confluent_kafka import KafkaException, Producer
 
 from duebridge.errors import ConfigError
+from duebridge.ports.settings import did_you_mean
 from duebridge_connectors.kafka.oauth import OPTION as TOKEN_PROVIDER
 from duebridge_connectors.kafka.oauth import TokenSource
-from duebridge_connectors.kafka.options import OPTIONS, converted, did_you_mean, refuse_owned
+from duebridge_connectors.kafka.options import OPTIONS, converted, refuse_owned
 from duebridge_connectors.kafka.options import OWNED as OWNED_BY_BOTH
 from duebridge_connectors.kafka.security import check_security
 from duebridge_connectors.kafka.settings import (

@@ -21,7 +21,7 @@ from duebridge.store.connection import Connection, opened_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.fitness import check_fitness
 from duebridge.store.keys import Shard, checked_name
-from duebridge.store.routes import Registry, shard_number
+from duebridge.store.routes import Registry, RouteStore, shard_number
 from duebridge_connectors.spark.source.options import (
     JournalOptions,
     ReadOptions,

@@ -1,0 +1,85 @@
+"""Finds the installed broker types by their entry points, and loads each when it is first named."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points, metadata
+from types import MappingProxyType
+
+from duebridge.errors import ConfigError
+from duebridge.ports.broker import BrokerType
+
+GROUP = "duebridge.brokers"
+
+
+class ClientMissing(ConfigError):
+    """A package that a broker type needs is not installed; `remedy` is the line to type."""
+
+    def __init__(self, broker: str, missing: str, remedy: str) -> None:
+        self.missing, self.remedy = missing, remedy
+        super().__init__(f"brokers.{broker}: {missing}; {remedy}")
+
+
+@cache
+def _installed() -> Mapping[str, EntryPoint]:
+    found = sorted(entry_points(group=GROUP))
+    return MappingProxyType({entry_point.name: entry_point for entry_point in found})
+
+
+def installed_types() -> tuple[str, ...]:
+    """Return the names of all installed broker types, sorted."""
+    return tuple(_installed())
+
+
+@cache
+def broker_type(name: str) -> BrokerType:
+    """Return a broker type; raises `ConfigError` that says what was expected, or what to install.
+
+    A configuration loads only the types that it names.
+    """
+    if name not in _installed():
+        known = ", ".join(installed_types()) or "none"
+        hint = f"; type: {_install(name)}" if name in _extras() else ""
+        raise ConfigError(f"expected one of {known}; got {name}{hint}")
+    try:
+        found: BrokerType = _installed()[name].load()
+    except ImportError as error:
+        raise ConfigError(_missing(name, error)) from error
+    return found
+
+
+def target_fields() -> tuple[str, ...]:
+    """Return every field that a target of some installed type has, `broker` first."""
+    models = (broker_type(name).target for name in installed_types())
+    return tuple(dict.fromkeys(field for model in models for field in model.model_fields))
+
+
+@contextmanager
+def naming(broker: str, kind: str) -> Iterator[None]:
+    """Name the broker in what a broker type raises: `brokers.orders.options.acks: ...`.
+
+    Raises `ClientMissing` for an `ImportError`.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise ClientMissing(broker, _missing(kind, error), _remedy(kind, error)) from error
+    except ConfigError as error:
+        raise ConfigError(f"brokers.{broker}.{error}") from None
+
+
+def _missing(kind: str, error: ImportError) -> str:
+    return f"type {kind} needs the Python package {error.name}, which is not installed"
+
+
+def _remedy(kind: str, error: ImportError) -> str:
+    package = _install(kind) if kind in _extras() else f"pip install {error.name}"
+    return f"type: {package}"
+
+
+def _install(extra: str) -> str:
+    return f"pip install 'duebridge[{extra}]'"
+
+
+def _extras() -> list[str]:
+    return metadata("duebridge").get_all("Provides-Extra") or []

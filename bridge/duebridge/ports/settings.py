@@ -1,0 +1,140 @@
+"""What the models of a broker type are made of: its settings, and the fields of its targets.
+
+Both are pydantic models. The text below a field describes it in the JSON schema of the file.
+
+    class FileSettings(BrokerSettings):
+        type: Literal["file"]
+        directory: AtUse[Text]
+        \"\"\"Where the files are.\"\"\"
+"""
+
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
+from pydantic.config import JsonDict
+from pydantic.json_schema import WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from duebridge.envelope import SHORT_BYTES, Target
+
+Fault: TypeAlias = tuple[tuple[str | int, ...], str]  # the place below a model, and what is wrong
+
+T = TypeVar("T")
+_AT_USE = object()
+_Scalar: TypeAlias = str | int | float | bool
+_SCALAR = {"type": ["string", "number", "boolean"]}
+
+
+def fault(text: str) -> PydanticCustomError:
+    """Return an error whose message is `text`, to raise in a validator."""
+    return PydanticCustomError("config", "{text}", {"text": text})
+
+
+def expected(text: str) -> PydanticCustomError:
+    """Return an error that says what was expected; the loader appends "; got ..."."""
+    return PydanticCustomError("expected", "{text}", {"text": text})
+
+
+def refuse(model: BaseModel, faults: Iterable[Fault]) -> None:
+    """Raise all faults together, each with its place below the model that is being checked."""
+    if found := list(faults):
+        raise ValidationError.from_exception_data(
+            type(model).__name__,
+            [{"type": fault(text), "loc": path, "input": None} for path, text in found],
+        )
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """Return `, did you mean this?`, or nothing where no known word is close."""
+    close = get_close_matches(given, list(known), n=1)
+    return f", did you mean {close[0]}?" if close else ""
+
+
+def _option(value: object) -> object:
+    if isinstance(value, str | int | float):
+        return value
+    raise expected("text, a number, true or false")
+
+
+def _deep_option(value: object) -> object:
+    inner = value.values() if isinstance(value, dict) else [value]
+    if all(isinstance(item, str | int | float) for item in inner):
+        return value
+    raise expected("text, a number, true or false, or a mapping of those")
+
+
+def _short_text(value: str) -> str:
+    if len(value.encode()) > SHORT_BYTES:
+        raise expected(f"at most {SHORT_BYTES} bytes in UTF-8")
+    return value
+
+
+_Option = Annotated[_Scalar, PlainValidator(_option), WithJsonSchema(_SCALAR)]
+_DeepOption = Annotated[
+    _Scalar | dict[str, _Scalar],
+    PlainValidator(_deep_option),
+    WithJsonSchema({"anyOf": [_SCALAR, {"type": "object", "additionalProperties": _SCALAR}]}),
+]
+
+Text = Annotated[str, Field(min_length=1)]
+ShortText = Annotated[str, Field(max_length=SHORT_BYTES), AfterValidator(_short_text)]
+Options = Annotated[dict[str, _Option], Field(repr=False)]  # may hold a password
+DeepOptions = Annotated[dict[str, _DeepOption], Field(repr=False)]
+AtUse = Annotated[T, Field(repr=False), _AT_USE]
+"""A setting that keeps its references (`${VAR}`) until a connection is opened."""
+
+
+class Model(BaseModel):
+    """The base of all models: frozen, no unknown keys, a default checked like a given value."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_block(cls, given: Any) -> Any:
+        """Take `worker:` with all its lines commented out for a block without settings."""
+        return {} if given is None else given
+
+
+class BrokerSettings(Model):
+    """What stands below `brokers.NAME`; a subclass narrows `type` to a Literal."""
+
+    type: str
+
+    @classmethod
+    def is_at_use(cls, field: str) -> bool:
+        """Whether a field keeps its references until a connection is opened."""
+        info = cls.model_fields.get(field)
+        return info is not None and _AT_USE in info.metadata
+
+
+class TargetSettings(Model):
+    """What stands in a target; a subclass adds the fields of its type, all text."""
+
+    broker: str
+    """A name under `brokers`."""
+
+    def target(self) -> Target:
+        """Return the value that deliveries carry."""
+        return Target(**dict(self))
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield what is wrong with a target that is one, and no glob of `allow_targets`."""
+        yield from ()
+
+
+def needs_any(*keys: str) -> JsonDict:
+    """Return a JSON schema for text under at least one of these keys."""
+    return {"anyOf": [{"required": [key], "properties": {key: {"type": "string"}}} for key in keys]}

@@ -1,0 +1,97 @@
+"""The broker type kafka: its settings, its targets, its limits. Imports no client."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from duebridge.envelope import Envelope
+from duebridge.errors import EnvelopeError
+from duebridge.ports.baseline import BaselineClient
+from duebridge.ports.broker import BrokerType
+from duebridge.ports.checks import Destination, Finding
+from duebridge.ports.publisher import Publisher
+from duebridge.ports.settings import AtUse, BrokerSettings, Fault, Options, TargetSettings, Text
+from duebridge_connectors.kafka import import_client, open_publisher
+
+_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")
+_TOPIC_EXPECTED = "letters, digits, dots (not alone), dashes and underscores"
+_PROPERTIES = {"content_type"}  # becomes the header content-type; Kafka has no properties
+
+
+class KafkaSettings(BrokerSettings):
+    """A Kafka cluster."""
+
+    type: Literal["kafka"]
+    bootstrap_servers: AtUse[Annotated[list[Text], Field(min_length=1)]]
+    """The first servers to ask, as host:port."""
+    client: Literal["kafka-python", "librdkafka"] = "kafka-python"
+    """The client library that publishes."""
+    options: AtUse[Options] = Field({})
+    """The client's options, by Kafka's own dotted names."""
+
+
+class KafkaTarget(TargetSettings):
+    """A Kafka topic."""
+
+    topic: Annotated[Text, Field(max_length=249)]
+    """The topic's name."""
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield what Kafka does not take as the name of a topic."""
+        if not _TOPIC.fullmatch(self.topic):
+            yield ("topic",), f"expected {_TOPIC_EXPECTED}; got {self.topic!r}"
+
+
+class Kafka(BrokerType):
+    """The broker type of the entry point `kafka`."""
+
+    settings = KafkaSettings
+    target = KafkaTarget
+    has_baseline = True
+
+    def check_envelope(self, envelope: Envelope) -> None:
+        """Refuse a tombstone without a key, and properties that Kafka cannot carry."""
+        if envelope.body is None and envelope.key is None:
+            raise EnvelopeError("body: expected a key beside a body of None, which deletes a key")
+        properties = envelope.properties
+        names = properties.__struct_fields__
+        given = {name for name in names if getattr(properties, name) is not None}
+        if extra := sorted(given - _PROPERTIES):
+            raise EnvelopeError(
+                f"properties: expected only content_type on a Kafka route; got {', '.join(extra)}"
+            )
+
+    def check_settings(self, settings: Mapping[str, object], publish_deadline_s: float) -> None:
+        """Build what the client would be built with; see `BrokerType.check_settings`."""
+        open_publisher(settings, publish_deadline_s).close()
+
+    def open_publisher(
+        self, settings: Mapping[str, object], publish_deadline_s: float
+    ) -> Publisher:
+        """Return a publisher; see `BrokerType.open_publisher`."""
+        return open_publisher(settings, publish_deadline_s)
+
+    def examine(
+        self,
+        place: str,
+        settings: Mapping[str, object],
+        destinations: Sequence[Destination],
+        deadline_s: float,
+    ) -> list[Finding]:
+        """Return findings about a cluster and each topic; see `BrokerType.examine`."""
+        import_client()
+        from duebridge_connectors.kafka.examine import examine
+
+        return examine(place, settings, destinations, deadline_s)
+
+    def open_baseline(self, settings: Mapping[str, object], name: str) -> BaselineClient:
+        """Return the bare client; see `BrokerType.open_baseline`."""
+        import_client()
+        from duebridge_connectors.kafka.bare import open_bare
+
+        return open_bare(settings, name)
+
+
+KAFKA = Kafka()

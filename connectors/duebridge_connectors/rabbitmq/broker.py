@@ -1,0 +1,112 @@
+"""The broker type rabbitmq: its settings, its targets, its limits. Imports no client."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from duebridge.envelope import Envelope, Target
+from duebridge.errors import EnvelopeError
+from duebridge.ports.baseline import BaselineClient
+from duebridge.ports.broker import BrokerType
+from duebridge.ports.checks import Destination, Finding
+from duebridge.ports.publisher import Publisher
+from duebridge.ports.settings import (
+    AtUse,
+    BrokerSettings,
+    DeepOptions,
+    ShortText,
+    TargetSettings,
+    Text,
+    fault,
+    needs_any,
+)
+from duebridge_connectors.rabbitmq import open_publisher
+
+
+class RabbitSettings(BrokerSettings):
+    """A RabbitMQ server or cluster."""
+
+    type: Literal["rabbitmq"]
+    url: AtUse[Text]
+    """amqp://user:password@host:port/vhost, or amqps://"""
+    options: AtUse[DeepOptions] = Field({})
+    """Connection parameters, by pika's names."""
+
+
+class RabbitTarget(TargetSettings):
+    """A RabbitMQ exchange and a routing key."""
+
+    model_config = ConfigDict(json_schema_extra=needs_any("exchange", "routing_key"))
+
+    exchange: ShortText | None = None
+    """Its name; "" is the default exchange, where the routing key is a queue's name."""
+    routing_key: ShortText | None = None
+    """The routing key."""
+
+    @model_validator(mode="after")
+    def _has_a_field(self) -> Self:
+        if self.exchange is None and self.routing_key is None:
+            raise fault("expected exchange and routing_key; got neither")
+        return self
+
+    def target(self) -> Target:
+        """Return the value that deliveries carry; a field that is left out is empty."""
+        names = {"exchange": self.exchange or "", "routing_key": self.routing_key or ""}
+        return Target(self.broker, **names)
+
+
+class RabbitMQ(BrokerType):
+    """The broker type of the entry point `rabbitmq`."""
+
+    settings = RabbitSettings
+    target = RabbitTarget
+    has_baseline = True
+
+    def check_envelope(self, envelope: Envelope) -> None:
+        """Refuse what AMQP cannot carry: no body, a key, repeated header names."""
+        if envelope.body is None:
+            raise EnvelopeError("body: expected bytes on a RabbitMQ route; got None")
+        if envelope.key is not None:
+            raise EnvelopeError(
+                "key: expected none on a RabbitMQ route, whose messages have no key; use a"
+                f" target's routing_key; got {envelope.key!r}"
+            )
+        names = [name for name, _ in envelope.headers]
+        if len(set(names)) < len(names):
+            text = f"expected distinct names on a RabbitMQ route; got {names}"
+            raise EnvelopeError(f"headers: {text}")
+
+    def check_settings(self, settings: Mapping[str, object], publish_deadline_s: float) -> None:
+        """Read the url and the options; see `BrokerType.check_settings`."""
+        del publish_deadline_s
+        from duebridge_connectors.rabbitmq.settings import connection_parameters
+
+        connection_parameters(settings)
+
+    def open_publisher(
+        self, settings: Mapping[str, object], publish_deadline_s: float
+    ) -> Publisher:
+        """Return a publisher; see `BrokerType.open_publisher`."""
+        return open_publisher(settings, publish_deadline_s)
+
+    def examine(
+        self,
+        place: str,
+        settings: Mapping[str, object],
+        destinations: Sequence[Destination],
+        deadline_s: float,
+    ) -> list[Finding]:
+        """Return findings about a server and each target; see `BrokerType.examine`."""
+        from duebridge_connectors.rabbitmq.examine import examine
+
+        return examine(place, settings, destinations, deadline_s)
+
+    def open_baseline(self, settings: Mapping[str, object], name: str) -> BaselineClient:
+        """Return the bare client; see `BrokerType.open_baseline`."""
+        from duebridge_connectors.rabbitmq.bare import open_bare
+
+        return open_bare(settings, name)
+
+
+RABBITMQ = RabbitMQ()

@@ -1,0 +1,216 @@
+"""A connector of another distribution adds a broker type; the guide builds it word by word."""
+
+import base64
+import json
+import os
+import re
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from duebridge.envelope import Target
+from duebridge.ports.publisher import Delivery, Publisher
+from tests.contract.broker_under_test import BRIDGE_ID, Received
+from tests.contract.features import Features
+from tests.contract.publisher_contract import PublisherContract
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "tests" / "support" / "file_connector"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return the directory that pip has installed the connector into."""
+    place = tmp_path_factory.mktemp("site")
+    how = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--target", str(place)]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install"]
+    subprocess.run([*pip, *how, str(SOURCE)], check=True, capture_output=True)
+    sys.path.insert(0, str(place))
+    yield place
+    sys.path.remove(str(place))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "file_connector"]:
+        del sys.modules[name]
+
+
+class FileBroker:
+    """A directory of files."""
+
+    features = Features(
+        broker="file",
+        largest_body=1_000_000,
+        keys=True,
+        null_body=True,
+        typed_headers=False,
+        null_header_values=True,
+        ordered_headers=True,
+        repeated_header_names=True,
+        properties=False,
+        missing_target=True,
+        size_limit=False,
+        invalid=False,
+    )
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def open(self, deadline_s: float) -> Publisher:
+        from file_connector.broker import FILE
+
+        settings = {"type": "file", "directory": str(self._directory)}
+        publisher: Publisher = FILE.open_publisher(settings, deadline_s)
+        return publisher
+
+    def open_at(self, port: int, deadline_s: float) -> Publisher:
+        return FileBroker(self._directory / str(port)).open(deadline_s)
+
+    def missing_target(self) -> Target:
+        return Target("file", path=secrets.token_hex(6))
+
+    def create(self, target: Target) -> None:
+        self._path(target).touch()
+
+    def delete(self, target: Target) -> None:
+        self._path(target).unlink()
+
+    def read_all(self, target: Target) -> Sequence[Received]:
+        return [received(line) for line in self._path(target).read_bytes().splitlines()]
+
+    def too_large(self, target: Target) -> Delivery:
+        raise NotImplementedError
+
+    def invalid(self) -> tuple[Delivery, Delivery]:
+        raise NotImplementedError
+
+    def _path(self, target: Target) -> Path:
+        return self._directory / str(target.path)
+
+
+def received(line: bytes) -> Received:
+    found = msgspec.json.decode(line)
+    headers = tuple(
+        (name, unpacked(value)) for name, value in found["headers"] if name != BRIDGE_ID
+    )
+    return Received(unpacked(found["body"]), found["id"], unpacked(found["key"]), headers)
+
+
+def unpacked(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+class TestFilePublisher(PublisherContract):
+    @pytest.fixture
+    def broker(self, installed: Path, tmp_path: Path) -> FileBroker:
+        return FileBroker(tmp_path)
+
+
+# As users meet it: the command line, in a process of its own
+
+CONFIG = """\
+version: 1
+store: {{url: "{url}", namespace: "{namespace}"}}
+brokers:
+  desk: {{type: file, directory: "{home}"}}
+routes:
+  letters:
+    target: {{broker: desk, path: letters.jsonl}}
+    allow_targets: [{{broker: desk, path: "other-*"}}]
+"""
+
+
+class Installation:
+    """The command, with the connector on its path."""
+
+    def __init__(self, site: Path, home: Path) -> None:
+        self.config = home / "duebridge.yaml"
+        paths = (str(site), os.environ.get("PYTHONPATH", ""))
+        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+    def run(self, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+        program = "import sys; from duebridge.cli import main; sys.exit(main())"
+        return subprocess.run(
+            [sys.executable, "-c", program, "--config", str(self.config), *arguments],
+            input=given,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+
+@pytest.fixture
+def duebridge(installed: Path, tmp_path: Path, redis_url: str) -> Installation:
+    found = Installation(installed, tmp_path)
+    namespace = f"file-{secrets.token_hex(6)}"
+    found.config.write_text(CONFIG.format(url=redis_url, namespace=namespace, home=tmp_path))
+    return found
+
+
+def test_check_file_type_is_taken(duebridge: Installation) -> None:
+    checked = duebridge.run("config", "check")
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_check_file_type_names_the_place_of_each_mistake(duebridge: Installation) -> None:
+    text = duebridge.config.read_text()
+    duebridge.config.write_text(text.replace("path: letters", "paht: letters"))
+    assert "routes.letters.target.paht: unknown key, did you mean path?" in checked(duebridge)
+    duebridge.config.write_text(text.replace("path: letters.jsonl", "path: a/b"))
+    assert "routes.letters.target.path: expected the name of a file" in checked(duebridge)
+    duebridge.config.write_text(text.replace('directory: "/', 'directory: "'))
+    assert "duebridge.yaml:4:33 brokers.desk.directory: expected / first" in checked(duebridge)
+
+
+def checked(duebridge: Installation) -> str:
+    found = duebridge.run("config", "check")
+    assert found.returncode == 2
+    return found.stderr
+
+
+def test_schema_has_the_installed_type(duebridge: Installation) -> None:
+    schema = json.loads(duebridge.run("config", "schema").stdout)
+    assert schema["$defs"]["FileSettings"]["properties"]["directory"]["description"]
+    choices = schema["properties"]["brokers"]["additionalProperties"]["anyOf"]
+    assert {"$ref": "#/$defs/FileSettings"} in choices
+
+
+def test_check_connect_reports_a_missing_file(duebridge: Installation) -> None:
+    looked = duebridge.run("config", "check", "--connect")
+    assert looked.returncode == 4
+    assert "no file letters.jsonl" in looked.stdout
+
+
+def test_run_delivers_envelopes_into_files(duebridge: Installation, tmp_path: Path) -> None:
+    own = {"broker": "desk", "path": "other-1"}
+    lines = [{"id": "a", "body": "hello", "delay": "1ms", "key": "k", "headers": {"x": "y"}}]
+    lines += [{"id": "b", "body": "there", "delay": "1ms", "target": own}]
+    for name in ("letters.jsonl", "other-1"):
+        (tmp_path / name).touch()
+    sent = duebridge.run("send", "letters", "-", "--jsonl", given="\n".join(map(json.dumps, lines)))
+    assert sent.returncode == 0, sent.stderr
+    worked = duebridge.run("run", "--until-empty")
+    assert worked.returncode == 0, worked.stderr
+    [first] = map(received, (tmp_path / "letters.jsonl").read_bytes().splitlines())
+    [second] = map(received, (tmp_path / "other-1").read_bytes().splitlines())
+    assert (first.id, first.body, first.key) == ("a", b"hello", b"k")
+    assert dict(first.headers)["x"] == b"y"
+    assert (second.id, second.body) == ("b", b"there")
+
+
+def test_send_properties_that_the_type_cannot_carry_is_refused(duebridge: Installation) -> None:
+    line = json.dumps({"body": "x", "delay": "1s", "content_type": "text/plain"})
+    sent = duebridge.run("send", "letters", "-", "--jsonl", given=line)
+    assert sent.returncode != 0
+    assert "properties: expected none on a file route" in sent.stdout + sent.stderr
+
+
+def test_guide_shows_the_connector_word_by_word() -> None:
+    guide = (ROOT / "connectors" / "README.md").read_text("utf-8")
+    blocks = set(re.findall(r"```\w+\n(.*?)```", guide, re.DOTALL))
+    for path in ("pyproject.toml", "file_connector/broker.py", "file_connector/publisher.py"):
+        assert (SOURCE / path).read_text("utf-8") in blocks, path

@@ -1,0 +1,1 @@
+"""A connector for duebridge in a distribution of its own: files instead of a broker."""

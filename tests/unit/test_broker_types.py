@@ -1,0 +1,164 @@
+"""Broker types: what loads them, what they refuse offline, and the targets that they define."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from duebridge.config.offline import broker_faults
+from duebridge.config.yaml_tree import read_tree
+from duebridge.envelope import Envelope, Target, target_as_dict, target_of
+from duebridge.errors import ConfigError, EnvelopeError
+from duebridge.limits import check_envelope, with_whole_target
+from duebridge.ports.discovery import ClientMissing, broker_type, naming
+from tests.unit.config_text import BROKERS, WHOLE, loaded
+
+
+def offline(text: str) -> list[str]:
+    config = loaded(text)
+    return [str(fault) for fault in broker_faults(config, read_tree(text, "f.yaml"))]
+
+
+# Loading
+
+PROGRAM = """\
+import sys
+from duebridge.config.load import load_config
+load_config(sys.argv[1])
+found = {"kafka", "confluent_kafka", "pika", "duebridge_connectors.rabbitmq"} & sys.modules.keys()
+sys.exit(str(found) if found else 0)
+"""
+
+
+def test_load_configuration_imports_no_client_and_only_the_types_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "duebridge.yaml"
+    path.write_text(WHOLE.replace('  billing: {type: rabbitmq, url: "amqp://localhost"}\n', ""))
+    run = subprocess.run([sys.executable, "-c", PROGRAM, path], capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_broker_type_that_is_not_installed_names_the_installed() -> None:
+    with pytest.raises(ConfigError, match="expected one of kafka, memory, rabbitmq; got nats"):
+        broker_type("nats")
+
+
+def test_naming_puts_the_broker_before_an_error_of_its_options() -> None:
+    with (
+        pytest.raises(ConfigError, match=r"^brokers\.orders\.options\.acks: owned$"),
+        naming("orders", "kafka"),
+    ):
+        raise ConfigError("options.acks: owned")
+
+
+def test_naming_a_missing_client_says_what_to_install() -> None:
+    with pytest.raises(ClientMissing) as caught, naming("orders", "kafka"):
+        raise ModuleNotFoundError("no", name="kafka")
+    assert caught.value.remedy == "type: pip install 'duebridge[kafka]'"
+
+
+# Offline
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            '["localhost:9092"]',
+            '["localhost:9092"], options: {acks: 0}',
+            "f.yaml:3:80 brokers.orders.options.acks: the bridge's own",
+        ),
+        (
+            '["localhost:9092"]',
+            '["localhost:9092"], options: {lingerms: 5}',
+            "f.yaml:3:74 brokers.orders.options.lingerms: unknown option, did you mean linger.ms?",
+        ),
+        (
+            "localhost:9092",
+            "localhost",
+            "f.yaml:3:45 brokers.orders.bootstrap_servers.0: expected host:port; got 'localhost'",
+        ),
+        (
+            "amqp://localhost",
+            "amqp://localhost:port/",
+            "f.yaml:4:34 brokers.billing.url: expected amqp://user:password@host:port/vhost",
+        ),
+    ],
+)
+def test_check_offline_names_what_a_worker_would_refuse(old: str, new: str, expected: str) -> None:
+    [line] = offline(WHOLE.replace(old, new))
+    assert line.startswith(expected)
+
+
+def test_check_offline_without_librdkafka_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    for name in [name for name in sys.modules if "kafka.librdkafka" in name]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr("duebridge_connectors.kafka.librdkafka", raising=False)
+    [line] = offline(WHOLE.replace("type: kafka,", "type: kafka, client: librdkafka,"))
+    assert "brokers.orders.client: librdkafka needs the Python package" in line
+    assert "pip install 'duebridge[kafka,librdkafka]'" in line
+
+
+def test_check_offline_leaves_unset_variables_to_the_worker() -> None:
+    assert offline(WHOLE.replace("amqp://localhost", "${DB_NO_SUCH}")) == []
+
+
+def test_check_offline_of_what_can_be_opened_finds_nothing() -> None:
+    assert offline(WHOLE) == []
+
+
+# Targets
+
+
+def test_target_is_frozen_hashable_and_can_be_pickled() -> None:
+    target = Target("billing", routing_key="due", exchange="dunning")
+    assert target == Target("billing", exchange="dunning", routing_key="due", topic=None)
+    assert {target: 1}[pickle.loads(pickle.dumps(target))] == 1  # noqa: S301 - our own
+    assert str(target) == "billing:dunning/due"
+    assert target.topic is None
+    with pytest.raises(AttributeError):
+        target.exchange = "x"
+
+
+def test_target_in_a_record_is_the_map_that_it_was() -> None:
+    target = Target("billing", routing_key="due", exchange="")
+    data = msgspec.msgpack.encode({"target": target}, enc_hook=target_as_dict)
+    plain = {"broker": "billing", "exchange": "", "routing_key": "due"}
+    assert data == msgspec.msgpack.encode({"target": plain})
+    read = msgspec.msgpack.decode(data, type=dict[str, Target | None], dec_hook=target_of)
+    assert read == {"target": target}
+
+
+@pytest.mark.parametrize("given", [{}, {"broker": 1}, {"broker": "b", "topic": 1}, "b"])
+def test_target_that_is_no_map_of_text_cannot_be_decoded(given: object) -> None:
+    data = msgspec.msgpack.encode(given)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.msgpack.decode(data, type=Target, dec_hook=target_of)
+
+
+ROUTE = """\
+routes:
+  r:
+    target: {broker: billing, exchange: dunning, routing_key: due}
+    allow_targets: [{broker: billing, exchange: dunning, routing_key: "late.*"}]
+"""
+
+
+def test_target_with_the_routing_key_alone_takes_the_rest_from_the_route() -> None:
+    route = loaded(BROKERS + ROUTE).routes["r"]
+    given = Envelope.new(b"x", delay="1s", target=Target("billing", routing_key="late.2"))
+    whole = with_whole_target(given, route)
+    assert whole.target == Target("billing", exchange="dunning", routing_key="late.2")
+    check_envelope(whole, route, "rabbitmq")
+
+
+def test_target_with_an_unknown_field_names_the_near_one() -> None:
+    route = loaded(BROKERS + ROUTE).routes["r"]
+    given = Envelope.new(b"x", delay="1s", target=Target("billing", routing_kye="late.2"))
+    with pytest.raises(EnvelopeError, match="routing_kye: unknown field, did you mean routing_key"):
+        check_envelope(with_whole_target(given, route), route, "rabbitmq")
