@@ -14,13 +14,13 @@ from uuid import UUID
 
 from msgspec import UNSET
 
-from duebridge.config.fields import did_you_mean
 from duebridge.config.load import load_config, resolved_store_url
 from duebridge.config.models import Config, Route
 from duebridge.durations import format_instant, format_ms
 from duebridge.envelope import BodyGiven, Envelope, EnvelopeFields, checked_id, due_instant
 from duebridge.errors import ConfigError, EnvelopeError, StoreError, shown
-from duebridge.limits import check_envelope
+from duebridge.limits import check_envelope, with_whole_target
+from duebridge.ports.settings import did_you_mean
 from duebridge.receipt import CancelAnswer, Known, MoveAnswer, Receipt
 from duebridge.store.batching import batches
 from duebridge.store.connection import Connection, open_connection
@@ -196,6 +196,7 @@ class _RouteScheduler:
     def schedule(self, batch: list[Envelope], *, replace: bool) -> list[Receipt]:
         """Check a batch, store it shard by shard, and return its receipts in order."""
         started_ns = time.time_ns()
+        batch = [with_whole_target(envelope, self._route) for envelope in batch]
         receipts = self._refusals(batch)
         valid = (place for place in range(len(batch)) if place not in receipts)
         for shard, places in self.store.by_shard(valid, lambda place: batch[place].id):

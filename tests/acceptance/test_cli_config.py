@@ -12,7 +12,14 @@ CONFIG = f"""\
 version: 1
 store: {{{{url: "{{url}}"}}}}
 brokers:
-  here: {{{{type: memory, options: {{{{secret: {CANARY}}}}}}}}}
+  here:
+    type: kafka
+    bootstrap_servers: ["localhost:9092"]
+    options:
+      security.protocol: SASL_PLAINTEXT
+      sasl.mechanism: PLAIN
+      sasl.username: shop
+      sasl.password: {CANARY}
   there: {{{{type: rabbitmq, url: "amqp://user:{CANARY}@${{{{THERE}}}}"}}}}
 defaults: {{{{max_delay: 30d}}}}
 routes:
@@ -39,7 +46,7 @@ def test_render_without_a_variable_exits_2_and_names_it(duebridge: Command) -> N
     done = duebridge("config", "render")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "duebridge.yaml:8:45 routes.reminders.target.topic: variable TOPIC: not set\n"
+        "duebridge.yaml:15:45 routes.reminders.target.topic: variable TOPIC: not set\n"
     )
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-import duebridge_connectors.kafka  # noqa: F401 - before any test imports kafka, whose import warns
 from tests.support.certificates import certificates, no_secret_is_logged  # noqa: F401
 
 for part in ("publisher", "content", "fault", "outage"):

@@ -11,7 +11,8 @@ import pika
 
 from duebridge.envelope import Properties, Target
 from duebridge.ports.publisher import BrokerUnavailable, Delivery, Publisher
-from duebridge_connectors.rabbitmq import RabbitPublisher, open_publisher
+from duebridge_connectors.rabbitmq import open_publisher
+from duebridge_connectors.rabbitmq.publisher import RabbitPublisher
 from tests.support.broker_under_test import BRIDGE_ID, Received, delivery
 from tests.support.features import Features
 

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import duebridge_connectors.kafka  # noqa: F401 - before any test imports kafka, whose import warns
 from duebridge.admin.operator import Operator
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope, HeaderValue, Properties, Target

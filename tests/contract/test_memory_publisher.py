@@ -75,14 +75,14 @@ def test_deliveries_arrive_reports_the_count_or_the_time() -> None:
 
 
 def test_open_by_name_twice_shares_what_was_delivered() -> None:
-    first = open_publisher({"type": "memory", "name": "shared"}, 1.0)
+    first = open_publisher({"type": "memory", "options": {"name": "shared"}}, 1.0)
     first.publish([delivery(TARGET)])
     first.close()
-    second = open_publisher({"type": "memory", "name": "shared"}, 1.0)
+    second = open_publisher({"type": "memory", "options": {"name": "shared"}}, 1.0)
     assert verdicts(second.publish([delivery(TARGET)])) == [Verdict.CONFIRMED]
     assert len(MemoryPublisher.named("shared").delivered) == 2
 
 
 def test_open_with_an_unknown_key_is_refused() -> None:
-    with pytest.raises(ConfigError, match="url: unknown key"):
-        open_publisher({"type": "memory", "url": "x"}, 1.0)
+    with pytest.raises(ConfigError, match=r"options\.url: unknown option"):
+        open_publisher({"type": "memory", "options": {"url": "x"}}, 1.0)

@@ -11,7 +11,7 @@ import pytest
 
 from duebridge.envelope import Headers, Properties, Target
 from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
-from duebridge_connectors.rabbitmq import RabbitPublisher
+from duebridge_connectors.rabbitmq.publisher import RabbitPublisher
 from tests.contract.rabbitmq_broker import RabbitBroker, answers_again
 from tests.support.broker_under_test import delivery, ids, verdicts
 

@@ -9,7 +9,8 @@ import pytest
 
 from duebridge.envelope import Target
 from duebridge.ports.publisher import BrokerUnavailable, Reason, Verdict
-from duebridge_connectors.rabbitmq import RabbitPublisher, open_publisher
+from duebridge_connectors.rabbitmq import open_publisher
+from duebridge_connectors.rabbitmq.publisher import RabbitPublisher
 from tests.contract.private_rabbitmq import PrivateRabbit
 from tests.contract.rabbitmq_broker import RabbitBroker, answers_again, seconds_since
 from tests.support.broker_under_test import delivery, verdicts

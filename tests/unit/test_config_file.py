@@ -18,7 +18,8 @@ def test_load_missing_file_says_so(tmp_path: Path) -> None:
     path = tmp_path / "none.yaml"
     with pytest.raises(ConfigError) as caught:
         load_config(path)
-    assert str(caught.value) == f"{path}: cannot be read: No such file or directory"
+    hint = "name the file with --config or DUEBRIDGE_CONFIG"
+    assert str(caught.value) == f"{path}: cannot be read: No such file or directory; {hint}"
 
 
 def test_load_directory_says_so(tmp_path: Path) -> None:
@@ -125,7 +126,10 @@ def test_load_words_that_only_look_like_booleans_stay_text() -> None:
 
 def test_load_unknown_key_names_the_near_one() -> None:
     text = WHOLE.replace("topic: t", "topc: t")
-    assert refusal(text) == ["f.yaml:7:30 routes.r.target.topc: unknown key, did you mean topic?"]
+    assert refusal(text) == [
+        "f.yaml:7:5 routes.r.target.topic: missing key",
+        "f.yaml:7:30 routes.r.target.topc: unknown key, did you mean topic?",
+    ]
 
 
 def test_load_unknown_key_near_none_names_all() -> None:

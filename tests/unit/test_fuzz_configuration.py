@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import duebridge_connectors.kafka  # noqa: F401 - before any test imports kafka, whose import warns
 from duebridge.cli.publishers import open_publishers
 from duebridge.config.load import load_config, read_config_text, resolved_store_url
 from duebridge.config.models import Config

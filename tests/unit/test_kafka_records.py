@@ -7,7 +7,6 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from kafka.partitioner.default import DefaultPartitioner
 
-import duebridge_connectors.kafka  # noqa: F401 - before kafka, whose import warns
 from duebridge.envelope import Headers, HeaderValue, Properties
 from duebridge.ports.publisher import Reason, Verdict
 from duebridge_connectors.kafka.errors import (

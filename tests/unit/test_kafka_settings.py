@@ -135,7 +135,7 @@ def test_give_an_option_of_the_bridges_own_is_refused_with_the_reason(name: str)
         (
             ["kafka-python"],
             {"bootstrap_servers": [9092]},
-            "bootstrap_servers: expected host:port; got 9092",
+            "bootstrap_servers.0: expected host:port; got 9092",
         ),
         (
             ["librdkafka"],

@@ -184,9 +184,9 @@ def test_resolve_rabbitmq_broker_gives_what_connectors_take() -> None:
     assert resolved_broker(loaded(WHOLE), "billing") == settings
 
 
-def test_resolve_memory_broker_gives_its_options_as_settings() -> None:
+def test_resolve_memory_broker_gives_its_options() -> None:
     text = WHOLE.replace("  billing:", "  m: {type: memory, options: {name: x}}\n  billing:")
-    assert resolved_broker(loaded(text), "m") == {"type": "memory", "name": "x"}
+    assert resolved_broker(loaded(text), "m") == {"type": "memory", "options": {"name": "x"}}
 
 
 def test_resolve_unknown_broker_names_the_known() -> None:

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duebridge.config.models import Route, TargetSettings
-from duebridge.envelope import Envelope
+from duebridge.config.models import Route
+from duebridge.envelope import Envelope, Target
 from duebridge.errors import EnvelopeError
 from duebridge.limits import check_envelope
 from duebridge.store.record import pack
 from duebridge_connectors.spark.source.packing import Packer
 
-ROUTE = Route(name="r", target=TargetSettings(broker="b", topic="t"), max_body="2000B")
+ROUTE = Route(name="r", target=Target("b", topic="t"), max_body="2000B")
 HORIZON_MS = 1000
 
 ids = st.one_of(st.text(max_size=12), st.sampled_from([None, "a", "ü", "a b", "x" * 256]))

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TypeAlias
 
-from duebridge.bench.baseline import has_baseline
 from duebridge.bench.figures import BenchRow, BenchSizes
 from duebridge.bench.lateness import measure_lateness
 from duebridge.bench.stage import BenchSetting, Stage
 from duebridge.bench.store_cost import measure_idle, measure_memory, measure_scripts
 from duebridge.bench.throughput import measure_backlog, measure_throughput
 from duebridge.errors import ConfigError
+from duebridge.ports.discovery import broker_type, installed_types
 
 Section: TypeAlias = Callable[[Stage, BenchSizes], Iterator[BenchRow]]
 
@@ -70,8 +70,9 @@ def measure(
 def measurable(setting: BenchSetting) -> list[str]:
     """Return the brokers that can be measured; raises `ConfigError` if there is none."""
     brokers = setting.config.brokers
-    found = [name for name, broker in brokers.items() if has_baseline(broker.type)]
+    found = [name for name, broker in brokers.items() if broker_type(broker.type).has_baseline]
     if not found:
         kinds = ", ".join(sorted({broker.type for broker in brokers.values()})) or "none"
-        raise ConfigError(f"brokers: expected one of type kafka or rabbitmq; got {kinds}")
+        can = [name for name in installed_types() if broker_type(name).has_baseline]
+        raise ConfigError(f"brokers: expected one of type {' or '.join(can)}; got {kinds}")
     return found

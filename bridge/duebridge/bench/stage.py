@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
-from duebridge.bench.baseline import HEADERS, BaselineClient, open_baseline
 from duebridge.bench.meter import CallCounter, CountedConnection, Meter
 from duebridge.config.load import resolved_broker, resolved_store_url
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope, Target
 from duebridge.errors import StoreError
+from duebridge.ports.baseline import HEADERS, BaselineClient
+from duebridge.ports.discovery import broker_type, naming
 from duebridge.ports.publisher import Delivery, Publisher
 from duebridge.store.batching import batches
 from duebridge.store.connection import open_connection
@@ -58,7 +59,10 @@ class Stage:
         self.connection.load_scripts()
         self.meter = Meter(self.connection, self._calls)
         settings = resolved_broker(setting.config, broker)
-        self.baseline: BaselineClient = open_baseline(broker, settings, scratch_name())
+        kind = setting.config.brokers[broker].type
+        with naming(broker, kind):
+            opened = broker_type(kind).open_baseline(settings, scratch_name())
+        self.baseline: BaselineClient = opened
         stack.callback(self.baseline.close)
         self._stack = stack
 

@@ -14,8 +14,8 @@ from duebridge.config.models import Config
 from duebridge.config.offline import broker_faults
 from duebridge.config.secrets import unset_variables
 from duebridge.config.yaml_tree import Fault, all_of, read_tree
-from duebridge.errors import ConfigError, StoreError
-from duebridge.ports.checks import About, Finding, failure, ok
+from duebridge.errors import ConfigError
+from duebridge.ports.checks import About, failure, ok
 
 FileArgument = Annotated[
     Path | None, typer.Argument(help="The file; without one, that of --config.", show_default=False)

@@ -19,7 +19,7 @@ from msgspec import UNSET, UnsetType
 
 from duebridge.cli.instants import parse_at, parse_expires
 from duebridge.cli.output import printable
-from duebridge.envelope import Envelope, HeaderValue, Target
+from duebridge.envelope import Envelope, HeaderValue, Target, target_of
 from duebridge.errors import EnvelopeError, shown
 
 FROM_STDIN = "-"  # in place of a body or an id
@@ -103,7 +103,7 @@ class Line(NamedTuple):
     text: bytes
 
 
-_envelope_decoder = msgspec.json.Decoder(EnvelopeLine)
+_envelope_decoder = msgspec.json.Decoder(EnvelopeLine, dec_hook=target_of)
 _id_decoder = msgspec.json.Decoder(IdLine)
 
 

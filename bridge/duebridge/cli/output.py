@@ -50,7 +50,9 @@ def write_json(value: Any) -> None:
     """Write a value as one line of JSON, in UTF-8 whatever the locale."""
     import msgspec
 
-    write(msgspec.json.encode(value))
+    from duebridge.envelope import target_as_dict
+
+    write(msgspec.json.encode(value, enc_hook=target_as_dict))
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

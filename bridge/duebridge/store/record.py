@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 import zstandard
 
-from duebridge.envelope import Envelope, Properties, Target
+from duebridge.envelope import Envelope, Properties, Target, target_as_dict, target_of
 from duebridge.errors import EnvelopeError, RecordDamaged, RecordTooNew
 
 LAYOUT = 1
@@ -128,8 +128,8 @@ class _PerThread(threading.local):
 
 
 _zstd = _PerThread()
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Content)
+_encoder = msgspec.msgpack.Encoder(enc_hook=target_as_dict)
+_decoder = msgspec.msgpack.Decoder(Content, dec_hook=target_of)
 _NO_PROPERTIES = Properties()
 
 

@@ -97,7 +97,7 @@ class Spans:
         started_ns, ended_ns = (at_ms * NS_PER_MS for at_ms in between_ms)
         attributes: dict[str, str | int] = {
             "messaging.message.id": leased.id,
-            "messaging.destination.name": str(leased.content.target or route.target.target()),
+            "messaging.destination.name": str(leased.content.target or route.target),
             "duebridge.route": route.name,
             "duebridge.attempt": leased.flight.attempt,
             "duebridge.due_at_ms": leased.record.due_at_ms,

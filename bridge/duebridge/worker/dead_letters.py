@@ -124,7 +124,7 @@ def dead_letter(leased: LeasedEnvelope, station: Station) -> Delivery:
     assert station.route.dead_letter is not None  # noqa: S101 - only such routes are shunted
     content = leased.content
     headers = dead_letter_headers(leased, station.route.name, content.target or station.target)
-    target = station.route.dead_letter.target()
+    target = station.route.dead_letter
     return Delivery(leased.id, target, content.body, content.key, headers, content.properties)
 
 
@@ -139,4 +139,4 @@ def damaged_letter(damaged: DamagedEnvelope, station: Station) -> Delivery:
         ("x-dlq-route", station.route.name),
         ("x-dlq-target", str(station.target)),
     )
-    return Delivery(damaged.id, station.route.dead_letter.target(), damaged.data, headers=headers)
+    return Delivery(damaged.id, station.route.dead_letter, damaged.data, headers=headers)

@@ -59,7 +59,7 @@ class Station:
         is_watched: bool = False,
     ) -> None:
         self.route = route
-        self.target: Target = route.target.target()
+        self.target: Target = route.target
         self.store = store
         self.gate = gate
         self.poll = Poll(0, *[0] * 6, *[NONE] * 8)

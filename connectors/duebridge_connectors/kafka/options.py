@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from kafka.codec import has_gzip, has_lz4, has_snappy, has_zstd
 
 from duebridge.errors import ConfigError
-from duebridge_connectors.kafka.kafka_python.tokens import TokenProvider
 from duebridge.ports.settings import did_you_mean
+from duebridge_connectors.kafka.kafka_python.tokens import TokenProvider
 from duebridge_connectors.kafka.oauth import OPTION as TOKEN_PROVIDER
 from duebridge_connectors.kafka.oauth import TokenSource
 

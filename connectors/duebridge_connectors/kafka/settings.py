@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from duebridge.errors import ConfigError
 from duebridge.ports.settings import did_you_mean
-from duebridge_connectors.kafka.options import OPTIONS, client_options
 from duebridge_connectors.kafka.kafka_python.network import DIRECT
+from duebridge_connectors.kafka.options import OPTIONS, client_options
 from duebridge_connectors.kafka.security import check_security
 
 SETTINGS = ("type", "bootstrap_servers", "client", "options")

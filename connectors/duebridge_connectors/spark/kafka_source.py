@@ -24,12 +24,11 @@ from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from duebridge.config.brokers import KafkaBroker
-from duebridge.config.fields import did_you_mean
+from duebridge.config.load import resolved_broker
 from duebridge.config.models import Config
-from duebridge.config.secrets import resolve_at
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import BrokerUnavailable
+from duebridge.ports.settings import did_you_mean
 from duebridge.producer import find_route
 
 PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
@@ -56,39 +55,36 @@ def kafka_options(config: Config, broker: str) -> dict[str, str]:
     Options that tune a worker's publishing are left out. Raises `ConfigError` for a broker of
     another type, an unresolvable reference, or security options unknown to the Java client.
     """
-    found = _found(config, broker)
-    place = f"brokers.{broker}"
-    servers = resolve_at(f"{place}.bootstrap_servers", found.bootstrap_servers)
-    resolved = resolve_at(f"{place}.options", found.options)
-    assert isinstance(servers, list)  # noqa: S101 - as it was
-    assert isinstance(resolved, dict)  # noqa: S101
+    _check_is_kafka(config, broker)
+    settings = resolved_broker(config, broker)
+    servers, options = settings["bootstrap_servers"], settings["options"]
+    assert isinstance(servers, list)  # noqa: S101 - as the model has it
+    assert isinstance(options, dict)  # noqa: S101
     try:
-        secured = _secured(resolved)
+        secured = _secured(options)
     except ConfigError as error:
-        raise ConfigError(f"{place}.options.{error}") from None
+        raise ConfigError(f"brokers.{broker}.options.{error}") from None
     return {f"kafka.{name}": text for name, text in _joined(servers, secured).items()}
 
 
 def broker_of_route(config: Config, route: str) -> str:
     """Return the broker of a route's target; raises `ConfigError` unless it is Kafka."""
     name = find_route(config, route).target.broker
-    if not isinstance(config.brokers[name], KafkaBroker):
+    if config.brokers[name].type != "kafka":
         raise ConfigError(
             f"route {route}: its target is not on Kafka; name the broker of the topic"
         )
     return name
 
 
-def _found(config: Config, broker: str) -> KafkaBroker:
-    found = config.brokers.get(broker)
+def _check_is_kafka(config: Config, broker: str) -> None:
     kafkas = sorted(name for name, known in config.brokers.items() if known.type == "kafka")
-    if not isinstance(found, KafkaBroker):
+    if broker not in kafkas:
         close = did_you_mean(broker, kafkas)
         known = ", ".join(kafkas) or "none"
         raise ConfigError(
             f"expected a Kafka broker of the configuration ({known}); got {broker!r}{close}"
         )
-    return found
 
 
 def _joined(servers: list[str], secured: Mapping[str, str]) -> dict[str, str]:

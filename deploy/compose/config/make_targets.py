@@ -12,21 +12,22 @@ import pika
 from kafka.admin import KafkaAdminClient
 
 from duebridge.config.load import load_config, resolved_broker
-from duebridge.config.models import Config, TargetSettings
+from duebridge.config.models import Config
+from duebridge.envelope import Target
 
 PARTITIONS = 3
 
 
-def targets(config: Config) -> dict[str, list[TargetSettings]]:
+def targets(config: Config) -> dict[str, list[Target]]:
     """Return all that routes deliver to, by the name of the broker."""
-    found: dict[str, list[TargetSettings]] = {name: [] for name in config.brokers}
+    found: dict[str, list[Target]] = {name: [] for name in config.brokers}
     for route in config.routes.values():
         for target in filter(None, (route.target, route.dead_letter)):
             found[target.broker].append(target)
     return found
 
 
-def make_topics(servers: object, wanted: Iterable[TargetSettings]) -> list[str]:
+def make_topics(servers: object, wanted: Iterable[Target]) -> list[str]:
     """Create the topics that are missing; return their names."""
     admin = KafkaAdminClient(bootstrap_servers=servers)
     missing = {str(each.topic) for each in wanted} - set(admin.list_topics())
@@ -37,7 +38,7 @@ def make_topics(servers: object, wanted: Iterable[TargetSettings]) -> list[str]:
     return sorted(missing)
 
 
-def make_queues(url: str, wanted: Iterable[TargetSettings]) -> list[str]:
+def make_queues(url: str, wanted: Iterable[Target]) -> list[str]:
     """Declare each queue, and each exchange with a queue of the same name; return their names."""
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()

@@ -13,10 +13,10 @@ from typing import Annotated, Any, TypeAlias, TypeVar, get_type_hints
 import msgspec
 
 from duebridge.admin.listing import STATES
-from duebridge.config.fields import did_you_mean
 from duebridge.config.secrets import masked_url
 from duebridge.durations import parse_duration_ms, parse_instant_ms
 from duebridge.errors import ConfigError, EnvelopeError
+from duebridge.ports.settings import did_you_mean
 
 Parser: TypeAlias = Callable[[str, str], Any]  # of the text and the name of an option
 

@@ -21,7 +21,12 @@ from duebridge.config.models import Route
 from duebridge.durations import MAX_MS, parse_duration_ms
 from duebridge.envelope import Envelope, Headers, Target
 from duebridge.errors import EnvelopeError
-from duebridge.limits import MAX_HEADER_BYTES, MAX_HEADERS, check_envelope
+from duebridge.limits import (
+    MAX_HEADER_BYTES,
+    MAX_HEADERS,
+    check_envelope,
+    with_whole_target,
+)
 from duebridge.store.record import COMPRESS_FROM_BYTES, HASH_BYTES, PLAIN, PackedRow, pack
 from duebridge_connectors.spark.source.arrow import (
     as_binary,
@@ -172,7 +177,7 @@ class Packer:
     def _pack_fully(self, envelope_id: str | None, fields: "_RowFields", index: int) -> PackedRow:
         if envelope_id is None:
             raise EnvelopeError("id: expected text; got null")
-        envelope = fields.envelope(envelope_id, index)
+        envelope = with_whole_target(fields.envelope(envelope_id, index), self._route)
         check_envelope(envelope, self._route, self._broker_type)
         if len(self._header_names) < MAX_CACHED:
             self._header_names.update(name for name, _ in envelope.headers)

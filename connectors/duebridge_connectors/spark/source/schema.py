@@ -25,9 +25,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from duebridge.config.fields import did_you_mean
-from duebridge.envelope import Properties, Target
+from duebridge.envelope import Properties
 from duebridge.errors import ConfigError
+from duebridge.ports.discovery import target_fields
+from duebridge.ports.settings import did_you_mean
 
 Columns: TypeAlias = dict[str, tuple[str, tuple[type[DataType], ...]]]  # shown name, accepted types
 
@@ -41,7 +42,7 @@ _INSTANT = ("TIMESTAMP or BIGINT (epoch ms)", (TimestampType, LongType))
 _DURATION = ("STRING (as 15m) or INTERVAL DAY TO SECOND", (StringType, DayTimeIntervalType))
 _NUMBER = ("a whole number", _WHOLE)
 _HEADERS = ("MAP<STRING, value> or ARRAY<STRUCT<name, value>>", ())
-_TARGET = (f"STRUCT of STRINGs out of {', '.join(Target.__struct_fields__)}", ())
+_TARGET = (f"STRUCT of STRINGs out of {', '.join(target_fields())}", ())
 
 PROPERTIES = Properties.__struct_fields__
 GIVEN_COLUMNS: Columns = {
@@ -89,7 +90,7 @@ _KINDS: dict[str, DataType] = {  # of the readers' columns; all others are text
     "content_hash": BinaryType(),
     "headers": ArrayType(StructType().add("name", StringType()).add("value", BinaryType())),
     "properties": MapType(StringType(), StringType()),
-    "target": StructType([StructField(name, StringType()) for name in Target.__struct_fields__]),
+    "target": StructType([StructField(name, StringType()) for name in target_fields()]),
 }
 _INSTANTS = {"at", "waits_for"}  # and every column that ends in _at
 
@@ -172,7 +173,7 @@ def _is_of(name: str, kind: DataType, known: Columns) -> bool:
         return _is_headers(kind)
     if name == "target":
         return isinstance(kind, StructType) and all(
-            field.name in Target.__struct_fields__ and isinstance(field.dataType, StringType)
+            field.name in target_fields() and isinstance(field.dataType, StringType)
             for field in kind.fields
         )
     return isinstance(kind, known[name][1])

@@ -110,7 +110,7 @@ def _decoded(shard: Shard, entry: Entry) -> tuple[Any, ...]:
         content.key,
         [(name, _header_bytes(value)) for name, value in content.headers],
         content.max_attempts,
-        content.target and msgspec.structs.asdict(content.target),
+        content.target and content.target.as_dict(),
         content.properties and _properties(content.properties),
         flight.attempt,
         flight.failures,

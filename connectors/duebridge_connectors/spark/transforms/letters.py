@@ -99,7 +99,7 @@ def own_target(route: Route) -> Column | None:
         for place, field in enumerate(fields, 1)
     )
     given = F.struct(F.lit(route.target.broker).alias("broker"), *parts)
-    return F.when(F.col("target") != str(route.target.target()), given)
+    return F.when(F.col("target") != str(route.target), given)
 
 
 def _replay_id() -> Column:
