@@ -37,16 +37,14 @@ class Target:
     'late'
     """
 
-    __slots__ = ("broker", "fields")
-
     broker: str
     fields: tuple[tuple[str, str], ...]
     """Names and values, by name."""
 
     def __init__(self, broker: str, **fields: str | None) -> None:
         given = tuple(sorted(item for item in fields.items() if item[1] is not None))
-        object.__setattr__(self, "broker", broker)
-        object.__setattr__(self, "fields", given)
+        # Attributes of the instance: publishers read them for every message.
+        self.__dict__.update(given, broker=broker, fields=given)
 
     def as_dict(self) -> dict[str, str]:
         """Return the target as the configuration has it: broker and fields."""
@@ -55,7 +53,7 @@ class Target:
     def __getattr__(self, name: str) -> str | None:
         if name.startswith("_"):
             raise AttributeError(name)
-        return dict(self.fields).get(name)
+        return None
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Target is frozen: {name} cannot be set")

@@ -15,8 +15,9 @@ from duebridge.config.load import load_config
 from duebridge.envelope import Envelope
 from duebridge.ports.publisher import Reason
 from duebridge.producer import Producer
-from duebridge.store.delay_store import Burial, DelayStore
+from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
+from duebridge.store.transitions import Burial
 from tests.support.command import PROGRAM, Command, hear_ctrl_c
 
 LARGE, MISSING = Reason.TOO_LARGE, Reason.TARGET_MISSING

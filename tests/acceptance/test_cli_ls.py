@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from duebridge.store.delay_store import DelayStore, Retry
+from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
+from duebridge.store.transitions import Retry
 from tests.support.command import Command, embedded_command, kill_due
 
 AT = 1_893_456_000_000  # 2030

@@ -13,8 +13,8 @@ from duebridge.errors import ConfigError
 from duebridge.ports.publisher import Reason
 from duebridge.producer import Producer
 from duebridge.store.connection import Connection
-from duebridge.store.delay_store import Burial
 from duebridge.store.routes import RouteStore
+from duebridge.store.transitions import Burial
 from tests.support.command import Command, embedded_command, wait_until
 
 

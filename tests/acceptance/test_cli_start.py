@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.acceptance.command import ENVIRONMENT, PROGRAM, Command, embedded_command, hear_ctrl_c
 
 from duebridge.cli.app import ConfigGroup, DeadGroup, RootGroup, StoreGroup
+from tests.support.command import ENVIRONMENT, PROGRAM, Command, embedded_command, hear_ctrl_c
 
 MOST_CPU_S = 0.3
 

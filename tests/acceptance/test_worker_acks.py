@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from duebridge.store.delay_store import Remembered
+from duebridge.store.transitions import RememberedId
 from duebridge.worker.settlement import ACK_EVERY_S, Confirmed
 from tests.support.floor import Floor
 
@@ -62,11 +62,11 @@ def test_ack_of_a_hundred_does_not_wait(floor: Floor) -> None:
 
 
 def test_joined_confirms_keep_what_is_remembered_with_its_id() -> None:
-    first = Confirmed((b"1",), ("a",), (Remembered(0, 5, b"x"),))
-    second = Confirmed((b"2", b"3"), ("b", "c"), (Remembered(1, 7, b"y"),))
+    first = Confirmed((b"1",), ("a",), (RememberedId(0, 5, b"x"),))
+    second = Confirmed((b"2", b"3"), ("b", "c"), (RememberedId(1, 7, b"y"),))
     joined = first.joined(second)
     assert (joined.tokens, joined.ids) == ((b"1", b"2", b"3"), ("a", "b", "c"))
-    assert joined.remembered == (Remembered(0, 5, b"x"), Remembered(2, 7, b"y"))
+    assert joined.remembered == (RememberedId(0, 5, b"x"), RememberedId(2, 7, b"y"))
 
 
 def test_ack_of_the_largest_batch_takes_along_what_waits(build_floor: Callable[..., Floor]) -> None:

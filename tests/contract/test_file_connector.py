@@ -12,12 +12,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.contract.broker_under_test import BRIDGE_ID, Received
-from tests.contract.features import Features
 
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Delivery, Publisher
 from tests.contract.publisher_contract import PublisherContract
+from tests.support.broker_under_test import BRIDGE_ID, Received
+from tests.support.features import Features
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "tests" / "support" / "file_connector"

@@ -122,7 +122,9 @@ odd_instant = st.sampled_from(
 )
 known_target = st.builds(Target, st.just("memory"), topic=st.sampled_from(["t-1", "t-ü"]))
 odd_target = st.builds(Target, word, topic=any_text, exchange=st.none() | word)
-odd_target |= st.sampled_from([Target("memory"), Target("memory", "t-1", "e", "k")])
+odd_target |= st.sampled_from(
+    [Target("memory"), Target("memory", topic="t-1", exchange="e", routing_key="k")]
+)
 odd_headers = st.sampled_from(
     [[("x-route", "mine")], {"X-DLQ-reason": "mine"}, [("big", b"x" * 40_000)], [("a", 1)] * 2]
 )

@@ -16,8 +16,9 @@ from pyspark.sql import SparkSession
 from duebridge.config.load import load_config
 from duebridge.producer import Producer
 from duebridge.store.connection import Connection, open_connection
-from duebridge.store.delay_store import DelayStore, Remembered
+from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
+from duebridge.store.transitions import RememberedId
 from tests.spark.commander import Commander
 from tests.support.checkout import ROOT, missing
 
@@ -121,7 +122,7 @@ class World:
         store.promote()
         claim = store.claim(count, 30_000)
         kept = [
-            Remembered(place, each.record.remember_ms, each.record.content_hash)
+            RememberedId(place, each.record.remember_ms, each.record.content_hash)
             for place, each in enumerate(claim.leased)
             if each.record.remember_ms
         ]

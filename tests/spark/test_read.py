@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import Reason
-from duebridge.store.delay_store import Burial, Retry
+from duebridge.store.transitions import Burial, Retry
 from duebridge_connectors.spark.source.dataframes import write_envelopes
 from duebridge_connectors.spark.source.planning import plan_read
 from tests.spark.by_hand import read_by_hand

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from duebridge.ports.publisher import Reason
-from duebridge.store.delay_store import Burial, DelayStore, Retry
+from duebridge.store.delay_store import DelayStore
 from duebridge.store.record import pack_row
 from duebridge.store.replies import Claim, LeasedEnvelope, SettleReply
+from duebridge.store.transitions import Burial, Retry
 from duebridge.worker.settlement import remembered
 from tests.store.ledger import Ledger, Story
 from tests.store.model import POISON, Content, Model

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from duebridge.ports.publisher import Reason
-from duebridge.store.delay_store import Burial, DelayStore, Retry
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.transitions import Burial, Retry
 from tests.support.desk import Desk, envelope
 
 TOKEN = bytes(range(12))

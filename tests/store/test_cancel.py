@@ -4,7 +4,7 @@ import pytest
 
 from duebridge.errors import StoreError
 from duebridge.ports.publisher import Reason
-from duebridge.store.delay_store import Burial
+from duebridge.store.transitions import Burial
 from tests.support.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, envelope
 
 

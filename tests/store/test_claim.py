@@ -2,7 +2,7 @@ import pytest
 
 from duebridge.errors import RecordDamaged, RecordTooNew
 from duebridge.ports.publisher import Reason
-from duebridge.store.delay_store import Burial
+from duebridge.store.transitions import Burial
 from tests.store.conftest import Opened
 from tests.support.desk import LEASE_MS, NOW_MS, Desk, envelope
 

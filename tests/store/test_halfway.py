@@ -9,7 +9,7 @@ import redis
 from duebridge.errors import StoreError
 from duebridge.ports.publisher import Reason
 from duebridge.store.connection import open_connection
-from duebridge.store.delay_store import Burial
+from duebridge.store.transitions import Burial
 from tests.store.invariants import STATES
 from tests.support.desk import LEASE_MS, YEAR_MS, Desk, envelope
 from tests.support.servers import redis_server

@@ -9,7 +9,8 @@ import redis
 from duebridge.errors import StoreUnavailable
 from duebridge.ports.publisher import Reason
 from duebridge.store.connection import open_connection
-from duebridge.store.delay_store import Burial, DelayStore, Retry
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.transitions import Burial, Retry
 from tests.store.conftest import Opened
 from tests.support.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, envelope
 from tests.support.proxy import Proxy, proxied

@@ -1,11 +1,11 @@
 """Scheduling of packed rows: the same answers, and safe to repeat with or without a kept answer."""
 
 import pytest
-from tests.store.desk import DAY_MS, YEAR_MS, Desk, envelope
 
 from duebridge.store.connection import Connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.record import PackedRow, pack_row
+from tests.support.desk import DAY_MS, YEAR_MS, Desk, envelope
 
 
 def row(name: str, remember_ms: int = 0, body: bytes = b"x") -> PackedRow:

@@ -7,7 +7,8 @@ import pytest
 
 from duebridge.errors import StoreError
 from duebridge.ports.publisher import Reason
-from duebridge.store.delay_store import ERROR_BYTES, Burial, DelayStore, Retry
+from duebridge.store.delay_store import ERROR_BYTES, DelayStore
+from duebridge.store.transitions import Burial, Retry
 from tests.store.conftest import Opened
 from tests.support.desk import LEASE_MS, NOT_MINE, Desk
 

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 from duebridge.ports.publisher import Reason
 from duebridge.store.connection import Connection, open_connection
-from duebridge.store.delay_store import Burial, DelayStore
+from duebridge.store.delay_store import DelayStore
 from duebridge.store.embedded import stop_embedded
 from duebridge.store.keys import Shard
+from duebridge.store.transitions import Burial
 from tests.support import servers
 from tests.support.forks import Forks
 

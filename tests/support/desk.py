@@ -6,13 +6,14 @@ from typing import Any
 from duebridge.envelope import Envelope
 from duebridge.ports.publisher import Reason
 from duebridge.store.connection import Argument, Connection
-from duebridge.store.delay_store import Burial, DelayStore, Remembered, Retry
+from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import JournalEntry, read_entry
 from duebridge.store.keys import SHARD_KEYS, Shard
 from duebridge.store.poll import Poll
 from duebridge.store.record import LAYOUT, Flight, Record, pack, pack_row, read_flight, read_record
 from duebridge.store.replies import Claim, ScheduleReply
 from duebridge.store.scripts import script
+from duebridge.store.transitions import Burial, RememberedId, Retry
 from tests.store.invariants import STATES, Snapshot, check_all, poll_of
 
 NOW_MS = 1_700_000_000_000
@@ -44,10 +45,10 @@ def envelope(id: str = "a", delay: str | None = "1s", **given: Any) -> Envelope:
     return Envelope.new(body, id=id, delay=delay, **given)
 
 
-def remembering(claim: Claim) -> list[Remembered]:
+def remembering(claim: Claim) -> list[RememberedId]:
     """What an ack of everything claimed brings back."""
     return [
-        Remembered(place, each.record.remember_ms, each.record.content_hash)
+        RememberedId(place, each.record.remember_ms, each.record.content_hash)
         for place, each in enumerate(claim.leased)
     ]
 

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tests.conftest import ROOT
+from tests.support.checkout import ROOT
 
 
 def test_python_api_page_is_up_to_date() -> None:
