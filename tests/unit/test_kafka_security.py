@@ -139,7 +139,7 @@ def test_ask_for_a_token_near_its_end_asks_the_provider_again(
         "canary",
         None,
     ],
-    ids=repr,
+    ids=["raises", "expired", "empty", "bytes", "text", "nan", "no pair", "none"],
 )
 def test_ask_a_provider_that_gives_no_token_fails_without_its_words(
     answer: object, source: TokenSource
