@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta, timezone
 from enum import IntEnum
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -402,7 +401,7 @@ def test_envelopes_arrive_on_kafka_as_they_were_given(
         target = Target("kafka", topic=f"fuzz-{secrets.token_hex(6)}")
         broker.create(target)
         with closing(broker.open(DEADLINE_S)) as publisher:
-            sample = Sample(connection, msgspec.to_builtins(target), publisher)
+            sample = Sample(connection, target.as_dict(), publisher)
             draw_into(sample)
         sample.check(broker.read_all(target), kafka_form, kafka_read)
 
@@ -414,6 +413,6 @@ def test_envelopes_arrive_on_rabbitmq_as_they_were_given(
         target = Target("rabbitmq", exchange=f"fuzz-{secrets.token_hex(6)}", routing_key="due")
         broker.create(target)
         with closing(broker.open(DEADLINE_S)) as publisher:
-            sample = Sample(connection, msgspec.to_builtins(target), publisher)
+            sample = Sample(connection, target.as_dict(), publisher)
             draw_into(sample)
         sample.check(broker.read_all(target), rabbitmq_form, rabbitmq_read)

@@ -47,55 +47,58 @@ def test_ask_for_metadata_never_creates_topics(client: KafkaPythonClient) -> Non
     assert client._net.cluster.metadata_request().allow_auto_topic_creation is False
 
 
-def test_learn_a_topic_makes_it_known(client: KafkaPythonClient, target: Target) -> None:
+def test_look_up_a_topic_makes_it_known(client: KafkaPythonClient, target: Target) -> None:
     topic = str(target.topic)
     assert not client.knows(topic)
-    assert client.learn({topic}, 5.0) == {topic: None}
+    assert client.look_up({topic}, 5.0) == {topic: None}
     assert client.knows(topic)
 
 
-def test_learn_a_missing_topic_tells_and_does_not_ask_again(client: KafkaPythonClient) -> None:
+def test_look_up_a_missing_topic_tells_and_does_not_ask_again(client: KafkaPythonClient) -> None:
     topic = secrets.token_hex()
-    answer = client.learn({topic}, 5.0)[topic]
-    assert isinstance(answer, vendor.UnknownTopicOrPartitionError)
+    refusal = client.look_up({topic}, 5.0)[topic]
+    assert refusal is not None
+    assert refusal.outcome.error_class == "UnknownTopicOrPartitionError"
     client.refresh(5.0)
     assert topic not in client._net.cluster._topics
 
 
-def test_learn_a_deleted_topic_tells_and_does_not_ask_again(
+def test_look_up_a_deleted_topic_tells_and_does_not_ask_again(
     client: KafkaPythonClient, broker: KafkaBroker
 ) -> None:
     target = broker.missing_target()
     broker.create(target)
     topic = str(target.topic)
-    client.learn({topic}, 5.0)
+    client.look_up({topic}, 5.0)
     broker.delete(target)
     client.refresh(5.0)
     assert not client.knows(topic)
-    assert client.learn({topic}, 5.0)[topic] is not None
+    assert client.look_up({topic}, 5.0)[topic] is not None
     client.refresh(5.0)
     assert topic not in client._net.cluster._topics
 
 
-def test_ask_while_publishing_without_pause_is_answered(
+def test_ping_while_publishing_without_pause_is_answered(
     client: KafkaPythonClient, target: Target
 ) -> None:
     # With one request in flight at most, the leader's connection never has room for a question.
-    client.learn({str(target.topic)}, 5.0)
+    client.look_up({str(target.topic)}, 5.0)
     done = threading.Event()
     publishing = threading.Thread(target=_publish_until, args=(client, delivery(target), done))
     publishing.start()
     try:
-        assert all(client.ask((), 5.0) == {} for _ in range(50))
+        for _ in range(50):
+            client.ping(5.0)
     finally:
         done.set()
         publishing.join()
 
 
-def test_ask_with_one_server_absent_is_answered_by_the_other(kafka_bootstrap: str) -> None:
+def test_ping_with_one_server_absent_is_answered_by_the_other(kafka_bootstrap: str) -> None:
     client = connect(f"127.0.0.1:{free_port()}", kafka_bootstrap)
     try:
-        assert all(client.ask((), 5.0) == {} for _ in range(5))
+        for _ in range(5):
+            client.ping(5.0)
     finally:
         client.retire(0)
 
@@ -103,7 +106,7 @@ def test_ask_with_one_server_absent_is_answered_by_the_other(kafka_bootstrap: st
 def test_retire_with_a_record_under_way_ends_it_as_an_error(
     client: KafkaPythonClient, target: Target
 ) -> None:
-    client.learn({str(target.topic)}, 5.0)
+    client.look_up({str(target.topic)}, 5.0)
     client._producer._accumulator.muted.add((target.topic, 0))  # it will never go out
     future = client.send(delivery(target))
     client.retire(0)
@@ -112,13 +115,13 @@ def test_retire_with_a_record_under_way_ends_it_as_an_error(
 
 
 def test_use_after_retirement_sends_nothing(client: KafkaPythonClient, target: Target) -> None:
-    client.learn({str(target.topic)}, 5.0)
+    client.look_up({str(target.topic)}, 5.0)
     client.retire(0)
     client.retire(0)
     with pytest.raises(vendor.IllegalStateError):
         client.send(delivery(target))
     with pytest.raises(NotSent):
-        client.ask((), 5.0)
+        client.ping(5.0)
 
 
 def test_connect_to_nobody_raises_and_leaves_nothing_open() -> None:

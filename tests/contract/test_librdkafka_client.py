@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from confluent_kafka import KafkaError
 
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Verdict
@@ -62,15 +61,15 @@ def test_publish_keys_by_either_client_puts_them_in_the_same_partitions(
 def test_look_up_a_topic_makes_it_known(client: LibrdkafkaClient, broker: LibrdkafkaBroker) -> None:
     topic = str(make(broker).topic)
     assert not client.knows(topic)
-    assert client.look_up(topic, 5.0) is None
+    assert client.look_up({topic}, 5.0) == {topic: None}
     assert client.knows(topic)
 
 
 def test_look_up_a_missing_topic_tells_and_does_not_make_it_known(client: LibrdkafkaClient) -> None:
     topic = secrets.token_hex()
-    error = client.look_up(topic, 5.0)
-    assert error is not None
-    assert error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+    refusal = client.look_up({topic}, 5.0)[topic]
+    assert refusal is not None
+    assert refusal.outcome.error_class == "UNKNOWN_TOPIC_OR_PART"
     assert not client.knows(topic)
 
 

@@ -277,7 +277,12 @@ def test_schema_says_something_of_every_key() -> None:
         for key, value in block["properties"].items()
         if "description" not in value and "$ref" not in value
     }
-    assert silent == {".brokers", "KafkaBroker.type", "MemoryBroker.type", "RabbitBroker.type"}
+    assert silent == {
+        ".brokers",
+        "KafkaSettings.type",
+        "MemorySettings.type",
+        "RabbitSettings.type",
+    }
 
 
 def test_route_of_schema_needs_only_a_target() -> None:

@@ -16,6 +16,7 @@ from duebridge.config.models import Config
 from duebridge.errors import ConfigError
 from duebridge.ports.checks import About, Finding, Severity, ok
 from duebridge.store.connection import open_connection
+from duebridge_connectors.memory import Memory
 from tests.support.servers import free_port
 
 MILLION = 1_000_000
@@ -152,10 +153,10 @@ def test_destinations_are_what_routes_name_but_no_glob() -> None:
 def examined(
     monkeypatch: pytest.MonkeyPatch, examine: Callable[[str], list[Finding]]
 ) -> Sequence[Finding]:
-    def call(group: str, broker: str, *_: Any) -> list[Finding]:
-        return examine(broker)
+    def call(self: Memory, place: str, *_: Any) -> list[Finding]:
+        return examine(place.removeprefix("brokers."))
 
-    monkeypatch.setattr(examination, "call_connector", call)
+    monkeypatch.setattr(Memory, "examine", call)
     monkeypatch.setattr(examination, "GRACE_S", 0.0)
     return examine_brokers(CONFIG_EXAMINATION, deadline_s=0.2)
 
@@ -179,7 +180,7 @@ def test_examine_settings_that_are_refused_are_about_the_configuration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def examine(broker: str) -> list[Finding]:
-        raise ConfigError(f"brokers.{broker}: options.linger.ms: too long")
+        raise ConfigError("options.linger.ms: too long")
 
     finding, _ = examined(monkeypatch, examine)
     assert (finding.about, finding.place) == (About.CONFIG, "brokers.a")
