@@ -59,7 +59,8 @@ def _check_target(target: Target, route: Route, kind: BrokerType) -> None:
     known = kind.target.model_fields
     for name in target.as_dict():
         if name not in known:
-            raise EnvelopeError(f"target.{name}: unknown field{did_you_mean(name, known)}")
+            close = did_you_mean(name, known) or f", expected one of {', '.join(known)}"
+            raise EnvelopeError(f"target.{name}: unknown field{close}")
     if not any(_matches(target, allowed) for allowed in route.allow_targets):
         raise EnvelopeError(
             f"target: expected one that allow_targets of route {route.name!r} permits; got {target}"
