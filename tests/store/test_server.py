@@ -10,6 +10,7 @@ import redis
 from redis.crc import key_slot
 
 from duebridge.admin.doctor import vital_findings
+from duebridge.config.fields import checked_name
 from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnfit
 from duebridge.ports.checks import Finding, Severity
@@ -17,7 +18,7 @@ from duebridge.store.connection import Connection, open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.embedded import stop_embedded
 from duebridge.store.fitness import Vitals, check_fitness, count_listeners, read_vitals
-from duebridge.store.keys import SHARD_KEYS, Shard, checked_name, routes_key
+from duebridge.store.keys import SHARD_KEYS, Shard, routes_key
 from duebridge.store.routes import RegisteredRoute, Registry
 from tests.store.conftest import Opened
 from tests.support.desk import Desk

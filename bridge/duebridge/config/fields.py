@@ -16,19 +16,27 @@ from duebridge.config.store_url import url_fault
 from duebridge.durations import DURATION_PATTERN, format_ms, parse_duration_ms
 from duebridge.errors import ConfigError, EnvelopeError
 from duebridge.ports.settings import Text, expected, fault
-from duebridge.store.keys import checked_name
 
 MAX_WRITTEN = 64  # characters of a duration or a size
+MAX_BODY_BYTES = 64 * 1024 * 1024  # the most that max_body may be, and a record may hold
 
 # As JSON Schema has them, for editors: what the loader takes is decided elsewhere.
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 NAME_EXPECTED = "1 to 128 letters, digits, dots, dashes and underscores, a letter or digit first"
+_NAME = re.compile(NAME)
 REFERENCE = r"\$\{"  # somewhere in the text
 _NOT_IN_YAML = ", or a timedelta"
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 _SIZE = re.compile(r"([0-9]{1,9})(B|KiB|MiB|GiB)")
 _BYTES_PER_UNIT = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+def checked_name(kind: str, name: str) -> str:
+    """Return the name of a namespace or route; raises `ConfigError` where a key cannot hold it."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{kind}: expected {NAME_EXPECTED}; got {name!r}")
+    return name
 
 
 def parse_size_bytes(value: object) -> int:

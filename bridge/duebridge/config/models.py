@@ -13,11 +13,19 @@ from pydantic import Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from duebridge.config.brokers import Broker, RouteTarget, with_brokers
-from duebridge.config.fields import Bytes, Ms, Name, StoreUrl, Version, Whole, not_yet
+from duebridge.config.fields import (
+    MAX_BODY_BYTES,
+    Bytes,
+    Ms,
+    Name,
+    StoreUrl,
+    Version,
+    Whole,
+    not_yet,
+)
 from duebridge.durations import format_ms
 from duebridge.envelope import Target
 from duebridge.ports.settings import Fault, Model, Text, refuse
-from duebridge.store.record import MAX_CONTENT_BYTES
 
 LEASE_MARGIN_MS = 1_000
 HOUR_MS = 3_600_000
@@ -121,7 +129,7 @@ class RouteSettings(Model):
     """How long a worker may hold an envelope: at least 1.5 x publish_deadline + 1s."""
     max_delay: Ms = "365d"  # type: ignore[assignment]
     """Longer delays are refused."""
-    max_body: Annotated[Bytes, Field(le=MAX_CONTENT_BYTES)] = "256KiB"  # type: ignore[assignment]
+    max_body: Annotated[Bytes, Field(le=MAX_BODY_BYTES)] = "256KiB"  # type: ignore[assignment]
     """Larger bodies are refused."""
     retry: RetryPolicy = RetryPolicy()
     on_target_error: OnTargetError = OnTargetError()

@@ -6,8 +6,8 @@ A script blocks the server while it runs, so that calls are kept short.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from duebridge.config.fields import checked_name
 from duebridge.store.connection import Connection, translated_errors
-from duebridge.store.keys import checked_name
 
 Item = TypeVar("Item")
 

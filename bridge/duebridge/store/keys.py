@@ -6,8 +6,6 @@ The keys of a shard share one hash tag, so that a script may touch them together
 import re
 from typing import NamedTuple
 
-from duebridge.errors import ConfigError
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 # The order in which every script gets its keys: lua/shared/prelude.lua.
@@ -26,14 +24,6 @@ SHARD_KEYS = (
     "forget",
     "wake",
 )
-
-
-def checked_name(kind: str, name: str) -> str:
-    """Return the name of a namespace or route; raises `ConfigError` where a key cannot hold it."""
-    if not _NAME.fullmatch(name):
-        expected = "1 to 128 letters, digits, dots, dashes and underscores, a letter or digit first"
-        raise ConfigError(f"{kind}: expected {expected}; got {name!r}")
-    return name
 
 
 class Shard(NamedTuple):

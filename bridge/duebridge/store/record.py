@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 import zstandard
 
+from duebridge.config.fields import MAX_BODY_BYTES
 from duebridge.envelope import Envelope, Properties, Target, target_as_dict, target_of
 from duebridge.errors import EnvelopeError, RecordDamaged, RecordTooNew
 
@@ -23,7 +24,7 @@ _FLIGHT = Struct(">12sHIIHHHHBBBBBHIHI")
 PLAIN, ZSTD = b"\x00", b"\x01"
 COMPRESS_FROM_BYTES = 512  # below it, zstd saves nothing worth its time
 KEEP_COMPRESSED_BELOW = 0.9  # of the plain size
-MAX_CONTENT_BYTES = 64 * 1024 * 1024  # a damaged blob must not inflate without end
+MAX_CONTENT_BYTES = MAX_BODY_BYTES  # a damaged blob must not inflate without end
 HASH_BYTES = 8
 
 

@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Self, TypeVar
 from zlib import crc32
 
+from duebridge.config.fields import checked_name
 from duebridge.config.models import Route
 from duebridge.errors import StoreError, StoreUnfit
 from duebridge.store.connection import Connection, translated_errors
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.keys import Shard, checked_name, routes_key
+from duebridge.store.keys import Shard, routes_key
 from duebridge.store.record import LAYOUT
 
 Item = TypeVar("Item")

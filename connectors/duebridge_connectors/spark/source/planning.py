@@ -12,6 +12,7 @@ from uuid import uuid4
 import msgspec
 from pyspark.sql.types import StructType
 
+from duebridge.config.fields import checked_name
 from duebridge.config.load import load_config
 from duebridge.config.models import Config, Route
 from duebridge.config.secrets import resolve_at
@@ -20,7 +21,7 @@ from duebridge.producer import find_route
 from duebridge.store.connection import Connection, opened_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.fitness import check_fitness
-from duebridge.store.keys import Shard, checked_name
+from duebridge.store.keys import Shard
 from duebridge.store.routes import Registry, RouteStore, shard_number
 from duebridge_connectors.spark.source.options import (
     JournalOptions,
