@@ -9,7 +9,7 @@ import pytest
 
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Delivery
-from duebridge_connectors.kafka.errors import NotSent
+from duebridge_connectors.kafka.errors import RequestFailed
 from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient
 from duebridge_connectors.kafka.settings import producer_config
 from tests.support.broker_under_test import delivery
@@ -120,7 +120,7 @@ def test_use_after_retirement_sends_nothing(client: KafkaPythonClient, target: T
     client.retire(0)
     with pytest.raises(vendor.IllegalStateError):
         client.send(delivery(target))
-    with pytest.raises(NotSent):
+    with pytest.raises(RequestFailed):
         client.ping(5.0)
 
 

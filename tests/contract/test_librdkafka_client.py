@@ -11,7 +11,7 @@ import pytest
 
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Verdict
-from duebridge_connectors.kafka.librdkafka.client import LibrdkafkaClient, NotSent
+from duebridge_connectors.kafka.librdkafka.client import LibrdkafkaClient, RequestFailed
 from duebridge_connectors.kafka.librdkafka.settings import producer_config
 from tests.contract.librdkafka_broker import LibrdkafkaBroker
 from tests.support.broker_under_test import delivery, verdicts
@@ -77,7 +77,7 @@ def test_ask_nobody_tells_why() -> None:
     client = LibrdkafkaClient(
         producer_config({"bootstrap_servers": [f"127.0.0.1:{free_port()}"]}, 15.0)
     )
-    with pytest.raises(NotSent, match="Connection refused"):
+    with pytest.raises(RequestFailed, match="Connection refused"):
         client.ping(0.5)
     client.retire()
 
@@ -96,7 +96,7 @@ def test_use_after_retirement_sends_nothing(client: LibrdkafkaClient) -> None:
     client.retire()
     assert client.has_ended
     client._thread.join(5.0)
-    with pytest.raises(NotSent, match="ended"):
+    with pytest.raises(RequestFailed, match="ended"):
         client.ping(5.0)
 
 

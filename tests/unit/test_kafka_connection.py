@@ -8,7 +8,7 @@ import pytest
 
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge_connectors.kafka.attempt import UNANSWERED, Deadline
-from duebridge_connectors.kafka.errors import NotSent, outcome_of
+from duebridge_connectors.kafka.errors import RequestFailed, outcome_of
 from duebridge_connectors.kafka.kafka_python import connection as module
 from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient
 from duebridge_connectors.kafka.kafka_python.connection import (
@@ -31,7 +31,7 @@ class Dummy(KafkaPythonClient):
     def ping(self, timeout_s: float) -> None:
         self.asked += 1
         if not self.answers:
-            raise NotSent("no answer")
+            raise RequestFailed("no answer")
 
     def refresh(self, timeout_s: float) -> None: ...
 

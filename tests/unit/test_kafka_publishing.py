@@ -15,7 +15,7 @@ import duebridge_connectors.kafka.librdkafka.connection as lib_connection
 import duebridge_connectors.kafka.publisher as publisher_module
 from duebridge.envelope import Target
 from duebridge.ports.publisher import BrokerUnavailable, Delivery, Verdict
-from duebridge_connectors.kafka.errors import NotSent
+from duebridge_connectors.kafka.errors import RequestFailed
 from duebridge_connectors.kafka.kafka_python import open_kafka_python
 from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient, refusal_of
 from duebridge_connectors.kafka.librdkafka import open_librdkafka
@@ -64,7 +64,7 @@ class Scripted:
     def ping(self, timeout_s: float) -> None:
         self.asked += 1
         if not Scripted.is_reachable:
-            raise NotSent("nobody there")
+            raise RequestFailed("nobody there")
 
     def is_alive(self) -> bool:
         return not self.has_ended

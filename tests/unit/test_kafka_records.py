@@ -11,9 +11,6 @@ from duebridge.envelope import Headers, HeaderValue, Properties
 from duebridge.ports.publisher import Reason, Verdict
 from duebridge_connectors.kafka.errors import (
     TABLE,
-    NotSent,
-    NotTriedAlone,
-    Unanswered,
     is_temporary,
     outcome_of,
 )
@@ -177,9 +174,6 @@ def test_rows_with_a_reason_of_their_own_are_those_that_can_be_buried_for_it() -
         (vendor.TopicAuthorizationFailedError("x"), Verdict.TARGET_FAILED, Reason.UNAUTHORIZED),
         (vendor.ClusterAuthorizationFailedError("x"), Verdict.TARGET_FAILED, Reason.UNAUTHORIZED),
         (vendor.NotEnoughReplicasError("x"), Verdict.FAILED, Reason.ATTEMPTS_EXHAUSTED),
-        (NotTriedAlone("x"), Verdict.FAILED, Reason.ATTEMPTS_EXHAUSTED),
-        (NotSent("x"), Verdict.UNAVAILABLE, Reason.ATTEMPTS_EXHAUSTED),
-        (Unanswered("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
         (vendor.KafkaConnectionError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
         (vendor.KafkaTimeoutError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
         (vendor.RequestTimedOutError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),

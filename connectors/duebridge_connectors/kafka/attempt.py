@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from duebridge.ports.publisher import CONFIRMED, Delivery, Outcome, Verdict
-from duebridge_connectors.kafka.errors import NotSent
+from duebridge_connectors.kafka.errors import RequestFailed
 
 # The first look-up of a topic may take this long; only its own deliveries wait for it.
 LOOK_UP_S = 3.0
@@ -118,7 +118,7 @@ class PublishAttempt(ABC, Generic[Client]):
         found: list[int] = []
         try:
             refusals = self._look_up(client, topics, self.deadline.left_s(LOOK_UP_S))
-        except NotSent as error:
+        except RequestFailed as error:
             self.note(late, not_sent(str(error)))
             return found
         for place in late:
@@ -133,7 +133,7 @@ class PublishAttempt(ABC, Generic[Client]):
     def _look_up(
         self, client: Client, topics: list[str], within_s: float
     ) -> Mapping[str, Refusal | None]:
-        """Ask the broker for topics: None for each it has, else why not. Raises `NotSent`."""
+        """Ask the broker for topics: None for each it has, else why not. Raises `RequestFailed`."""
 
     @abstractmethod
     def _send(self, client: Client, places: Sequence[int]) -> None:

@@ -17,7 +17,7 @@ _DOUBTS = frozenset({Verdict.INDETERMINATE, Verdict.UNAVAILABLE})
 log = logging.getLogger(__name__)
 
 
-class Connection(ABC, Generic[Client]):
+class KafkaConnection(ABC, Generic[Client]):
     """The current client. Several threads share it; none waits beyond its own deadline.
 
     `replaced` counts the clients given up because they did not answer.
@@ -101,7 +101,7 @@ class Connection(ABC, Generic[Client]):
         self._start_afresh()
 
 
-_connections: WeakSet[Connection[Any]] = WeakSet()
+_connections: WeakSet[KafkaConnection[Any]] = WeakSet()
 
 
 def _leave_all_to_the_parent() -> None:

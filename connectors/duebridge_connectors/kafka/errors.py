@@ -10,16 +10,8 @@ from kafka import errors as vendor
 from duebridge.ports.publisher import Outcome, Reason, Verdict
 
 
-class NotSent(Exception):
-    """The client library never got it; the message says why."""
-
-
-class Unanswered(Exception):
-    """The client library has it, and gave no answer by the publish deadline."""
-
-
-class NotTriedAlone(Exception):
-    """Refused with its whole batch, and the deadline left no time to send it by itself."""
+class RequestFailed(Exception):
+    """No broker answered a request for metadata; the message says why."""
 
 
 Row = tuple[Verdict, Reason]
@@ -64,7 +56,6 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
     ),
     # The leader, or who should be it, refused before it appended anything.
     (Verdict.FAILED, _EXHAUSTED): (
-        NotTriedAlone,
         vendor.BrokerNotAvailableError,
         vendor.CorruptRecordError,
         vendor.EligibleLeadersNotAvailableError,
@@ -83,7 +74,6 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
     ),
     # No connection carried it.
     (Verdict.UNAVAILABLE, _EXHAUSTED): (
-        NotSent,
         vendor.IllegalSaslStateError,
         vendor.IncompatibleBrokerVersion,
         vendor.KafkaConfigurationError,
@@ -97,7 +87,6 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
     ),
     # It may be stored: the answer was lost, or leaves that open.
     UNKNOWN: (
-        Unanswered,
         vendor.BrokerResponseError,
         vendor.Cancelled,
         vendor.CorrelationIdError,

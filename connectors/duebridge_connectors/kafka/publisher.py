@@ -6,7 +6,7 @@ from typing import Generic, TypeAlias
 
 from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Verdict
 from duebridge_connectors.kafka.attempt import Client, Deadline, PublishAttempt, not_sent
-from duebridge_connectors.kafka.connection import Connection
+from duebridge_connectors.kafka.connection import KafkaConnection
 
 # Pauses before a temporary error is sent again within one publish.
 RETRY_AFTER_S = (0.1, 0.4)
@@ -24,8 +24,8 @@ class KafkaPublisher(Generic[Client]):
     def __init__(
         self,
         start: StartAttempt[Client],
-        bulk: Connection[Client],
-        single: Connection[Client],
+        bulk: KafkaConnection[Client],
+        single: KafkaConnection[Client],
         publish_deadline_s: float,
     ) -> None:
         self._start = start
@@ -57,7 +57,7 @@ class KafkaPublisher(Generic[Client]):
 
     def _send(
         self,
-        connection: Connection[Client],
+        connection: KafkaConnection[Client],
         attempt: PublishAttempt[Client],
         places: Sequence[int],
     ) -> None:

@@ -18,8 +18,8 @@ from kafka.protocol.metadata import MetadataRequest
 
 from duebridge.ports.publisher import Delivery
 from duebridge.ports.tls import hinted
-from duebridge_connectors.kafka.attempt import Deadline, Refusal
-from duebridge_connectors.kafka.errors import NotSent, is_temporary, outcome_of
+from duebridge_connectors.kafka.attempt import Deadline, Refusal, not_sent
+from duebridge_connectors.kafka.errors import RequestFailed, is_temporary, outcome_of
 from duebridge_connectors.kafka.headers import kafka_headers
 from duebridge_connectors.kafka.kafka_python.network import ConnectionManager
 from duebridge_connectors.kafka.kafka_python.partitioner import RunPartitioner
@@ -85,7 +85,7 @@ class KafkaPythonClient:
         A missing topic is not asked for again; `KafkaProducer.partitions_for` would do so ten times
         a second for ever.
 
-        Raises `NotSent` if there is no answer within `timeout_s` seconds.
+        Raises `RequestFailed` if there is no answer within `timeout_s` seconds.
         """
         deadline = Deadline(timeout_s)
         errors = self._ask(topics, timeout_s)
@@ -93,11 +93,10 @@ class KafkaPythonClient:
         for topic, error in errors.items():
             self._soon(tracked.add if error is None else tracked.discard, topic)
         self.refresh(deadline.left_s())
-        found = {topic: error or self._without_partitions(topic) for topic, error in errors.items()}
-        return {topic: refusal_of(error) if error else None for topic, error in found.items()}
+        return {topic: self._refusal(topic, error) for topic, error in errors.items()}
 
     def ping(self, timeout_s: float) -> None:
-        """Raise `NotSent` unless a broker answers within `timeout_s` seconds."""
+        """Raise `RequestFailed` unless a broker answers within `timeout_s` seconds."""
         self._ask((), timeout_s)
 
     def _ask(self, topics: Collection[str], timeout_s: float) -> dict[str, Exception | None]:
@@ -113,7 +112,7 @@ class KafkaPythonClient:
 
     def refresh(self, timeout_s: float) -> None:
         """Learn anew who leads the partitions, as far as `timeout_s` seconds allow."""
-        with suppress(NotSent):
+        with suppress(RequestFailed):
             self._ask_any_node(self._net.cluster.refresh_metadata, timeout_s)
 
     def is_alive(self) -> bool:
@@ -138,8 +137,10 @@ class KafkaPythonClient:
         self._producer._unregister_cleanup()
         self._producer._closed = True
 
-    def _without_partitions(self, topic: str) -> Exception | None:
-        return None if self.knows(topic) else NotSent(f"no partitions of {topic} yet")
+    def _refusal(self, topic: str, error: Exception | None) -> Refusal | None:
+        if error is not None:
+            return refusal_of(error)
+        return None if self.knows(topic) else Refusal(not_sent(f"no partitions of {topic} yet"))
 
     def _ask_any_node(self, call: Callable[[str], object], timeout_s: float) -> Any:
         """Call with the name of one bootstrap server after the other, until one answers.
@@ -150,10 +151,10 @@ class KafkaPythonClient:
         deadline = Deadline(timeout_s)
         nodes = [node.node_id for node in self._net.cluster.bootstrap_brokers()]
         if not self._asking.acquire(timeout=deadline.left_s()):
-            raise NotSent("other questions took all the time")
+            raise RequestFailed("other questions took all the time")
         try:
             for others in range(len(nodes) - 1, 0, -1):
-                with suppress(NotSent):
+                with suppress(RequestFailed):
                     return self._value_of(call, nodes[others], deadline.left_s() / (others + 1))
             return self._value_of(call, nodes[0], deadline.left_s())
         finally:
@@ -164,9 +165,9 @@ class KafkaPythonClient:
         future = self._soon(call, node)
         future.add_both(lambda _: answered.set())
         if not answered.wait(timeout_s):
-            raise NotSent(f"no answer within {timeout_s:.1f} s")
+            raise RequestFailed(f"no answer within {timeout_s:.1f} s")
         if future.exception is not None:
-            raise NotSent(str(future.exception)) from future.exception
+            raise RequestFailed(str(future.exception)) from future.exception
         return future.value
 
     def _soon(self, call: Callable[[str], object], argument: str) -> Any:
@@ -174,7 +175,7 @@ class KafkaPythonClient:
         try:
             return self._net._manager.call_soon(call, argument)
         except RuntimeError as error:  # its loop is closed
-            raise NotSent(str(error)) from error
+            raise RequestFailed(str(error)) from error
 
 
 def refusal_of(error: BaseException) -> Refusal:

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge_connectors.kafka.attempt import Deadline
-from duebridge_connectors.kafka.connection import PING_S, Connection
-from duebridge_connectors.kafka.errors import NotSent
+from duebridge_connectors.kafka.connection import PING_S, KafkaConnection
+from duebridge_connectors.kafka.errors import RequestFailed
 from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient
 
 # A client that was given up keeps its thread until its requests end; at most so many at once.
@@ -18,7 +18,7 @@ REFRESH_S = 1.0
 _Building = Future[KafkaPythonClient]
 
 
-class KafkaPythonConnection(Connection[KafkaPythonClient]):
+class KafkaPythonConnection(KafkaConnection[KafkaPythonClient]):
     """Builds, pings and replaces kafka-python clients.
 
     A replaced client has `grace_s` seconds for its requests in flight.
@@ -63,7 +63,7 @@ class KafkaPythonConnection(Connection[KafkaPythonClient]):
     def _ask(self, client: KafkaPythonClient, deadline: Deadline) -> None:
         try:
             client.ping(deadline.left_s(PING_S))
-        except NotSent as error:
+        except RequestFailed as error:
             self._replace(client, str(error))
             raise BrokerUnavailable(str(error)) from error
         if client is self._doubtful:

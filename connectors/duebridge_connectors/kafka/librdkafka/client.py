@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from duebridge.ports.publisher import Delivery
 from duebridge_connectors.kafka.attempt import Deadline, Refusal, not_sent
-from duebridge_connectors.kafka.errors import NotSent
+from duebridge_connectors.kafka.errors import RequestFailed
 from duebridge_connectors.kafka.headers import plain_headers
 from duebridge_connectors.kafka.librdkafka.errors import answered_refusal
 
@@ -79,7 +79,7 @@ class LibrdkafkaClient:
     def _look_up(self, topic: str, timeout_s: float) -> Refusal | None:
         try:
             error = self._ask(topic, timeout_s)
-        except NotSent as reason:
+        except RequestFailed as reason:
             return Refusal(not_sent(str(reason)))
         if error is not None:
             return answered_refusal(error)
@@ -87,17 +87,17 @@ class LibrdkafkaClient:
         return None
 
     def ping(self, timeout_s: float) -> None:
-        """Raise `NotSent` unless a broker answers within `timeout_s` seconds."""
+        """Raise `RequestFailed` unless a broker answers within `timeout_s` seconds."""
         self._ask(NO_TOPIC, timeout_s)
 
     def _ask(self, topic: str, timeout_s: float) -> KafkaError | None:
         producer = self._producer
         if producer is None:
-            raise NotSent("the client has ended")
+            raise RequestFailed("the client has ended")
         try:
             found = producer.list_topics(topic, timeout_s)
         except KafkaException as error:
-            raise NotSent(self._trouble.words or error.args[0].str()) from error
+            raise RequestFailed(self._trouble.words or error.args[0].str()) from error
         except (RuntimeError, ValueError):  # no topic can have this name
             return KafkaError(KafkaError.TOPIC_EXCEPTION)
         self._trouble.is_over()

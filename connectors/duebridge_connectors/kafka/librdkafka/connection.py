@@ -6,13 +6,13 @@ from confluent_kafka import KafkaException
 
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge_connectors.kafka.attempt import Deadline
-from duebridge_connectors.kafka.connection import PING_S, Connection
-from duebridge_connectors.kafka.errors import NotSent
+from duebridge_connectors.kafka.connection import PING_S, KafkaConnection
+from duebridge_connectors.kafka.errors import RequestFailed
 from duebridge_connectors.kafka.librdkafka.client import LibrdkafkaClient
 from duebridge_connectors.kafka.oauth import TokenFailed
 
 
-class LibrdkafkaConnection(Connection[LibrdkafkaClient]):
+class LibrdkafkaConnection(KafkaConnection[LibrdkafkaClient]):
     """Builds, pings and replaces librdkafka clients."""
 
     _client: LibrdkafkaClient | None
@@ -41,7 +41,7 @@ class LibrdkafkaConnection(Connection[LibrdkafkaClient]):
     def _ask(self, client: LibrdkafkaClient, deadline: Deadline) -> None:
         try:
             client.ping(deadline.left_s(PING_S))
-        except NotSent as error:
+        except RequestFailed as error:
             raise BrokerUnavailable(str(error)) from error
         if client is self._doubtful:
             self._doubtful = None
