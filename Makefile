@@ -6,7 +6,7 @@ COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --
   --quiet --custom-compile-command "make lock"
 PINNED := --no-annotate --constraint requirements.lock
 
-.PHONY: help demo demo-spark test coverage lint bench bench-check proof fuzz mutants lock venv services-up services-down test-unit test-long test-k8s tools
+.PHONY: help demo demo-spark test coverage api lint bench bench-check proof fuzz mutants lock venv services-up services-down test-unit test-long test-k8s tools
 
 help:
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,6 +37,9 @@ coverage: venv services-up ## which lines the tests reach; slower, so not part o
 	$(VENV)/coverage run -m pytest --deselect tests/store/test_state_machine.py $(TESTS)
 	$(VENV)/coverage combine --quiet
 	$(VENV)/coverage report
+
+api: venv ## docs/python-api.md, from the docstrings
+	$(VENV)/python deploy/docs/api.py
 
 lint: venv ## ruff, mypy and the import rules
 	$(VENV)/ruff format --check .
