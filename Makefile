@@ -4,6 +4,7 @@ VENV := .venv/bin
 SERVICES := $(PYTHON) deploy/local/services.py
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
   --quiet --custom-compile-command "make lock"
+PARALLEL ?= -n 3 --dist loadgroup
 PINNED := --no-annotate --constraint requirements.lock
 
 .PHONY: help demo demo-spark test coverage api lint bench bench-check proof fuzz mutants lock venv services-up services-down test-unit test-long test-k8s tools
@@ -22,7 +23,7 @@ demo-spark: venv ## a year of flights through Spark: cold tier, one day delivere
 
 test: venv services-up tools ## lint, and every test on real services
 	@$(MAKE) --no-print-directory lint
-	$(VENV)/pytest $(TESTS)
+	$(VENV)/pytest $(PARALLEL) $(TESTS)
 
 test-unit: venv ## the tests that need no service
 	$(VENV)/pytest tests/unit $(TESTS)
