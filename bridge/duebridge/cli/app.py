@@ -68,7 +68,7 @@ class ConfigGroup(LazyGroup):
 
     specs: ClassVar[Mapping[str, CommandSpec]] = {
         "check": CommandSpec(
-            "duebridge.cli.check:check",
+            "duebridge.cli.commands.config:check",
             "Check a configuration file.",
             manual(
                 "duebridge config check duebridge.yaml",
@@ -78,12 +78,12 @@ class ConfigGroup(LazyGroup):
             ),
         ),
         "render": CommandSpec(
-            "duebridge.cli.render:render",
+            "duebridge.cli.commands.config:render",
             "Print the effective configuration.",
             manual("duebridge config render duebridge.yaml", needs_store=False),
         ),
         "schema": CommandSpec(
-            "duebridge.cli.schema:schema",
+            "duebridge.cli.commands.config:schema",
             "Print a JSON Schema of the configuration file, for editors.",
             manual("duebridge config schema > duebridge.schema.json", needs_store=False),
         ),

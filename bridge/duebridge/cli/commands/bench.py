@@ -76,8 +76,8 @@ def bench(
     """
     from duebridge.bench.program import measure
     from duebridge.bench.stage import BenchSetting
-    from duebridge.cli.publishers import open_publishers
     from duebridge.telemetry.logs import configure_logs
+    from duebridge.worker.publishers import open_publishers
 
     configure_logs()
     settings = _config(context, config, store, kafka, rabbitmq, client)

@@ -59,12 +59,12 @@ def run(
     still has envelopes that no worker takes out, each route logged as left_in_store.
     """
     from duebridge.admin.drain_check import DrainCheck
-    from duebridge.cli.publishers import open_publishers
     from duebridge.config.load import load_config_text, read_config_text
     from duebridge.telemetry.logs import configure_logs
     from duebridge.telemetry.metrics import observe_store_call
     from duebridge.telemetry.tracing import traced_process
     from duebridge.worker.process import Runner, relaxed_collector
+    from duebridge.worker.publishers import open_publishers
     from duebridge.worker.reload import LOOK_EVERY_S, Reload
     from duebridge.worker.store_monitor import StoreWatch
 

@@ -1,17 +1,19 @@
-"""`duebridge config check`: checks a file and, if asked, the store and brokers that it names."""
+"""`duebridge config`: checks a configuration file, prints it as it is in force, and its schema."""
 
+import json
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from duebridge.admin.doctor import CONNECT_CHECKS
-from duebridge.cli.commands.doctor import conclude, look
 from duebridge.cli.output import Output, OutputOption, write, write_json
 from duebridge.cli.session import config_path
 from duebridge.config.load import config_of, read_config_text
 from duebridge.config.models import Config
 from duebridge.config.offline import broker_faults
+from duebridge.config.render import rendered_config
+from duebridge.config.schema import config_schema
 from duebridge.config.secrets import unset_variables
 from duebridge.config.yaml_tree import Fault, all_of, read_tree
 from duebridge.errors import ConfigError
@@ -22,6 +24,18 @@ FileArgument = Annotated[
 ]
 ConnectOption = Annotated[
     bool, typer.Option("--connect", help="Ask the store and the brokers too; change nothing.")
+]
+
+
+class RenderOutput(StrEnum):
+    """The form of a configuration."""
+
+    YAML = "yaml"
+    JSON = "json"
+
+
+RenderOutputOption = Annotated[
+    RenderOutput, typer.Option("--output", help="YAML, or JSON in one line.")
 ]
 
 
@@ -43,16 +57,50 @@ def check(
         config, notes = _checked(path)
     except ConfigError as error:
         if output is Output.JSON:
-            write_json_mistakes(path, error)
+            _write_mistakes(path, error)
         raise
     counts = "; ".join((f"routes: {len(config.routes)}, brokers: {len(config.brokers)}", *notes))
     valid = ok(About.CONFIG, str(path), counts)
     if connect:
+        from duebridge.admin.doctor import CONNECT_CHECKS
+        from duebridge.cli.commands.doctor import conclude, look
+
         conclude([valid, *look(config, CONNECT_CHECKS)], output)
     elif output is Output.JSON:
         write_json(valid)
     else:
         write(f"{path}: ok ({counts})")
+
+
+def render(
+    context: typer.Context,
+    file: FileArgument = None,
+    output: RenderOutputOption = RenderOutput.YAML,
+) -> None:
+    """Print the effective configuration: the defaults merged into every route, secrets masked.
+
+    The output loads again. References are shown as references; a password in the file itself, in a
+    url or among the options, is shown as ***.
+    """
+    path = config_path(context, file)
+    shown = rendered_config(read_config_text(path), str(path))
+    if output is RenderOutput.JSON:
+        write_json(shown)
+        return
+    import yaml
+
+    write(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True).rstrip())
+
+
+def schema() -> None:
+    """Print a JSON Schema of the configuration file, for editors.
+
+    It has the brokers and targets of all installed broker types.
+
+    Name it in the first line of the file and the editor checks and completes what you type:
+    # yaml-language-server: $schema=duebridge.schema.json
+    """
+    write(json.dumps(config_schema(), indent=2))
 
 
 def _checked(path: Path) -> tuple[Config, list[str]]:
@@ -68,7 +116,7 @@ def _checked(path: Path) -> tuple[Config, list[str]]:
     return config, notes
 
 
-def write_json_mistakes(path: Path, error: ConfigError) -> None:
+def _write_mistakes(path: Path, error: ConfigError) -> None:
     """Write a finding for each line of an error of the file."""
     for mistake in str(error).splitlines():
         write_json(failure(About.CONFIG, str(path), mistake, "mend it"))
