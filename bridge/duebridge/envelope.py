@@ -130,7 +130,7 @@ class Instant(msgspec.Struct, frozen=True):
 class EnvelopeFields(TypedDict, total=False):
     """The fields that `Envelope.new` and `Producer.schedule` take beside the body.
 
-    The last ones are those of `Properties`.
+    The last ones are those of `Properties`: a type checker needs them spelt here too.
     """
 
     json: object

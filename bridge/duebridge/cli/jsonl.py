@@ -19,7 +19,7 @@ from msgspec import UNSET, UnsetType
 
 from duebridge.cli.instants import parse_at, parse_expires
 from duebridge.cli.output import printable
-from duebridge.envelope import Envelope, HeaderValue, Target, target_of
+from duebridge.envelope import Envelope, HeaderValue, Properties, Target, target_of
 from duebridge.errors import EnvelopeError, shown
 
 FROM_STDIN = "-"  # in place of a body or an id
@@ -47,8 +47,8 @@ class Base64(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 Value: TypeAlias = str | int | bool | Base64 | None
 
 
-class EnvelopeLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An envelope as a line has it."""
+class EnvelopeLine(Properties, frozen=True, forbid_unknown_fields=True):
+    """An envelope as a line has it: properties are fields like the others."""
 
     body: str | Base64 | UnsetType | None = UNSET
     json: msgspec.Raw | UnsetType = UNSET
@@ -61,16 +61,6 @@ class EnvelopeLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_attempts: int | None = None
     remember: str | None = None
     target: Target | None = None
-    content_type: str | None = None
-    content_encoding: str | None = None
-    correlation_id: str | None = None
-    reply_to: str | None = None
-    type: str | None = None
-    app_id: str | None = None
-    user_id: str | None = None
-    expiration: str | None = None
-    priority: int | None = None
-    timestamp: int | None = None
 
 
 class IdLine(msgspec.Struct, frozen=True):
