@@ -18,7 +18,7 @@ from duebridge_connectors.spark.source.loader import Summary
 from duebridge_connectors.spark.source.planning import plan_journal, plan_read, plan_write
 from duebridge_connectors.spark.source.store_reader import StoreReader
 from duebridge_connectors.spark.source.writer import BatchWriter
-from tests.spark.conftest import World
+from tests.spark.world import World
 
 T = TypeVar("T")
 KINDS: dict[str, DataType] = {"due_at": LongType(), "number": LongType()}

@@ -26,7 +26,7 @@ from duebridge_connectors.spark.jobs.report import run_report
 from duebridge_connectors.spark.jobs.schedule import run_schedule
 from duebridge_connectors.spark.session import opened_session
 from duebridge_connectors.spark.source.loader import Summary
-from tests.spark.conftest import LATER_MS
+from tests.spark.world import LATER_MS
 from tests.support.servers import wait_until
 
 RATE = 10  # rows a second of each slow job

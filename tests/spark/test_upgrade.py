@@ -4,7 +4,7 @@ A text here that has to be changed is a promise broken: somebody's checkpoint ha
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,10 @@ from duebridge_connectors.spark.source.arrow import arrow_schema
 from duebridge_connectors.spark.source.ids import derive_id
 from duebridge_connectors.spark.source.schema import COLD, JOURNAL
 from duebridge_connectors.spark.transforms.letters import replay_envelopes
-from tests.spark.conftest import LATER_MS, World
-from tests.spark.test_journal import accept
 from tests.spark.test_letters import letter, letters
 from tests.spark.test_rows import write_by_hand
-from tests.spark.topics import Record, Topics, opened_topics
+from tests.spark.topics import Record, Topics
+from tests.spark.world import LATER_MS, World
 
 QUERY = "bf457969-92c7-4b3b-962a-7a39ccf9ffab"
 BATCH = {"batchWatermarkMs": 0, "batchTimestampMs": 1795322511397}
@@ -40,13 +39,6 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.compression.codec": "lz4",
 }
 DONE = 'v1\n{"nextBatchWatermarkMs":0}'
-
-
-@pytest.fixture
-def topics(world: World, kafka_bootstrap: str) -> Iterator[Topics]:
-    world.use(world.url, kafka_bootstrap)
-    with opened_topics(kafka_bootstrap) as topics:
-        yield topics
 
 
 def leave(root: Path, files: Mapping[str, str]) -> None:
@@ -70,7 +62,7 @@ def test_run_journal_goes_on_with_a_table_and_a_checkpoint_of_an_earlier_version
     spark: SparkSession, world: World
 ) -> None:
     table = world.home / "journal"
-    accept(world, "plain", "a", "b", "c")
+    world.accept("plain", "a", "b", "c")
     file = "day=2026-11-22/route=plain/part-00000-922d82ba.c000.snappy.parquet"
     rows = [{"kind": "accepted", "id": name, "shard": 0, "sequence": 1} for name in "ab"]
     schema = arrow_schema(JOURNAL)
