@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from duebridge.config.models import HOUR_MS
 from duebridge_connectors.spark.cold.tier import Tier
 from tests.spark.cold_route import ColdRoute
-from tests.spark.commander import Commander
 from tests.spark.topics import Topics
 from tests.spark.world import LATER_MS, World
 from tests.support.checkout import ROOT, missing
@@ -50,14 +49,6 @@ def spark(kafka_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
-
-
-@pytest.fixture(scope="session")
-def command(kafka_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commander]:
-    """`duebridge` as a person runs it, but that Java is started once."""
-    commander = Commander(tmp_path_factory.mktemp("commands"), kafka_jars)
-    yield commander
-    commander.close()
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from duebridge_connectors.spark.cold.commit_log import (
     boundary_ms,
 )
 from tests.spark.world import LATER_MS, World
-from tests.support.command import ENVIRONMENT, FORKS, WITHIN_S, Done
 
 HOUR = LATER_MS // HOUR_MS * HOUR_MS
 
@@ -50,14 +49,8 @@ def _write(path: str, rows: pa.Table) -> None:
     pq.write_table(rows, path)
 
 
-def command(world: World, *words: str) -> Done:
-    given = ["--config", world.config, *words]
-    code, out, err = FORKS.run(given, b"", world.home, ENVIRONMENT, WITHIN_S)
-    return Done(code, out.decode(), err.decode())
-
-
 def listed(world: World, *words: str) -> list[str]:
-    done = command(world, "ls", "cold", "--state", "cold", "--output", "json", *words)
+    done = world.command("ls", "cold", "--state", "cold", "--output", "json", *words)
     assert done.code == 0, done.err
     return [each["id"] for each in done.json_lines()]
 
@@ -73,10 +66,10 @@ def test_get_and_ls_of_the_cold_obey_what_was_recorded(world: World, log: ColdLo
     assert producer.cancel("cold", "cancelled") == "recorded"
     assert producer.reschedule("cold", "moved", at=HOUR + 99) == "recorded"
     for name, due in (("moved", HOUR + 99), ("kept", HOUR + 2)):
-        done = command(world, "get", "cold", name, "--output", "json")
+        done = world.command("get", "cold", name, "--output", "json")
         assert (done.code, done.json()["state"], done.json()["due_at_ms"]) == (0, "cold", due)
-    assert command(world, "get", "cold", "cancelled").code == 1
-    assert command(world, "get", "cold", "absent").code == 1
+    assert world.command("get", "cold", "cancelled").code == 1
+    assert world.command("get", "cold", "absent").code == 1
     assert listed(world) == ["moved", "kept"]
     assert store.next().pending == 0
 
@@ -104,13 +97,13 @@ def test_ls_leaves_out_what_does_not_count(world: World, log: ColdLog) -> None:
 
 def test_ls_of_a_tier_that_is_empty_or_absent_is_empty(world: World) -> None:
     assert listed(world) == []
-    assert command(world, "ls", "plain", "--state", "cold", "--output", "json").out == ""
+    assert world.command("ls", "plain", "--state", "cold", "--output", "json").out == ""
 
 
 def test_get_where_files_cannot_be_read_says_which_setting(world: World, log: ColdLog) -> None:
     batch(log, "B", "a")
     next(Path(log.root).rglob("*.parquet")).write_bytes(b"no parquet")
-    done = command(world, "get", "cold", "a")
+    done = world.command("get", "cold", "a")
     assert done.code == 2
     assert "routes.cold.cold_tier.path: cannot be read" in done.err
 

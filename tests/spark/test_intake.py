@@ -13,7 +13,6 @@ from duebridge_connectors.spark.jobs.intake import Intake, IntakeSummary, run_in
 from duebridge_connectors.spark.kafka_source import topic_of
 from duebridge_connectors.spark.session import job_error
 from tests.spark.by_hand import read_by_hand
-from tests.spark.commander import JAVA_SAYS, Commander
 from tests.spark.test_rows import rejected
 from tests.spark.topics import RECORDED_AT_MS, Record, Topics
 from tests.spark.world import LATER_MS, World
@@ -125,12 +124,11 @@ def test_intake_without_what_it_needs_says_so_before_a_record_is_read(
 
 @pytest.mark.long
 def test_run_the_command_without_a_broker_exits_4_in_one_line(
-    world: World, kafka_jars: str, command: Commander
+    world: World, kafka_jars: str
 ) -> None:
     world.use(world.url, "127.0.0.1:1")
     words = ["spark", "intake", "plain", "t", "--checkpoint", str(world.home / "checkpoint")]
     words += ["--column", "delay='1h'", "--spark", f"spark.jars={kafka_jars}", "--output", "json"]
-    done = command(world.config, *words)
-    said = done.err.removeprefix(JAVA_SAYS)
-    assert (done.code, said.count("\n")) == (4, 1), said
-    assert said.startswith("duebridge: topic t: ")
+    done = world.command(*words)
+    assert (done.code, done.err.count("\n")) == (4, 1), done.err
+    assert done.err.startswith("duebridge: topic t: ")

@@ -105,9 +105,8 @@ def test_own_target_is_what_the_letter_names_where_the_route_permits_others(
     assert own_target(routes["plain"]) is None
     target = own_target(routes["amqp"])
     assert target is not None
-    given = letters(
-        spark, letter(x_dlq_target=b"rabbit:x/a/b"), letter(x_dlq_target=b"rabbit:amqp")
-    )
-    own, routes_own = [row[0] for row in given.select(target).collect()]
+    names = (b"rabbit:x/a/b", str(routes["amqp"].target).encode())
+    given = letters(spark, *(letter(x_dlq_target=name) for name in names))
+    own, routes_own = (row[0] for row in given.select(target).collect())
     assert own.asDict() == {"broker": "rabbit", "exchange": "x", "routing_key": "a/b"}
     assert routes_own is None

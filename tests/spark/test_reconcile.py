@@ -24,7 +24,6 @@ from duebridge_connectors.spark.jobs.journal import run_journal
 from duebridge_connectors.spark.jobs.reconcile import Reconciliation, run_reconcile
 from duebridge_connectors.spark.jobs.report import run_report
 from duebridge_connectors.spark.transforms.facts import arrived_in_kafka
-from tests.spark.commander import Commander
 from tests.spark.test_records import Header, records
 from tests.spark.world import LATER_MS, World
 
@@ -222,11 +221,11 @@ def test_topics_pattern_takes_globs_and_quotes_dots(world: World) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(330)
 def test_reconcile_command_exits_1_where_the_guarantee_was_broken(
-    scene: Scene, kafka_jars: str, command: Commander
+    scene: Scene, kafka_jars: str
 ) -> None:
     scene.accept("lost")
     scene.settle()
     settings = ["--route", "plain", "--spark", f"spark.jars={kafka_jars}"]
-    done = command(scene.world.config, "spark", "reconcile", *settings)
+    done = scene.world.command("spark", "reconcile", *settings)
     assert done.code == 1, done.err
     assert done.out.splitlines()[-1] == "The guarantee was BROKEN: lost: plain/lost"

@@ -14,7 +14,6 @@ from duebridge.errors import ConfigError, EnvelopeError
 from duebridge_connectors.spark.jobs.replay import LetterCount, Replay, ReplaySummary, run_replay
 from duebridge_connectors.spark.source.loader import Summary
 from tests.spark.by_hand import read_by_hand
-from tests.spark.commander import Commander
 from tests.spark.test_letters import letter
 from tests.spark.test_rows import rejected
 from tests.spark.topics import Record, Topics
@@ -148,7 +147,7 @@ routes:
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_run_the_command_repairs_what_a_worker_had_shunted_and_a_worker_delivers_it(
-    world: World, kafka_bootstrap: str, kafka_jars: str, command: Commander
+    world: World, kafka_bootstrap: str, kafka_jars: str
 ) -> None:
     with closing(KafkaBroker(kafka_bootstrap)) as kafka:
         due, letters = kafka.missing_target(), kafka.missing_target()
@@ -158,14 +157,14 @@ def test_run_the_command_repairs_what_a_worker_had_shunted_and_a_worker_delivers
         text = CONFIG.format(url=world.url, bootstrap=kafka_bootstrap, **names)
         Path(world.config).write_text(text)
         send = ["send", "due", "x" * 2000, "--delay", "0s", "--id", "order-42"]
-        assert command(world.config, *send).code == 0
+        assert world.command(*send).code == 0
         until_delivered(world, kafka, letters)
         job = ["spark", "replay", str(letters.topic), "--column", "body=substring(value, 1, 9)"]
         job += ["--spark", f"spark.jars={kafka_jars}", "--spark", "spark.master=local[2]"]
-        dry = command(world.config, *job)
+        dry = world.command(*job)
         said = "would replay 1; nothing was changed; --yes does it"
         assert (dry.code, dry.out.splitlines()[-1]) == (0, said), dry.err
-        done = command(world.config, *job, "--yes", "--output", "json")
+        done = world.command(*job, "--yes", "--output", "json")
         assert (done.code, done.json()["rows"][0]["accepted"]) == (0, 1), done.err
         until_delivered(world, kafka, due)
         (record,) = kafka.records(due)

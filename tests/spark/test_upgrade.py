@@ -11,13 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from duebridge.config.models import HOUR_MS
 from duebridge.store.cold import ColdNotes
-from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.jobs.hydrate import run_hydrate
 from duebridge_connectors.spark.jobs.intake import Intake, run_intake
 from duebridge_connectors.spark.jobs.journal import read_journal, run_journal
@@ -26,8 +23,8 @@ from duebridge_connectors.spark.source.arrow import arrow_schema
 from duebridge_connectors.spark.source.ids import derive_id
 from duebridge_connectors.spark.source.schema import COLD, JOURNAL
 from duebridge_connectors.spark.transforms.letters import replay_envelopes
+from tests.spark.by_hand import write_by_hand
 from tests.spark.test_letters import letter, letters
-from tests.spark.test_rows import write_by_hand
 from tests.spark.topics import Record, Topics
 from tests.spark.world import LATER_MS, World
 
@@ -96,7 +93,7 @@ def test_intake_goes_on_with_a_checkpoint_of_an_earlier_version(
 
 
 def test_hydrate_brings_back_what_an_earlier_version_made_cold(
-    spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, world: World, reach: Any
 ) -> None:
     notes = ColdNotes(world.connection, world.store("cold").shard)
     rows = [_cold(world, name, notes.new_generation()) for name in ("a", "b")]
@@ -109,19 +106,13 @@ def test_hydrate_brings_back_what_an_earlier_version_made_cold(
     commit = {"batch": "B", "at_ms": 1795322468323, "rows": 2, "checksum": "-4893240934850323"}
     files = [str(file.relative_to(root))]
     removed = {"kind": "removed", "batch": "B", "at_ms": 1795322471941, "rows": 2, "removed": 2}
-    leave(
-        root / "_commits",
-        {
-            "B-demoted.json": json.dumps({"kind": "demoted", **commit, "files": files}),
-            "B-removed.json": json.dumps(removed),
-        },
-    )
-    monkeypatch.setattr(Tier, "boundary_ms", lambda _: LATER_MS + HOUR_MS)
+    demoted = {"kind": "demoted", **commit, "files": files}
+    commits = {"B-demoted.json": json.dumps(demoted), "B-removed.json": json.dumps(removed)}
+    leave(root / "_commits", commits)
+    reach(hours=1)
     done = run_hydrate(spark, config=world.config, route="cold")
     assert (done.accepted, done.left) == (2, 0)
-    known = world.producer().get("cold", "b")
-    assert known is not None
-    assert known.due_at_ms == LATER_MS
+    assert world.due("cold", "b") == LATER_MS
 
 
 def _cold(world: World, name: str, generation: int) -> tuple[Any, ...]:

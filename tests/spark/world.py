@@ -12,8 +12,11 @@ from duebridge.store.connection import Connection, open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.transitions import RememberedId
+from tests.support.command import ENVIRONMENT, FORKS, Done
 
 LATER_MS = 1_000 * int((datetime.now(UTC) + timedelta(days=30)).timestamp())
+COMMAND_WITHIN_S = 100.0
+JAVA_SAYS = "WARNING: Using incubator modules: jdk.incubator.vector\n"  # when it starts
 CONFIG = """
 version: 1
 store: {{url: "{url}", namespace: {namespace}}}
@@ -54,6 +57,12 @@ class World:
         """Reach the store by this url from now on, and Kafka by these servers."""
         text = CONFIG.format(url=url, namespace=self.namespace, home=self.home, bootstrap=bootstrap)
         Path(self.config).write_text(text)
+
+    def command(self, *words: str) -> Done:
+        """Run `duebridge` to its end."""
+        given = ["--config", self.config, *words]
+        code, out, err = FORKS.run(given, b"", self.home, ENVIRONMENT, COMMAND_WITHIN_S)
+        return Done(code, out.decode(), err.decode().removeprefix(JAVA_SAYS))
 
     def options(self, route: str, **more: object) -> dict[str, Any]:
         return {"config": self.config, "route": route, **more}
