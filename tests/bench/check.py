@@ -53,16 +53,16 @@ def figures_of(rows: Iterable[Row]) -> Figures:
     rows = list(rows)
     figures: Figures = {}
     for broker in sorted({row["broker"] for row in rows}):
-        least = {
-            what: least_of(rows, broker, what) for what in ("client alone", "schedule", "bridge")
-        }
-        alone_us = least["client alone"]["worker_cpu_us"]
-        both = (least["schedule"], least["bridge"])
+        alone, schedule, bridge = (
+            least_of(rows, broker, side) for side in ("client alone", "schedule", "bridge")
+        )
+        alone_us = alone["worker_cpu_us"]
+        store_us = schedule["store_cpu_us"] + bridge["store_cpu_us"]
         figures |= {
-            f"{broker}: bridge CPU / client alone": both[1]["worker_cpu_us"] / alone_us,
-            f"{broker}: schedule CPU / client alone": both[0]["worker_cpu_us"] / alone_us,
-            f"{broker}: store CPU / client alone": sum(e["store_cpu_us"] for e in both) / alone_us,
-            f"{broker}: store calls a message": sum(e["store_calls"] for e in both),
+            f"{broker}: bridge CPU / client alone": bridge["worker_cpu_us"] / alone_us,
+            f"{broker}: schedule CPU / client alone": schedule["worker_cpu_us"] / alone_us,
+            f"{broker}: store CPU / client alone": store_us / alone_us,
+            f"{broker}: store calls a message": schedule["store_calls"] + bridge["store_calls"],
         }
     return {name: round(value, 4) for name, value in figures.items()}
 

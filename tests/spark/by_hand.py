@@ -5,7 +5,6 @@ What a real session adds (processes, retries, checkpoints) has tests of its own.
 
 import pickle
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,7 +17,7 @@ from duebridge_connectors.spark.source.loader import Summary
 from duebridge_connectors.spark.source.planning import plan_journal, plan_read, plan_write
 from duebridge_connectors.spark.source.store_reader import StoreReader
 from duebridge_connectors.spark.source.writer import BatchWriter
-from tests.spark.conftest import World
+from tests.spark.world import World
 
 T = TypeVar("T")
 KINDS: dict[str, DataType] = {"due_at": LongType(), "number": LongType()}
@@ -34,9 +33,8 @@ def write_by_hand(
 ) -> Summary:
     """Write rows as two tasks would, and commit them; columns are text but for a few."""
     place = world.home / "by-hand.json"
-    given = {"summary": str(place)} | {
-        k: str(v) for k, v in world.options(route, **options).items()
-    }
+    options = world.options(route, summary=place, **options)
+    given = {name: str(value) for name, value in options.items()}
     schema = StructType()
     for name in rows[0] if rows else ("id", "body", "due_at"):
         schema.add(name, KINDS.get(name, StringType()))
@@ -45,7 +43,7 @@ def write_by_hand(
     halves = [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
     batches = [pa.RecordBatch.from_pylist(list(half), arrow) for half in halves]
     writer.commit([writer.write(iter([batch])) for batch in batches])
-    return msgspec.json.decode(Path(given["summary"]).read_bytes(), type=Summary)
+    return msgspec.json.decode(place.read_bytes(), type=Summary)
 
 
 def read_by_hand(world: World, **options: Any) -> list[dict[str, Any]]:
@@ -53,12 +51,8 @@ def read_by_hand(world: World, **options: Any) -> list[dict[str, Any]]:
     given = {} if "store" in options else {"config": world.config}
     given |= {name: str(value) for name, value in options.items()}
     reader = shipped(StoreReader(*plan_read(given)))
-    return [
-        row
-        for partition in reader.partitions()
-        for batch in reader.read(partition)
-        for row in batch.to_pylist()
-    ]
+    batches = (batch for part in reader.partitions() for batch in reader.read(part))
+    return [row for batch in batches for row in batch.to_pylist()]
 
 
 def journal_by_hand(world: World, **options: Any) -> JournalStreamReader:

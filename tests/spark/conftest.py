@@ -1,49 +1,23 @@
 """One Spark session for all tests, paid once; each test has a namespace of its own."""
 
 import os
-import secrets
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from duebridge.config.load import load_config
-from duebridge.producer import Producer
-from duebridge.store.connection import Connection, open_connection
-from duebridge.store.delay_store import DelayStore
-from duebridge.store.keys import Shard
-from duebridge.store.transitions import RememberedId
-from tests.spark.commander import Commander
+from duebridge.config.models import HOUR_MS
+from duebridge_connectors.spark.cold.tier import Tier
+from tests.spark.cold_route import ColdRoute
+from tests.spark.topics import Topics
+from tests.spark.world import LATER_MS, World
 from tests.support.checkout import ROOT, missing
-
-LATER_MS = 1_000 * int((datetime.now(UTC) + timedelta(days=30)).timestamp())
-CONFIG = """
-version: 1
-store: {{url: "{url}", namespace: {namespace}}}
-brokers:
-  kafka: {{type: kafka, bootstrap_servers: ["{bootstrap}"]}}
-  rabbit: {{type: rabbitmq, url: "amqp://localhost/"}}
-routes:
-  plain: {{target: {{broker: kafka, topic: plain}}, max_body: 1KiB, max_delay: 365d}}
-  split: {{target: {{broker: kafka, topic: split}}, shards: 4}}
-  amqp: {{target: {{broker: rabbit, exchange: "", routing_key: amqp}}}}
-  cold:
-    target: {{broker: kafka, topic: cold}}
-    shards: 2
-    cold_tier: {{path: "{home}/cold", horizon: 7d}}
-  frozen:
-    target: {{broker: kafka, topic: frozen}}
-    cold_tier: {{path: "{home}/cold", horizon: 7d}}
-  open:
-    target: {{broker: kafka, topic: open}}
-    allow_targets: [{{broker: kafka, topic: "open-*"}}]
-"""
+from tests.support.kafka_broker import KafkaBroker
 
 
 @pytest.fixture(scope="session")
@@ -77,67 +51,31 @@ def spark(kafka_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     session.stop()
 
 
-@pytest.fixture(scope="session")
-def command(kafka_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commander]:
-    """`duebridge` as a person runs it, but that Java is started once."""
-    commander = Commander(tmp_path_factory.mktemp("commands"), kafka_jars)
-    yield commander
-    commander.close()
-
-
-class World:
-    """A configuration with a namespace of its own, and what the store has in it."""
-
-    def __init__(self, home: Path, url: str) -> None:
-        self.home = home
-        self.url = url
-        self.namespace = f"spark-{secrets.token_hex(6)}"
-        self.config = str(home / "duebridge.yaml")
-        self.connection: Connection = open_connection(url)
-        self.use(url)
-
-    def use(self, url: str, bootstrap: str = "localhost:9092") -> None:
-        """Reach the store by this url from now on, and Kafka by these servers."""
-        text = CONFIG.format(url=url, namespace=self.namespace, home=self.home, bootstrap=bootstrap)
-        Path(self.config).write_text(text)
-
-    def options(self, route: str, **more: object) -> dict[str, Any]:
-        return {"config": self.config, "route": route, **more}
-
-    def store(self, route: str, number: int = 0, **options: Any) -> DelayStore:
-        return DelayStore(self.connection, Shard(self.namespace, route, number), **options)
-
-    def producer(self) -> Producer:
-        return Producer(load_config(self.config), self.connection)
-
-    def ids(self, route: str, state: str = "pending", number: int = 0) -> set[str]:
-        """The ids of a shard's state, at most 100,000."""
-        key = f"{Shard(self.namespace, route, number).tag}:{state}"
-        client: Any = self.connection.client
-        return {name.decode() for name in client.zrange(key, 0, 100_000)}
-
-    def deliver(self, route: str, count: int) -> set[str]:
-        """Deliver what is due, as a worker would, and return its ids."""
-        store = self.store(route)
-        store.promote()
-        claim = store.claim(count, 30_000)
-        kept = [
-            RememberedId(place, each.record.remember_ms, each.record.content_hash)
-            for place, each in enumerate(claim.leased)
-            if each.record.remember_ms
-        ]
-        assert store.ack(claim.token, claim.ids, kept).stale == []
-        return set(claim.ids)
-
-    def delete(self) -> None:
-        client: Any = self.connection.client
-        for key in client.scan_iter(f"{{{self.namespace}*", count=1000):
-            client.delete(key)
-        self.connection.close()
-
-
 @pytest.fixture
 def world(tmp_path: Path, redis_url: str) -> Iterator[World]:
     made = World(tmp_path, redis_url)
     yield made
     made.delete()
+
+
+@pytest.fixture
+def topics(world: World, kafka_bootstrap: str) -> Iterator[Topics]:
+    """Topics of the real Kafka, which the world's configuration names from now on."""
+    world.use(world.url, kafka_bootstrap)
+    with closing(KafkaBroker(kafka_bootstrap)) as broker:
+        yield Topics(broker)
+
+
+@pytest.fixture
+def cold(spark: SparkSession, world: World) -> ColdRoute:
+    return ColdRoute(spark, world)
+
+
+@pytest.fixture
+def reach(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let the horizon reach so far that what is due in a month is to come back."""
+
+    def pass_by(hours: int = 24) -> None:
+        monkeypatch.setattr(Tier, "boundary_ms", lambda _: LATER_MS + hours * HOUR_MS)
+
+    return pass_by

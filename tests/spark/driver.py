@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -26,7 +27,7 @@ from duebridge_connectors.spark.jobs.report import run_report
 from duebridge_connectors.spark.jobs.schedule import run_schedule
 from duebridge_connectors.spark.session import opened_session
 from duebridge_connectors.spark.source.loader import Summary
-from tests.spark.conftest import LATER_MS
+from tests.spark.world import LATER_MS
 from tests.support.servers import wait_until
 
 RATE = 10  # rows a second of each slow job
@@ -67,9 +68,8 @@ class Jobs:
         return run_demote(self._spark, **self._to("frozen"))
 
     def journal(self, every: str | None = None) -> object:
-        return run_journal(
-            self._spark, str(self._home / "journal"), every=every, config=self._config
-        )
+        table = str(self._home / "journal")
+        return run_journal(self._spark, table, every=every, config=self._config)
 
     def reconcile(self) -> object:
         out = str(self._home / "verdict")
@@ -92,9 +92,8 @@ def again_and_again(job: Callable[[], object]) -> None:
         job()
 
 
-def begin(*jobs: Callable[[], object]) -> None:
-    for job in jobs:
-        Thread(target=job, daemon=True).start()
+def begin(job: Callable[..., object], *given: object, **options: Any) -> None:
+    Thread(target=job, args=given, kwargs=options, daemon=True).start()
 
 
 def main() -> None:
@@ -105,19 +104,14 @@ def main() -> None:
         Tier.boundary_ms = lambda tier: (  # type: ignore[method-assign]
             all_due_in_a_month(tier) if tier.route.name == "cold" else real(tier)
         )
-        slow = {"rows_per_second": RATE}
-        begin(
-            lambda: jobs.journal(every="500ms"),
-            lambda: again_and_again(jobs.reconcile),
-            lambda: again_and_again(jobs.report),
-        )
+        begin(jobs.journal, every="500ms")
+        begin(again_and_again, jobs.reconcile)
+        begin(again_and_again, jobs.report)
         wait_until((Path(home) / "slow").exists, "slow", TOLD_WITHIN_S)
-        begin(
-            lambda: jobs.schedule(**slow),
-            lambda: jobs.intake(topic, **slow),
-            lambda: jobs.replay(letters, **slow),
-            lambda: jobs.hydrate(**slow),
-        )
+        begin(jobs.schedule, rows_per_second=RATE)
+        begin(jobs.intake, topic, rows_per_second=RATE)
+        begin(jobs.replay, letters, rows_per_second=RATE)
+        begin(jobs.hydrate, rows_per_second=RATE)
         wait_until((Path(home) / "demote").exists, "demote", TOLD_WITHIN_S)
         jobs.demote()
         signal.pause()  # the end is a kill

@@ -15,8 +15,8 @@ import pytest
 
 import duebridge_connectors.spark
 from tests.spark import on_cluster
-from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_rows import rejected
+from tests.spark.world import LATER_MS, World
 from tests.support.servers import free_port, wait_until
 
 SPARK = Path(pyspark.__file__).parent

@@ -1,6 +1,6 @@
 """The files of the cold tier as tasks write and read them; no session is needed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +30,12 @@ FIRST = 500_000  # the hour that rows begin in, since the epoch
 def batches(*hours: int, rows: int = 3, blob: bytes = b"body") -> list[pa.RecordBatch]:
     """Return so many rows of each hour, two rows a batch."""
     found = [
-        {
-            "id": f"{hour}-{number}",
-            "batch": "B",
-            "shard": number,
-            "due_at_ms": (FIRST + hour) * HOUR_MS + number,
-            "generation": number,
-            "content_hash": b"h",
-            "blob": blob,
-            HOUR: FIRST + hour,
-        }
+        {"id": f"{hour}-{number}", "batch": "B", "shard": number, "generation": number,
+         "due_at_ms": (FIRST + hour) * HOUR_MS + number, "content_hash": b"h", "blob": blob,
+         HOUR: FIRST + hour}
         for hour in hours
         for number in range(rows)
-    ]
+    ]  # fmt: skip
     made: list[pa.RecordBatch] = pa.Table.from_pylist(found, SCHEMA).to_batches(2)
     return made
 
@@ -52,10 +45,15 @@ def written(root: Path, rows: Sequence[pa.RecordBatch]) -> dict[str, int]:
     return {row["file"]: row["rows"] for row in done.to_pylist()}
 
 
-def read(root: Path, files: Sequence[str], *columns: str, ids: Any = None) -> list[dict[str, Any]]:
+def read_batches(
+    root: Path, files: Sequence[str], *columns: str, ids: Sequence[str] | None = None
+) -> list[pa.RecordBatch]:
     wanted = ColdRead(str(root), StructType([COLD[name] for name in columns or COLD.names]), ids)
-    names: Iterator[pa.RecordBatch] = iter([pa.RecordBatch.from_pydict({"file": list(files)})])
-    return [row for batch in read_files(wanted, names) for row in batch.to_pylist()]
+    return list(read_files(wanted, iter([pa.RecordBatch.from_pydict({"file": list(files)})])))
+
+
+def read(root: Path, files: Sequence[str], *columns: str, **of: Any) -> list[dict[str, Any]]:
+    return [row for batch in read_batches(root, files, *columns, **of) for row in batch.to_pylist()]
 
 
 def test_write_gives_every_hour_a_file_of_all_its_rows(tmp_path: Path) -> None:
@@ -113,6 +111,4 @@ def test_read_of_a_file_that_was_damaged_is_an_error(tmp_path: Path) -> None:
 
 def test_read_gathers_small_files_into_one_batch(tmp_path: Path) -> None:
     files = list(written(tmp_path, batches(0, 1, 2, 3)))
-    names = iter([pa.RecordBatch.from_pydict({"file": files})])
-    found = list(read_files(ColdRead(str(tmp_path), COLD, None), names))
-    assert [each.num_rows for each in found] == [12]
+    assert [batch.num_rows for batch in read_batches(tmp_path, files)] == [12]

@@ -16,8 +16,7 @@ from duebridge_connectors.spark.cold.commit_log import (
     Commit,
     boundary_ms,
 )
-from tests.spark.conftest import LATER_MS, World
-from tests.support.command import ENVIRONMENT, FORKS, WITHIN_S, Done
+from tests.spark.world import LATER_MS, World
 
 HOUR = LATER_MS // HOUR_MS * HOUR_MS
 
@@ -32,17 +31,12 @@ def batch(log: ColdLog, name: str, *ids: str, hour: int = 0, finished: bool = Tr
     day, of_day = divmod(HOUR + hour * HOUR_MS, 24 * HOUR_MS)
     date = pa.scalar(day, pa.int32()).cast(pa.date32()).as_py()
     file = f"batch={name}/due_date={date}/due_hour={of_day // HOUR_MS}/part-0.parquet"
+    due = HOUR + hour * HOUR_MS
     rows = [
-        {
-            "id": each,
-            "batch": name,
-            "generation": 5,
-            "due_at_ms": HOUR + hour * HOUR_MS + n,
-            "scheduled_at_ms": 7,
-            "expires_at_ms": 0,
-        }
-        for n, each in enumerate(ids)
-    ]
+        {"id": row_id, "batch": name, "generation": 5, "due_at_ms": due + number,
+         "scheduled_at_ms": 7, "expires_at_ms": 0}
+        for number, row_id in enumerate(ids)
+    ]  # fmt: skip
     _write(f"{log.root}/{file}", pa.Table.from_pylist(rows))
     log.commit(Commit(kind=DEMOTED, batch=name, at_ms=1, rows=len(ids), files=(file,)))
     if finished:
@@ -55,40 +49,27 @@ def _write(path: str, rows: pa.Table) -> None:
     pq.write_table(rows, path)
 
 
-def command(world: World, *words: str) -> Done:
-    code, out, err = FORKS.run(
-        ["--config", world.config, *words], b"", world.home, ENVIRONMENT, WITHIN_S
-    )
-    return Done(code, out.decode(), err.decode())
-
-
 def listed(world: World, *words: str) -> list[str]:
-    done = command(world, "ls", "cold", "--state", "cold", "--output", "json", *words)
+    done = world.command("ls", "cold", "--state", "cold", "--output", "json", *words)
     assert done.code == 0, done.err
     return [each["id"] for each in done.json_lines()]
 
 
-def test_get_of_a_cold_envelope_says_so(world: World, log: ColdLog) -> None:
-    batch(log, "B", "a", "b")
-    done = command(world, "get", "cold", "b", "--output", "json")
-    assert (done.code, done.json()["state"], done.json()["due_at_ms"]) == (0, "cold", HOUR + 1)
-    assert command(world, "get", "cold", "c").code == 1
-
-
-def test_get_of_a_cold_envelope_obeys_what_was_recorded(world: World, log: ColdLog) -> None:
+def test_get_and_ls_of_the_cold_obey_what_was_recorded(world: World, log: ColdLog) -> None:
     store = world.store("cold", 0, cold_tier_ms=1 << 40)
-    notes = [ColdNotes(world.connection, world.store("cold", n).shard) for n in (0, 1)]
-    for each in notes:
+    for number in (0, 1):
+        notes = ColdNotes(world.connection, world.store("cold", number).shard)
         for _ in range(5):
-            each.new_generation()
+            notes.new_generation()
     batch(log, "B", "cancelled", "moved", "kept")
     producer = world.producer()
     assert producer.cancel("cold", "cancelled") == "recorded"
     assert producer.reschedule("cold", "moved", at=HOUR + 99) == "recorded"
-    assert command(world, "get", "cold", "cancelled").code == 1
-    assert (
-        command(world, "get", "cold", "moved", "--output", "json").json()["due_at_ms"] == HOUR + 99
-    )
+    for name, due in (("moved", HOUR + 99), ("kept", HOUR + 2)):
+        done = world.command("get", "cold", name, "--output", "json")
+        assert (done.code, done.json()["state"], done.json()["due_at_ms"]) == (0, "cold", due)
+    assert world.command("get", "cold", "cancelled").code == 1
+    assert world.command("get", "cold", "absent").code == 1
     assert listed(world) == ["moved", "kept"]
     assert store.next().pending == 0
 
@@ -98,10 +79,8 @@ def test_ls_of_the_cold_is_in_order_within_its_window_and_limit(world: World, lo
     batch(log, "C", "a", "b")
     assert listed(world) == ["a", "b", "c", "d"]
     assert listed(world, "--limit", "2") == ["a", "b"]
-    assert listed(world, "--due-after", str(HOUR + 1), "--due-before", str(HOUR + HOUR_MS)) == [
-        "b",
-        "c",
-    ]
+    window = ["--due-after", str(HOUR + 1), "--due-before", str(HOUR + HOUR_MS)]
+    assert listed(world, *window) == ["b", "c"]
 
 
 def test_ls_leaves_out_what_does_not_count(world: World, log: ColdLog) -> None:
@@ -109,11 +88,8 @@ def test_ls_leaves_out_what_does_not_count(world: World, log: ColdLog) -> None:
     batch(log, "D", "still in the store", finished=False)
     pulled = [{"id": "pulled", "batch": "C", "generation": 5}]
     _write(f"{log.root}/pulled=E/part-0.parquet", pa.Table.from_pylist(pulled))
-    log.commit(
-        Commit(
-            kind=HYDRATED, batch="E", at_ms=3, taken=(taken,), pulled=("pulled=E/part-0.parquet",)
-        )
-    )
+    used = {"taken": (taken,), "pulled": ("pulled=E/part-0.parquet",)}
+    log.commit(Commit(kind=HYDRATED, batch="E", at_ms=3, **used))
     assert listed(world) == ["waits"]
     assert log.state().due_before(HOUR) == []
     assert log.state().due_before(HOUR + 1) == [waits]
@@ -121,13 +97,13 @@ def test_ls_leaves_out_what_does_not_count(world: World, log: ColdLog) -> None:
 
 def test_ls_of_a_tier_that_is_empty_or_absent_is_empty(world: World) -> None:
     assert listed(world) == []
-    assert command(world, "ls", "plain", "--state", "cold", "--output", "json").out == ""
+    assert world.command("ls", "plain", "--state", "cold", "--output", "json").out == ""
 
 
 def test_get_where_files_cannot_be_read_says_which_setting(world: World, log: ColdLog) -> None:
     batch(log, "B", "a")
     next(Path(log.root).rglob("*.parquet")).write_bytes(b"no parquet")
-    done = command(world, "get", "cold", "a")
+    done = world.command("get", "cold", "a")
     assert done.code == 2
     assert "routes.cold.cold_tier.path: cannot be read" in done.err
 

@@ -2,16 +2,9 @@
 
 from typing import Any
 
-import pytest
-from pyspark.sql import DataFrame, SparkSession
-
-from duebridge.config.models import HOUR_MS
-from duebridge.envelope import Envelope
-from duebridge_connectors.spark.cold.tier import Tier
-from duebridge_connectors.spark.jobs.hydrate import run_hydrate
 from duebridge_connectors.spark.jobs.schedule import run_schedule
-from tests.spark.conftest import LATER_MS, World
-from tests.spark.test_demote import cold, warm
+from tests.spark.cold_route import ColdRoute
+from tests.spark.world import LATER_MS
 
 SCHEMA = "id string, body string, due_at bigint, delay string, expires string"
 ROWS = [
@@ -26,54 +19,39 @@ ROWS = [
 ]
 
 
-@pytest.fixture
-def table(spark: SparkSession) -> Any:
-    def view(rows: list[tuple[Any, ...]]) -> str:
-        frame: DataFrame = spark.createDataFrame(rows, SCHEMA)
-        frame.createOrReplaceTempView("given")
-        return "given"
-
-    return view
-
-
-def scheduled(spark: SparkSession, world: World, table: str, **options: Any) -> Any:
-    return run_schedule(spark, [table], form="table", **options, **world.options("cold"))
+def scheduled(to: ColdRoute, rows: list[tuple[Any, ...]], **options: Any) -> Any:
+    to.spark.createDataFrame(rows, SCHEMA).createOrReplaceTempView("given")
+    return run_schedule(to.spark, ["given"], form="table", **to.to, **options)
 
 
 def test_schedule_sends_far_rows_to_the_cold_tier_and_all_others_to_the_store(
-    spark: SparkSession, world: World, table: Any
+    cold: ColdRoute,
 ) -> None:
-    done = scheduled(spark, world, table(ROWS))
+    done = scheduled(cold, ROWS)
     assert (done.cold, done.accepted, done.refused, done.rows) == (2, 2, 4, 8)
-    assert warm(world) == {"near", "late"}
-    assert cold(spark, world) == ["far", "far too"]
-    again = scheduled(spark, world, table(ROWS))
+    assert (cold.warm(), cold.ids()) == ({"near", "late"}, ["far", "far too"])
+    again = scheduled(cold, ROWS)
     assert (again.cold, again.accepted, again.duplicate, again.refused) == (0, 0, 4, 4)
 
 
 def test_cold_row_that_was_scheduled_straight_obeys_a_cancel_and_comes_back(
-    spark: SparkSession, world: World, table: Any, monkeypatch: pytest.MonkeyPatch
+    cold: ColdRoute, reach: Any
 ) -> None:
-    producer = world.producer()
-    assert producer.cancel("cold", "kept") == "recorded", (
-        "before it was scheduled: it binds nothing"
-    )
+    producer = cold.world.producer()
+    assert producer.cancel("cold", "kept") == "recorded", "before it exists: it binds nothing"
     rows = [(name, "x", LATER_MS, None, None) for name in ("kept", "cancelled", "moved")]
-    assert scheduled(spark, world, table(rows)).cold == 3
+    assert scheduled(cold, rows).cold == 3
     assert producer.cancel("cold", "cancelled") == "recorded"
     assert producer.reschedule("cold", "moved", at=LATER_MS + 7) == "recorded"
-    monkeypatch.setattr(Tier, "boundary_ms", lambda _: LATER_MS + HOUR_MS)
-    done = run_hydrate(spark, config=world.config, route="cold")
-    assert (done.accepted, done.cancelled) == (2, 1)
-    dues = {name: known.due_at_ms for name in warm(world) if (known := producer.get("cold", name))}
-    assert dues == {"kept": LATER_MS, "moved": LATER_MS + 7}
-    (receipt,) = producer.schedule_many("cold", [Envelope.new(b"x", id="kept", at=LATER_MS)])
+    reach(hours=1)
+    done = cold.hydrate()
+    assert (done.accepted, done.cancelled, cold.warm()) == (2, 1, {"kept", "moved"})
+    assert cold.world.due("cold", "kept") == LATER_MS
+    assert cold.world.due("cold", "moved") == LATER_MS + 7
+    receipt = producer.schedule("cold", b"x", id="kept", at=LATER_MS)
     assert receipt.status == "duplicate", "its content is what a producer would have stored"
 
 
-def test_schedule_that_keeps_all_in_the_store_writes_no_file(
-    spark: SparkSession, world: World, table: Any
-) -> None:
-    done = scheduled(spark, world, table(ROWS[:1]), cold=False)
-    assert (done.cold, done.accepted) == (0, 1)
-    assert cold(spark, world) == []
+def test_schedule_that_keeps_all_in_the_store_writes_no_file(cold: ColdRoute) -> None:
+    done = scheduled(cold, ROWS[:1], cold=False)
+    assert (done.cold, done.accepted, cold.ids()) == (0, 1, [])

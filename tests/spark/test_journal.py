@@ -7,13 +7,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from duebridge.envelope import Envelope
 from duebridge.errors import JobFailed, StoreError
 from duebridge_connectors.spark.source.journal_reader import JournalRange, _read
 from duebridge_connectors.spark.source.options import JournalOptions
 from duebridge_connectors.spark.source.planning import store_address
 from tests.spark.by_hand import journal_by_hand
-from tests.spark.conftest import World
+from tests.spark.world import World
 
 
 class Query:
@@ -23,21 +22,13 @@ class Query:
         self.spark = spark
         self.world = world
         self.sink = str(world.home / "sink")
-        self.checkpoint = str(world.home / "checkpoint")
         self.batches = 0
 
     def run(self, **options: Any) -> None:
         given = {"config": self.world.config, "stream": "journal"} | options
-        query = (
-            self.spark.readStream.format("duebridge")
-            .options(**given)
-            .load()
-            .writeStream.format("parquet")
-            .option("path", self.sink)
-            .option("checkpointLocation", self.checkpoint)
-            .trigger(availableNow=True)
-            .start()
-        )
+        rows = self.spark.readStream.format("duebridge").options(**given).load()
+        writer = rows.writeStream.option("checkpointLocation", str(self.world.home / "checkpoint"))
+        query = writer.trigger(availableNow=True).start(self.sink, "parquet")
         assert query.awaitTermination(60)
         self.batches = len([each for each in query.recentProgress if each["numInputRows"]])
 
@@ -51,37 +42,21 @@ def query(spark: SparkSession, world: World) -> Query:
     return Query(spark, world)
 
 
-def accept(world: World, route: str, *names: str) -> None:
-    """Schedule, each in an entry of its own."""
-    for name in names:
-        receipt = world.producer().schedule(route, b"x", id=name, delay="30d")
-        assert receipt.status == "accepted"
-
-
-def cut(world: World, route: str, number: int, *sequences: int) -> None:
-    """Cut entries, as the cap would."""
-    client: Any = world.connection.client
-    key = f"{world.store(route, number).shard.tag}:journal"
-    assert client.xdel(key, *[f"{each}-0" for each in sequences]) == len(sequences)
-
-
 def test_journal_from_a_checkpoint_goes_on_exactly_once(query: Query, world: World) -> None:
-    accept(world, "split", *[f"a{number}" for number in range(20)])
-    query.run(max_entries_per_trigger=8)
+    first, then = ([f"{name}{number}" for number in range(10)] for name in "ab")
+    world.accept("split", *first)
+    query.run(max_entries_per_trigger=4)
     assert query.batches == 3
+    world.accept("split", *then)
+    world.accept("plain", "late")
     query.run()
-    accept(world, "split", *[f"b{number}" for number in range(10)])
-    accept(world, "plain", "late")
-    query.run()
-    ids = [row.id for row in query.rows.select("id").collect()]
-    wanted = {*[f"a{n}" for n in range(20)], *[f"b{n}" for n in range(10)], "late"}
-    assert (len(ids), set(ids)) == (31, wanted)
+    ids = sorted(row.id for row in query.rows.select("id").collect())
+    assert ids == sorted([*first, *then, "late"])
 
 
 def test_journal_of_a_batch_that_failed_is_written_once(query: Query, world: World) -> None:
     """The offsets of a batch stand in the checkpoint before it is read: it is planned as it was."""
-    envelopes = [Envelope.new(b"x", id=f"i{n}", delay="30d") for n in range(2000)]
-    world.producer().schedule_many("plain", envelopes)
+    world.schedule("plain", *(f"i{n}" for n in range(2000)))
     world.use("redis://127.0.0.1:1/0")
     with pytest.raises(PySparkException):
         query.run(route="plain", store_deadline="1ms")
@@ -91,23 +66,21 @@ def test_journal_of_a_batch_that_failed_is_written_once(query: Query, world: Wor
 
 
 def test_journal_cut_before_it_was_planned_is_a_gap(query: Query, world: World) -> None:
-    accept(world, "plain", *"abcdef")
-    cut(world, "plain", 0, 1, 2)
+    world.accept("plain", *"abcdef")
+    world.cut("plain", 1, 2)
     query.run(route="plain")
-    accept(world, "plain", *"ghij")
-    cut(world, "plain", 0, 3, 4, 5, 6, 7)
+    world.accept("plain", *"ghij")
+    world.cut("plain", 3, 4, 5, 6, 7)
     query.run(route="plain")
     rows = query.rows.orderBy("sequence").collect()
-    assert [(row.kind, row.sequence, row.lost_entries) for row in rows if row.kind == "gap"] == [
-        ("gap", 1, 2),
-        ("gap", 7, 1),
-    ]
-    assert [row.id for row in rows if row.id] == list("cdefhij")
+    gaps = [(row.sequence, row.lost_entries) for row in rows if row.kind == "gap"]
+    assert gaps == [(1, 2), (7, 1)]
+    assert [row.id for row in rows if row.id] == [*"cdefhij"]
 
 
 def test_journal_cut_after_it_was_planned_fails_and_does_not_shrink(world: World) -> None:
-    accept(world, "plain", *"abc")
-    cut(world, "plain", 0, 1)
+    world.accept("plain", *"abc")
+    world.cut("plain", 1)
     place = store_address(JournalOptions(store=world.url, namespace=world.namespace), None)
     planned = JournalRange(world.store("plain").shard, 0, 3, 0)
     with pytest.raises(JobFailed, match="1 after 0 were cut meanwhile"):
@@ -118,7 +91,7 @@ def test_journal_cut_after_it_was_planned_fails_and_does_not_shrink(world: World
 
 
 def test_journal_that_went_back_is_refused(world: World) -> None:
-    accept(world, "plain", *"abc")
+    world.accept("plain", *"abc")
     reader = journal_by_hand(world, route="plain")
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     assert end == {"plain/0": [1, 3]}
@@ -129,19 +102,19 @@ def test_journal_that_went_back_is_refused(world: World) -> None:
 
 
 def test_journal_from_the_latest_begins_with_what_comes(world: World) -> None:
-    accept(world, "plain", "before")
+    world.accept("plain", "before")
     reader = journal_by_hand(world, route="plain", start="latest")
     start = reader.initialOffset()
     assert reader.latestOffset(start, ReadAllAvailable()) == start
-    accept(world, "plain", "after")
+    world.accept("plain", "after")
     end = reader.latestOffset(start, ReadAllAvailable())
     (part,) = reader.partitions(start, end)
     assert [row["id"] for batch in reader.read(part) for row in batch.to_pylist()] == ["after"]
 
 
 def test_journal_limit_is_shared_out_between_shards(world: World) -> None:
-    accept(world, "plain", *"abcdefgh")
-    accept(world, "open", "i", "j")
+    world.accept("plain", *"abcdefgh")
+    world.accept("open", "i", "j")
     reader = journal_by_hand(world, max_entries_per_trigger="6")
     limit = reader.getDefaultReadLimit()
     first = reader.latestOffset(reader.initialOffset(), limit)
@@ -150,9 +123,9 @@ def test_journal_limit_is_shared_out_between_shards(world: World) -> None:
 
 
 def test_journal_read_as_a_table_is_what_there_is(spark: SparkSession, world: World) -> None:
-    world.producer().schedule("plain", b"x", id="cut", at=5)
-    world.producer().schedule("plain", b"x", id="a", at=5)
-    cut(world, "plain", 0, 1)
+    world.schedule("plain", "cut", at=5)
+    world.schedule("plain", "a", at=5)
+    world.cut("plain", 1)
     world.deliver("plain", 2)
     options = {"config": world.config, "stream": "journal"}
     rows = spark.read.format("duebridge").options(**options).load().orderBy("sequence").collect()

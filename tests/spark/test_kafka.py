@@ -12,7 +12,7 @@ from duebridge.config.load import load_config
 from duebridge.config.models import Config
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.kafka_source import kafka_options
-from tests.support.broker_under_test import delivery
+from tests.spark.topics import Record, Topics
 from tests.support.certificates import KEY_PASSWORD, Certificates, make_certificates
 from tests.support.documented import documented
 from tests.support.kafka_broker import KafkaBroker
@@ -50,27 +50,19 @@ def kafka(**options: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("title", [BY_PASSWORD, BY_CERTIFICATE])
 def test_read_a_secured_topic_as_documented_and_show_no_secret(
-    title: str,
-    spark: SparkSession,
-    secured: SecureKafka,
-    certificates: Certificates,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    title: str, spark: SparkSession, secured: SecureKafka, certificates: Certificates,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
     monkeypatch.setenv("KEY_PASSWORD", KEY_PASSWORD)
-    with closing(KafkaBroker(f"127.0.0.1:{secured.open}")) as topics:
-        target = topics.missing_target()
-        topics.create(target)
-        with closing(topics.open(15.0)) as publisher:
-            publisher.publish([delivery(target, b"read by Spark")])
-        port = secured.mtls if title == BY_CERTIFICATE else secured.sasl
-        config = configured(
-            tmp_path, documented(title, certificates, f"localhost:{port}")["orders"]
-        )
-        options = kafka_options(config, "orders")
-        frame = spark.read.format("kafka").options(**options).option("subscribe", target.topic)
-        rows = frame.load()
+    port = secured.mtls if title == BY_CERTIFICATE else secured.sasl
+    brokers = documented(title, certificates, f"localhost:{port}")
+    options = kafka_options(configured(tmp_path, brokers["orders"]), "orders")
+    with closing(KafkaBroker(f"127.0.0.1:{secured.open}")) as broker:
+        topics = Topics(broker)
+        topic = topics.make()
+        topics.fill(topic, [Record(b"read by Spark")])
+        rows = spark.read.format("kafka").options(**options).option("subscribe", topic).load()
         assert [bytes(row["value"]) for row in rows.collect()] == [b"read by Spark"]
     plan = rows._jdf.queryExecution().toString()  # type: ignore[operator]
     assert not any(secret in plan for secret in SECRETS)
@@ -108,19 +100,18 @@ def test_options_that_java_cannot_have_are_refused(
         kafka_options(configured(tmp_path, given), "orders")
 
 
+@pytest.mark.parametrize("password", [{}, {"ssl_key_password": "other"}])
 def test_options_with_a_key_that_nothing_opens_are_refused(
-    certificates: Certificates, tmp_path: Path
+    certificates: Certificates, tmp_path: Path, password: dict[str, str]
 ) -> None:
     chain, key = certificates.client, certificates.locked_key
-    locked = {"ssl_certificate_location": chain, "ssl_key_location": key}
-    for password in ({}, {"ssl_key_password": "other"}):
-        config = configured(tmp_path, kafka(**locked, **password))
-        with pytest.raises(ConfigError, match=r"ssl.key.location: expected a PEM key that"):
-            kafka_options(config, "orders")
+    given = kafka(ssl_certificate_location=chain, ssl_key_location=key, **password)
+    with pytest.raises(ConfigError, match=r"ssl.key.location: expected a PEM key that"):
+        kafka_options(configured(tmp_path, given), "orders")
 
 
 def test_options_of_a_broker_that_is_no_kafka_name_those_that_are(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"\(orders\); got 'billing'"):
-        kafka_options(configured(tmp_path, kafka()), "billing")
-    with pytest.raises(ConfigError, match="got 'order', did you mean orders"):
-        kafka_options(configured(tmp_path, kafka()), "order")
+    config = configured(tmp_path, kafka())
+    for name, said in (("billing", "got 'billing'"), ("order", "got 'order', did you mean orders")):
+        with pytest.raises(ConfigError, match=rf"\(orders\); {said}"):
+            kafka_options(config, name)

@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,15 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from duebridge.envelope import Envelope
 from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.journal import read_journal
-from tests.spark.conftest import LATER_MS, World
+from tests.spark.cold_route import ColdRoute
 from tests.spark.driver import Jobs, all_due_in_a_month
-from tests.spark.test_demote import cold
 from tests.spark.test_replay import dead
-from tests.spark.topics import Record, opened_topics
+from tests.spark.topics import Record, Topics
+from tests.spark.world import LATER_MS, World
 from tests.support.command import ENVIRONMENT
 from tests.support.servers import wait_until
 
@@ -35,11 +36,6 @@ def stored(world: World, route: str) -> set[str]:
     return set().union(*(world.ids(route, number=number) for number in range(shards)))
 
 
-def fill(world: World, route: str) -> None:
-    envelopes = [Envelope.new(b"x", id=name, at=LATER_MS + n) for n, name in enumerate(IDS)]
-    world.producer().schedule_many(route, envelopes)
-
-
 def files(home: Path, pattern: str) -> bool:
     return any(home.glob(pattern))
 
@@ -47,49 +43,34 @@ def files(home: Path, pattern: str) -> bool:
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_every_job_killed_in_the_middle_and_run_again_loses_nothing_and_repeats_nothing(
-    spark: SparkSession,
-    world: World,
-    kafka_bootstrap: str,
-    kafka_jars: str,
-    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession, world: World, topics: Topics, kafka_jars: str
 ) -> None:
-    world.use(world.url, kafka_bootstrap)
     home = world.home
     rows = {"id": IDS, "body": IDS, "due_at": [LATER_MS] * ROWS}  # each process has its LATER_MS
     pq.write_table(pa.table(rows), home / "rows.parquet")
-    fill(world, "cold")
+    world.schedule("cold", *IDS)
     assert run_demote(spark, config=world.config, route="cold").removed == ROWS
-    fill(world, "frozen")
-    with opened_topics(kafka_bootstrap) as topics:
-        topic, letters = topics.make(), topics.make()
-        topics.fill(topic, (Record(name.encode()) for name in IDS))
-        topics.fill(letters, dead(topics, *IDS, route="open"))
-        program = [sys.executable, "-m", "tests.spark.driver"]
-        words = [world.config, str(home), topic, letters, kafka_jars]
-        with (home / "driver.log").open("wb") as log:
-            driver = subprocess.Popen(
-                [*program, *words], stdout=log, stderr=log, env=ENVIRONMENT, start_new_session=True
-            )
-        try:
-            wait_until(lambda: is_reported(home, driver), f"see {log.name}", within_s=200)
-            (home / "slow").touch()
-            begun: dict[str, int] = {}
-            wait_until(lambda: is_begun(world, begun), begun, within_s=120)
-            (home / "demote").touch()
-            wait_until(lambda: files(home, f"{FROZEN}/*-demoted.json"), "demote", within_s=60)
-        finally:
-            os.killpg(driver.pid, signal.SIGKILL)
-            driver.wait()
-        before = {route: len(stored(world, route)) for route in SLOW}
-        assert all(BEGUN <= count < ROWS for count in before.values()), before
-        assert not files(home, f"{FROZEN}/*-removed.json"), "demote was over"
-        delivered = world.deliver("split", 100)  # what is gone already is not scheduled again
-        assert delivered
-        run_again(Jobs(spark, world.config, home), topic, letters, monkeypatch)
+    world.schedule("frozen", *IDS)
+    topic, letters = topics.make(), topics.make()
+    topics.fill(topic, (Record(name.encode()) for name in IDS))
+    topics.fill(letters, dead(*IDS, route="open"))
+    with killed_driver(world, topic, letters, kafka_jars) as driver:
+        wait_until(lambda: is_reported(home, driver), f"see {home}/driver.log", within_s=200)
+        (home / "slow").touch()
+        begun: dict[str, int] = {}
+        wait_until(lambda: is_begun(world, begun), begun, within_s=120)
+        (home / "demote").touch()
+        wait_until(lambda: files(home, f"{FROZEN}/*-demoted.json"), "demote", within_s=60)
+    before = {route: len(stored(world, route)) for route in SLOW}
+    assert all(BEGUN <= count < ROWS for count in before.values()), before
+    assert not files(home, f"{FROZEN}/*-removed.json"), "demote was over"
+    delivered = world.deliver("split", 100)  # what is gone already is not scheduled again
+    assert delivered
+    run_again(Jobs(spark, world.config, home), topic, letters)
     left = stored(world, "split") | world.ids("split", "ready")
     assert (len(left), left & delivered) == (ROWS - len(delivered), set())
     assert all(len(stored(world, route)) == ROWS for route in ("plain", "open", "cold"))
-    assert (stored(world, "frozen"), cold(spark, world, "frozen")) == (set(), IDS)
+    assert (stored(world, "frozen"), ColdRoute(spark, world, "frozen").ids()) == (set(), IDS)
     accepted = read_journal(spark, str(home / "journal")).where("kind = 'accepted'")
     assert dict(accepted.groupBy("route").count().collect()) == {
         **dict.fromkeys((*SLOW, "frozen"), ROWS),
@@ -97,24 +78,33 @@ def test_every_job_killed_in_the_middle_and_run_again_loses_nothing_and_repeats_
     }
 
 
-def run_again(jobs: Jobs, topic: str, letters: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def killed_driver(world: World, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run the driver, which dies at the end of the block."""
+    program = [sys.executable, "-m", "tests.spark.driver", world.config, str(world.home), *words]
+    with (world.home / "driver.log").open("wb") as log:
+        driver = subprocess.Popen(
+            program, stdout=log, stderr=log, env=ENVIRONMENT, start_new_session=True
+        )
+    try:
+        yield driver
+    finally:
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+
+
+def run_again(jobs: Jobs, topic: str, letters: str) -> None:
     """Do what anybody does whose driver was killed; each job finds what the killed one stored."""
-    for job in (
-        jobs.schedule,
-        lambda: jobs.intake(topic).rows,
-        lambda: jobs.replay(letters).rows[0],
-    ):
-        done = job()
+    schedule, intake = jobs.schedule(), jobs.intake(topic).rows
+    for done in (schedule, intake, jobs.replay(letters).rows[0]):
         assert done.accepted + done.duplicate == ROWS
         assert done.duplicate > 0
-    with monkeypatch.context() as later:
+    with pytest.MonkeyPatch.context() as later:
         later.setattr(Tier, "boundary_ms", all_due_in_a_month)
         back = jobs.hydrate()
     assert (back.accepted + back.duplicate, back.left) == (ROWS, 0)
-    jobs.demote()
-    jobs.journal()
-    jobs.reconcile()
-    jobs.report()
+    for job in (jobs.demote, jobs.journal, jobs.reconcile, jobs.report):
+        job()
 
 
 def is_reported(home: Path, driver: "subprocess.Popen[bytes]") -> bool:

@@ -1,15 +1,15 @@
 """Dead letters as rows and as envelopes: what may be tried again, and under which id."""
 
-import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from duebridge.config.models import Route
+from duebridge.config.load import load_config
 from duebridge_connectors.spark.transforms.letters import (
     own_target,
     parse_dead_letters,
     replay_envelopes,
 )
 from tests.spark.test_records import Header, records
+from tests.spark.world import World
 
 LETTER = {
     "mine": b"1",
@@ -50,31 +50,21 @@ def test_letters_have_what_their_headers_say_as_columns(spark: SparkSession) -> 
     assert row["last_failed_at"].timestamp() == 1_700_000_002
 
 
-@pytest.mark.parametrize(
-    ("changed", "status"),
-    [
-        ({"x_replays": b"3"}, "looped"),
-        ({"x_dlq_route": b"gone"}, "no_route"),
-        ({"x_attempt": None}, "damaged"),  # as duebridge.worker.dead_letters.damaged_letter has it
-        ({"x_replays": b"many"}, "damaged"),
-        ({"x_replays": b"-1"}, "damaged"),
-    ],
-)
-def test_letters_that_may_not_be_replayed_say_why(
-    changed: dict[str, bytes | None], status: str, spark: SparkSession
-) -> None:
-    (row,) = letters(spark, letter(**changed)).collect()
-    assert row["status"] == status
-
-
-def test_letters_of_no_headers_are_damaged(spark: SparkSession) -> None:
-    assert [row["status"] for row in letters(spark, None, []).collect()] == ["damaged", "damaged"]
+def test_letters_that_may_not_be_replayed_say_why(spark: SparkSession) -> None:
+    given: dict[str, list[list[Header] | None]] = {
+        "looped": [letter(x_replays=b"3")],
+        "no_route": [letter(x_dlq_route=b"gone")],
+        # as duebridge.worker.dead_letters.damaged_letter has it
+        "damaged": [letter(x_attempt=None), *(letter(x_replays=n) for n in (b"many", b"-1")), None],
+    }
+    for status, of in given.items():
+        found = letters(spark, *of).collect()
+        assert [row["status"] for row in found] == [status] * len(of)
 
 
 def test_replay_keeps_the_headers_of_the_envelope_and_counts_itself(spark: SparkSession) -> None:
-    first, second = envelopes(spark, letter(), letter(x_replays=b"1", x_replay_of=b"order-1"))
-    values = [[(each["key"], bytes(each["value"])) for each in row["headers"]]
-              for row in (first, second)]  # fmt: skip
+    rows = envelopes(spark, letter(), letter(x_replays=b"1", x_replay_of=b"order-1"))
+    values = [[(each["key"], bytes(each["value"])) for each in row["headers"]] for row in rows]
     mine = ("mine", b"1")
     assert values[0] == [mine, ("x-replays", b"1"), ("x-replay-of", b"order-42")]
     assert values[1] == [mine, ("x-replays", b"2"), ("x-replay-of", b"order-1")]
@@ -101,31 +91,22 @@ def test_replay_spreads_evenly_and_always_alike(spark: SparkSession) -> None:
 
 
 def test_replay_with_repairs_takes_them_and_keeps_its_own_headers(spark: SparkSession) -> None:
-    repairs = {
-        "body": "concat(value, '!')",
-        "headers": "cast(null as array<struct<key string, value binary>>)",
-    }
+    no_headers = "cast(null as array<struct<key string, value binary>>)"
+    repairs = {"body": "concat(value, '!')", "headers": no_headers}
     (row,) = replay_envelopes(letters(spark, letter()), repairs).collect()
     assert row["body"] == "v!"
     assert [each["key"] for each in row["headers"]] == ["x-replays", "x-replay-of"]
 
 
-def route(**fields: object) -> Route:
-    return Route.model_validate({"name": "r", **fields})
-
-
-def test_own_target_is_what_differs_from_the_routes(spark: SparkSession) -> None:
-    kafka = {"broker": "kafka", "topic": "due"}
-    rabbit = {"broker": "rabbit", "exchange": "x", "routing_key": "due"}
-    assert own_target(route(target=kafka)) is None
-    given = letters(spark, letter(), letter(x_dlq_target=b"kafka:due-b"))
-    topics = own_target(route(target=kafka, allow_targets=[{"broker": "kafka", "topic": "due-*"}]))
-    assert topics is not None
-    assert [row[0] and row[0].asDict() for row in given.select(topics).collect()] == [
-        None,
-        {"broker": "kafka", "topic": "due-b"},
-    ]
-    keys = own_target(route(target=rabbit, allow_targets=[rabbit]))
-    assert keys is not None
-    (row,) = letters(spark, letter(x_dlq_target=b"rabbit:x/a/b")).select(keys).collect()
-    assert row[0].asDict() == {"broker": "rabbit", "exchange": "x", "routing_key": "a/b"}
+def test_own_target_is_what_the_letter_names_where_the_route_permits_others(
+    spark: SparkSession, world: World
+) -> None:
+    routes = load_config(world.config).routes
+    assert own_target(routes["plain"]) is None
+    target = own_target(routes["amqp"])
+    assert target is not None
+    names = (b"rabbit:x/a/b", str(routes["amqp"].target).encode())
+    given = letters(spark, *(letter(x_dlq_target=name) for name in names))
+    own, routes_own = (row[0] for row in given.select(target).collect())
+    assert own.asDict() == {"broker": "rabbit", "exchange": "x", "routing_key": "a/b"}
+    assert routes_own is None

@@ -1,22 +1,19 @@
 """The batch reader: every row of a store, once, by shard and state."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import Reason
 from duebridge.store.transitions import Burial, Retry
 from duebridge_connectors.spark.source.dataframes import write_envelopes
 from duebridge_connectors.spark.source.planning import plan_read
 from tests.spark.by_hand import read_by_hand
-from tests.spark.conftest import World
-
-LATER = datetime.now(UTC).replace(microsecond=0) + timedelta(days=30)
+from tests.spark.world import LATER_MS, World
 
 
 def read(spark: SparkSession, world: World, **options: Any) -> DataFrame:
@@ -24,12 +21,8 @@ def read(spark: SparkSession, world: World, **options: Any) -> DataFrame:
     return reading.options(**options).load()
 
 
-def scheduled(world: World, route: str, count: int, **fields: Any) -> None:
-    given = {"at": LATER} | fields
-    envelopes = [Envelope.new(b"x", id=f"i{number}", **given) for number in range(count)]
-    assert {each.status for each in world.producer().schedule_many(route, envelopes)} == {
-        "accepted"
-    }
+def numbered(count: int) -> list[str]:
+    return [f"i{number}" for number in range(count)]
 
 
 def stored(world: World, name: str) -> tuple[int, bytes, bytes]:
@@ -43,88 +36,62 @@ def stored(world: World, name: str) -> tuple[int, bytes, bytes]:
 def test_read_of_a_split_route_has_every_row_once_by_shard(
     spark: SparkSession, world: World
 ) -> None:
-    scheduled(world, "split", 2500)
+    world.schedule("split", *numbered(2500))
     frame = read(spark, world, route="split", state="pending", page=100)
     assert frame.rdd.getNumPartitions() == 4
     assert frame.count() == frame.select("id").distinct().count() == 2500
     assert {row.shard for row in frame.select("shard").distinct().collect()} == {0, 1, 2, 3}
+    assert "redis://" not in frame._jdf.queryExecution().toString()  # type: ignore[operator]
 
 
 def test_read_of_an_envelope_has_all_that_it_was_given(spark: SparkSession, world: World) -> None:
     headers = [("n", "text"), ("n", 5), ("m", None), ("t", True)]
-    scheduled(world, "plain", 1, key=b"k", headers=headers, content_type="text/plain",
-              max_attempts=4, remember="1d")  # fmt: skip
+    world.schedule("plain", "a", key=b"k", headers=headers, content_type="text/plain",
+                   max_attempts=4, remember="1d")  # fmt: skip
     (row,) = read(spark, world, route="plain").collect()
-    assert (row.id, row.route, row.shard, row.state) == ("i0", "plain", 0, "pending")
-    assert row.due_at.replace(tzinfo=UTC) == LATER
+    assert (row.id, row.route, row.shard, row.state) == ("a", "plain", 0, "pending")
+    assert row.due_at.replace(tzinfo=UTC) == datetime.fromtimestamp(LATER_MS / 1000, UTC)
     assert row.waits_for == row.due_at
-    assert (bytes(row.body), bytes(row.key), row.max_attempts) == (b"x", b"k", 4)
-    assert [(each.name, each.value and bytes(each.value)) for each in row.headers] == [
-        ("n", b"text"), ("n", b"5"), ("m", None), ("t", b"true"),
-    ]  # fmt: skip
+    assert (bytes(row.body), bytes(row.key), row.max_attempts) == (b"body of a", b"k", 4)
+    values = [(name, value and bytes(value)) for name, value in row.headers]
+    assert values == [("n", b"text"), ("n", b"5"), ("m", None), ("t", b"true")]
     assert row.properties == {"content_type": "text/plain"}
     assert (row.remember_ms, row.attempt, row.expires_at, row.reason) == (86_400_000, 0, None, None)
     assert row.generation > 0
 
 
 def test_read_of_every_state_names_it(spark: SparkSession, world: World) -> None:
-    scheduled(world, "plain", 5, at=5)
-    world.producer().schedule("split", b"x", id="other", at=LATER)
+    world.schedule("plain", *numbered(5), at=5)
+    world.schedule("split", "other")
     store = world.store("plain")
     store.promote()
     claim = store.claim(3, 30_000)
-    store.retry(
-        claim.token,
-        [
-            Retry(
-                id=claim.ids[0],
-                delay_ms=60_000,
-                is_failure=True,
-                is_unsure=False,
-                error="E\nrefused",
-            )
-        ],
-    )
-    store.bury(
-        claim.token,
-        [
-            Burial(
-                id=claim.ids[1],
-                reason=Reason.TOO_LARGE,
-                is_failure=True,
-                is_unsure=False,
-                error="E\nlarge",
-            )
-        ],
-    )
+    retried, dead = claim.ids[:2]
+    why: dict[str, Any] = {"is_failure": True, "is_unsure": False, "error": "E\nrefused"}
+    store.retry(claim.token, [Retry(id=retried, delay_ms=60_000, **why)])
+    store.bury(claim.token, [Burial(id=dead, reason=Reason.TOO_LARGE, **why)])
     rows = {row.id: row for row in read(spark, world).collect()}
-    assert sorted(row.state for row in rows.values()) == [
-        "dead", "pending", "ready", "ready", "retry", "unack",
-    ]  # fmt: skip
-    retried, dead = rows[claim.ids[0]], rows[claim.ids[1]]
-    assert (retried.failures, retried.error_class, retried.error_message) == (1, "E", "refused")
-    assert (dead.reason, dead.waits_for, dead.state) == ("too_large", None, "dead")
-    ready = read(spark, world, route="plain,split", state="ready, retry")
-    assert sorted(row.state for row in ready.collect()) == ["ready", "ready", "retry"]
+    states = sorted(row.state for row in rows.values())
+    assert states == ["dead", "pending", "ready", "ready", "retry", "unack"]
+    found = rows[retried]
+    assert (found.failures, found.error_class, found.error_message) == (1, "E", "refused")
+    assert (rows[dead].reason, rows[dead].waits_for) == ("too_large", None)
+    ready = read_by_hand(world, route="plain,split", state="ready, retry")
+    assert sorted(row["state"] for row in ready) == ["ready", "ready", "retry"]
 
 
 def test_read_of_a_due_window_ends_before_its_end(world: World) -> None:
     for number in range(10):
-        at = LATER + timedelta(seconds=number)
-        world.producer().schedule("plain", b"x", id=f"w{number}", at=at)
-    window = {
-        "due_after": (LATER + timedelta(seconds=2)).isoformat(),
-        "due_before": int((LATER + timedelta(seconds=5)).timestamp() * 1000),
-    }
-    assert {row["id"] for row in read_by_hand(world, **window)} == {"w2", "w3", "w4"}
+        world.schedule("plain", f"w{number}", at=LATER_MS + number * 1000)
+    after = datetime.fromtimestamp(LATER_MS / 1000 + 2, UTC).isoformat()
+    rows = read_by_hand(world, due_after=after, due_before=LATER_MS + 5000)
+    assert {row["id"] for row in rows} == {"w2", "w3", "w4"}
 
 
 def test_read_packed_goes_back_as_it_was(spark: SparkSession, world: World) -> None:
-    scheduled(world, "plain", 20, delay="30d", at=None, headers={"n": b"v"})
-    cold = read(spark, world, route="plain", content="packed").drop(
-        "route", "shard", "state", "scheduled_at"
-    )
-    kept = cold.localCheckpoint()
+    world.schedule("plain", *numbered(20), delay="30d", headers={"n": b"v"})
+    packed = read(spark, world, route="plain", content="packed")
+    kept = packed.drop("route", "shard", "state", "scheduled_at").localCheckpoint()
     before = {name: stored(world, name) for name in world.ids("plain")}
     for name in before:
         assert world.producer().cancel("plain", name) == "cancelled"
@@ -133,7 +100,7 @@ def test_read_packed_goes_back_as_it_was(spark: SparkSession, world: World) -> N
 
 
 def test_read_of_a_damaged_record_says_so_and_goes_on(world: World) -> None:
-    scheduled(world, "plain", 2)
+    world.schedule("plain", "i0", "i1")
     client: Any = world.connection.client
     client.hset(f"{world.store('plain').shard.tag}:envelopes", "i1", b"\x01short")
     rows = {row["id"]: row for row in read_by_hand(world, route="plain")}
@@ -142,7 +109,7 @@ def test_read_of_a_damaged_record_says_so_and_goes_on(world: World) -> None:
 
 
 def test_read_without_a_configuration_asks_the_store(world: World) -> None:
-    scheduled(world, "split", 10)
+    world.schedule("split", *numbered(10))
     assert len(read_by_hand(world, store=world.url, namespace=world.namespace)) == 10
 
 
@@ -164,11 +131,6 @@ def test_read_of_wrong_options_names_them(
     assert "hunter2" not in str(refused.value)
 
 
-def test_read_of_a_wrong_option_shows_no_url_in_plan_or_error(
-    spark: SparkSession, world: World
-) -> None:
+def test_read_of_a_wrong_option_is_refused_by_spark(spark: SparkSession, world: World) -> None:
     with pytest.raises(PySparkException, match="option states: unknown, did you mean state"):
         read(spark, world, states="dead")
-    scheduled(world, "plain", 1)
-    plan = read(spark, world)._jdf.queryExecution().toString()
-    assert "redis://" not in plan

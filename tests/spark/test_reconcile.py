@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,20 +12,20 @@ import pytest
 import yaml
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from duebridge.audit import fingerprint
 from duebridge.config.load import load_config
 from duebridge.errors import ConfigError
+from duebridge_connectors.spark.jobs import reconcile
 from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.evidence import read_export, topics_pattern
 from duebridge_connectors.spark.jobs.journal import run_journal
 from duebridge_connectors.spark.jobs.reconcile import Reconciliation, run_reconcile
 from duebridge_connectors.spark.jobs.report import run_report
 from duebridge_connectors.spark.transforms.facts import arrived_in_kafka
-from tests.spark.commander import Commander
-from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_records import Header, records
+from tests.spark.world import LATER_MS, World
 
 TOPIC_CONFIGS = {"message.timestamp.type": "LogAppendTime"}
 
@@ -32,84 +33,65 @@ TOPIC_CONFIGS = {"message.timestamp.type": "LogAppendTime"}
 class Scene:
     """A route to a topic of its own, whose worker is played by the test."""
 
-    def __init__(self, world: World, bootstrap: str) -> None:
-        self.world = world
-        self.topic = world.namespace
-        names = {self.topic: False, f"{self.topic}-dlt": True}
-        admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    def __init__(self, spark: SparkSession, world: World, bootstrap: str) -> None:
+        self.spark, self.world = spark, world
+        self.topic, letters = world.namespace, f"{world.namespace}-dlt"
         wanted = {"num_partitions": 2, "replication_factor": 1, "configs": TOPIC_CONFIGS}
-        admin.create_topics(dict.fromkeys(names, wanted))
-        admin.close()
-        targets = [{"broker": "kafka", "topic": name} for name in names]
-        config = {
-            "version": 1,
-            "store": {"url": world.url, "namespace": world.namespace},
-            "brokers": {
-                "kafka": {"type": "kafka", "bootstrap_servers": [bootstrap]},
-                "rabbit": {"type": "rabbitmq", "url": "amqp://localhost/"},
-            },
-            "routes": {
-                "plain": {
-                    "target": targets[0],
-                    "dead_letter": targets[1],
-                    "cold_tier": {"path": str(world.home / "cold"), "horizon": "7d"},
-                },
-                "amqp": {"target": {"broker": "rabbit", "exchange": "", "routing_key": "amqp"}},
-            },
+        with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
+            admin.create_topics(dict.fromkeys((self.topic, letters), wanted))
+        world.use(world.url, bootstrap)
+        config = yaml.safe_load(Path(world.config).read_text())
+        config["routes"] = {name: config["routes"][name] for name in ("plain", "amqp")}
+        config["routes"]["plain"] |= {
+            "target": {"broker": "kafka", "topic": self.topic},
+            "dead_letter": {"broker": "kafka", "topic": letters},
+            "cold_tier": {"path": str(world.home / "cold"), "horizon": "7d"},
         }
         Path(world.config).write_text(yaml.safe_dump(config))
         self._kafka = KafkaProducer(bootstrap_servers=bootstrap)
 
-    def accept(self, name: str, at: int = 5) -> None:
-        assert self.world.producer().schedule("plain", b"body", id=name, at=at).due_at_ms
+    def accept(self, *names: str, at: int = 5) -> None:
+        for name in names:
+            self.world.schedule("plain", name, at=at)
 
     def settle(self) -> None:
         """Take all that is due out of the store, as if it had been confirmed."""
         self.world.deliver("plain", 100)
 
-    def publish(self, name: str, body: bytes = b"body", **more: str) -> None:
-        texts = {"x-message-id": name, "x-route": "plain", "x-scheduled-at": str(now_ms()), **more}
-        headers = [(each.replace("_", "-"), text.encode()) for each, text in texts.items()]
+    def publish(self, *names: str, body: bytes | None = None, **more: str) -> None:
         topic = f"{self.topic}-dlt" if more else self.topic
-        self._kafka.send(topic, body, headers=headers).get(10)
+        for name in names:
+            now_ms = str(int(time.time() * 1000))
+            texts = {"x-message-id": name, "x-route": "plain", "x-scheduled-at": now_ms, **more}
+            headers = [(key.replace("_", "-"), text.encode()) for key, text in texts.items()]
+            self._kafka.send(topic, body or body_of(name), headers=headers).get(10)
 
-    def receipts(self, spark: SparkSession, *names: str) -> Any:
-        made = [("plain", name, now(), fingerprint(b"body", None, ())) for name in names]
-        schema = "route string, id string, due_at timestamp, fingerprint string"
-        return spark.createDataFrame(made, schema)
+    def judge(self, **more: Any) -> Reconciliation:
+        return run_reconcile(self.spark, self.world.config, routes=["plain"], **more)
 
     def close(self) -> None:
         self._kafka.close()
 
 
-def now_ms() -> int:
-    return int(time.time() * 1000)
-
-
-def now() -> datetime:
-    return datetime.fromtimestamp(0, UTC)
+def body_of(name: str) -> bytes:
+    return f"body of {name}".encode()
 
 
 @pytest.fixture
-def scene(world: World, kafka_bootstrap: str) -> Iterator[Scene]:
-    made = Scene(world, kafka_bootstrap)
-    yield made
-    made.close()
+def scene(spark: SparkSession, world: World, kafka_bootstrap: str) -> Iterator[Scene]:
+    with closing(Scene(spark, world, kafka_bootstrap)) as made:
+        yield made
 
 
 def plant(scene: Scene) -> None:
     """One of each violation; `good`, `buried` and `later` are as they should be."""
-    for name in ("good", "lost", "twice", "both", "corrupt", "buried", "called off"):
-        scene.accept(name)
+    scene.accept("good", "lost", "twice", "both", "corrupt", "buried", "called off")
     assert scene.world.producer().cancel("plain", "called off") == "cancelled"
     scene.settle()
-    for name in ("good", "twice", "twice", "both", "called off", "strange"):
-        scene.publish(name)
-    scene.publish("corrupt", b"other")
-    for name in ("buried", "both"):
-        scene.publish(name, x_dlq_reason="expired")
-    scene.accept("later", LATER_MS)
-    scene.accept("early", LATER_MS)
+    scene.publish("good", "twice", "twice", "both", "called off", "strange")
+    scene.publish("corrupt", body=b"other")
+    scene.publish("buried", "both", x_dlq_reason="expired")
+    scene.accept("later", "early", at=LATER_MS)
     scene.publish("early")
     scene.accept("stuck")
 
@@ -126,38 +108,42 @@ PLANTED = {
 }
 
 
-def test_reconcile_names_every_violation_that_was_planted(
-    spark: SparkSession, scene: Scene
-) -> None:
+def receipts(scene: Scene, *names: str) -> DataFrame:
+    due = datetime.fromtimestamp(0, UTC)
+    made = [("plain", name, due, fingerprint(body_of(name), None, ())) for name in names]
+    schema = "route string, id string, due_at timestamp, fingerprint string"
+    return scene.spark.createDataFrame(made, schema)
+
+
+def test_reconcile_names_every_violation_that_was_planted(scene: Scene) -> None:
     plant(scene)
     out = str(scene.world.home / "verdict")
-    receipts = scene.receipts(spark, "good", "corrupt")
-    found = run_reconcile(
-        spark, scene.world.config, routes=["plain"], receipts=receipts, stuck_after="0ms", out=out
-    )
-    assert found.examples == PLANTED
-    assert not found.holds
+    given = receipts(scene, "good", "corrupt")
+    found = scene.judge(receipts=given, stuck_after="0ms", out=out)
+    assert (found.holds, found.examples) == (False, PLANTED)
     (route,) = found.routes
     assert (route.accepted, route.delivered, route.dead, route.held) == (10, 7, 2, 3)
     assert (route.cancelled, route.duplicate_copies) == (1, 1)
     assert "BROKEN: lost: plain/lost; early: plain/early;" in str(found)
-    kinds = {row.kind: row.id for row in spark.read.parquet(f"{out}/violations").collect()}
-    assert kinds == {kind: ids[0].removeprefix("plain/") for kind, ids in PLANTED.items()}
-    story = spark.read.parquet(f"{out}/stories").where("id = 'lost'").orderBy("sequence")
+    kinds = {row.kind: [f"plain/{row.id}"] for row in read(scene, f"{out}/violations").collect()}
+    assert kinds == PLANTED
+    story = read(scene, f"{out}/stories").where("id = 'lost'").orderBy("sequence")
     assert [row.kind for row in story.collect()] == ["accepted", "delivered"]
 
 
-def test_reconcile_of_a_table_judges_what_is_in_it_and_holds(
-    spark: SparkSession, scene: Scene
-) -> None:
+def read(scene: Scene, path: str) -> DataFrame:
+    return scene.spark.read.parquet(path)
+
+
+def test_reconcile_of_a_table_judges_what_is_in_it_and_holds(scene: Scene) -> None:
     table = str(scene.world.home / "journal")
     scene.accept("good")
     scene.settle()
     scene.publish("good")
-    run_journal(spark, table, config=scene.world.config)
+    run_journal(scene.spark, table, config=scene.world.config)
     scene.accept("of the next time")
     scene.settle()
-    found = judge(spark, scene, journal=table, late="1h")
+    found = scene.judge(journal=table, late="1h")
     assert (found.holds, found.examples) == (True, {})
     (route,) = found.routes
     assert (route.accepted, route.delivered, route.late) == (1, 1, 0)
@@ -165,42 +151,32 @@ def test_reconcile_of_a_table_judges_what_is_in_it_and_holds(
     assert 0 <= route.lateness_max_ms < 3_600_000
 
 
-def judge(spark: SparkSession, scene: Scene, **more: Any) -> Reconciliation:
-    return run_reconcile(spark, scene.world.config, routes=["plain"], **more)
-
-
 def test_reconcile_asks_once_more_for_what_moved_while_the_store_was_read(
-    spark: SparkSession, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene.accept("in motion", LATER_MS)
-
-    def missed(real: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *given: real(*given).where("false")
-
-    monkeypatch.setattr(
-        "duebridge_connectors.spark.jobs.reconcile.snapshot_held",
-        missed(run_reconcile.__globals__["snapshot_held"]),
-    )
-    found = judge(spark, scene)
-    assert found.holds
-    assert found.routes[0].held == 1
+    scene.accept("in motion", at=LATER_MS)
+    real = reconcile.snapshot_held
+    monkeypatch.setattr(reconcile, "snapshot_held", lambda *given: real(*given).where("false"))
+    found = scene.judge()
+    assert (found.holds, found.routes[0].held) == (True, 1)
 
 
 @pytest.mark.long
-def test_reconcile_and_report_count_what_is_cold(spark: SparkSession, scene: Scene) -> None:
-    scene.accept("far", LATER_MS)
-    assert run_demote(spark, config=scene.world.config, route="plain").removed == 1
-    found = judge(spark, scene)
+def test_reconcile_and_report_count_what_is_cold(scene: Scene) -> None:
+    scene.accept("far", at=LATER_MS)
+    assert run_demote(scene.spark, config=scene.world.config, route="plain").removed == 1
+    found = scene.judge()
     assert (found.holds, found.routes[0].held) == (True, 1)
     out = str(scene.world.home / "report")
-    assert run_report(spark, out, config=scene.world.config, routes=["plain"]).waiting == 1
+    done = run_report(scene.spark, out, config=scene.world.config, routes=["plain"])
+    assert done.waiting == 1
 
 
 def test_reconcile_of_a_broker_that_spark_cannot_read_wants_an_export(
-    spark: SparkSession, scene: Scene
+    spark: SparkSession, world: World
 ) -> None:
     with pytest.raises(ConfigError, match="expected an export of a consumer for amqp"):
-        run_reconcile(spark, scene.world.config)
+        run_reconcile(spark, world.config)
 
 
 def test_export_of_a_consumer_is_read_from_lines_of_json(
@@ -213,10 +189,8 @@ def test_export_of_a_consumer_is_read_from_lines_of_json(
     path = tmp_path / "seen.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)))
     found = read_export(spark, str(path)).orderBy("id").collect()
-    assert [(row.id, row.dead_letter, row.fingerprint) for row in found] == [
-        ("a", False, "p"),
-        ("b", True, ""),
-    ]
+    rows = [(row.id, row.dead_letter, row.fingerprint) for row in found]
+    assert rows == [("a", False, "p"), ("b", True, "")]
     path.write_text('{"id": "a"}')
     with pytest.raises(ConfigError, match="expected columns route, id and at"):
         read_export(spark, str(path))
@@ -247,11 +221,11 @@ def test_topics_pattern_takes_globs_and_quotes_dots(world: World) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(330)
 def test_reconcile_command_exits_1_where_the_guarantee_was_broken(
-    scene: Scene, kafka_jars: str, command: Commander
+    scene: Scene, kafka_jars: str
 ) -> None:
     scene.accept("lost")
     scene.settle()
     settings = ["--route", "plain", "--spark", f"spark.jars={kafka_jars}"]
-    done = command(scene.world.config, "spark", "reconcile", *settings)
+    done = scene.world.command("spark", "reconcile", *settings)
     assert done.code == 1, done.err
     assert done.out.splitlines()[-1] == "The guarantee was BROKEN: lost: plain/lost"

@@ -1,11 +1,10 @@
 """The verdict in Spark is that of `duebridge.audit`: the same histories, the same words."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from duebridge.audit import Accepted, Arrived, AuditVerdict, History, audit
@@ -23,12 +22,11 @@ from duebridge_connectors.spark.transforms.verdict import (
     violations,
 )
 
-ARRIVED = "route string, id string, at timestamp, dead_letter boolean, fingerprint string"
-RECEIPT = "route string, id string, due_at timestamp, at timestamp, status string,"
-RECEIPT += " fingerprint string"
-HELD = "route string, id string, state string, waits_for timestamp"
-JOURNAL = "route string, id string, kind string, at timestamp, due_at timestamp, attempt int,"
-JOURNAL += " sequence long"
+OF = "route string, id string"
+ARRIVED = f"{OF}, at timestamp, dead_letter boolean, fingerprint string"
+RECEIPT = f"{OF}, due_at timestamp, at timestamp, status string, fingerprint string"
+HELD = f"{OF}, state string, waits_for timestamp"
+JOURNAL = f"{OF}, kind string, at timestamp, due_at timestamp, attempt int, sequence long"
 NEVER = 4_000_000_000_000
 DUE = 1_000
 
@@ -37,31 +35,22 @@ def instant(ms: int | None) -> datetime | None:
     return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
 
 
-def receipts_of(route: str, history: History) -> list[tuple[Any, ...]]:
-    asked = (
-        ("cancelled", history.cancelled),
-        ("in_flight", history.excused),
-        ("unknown", history.attempted),
-    )
-    return [
-        *(
-            (route, each.id, instant(each.due_at_ms), instant(1), "accepted", each.fingerprint)
-            for each in history.accepted
-        ),
-        *((route, each, None, instant(2), status, "") for status, of in asked for each in of),
-    ]
+def receipts_of(route: str, history: History) -> Iterator[tuple[Any, ...]]:
+    for made in history.accepted:
+        due = instant(made.due_at_ms)
+        yield route, made.id, due, instant(1), "accepted", made.fingerprint
+    asked = {"cancelled": history.cancelled, "in_flight": history.excused}
+    for status, names in (asked | {"unknown": history.attempted}).items():
+        yield from ((route, name, None, instant(2), status, "") for name in names)
 
 
-def arrived_of(route: str, history: History) -> list[tuple[Any, ...]]:
-    return [
-        (route, each.id, instant(each.at_ms), is_dead, each.fingerprint)
-        for is_dead, found in ((False, history.delivered), (True, history.dead))
-        for each in found
-    ]
+def arrived_of(route: str, history: History) -> Iterator[tuple[Any, ...]]:
+    for is_dead, found in ((False, history.delivered), (True, history.dead)):
+        yield from ((route, of.id, instant(of.at_ms), is_dead, of.fingerprint) for of in found)
 
 
-def held_of(route: str, history: History) -> list[tuple[Any, ...]]:
-    return [(route, each, state, instant(DUE)) for each, state in history.held.items()]
+def held_of(route: str, history: History) -> Iterator[tuple[Any, ...]]:
+    yield from ((route, name, state, instant(DUE)) for name, state in history.held.items())
 
 
 def kinds_of(verdict: AuditVerdict) -> set[tuple[str, str]]:
@@ -136,6 +125,10 @@ def journal(spark: SparkSession, *rows: tuple[str, str, int, int, int | None]) -
     return journal_facts(spark.createDataFrame(made, JOURNAL), 10, 100)
 
 
+def accepted(name: str, at: int = 20, due: int = 30) -> tuple[str, str, int, int, None]:
+    return (name, "accepted", at, due, None)
+
+
 def arrived(spark: SparkSession, *rows: tuple[str, int]) -> DataFrame:
     made = [("r", name, instant(at), False, "") for name, at in rows]
     return arrived_facts(spark.createDataFrame(made, ARRIVED))
@@ -151,64 +144,49 @@ def test_journal_says_what_was_accepted_and_when_it_is_due_by_its_last_word(
 ) -> None:
     rows = journal(
         spark,
-        ("lost", "accepted", 20, 30, None),
-        ("moved", "accepted", 20, 30, None),
+        *(accepted(name) for name in ("lost", "moved", "ended", "dropped")),
         ("moved", "rescheduled", 20, 60, None),
-        ("before", "accepted", 9, 30, None),
-        ("behind", "accepted", 101, 130, None),
-        ("ended", "accepted", 20, 30, None),
+        accepted("before", at=9),
+        accepted("behind", at=101, due=130),
         ("ended", "delivered", 101, 30, 1),
-        ("dropped", "accepted", 20, 30, None),
         ("dropped", "dropped", 40, 30, 3),
     )
     assert named(rows, arrived(spark, ("moved", 59))) == {("lost", "lost"), ("early", "moved")}
 
 
 def test_journal_of_a_cancel_after_an_attempt_promises_nothing(spark: SparkSession) -> None:
-    rows = journal(
-        spark,
-        ("sure", "accepted", 20, 30, None),
-        ("sure", "cancelled", 25, 30, 0),
-        ("unsure", "accepted", 20, 30, None),
-        ("unsure", "cancelled", 45, 30, 1),
-    )
+    cancels = [("sure", "cancelled", 25, 30, 0), ("unsure", "cancelled", 45, 30, 1)]
+    rows = journal(spark, accepted("sure"), accepted("unsure"), *cancels)
     assert named(rows) == set()
     found = named(rows, arrived(spark, ("sure", 40), ("unsure", 40)))
     assert found == {("after_cancel", "sure")}
 
 
 def test_id_of_two_lives_may_arrive_twice_and_not_more(spark: SparkSession) -> None:
-    rows = journal(spark, ("a", "accepted", 20, 30, None), ("a", "accepted", 50, 60, None))
-    assert named(rows, arrived(spark, ("a", 31), ("a", 61))) == set()
-    assert named(rows, arrived(spark, ("a", 31))) == {("lost", "a")}
-    assert named(rows, arrived(spark, ("a", 31), ("a", 61), ("a", 62))) == {("duplicates", "a")}
+    ids = ("well", "once", "thrice")
+    rows = journal(spark, *(accepted(name, *life) for name in ids for life in ((20, 30), (50, 60))))
+    twice = [(name, at) for name in ("well", "thrice") for at in (31, 61)]
+    found = named(rows, arrived(spark, *twice, ("once", 31), ("thrice", 62)))
+    assert found == {("lost", "once"), ("duplicates", "thrice")}
 
 
 def test_journal_of_what_was_demoted_and_came_back_is_of_one_life(spark: SparkSession) -> None:
-    rows = journal(
-        spark,
-        ("back", "accepted", 20, 80, None),
-        ("back", "demoted", 30, 80, None),
-        ("back", "accepted", 70, 80, None),
-        ("cold", "accepted", 20, 80, None),
-        ("cold", "demoted", 30, 80, None),
-        ("gone", "accepted", 20, 80, None),
-        ("gone", "demoted", 30, 80, None),
-    )
+    ids = ("back", "cold", "gone")
+    demoted = [(name, "demoted", 30, 80, None) for name in ids]
+    first = [accepted(name, due=80) for name in ids]
+    rows = journal(spark, *first, *demoted, accepted("back", at=70, due=80))
     held = held_facts(spark.createDataFrame([("r", "cold", "cold", instant(NEVER))], HELD))
     assert named(rows, held, arrived(spark, ("back", 81))) == {("lost", "gone")}
 
 
-@pytest.mark.parametrize(("late_ms", "found"), [(4, {("late", "a")}), (5, set()), (None, set())])
-def test_late_is_what_came_later_than_the_bound(
-    spark: SparkSession, late_ms: int | None, found: set[tuple[str, str]]
-) -> None:
-    rows = journal(spark, ("a", "accepted", 20, 30, None))
-    assert named(rows, arrived(spark, ("a", 35)), late_ms=late_ms) == found
+def test_late_is_what_came_later_than_the_bound(spark: SparkSession) -> None:
+    facts = journal(spark, accepted("a")), arrived(spark, ("a", 35))
+    assert named(*facts, late_ms=4) == {("late", "a")}
+    assert named(*facts, late_ms=5) == named(*facts) == set()
 
 
 def test_held_is_stuck_only_where_it_should_have_moved_by_now(spark: SparkSession) -> None:
-    rows = journal(spark, ("a", "accepted", 20, 30, None), ("b", "accepted", 20, 90, None))
+    rows = journal(spark, accepted("a"), accepted("b", due=90))
     held = [("r", "a", "ready", instant(30)), ("r", "b", "pending", instant(90))]
     facts = held_facts(spark.createDataFrame(held, HELD))
     (row,) = violations(judge(aggregate_lives([rows, facts]), 50)).collect()

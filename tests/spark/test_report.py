@@ -12,31 +12,29 @@ from duebridge_connectors.spark.jobs.report import run_report
 from duebridge_connectors.spark.page.figures import ReportFigures
 from duebridge_connectors.spark.page.html import render_page
 from duebridge_connectors.spark.transforms.figures import KINDS, figures, forecast, gaps, reasons
-from tests.spark.conftest import LATER_MS, World
-from tests.spark.test_journal import accept
+from tests.spark.world import World
 
 START = datetime(2026, 3, 1, 22, 30, tzinfo=UTC)
 COLUMNS = "kind string, at timestamp, route string, id string, due_at timestamp, attempt int,"
 COLUMNS += " reason string, lost_entries long"
 
 
-def journal(spark: SparkSession) -> DataFrame:
-    def row(
-        kind: str, minutes: int, late_ms: int = 0, attempt: int = 1, reason: str | None = None
-    ) -> tuple[Any, ...]:
-        at = START + timedelta(minutes=minutes)
-        return (kind, at, "r", "x", at - timedelta(milliseconds=late_ms), attempt, reason, 0)
+ROWS: list[tuple[str, int, int, int, str | None]] = [  # kind, minute, late ms, attempt, reason
+    ("accepted", 0, 0, 1, None),
+    ("delivered", 1, 10, 1, None),
+    ("delivered", 1, 20, 2, None),
+    ("delivered", 40, 30, 1, None),
+    ("retried", 5, 0, 1, None),
+    ("dead", 100, 0, 1, "unroutable"),
+    ("expired", 101, 0, 1, "expired"),
+]
 
-    rows = [
-        row("accepted", 0),
-        row("delivered", 1, 10),
-        row("delivered", 1, 20, attempt=2),
-        row("delivered", 40, 30),
-        row("retried", 5),
-        row("dead", 100, reason="unroutable"),
-        row("expired", 101, reason="expired"),
-        ("gap", None, "r", None, None, None, None, 7),
-    ]
+
+def journal(spark: SparkSession) -> DataFrame:
+    rows: list[tuple[Any, ...]] = [("gap", None, "r", None, None, None, None, 7)]
+    for kind, minute, late_ms, attempt, reason in ROWS:
+        at = START + timedelta(minutes=minute)
+        rows.append((kind, at, "r", "x", at - timedelta(milliseconds=late_ms), attempt, reason, 0))
     return spark.createDataFrame(rows, COLUMNS)
 
 
@@ -55,23 +53,14 @@ def test_figures_by_hour_count_each_kind_and_measure_lateness(spark: SparkSessio
 
 
 def test_figures_by_day_are_of_utc_days(spark: SparkSession) -> None:
-    wanted = [
-        ("r", datetime(2026, 3, 1, tzinfo=UTC), 3),
-        ("r", datetime(2026, 3, 2, tzinfo=UTC), 0),
-    ]
-    found = figures(journal(spark), "day").select("route", "at", "delivered")
-    assertDataFrameEqual(
-        found, spark.createDataFrame(wanted, "route string, at timestamp, delivered long")
-    )
-
-
-def test_reasons_and_gaps_are_counted_by_route(spark: SparkSession) -> None:
-    day = datetime(2026, 3, 2, tzinfo=UTC)
-    wanted = [("r", day, "unroutable", 1), ("r", day, "expired", 1)]
-    schema = "route string, at timestamp, reason string, count long"
-    assertDataFrameEqual(reasons(journal(spark)), spark.createDataFrame(wanted, schema))
-    schema = "route string, gaps long, lost_entries long"
-    assertDataFrameEqual(gaps(journal(spark)), spark.createDataFrame([("r", 1, 7)], schema))
+    days = {day: datetime(2026, 3, day, tzinfo=UTC) for day in (1, 2)}
+    rows = figures(journal(spark), "day").select("route", "at", "delivered")
+    wanted = [("r", days[1], 3), ("r", days[2], 0)]
+    assertDataFrameEqual(rows, spark.createDataFrame(wanted, rows.schema))
+    counted = reasons(journal(spark))
+    wanted = [("r", days[2], reason, 1) for reason in ("unroutable", "expired")]
+    assertDataFrameEqual(counted, spark.createDataFrame(wanted, counted.schema))
+    assert [tuple(row) for row in gaps(journal(spark)).collect()] == [("r", 1, 7)]
 
 
 def test_forecast_counts_what_waits_by_the_hour_it_falls_due(spark: SparkSession) -> None:
@@ -83,9 +72,8 @@ def test_forecast_counts_what_waits_by_the_hour_it_falls_due(spark: SparkSession
 
 
 def test_run_report_writes_a_page_without_id_or_body(spark: SparkSession, world: World) -> None:
-    accept(world, "plain", "secret-id-1")
-    world.producer().schedule("plain", b"secret-body", id="secret-id-2", at=5)
-    world.producer().schedule("plain", b"secret-body", id="secret-id-3", at=LATER_MS)
+    world.schedule("plain", "secret-id-1", "secret-id-2")
+    world.schedule("plain", "secret-id-3", at=5)
     world.deliver("plain", 10)
     out = str(world.home / "report")
     done = run_report(spark, out, config=world.config)
@@ -106,12 +94,10 @@ class _Links(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in ("script", "img", "iframe", "object", "embed", "base"):
             self.found.append(tag)
-        self.found += [
-            f"{name}={value}"
-            for name, value in attrs
-            if name.startswith("on")
-            or (name in ("src", "href") and not (value or "").startswith("#"))
-        ]
+        for name, value in attrs:
+            is_away = name in ("src", "href") and not (value or "").startswith("#")
+            if is_away or name.startswith("on"):
+                self.found.append(f"{name}={value}")
 
 
 def found_with(**more: Any) -> ReportFigures:

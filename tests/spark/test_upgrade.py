@@ -4,20 +4,17 @@ A text here that has to be changed is a promise broken: somebody's checkpoint ha
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from duebridge.config.models import HOUR_MS
 from duebridge.store.cold import ColdNotes
-from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.jobs.hydrate import run_hydrate
 from duebridge_connectors.spark.jobs.intake import Intake, run_intake
 from duebridge_connectors.spark.jobs.journal import read_journal, run_journal
@@ -26,11 +23,10 @@ from duebridge_connectors.spark.source.arrow import arrow_schema
 from duebridge_connectors.spark.source.ids import derive_id
 from duebridge_connectors.spark.source.schema import COLD, JOURNAL
 from duebridge_connectors.spark.transforms.letters import replay_envelopes
-from tests.spark.conftest import LATER_MS, World
-from tests.spark.test_journal import accept
+from tests.spark.by_hand import write_by_hand
 from tests.spark.test_letters import letter, letters
-from tests.spark.test_rows import write_by_hand
-from tests.spark.topics import Record, Topics, opened_topics
+from tests.spark.topics import Record, Topics
+from tests.spark.world import LATER_MS, World
 
 QUERY = "bf457969-92c7-4b3b-962a-7a39ccf9ffab"
 BATCH = {"batchWatermarkMs": 0, "batchTimestampMs": 1795322511397}
@@ -40,13 +36,6 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.compression.codec": "lz4",
 }
 DONE = 'v1\n{"nextBatchWatermarkMs":0}'
-
-
-@pytest.fixture
-def topics(world: World, kafka_bootstrap: str) -> Iterator[Topics]:
-    world.use(world.url, kafka_bootstrap)
-    with opened_topics(kafka_bootstrap) as topics:
-        yield topics
 
 
 def leave(root: Path, files: Mapping[str, str]) -> None:
@@ -70,7 +59,7 @@ def test_run_journal_goes_on_with_a_table_and_a_checkpoint_of_an_earlier_version
     spark: SparkSession, world: World
 ) -> None:
     table = world.home / "journal"
-    accept(world, "plain", "a", "b", "c")
+    world.accept("plain", "a", "b", "c")
     file = "day=2026-11-22/route=plain/part-00000-922d82ba.c000.snappy.parquet"
     rows = [{"kind": "accepted", "id": name, "shard": 0, "sequence": 1} for name in "ab"]
     schema = arrow_schema(JOURNAL)
@@ -104,7 +93,7 @@ def test_intake_goes_on_with_a_checkpoint_of_an_earlier_version(
 
 
 def test_hydrate_brings_back_what_an_earlier_version_made_cold(
-    spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, world: World, reach: Any
 ) -> None:
     notes = ColdNotes(world.connection, world.store("cold").shard)
     rows = [_cold(world, name, notes.new_generation()) for name in ("a", "b")]
@@ -117,19 +106,13 @@ def test_hydrate_brings_back_what_an_earlier_version_made_cold(
     commit = {"batch": "B", "at_ms": 1795322468323, "rows": 2, "checksum": "-4893240934850323"}
     files = [str(file.relative_to(root))]
     removed = {"kind": "removed", "batch": "B", "at_ms": 1795322471941, "rows": 2, "removed": 2}
-    leave(
-        root / "_commits",
-        {
-            "B-demoted.json": json.dumps({"kind": "demoted", **commit, "files": files}),
-            "B-removed.json": json.dumps(removed),
-        },
-    )
-    monkeypatch.setattr(Tier, "boundary_ms", lambda _: LATER_MS + HOUR_MS)
+    demoted = {"kind": "demoted", **commit, "files": files}
+    commits = {"B-demoted.json": json.dumps(demoted), "B-removed.json": json.dumps(removed)}
+    leave(root / "_commits", commits)
+    reach(hours=1)
     done = run_hydrate(spark, config=world.config, route="cold")
     assert (done.accepted, done.left) == (2, 0)
-    known = world.producer().get("cold", "b")
-    assert known is not None
-    assert known.due_at_ms == LATER_MS
+    assert world.due("cold", "b") == LATER_MS
 
 
 def _cold(world: World, name: str, generation: int) -> tuple[Any, ...]:

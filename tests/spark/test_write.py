@@ -1,5 +1,6 @@
-"""The batch writer: checked before the first row, no row lost, the same twice is the same once."""
+"""The writer: no row lost, whatever fails; the same twice, or in a stream, is the same once."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from threading import Thread
@@ -10,15 +11,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from duebridge.envelope import Envelope, Target
+from duebridge.envelope import Target
 from duebridge.errors import JobFailed
 from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge_connectors.spark import register
 from duebridge_connectors.spark.session import job_error
 from duebridge_connectors.spark.source.dataframes import write_envelopes
-from tests.spark.conftest import LATER_MS, World
 from tests.spark.test_rows import rejected
+from tests.spark.world import LATER_MS, World
 from tests.support.proxy import proxied
 from tests.support.servers import wait_until
 
@@ -63,25 +64,22 @@ def test_write_without_register_stores_every_row(spark: SparkSession, world: Wor
     frame = numbered(spark, 3000)
     frame.write.format("duebridge").options(**world.options("split")).mode("append").save()
     assert sum(len(world.ids("split", number=number)) for number in range(4)) == 3000
-    known = world.producer().get("split", "n-000007")
-    assert known is not None
-    assert known.due_at_ms == LATER_MS + 7
+    assert world.due("split", "n-000007") == LATER_MS + 7
 
 
 def test_write_of_every_column_is_what_a_producer_stores(spark: SparkSession, world: World) -> None:
     at = datetime.fromtimestamp(LATER_MS / 1000, UTC)
     frame = spark.createDataFrame(
-        [("a", b"x", at, b"k", {"n": b"v"}, "400d", 3, "1d", {"topic": "open-1"}, "text/plain")],
+        [("a", b"x", at, b"k", {"n": b"v"}, "400d", 3, "1d", ("kafka", "open-1"), "text/plain")],
         "id string, body binary, due_at timestamp, key binary, headers map<string, binary>,"
         " expires string, max_attempts int, remember string,"
-        " target struct<topic: string>, content_type string",
-    ).withColumn("target", F.struct(F.lit("kafka").alias("broker"), F.col("target.topic")))
+        " target struct<broker: string, topic: string>, content_type string",
+    )
     assert write_envelopes(frame, **world.options("open")).accepted == 1
-    envelope = Envelope.new(
-        b"x", id="a", at=at, key=b"k", headers={"n": b"v"}, expires="400d", max_attempts=3,
+    receipt = world.producer().schedule(
+        "open", b"x", id="a", at=at, key=b"k", headers={"n": b"v"}, expires="400d", max_attempts=3,
         remember="1d", target=Target("kafka", topic="open-1"), content_type="text/plain",
     )  # fmt: skip
-    (receipt,) = world.producer().schedule_many("open", [envelope])
     assert receipt.status == "duplicate", "the content hash is the same"
 
 
@@ -93,9 +91,8 @@ def test_write_beyond_max_rejects_fails_and_keeps_them(spark: SparkSession, worl
         write_envelopes(frame, **options)
     error = job_error(caught.value)
     assert isinstance(error, JobFailed)
-    assert str(error).startswith(
-        "route plain: expected at most 3 rows refused (max_rejects); got 9"
-    )
+    said = "route plain: expected at most 3 rows refused (max_rejects); got 9"
+    assert str(error).startswith(said)
     assert len(rejected(rejects)) == 9
 
 
@@ -164,7 +161,7 @@ def test_write_with_a_password_in_clear_is_refused_and_never_shown(
 def test_write_and_read_in_a_thread_of_its_own_know_the_format(
     spark: SparkSession, world: World
 ) -> None:
-    frame = spark.createDataFrame([("a", "b", LATER_MS)], "id string, body string, due_at bigint")
+    frame = spark.createDataFrame([("a", "b", LATER_MS)], SCHEMA)
     with ThreadPoolExecutor(1) as thread:
         written = thread.submit(write_envelopes, frame, **world.options("plain"))
         assert written.result().accepted == 1
@@ -172,3 +169,53 @@ def test_write_and_read_in_a_thread_of_its_own_know_the_format(
         thread.submit(register, spark).result()
         reader = spark.read.format("duebridge").option("config", world.config)
         assert thread.submit(lambda: reader.load().count()).result() == 1
+
+
+class Feed:
+    """A query of files that it takes up, one a micro-batch."""
+
+    def __init__(self, spark: SparkSession, world: World) -> None:
+        self.spark = spark
+        self.source, self.rejects, self.summary, self.checkpoint = (
+            world.home / name for name in ("feed", "rejects", "summary", "checkpoint")
+        )
+        self.source.mkdir()
+        self.options = world.options("plain", rejects=self.rejects, summary=self.summary)
+
+    def add(self, bad: str, *ids: str) -> None:
+        rows = [{"id": name, "body": "x", "due_at": LATER_MS} for name in ids]
+        lines = map(json.dumps, [*rows, {"id": bad, "due_at": LATER_MS}])
+        (self.source / f"{bad}.json").write_text("\n".join(lines))
+
+    def run(self) -> None:
+        reader = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+        writer = (
+            reader.json(str(self.source)).writeStream.format("duebridge").options(**self.options)
+        )
+        writer.option("checkpointLocation", str(self.checkpoint))
+        assert writer.trigger(availableNow=True).start().awaitTermination(60)
+
+    def forget_last_commit(self) -> None:
+        """Leave the checkpoint as a driver does that dies between write and commit."""
+        last = max(self.checkpoint.glob("commits/[0-9]*"), key=lambda path: int(path.name))
+        last.unlink()
+        last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+
+    def counts(self) -> list[tuple[int, int, int]]:
+        found = [json.loads(path.read_text()) for path in sorted(self.summary.iterdir())]
+        return [(done["accepted"], done["duplicate"], done["refused"]) for done in found]
+
+
+def test_stream_of_a_batch_that_runs_again_stores_and_rejects_once(
+    spark: SparkSession, world: World
+) -> None:
+    feed = Feed(spark, world)
+    feed.add("one", "a", "b")
+    feed.run()
+    assert feed.counts() == [(2, 0, 1)]
+    feed.forget_last_commit()
+    feed.add("two", "c")
+    feed.run()
+    assert feed.counts() == [(0, 2, 1), (1, 0, 1)]
+    assert world.ids("plain") == {"a", "b", "c"}
+    assert sorted(row["id"] for row in rejected(feed.rejects)) == ["one", "two"]

@@ -1,7 +1,7 @@
 """Topics of the real Kafka for one test: made, filled, deleted and made anew."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterable
+from contextlib import closing
 from typing import NamedTuple
 
 from kafka import KafkaProducer
@@ -36,28 +36,13 @@ class Topics:
 
     def make_anew(self, name: str, partitions: int = 2) -> None:
         """Delete a topic, and make one of the same name."""
-        self.delete(name)
-        self._broker.create(Target("kafka", topic=name), partitions, FOR_GOOD)
-
-    def delete(self, name: str) -> None:
-        self._broker.delete(Target("kafka", topic=name))
+        target = Target("kafka", topic=name)
+        self._broker.delete(target)
+        self._broker.create(target, partitions, FOR_GOOD)
 
     def fill(self, name: str, records: Iterable[Record]) -> None:
         """Send all of them, as of RECORDED_AT_MS."""
         with closing(KafkaProducer(bootstrap_servers=self.bootstrap, linger_ms=5)) as producer:
-            for each in records:
-                producer.send(
-                    name,
-                    each.value,
-                    key=each.key,
-                    headers=list(each.headers),
-                    partition=each.partition,
-                    timestamp_ms=RECORDED_AT_MS,
-                )
+            for value, key, headers, partition in records:
+                producer.send(name, value, key, list(headers), partition, RECORDED_AT_MS)
             producer.flush()
-
-
-@contextmanager
-def opened_topics(bootstrap: str) -> Iterator[Topics]:
-    with closing(KafkaBroker(bootstrap)) as broker:
-        yield Topics(broker)

@@ -6,44 +6,27 @@ other work's; CPU is of all processes of the run, and of the store. `intake` rea
 """
 
 import argparse
-import sys
 import tempfile
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.bench.spark.bulk import measure_read, measure_schedule
-from tests.bench.spark.cold import measure_demote, measure_hydrate
-from tests.bench.spark.intake import measure_intake
-from tests.bench.spark.reconcile import measure_reconcile
-from tests.bench.spark.stage import Round, Stage, opened_stage
+from tests.bench.spark.jobs import demote, hydrate, intake, read, schedule
+from tests.bench.spark.reconcile import reconcile
+from tests.bench.spark.stage import opened_stage
 
-PROGRAMS: dict[str, Callable[[Stage, int], Round]] = {
-    "schedule": measure_schedule,
-    "read": measure_read,
-    "demote": measure_demote,
-    "hydrate": measure_hydrate,
-    "reconcile": measure_reconcile,
-    "intake": measure_intake,
-}
+JOBS = {job.__name__: job for job in (schedule, read, intake, demote, hydrate, reconcile)}
 
 
-def options(arguments: Sequence[str]) -> argparse.Namespace:
+def main() -> None:
     parser = argparse.ArgumentParser(prog="tests.bench.spark", description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=sorted(PROGRAMS))
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--shards", type=int, default=4)
-    return parser.parse_args(arguments)
-
-
-def main() -> int:
-    chosen = options(sys.argv[1:])
+    parser.add_argument("job", choices=sorted(JOBS))
+    for name, default in (("--rows", 1_000_000), ("--rounds", 3), ("--shards", 4)):
+        parser.add_argument(name, type=int, default=default)
+    chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as home, opened_stage(Path(home), chosen.shards) as stage:
         for number in range(chosen.rounds + 1):
-            found = PROGRAMS[chosen.what](stage, chosen.rows)
-            print(f"{chosen.what} {f'round {number}' if number else 'warm-up'}: {found}")
-    return 0
+            found = stage.measured(chosen.rows, JOBS[chosen.job](stage, chosen.rows))
+            print(f"{chosen.job} {f'round {number}' if number else 'warm-up'}: {found}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

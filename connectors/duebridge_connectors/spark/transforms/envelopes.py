@@ -28,7 +28,9 @@ def select_columns(
 
 
 # As in duebridge.durations, with at most the digits that a Spark decimal can multiply.
-_DURATION = r"^\s*([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)\s*$"
+_DIGITS = r"[0-9]{1,12}(?:\.[0-9]{1,9})?"
+_PART = rf"({_DIGITS})(ms|[wdhms])"
+_DURATION = rf"^\s*(?=[0-9]){''.join(f'(?:{_DIGITS}{unit})?' for unit in MS_PER_UNIT)}\s*$"
 _NUMBER = "decimal(21,9)"
 
 
@@ -72,10 +74,9 @@ def with_due(
     instants: list[Column] = []
     if delay_header is not None:
         rows = rows.withColumn("_delay", header_text(F.lit(delay_header)))
-        for group, name in enumerate(("_number", "_unit"), 1):
-            rows = rows.withColumn(name, F.regexp_extract("_delay", _DURATION, group))
-        found["delay"] = F.when(F.col("_number") == "", F.col("_delay"))
-        instants.append(F.unix_millis("timestamp") + _ms())
+        rows = rows.withColumn("_delay_ms", _ms(F.col("_delay")))
+        found["delay"] = F.when(F.col("_delay_ms").isNull(), F.col("_delay"))
+        instants.append(F.unix_millis("timestamp") + F.col("_delay_ms"))
     if due_header is not None:
         instants.append(header_text(F.lit(due_header)).try_cast("bigint"))
     if instants:
@@ -83,10 +84,17 @@ def with_due(
     return rows, found
 
 
-def _ms() -> Column:
-    """Return a duration in ms, rounded up; null for none."""
+def _ms(text: Column) -> Column:
+    """Return a duration in ms, each of its parts rounded up; null for none."""
     units = F.create_map(*(F.lit(part) for pair in MS_PER_UNIT.items() for part in pair))
-    return F.ceil(F.col("_number").try_cast(_NUMBER) * units[F.col("_unit")]).cast("bigint")
+
+    def part_ms(part: Column) -> Column:
+        number, unit = (F.regexp_extract(part, _PART, group) for group in (1, 2))
+        return F.ceil(number.try_cast(_NUMBER) * units[unit]).cast("bigint")
+
+    parts = F.regexp_extract_all(text, F.lit(_PART), F.lit(0))
+    total = F.aggregate(parts, F.lit(0).cast("bigint"), lambda sum_ms, part: sum_ms + part_ms(part))
+    return F.when(text.rlike(_DURATION), total)
 
 
 def with_header(frame: DataFrame) -> DataFrame:

@@ -1,0 +1,87 @@
+"""The route `cold` of a world: its store and its files, its jobs, and a demote that is killed."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from duebridge.config.models import HOUR_MS
+from duebridge_connectors.spark.cold import batches
+from duebridge_connectors.spark.cold.commit_log import REMOVED, ColdLog, Commit
+from duebridge_connectors.spark.cold.tier import Tier, open_tier, read_cold
+from duebridge_connectors.spark.jobs.demote import DemoteSummary, run_demote
+from duebridge_connectors.spark.jobs.hydrate import HydrateSummary, run_hydrate
+from tests.spark.world import LATER_MS, World
+
+
+class Killed(Exception):
+    """Stands for the end of the driver."""
+
+
+def die(*_: Any, **__: Any) -> Any:
+    raise Killed
+
+
+def _die_at_the_end(log: ColdLog, entry: Commit) -> None:
+    if entry.kind == REMOVED:
+        raise Killed
+    _commit(log, entry)
+
+
+_commit = ColdLog.commit
+STEPS = {
+    "before the commit": (ColdLog, "commit", die),
+    "before removal": (batches, "_finish", die),
+    "before the end": (ColdLog, "commit", _die_at_the_end),
+}
+
+
+class ColdRoute:
+    """Runs demote and hydrate; `reach` lets the horizon pass what is due in a month."""
+
+    def __init__(self, spark: SparkSession, world: World, route: str = "cold") -> None:
+        self.spark = spark
+        self.world = world
+        self.to = {"config": world.config, "route": route}
+
+    @property
+    def tier(self) -> Tier:
+        return open_tier(**self.to)
+
+    def schedule(self, *ids: str, **given: Any) -> None:
+        """Store envelopes, due in a month, an hour apart."""
+        for number, name in enumerate(ids):
+            self.world.schedule("cold", name, at=LATER_MS + number * HOUR_MS, **given)
+
+    def demote(self) -> DemoteSummary:
+        return run_demote(self.spark, **self.to)
+
+    def demote_until(self, step: str) -> None:
+        """Run a demote whose driver is killed at a step."""
+        with pytest.MonkeyPatch.context() as killing:
+            killing.setattr(*STEPS[step])
+            with pytest.raises(Killed):
+                self.demote()
+
+    def demoted(self, *ids: str) -> None:
+        self.schedule(*ids)
+        assert self.demote().removed == len(ids)
+
+    def hydrate(self, **options: Any) -> HydrateSummary:
+        return run_hydrate(self.spark, **self.to, **options)
+
+    def warm(self) -> set[str]:
+        """The ids in the store."""
+        return self.world.ids("cold", number=0) | self.world.ids("cold", number=1)
+
+    def rows(self, files: Sequence[str] | None = None) -> DataFrame:
+        """The rows of these files, or of all that count; void ones among them."""
+        return read_cold(self.spark, self.tier, files or self.tier.log.state().files)
+
+    def ids(self) -> list[str]:
+        return sorted(row.id for row in self.rows().select("id").collect())
+
+    def marks(self) -> set[str]:
+        with self.tier.notes() as shards:
+            return {mark.name for shard in shards for mark in shard.marks()}

@@ -1,0 +1,121 @@
+"""A configuration with a namespace of its own, and the store behind it as a test sees it."""
+
+import secrets
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from duebridge.config.load import load_config
+from duebridge.envelope import Envelope
+from duebridge.producer import Producer
+from duebridge.store.connection import Connection, open_connection
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import Shard
+from duebridge.store.transitions import RememberedId
+from tests.support.command import ENVIRONMENT, FORKS, Done
+
+LATER_MS = 1_000 * int((datetime.now(UTC) + timedelta(days=30)).timestamp())
+COMMAND_WITHIN_S = 100.0
+JAVA_SAYS = "WARNING: Using incubator modules: jdk.incubator.vector\n"  # when it starts
+CONFIG = """
+version: 1
+store: {{url: "{url}", namespace: {namespace}}}
+brokers:
+  kafka: {{type: kafka, bootstrap_servers: ["{bootstrap}"]}}
+  rabbit: {{type: rabbitmq, url: "amqp://localhost/"}}
+routes:
+  plain: {{target: {{broker: kafka, topic: plain}}, max_body: 1KiB, max_delay: 365d}}
+  split: {{target: {{broker: kafka, topic: split}}, shards: 4}}
+  amqp:
+    target: {{broker: rabbit, exchange: "", routing_key: amqp}}
+    allow_targets: [{{broker: rabbit, exchange: x, routing_key: "*"}}]
+  cold:
+    target: {{broker: kafka, topic: cold}}
+    shards: 2
+    cold_tier: {{path: "{home}/cold", horizon: 7d}}
+  frozen:
+    target: {{broker: kafka, topic: frozen}}
+    cold_tier: {{path: "{home}/cold", horizon: 7d}}
+  open:
+    target: {{broker: kafka, topic: open}}
+    allow_targets: [{{broker: kafka, topic: "open-*"}}]
+"""
+
+
+class World:
+    """A configuration with a namespace of its own, and what the store has in it."""
+
+    def __init__(self, home: Path, url: str) -> None:
+        self.home = home
+        self.url = url
+        self.namespace = f"spark-{secrets.token_hex(6)}"
+        self.config = str(home / "duebridge.yaml")
+        self.connection: Connection = open_connection(url)
+        self.use(url)
+
+    def use(self, url: str, bootstrap: str = "localhost:9092") -> None:
+        """Reach the store by this url from now on, and Kafka by these servers."""
+        text = CONFIG.format(url=url, namespace=self.namespace, home=self.home, bootstrap=bootstrap)
+        Path(self.config).write_text(text)
+
+    def command(self, *words: str) -> Done:
+        """Run `duebridge` to its end."""
+        given = ["--config", self.config, *words]
+        code, out, err = FORKS.run(given, b"", self.home, ENVIRONMENT, COMMAND_WITHIN_S)
+        return Done(code, out.decode(), err.decode().removeprefix(JAVA_SAYS))
+
+    def options(self, route: str, **more: object) -> dict[str, Any]:
+        return {"config": self.config, "route": route, **more}
+
+    def store(self, route: str, number: int = 0, **options: Any) -> DelayStore:
+        return DelayStore(self.connection, Shard(self.namespace, route, number), **options)
+
+    def producer(self) -> Producer:
+        return Producer(load_config(self.config), self.connection)
+
+    def schedule(self, route: str, *ids: str, **given: Any) -> None:
+        """Store envelopes at once, due in a month unless told otherwise."""
+        given = given if "delay" in given else {"at": LATER_MS} | given
+        envelopes = [Envelope.new(f"body of {name}".encode(), id=name, **given) for name in ids]
+        receipts = self.producer().schedule_many(route, envelopes)
+        assert {receipt.status for receipt in receipts} <= {"accepted"}
+
+    def accept(self, route: str, *ids: str) -> None:
+        """Schedule, each in a journal entry of its own."""
+        for name in ids:
+            self.schedule(route, name)
+
+    def cut(self, route: str, *sequences: int) -> None:
+        """Cut journal entries, as the cap would."""
+        client: Any = self.connection.client
+        names = [f"{sequence}-0" for sequence in sequences]
+        assert client.xdel(f"{self.store(route).shard.tag}:journal", *names) == len(sequences)
+
+    def due(self, route: str, name: str) -> int | None:
+        known = self.producer().get(route, name)
+        return known and known.due_at_ms
+
+    def ids(self, route: str, state: str = "pending", number: int = 0) -> set[str]:
+        """The ids of a shard's state, at most 100,000."""
+        key = f"{Shard(self.namespace, route, number).tag}:{state}"
+        client: Any = self.connection.client
+        return {name.decode() for name in client.zrange(key, 0, 100_000)}
+
+    def deliver(self, route: str, count: int) -> set[str]:
+        """Deliver what is due, as a worker would, and return its ids."""
+        store = self.store(route)
+        store.promote()
+        claim = store.claim(count, 30_000)
+        kept = [
+            RememberedId(place, each.record.remember_ms, each.record.content_hash)
+            for place, each in enumerate(claim.leased)
+            if each.record.remember_ms
+        ]
+        assert store.ack(claim.token, claim.ids, kept).stale == []
+        return set(claim.ids)
+
+    def delete(self) -> None:
+        client: Any = self.connection.client
+        for key in client.scan_iter(f"{{{self.namespace}*", count=1000):
+            client.delete(key)
+        self.connection.close()
