@@ -40,9 +40,11 @@ def test_load_bad_names_point_at_their_keys() -> None:
     ]
 
 
-def test_load_unknown_broker_type_names_the_known() -> None:
-    assert refusal(WHOLE.replace("type: kafka", "type: kafak")) == [
-        "f.yaml:3:18 brokers.orders.type: expected one of kafka, memory, rabbitmq; got kafak"
+def test_load_unknown_broker_type_names_the_known_and_no_second_fault() -> None:
+    letters = "    dead_letter: {broker: orders, topic: dlt}\n"
+    assert refusal(WHOLE.replace("type: kafka", "type: kafak") + letters) == [
+        "f.yaml:3:18 brokers.orders.type: expected one of kafka, memory, rabbitmq; got 'kafak',"
+        " did you mean kafka?"
     ]
 
 

@@ -57,7 +57,7 @@ class EnvelopeLine(Properties, frozen=True, forbid_unknown_fields=True):
     id: str | None = None
     expires: str | int | None = None
     key: str | Base64 | None = None
-    headers: dict[str, Value] | list[tuple[str, Value]] = {}
+    headers: dict[str, Value] | list[tuple[str, Value]] = msgspec.field(default_factory=dict)
     max_attempts: int | None = None
     remember: str | None = None
     target: Target | None = None

@@ -160,7 +160,8 @@ class Route(RouteSettings):
         return self
 
     def _faults(self) -> Iterator[Fault]:
-        if self.dead_letter is not None and self.dead_letter == self.target:
+        # A target without fields could not be read, since its broker is a mistake of its own.
+        if self.dead_letter == self.target and self.target.fields:
             yield ("dead_letter",), "expected another target than the route's own"
         for place, allowed in enumerate(self.allow_targets):
             if allowed.broker != self.target.broker:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from duebridge.errors import ConfigError
 from duebridge.ports.broker import BrokerType
+from duebridge.ports.settings import did_you_mean
 
 GROUP = "duebridge.brokers"
 
@@ -40,7 +41,8 @@ def broker_type(name: str) -> BrokerType:
     if name not in _installed():
         known = ", ".join(installed_types()) or "none"
         hint = f"; type: {_install(name)}" if name in _extras() else ""
-        raise ConfigError(f"expected one of {known}; got {name}{hint}")
+        close = did_you_mean(name, installed_types())
+        raise ConfigError(f"expected one of {known}; got {name!r}{close}{hint}")
     try:
         found: BrokerType = _installed()[name].load()
     except ImportError as error:
