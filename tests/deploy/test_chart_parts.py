@@ -127,7 +127,9 @@ def test_job_of_the_operator_is_the_same_job(chart: Chart) -> None:
         *("hydrate", "reminders"),
         *("--config", "/etc/duebridge/duebridge.yaml"),
     ]
-    assert template["mainApplicationFile"].endswith("/connectors/spark/commands/submit.py")
+    assert template["mainApplicationFile"].endswith(
+        "/duebridge_connectors/spark/commands/submit.py"
+    )
     assert template["restartPolicy"]["type"] == "OnFailure"
     assert template["driver"]["serviceAccount"] == "spark"
     for pod in ("driver", "executor"):
