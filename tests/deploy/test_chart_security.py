@@ -15,7 +15,11 @@ from tests.deploy.chart import (
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_pods_of_mode_are_restricted(chart: Chart, mode: str) -> None:
+def test_pods_of_mode_are_restricted_and_it_makes_no_secret_and_no_right(
+    chart: Chart, mode: str
+) -> None:
+    forbidden = {"Secret", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"}
+    assert not forbidden & {each["kind"] for each in chart.mode(mode)}
     pods = list(pod_templates(chart.mode(mode)))
     assert pods
     for name, template in pods:
@@ -48,12 +52,6 @@ def test_drivers_and_executors_are_restricted(chart: Chart) -> None:
 def test_user_null_leaves_it_to_the_platform(chart: Chart) -> None:
     pod = pod_of(chart.mode("bare"))
     assert pod["securityContext"].keys() == {"runAsNonRoot", "seccompProfile"}
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_mode_makes_no_secret_and_no_right(chart: Chart, mode: str) -> None:
-    forbidden = {"Secret", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"}
-    assert not forbidden & {each["kind"] for each in chart.mode(mode)}
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "bare"])

@@ -5,16 +5,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from jsonschema import Draft7Validator
 
 from deploy.helm import schema
 from deploy.helm.values import Values
 from duebridge.config.schema import config_schema
-from tests.deploy.chart import FOLDER, MODES, Chart, ChartRefused, values_of
+from tests.deploy.chart import FOLDER, Chart, ChartRefused
 from tests.support.checkout import ROOT
 
 EXAMPLE = ROOT / "docs" / "duebridge.example.yaml"
-VALIDATOR = Draft7Validator(schema.values_schema())
 VALUES = yaml.safe_load((FOLDER / "values.yaml").read_text("utf-8"))
 
 
@@ -43,13 +41,6 @@ def test_example_of_every_setting_is_taken_as_config(chart: Chart, tmp_path: Pat
     file = tmp_path / "values.yaml"
     file.write_text(json.dumps(values), "utf-8")
     assert chart.template("-f", str(file))
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_values_of_mode_are_what_the_schema_takes(mode: str) -> None:
-    given = {**VALUES, **yaml.safe_load(values_of(mode).read_text("utf-8"))}
-    given["config"] = {**VALUES["config"], **given["config"]}
-    assert list(VALIDATOR.iter_errors(given)) == []
 
 
 @pytest.mark.parametrize(

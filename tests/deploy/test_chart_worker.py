@@ -20,11 +20,6 @@ def grace_s(rendered: list[Object]) -> int:
     return int(pod_of(rendered)["terminationGracePeriodSeconds"])
 
 
-@pytest.mark.parametrize("mode", WITH_CONFIG)
-def test_configuration_of_mode_is_what_the_loader_takes(chart: Chart, mode: str) -> None:
-    assert loaded(chart.mode(mode)).routes
-
-
 def test_worker_reads_the_file_that_is_mounted(chart: Chart) -> None:
     rendered = chart.mode("kafka")
     container = container_of(rendered)
@@ -71,10 +66,13 @@ def test_liveness_asks_less_than_readiness(chart: Chart) -> None:
 
 
 @pytest.mark.parametrize("mode", WITH_CONFIG)
-def test_grace_period_is_enough_for_drain_and_deadline(chart: Chart, mode: str) -> None:
+def test_configuration_of_mode_loads_and_the_grace_period_is_enough_for_it(
+    chart: Chart, mode: str
+) -> None:
     rendered = chart.mode(mode)
-    settings = loaded(rendered).worker
-    least_s = (settings.drain + settings.publish_deadline) / 1000
+    config = loaded(rendered)
+    assert config.routes
+    least_s = (config.worker.drain + config.worker.publish_deadline) / 1000
     assert least_s < grace_s(rendered) < least_s + 15
 
 
