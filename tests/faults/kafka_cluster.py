@@ -65,14 +65,10 @@ class KafkaCluster:
         listeners = f"PLAINTEXT://127.0.0.1:{self._ports[node]}"
         if node == 1:
             listeners += f",CONTROLLER://127.0.0.1:{self._controller}"
-        text = CONFIG.format(
-            node=node,
-            roles="broker,controller" if node == 1 else "broker",
-            controller=self._controller,
-            listeners=listeners,
-            port=self._ports[node],
-            logs=config.parent / "topics",
-        )
+        roles = "broker,controller" if node == 1 else "broker"
+        ports = {"controller": self._controller, "port": self._ports[node]}
+        logs = config.parent / "topics"
+        text = CONFIG.format(node=node, roles=roles, listeners=listeners, logs=logs, **ports)
         config.write_text(text)
         storage = ["kafka.tools.StorageTool", "format", "-t", self._id, "-c", str(config)]
         subprocess.run([*self._java, *storage], check=True, capture_output=True)
