@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+from duebridge.config.load import load_config_text
+from duebridge.config.models import Config
 from tests.support.checkout import ROOT
 
 FOLDER = ROOT / "deploy" / "helm" / "duebridge"
@@ -27,13 +29,10 @@ class Chart:
 
     def __init__(self, helm: str) -> None:
         self.helm = helm
-        self._mode = cache(self._rendered_mode)
+        self.mode = cache(self._mode)
 
-    def mode(self, name: str) -> list[Object]:
+    def _mode(self, name: str) -> list[Object]:
         """Return the objects of ci/NAME-values.yaml."""
-        return self._mode(name)
-
-    def _rendered_mode(self, name: str) -> list[Object]:
         return self.template("-f", str(values_of(name)))
 
     def template(self, *options: str) -> list[Object]:
@@ -75,13 +74,24 @@ def objects(text: str) -> Iterator[Object]:
 
 def one(rendered: list[Object], kind: str, name: str | None = None) -> Object:
     """Return the only object of a kind, or that of a name."""
-    found = [
-        each
-        for each in rendered
-        if each["kind"] == kind and name in (None, each["metadata"]["name"])
-    ]
+    of_kind = [each for each in rendered if each["kind"] == kind]
+    found = [each for each in of_kind if name in (None, each["metadata"]["name"])]
     assert len(found) == 1, f"{kind} {name}: {len(found)}"
     return found[0]
+
+
+def pod_of(rendered: list[Object], kind: str = "Deployment", name: str | None = None) -> Object:
+    """Return the pod that the only object of a kind makes."""
+    spec: Object = one(rendered, kind, name)["spec"]["template"]["spec"]
+    return spec
+
+
+def container_of(
+    rendered: list[Object], kind: str = "Deployment", name: str | None = None
+) -> Object:
+    """Return the first container of such a pod."""
+    container: Object = pod_of(rendered, kind, name)["containers"][0]
+    return container
 
 
 def pod_templates(rendered: list[Object]) -> Iterator[tuple[str, Object]]:
@@ -97,3 +107,8 @@ def configuration(rendered: list[Object]) -> str:
     """Return the file that the workers read."""
     worker = one(rendered, "Deployment")["metadata"]["name"]
     return str(one(rendered, "ConfigMap", worker)["data"]["duebridge.yaml"])
+
+
+def loaded(rendered: list[Object]) -> Config:
+    """Return that file as the program reads it."""
+    return load_config_text(configuration(rendered), "duebridge.yaml")

@@ -8,16 +8,17 @@ import yaml
 from typer.testing import CliRunner
 
 from duebridge.cli.app import app
-from duebridge.config.load import load_config_text
 from tests.deploy.chart import (
     FOLDER,
     MODES,
     Chart,
     ChartRefused,
-    Object,
     configuration,
+    container_of,
+    loaded,
     objects,
     one,
+    pod_of,
     values_of,
 )
 from tests.support.checkout import ROOT
@@ -26,13 +27,14 @@ JOBS = ("demote", "hydrate", "journal", "reconcile", "report")
 HOOK = "helm.sh/hook"
 
 
-def check_of(rendered: list[Object]) -> Object:
-    return one(rendered, "Job", "demo-duebridge-check")
+CHECK = ("Job", "demo-duebridge-check")
+SPARK = "ScheduledSparkApplication"
+CONFIG_WORDS = ["--config", "/etc/duebridge/duebridge.yaml"]
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "bare"])
 def test_check_runs_before_install_and_upgrade_and_its_log_stays(chart: Chart, mode: str) -> None:
-    job = check_of(chart.mode(mode))
+    job = one(chart.mode(mode), *CHECK)
     annotations = job["metadata"]["annotations"]
     assert annotations[HOOK] == "pre-install,pre-upgrade"
     assert "hook-failed" not in annotations["helm.sh/hook-delete-policy"]
@@ -40,29 +42,21 @@ def test_check_runs_before_install_and_upgrade_and_its_log_stays(chart: Chart, m
     assert job["spec"]["activeDeadlineSeconds"] <= 120
 
 
-def test_check_reads_the_configuration_to_come(chart: Chart) -> None:
+def test_check_reads_the_configuration_to_come_and_nothing_of_the_release(chart: Chart) -> None:
     rendered = chart.mode("kafka")
-    template = check_of(rendered)["spec"]["template"]["spec"]
-    name = template["volumes"][0]["configMap"]["name"]
-    made = one(rendered, "ConfigMap", name)
-    assert made["metadata"]["annotations"][HOOK] == "pre-install,pre-upgrade"
-    weights = [
-        int(each["metadata"]["annotations"]["helm.sh/hook-weight"])
-        for each in (made, check_of(rendered))
-    ]
-    assert weights == sorted(weights)
+    pod = pod_of(rendered, *CHECK)
+    assert "serviceAccountName" not in pod
+    made = one(rendered, "ConfigMap", pod["volumes"][0]["configMap"]["name"])
     assert made["data"]["duebridge.yaml"] == configuration(rendered)
-
-
-def test_check_needs_nothing_that_only_the_release_brings(chart: Chart) -> None:
-    template = check_of(chart.mode("kafka"))["spec"]["template"]["spec"]
-    assert "serviceAccountName" not in template
+    annotations = [each["metadata"]["annotations"] for each in (made, one(rendered, *CHECK))]
+    assert annotations[0][HOOK] == "pre-install,pre-upgrade"
+    weights = [int(each["helm.sh/hook-weight"]) for each in annotations]
+    assert weights == sorted(weights)
 
 
 def test_check_has_the_environment_of_the_workers(chart: Chart) -> None:
     rendered = chart.mode("secrets")
-    of_check = check_of(rendered)["spec"]["template"]["spec"]["containers"][0]
-    worker = one(rendered, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    of_check, worker = container_of(rendered, *CHECK), container_of(rendered)
     for key in ("env", "image", "securityContext", "volumeMounts"):
         assert of_check[key] == worker[key]
 
@@ -79,9 +73,8 @@ def test_check_has_the_environment_of_the_workers(chart: Chart) -> None:
 def test_check_asks_store_and_brokers_that_are_there(
     chart: Chart, mode: str, options: tuple[str, ...], connects: bool
 ) -> None:
-    values = ("-f", str(FOLDER / "ci" / f"{mode}-values.yaml"))
-    job = check_of(chart.template(*values, *options))
-    arguments = job["spec"]["template"]["spec"]["containers"][0]["args"]
+    rendered = chart.template("-f", str(values_of(mode)), *options)
+    arguments = container_of(rendered, *CHECK)["args"]
     assert arguments[:3] == ["config", "check", "/etc/duebridge/duebridge.yaml"]
     assert (arguments[3:] == ["--connect"]) is connects
 
@@ -92,42 +85,31 @@ def test_job_on_spark_has_words_that_the_command_line_takes(
 ) -> None:
     job = one(chart.mode("spark-cronjob"), "CronJob", f"demo-duebridge-{name}")["spec"]
     [container] = job["jobTemplate"]["spec"]["template"]["spec"]["containers"]
-    config, file, spark, verb, *rest = container["args"]
-    assert (config, file, spark, verb) == (
-        "--config",
-        "/etc/duebridge/duebridge.yaml",
-        "spark",
-        name,
-    )
-    assert rest[-4:] == [
-        *("--spark", "spark.master=local[2]"),
-        *("--spark", "spark.driver.memory=2g"),
-    ]
+    words = container["args"]
+    assert words[:4] == [*CONFIG_WORDS, "spark", name]
+    options = ["spark.master=local[2]", "spark.driver.memory=2g"]
+    assert words[-4:] == [word for each in options for word in ("--spark", each)]
     # Spark is only looked for once all the words are understood
     monkeypatch.setitem(sys.modules, "duebridge_connectors.spark.session", None)
-    outcome = CliRunner().invoke(app, container["args"])
+    outcome = CliRunner().invoke(app, words)
     assert "spark: expected the Python package" in str(outcome.exception), outcome.output
 
 
 @pytest.mark.parametrize("name", JOBS)
 def test_job_on_spark_never_runs_twice_at_once(chart: Chart, name: str) -> None:
     plain = one(chart.mode("spark-cronjob"), "CronJob", f"demo-duebridge-{name}")
-    kind = "ScheduledSparkApplication"
-    of_operator = one(chart.mode("spark-operator"), kind, f"demo-duebridge-{name}")
+    of_operator = one(chart.mode("spark-operator"), SPARK, f"demo-duebridge-{name}")
     for each in (plain, of_operator):
         assert each["spec"]["concurrencyPolicy"] == "Forbid"
         assert each["spec"]["timeZone"] == "Etc/UTC"
 
 
 def test_job_of_the_operator_is_the_same_job(chart: Chart) -> None:
-    kind = "ScheduledSparkApplication"
-    application = one(chart.mode("spark-operator"), kind, "demo-duebridge-hydrate")
+    application = one(chart.mode("spark-operator"), SPARK, "demo-duebridge-hydrate")
     template = application["spec"]["template"]
-    assert template["arguments"] == [
-        *("hydrate", "reminders"),
-        *("--config", "/etc/duebridge/duebridge.yaml"),
-    ]
-    assert template["mainApplicationFile"].endswith("/connectors/spark/commands/submit.py")
+    assert template["arguments"] == ["hydrate", "reminders", *CONFIG_WORDS]
+    _, _, program = template["mainApplicationFile"].partition("/site-packages/")
+    assert (ROOT / "connectors" / program).is_file()
     assert template["restartPolicy"]["type"] == "OnFailure"
     assert template["driver"]["serviceAccount"] == "spark"
     for pod in ("driver", "executor"):
@@ -139,7 +121,7 @@ def test_application_is_what_the_chart_makes_of_the_job(chart: Chart) -> None:
     """The release has the ConfigMap's name; a secret for pulling is nobody's default."""
     given = ("-f", str(values_of("spark-operator")), "--set", "imagePullSecrets=null")
     rendered = list(objects(chart.run("template", "duebridge", str(FOLDER), *given)))
-    scheduled = one(rendered, "ScheduledSparkApplication", "duebridge-hydrate")
+    scheduled = one(rendered, SPARK, "duebridge-hydrate")
     application = yaml.safe_load((ROOT / "deploy" / "spark" / "application.yaml").read_text())
     assert application == {
         "apiVersion": scheduled["apiVersion"],
@@ -159,38 +141,30 @@ def test_monitor_finds_the_service_and_its_port(chart: Chart) -> None:
     rendered = chart.mode("monitoring")
     monitor, service = one(rendered, "ServiceMonitor"), one(rendered, "Service")
     [endpoint] = monitor["spec"]["endpoints"]
-    assert (
-        monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-    )
+    selected = monitor["spec"]["selector"]["matchLabels"]
+    assert selected.items() <= service["metadata"]["labels"].items()
     assert endpoint["port"] == service["spec"]["ports"][0]["name"]
     assert (endpoint["path"], endpoint["interval"]) == ("/metrics", "30s")
     assert monitor["metadata"]["labels"]["release"] == "prometheus"
 
 
-def test_rules_are_the_alerts_of_the_chart(chart: Chart) -> None:
-    rules = one(chart.mode("monitoring"), "PrometheusRule")
-    assert rules["spec"] == yaml.safe_load((FOLDER / "files" / "alerts.yaml").read_text("utf-8"))
-
-
-def test_dashboard_is_that_of_the_chart(chart: Chart) -> None:
-    made = one(chart.mode("monitoring"), "ConfigMap", "demo-duebridge-dashboard")
+def test_rules_and_dashboard_are_those_of_the_chart(chart: Chart) -> None:
+    rendered = chart.mode("monitoring")
+    rules = yaml.safe_load((FOLDER / "files" / "alerts.yaml").read_text("utf-8"))
+    assert one(rendered, "PrometheusRule")["spec"] == rules
+    made = one(rendered, "ConfigMap", "demo-duebridge-dashboard")
     assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
     dashboard = json.loads((FOLDER / "files" / "dashboard.json").read_text("utf-8"))
     assert json.loads(made["data"]["duebridge.json"]) == dashboard
 
 
-def test_trial_store_is_off_unless_asked_for(chart: Chart) -> None:
+def test_trial_store_if_asked_for_is_the_one_that_workers_use(chart: Chart) -> None:
     assert not [each for each in chart.mode("kafka") if each["kind"] == "StatefulSet"]
-
-
-def test_trial_store_is_the_one_that_workers_use(chart: Chart) -> None:
     rendered = chart.mode("trial")
     service = one(rendered, "Service", "demo-duebridge-valkey")
-    url = load_config_text(configuration(rendered), "duebridge.yaml").store.url
     port = service["spec"]["ports"][0]["port"]
-    assert url == f"redis://{service['metadata']['name']}:{port}/0"
-    [container] = one(rendered, "StatefulSet")["spec"]["template"]["spec"]["containers"]
-    words = " ".join(container["args"])
+    assert loaded(rendered).store.url == f"redis://{service['metadata']['name']}:{port}/0"
+    words = " ".join(container_of(rendered, "StatefulSet")["args"])
     assert "--appendonly yes" in words
     assert "--maxmemory-policy noeviction" in words
 
@@ -208,13 +182,12 @@ def test_trial_store_beside_another_is_refused(chart: Chart) -> None:
     with pytest.raises(ChartRefused, match=r"config\.store\.url: expected none"):
         chart.given({"config.store": url}, mode="trial")
     rendered = chart.given({"config.store": {"namespace": "shop"}}, mode="trial")
-    assert load_config_text(configuration(rendered), "duebridge.yaml").store.namespace == "shop"
+    assert loaded(rendered).store.namespace == "shop"
 
 
 def notes(chart: Chart, mode: str) -> str:
-    values = str(FOLDER / "ci" / f"{mode}-values.yaml")
-    words = ("install", "demo", str(FOLDER), "-n", "shop", "-f", values, "--dry-run=client")
-    return chart.run(*words).partition("NOTES:\n")[2]
+    words = ("install", "demo", str(FOLDER), "-f", str(values_of(mode)), "--dry-run=client")
+    return " ".join(chart.run(*words).partition("NOTES:\n")[2].split())
 
 
 @pytest.mark.parametrize(
@@ -228,4 +201,4 @@ def notes(chart: Chart, mode: str) -> str:
     ],
 )
 def test_notes_warn_of_what_is_risky(chart: Chart, mode: str, said: str) -> None:
-    assert said in " ".join(notes(chart, mode).split())
+    assert said in notes(chart, mode)

@@ -2,14 +2,24 @@
 
 import pytest
 
-from duebridge.config.load import load_config_text
-from tests.deploy.chart import MODES, Chart, ChartRefused, configuration, one, pod_templates
-
-SPARK_POD = ("driver", "executor")
+from tests.deploy.chart import (
+    MODES,
+    Chart,
+    ChartRefused,
+    Object,
+    loaded,
+    one,
+    pod_of,
+    pod_templates,
+)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_pods_of_mode_are_restricted(chart: Chart, mode: str) -> None:
+def test_pods_of_mode_are_restricted_and_it_makes_no_secret_and_no_right(
+    chart: Chart, mode: str
+) -> None:
+    forbidden = {"Secret", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"}
+    assert not forbidden & {each["kind"] for each in chart.mode(mode)}
     pods = list(pod_templates(chart.mode(mode)))
     assert pods
     for name, template in pods:
@@ -31,24 +41,17 @@ def assert_container_is_restricted(context: dict[str, object]) -> None:
 
 
 def test_drivers_and_executors_are_restricted(chart: Chart) -> None:
-    application = one(
-        chart.mode("spark-operator"), "ScheduledSparkApplication", "demo-duebridge-hydrate"
-    )
-    for pod in SPARK_POD:
+    kind = "ScheduledSparkApplication"
+    application = one(chart.mode("spark-operator"), kind, "demo-duebridge-hydrate")
+    for pod in ("driver", "executor"):
         spec = application["spec"]["template"][pod]
         assert spec["podSecurityContext"]["runAsNonRoot"] is True
         assert_container_is_restricted(spec["securityContext"])
 
 
 def test_user_null_leaves_it_to_the_platform(chart: Chart) -> None:
-    pod = one(chart.mode("bare"), "Deployment")["spec"]["template"]["spec"]
+    pod = pod_of(chart.mode("bare"))
     assert pod["securityContext"].keys() == {"runAsNonRoot", "seccompProfile"}
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_mode_makes_no_secret_and_no_right(chart: Chart, mode: str) -> None:
-    forbidden = {"Secret", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"}
-    assert not forbidden & {each["kind"] for each in chart.mode(mode)}
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "bare"])
@@ -56,7 +59,7 @@ def test_service_account_has_no_token(chart: Chart, mode: str) -> None:
     rendered = chart.mode(mode)
     account = one(rendered, "ServiceAccount")
     assert account["automountServiceAccountToken"] is False
-    pod = one(rendered, "Deployment")["spec"]["template"]["spec"]
+    pod = pod_of(rendered)
     assert pod["serviceAccountName"] == account["metadata"]["name"]
 
 
@@ -71,46 +74,35 @@ def test_secrets_come_by_reference_as_variables_and_files(chart: Chart) -> None:
 
 
 def test_configuration_keeps_its_references(chart: Chart) -> None:
-    config = load_config_text(configuration(chart.mode("secrets")), "duebridge.yaml")
+    config = loaded(chart.mode("secrets"))
     assert config.store.url == "${REDIS_URL}"
 
 
+def kafka(**options: str) -> Object:
+    return {"type": "kafka", "bootstrap_servers": ["k:1"], "options": options}
+
+
+RABBITMQ = {"type": "rabbitmq", "url": "amqp://app:hunter2@rabbit/%2F"}
+
+
 @pytest.mark.parametrize(
-    ("key", "value", "place"),
+    ("place", "setting", "value"),
     [
-        ("config.store", {"url": "redis://:hunter2@redis:6379/0"}, "config.store.url"),
-        ("config.store", {"url": "rediss://app:hunter2@redis/0"}, "config.store.url"),
-        (
-            "config.brokers.billing",
-            {"type": "rabbitmq", "url": "amqp://app:hunter2@rabbit/%2F"},
-            "config.brokers.billing.url",
-        ),
-        (
-            "config.brokers.billing",
-            {
-                "type": "kafka",
-                "bootstrap_servers": ["k:1"],
-                "options": {"sasl.password": "hunter2"},
-            },
-            "config.brokers.billing.options.sasl.password",
-        ),
-        (
-            "config.brokers.billing",
-            {
-                "type": "kafka",
-                "bootstrap_servers": ["k:1"],
-                "options": {"sasl.jaas.config": "hunter2"},
-            },
-            "config.brokers.billing.options.sasl.jaas.config",
+        ("config.store", "url", {"url": "redis://:hunter2@redis:6379/0"}),
+        ("config.store", "url", {"url": "rediss://app:hunter2@redis/0"}),
+        ("config.brokers.billing", "url", RABBITMQ),
+        *(
+            ("config.brokers.billing", f"options.{name}", kafka(**{name: "hunter2"}))
+            for name in ("sasl.password", "sasl.jaas.config")
         ),
     ],
 )
 def test_password_in_values_is_refused_and_not_repeated(
-    chart: Chart, key: str, value: object, place: str
+    chart: Chart, place: str, setting: str, value: Object
 ) -> None:
     with pytest.raises(ChartRefused) as refused:
-        chart.given({key: value})
-    assert f"{place}: expected" in str(refused.value)
+        chart.given({place: value})
+    assert f"{place}.{setting}: expected" in str(refused.value)
     assert "hunter2" not in str(refused.value)
 
 
@@ -120,16 +112,15 @@ def test_password_in_values_is_refused_and_not_repeated(
 )
 def test_url_without_password_of_its_own_is_taken(chart: Chart, url: str) -> None:
     rendered = chart.given({"config.store": {"url": url}})
-    assert load_config_text(configuration(rendered), "duebridge.yaml").store.url == url
+    assert loaded(rendered).store.url == url
 
 
-def test_network_policy_lets_only_probes_and_metrics_in(chart: Chart) -> None:
-    policy = one(chart.mode("kafka"), "NetworkPolicy")["spec"]
-    assert policy["ingress"] == [{"ports": [{"port": "health"}]}]
-    assert policy["policyTypes"] == ["Ingress"]
-
-
-def test_network_policy_with_rules_lets_nothing_else_out_but_dns(chart: Chart) -> None:
+def test_network_policy_lets_probes_in_and_with_rules_only_those_and_dns_out(
+    chart: Chart,
+) -> None:
+    plain = one(chart.mode("kafka"), "NetworkPolicy")["spec"]
+    assert plain["ingress"] == [{"ports": [{"port": "health"}]}]
+    assert plain["policyTypes"] == ["Ingress"]
     policy = one(chart.mode("production"), "NetworkPolicy")["spec"]
     dns, *given = policy["egress"]
     assert dns == {"ports": [{"port": 53, "protocol": kind} for kind in ("UDP", "TCP")]}

@@ -1,40 +1,31 @@
 """values.yaml and its schema: one source with duebridge.yaml, and wrong values are refused."""
 
 import json
-from collections.abc import Iterator
-from typing import Any, get_args
+from pathlib import Path
 
 import pytest
 import yaml
-from jsonschema import Draft7Validator
-from pydantic import BaseModel
-from pydantic.alias_generators import to_camel
 
 from deploy.helm import schema
 from deploy.helm.values import Values
 from duebridge.config.schema import config_schema
-from tests.deploy.chart import FOLDER, MODES, Chart, ChartRefused, values_of
+from tests.deploy.chart import FOLDER, Chart, ChartRefused
 from tests.support.checkout import ROOT
 
 EXAMPLE = ROOT / "docs" / "duebridge.example.yaml"
-VALIDATOR = Draft7Validator(schema.values_schema())
 VALUES = yaml.safe_load((FOLDER / "values.yaml").read_text("utf-8"))
 
 
 def test_schema_of_the_chart_is_what_the_models_say() -> None:
-    remedy = "python -m deploy.helm.schema"
-    assert schema.PATH.read_text("utf-8") == schema.text(), f"run: {remedy}"
+    remedy = "run python -m deploy.helm.schema"
+    assert schema.PATH.read_text("utf-8") == schema.text(), remedy
 
 
 def test_config_in_values_has_the_words_of_the_file() -> None:
     of_file, of_values = config_schema(), schema.values_schema()
-    blocks = of_values["$defs"]["Config"]["properties"]
-    assert blocks == of_file["properties"]
+    assert of_values["$defs"]["Config"]["properties"] == of_file["properties"]
     assert of_file["$defs"].items() <= of_values["$defs"].items()
-
-
-def test_models_of_values_hide_none_of_the_configuration() -> None:
-    assert not Values.model_json_schema()["$defs"].keys() & config_schema()["$defs"].keys()
+    assert not Values.model_json_schema()["$defs"].keys() & of_file["$defs"].keys()
 
 
 def test_values_are_the_defaults_of_the_models() -> None:
@@ -43,32 +34,13 @@ def test_values_are_the_defaults_of_the_models() -> None:
     assert {key: value for key, value in VALUES.items() if key != "config"} == defaults
 
 
-def test_example_of_every_setting_is_taken_as_config(chart: Chart, tmp_path: Any) -> None:
+def test_example_of_every_setting_is_taken_as_config(chart: Chart, tmp_path: Path) -> None:
     values = {"config": yaml.safe_load(EXAMPLE.read_text("utf-8"))}
     # an example of the file, with a default that holds a password: see the refusal of those
     values["config"]["brokers"]["billing"]["url"] = "${RABBIT_URL}"
     file = tmp_path / "values.yaml"
     file.write_text(json.dumps(values), "utf-8")
     assert chart.template("-f", str(file))
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_values_of_mode_are_what_the_schema_takes(mode: str) -> None:
-    given = {**VALUES, **yaml.safe_load(values_of(mode).read_text("utf-8"))}
-    given["config"] = {**VALUES["config"], **given["config"]}
-    assert list(VALIDATOR.iter_errors(given)) == []
-
-
-def choices(model: type[BaseModel], place: str = "") -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield every switch and every mode of the values, and what it can be."""
-    for name, field in model.model_fields.items():
-        here = f"{place}{field.alias or to_camel(name)}"
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from choices(field.annotation, f"{here}.")
-        elif field.annotation is bool:
-            yield here, (False, True)
-        elif name in ("mode", "trigger"):
-            yield here, get_args(field.annotation)
 
 
 @pytest.mark.parametrize(

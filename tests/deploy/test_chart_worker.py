@@ -2,25 +2,13 @@
 
 import pytest
 
-from duebridge.config.load import load_config_text
 from duebridge.config.models import WorkerSettings
-from duebridge.durations import format_ms
 from duebridge.worker.probes import FROZEN_AFTER_S
-from tests.deploy.chart import MODES, Chart, ChartRefused, Object, configuration, one
+from tests.deploy.chart import MODES, Chart, ChartRefused, Object, container_of, loaded, one, pod_of
 
 WITH_CONFIG = [mode for mode in MODES if mode != "existing-config"]
 RESTART_WITHIN_S = 30
 START_S = 3  # of a container that was killed, and of Python in it
-
-
-def pod_of(rendered: list[Object]) -> Object:
-    spec: Object = one(rendered, "Deployment")["spec"]["template"]["spec"]
-    return spec
-
-
-def container_of(rendered: list[Object]) -> Object:
-    container: Object = pod_of(rendered)["containers"][0]
-    return container
 
 
 def checksum(rendered: list[Object]) -> str:
@@ -28,9 +16,8 @@ def checksum(rendered: list[Object]) -> str:
     return str(metadata["annotations"]["checksum/config"])
 
 
-@pytest.mark.parametrize("mode", WITH_CONFIG)
-def test_configuration_of_mode_is_what_the_loader_takes(chart: Chart, mode: str) -> None:
-    assert load_config_text(configuration(chart.mode(mode)), "duebridge.yaml").routes
+def grace_s(rendered: list[Object]) -> int:
+    return int(pod_of(rendered)["terminationGracePeriodSeconds"])
 
 
 def test_worker_reads_the_file_that_is_mounted(chart: Chart) -> None:
@@ -48,7 +35,7 @@ def test_worker_reads_the_file_that_is_mounted(chart: Chart) -> None:
 def test_existing_config_is_mounted_and_none_made(chart: Chart) -> None:
     rendered = chart.mode("existing-config")
     assert not [each for each in rendered if each["kind"] == "ConfigMap"]
-    pods = [pod_of(rendered), one(rendered, "Job")["spec"]["template"]["spec"]]
+    pods = [pod_of(rendered), pod_of(rendered, "Job")]
     assert [pod["volumes"][0]["configMap"]["name"] for pod in pods] == ["our-duebridge"] * 2
 
 
@@ -79,16 +66,24 @@ def test_liveness_asks_less_than_readiness(chart: Chart) -> None:
 
 
 @pytest.mark.parametrize("mode", WITH_CONFIG)
-def test_grace_period_is_enough_for_drain_and_deadline(chart: Chart, mode: str) -> None:
+def test_configuration_of_mode_loads_and_the_grace_period_is_enough_for_it(
+    chart: Chart, mode: str
+) -> None:
     rendered = chart.mode(mode)
-    settings = load_config_text(configuration(rendered), "duebridge.yaml").worker
-    least_s = (settings.drain + settings.publish_deadline) / 1000
-    assert least_s < pod_of(rendered)["terminationGracePeriodSeconds"] < least_s + 15
+    config = loaded(rendered)
+    assert config.routes
+    least_s = (config.worker.drain + config.worker.publish_deadline) / 1000
+    assert least_s < grace_s(rendered) < least_s + 15
+
+
+SETTINGS = WorkerSettings()
+DEFAULTS_S = (SETTINGS.drain + SETTINGS.publish_deadline) // 1000
 
 
 @pytest.mark.parametrize(
     ("worker", "expected"),
     [
+        ({}, DEFAULTS_S + 10),
         ({"drain": "1500ms", "publish_deadline": "2.5s"}, 2 + 3 + 10),
         ({"drain": "2m", "publish_deadline": "15s"}, 120 + 15 + 10),
         ({"drain": "1h"}, 3600 + 15 + 10),
@@ -97,27 +92,14 @@ def test_grace_period_is_enough_for_drain_and_deadline(chart: Chart, mode: str) 
 def test_grace_period_follows_the_worker_settings(
     chart: Chart, worker: Object, expected: int
 ) -> None:
-    defaults = {"lease": "1d"}
-    rendered = chart.given({"config.worker": worker, "config.defaults": defaults})
-    assert pod_of(rendered)["terminationGracePeriodSeconds"] == expected
-
-
-def test_grace_period_without_settings_is_of_the_programs_defaults(chart: Chart) -> None:
-    settings = WorkerSettings()
-    given = {"drain": format_ms(settings.drain)}
-    given["publish_deadline"] = format_ms(settings.publish_deadline)
-    same = chart.given({"config.worker": given})
-    seconds = {
-        pod_of(each)["terminationGracePeriodSeconds"] for each in (same, chart.mode("kafka"))
-    }
-    assert len(seconds) == 1
+    rendered = chart.given({"config.worker": worker, "config.defaults": {"lease": "1d"}})
+    assert grace_s(rendered) == expected
 
 
 def test_grace_period_that_is_too_short_is_refused(chart: Chart) -> None:
     with pytest.raises(ChartRefused, match=r"terminationGracePeriodSeconds: expected at least 35"):
         chart.given({"terminationGracePeriodSeconds": 34})
-    least = chart.given({"terminationGracePeriodSeconds": 35})
-    assert pod_of(least)["terminationGracePeriodSeconds"] == 35
+    assert grace_s(chart.given({"terminationGracePeriodSeconds": 35})) == 35
 
 
 def test_grace_period_of_settings_by_reference_has_to_be_given(chart: Chart) -> None:
@@ -125,7 +107,7 @@ def test_grace_period_of_settings_by_reference_has_to_be_given(chart: Chart) -> 
     with pytest.raises(ChartRefused, match="terminationGracePeriodSeconds: expected"):
         chart.given({"config.worker": worker})
     rendered = chart.given({"config.worker": worker, "terminationGracePeriodSeconds": 60})
-    assert pod_of(rendered)["terminationGracePeriodSeconds"] == 60
+    assert grace_s(rendered) == 60
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "bare"])

@@ -1,7 +1,5 @@
 """The local stack: a valid file, the chart's dashboard and alerts, and targets that are made."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -63,11 +61,10 @@ def test_stack_has_the_services_of_local_and_all_that_is_mounted_exists() -> Non
 def test_every_address_of_the_configuration_is_given_in_containers() -> None:
     named = set(re.findall(r"\$\{(\w+):-", CONFIG.read_text("utf-8")))
     services = read(FILES[0])["services"]
-    assert (
-        named == set(services["worker"]["environment"]) == set(services["targets"]["environment"])
-    )
+    given = services["worker"]["environment"]
+    assert named == set(given) == set(services["targets"]["environment"])
     for host in ("redis", "kafka", "rabbitmq"):
-        assert any(host in value for value in services["worker"]["environment"].values())
+        assert any(host in value for value in given.values())
 
 
 def test_prometheus_asks_the_workers_and_grafana_asks_prometheus() -> None:
@@ -82,20 +79,12 @@ def test_prometheus_asks_the_workers_and_grafana_asks_prometheus() -> None:
     assert provider["options"]["path"] == "/etc/duebridge"
 
 
-@pytest.fixture
-def addresses(kafka_bootstrap: str, rabbitmq_url: str, tmp_path: Path) -> dict[str, str]:
-    """A configuration like the stack's, with names of this test's own."""
-    text = CONFIG.read_text("utf-8")
-    for name in ("reminders", "invoices"):
-        text = text.replace(name, f"{tmp_path.name}-{name}")
-    (tmp_path / "duebridge.yaml").write_text(text, "utf-8")
-    return {"KAFKA_BOOTSTRAP": kafka_bootstrap, "RABBIT_URL": rabbitmq_url}
-
-
 def test_make_targets_makes_what_routes_name_and_twice_changes_nothing(
-    addresses: dict[str, str], tmp_path: Path
+    kafka_bootstrap: str, rabbitmq_url: str, tmp_path: Path
 ) -> None:
-    config = tmp_path / "duebridge.yaml"
+    text, config = CONFIG.read_text("utf-8"), tmp_path / "duebridge.yaml"
+    config.write_text(re.sub("reminders|invoices", rf"{tmp_path.name}-\g<0>", text), "utf-8")
+    addresses = {"KAFKA_BOOTSTRAP": kafka_bootstrap, "RABBIT_URL": rabbitmq_url}
     command = [sys.executable, "-W", "ignore", str(COMPOSE / "config" / "make_targets.py")]
     variables = os.environ | addresses | {"DUEBRIDGE_CONFIG": str(config)}
     made = [
@@ -103,8 +92,8 @@ def test_make_targets_makes_what_routes_name_and_twice_changes_nothing(
         for _ in range(2)
     ]
     assert made[1].splitlines()[0] == "events: nothing to make"
-    admin = KafkaAdminClient(bootstrap_servers=addresses["KAFKA_BOOTSTRAP"])
-    with pika.BlockingConnection(pika.URLParameters(addresses["RABBIT_URL"])) as connection:
+    admin = KafkaAdminClient(bootstrap_servers=kafka_bootstrap)
+    with pika.BlockingConnection(pika.URLParameters(rabbitmq_url)) as connection:
         channel = connection.channel()
         for route in load_config(config).routes.values():
             for target in filter(None, (route.target, route.dead_letter)):

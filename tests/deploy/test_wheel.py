@@ -1,44 +1,60 @@
-"""The distribution: its top-level names, its scripts, and what lies beside a user's script."""
+"""The wheel installed elsewhere and beside a user's folders; the Spark image's entry point."""
 
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from deploy.images.spark_entrypoint import EXECUTOR_OPTIONS, command
+from tests.support.checkout import ROOT
+
 SCRIPTS = {path.stem for path in (ROOT / "lua").glob("*.lua")}
+TOP_LEVEL = {"duebridge", "duebridge_connectors", "pyspark_duebridge"}
 PROGRAM = """
 import duebridge, duebridge_connectors.memory, pyspark_duebridge
 from duebridge.store.scripts import names, script
 assert all(len(script(name).sha) == 40 for name in names())
-print(*names())
+print(duebridge.__file__, *names())
 """
 
 
-def run(*words: str, cwd: Path, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *words], cwd=cwd, env=environment, capture_output=True, text=True
-    )
+def run(*words: str | Path, cwd: Path = ROOT) -> str:
+    done = subprocess.run(words, cwd=cwd, env={}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    where = tmp_path_factory.mktemp("dist")
-    run("-m", "hatchling", "build", "-d", str(where), cwd=ROOT)
-    return where
+def build(into: Path, *options: str, source: Path = ROOT) -> Path:
+    run(sys.executable, "-m", "hatchling", "build", "-d", str(into), *options, cwd=source)
+    return next(into.glob("*.whl"))
+
+
+def files(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as opened:
+        return set(opened.namelist())
 
 
 @pytest.fixture(scope="module")
-def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    where = tmp_path_factory.mktemp("site")
-    wheel = next(dist.glob("*.whl"))
-    run("-m", "pip", "-q", "install", "--no-deps", "--target", str(where), str(wheel), cwd=where)
-    return where
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin folder of an environment with the wheel; its dependencies are those of this one."""
+    home = tmp_path_factory.mktemp("installed")
+    run(sys.executable, "-m", "venv", "--without-pip", home)
+    pip = (sys.executable, "-m", "pip", "-q", "--python", home / "bin" / "python")
+    run(*pip, "install", "--no-deps", wheel)
+    # the path alone: a .pth file there, as of an editable install, is not followed
+    [site] = home.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return home / "bin"
 
 
 @pytest.fixture
@@ -51,33 +67,49 @@ def beside(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_wheel_has_top_level_names_of_duebridge_alone(dist: Path) -> None:
-    with zipfile.ZipFile(next(dist.glob("*.whl"))) as wheel:
-        tops = {name.split("/")[0].removesuffix(".py") for name in wheel.namelist()}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {
-        "duebridge",
-        "duebridge_connectors",
-        "pyspark_duebridge",
-    }
+def test_wheel_has_top_level_names_of_duebridge_alone(wheel: Path) -> None:
+    tops = {name.split("/")[0].removesuffix(".py") for name in files(wheel)}
+    assert {top for top in tops if not top.endswith(".dist-info")} == TOP_LEVEL
 
 
-def test_install_wheel_beside_a_users_folders_finds_every_script(
+def test_install_wheel_beside_a_users_folders_finds_scripts_and_command(
     installed: Path, beside: Path
 ) -> None:
-    assert set(run("program.py", cwd=beside, PYTHONPATH=str(installed)).split()) == SCRIPTS
+    where, *scripts = run(installed / "python", "program.py", cwd=beside).split()
+    assert set(scripts) == SCRIPTS
+    assert Path(where).is_relative_to(installed.parent)
+    assert run(installed / "duebridge", "--version", cwd=beside).strip() == version("duebridge")
+    config = ROOT / "deploy" / "compose" / "config" / "duebridge.yaml"
+    assert run(installed / "duebridge", "config", "check", config, cwd=beside)
 
 
 def test_run_checkout_beside_a_users_folders_finds_every_script(beside: Path) -> None:
-    assert set(run("program.py", cwd=beside).split()) == SCRIPTS
+    assert set(run(sys.executable, "program.py", cwd=beside).split()[1:]) == SCRIPTS
 
 
-def test_build_wheel_from_the_sdist_has_the_same_files(dist: Path, tmp_path: Path) -> None:
-    with tarfile.open(next(dist.glob("*.tar.gz"))) as sdist:
+def test_build_wheel_from_the_sdist_has_the_same_files(wheel: Path, tmp_path: Path) -> None:
+    with tarfile.open(next(wheel.parent.glob("*.tar.gz"))) as sdist:
         sdist.extractall(tmp_path, filter="data")
-    run(
-        "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path), cwd=next(tmp_path.iterdir())
-    )
-    names = [
-        set(zipfile.ZipFile(next(where.glob("*.whl"))).namelist()) for where in (dist, tmp_path)
-    ]
-    assert names[0] == names[1]
+    again = build(tmp_path, "-t", "wheel", source=next(tmp_path.iterdir()))
+    assert files(wheel) == files(again)
+
+
+def test_spark_entrypoint_of_other_words_is_duebridge() -> None:
+    assert command(["spark", "--help"], {}) == ["/opt/duebridge/bin/duebridge", "spark", "--help"]
+
+
+def test_spark_entrypoint_of_a_driver_submits_in_its_pod() -> None:
+    variables = {"SPARK_HOME": "/spark", "SPARK_DRIVER_BIND_ADDRESS": "10.0.0.7"}
+    words = command(["driver", "--class", "Main"], variables)
+    assert (words[0], words[-2:]) == ("/spark/bin/spark-submit", ["--class", "Main"])
+    assert "spark.driver.bindAddress=10.0.0.7" in words
+
+
+def test_spark_entrypoint_of_an_executor_keeps_the_order_of_java_options() -> None:
+    variables = {name: name.lower() for name in EXECUTOR_OPTIONS.values()}
+    variables |= {"SPARK_HOME": "/spark", "SPARK_EXECUTOR_MEMORY": "2g", "SPARK_CONF_DIR": "/conf"}
+    variables |= {f"SPARK_JAVA_OPT_{number}": f"-D{number}" for number in (10, 2, 0)}
+    words = command(["executor"], variables)
+    assert words[:6] == ["java", "-D0", "-D2", "-D10", "-Xms2g", "-Xmx2g"]
+    assert words[words.index("-cp") + 1] == "/conf:/spark/jars/*"
+    assert words[words.index("--driver-url") + 1] == "spark_driver_url"

@@ -2,8 +2,9 @@
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any
 
 from kafka.admin import (
@@ -115,16 +116,9 @@ def raise_alarm(rig: Rig) -> None:
             rig.stack.rabbitmqctl("set_vm_memory_high_watermark", "0.4")
 
 
-def delete_exchange(rig: Rig) -> None:
-    with rig.fault("exchange deleted and made again") as fault:
-        rabbitmq(rig).delete_exchange()
-        rig.see_logged(fault, '"target_failed"')
-        rabbitmq(rig).declare()
-
-
-def unbind(rig: Rig) -> None:
-    with rig.fault("binding deleted and made again") as fault:
-        rabbitmq(rig).unbind()
+def delete(part: str, delete_it: Callable[[RabbitSide], None], rig: Rig) -> None:
+    with rig.fault(f"{part} deleted and made again") as fault:
+        delete_it(rabbitmq(rig))
         rig.see_logged(fault, '"target_failed"')
         rabbitmq(rig).declare()
 
@@ -162,8 +156,12 @@ SCENARIOS = [
     Scenario("topic_denied", deny, brokers=KAFKA),
     Scenario("not_enough_replicas", kill_followers, brokers=KAFKA, may_bury=True, in_cluster=True),
     Scenario("memory_alarm", raise_alarm, brokers=RABBITMQ),
-    Scenario("exchange_deleted", delete_exchange, brokers=RABBITMQ),
-    Scenario("binding_deleted", unbind, brokers=RABBITMQ),
+    Scenario(
+        "exchange_deleted",
+        partial(delete, "exchange", RabbitSide.delete_exchange),
+        brokers=RABBITMQ,
+    ),
+    Scenario("binding_deleted", partial(delete, "binding", RabbitSide.unbind), brokers=RABBITMQ),
     Scenario("queue_full", fill_queue, brokers=RABBITMQ, may_bury=True),
     Scenario("heartbeat_missed", freeze_beyond_heartbeat, brokers=RABBITMQ),
     Scenario("connections_closed", close_connections, brokers=RABBITMQ),

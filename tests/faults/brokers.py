@@ -5,7 +5,8 @@ The consumer writes a history: every message it is given, copies included.
 
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -81,22 +82,27 @@ class KafkaSide:
 
     def collect_topic(self, topic: str, op: Op) -> int:
         """Write down what is new in a topic; returns how much."""
-        before = sum(self._read[topic].values())
-        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, enable_auto_commit=False)
-        places = [TopicPartition(topic, each) for each in consumer.partitions_for_topic(topic)]
-        consumer.assign(places)
-        for place in places:
-            consumer.seek(place, self._read[topic].get(place, 0))
-        ends = consumer.end_offsets(places)
-        while any(consumer.position(each) < ends[each] for each in places):
-            for records in consumer.poll(timeout_ms=1000).values():
-                self._history.write(_read(record, op) for record in records)
-        self._read[topic] = {place: consumer.position(place) for place in places}
-        consumer.close()
-        return sum(self._read[topic].values()) - before
+        read = self._read[topic]
+        before = sum(read.values())
+        for records in unread(self.bootstrap, topic, read):
+            self._history.write(_read(record, op) for record in records)
+        return sum(read.values()) - before
 
     def close(self) -> None:
         self._history.close()
+
+
+def unread(bootstrap: str, topic: str, read: dict[Any, int]) -> Iterator[list[Any]]:
+    """Yield what a topic has beyond the offsets that were read, until its end; notes them."""
+    with closing(KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)) as consumer:
+        places = [TopicPartition(topic, each) for each in consumer.partitions_for_topic(topic)]
+        consumer.assign(places)
+        for place in places:
+            consumer.seek(place, read.get(place, 0))
+        ends = consumer.end_offsets(places)
+        while any(consumer.position(each) < ends[each] for each in places):
+            yield from consumer.poll(timeout_ms=1000).values()
+        read.update((place, consumer.position(place)) for place in places)
 
 
 def _read(record: Any, op: Op) -> HistoryEvent:

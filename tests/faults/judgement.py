@@ -114,8 +114,8 @@ def _forget_answers(connection: Connection, shard: Shard) -> None:
 
 def dump(home: Path, route: RouteStore) -> None:
     """Write down every envelope that the store still has, and its state."""
+    entries = [found.entry for found in Listing(route.shards[0].shard.route, route.shards).walk()]
     history = Historian(home, "store")
-    entries = [place.entry for place in Listing(route.route.name, route.shards).walk()]
     history.write(
         HistoryEvent(now_ms(), Op.STORE, Phase.OK, each.id, answer=each.state) for each in entries
     )

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.support.servers import free_port, listens, wait_until
 
@@ -26,24 +27,26 @@ num.network.threads=2
 num.io.threads=2
 """
 ASK = """
-import json, sys
-sys.path.insert(0, "deploy/local")
 import kafka_server
-print(json.dumps([kafka_server._java(), kafka_server.new_cluster_id()]))
+answer = [kafka_server._java(), kafka_server.new_cluster_id()]
 """
 NODES = (1, 2, 3)
 FOLLOWERS = (2, 3)
 STARTED_WITHIN_S = 60
 
 
+def ask(checkout: Path, program: str) -> Any:
+    """Return the `answer` of a program that uses the modules of deploy/local."""
+    whole = f"import json, sys\nsys.path.insert(0, 'deploy/local')\n{program}\n"
+    command = [sys.executable, "-c", f"{whole}print(json.dumps(answer))"]
+    return json.loads(subprocess.run(command, cwd=checkout, capture_output=True, check=True).stdout)
+
+
 class KafkaCluster:
     """Topics in it want two of three replicas; `close` it, or it stays."""
 
     def __init__(self, home: Path, checkout: Path) -> None:
-        asked = subprocess.run(
-            [sys.executable, "-c", ASK], cwd=checkout, capture_output=True, check=True
-        )
-        self._java, self._id = json.loads(asked.stdout)
+        self._java, self._id = ask(checkout, ASK)
         self._home = home
         self._ports = {node: free_port() for node in NODES}
         self._controller = free_port()
@@ -65,14 +68,10 @@ class KafkaCluster:
         listeners = f"PLAINTEXT://127.0.0.1:{self._ports[node]}"
         if node == 1:
             listeners += f",CONTROLLER://127.0.0.1:{self._controller}"
-        text = CONFIG.format(
-            node=node,
-            roles="broker,controller" if node == 1 else "broker",
-            controller=self._controller,
-            listeners=listeners,
-            port=self._ports[node],
-            logs=config.parent / "topics",
-        )
+        roles = "broker,controller" if node == 1 else "broker"
+        ports = {"controller": self._controller, "port": self._ports[node]}
+        logs = config.parent / "topics"
+        text = CONFIG.format(node=node, roles=roles, listeners=listeners, logs=logs, **ports)
         config.write_text(text)
         storage = ["kafka.tools.StorageTool", "format", "-t", self._id, "-c", str(config)]
         subprocess.run([*self._java, *storage], check=True, capture_output=True)

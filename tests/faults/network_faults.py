@@ -27,7 +27,7 @@ def cut(rig: Rig, link: Link, party: str, fault: Fault) -> None:
 
 
 def reset(rig: Rig, link: Link, party: str, fault: Fault) -> None:
-    if ended := link.reset():
+    if ended := link.cut(by_reset=True):
         fault.effect = f"{ended} connections reset"
 
 

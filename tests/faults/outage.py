@@ -8,7 +8,6 @@ allows one attempt, so that a single failure that is counted is a dead letter.
 import os
 import signal
 import subprocess
-import threading
 import time
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import msgspec
 
 from duebridge.store.journal import Journal
 from tests.faults.judgement import now_ms
-from tests.faults.rig import WITHIN_S, Rig
+from tests.faults.rig import WITHIN_S, Rig, meanwhile
 from tests.faults.scenario import Bound, Result, Scenario
 from tests.faults.stack import NAMES, Stack
 
@@ -82,23 +81,10 @@ class Outage(msgspec.Struct):
         )
 
 
-class Watch(threading.Thread):
-    """Notes the most memory of the worker, and the most in flight, until stopped."""
-
-    def __init__(self, rig: Rig, outage: Outage) -> None:
-        super().__init__(name="watch", daemon=True)
-        self._rig, self._outage = rig, outage
-        self._stop_now = threading.Event()
-
-    def run(self) -> None:
-        while not self._stop_now.wait(LOOK_EVERY_S):
-            seen = self._outage
-            seen.most_bytes = max(seen.most_bytes, resident_bytes(self._rig.workers[0].pid))
-            seen.most_in_flight = max(seen.most_in_flight, self._rig.in_flight())
-
-    def stop(self) -> None:
-        self._stop_now.set()
-        self.join()
+def note_most(rig: Rig, outage: Outage) -> None:
+    """Note the most memory of the worker that stays, and the most in flight."""
+    outage.most_bytes = max(outage.most_bytes, resident_bytes(rig.workers[0].pid))
+    outage.most_in_flight = max(outage.most_in_flight, rig.in_flight())
 
 
 def resident_bytes(pid: int) -> int:
@@ -134,24 +120,21 @@ def strike(rig: Rig, outage: Outage, seconds: float) -> None:
     """Freeze the broker for half of the time, kill it for the rest, start it."""
     service = rig.side.service
     stays, leaves = rig.workers
-    watch = Watch(rig, outage)
     with rig.fault(f"broker frozen, then killed: away for {seconds:g} s") as fault:
         outage.before_bytes = resident_bytes(stays.pid)
-        watch.start()
-        began = time.monotonic()
-        rig.stack.signal(service, signal.SIGSTOP)
-        rig.see_logged(fault, '"lane_stopped"')
-        outage.stopped_after_s = time.monotonic() - began
-        outage.left_after_s = seconds_to_leave(leaves)
-        outage.alone_from = time.monotonic()
-        sleep_until(began + seconds / 2)
-        outage.killed_at = time.monotonic()
-        rig.stack.signal(service, signal.SIGKILL)
-        sleep_until(began + seconds)
-        outage.ended_at = time.monotonic()
-        watch.stop()
-        link = rig.stack.links[service]
-        outage.connected_at = list(link.connected_at)
+        with meanwhile(lambda: note_most(rig, outage), LOOK_EVERY_S):
+            began = time.monotonic()
+            rig.stack.signal(service, signal.SIGSTOP)
+            rig.see_logged(fault, '"lane_stopped"')
+            outage.stopped_after_s = time.monotonic() - began
+            outage.left_after_s = seconds_to_leave(leaves)
+            outage.alone_from = time.monotonic()
+            sleep_until(began + seconds / 2)
+            outage.killed_at = time.monotonic()
+            rig.stack.signal(service, signal.SIGKILL)
+            sleep_until(began + seconds)
+            outage.ended_at = time.monotonic()
+        outage.connected_at = list(rig.stack.links[service].connected_at)
         last = Journal(rig.store, rig.shard).last()
         rig.stack.up(service)
     see_first_publish(rig, outage, last)

@@ -17,22 +17,29 @@ import time
 import traceback
 from collections.abc import Sequence
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 
 import msgspec
 
+from tests.faults.burst import BODY_BYTES, LARGE_BYTES, run_burst
+from tests.faults.outage import run_outage
 from tests.faults.rig import run_scenario
 from tests.faults.scenario import BROKERS, Result
-from tests.faults.stack import Stack
+from tests.faults.stack import NAMES, Stack
 from tests.faults.table import MATRIX, SCENARIOS
 from tests.faults.tally import TRIALS, Run, enough, report
-from tests.faults.trials import GROUPS, NAMES, add_sizes, result_of, start_trial
 from tests.faults.worker_faults import library
 from tests.support.checkout import ROOT
 
 HOME = ROOT / ".services" / "proof"
 REPORT = Path("docs", "proof.md")
 INTERRUPTED = 130
+BOUNDS = [
+    *(("outage", broker) for broker in BROKERS),
+    ("burst", "kafka"),
+    ("burst_of_large", "kafka"),
+]
 TRIES = 3  # of a scenario in a round: a fault that struck nobody is tried again
 
 
@@ -46,7 +53,9 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", default="1", help="another one makes other envelopes")
     parser.add_argument("--hours", type=float, default=3.0, help="begin no run after so long")
     parser.add_argument("--anew", action="store_true", help="forget the runs of an earlier proof")
-    add_sizes(parser)
+    parser.add_argument("--outage-s", type=float, default=600, help="how long a broker is away")
+    parser.add_argument("--burst", type=int, default=1_000_000, help="envelopes due at once")
+    parser.add_argument("--large", type=int, default=2_000, help="the same, of 64 KiB each")
     parser.add_argument("--report", type=Path, default=ROOT / REPORT)
     parser.add_argument("--home", type=Path, default=HOME)
     return parser.parse_args(arguments)
@@ -75,7 +84,7 @@ def machine() -> str:
 
 
 class Proof:
-    """The rounds, and the file that remembers them."""
+    """The rounds, and the file that remembers them; the bounds are the round before the first."""
 
     def __init__(self, chosen: argparse.Namespace) -> None:
         self._chosen = chosen
@@ -87,21 +96,17 @@ class Proof:
         self._commit = commit()
         self.runs = self._load()
         self._give_up_at = time.monotonic() + chosen.hours * 3600
-        wanted = chosen.only.split(",") if chosen.only else [*NAMES, *SCENARIOS]
-        self._matrix = [
-            (name, broker)
-            for name, broker in MATRIX
-            if name in wanted and chosen.broker in (None, broker)
-        ]
-        self._groups = [
-            [each for each in group if each[0] in wanted and chosen.broker in (None, each[1])]
-            for group in GROUPS
-        ]
-        if set(wanted) - SCENARIOS.keys() - NAMES or not (self._matrix or any(self._groups)):
-            known = ", ".join((*SCENARIOS, *sorted(NAMES)))
-            sys.exit(f"--only: expected names of {known}; got {chosen.only}")
+        self._bounds, self._matrix = self._wanted(BOUNDS), self._wanted(MATRIX)
+        known = {name for name, _ in (*BOUNDS, *MATRIX)}
+        if set(filter(None, chosen.only.split(","))) - known or not (self._bounds or self._matrix):
+            sys.exit(f"--only: expected names of {', '.join(sorted(known))}; got {chosen.only}")
         if library() is None and any(name.startswith("clocks_") for name, _ in self._matrix):
             sys.exit("libfaketime is missing: apt-get install faketime, or leave clocks_* out")
+
+    def _wanted(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        only, broker = self._chosen.only, self._chosen.broker
+        names = only.split(",") if only else [name for name, _ in pairs]
+        return [each for each in pairs if each[0] in names and broker in (None, each[1])]
 
     def _load(self) -> list[Run]:
         if not self._state.exists():
@@ -112,46 +117,19 @@ class Proof:
         return runs
 
     def is_over(self) -> bool:
-        brokers = {broker for _, broker in self._matrix}
-        tried = all(self._is_done(TRIALS, *each) for group in self._groups for each in group)
-        return tried and all(
+        return all(self._is_done(TRIALS, *each) for each in self._bounds) and all(
             enough(self.runs, broker, self._chosen.accepted, self._chosen.effective)
-            for broker in brokers
+            for broker in {broker for _, broker in self._matrix}
         )
 
     def go_on(self) -> None:
-        """Try the bounds, and run rounds, each whole, until there is enough."""
-        for group in self._groups:
-            while left := [each for each in group if not self._is_done(TRIALS, *each)]:
-                self._try(left)
-                self.write_report()
-        if self._matrix:
-            self._run_rounds()
-
-    def _try(self, group: Sequence[tuple[str, str]]) -> None:
-        """Try bounds side by side."""
-        begun = []
-        try:
-            for name, broker in group:
-                folder, seed = self._folder(TRIALS, name, broker)
-                trial = start_trial(name, broker, folder, seed, self._chosen)
-                begun.append((trial, name, broker, folder, seed))
-            for trial, name, broker, folder, seed in begun:
-                result = result_of(trial, name, broker, folder, seed)
-                self._keep(folder, Run(self._commit, TRIALS, result))
-        finally:
-            for trial, *_ in begun:
-                trial.terminate()
-                trial.wait()
-
-    def _run_rounds(self) -> None:
-        """Run rounds until there is enough or the time is over."""
+        """Run rounds, each whole, until there is enough or the time is over."""
         folder = Path(tempfile.mkdtemp(prefix="stack-", dir=self._home))
         stack = Stack(folder)
+        numbers = count(TRIALS)
         try:
-            number = max((run.round for run in self.runs), default=TRIALS) or 1
-            while self._round(stack, number) and not self.is_over():
-                number += 1
+            while not self.is_over() and self._round(stack, next(numbers)):
+                self.write_report()
         finally:
             stack.close()
             shutil.rmtree(folder, ignore_errors=True)
@@ -167,39 +145,41 @@ class Proof:
 
     def _round(self, stack: Stack, number: int) -> bool:
         """Run what is left of a round; returns False when the time is over."""
-        for name, broker in self._matrix:
+        for name, broker in self._bounds if number == TRIALS else self._matrix:
             while not self._is_done(number, name, broker):
                 if time.monotonic() > self._give_up_at:
                     say("the time is over; the same command goes on")
                     return False
                 self._run(stack, number, name, broker)
-        self.write_report()
         return True
 
-    def _folder(self, number: int, name: str, broker: str) -> tuple[Path, str]:
-        """Return a fresh folder for a run, and its seed."""
+    def _run(self, stack: Stack, number: int, name: str, broker: str) -> None:
+        """Run one in a folder of its own, which is kept unless it held."""
         place = f"{self._chosen.seed}:{number}:{name}:{broker}:{len(self.runs)}"
         seed = sha256(place.encode()).hexdigest()[:8]
         folder: Path = self._home / f"{name}-{broker}-{seed}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        return folder, seed
-
-    def _run(self, stack: Stack, number: int, name: str, broker: str) -> None:
-        folder, seed = self._folder(number, name, broker)
         try:
-            scenario = SCENARIOS[name]
-            result = run_scenario(stack, scenario, broker, folder, seed, self._chosen.count)
+            result = self._result(stack, name, broker, folder, seed)
         except Exception:  # of the run itself: it proves nothing, and must be seen
             text = traceback.format_exc()
             result = Result(scenario=name, broker=broker, seed=seed, violations={"failed": [text]})
-        self._keep(folder, Run(self._commit, number, result))
-
-    def _keep(self, folder: Path, run: Run) -> None:
-        """Note a run; where it held, its folder is not needed."""
-        if run.result.outcome == "held":
+        if result.outcome == "held":
             shutil.rmtree(folder)
-        self._note(run)
+        self._note(Run(self._commit, number, result))
+
+    def _result(self, stack: Stack, name: str, broker: str, home: Path, seed: str) -> Result:
+        chosen = self._chosen
+        if name == "outage":
+            return run_outage(stack, broker, home, seed, chosen.outage_s)
+        if name in SCENARIOS:
+            return run_scenario(stack, SCENARIOS[name], broker, home, seed, chosen.count)
+        stack.up(*NAMES)
+        is_large = name == "burst_of_large"
+        size = (chosen.large, LARGE_BYTES) if is_large else (chosen.burst, BODY_BYTES)
+        result = run_burst(stack.kafka_bootstrap(), home, seed, *size)
+        return msgspec.structs.replace(result, scenario=name)
 
     def _note(self, run: Run) -> None:
         self.runs.append(run)
@@ -220,9 +200,8 @@ class Proof:
             say(f"    {'; '.join(found.seen)}")
 
     def write_report(self) -> None:
-        self._chosen.report.write_text(
-            report(self.runs, self._commit, machine(), self._chosen.count)
-        )
+        text = report(self.runs, self._commit, machine(), self._chosen.count)
+        self._chosen.report.write_text(text)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,7 +1,7 @@
 """Links that can be broken: an asyncio TCP proxy, one thread for all of them.
 
 link.cut()           end every connection       link.hole()    nothing passes, nothing is closed
-link.reset()         the same, by RST           link.slow(s)   every chunk waits so long
+link.cut(by_reset=True)                        link.slow(s)   every chunk waits so long
 link.drop_replies(n) forward the request, drop its reply and the connection
 link.heal()          pass everything again; what a hole held back goes on
 """
@@ -75,19 +75,14 @@ class Link:
         self._pipes: set[_Pipe] = set()
         self._open = asyncio.Event()
         self._open.set()
-        self._slow_s = 0.0
-        self._to_lose = 0
+        self._slow_s, self._to_lose = 0.0, 0
         self._loses: Callable[[bytes], bool] = bool
-        self.ended = self.held_bytes = self.slowed = self.lost_replies = 0
+        self.held_bytes = self.slowed = self.lost_replies = 0
         self.connected_at: list[float] = []  # monotonic, of every attempt, also of failed ones
 
-    def cut(self) -> int:
-        """End every connection in order; returns how many there were."""
-        return self._wires.call(self._end_all(by_reset=False))
-
-    def reset(self) -> int:
-        """End every connection by RST; returns how many there were."""
-        return self._wires.call(self._end_all(by_reset=True))
+    def cut(self, *, by_reset: bool = False) -> int:
+        """End every connection in order, or by RST; returns how many there were."""
+        return self._wires.call(self._end_all(by_reset=by_reset))
 
     def hole(self) -> None:
         """Let nothing through and close nothing, until `heal`."""
@@ -122,16 +117,12 @@ class Link:
         loses: Callable[[bytes], bool] = bool,
     ) -> None:
         self._slow_s, self._to_lose, self._loses = slow_s, to_lose, loses
-        if is_open:
-            self._open.set()
-        else:
-            self._open.clear()
+        (self._open.set if is_open else self._open.clear)()
 
     async def _end_all(self, *, by_reset: bool) -> int:
         pipes = list(self._pipes)
         for pipe in pipes:
             pipe.end(by_reset=by_reset)
-        self.ended += len(pipes)
         return len(pipes)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

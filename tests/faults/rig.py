@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -40,6 +41,24 @@ routes:
 """
 
 
+@contextmanager
+def meanwhile(look: Callable[[], object], every_s: float) -> Iterator[None]:
+    """Look again and again in a thread until the block is done."""
+    done = threading.Event()
+
+    def run() -> None:
+        while not done.wait(every_s):
+            look()
+
+    thread = threading.Thread(target=run, name="watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
 class Fault:
     """One fault that is being injected; effective once it struck and its effect was seen."""
 
@@ -67,13 +86,8 @@ class Rig:
         self._seed = seed
         self._namespace = f"faults-{seed}"
         self.side = self._open_side(broker)
-        config_path = self._write_config(
-            "duebridge", "store" if "store" in scenario.through else ""
-        )
-        producer_path = self._write_config(
-            "producer", "producer" if "producer" in scenario.through else ""
-        )
-        self.config_path = config_path
+        self.config_path = self._write_config("store")
+        producer_path = self._write_config("producer")
         self.workers: list[subprocess.Popen[bytes]] = []
         self.faults: list[Fault] = []
         self.bounds: list[Bound] = []
@@ -81,8 +95,8 @@ class Rig:
         self._nemesis = Historian(home, "faults")
         self._producers = Historian(home, "producer")
         self.store = open_connection(stack.store_url())
-        config = load_config(config_path)
-        self._route = RouteStore.open(self.store, self._namespace, config.routes[ROUTE])
+        route = load_config(self.config_path).routes[ROUTE]
+        self._route = RouteStore.open(self.store, self._namespace, route)
         self.shard = self._route.shards[0].shard
         self._before_bytes = stored_bytes(self.store)
         self._producer = Producer.from_config(producer_path)
@@ -91,21 +105,16 @@ class Rig:
         )
 
     def _open_side(self, broker: str) -> BrokerSide:
-        linked = "broker" in self.scenario.through
+        linked, given = "broker" in self.scenario.through, (self.stack, self.home, self._namespace)
         if broker == "kafka":
-            return KafkaSide(
-                self.stack,
-                self.home,
-                self._namespace,
-                linked=linked,
-                in_cluster=self.scenario.in_cluster,
-            )
-        return RabbitSide(self.stack, self.home, self._namespace, linked=linked)
+            return KafkaSide(*given, linked=linked, in_cluster=self.scenario.in_cluster)
+        return RabbitSide(*given, linked=linked)
 
-    def _write_config(self, name: str, link: str) -> Path:
-        path = self.home / f"{name}.yaml"
+    def _write_config(self, party: str) -> Path:
+        """Write the configuration of a party, whose way to the store may be its link."""
+        path = self.home / f"{party}.yaml"
         text = (self.scenario.config or CONFIG).format(
-            store=self.stack.store_url(link),
+            store=self.stack.store_url(party if party in self.scenario.through else ""),
             namespace=self._namespace,
             broker=json.dumps(self.side.settings),
             window=self.scenario.window,
@@ -148,32 +157,21 @@ class Rig:
             time.sleep(PAUSE_S)
         return True
 
-    def see_logged(self, fault: Fault, event: str, within_s: float = WITHIN_S) -> bool:
+    def see_logged(self, fault: Fault, event: str) -> None:
         """Take a new line of a worker's log for the fault's effect."""
-        return self.take(
-            fault, f"logged {event}", lambda: self.logged(event, fault.logged_bytes) > 0, within_s
-        )
+        self.take(fault, f"logged {event}", lambda: self.logged(event, fault.logged_bytes) > 0)
 
-    def take(
-        self, fault: Fault, effect: str, is_so: Callable[[], bool], within_s: float = WITHIN_S
-    ) -> bool:
+    def take(self, fault: Fault, effect: str, is_so: Callable[[], bool]) -> None:
         """Take this for the fault's effect, if it comes to be so in time."""
-        is_seen = self.see(is_so, within_s)
-        if is_seen:
+        if self.see(is_so):
             fault.effect = effect
-        return is_seen
 
-    def start_worker(
-        self, environment: Mapping[str, str] | None = None
-    ) -> "subprocess.Popen[bytes]":
+    def start_worker(self, **environment: str) -> "subprocess.Popen[bytes]":
         program = Path(sys.executable).with_name("duebridge")
+        command: list[str | Path] = [program, "--config", self.config_path, "run"]
+        env = os.environ | environment
         with (self.home / f"worker-{len(self.workers)}.log").open("wb") as log:
-            worker = subprocess.Popen(
-                [str(program), "--config", str(self.config_path), "run"],
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **(environment or {})},
-            )
+            worker = subprocess.Popen(command, stdout=log, stderr=log, env=env)
         self.workers.append(worker)
         return worker
 
@@ -261,9 +259,8 @@ class Rig:
         if self.traffic.is_alive():
             self.traffic.join()
         for worker in self.workers:
-            if worker.poll() is None:
-                worker.kill()
-                worker.wait()
+            worker.kill()
+            worker.wait()
         for link in self.stack.links.values():
             link.heal()
         self._producer.close()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.faults.kafka_cluster import KafkaCluster
+from tests.faults.kafka_cluster import KafkaCluster, ask
 from tests.faults.proxy import Wires
 from tests.support.checkout import ROOT
 from tests.support.servers import free_port
@@ -33,14 +33,12 @@ authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 allow.everyone.if.no.acl.found=true
 """
 CONTROL = """
-import json, sys
 from pathlib import Path
-sys.path.insert(0, "deploy/local")
 import packages, rabbitmq_server
 from state import Place, kept_ports
 place = Place(Path.cwd())
 env = rabbitmq_server.environment(place, place.data("rabbitmq"), kept_ports(place))
-print(json.dumps([packages.rabbitmq(), env]))
+answer = [packages.rabbitmq(), env]
 """
 
 
@@ -110,10 +108,7 @@ class Stack:
         return url.replace(f":{urlsplit(url).port}/", link) if linked else url
 
     def rabbitmqctl(self, *command: str) -> None:
-        asked = subprocess.run(
-            [sys.executable, "-c", CONTROL], cwd=self.home, capture_output=True, check=True
-        )
-        server, env = json.loads(asked.stdout)
+        server, env = ask(self.home, CONTROL)
         program = Path(server).with_name("rabbitmqctl")
         subprocess.run([program, *command], env=env, capture_output=True, check=True, timeout=60)
 

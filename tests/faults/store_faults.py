@@ -3,6 +3,9 @@
 import resource
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from tests.faults.rig import LEASE_S, Rig
@@ -17,7 +20,7 @@ def client(rig: Rig) -> Any:
     return rig.store.client
 
 
-def stop_and_start(rig: Rig, number: signal.Signals) -> None:
+def stop_and_start(number: signal.Signals, rig: Rig) -> None:
     with rig.fault(f"store stopped by {number.name}") as fault:
         rig.stack.signal("redis", number)
         rig.see_logged(fault, '"store_unavailable"')
@@ -35,14 +38,6 @@ def see_claim(rig: Rig) -> None:
 
 def claims(rig: Rig) -> int:
     return int(client(rig).hget(rig.shard.key("meta"), "claims") or 0)
-
-
-def kill(rig: Rig) -> None:
-    stop_and_start(rig, signal.SIGKILL)
-
-
-def restart(rig: Rig) -> None:
-    stop_and_start(rig, signal.SIGTERM)
 
 
 def freeze(rig: Rig) -> None:
@@ -72,13 +67,18 @@ def kill_clients(rig: Rig) -> None:
                 fault.effect = f"{killed} connections ended"
 
 
+@contextmanager
+def configured(rig: Rig, name: str, value: str, usual: str) -> Iterator[None]:
+    client(rig).config_set(name, value)
+    try:
+        yield
+    finally:
+        client(rig).config_set(name, usual)
+
+
 def fill(rig: Rig) -> None:
-    with rig.fault("store out of memory") as fault:
-        client(rig).config_set("maxmemory", "1")
-        try:
-            rig.take(fault, "schedule was refused", lambda: rig.traffic.refused > 0)
-        finally:
-            client(rig).config_set("maxmemory", "0")
+    with rig.fault("store out of memory") as fault, configured(rig, "maxmemory", "1", "0"):
+        rig.take(fault, "schedule was refused", lambda: rig.traffic.refused > 0)
 
 
 def fill_disk(rig: Rig) -> None:
@@ -96,18 +96,15 @@ def fill_disk(rig: Rig) -> None:
 
 
 def change_policy(rig: Rig) -> None:
-    with rig.fault("eviction policy changed") as fault:
-        client(rig).config_set("maxmemory-policy", "allkeys-lru")
-        try:
-            if rig.start_worker().wait(20) == EXIT_UNFIT:
-                fault.effect = "a worker refused to start, exit 3"
-        finally:
-            client(rig).config_set("maxmemory-policy", "noeviction")
+    policies = ("maxmemory-policy", "allkeys-lru", "noeviction")
+    with rig.fault("eviction policy changed") as fault, configured(rig, *policies):
+        if rig.start_worker().wait(20) == EXIT_UNFIT:
+            fault.effect = "a worker refused to start, exit 3"
 
 
 SCENARIOS = [
-    Scenario("store_killed", kill),
-    Scenario("store_restarted", restart),
+    Scenario("store_killed", partial(stop_and_start, signal.SIGKILL)),
+    Scenario("store_restarted", partial(stop_and_start, signal.SIGTERM)),
     Scenario("store_frozen", freeze),
     Scenario("store_scripts_flushed", flush_scripts, TIMES, may_repeat=False),
     Scenario("store_clients_killed", kill_clients, TIMES),

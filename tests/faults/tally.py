@@ -17,6 +17,7 @@ MOST_REPEATED = 0.001  # of what was accepted
 RESTARTS = 500
 EMPTIED_WITHIN_S = LEASE_S + 1 + 10 + 1.5
 STOPS = ("worker_terminated", "workers_restarted")
+PAGE = Path(__file__).with_name("page.md")
 KNOWN = Path(__file__).with_name("known.md")  # what no run can tell
 
 
@@ -42,53 +43,12 @@ def enough(runs: Iterable[Run], broker: str, accepted: int, effective: int) -> b
     )
 
 
-PAGE = """\
-# What was broken, and what was found
-
-Written by `make proof` (`tests/faults/proof.py`); do not edit.
-
-Each run is one scenario of `tests/faults` on real servers and worker processes, leases of 3 s, at
-least {count} envelopes asked for, with cancels and reschedules among them. A producer and an
-independent consumer write histories; `duebridge.audit` gives the verdict from them and a dump of
-the store. A fault is effective if messages were in flight when it struck and its effect was seen; a
-run with fewer than planned is INVALID and counts for nothing.
-
-Commit {commit}; {machine}; {runs} runs, {minutes:.0f} minutes.
-
-{totals}
-
-Repeated: copies of one id beyond the first, lawful after a fault. Recovered: scheduling got no
-answer, and the envelope arrived. Dead: in the dead-letter target. Until empty: from the last fault
-and its traffic, whose latest envelopes are due 1.5 s later, until nothing waits in the store.
-
-## Bounds
-
-{bounds}
-
-The outage: 1,000 envelopes a second fall due all the while; half of the time the broker is frozen,
-then it is killed. A failure that is counted would be a dead letter at once. Connections are those
-that one worker tries, a second. The burst: all due in one millisecond, the append-only file written
-anew in the middle. A call's time is the server's own, on the cores that all others of the run use
-too; it does not contain a fork, which is reported apart.
-
-## By scenario
-
-{scenarios}
-
-## What falls short
-
-R3 to R13 are the project's goals of reliability.
-
-{short}
-"""
-
-
 def report(runs: Sequence[Run], commit: str, machine: str, count: int) -> str:
     """Return the page, in Markdown."""
     counted = [each for broker in BROKERS for each in of_broker(runs, broker)]
     short = [f"- {each}" for each in (*_broken(runs), *shortfalls(counted))]
     short.append(KNOWN.read_text("utf-8").rstrip())
-    return PAGE.format(
+    return PAGE.read_text("utf-8").format(
         commit=commit,
         machine=machine,
         count=count,
@@ -103,28 +63,30 @@ def report(runs: Sequence[Run], commit: str, machine: str, count: int) -> str:
 
 def _totals(runs: Sequence[Run]) -> list[str]:
     rows = {"": list(BROKERS), "---": ["---:"] * len(BROKERS)}
-    found = {broker: of_broker(runs, broker) for broker in BROKERS}
-    for name in ("accepted", "delivered", "dead", "cancelled", "recovered", "effective"):
-        label = "effective faults" if name == "effective" else name
-        rows[label] = [f"{sum(getattr(r, name) for r in found[b]):,}" for b in BROKERS]
-    rows["repeated"] = [f"{sum(each.duplicates for each in found[b]):,}" for b in BROKERS]
-    emptied = [max((each.emptied_s for each in found[b]), default=0) for b in BROKERS]
+    found = [of_broker(runs, broker) for broker in BROKERS]
+    for name in (
+        "accepted",
+        "delivered",
+        "dead",
+        "cancelled",
+        "recovered",
+        "effective",
+        "duplicates",
+    ):
+        label = {"effective": "effective faults", "duplicates": "repeated"}.get(name, name)
+        rows[label] = [f"{sum(getattr(each, name) for each in of):,}" for of in found]
+    emptied = [max((each.emptied_s for each in of), default=0) for of in found]
     rows["longest until empty, s"] = [f"{each:.1f}" for each in emptied]
-    for what in sorted({each.what for those in found.values() for r in those for each in r.bounds}):
-        rows[f"longest {what}"] = [_most(found[b], what) for b in BROKERS]
+    bounds = [[bound for each in of for bound in each.bounds] for of in found]
+    for what in sorted({each.what for of in bounds for each in of}):
+        most = (max((each.found for each in of if each.what == what), default="") for of in bounds)
+        rows[f"longest {what}"] = [str(each) for each in most]
     for kind in ZERO:
-        rows[f"**{kind.replace('_', ' ')}**"] = [
-            str(sum(len(each.violations.get(kind, [])) for each in found[b])) for b in BROKERS
-        ]
+        counts = (sum(len(each.violations.get(kind, [])) for each in of) for of in found)
+        rows[f"**{kind.replace('_', ' ')}**"] = [str(count) for count in counts]
     invalid = [run.result.broker for run in runs if run.result.outcome == "INVALID"]
     rows["INVALID runs"] = [str(invalid.count(broker)) for broker in BROKERS]
     return [f"| {label} | {' | '.join(cells)} |" for label, cells in rows.items()]
-
-
-def _most(results: Sequence[Result], what: str) -> str:
-    return str(
-        max((b.found for each in results for b in each.bounds if b.what == what), default="")
-    )
 
 
 def _bounds(runs: Sequence[Run]) -> list[str]:
@@ -149,20 +111,17 @@ def _rows(runs: Sequence[Run]) -> list[str]:
     ]
     for name, broker in MATRIX:
         found = [each for each in of_broker(runs, broker) if each.scenario == name]
-        if not found:
-            lines.append(f"| {name} | {broker} | 0 | | | | | **not run** | |")
-            continue
-        outcomes = sorted({each.outcome for each in found})
-        effects = [effect for each in found for effect in each.seen]
-        cells = [
-            len(found),
-            sum(each.effective for each in found),
-            sum(each.accepted for each in found),
-            sum(each.duplicates for each in found),
-            sum(each.dead for each in found),
-            ", ".join(outcomes),
-            effects[0] if effects else "",
-        ]
+        cells: list[object] = [0, "", "", "", "", "**not run**", ""]
+        if found:
+            numbers = ("effective", "accepted", "duplicates", "dead")
+            sums = [sum(getattr(each, number) for each in found) for number in numbers]
+            outcomes = ", ".join(sorted({each.outcome for each in found}))
+            cells = [
+                len(found),
+                *sums,
+                outcomes,
+                next((s for each in found for s in each.seen), ""),
+            ]
         lines.append(f"| {name} | {broker} | {' | '.join(map(str, cells))} |")
     return lines
 

@@ -6,6 +6,8 @@ in flight when it struck and its effect was seen.
 
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,17 @@ WHOLE = "DUEBRIDGE_FAULT_MATRIX"  # set it to run every scenario
 pytestmark = pytest.mark.timeout(300)
 
 
+@pytest.fixture(scope="module")
+def stack(
+    tmp_path_factory: pytest.TempPathFactory, kafka_bootstrap: str, rabbitmq_url: str
+) -> Iterator[Stack]:
+    """Services that may be killed; the first set being there proves that they are installed."""
+    assert kafka_bootstrap
+    assert rabbitmq_url
+    with closing(Stack(tmp_path_factory.mktemp("services"))) as stack:
+        yield stack
+
+
 def nothing(rig: Rig) -> None:
     """Break nothing at all."""
 
@@ -32,10 +45,8 @@ def nothing(rig: Rig) -> None:
 def test_run_without_a_fault_delivers_each_exactly_once(
     stack: Stack, tmp_path: Path, broker: str
 ) -> None:
-    scenario = Scenario("nothing", nothing, faults=0, may_repeat=False)
-    result = run_scenario(
-        stack, scenario, broker, tmp_path, secrets.token_hex(4), COUNT_WITHOUT_FAULT
-    )
+    scenario, seed = Scenario("nothing", nothing, 0, may_repeat=False), secrets.token_hex(4)
+    result = run_scenario(stack, scenario, broker, tmp_path, seed, COUNT_WITHOUT_FAULT)
     assert result.outcome == "held", result
     assert result.accepted == COUNT_WITHOUT_FAULT
     assert result.delivered > COUNT_WITHOUT_FAULT - result.cancelled - 1

@@ -4,6 +4,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 
 import msgspec
@@ -38,7 +39,7 @@ class Traffic(threading.Thread):
         self._seed, self._count, self._over_s = seed, at_least, over_s
         self._fields = fields
         self._finish, self._stop_now = threading.Event(), threading.Event()
-        self.refused = self.unanswered = 0
+        self.refused = 0
         self.error: Exception | None = None
 
     def run(self) -> None:
@@ -66,11 +67,13 @@ class Traffic(threading.Thread):
         batch = [self._envelope(place) for place in range(first, first + BATCH)]
         if not self._schedule(batch):
             return
-        chosen = self._random.sample(batch, CANCELS + RESCHEDULES)
-        for envelope in chosen[:CANCELS]:
-            self._cancel(envelope.id)
-        for envelope in chosen[CANCELS:]:
-            self._reschedule(envelope.id)
+        chosen = [each.id for each in self._random.sample(batch, CANCELS + RESCHEDULES)]
+        for each in chosen[:CANCELS]:
+            self._change(Op.CANCEL, each, 0, partial(self._producer.cancel, ROUTE, each))
+        for each in chosen[CANCELS:]:
+            due_ms = now_ms() + self._random.randrange(300, 1500)
+            call = partial(self._producer.reschedule, ROUTE, each, at=due_ms)
+            self._change(Op.RESCHEDULE, each, due_ms, call)
 
     def _envelope(self, place: int) -> Envelope:
         is_big = place % 50 == 0
@@ -93,52 +96,34 @@ class Traffic(threading.Thread):
     def _schedule(self, batch: Sequence[Envelope]) -> bool:
         at_ms = now_ms()
         self._history.write(
-            HistoryEvent(
-                at_ms,
-                Op.SCHEDULE,
-                Phase.INVOKE,
-                each.id,
-                fingerprint=fingerprint(
-                    each.body, each.key, each.headers, msgspec.structs.asdict(each.properties)
-                ),
-            )
+            HistoryEvent(at_ms, Op.SCHEDULE, Phase.INVOKE, each.id, fingerprint=_print_of(each))
             for each in batch
         )
-        phase = Phase.OK
         try:
             receipts = self._producer.schedule_many(ROUTE, batch)
         except StoreFull:
             phase, self.refused = Phase.FAIL, self.refused + len(batch)
         except StoreUnavailable:
-            phase, self.unanswered = Phase.INFO, self.unanswered + len(batch)
-        if phase is not Phase.OK:
+            phase = Phase.INFO
+        else:
+            at_ms = now_ms()
             self._history.write(
-                HistoryEvent(now_ms(), Op.SCHEDULE, phase, each.id) for each in batch
+                HistoryEvent(at_ms, Op.SCHEDULE, Phase.OK, each.id, each.due_at_ms, each.status)
+                for each in receipts
             )
-            return False
-        at_ms = now_ms()
-        self._history.write(
-            HistoryEvent(at_ms, Op.SCHEDULE, Phase.OK, each.id, each.due_at_ms, each.status)
-            for each in receipts
-        )
-        return True
+            return True
+        self._history.write(HistoryEvent(now_ms(), Op.SCHEDULE, phase, each.id) for each in batch)
+        return False
 
-    def _cancel(self, id: str) -> None:
-        self._history.note(Op.CANCEL, Phase.INVOKE, id)
+    def _change(self, op: Op, id: str, due_ms: int, call: Callable[[], str]) -> None:
+        self._history.note(op, Phase.INVOKE, id, due_at_ms=due_ms)
         try:
-            answer = self._producer.cancel(ROUTE, id)
+            phase, answer = Phase.OK, call()
         except (StoreUnavailable, StoreFull) as error:
-            self._history.note(Op.CANCEL, Phase.INFO, id, answer=type(error).__name__)
-        else:
-            self._history.note(Op.CANCEL, Phase.OK, id, answer=answer)
+            phase, answer = Phase.INFO, type(error).__name__
+        self._history.note(op, phase, id, due_at_ms=due_ms, answer=answer)
 
-    def _reschedule(self, id: str) -> None:
-        due_ms = now_ms() + self._random.randrange(300, 1500)
-        self._history.note(Op.RESCHEDULE, Phase.INVOKE, id, due_at_ms=due_ms)
-        try:
-            answer = self._producer.reschedule(ROUTE, id, at=due_ms)
-        except (StoreUnavailable, StoreFull) as error:
-            name = type(error).__name__
-            self._history.note(Op.RESCHEDULE, Phase.INFO, id, due_at_ms=due_ms, answer=name)
-        else:
-            self._history.note(Op.RESCHEDULE, Phase.OK, id, due_at_ms=due_ms, answer=answer)
+
+def _print_of(envelope: Envelope) -> str:
+    properties = msgspec.structs.asdict(envelope.properties)
+    return fingerprint(envelope.body, envelope.key, envelope.headers, properties)

@@ -82,7 +82,7 @@ def skew(offset: str, rig: Rig) -> None:
     right = list(rig.workers)
     first = len(right)
     for _ in right:
-        rig.start_worker(clock)
+        rig.start_worker(**clock)
     rig.see(lambda: rig.logged('"started"') == 2 * len(right))
     with rig.fault(f"clocks of half the workers {offset}") as fault:
         for worker in right:

@@ -162,8 +162,17 @@ class Bridge:
         assert self.arrived.keys() <= self.accepted
         return sum(self.arrived.values()) - len(self.arrived)
 
+    def page(self, path: str, pod: str = "") -> str:
+        """Return a page of the workers by way of their Service, or of one pod."""
+        place = f"pods/{pod}:8080" if pod else f"services/{self.name}:health"
+        url = f"/api/v1/namespaces/{self.kube.namespace}/{place}/proxy/{path}"
+        return self.kube.kubectl("get", "--raw", url)
+
+    def metric(self, series: str, pod: str = "") -> float:
+        """Return the sum of the series that begin so."""
+        lines = self.page("metrics", pod).splitlines()
+        return sum(float(line.split()[1]) for line in lines if line.startswith(series))
+
     def due_within_60s(self) -> int:
-        """Return what the workers tell a scaler, by way of their Service."""
-        path = f"/api/v1/namespaces/{self.kube.namespace}/services/{self.name}:health/proxy/due"
-        answer = json.loads(self.kube.kubectl("get", "--raw", path))
-        return int(answer["totals"]["due_within_s"]["60"])
+        """Return what the workers tell a scaler."""
+        return int(json.loads(self.page("due"))["totals"]["due_within_s"]["60"])

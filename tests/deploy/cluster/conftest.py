@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -47,10 +47,16 @@ def image(kube: Kube) -> str:
     return os.environ.get("DUEBRIDGE_K8S_IMAGE") or pytest.skip("set DUEBRIDGE_K8S_IMAGE")
 
 
+@contextmanager
+def fresh(kube: Kube, stack: Stack, image: str, home: Path) -> Iterator[Bridge]:
+    with closing(Bridge(kube, stack, f"bridge-{uuid4().hex[:6]}", image, home)) as bridge:
+        yield bridge
+
+
 @pytest.fixture
 def bridge(kube: Kube, stack: Stack, image: str, tmp_path: Path) -> Iterator[Bridge]:
     """Give a bridge of a test's own, not installed yet."""
-    with closing(Bridge(kube, stack, f"bridge-{uuid4().hex[:6]}", image, tmp_path)) as bridge:
+    with fresh(kube, stack, image, tmp_path) as bridge:
         yield bridge
 
 
@@ -59,8 +65,7 @@ def installed(
     kube: Kube, stack: Stack, image: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Bridge]:
     """Give an installed bridge to tests that leave it as it is."""
-    home = tmp_path_factory.mktemp("bridge")
-    with closing(Bridge(kube, stack, f"bridge-{uuid4().hex[:6]}", image, home)) as bridge:
+    with fresh(kube, stack, image, tmp_path_factory.mktemp("bridge")) as bridge:
         bridge.install()
         yield bridge
 

@@ -37,28 +37,17 @@ class Kube:
 
     def _run(self, program: str, *words: str, given: str = "") -> str:
         command = [program, "-n", self.namespace, *words]
-        done = subprocess.run(
-            command,
-            input=given,
-            env=self._env,
-            capture_output=True,
-            text=True,
-            timeout=ANSWERS_WITHIN_S,
-            check=False,
-        )
+        ways: Any = {"env": self._env, "capture_output": True, "text": True}
+        done = subprocess.run(command, input=given, timeout=ANSWERS_WITHIN_S, check=False, **ways)
         if done.returncode:
             raise Refused(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
         return done.stdout
 
     def watch(self, *words: str) -> "subprocess.Popen[str]":
         """Start a kubectl that goes on printing; whoever asks for it ends it."""
+        command, null = ["kubectl", "-n", self.namespace, *words], subprocess.DEVNULL
         return subprocess.Popen(
-            ["kubectl", "-n", self.namespace, *words],
-            env=self._env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
+            command, env=self._env, stdin=null, stdout=subprocess.PIPE, stderr=null, text=True
         )
 
     def get(self, *words: str) -> Any:

@@ -93,24 +93,11 @@ def _objects(namespace: str, host: str, port: int, bundle: str) -> Iterator[dict
     metadata = {"name": SERVICE, "namespace": namespace}
     ports = [{"name": "https", "port": 443, "targetPort": port}]
     yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports}}
-    yield {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {**metadata, "labels": {"kubernetes.io/service-name": SERVICE}},
-        "addressType": "IPv4",
-        "ports": [{"name": "https", "port": port}],
-        "endpoints": [{"addresses": [host]}],
-    }
-    yield {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": f"{VERSION}.{GROUP}"},
-        "spec": {
-            "group": GROUP,
-            "version": VERSION,
-            "groupPriorityMinimum": 100,
-            "versionPriority": 100,
-            "service": {"name": SERVICE, "namespace": namespace, "port": 443},
-            "caBundle": bundle,
-        },
-    }
+    about = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4"}
+    labelled = {**metadata, "labels": {"kubernetes.io/service-name": SERVICE}}
+    ends = {"ports": [{"name": "https", "port": port}], "endpoints": [{"addresses": [host]}]}
+    yield {**about, **ends, "metadata": labelled}
+    about = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService"}
+    spec = {"group": GROUP, "version": VERSION, "groupPriorityMinimum": 100, "versionPriority": 100}
+    spec |= {"service": {"name": SERVICE, "namespace": namespace, "port": 443}, "caBundle": bundle}
+    yield {**about, "metadata": {"name": f"{VERSION}.{GROUP}"}, "spec": spec}

@@ -29,16 +29,6 @@ def share_processes(bridge: Bridge) -> None:
     until(lambda: len(bridge.pods()) == bridge.values["replicas"], "the pods")
 
 
-def signalled_under_load(bridge: Bridge, number: int) -> float:
-    """Return how long a worker was away; nothing was lost."""
-    bridge.install(replicas=2)
-    share_processes(bridge)
-    with bridge.under_load():
-        took_s = seconds_until_restarted(bridge, bridge.pod(), number)
-    bridge.settle()
-    return took_s
-
-
 def seconds_until_restarted(bridge: Bridge, pod: str, number: int) -> float:
     began, before = time.monotonic(), bridge.restarts(pod)
     bridge.python(pod, SIGNAL % number)
@@ -52,18 +42,18 @@ def is_ready(bridge: Bridge, pod: str) -> bool:
     return bool(statuses[0].get("ready")) and "running" in statuses[0]["state"]
 
 
-def test_frozen_worker_is_back_within_30_seconds(
-    bridge: Bridge, say: Callable[[str], None]
+@pytest.mark.parametrize("number", [SIGSTOP, SIGKILL])
+def test_signalled_worker_is_back_within_30_seconds_and_loses_nothing(
+    bridge: Bridge, say: Callable[[str], None], number: int
 ) -> None:
-    took_s = signalled_under_load(bridge, SIGSTOP)
-    say(f"frozen worker: restarted and ready {took_s:.1f} s later; {bridge.doubled()} doubled")
+    bridge.install(replicas=2)
+    share_processes(bridge)
+    with bridge.under_load():
+        took_s = seconds_until_restarted(bridge, bridge.pod(), number)
+    bridge.settle()
+    # what a killed one held may come twice, with the same ids
+    say(f"signal {number}: restarted and ready {took_s:.1f} s later; {bridge.doubled()} doubled")
     assert took_s < 30
-
-
-def test_killed_worker_loses_nothing(bridge: Bridge, say: Callable[[str], None]) -> None:
-    took_s = signalled_under_load(bridge, SIGKILL)
-    # its window may come twice, with the same ids
-    say(f"killed worker: ready again {took_s:.1f} s later; {bridge.doubled()} doubled")
 
 
 def test_pod_that_is_taken_away_at_once_loses_nothing(bridge: Bridge) -> None:

@@ -146,9 +146,8 @@ def test_commands_of_the_page_do_what_it_says(bridge: Bridge) -> None:
     values = yaml.safe_load(text.replace("kafka.example:9092", bridge.stack.kafka))
     values["config"]["store"]["namespace"] = bridge.name
     values["config"]["routes"]["reminders"]["target"]["topic"] = bridge.name
-    values["image"] = bridge.values[
-        "image"
-    ]  # the first two lines make it, and give it to the nodes
+    # the first two lines make it, and give it to the nodes
+    values["image"] = bridge.values["image"]
     lines = block("sh").splitlines()
     assert len(lines) == 5
     assert lines[2].startswith("helm install")

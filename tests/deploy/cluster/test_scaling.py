@@ -12,29 +12,18 @@ from tests.deploy.cluster.metrics_api import external_metric, is_taken
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
+DELIVERED = 'duebridge_delivered_total{route="kafka"}'
 METRIC = "duebridge_due_within_60s"
 BURST = 50_000
 SHARED_WITHIN_S = 2.0
-BEHAVIOR = {
-    "scaleUp": {"stabilizationWindowSeconds": 0},
-    "scaleDown": {
-        "stabilizationWindowSeconds": 0,
-        "policies": [{"type": "Pods", "value": 2, "periodSeconds": 5}],
-    },
-}
+AT_ONCE = {"stabilizationWindowSeconds": 0}
+FAST = {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 5}]}
+BEHAVIOR = {"scaleUp": AT_ONCE, "scaleDown": {**AT_ONCE, **FAST}}
 
 
 def workers(bridge: Bridge) -> int:
     found = bridge.kube.get("deployment", bridge.name)
     return int(found["status"].get("readyReplicas", 0))
-
-
-def delivered(bridge: Bridge, pod: str) -> float:
-    """Return how many messages a pod has delivered to Kafka."""
-    path = f"/api/v1/namespaces/{bridge.kube.namespace}/pods/{pod}:8080/proxy/metrics"
-    lines = bridge.kube.kubectl("get", "--raw", path).splitlines()
-    prefix = 'duebridge_delivered_total{route="kafka"}'
-    return sum(float(line.split()[1]) for line in lines if line.startswith(prefix))
 
 
 def scale(bridge: Bridge, count: int) -> None:
@@ -50,7 +39,9 @@ def test_worker_that_is_added_and_removed_shares_the_work_and_doubles_nothing(
     with bridge.under_load():
         scale(bridge, 2)
         [added] = {each["metadata"]["name"] for each in bridge.pods()} - {first}
-        took_s = until(lambda: delivered(bridge, added) > 0, "its first message", SHARED_WITHIN_S)
+        took_s = until(
+            lambda: bridge.metric(DELIVERED, added) > 0, "its first message", SHARED_WITHIN_S
+        )
         scale(bridge, 1)
     bridge.settle()
     assert bridge.doubled() == 0

@@ -15,6 +15,7 @@ from tests.deploy.cluster.second_node import second_node
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
+IN_FLIGHT = 'duebridge_in_flight{broker="kafka"}'
 WORKER = {"drain": "4s", "publish_deadline": "5s"}
 GRACE_S = 4 + 5 + 10
 REPLICAS = 3
@@ -74,7 +75,7 @@ def test_stop_while_the_broker_is_frozen_ends_within_the_grace_period(
     assert pod["spec"]["terminationGracePeriodSeconds"] == GRACE_S
     with bridge.stack.frozen("kafka"):
         bridge.schedule(2000, delay="100ms")
-        until(lambda: in_flight(bridge) > 0, "messages in flight")
+        until(lambda: bridge.metric(IN_FLIGHT) > 0, "messages in flight")
         ended, took_s = last_state(bridge.kube, pod["metadata"]["name"], GRACE_S + 20)
     assert (ended["exitCode"], ended["reason"]) == (0, "Completed")
     assert took_s < GRACE_S
@@ -82,23 +83,14 @@ def test_stop_while_the_broker_is_frozen_ends_within_the_grace_period(
     say(f"pod deleted while Kafka was frozen: ended after {took_s:.1f} of {GRACE_S} s, 0 lost")
 
 
-def in_flight(bridge: Bridge) -> int:
-    path = f"/api/v1/namespaces/{bridge.kube.namespace}/services/{bridge.name}:health/proxy/metrics"
-    lines = bridge.kube.kubectl("get", "--raw", path).splitlines()
-    prefix = 'duebridge_in_flight{broker="kafka"}'
-    return sum(int(float(line.split()[1])) for line in lines if line.startswith(prefix))
-
-
 def nodes_of(bridge: Bridge) -> set[str]:
     return {str(each["spec"].get("nodeName")) for each in bridge.pods()}
 
 
 def ready(bridge: Bridge) -> int:
-    conditions = [each["status"].get("conditions", ()) for each in bridge.pods()]
-    return sum(
-        any(each["type"] == "Ready" and each["status"] == "True" for each in found)
-        for found in conditions
-    )
+    statuses = [each["status"].get("conditions", ()) for each in bridge.pods()]
+    conditions = [{each["type"]: each["status"] for each in found} for found in statuses]
+    return sum(found.get("Ready") == "True" for found in conditions)
 
 
 @contextmanager

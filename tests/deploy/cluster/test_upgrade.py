@@ -51,27 +51,17 @@ def test_upgrade_whose_workers_never_become_ready_is_rolled_back(bridge: Bridge)
     bridge.install()
     before = uids(bridge)
     nowhere = {"RABBIT_URL": {"secret": f"{bridge.name}-none", "key": "url"}}
+    changes = {"preflight": {"enabled": False}, "secrets": {"env": nowhere}}
     with bridge.under_load(), pytest.raises(Refused):
-        bridge.install(
-            "--rollback-on-failure",
-            "--timeout=20s",
-            preflight={"enabled": False},
-            secrets={"env": nowhere},
-        )
+        bridge.install("--rollback-on-failure", "--timeout=20s", **changes)
     assert uids(bridge) == before
     bridge.settle()
     assert bridge.doubled() == 0
 
 
-def test_new_configuration_replaces_the_pods(bridge: Bridge) -> None:
-    bridge.install()
-    before = uids(bridge)
-    config = bridge.values["config"]
-    bridge.install(config={**config, "worker": {"batch": 250}})
-    assert not before & uids(bridge)
-
-
-def test_rollback_under_load_loses_and_doubles_nothing(bridge: Bridge) -> None:
+def test_rollback_under_load_replaces_the_pods_and_loses_and_doubles_nothing(
+    bridge: Bridge,
+) -> None:
     bridge.install()
     bridge.install(config={**bridge.values["config"], "worker": {"batch": 250}})
     before = uids(bridge)
@@ -97,11 +87,8 @@ def test_existing_configuration_is_read_and_followed(bridge: Bridge) -> None:
 
     def write(drain: str) -> None:
         text = yaml.safe_dump({**given, "worker": {"drain": drain}})
-        about = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": f"{bridge.name}-own"},
-        }
+        metadata = {"name": f"{bridge.name}-own"}
+        about = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
         bridge.kube.apply({**about, "data": {"duebridge.yaml": text}})
 
     write("1m")
