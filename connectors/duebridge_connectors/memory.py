@@ -26,7 +26,9 @@ __all__ = ["MEMORY", "MemoryPublisher", "Script", "open_publisher"]
 
 Script = Callable[[Delivery], Outcome | None]
 
-_AWAY = Outcome(Verdict.UNAVAILABLE, error_class="MemoryPublisher", error_message="not available")
+_NOT_AVAILABLE = Outcome(
+    Verdict.UNAVAILABLE, error_class="MemoryPublisher", error_message="not available"
+)
 _UNANSWERED = Outcome(
     Verdict.INDETERMINATE, error_class="MemoryPublisher", error_message="paused past the deadline"
 )
@@ -40,7 +42,7 @@ class MemoryPublisher:
     """
 
     _named: ClassVar[dict[str, "MemoryPublisher"]] = {}
-    _naming: ClassVar[threading.Lock] = threading.Lock()
+    _named_lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, publish_deadline_s: float = 15.0) -> None:
         self.is_available = True
@@ -55,7 +57,7 @@ class MemoryPublisher:
     @classmethod
     def named(cls, name: str) -> "MemoryPublisher":
         """Return the one publisher of this process that has this name."""
-        with cls._naming:
+        with cls._named_lock:
             return cls._named.setdefault(name, cls())
 
     @property
@@ -97,9 +99,9 @@ class MemoryPublisher:
 
     def publish(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
         """Return what the script says for each delivery, and remember the confirmed ones."""
-        if self._is_away():
-            return [_AWAY] * len(batch)
-        if batch and not self._passes_pause(len(batch)):
+        if self._is_unavailable():
+            return [_NOT_AVAILABLE] * len(batch)
+        if batch and not self._wait_while_paused(len(batch)):
             return [_UNANSWERED] * len(batch)
         outcomes = [self._script(delivery) or CONFIRMED for delivery in batch]
         self._remember(batch, outcomes)
@@ -107,7 +109,7 @@ class MemoryPublisher:
 
     def ping(self) -> None:
         """Raise `BrokerUnavailable` while closed or not available."""
-        if self._is_away():
+        if self._is_unavailable():
             raise BrokerUnavailable("the memory broker is not available")
 
     def close(self) -> None:
@@ -122,10 +124,10 @@ class MemoryPublisher:
             self._deadline_s = publish_deadline_s
             self._is_closed = False
 
-    def _is_away(self) -> bool:
+    def _is_unavailable(self) -> bool:
         return self._is_closed or not self.is_available
 
-    def _passes_pause(self, size: int) -> bool:
+    def _wait_while_paused(self, size: int) -> bool:
         with self._changed:
             self._waiting += size
             self._changed.notify_all()

@@ -31,7 +31,7 @@ def import_client() -> None:
         warnings.simplefilter("ignore", DeprecationWarning)
         import kafka  # noqa: F401
     for name in ("kafka.net.connection", "kafka.protocol.parser"):
-        logging.getLogger(name).addFilter(_is_no_trace)
+        logging.getLogger(name).addFilter(_is_above_debug)
 
 
 def _open_librdkafka(settings: Mapping[str, object], publish_deadline_s: float) -> Publisher:
@@ -45,6 +45,6 @@ def _open_librdkafka(settings: Mapping[str, object], publish_deadline_s: float) 
     return librdkafka.open_publisher(settings, publish_deadline_s)
 
 
-def _is_no_trace(record: logging.LogRecord) -> bool:
+def _is_above_debug(record: logging.LogRecord) -> bool:
     """Drop the traces of requests: those of a login show the password."""
     return record.levelno > logging.DEBUG

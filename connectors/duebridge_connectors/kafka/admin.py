@@ -67,12 +67,12 @@ class Admin:
 
     def brokers(self) -> int:
         """Return how many brokers the cluster has; raises `CannotConnect`."""
-        with _translated():
+        with _vendor_errors_translated():
             return len(self._client.describe_cluster()["brokers"])
 
     def topics(self, names: Collection[str]) -> dict[str, Topic]:
         """Return what is known of each; raises `CannotConnect`."""
-        with _translated():
+        with _vendor_errors_translated():
             described = {each["name"]: each for each in self._client.describe_topics(sorted(names))}
             known = [name for name, each in described.items() if not each["error_code"]]
             configs = self._configs(known)
@@ -81,10 +81,12 @@ class Admin:
     def _configs(self, names: Collection[str]) -> dict[str, dict[str, Any]]:
         if not names:
             return {}
-        asked = [ConfigResource(ConfigResourceType.TOPIC, each, list(_CONFIGS)) for each in names]
-        answer = self._client.describe_configs(asked, config_filter="all")
-        found: dict[str, dict[str, Any]] = answer.get("topic", {})
-        return found
+        resources = [
+            ConfigResource(ConfigResourceType.TOPIC, each, list(_CONFIGS)) for each in names
+        ]
+        answer = self._client.describe_configs(resources, config_filter="all")
+        configs: dict[str, dict[str, Any]] = answer.get("topic", {})
+        return configs
 
 
 def _topic(described: Mapping[str, Any] | None, configs: Mapping[str, Any]) -> Topic:
@@ -107,7 +109,7 @@ def _topic(described: Mapping[str, Any] | None, configs: Mapping[str, Any]) -> T
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _vendor_errors_translated() -> Iterator[None]:
     try:
         yield
     except vendor.KafkaError as error:

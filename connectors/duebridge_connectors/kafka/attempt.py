@@ -10,7 +10,7 @@ from duebridge.ports.publisher import CONFIRMED, Delivery, Outcome, Verdict
 from duebridge_connectors.kafka.errors import RequestFailed
 
 # The first look-up of a topic may take this long; only its own deliveries wait for it.
-LOOK_UP_S = 3.0
+LOOKUP_TIMEOUT_S = 3.0
 
 UNANSWERED = Outcome(
     Verdict.INDETERMINATE,
@@ -59,7 +59,7 @@ def not_sent(why: str) -> Outcome:
 class PublishAttempt(ABC, Generic[Client]):
     """The outcomes of one batch. It belongs to the thread that publishes.
 
-    `temporary` holds the places whose error may pass within this publish; `refused` those whose
+    `temporary` holds the indexes whose error may pass within this publish; `refused` those whose
     error answered a whole produce batch, so that another record in it may be the culprit.
     """
 
@@ -70,63 +70,65 @@ class PublishAttempt(ABC, Generic[Client]):
         self.temporary: set[int] = set()
         self.refused: set[int] = set()
 
-    def send(self, client: Client, places: Sequence[int]) -> None:
-        """Publish the deliveries at these places once and wait for their answers."""
-        self.temporary.difference_update(places)
-        self.refused.difference_update(places)
-        unknown = {topic for topic in map(self.topic, places) if not client.knows(topic)}
-        late = [place for place in places if self.topic(place) in unknown] if unknown else []
-        known = [place for place in places if self.topic(place) not in unknown] if late else places
+    def send(self, client: Client, indexes: Sequence[int]) -> None:
+        """Publish the deliveries at these indexes once and wait for their answers."""
+        self.temporary.difference_update(indexes)
+        self.refused.difference_update(indexes)
+        unknown = {topic for topic in map(self.topic, indexes) if not client.knows(topic)}
+        late = [index for index in indexes if self.topic(index) in unknown] if unknown else []
+        known = (
+            [index for index in indexes if self.topic(index) not in unknown] if late else indexes
+        )
         self._hand_over(client, known)
         if late:
-            self._hand_over(client, self._found(client, sorted(unknown), late))
+            self._hand_over(client, self._resolved_indexes(client, sorted(unknown), late))
         self._wait()
 
-    def note(self, places: Iterable[int], outcome: Outcome) -> None:
+    def record(self, indexes: Iterable[int], outcome: Outcome) -> None:
         """Note one outcome for several deliveries.
 
         An earlier send that was left open stays open: a later refusal says nothing about it.
         """
-        for place in places:
-            is_open = self.outcomes[place].verdict is Verdict.INDETERMINATE
+        for index in indexes:
+            is_open = self.outcomes[index].verdict is Verdict.INDETERMINATE
             if not is_open or outcome is CONFIRMED:
-                self.outcomes[place] = outcome
+                self.outcomes[index] = outcome
 
-    def _note_refusal(self, place: int, refusal: Refusal) -> None:
-        self.note([place], refusal.outcome)
+    def _record_refusal(self, index: int, refusal: Refusal) -> None:
+        self.record([index], refusal.outcome)
         if refusal.is_temporary:
-            self.temporary.add(place)
+            self.temporary.add(index)
 
-    def topic(self, place: int) -> str:
+    def topic(self, index: int) -> str:
         """Return the topic of a delivery."""
-        return self.batch[place].target.topic or ""
+        return self.batch[index].target.topic or ""
 
-    def _hand_over(self, client: Client, places: Sequence[int]) -> None:
-        if not places:
+    def _hand_over(self, client: Client, indexes: Sequence[int]) -> None:
+        if not indexes:
             return
         left_s = self.deadline.left_s()
         if not left_s or not client.turn.acquire(timeout=left_s):
-            self.note(places, not_sent("other batches took all the time until the deadline"))
+            self.record(indexes, not_sent("other batches took all the time until the deadline"))
             return
         try:
-            self._send(client, places)
+            self._send(client, indexes)
         finally:
             client.turn.release()
 
-    def _found(self, client: Client, topics: list[str], late: list[int]) -> list[int]:
-        """Return the places whose topic the broker has; note the error of the others."""
+    def _resolved_indexes(self, client: Client, topics: list[str], late: list[int]) -> list[int]:
+        """Return the indexes whose topic the broker has; note the error of the others."""
         found: list[int] = []
         try:
-            refusals = self._look_up(client, topics, self.deadline.left_s(LOOK_UP_S))
+            refusals = self._look_up(client, topics, self.deadline.left_s(LOOKUP_TIMEOUT_S))
         except RequestFailed as error:
-            self.note(late, not_sent(str(error)))
+            self.record(late, not_sent(str(error)))
             return found
-        for place in late:
-            refusal = refusals[self.topic(place)]
+        for index in late:
+            refusal = refusals[self.topic(index)]
             if refusal is None:
-                found.append(place)
+                found.append(index)
             else:
-                self._note_refusal(place, refusal)
+                self._record_refusal(index, refusal)
         return found
 
     @abstractmethod
@@ -136,7 +138,7 @@ class PublishAttempt(ABC, Generic[Client]):
         """Ask the broker for topics: None for each it has, else why not. Raises `RequestFailed`."""
 
     @abstractmethod
-    def _send(self, client: Client, places: Sequence[int]) -> None:
+    def _send(self, client: Client, indexes: Sequence[int]) -> None:
         """Hand deliveries to the client library, with `turn` held."""
 
     @abstractmethod

@@ -89,9 +89,9 @@ class Kafka(BrokerType):
     def open_baseline(self, settings: Mapping[str, object], name: str) -> BaselineClient:
         """Return the bare client; see `BrokerType.open_baseline`."""
         import_client()
-        from duebridge_connectors.kafka.bare import open_bare
+        from duebridge_connectors.kafka.baseline import open_baseline
 
-        return open_bare(settings, name)
+        return open_baseline(settings, name)
 
 
 KAFKA = Kafka()

@@ -12,7 +12,7 @@ from duebridge.ports.publisher import CONFIRMED, Outcome, Verdict
 from duebridge_connectors.kafka.attempt import UNANSWERED, Client, Deadline
 
 PING_S = 5.0
-_DOUBTS = frozenset({Verdict.INDETERMINATE, Verdict.UNAVAILABLE})
+_SUSPECT_VERDICTS = frozenset({Verdict.INDETERMINATE, Verdict.UNAVAILABLE})
 
 log = logging.getLogger(__name__)
 
@@ -24,12 +24,12 @@ class KafkaConnection(ABC, Generic[Client]):
     """
 
     _lock: threading.Lock
-    _doubtful: Client | None
+    _suspect: Client | None
 
     def __init__(self) -> None:
         self.replaced = 0
         self._is_closed = False
-        self._start_afresh()
+        self._reset()
         _connections.add(self)
 
     def client(self, deadline: Deadline) -> Client:
@@ -38,14 +38,14 @@ class KafkaConnection(ABC, Generic[Client]):
         Raises `BrokerUnavailable`; nothing was sent then.
         """
         client = self._current(deadline)
-        if client is self._doubtful or self._is_away(client):
-            self._ask(client, deadline)
+        if client is self._suspect or self._is_disconnected(client):
+            self._verify(client, deadline)
         return client
 
     def ping(self, deadline: Deadline) -> None:
         """Raise `BrokerUnavailable` unless a broker answers within `PING_S`."""
         limit = Deadline(deadline.left_s(PING_S))
-        self._ask(self.client(limit), limit)
+        self._verify(self.client(limit), limit)
 
     def refresh(self, deadline: Deadline) -> None:
         """Ask who leads the partitions, if a broker can say."""
@@ -55,8 +55,8 @@ class KafkaConnection(ABC, Generic[Client]):
         errors = [outcome for outcome in outcomes if outcome is not CONFIRMED]
         if UNANSWERED in errors:
             self._replace(client, "deliveries were left without an answer")
-        elif any(error.verdict in _DOUBTS for error in errors):
-            self._doubtful = client
+        elif any(error.verdict in _SUSPECT_VERDICTS for error in errors):
+            self._suspect = client
 
     @abstractmethod
     def close(self) -> None:
@@ -67,7 +67,7 @@ class KafkaConnection(ABC, Generic[Client]):
         """Return the current client, building one where there is none."""
 
     @abstractmethod
-    def _ask(self, client: Client, deadline: Deadline) -> None:
+    def _verify(self, client: Client, deadline: Deadline) -> None:
         """Ping a broker; ends the doubt. Raises `BrokerUnavailable`."""
 
     @abstractmethod
@@ -79,34 +79,34 @@ class KafkaConnection(ABC, Generic[Client]):
         """Forget every client without touching its sockets."""
 
     @abstractmethod
-    def _forget_clients(self) -> None:
+    def _clear_clients(self) -> None:
         """Begin without a client."""
 
-    def _is_away(self, client: Client) -> bool:
+    def _is_disconnected(self, client: Client) -> bool:
         del client
         return False
 
-    def _note_replaced(self, why: str) -> None:
+    def _count_replacement(self, why: str) -> None:
         self.replaced += 1
         log.warning("Kafka client replaced: %s", why)
 
-    def _start_afresh(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._doubtful = None
-        self._forget_clients()
+        self._suspect = None
+        self._clear_clients()
 
-    def _leave_to_the_parent(self) -> None:
+    def _reset_after_fork(self) -> None:
         """In a forked child, which has the parent's sockets but none of its threads."""
         self._abandon()
-        self._start_afresh()
+        self._reset()
 
 
 _connections: WeakSet[KafkaConnection[Any]] = WeakSet()
 
 
-def _leave_all_to_the_parent() -> None:
+def _reset_all_after_fork() -> None:
     for connection in list(_connections):
-        connection._leave_to_the_parent()
+        connection._reset_after_fork()
 
 
-os.register_at_fork(after_in_child=_leave_all_to_the_parent)
+os.register_at_fork(after_in_child=_reset_all_after_fork)

@@ -46,7 +46,7 @@ def topic_findings(each: Destination, topic: Topic, config: Mapping[str, object]
     """Return the findings about a topic that a producer with this configuration writes to."""
     if topic.error:
         return [_missing(each, topic)]
-    return list(_faults(each, topic, config)) or [_fine(each, topic)]
+    return list(_problems(each, topic, config)) or [_usable(each, topic)]
 
 
 def _name(destination: Destination) -> str:
@@ -62,7 +62,7 @@ def _missing(each: Destination, topic: Topic) -> Finding:
     return failure(About.ROUTE if is_closed else About.BROKER, each.place, found, remedy)
 
 
-def _faults(each: Destination, topic: Topic, config: Mapping[str, object]) -> Iterator[Finding]:
+def _problems(each: Destination, topic: Topic, config: Mapping[str, object]) -> Iterator[Finding]:
     name = _name(each)
     if topic.operations is not None and "WRITE" not in topic.operations:
         found = f"topic {name} may not be written by this user"
@@ -74,13 +74,13 @@ def _faults(each: Destination, topic: Topic, config: Mapping[str, object]) -> It
     elif topic.in_sync < topic.min_in_sync:
         found = f"topic {name}: expected {topic.min_in_sync} replicas in sync; got {topic.in_sync}"
         yield failure(About.BROKER, each.place, found, "start the brokers that lag or are down")
-    yield from _size_faults(each, topic, config)
+    yield from _size_problems(each, topic, config)
     if topic.is_compacted:
         found = f"topic {name} is compacted: it refuses what has no key, and keeps one per key"
         yield warning(About.ROUTE, each.place, found, "give every envelope a key of its own")
 
 
-def _size_faults(
+def _size_problems(
     each: Destination, topic: Topic, config: Mapping[str, object]
 ) -> Iterator[Finding]:
     request_bytes = int(str(config.get("max_request_size", DEFAULT_MAX_REQUEST_BYTES)))
@@ -105,7 +105,7 @@ def _limit(each: Destination, limit_bytes: int, name: str, is_certain: bool) -> 
         yield warning(About.ROUTE, each.place, f"{found}: {text}", remedy)
 
 
-def _fine(each: Destination, topic: Topic) -> Finding:
+def _usable(each: Destination, topic: Topic) -> Finding:
     parts = [f"partitions: {topic.partitions}"]
     if topic.max_message_bytes:
         parts.append(f"max.message.bytes: {topic.max_message_bytes}")

@@ -28,23 +28,23 @@ class TokenSource:
     def __init__(self, name: str) -> None:
         """Raises `ConfigError` unless `name` is `module:function` and can be imported."""
         self._name = name
-        self._ask = _function(name)
+        self._provider = _function(name)
         self._lock = threading.Lock()
         self._token: Token = ("", 0.0)
-        self._is_fresh_until = 0.0
+        self._reuse_until = 0.0
 
     def current(self) -> Token:
         """Return a token that is valid now. Raises `TokenFailed`."""
         with self._lock:
             now = time.time()
-            if now >= self._is_fresh_until:
-                self._token = self._new(now)
-                self._is_fresh_until = now + (self._token[1] - now) * REUSED_SHARE
+            if now >= self._reuse_until:
+                self._token = self._request(now)
+                self._reuse_until = now + (self._token[1] - now) * REUSED_SHARE
             return self._token
 
-    def _new(self, now: float) -> Token:
+    def _request(self, now: float) -> Token:
         try:
-            token, until = self._ask()
+            token, until = self._provider()
             expires_at_s = float(until)
         except Exception as error:
             raise TokenFailed(f"{OPTION}: {self._name}: {type(error).__name__}") from None

@@ -58,7 +58,7 @@ def _token_provider(value: object) -> TokenProvider:
     return TokenProvider(TokenSource(_text(value)))
 
 
-def _whole(value: object) -> int:
+def _integer(value: object) -> int:
     # A number that came out of ${VARIABLE} is still text.
     if isinstance(value, bool) or not isinstance(value, int | str) or not str(value).isdecimal():
         raise ValueError("a whole number")
@@ -74,7 +74,7 @@ def _choice(meanings: Mapping[str, object]) -> Callable[[object], object]:
     return convert
 
 
-def _words(*words: str) -> Callable[[object], object]:
+def _one_of(*words: str) -> Callable[[object], object]:
     return _choice({word: word for word in words})
 
 
@@ -92,34 +92,34 @@ def _codec(value: object) -> object:
 
 
 OPTIONS: dict[str, tuple[str, Callable[[object], object]]] = {
-    "batch.size": ("batch_size", _whole),
+    "batch.size": ("batch_size", _integer),
     "client.dns.lookup": (
         "client_dns_lookup",
-        _words("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+        _one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
     ),
     "client.id": ("client_id", _text),
     "compression.type": ("compression_type", _codec),
-    "connections.max.idle.ms": ("connections_max_idle_ms", _whole),
-    "linger.ms": ("linger_ms", _whole),
-    "max.request.size": ("max_request_size", _whole),
-    "metadata.max.age.ms": ("metadata_max_age_ms", _whole),
-    "receive.buffer.bytes": ("receive_buffer_bytes", _whole),
-    "reconnect.backoff.max.ms": ("reconnect_backoff_max_ms", _whole),
-    "reconnect.backoff.ms": ("reconnect_backoff_ms", _whole),
-    "retry.backoff.ms": ("retry_backoff_ms", _whole),
-    "send.buffer.bytes": ("send_buffer_bytes", _whole),
+    "connections.max.idle.ms": ("connections_max_idle_ms", _integer),
+    "linger.ms": ("linger_ms", _integer),
+    "max.request.size": ("max_request_size", _integer),
+    "metadata.max.age.ms": ("metadata_max_age_ms", _integer),
+    "receive.buffer.bytes": ("receive_buffer_bytes", _integer),
+    "reconnect.backoff.max.ms": ("reconnect_backoff_max_ms", _integer),
+    "reconnect.backoff.ms": ("reconnect_backoff_ms", _integer),
+    "retry.backoff.ms": ("retry_backoff_ms", _integer),
+    "send.buffer.bytes": ("send_buffer_bytes", _integer),
     # Security by librdkafka's names, which both clients can be given; Java's want key stores.
     "sasl.kerberos.service.name": ("sasl_kerberos_service_name", _text),
     "sasl.mechanism": (
         "sasl_mechanism",
-        _words("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
+        _one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
     ),
     TOKEN_PROVIDER: ("sasl_oauth_token_provider", _token_provider),
     "sasl.password": ("sasl_plain_password", _secret),
     "sasl.username": ("sasl_plain_username", _text),
     "security.protocol": (
         "security_protocol",
-        _words("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        _one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     ),
     "ssl.ca.location": ("ssl_cafile", _text),
     "ssl.certificate.location": ("ssl_certfile", _text),

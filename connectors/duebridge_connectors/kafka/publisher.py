@@ -59,15 +59,15 @@ class KafkaPublisher(Generic[Client]):
         self,
         connection: KafkaConnection[Client],
         attempt: PublishAttempt[Client],
-        places: Sequence[int],
+        indexes: Sequence[int],
     ) -> None:
         try:
             client = connection.client(attempt.deadline)
         except BrokerUnavailable as error:
-            attempt.note(places, not_sent(str(error)))
+            attempt.record(indexes, not_sent(str(error)))
             return
-        attempt.send(client, places)
-        connection.observe(client, [attempt.outcomes[place] for place in places])
+        attempt.send(client, indexes)
+        connection.observe(client, [attempt.outcomes[index] for index in indexes])
 
     def _retry_temporary(self, attempt: PublishAttempt[Client]) -> None:
         """Send again what met a partition between two leaders: the client itself never retries."""
@@ -84,18 +84,18 @@ class KafkaPublisher(Generic[Client]):
         A record that the deadline leaves no time for was refused with its batch: FAILED.
         """
         suspects = {
-            place: _not_tried_alone(attempt.outcomes[place])
-            for place in sorted(attempt.refused - attempt.temporary)
-            if attempt.outcomes[place].verdict in {Verdict.REJECTED, Verdict.FAILED}
+            index: _not_retried_individually(attempt.outcomes[index])
+            for index in sorted(attempt.refused - attempt.temporary)
+            if attempt.outcomes[index].verdict in {Verdict.REJECTED, Verdict.FAILED}
         }
         if not suspects:
             return
         self._send(self._single, attempt, list(suspects))
-        for place, outcome in suspects.items():
-            if attempt.outcomes[place].verdict is Verdict.UNAVAILABLE:
-                attempt.outcomes[place] = outcome
+        for index, outcome in suspects.items():
+            if attempt.outcomes[index].verdict is Verdict.UNAVAILABLE:
+                attempt.outcomes[index] = outcome
 
 
-def _not_tried_alone(refused: Outcome) -> Outcome:
+def _not_retried_individually(refused: Outcome) -> Outcome:
     message = f"{refused.error_class} {refused.error_message}"
     return Outcome(Verdict.FAILED, error_class="NotTriedAlone", error_message=message)

@@ -28,7 +28,7 @@ def check_security(options: Mapping[str, object]) -> None:
             raise ConfigError(
                 f"options.{name}: has no effect without security.protocol: {expected}"
             )
-    for name in _necessary(protocol, str(options.get("sasl.mechanism", ""))):
+    for name in _required(protocol, str(options.get("sasl.mechanism", ""))):
         if name not in options:
             raise ConfigError(f"options.{name}: missing key")
     if "SSL" in protocol.split("_"):
@@ -36,7 +36,7 @@ def check_security(options: Mapping[str, object]) -> None:
         client_context(files, _FILES, "options.")
 
 
-def _necessary(protocol: str, mechanism: str) -> Iterator[str]:
+def _required(protocol: str, mechanism: str) -> Iterator[str]:
     """Give every option that the others make necessary."""
     if protocol.startswith("SASL"):
         yield "sasl.mechanism"

@@ -24,7 +24,7 @@ DEFAULTS: Mapping[str, object] = {
 # Shares of the publish deadline: the client gives up first, so that its own error is reported.
 REQUEST_SHARE = 0.7
 DELIVERY_SHARE = 0.85
-MOST_BOOTSTRAP_S = 4.0
+MAX_BOOTSTRAP_S = 4.0
 
 
 def producer_config(settings: Mapping[str, object], publish_deadline_s: float) -> dict[str, object]:
@@ -104,7 +104,7 @@ def _owned(servers: list[str], publish_deadline_s: float) -> dict[str, object]:
         "request_timeout_ms": int(deadline_ms * REQUEST_SHARE),
         "delivery_timeout_ms": int(deadline_ms * DELIVERY_SHARE),
         "max_block_ms": int(min(deadline_ms / 10, 1_000)),
-        "bootstrap_timeout_ms": int(min(deadline_ms / 2, MOST_BOOTSTRAP_S * 1000)),
+        "bootstrap_timeout_ms": int(min(deadline_ms / 2, MAX_BOOTSTRAP_S * 1000)),
         "metrics_enabled": False,
         "proxy_url": DIRECT,
     }

@@ -19,24 +19,24 @@ class PublishBatch:
     def __init__(self, size: int) -> None:
         self.groups: dict[str, list[PendingMessage]] = {}
         self.outcomes: list[Outcome | None] = [None] * size
-        self.is_over = False
-        self._left = size
+        self.is_finished = False
+        self._unsettled = size
         self._complete = threading.Event()
 
-    def settle(self, place: int, outcome: Outcome) -> None:
-        """Say what became of the delivery at a place; the first word counts."""
-        if self.outcomes[place] is not None:
+    def settle(self, index: int, outcome: Outcome) -> None:
+        """Say what became of the delivery at a index; the first word counts."""
+        if self.outcomes[index] is not None:
             return
-        self.outcomes[place] = outcome
-        self._left -= 1
-        if not self._left:
-            self.is_over = True
+        self.outcomes[index] = outcome
+        self._unsettled -= 1
+        if not self._unsettled:
+            self.is_finished = True
             self._complete.set()
 
     def settle_rest(self, outcome: Outcome) -> None:
         """Say the same of every delivery whose outcome is not known yet."""
-        for place in range(len(self.outcomes)):
-            self.settle(place, outcome)
+        for index in range(len(self.outcomes)):
+            self.settle(index, outcome)
 
     def wait(self, seconds: float) -> bool:
         """Return True as soon as every outcome is there, False after that time."""
@@ -44,12 +44,12 @@ class PublishBatch:
 
     def end(self, sent: Outcome, unsent: Outcome) -> list[Outcome]:
         """Wait no more, and return every outcome: what is not known is one of the two."""
-        self.is_over = True
+        self.is_finished = True
         messages = [message for group in self.groups.values() for message in group]
-        sent_places = {message.place for message in messages if message.is_sent}
+        sent_indexes = {message.index for message in messages if message.is_sent}
         return [
-            outcome or (sent if place in sent_places else unsent)
-            for place, outcome in enumerate(self.outcomes)
+            outcome or (sent if index in sent_indexes else unsent)
+            for index, outcome in enumerate(self.outcomes)
         ]
 
 
@@ -61,11 +61,11 @@ class PendingMessage:
         "body",
         "header",
         "id",
+        "index",
         "is_risky",
         "is_sent",
         "method",
         "older",
-        "place",
         "returned",
         "routing_key",
     )
@@ -73,7 +73,7 @@ class PendingMessage:
     def __init__(
         self,
         batch: PublishBatch,
-        place: int,
+        index: int,
         id_: str,
         routing_key: str,
         method: bytes,
@@ -82,7 +82,7 @@ class PendingMessage:
         is_risky: bool,
     ) -> None:
         self.batch = batch
-        self.place = place
+        self.index = index
         self.id = id_
         self.routing_key = routing_key
         self.method = method
@@ -96,12 +96,12 @@ class PendingMessage:
     @property
     def is_settled(self) -> bool:
         """Whether its outcome is known."""
-        return self.batch.outcomes[self.place] is not None
+        return self.batch.outcomes[self.index] is not None
 
     def settle(self, outcome: Outcome) -> None:
         """Say what became of it; a basic.return that came before is the better word."""
         self.older = None
-        self.batch.settle(self.place, self.returned or outcome)
+        self.batch.settle(self.index, self.returned or outcome)
 
 
 class UnconfirmedMessages:
@@ -157,4 +157,4 @@ class UnconfirmedMessages:
 
     def is_awaited(self) -> bool:
         """Return whether a publish still waits for any of these."""
-        return any(not message.batch.is_over for message in self.by_tag.values())
+        return any(not message.batch.is_finished for message in self.by_tag.values())

@@ -104,9 +104,9 @@ class RabbitMQ(BrokerType):
 
     def open_baseline(self, settings: Mapping[str, object], name: str) -> BaselineClient:
         """Return the bare client; see `BrokerType.open_baseline`."""
-        from duebridge_connectors.rabbitmq.bare import open_bare
+        from duebridge_connectors.rabbitmq.baseline import open_baseline
 
-        return open_bare(settings, name)
+        return open_baseline(settings, name)
 
 
 RABBITMQ = RabbitMQ()

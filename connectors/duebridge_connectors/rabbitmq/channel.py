@@ -18,7 +18,7 @@ from duebridge_connectors.rabbitmq.encoding import OVERHEAD_BYTES, buffers, emit
 from duebridge_connectors.rabbitmq.errors import HeadersTooLarge, not_sent, outcome_of, unroutable
 
 NACKED = outcome_of(NackError([]))
-HUGE = 1 << 32
+NO_LIMIT = 1 << 32
 
 
 class ExchangeChannel:
@@ -45,8 +45,8 @@ class ExchangeChannel:
     def _reset(self) -> None:
         self._unconfirmed = UnconfirmedMessages()
         self._alone: PendingMessage | None = None
-        self._fits = -1  # the largest body taken
-        self._asked_at: int | None = None  # the tag that follows an unanswered declaration
+        self._largest_accepted = -1  # the largest body taken
+        self._declared_at: int | None = None  # the tag that follows an unanswered declaration
 
     @property
     def is_idle(self) -> bool:
@@ -55,7 +55,7 @@ class ExchangeChannel:
 
     def put(self, messages: Iterable[PendingMessage]) -> None:
         """Publish messages as soon as may be, after those that wait already."""
-        frame_max = self._connection.params.frame_max or HUGE
+        frame_max = self._connection.params.frame_max or NO_LIMIT
         for message in messages:
             if len(message.header) + OVERHEAD_BYTES <= frame_max:
                 self._waiting.append(message)
@@ -64,7 +64,7 @@ class ExchangeChannel:
         if self._channel is None:
             self._open()
         else:
-            self._pump()
+            self._send_waiting()
 
     def refuse_waiting(self, outcome: Outcome, routing_key: str | None = None) -> None:
         """Settle what was not sent: all, or what goes to one routing key."""
@@ -102,13 +102,13 @@ class ExchangeChannel:
     def _on_open(self, channel: Any) -> None:
         channel.add_on_return_callback(self._on_return)
         channel.confirm_delivery(self._on_confirm)  # without waiting: publishing may follow at once
-        self._pump()
+        self._send_waiting()
 
     def _on_close(self, _: Any, reason: Exception) -> None:
         if not isinstance(reason, ChannelClosedByBroker):
             return  # the whole connection is closing, by either side: its owner gives up
         unconfirmed = self._unconfirmed
-        judgement = judge(reason, unconfirmed.by_tag, self._asked_at)
+        judgement = judge(reason, unconfirmed.by_tag, self._declared_at)
         self._reset()
         self._channel = None
         if judgement.is_doubtful:
@@ -125,7 +125,7 @@ class ExchangeChannel:
 
     # Sending.
 
-    def _pump(self) -> None:
+    def _send_waiting(self) -> None:
         """Send what may go now."""
         if not self._waiting or not self._channel.is_open:
             return
@@ -133,7 +133,7 @@ class ExchangeChannel:
             run = self._next_run()
         if not run:
             return
-        self._ask_for_exchange()
+        self._declare_exchange()
         for message in run:
             self._unconfirmed.add(message)
         frame_max = self._connection.params.frame_max
@@ -142,14 +142,14 @@ class ExchangeChannel:
 
     def _next_run(self) -> list[PendingMessage]:
         run: list[PendingMessage] = []
-        if self._alone is not None and not self._alone.batch.is_over:
+        if self._alone is not None and not self._alone.batch.is_finished:
             return run
         waiting = self._waiting
         while waiting:
             message = waiting[0]
-            if message.batch.is_over:
+            if message.batch.is_finished:
                 waiting.popleft()
-            elif not self._must_go_alone(message):
+            elif not self._must_be_alone(message):
                 message.is_sent = True
                 run.append(waiting.popleft())
             elif run or self._unconfirmed.is_awaited():
@@ -160,41 +160,39 @@ class ExchangeChannel:
                 return [waiting.popleft()]
         return run
 
-    def _must_go_alone(self, message: PendingMessage) -> bool:
+    def _must_be_alone(self, message: PendingMessage) -> bool:
         return (
             message.is_risky
-            or len(message.body) > self._fits
+            or len(message.body) > self._largest_accepted
             or (bool(self._suspects) and message.routing_key in self._suspects)
         )
 
-    def _ask_for_exchange(self) -> None:
+    def _declare_exchange(self) -> None:
         """Declare the exchange passively, so that a missing one closes the channel by that.
 
         The default exchange always exists, and RabbitMQ refuses to declare it.
         """
-        if self.exchange and self._asked_at is None:
-            self._asked_at = self._unconfirmed.next_tag
-            self._channel.exchange_declare(
-                self.exchange, passive=True, callback=self._on_exchange_there
-            )
+        if self.exchange and self._declared_at is None:
+            self._declared_at = self._unconfirmed.next_tag
+            self._channel.exchange_declare(self.exchange, passive=True, callback=self._on_declared)
 
     # Answers.
 
-    def _on_exchange_there(self, _: Any) -> None:
-        self._asked_at = None
+    def _on_declared(self, _: Any) -> None:
+        self._declared_at = None
 
     def _on_confirm(self, frame: Any) -> None:
         method = frame.method
         outcome = CONFIRMED if isinstance(method, Basic.Ack) else NACKED
         for message in self._unconfirmed.take(method.delivery_tag, method.multiple):
-            self._learn(message)
+            self._note_accepted(message)
             message.settle(outcome)
-        self._pump()
+        self._send_waiting()
 
-    def _learn(self, message: PendingMessage) -> None:
+    def _note_accepted(self, message: PendingMessage) -> None:
         """Remember what this channel has taken without being closed."""
-        if len(message.body) > self._fits:
-            self._fits = len(message.body)
+        if len(message.body) > self._largest_accepted:
+            self._largest_accepted = len(message.body)
         if self._suspects:
             self._suspects.discard(message.routing_key)
         if message is self._alone:

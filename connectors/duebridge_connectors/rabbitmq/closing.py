@@ -15,7 +15,7 @@ from duebridge_connectors.rabbitmq.batch import PendingMessage
 from duebridge_connectors.rabbitmq.errors import culprit_outcome, not_sent, unanswered
 
 # What the declaration may be answered with.
-_OF_EXCHANGE = frozenset({403, 404})
+_EXCHANGE_REFUSALS = frozenset({403, 404})
 
 
 class Judgement(NamedTuple):
@@ -44,23 +44,25 @@ def judge(
     read = [message for tag, message in unconfirmed.items() if tag < limit]
     unread = [message for tag, message in unconfirmed.items() if tag >= limit]
     outcome = culprit_outcome(closed)
-    if asked_at is not None and closed.reply_code in _OF_EXCHANGE:
-        return Judgement(_in_doubt(read, closed), unread, refused=outcome)
+    if asked_at is not None and closed.reply_code in _EXCHANGE_REFUSALS:
+        return Judgement(_all_unanswered(read, closed), unread, refused=outcome)
     if not read:
         return Judgement([], unread, refused=not_sent(closed))
     if len(read) == 1:
-        return Judgement([(read[0], outcome)], unread, *_shared(outcome, read[0]))
-    return Judgement(_in_doubt(read, closed), unread, is_doubtful=True)
+        return Judgement([(read[0], outcome)], unread, *_effect_on_others(outcome, read[0]))
+    return Judgement(_all_unanswered(read, closed), unread, is_doubtful=True)
 
 
-def _in_doubt(
+def _all_unanswered(
     read: list[PendingMessage], closed: Exception
 ) -> list[tuple[PendingMessage, Outcome]]:
     doubt = unanswered(closed)
     return [(message, doubt) for message in read]
 
 
-def _shared(outcome: Outcome, culprit: PendingMessage) -> tuple[Outcome | None, str | None]:
+def _effect_on_others(
+    outcome: Outcome, culprit: PendingMessage
+) -> tuple[Outcome | None, str | None]:
     """Return what a culprit's outcome says of others: a missing exchange is missing for all."""
     if outcome.reason is Reason.TARGET_MISSING:
         return outcome, None

@@ -59,7 +59,7 @@ def _payload(delivery: Delivery, body_size: int) -> bytes:
         headers = table(delivery.headers)
     properties = delivery.properties
     if properties is not None and properties != _PLAIN:
-        more, before, between, after = _given(properties)
+        more, before, between, after = _optional_fields(properties)
         flags |= more
     begin = _BEGIN(BASIC_CLASS, body_size, flags)
     mode = _OCTET(PERSISTENT)
@@ -93,7 +93,7 @@ def _value(value: HeaderValue) -> bytes:
     raise Unencodable(f"headers: {type(value).__name__} has no form in AMQP")
 
 
-def _given(given: Properties) -> tuple[int, bytes, bytes, bytes]:
+def _optional_fields(given: Properties) -> tuple[int, bytes, bytes, bytes]:
     """Return the flags, and what goes before the headers, before message_id, and after it."""
     flags = 0
     parts: tuple[list[bytes], ...] = ([], [], [])
@@ -183,7 +183,7 @@ def abort(connection: Any) -> None:
 
 
 _DIGITS = re.compile("[0-9]{1,10}")
-_MOST_EXPIRATION_MS: Final = 2**32 - 1
+_MAX_EXPIRATION_MS: Final = 2**32 - 1
 _SENDER_SELECTED: Final = frozenset({"CC", "BCC"})
 _DIRECT_REPLY: Final = "amq.rabbitmq.reply-to"
 
@@ -204,4 +204,4 @@ def is_risky(delivery: Delivery, user: str | None) -> bool:
 
 
 def _is_plain(expiration: str) -> bool:
-    return bool(_DIGITS.fullmatch(expiration)) and int(expiration) <= _MOST_EXPIRATION_MS
+    return bool(_DIGITS.fullmatch(expiration)) and int(expiration) <= _MAX_EXPIRATION_MS

@@ -19,7 +19,7 @@ from duebridge_connectors.rabbitmq.errors import root_cause
 from duebridge_connectors.rabbitmq.queue_limits import Limits, read_limits
 from duebridge_connectors.rabbitmq.settings import connection_parameters
 
-_LOST = (vendor.AMQPError, AMQPConnectorException, OSError)
+_CONNECTION_ERRORS = (vendor.AMQPError, AMQPConnectorException, OSError)
 _UNAUTHORIZED, _NOT_FOUND = 403, 404
 _OF_QUEUE = "not checked: policies, the permission to write"
 _OF_EXCHANGE = "not checked: bindings, the permission to write"
@@ -41,7 +41,7 @@ def examine(
             found += _examined(connection, each)
         with suppress(vendor.AMQPError):
             connection.close()
-    except _LOST as error:
+    except _CONNECTION_ERRORS as error:
         found.append(_unreachable(place, parameters.virtual_host, error))
     return found
 
@@ -75,7 +75,7 @@ def _examined(connection: Any, each: Destination) -> list[Finding]:
     if refusal := _refusal(connection, queue=routing_key):
         return [_refused(each.place, f"queue {routing_key!r}", refusal)]
     limits = read_limits(connection, routing_key)
-    faults = [] if limits is None else list(_queue_faults(each.place, routing_key, limits))
+    faults = [] if limits is None else list(_queue_problems(each.place, routing_key, limits))
     seen = "its arguments, " if limits is None else ""
     text = f"queue {routing_key!r} exists ({_OF_QUEUE.replace('policies', f'{seen}policies')})"
     return faults or [ok(About.ROUTE, each.place, text)]
@@ -112,7 +112,7 @@ def _refused(place: str, name: str, refusal: vendor.ChannelClosedByBroker) -> Fi
     return failure(About.ROUTE, place, found, remedy)
 
 
-def _queue_faults(place: str, queue: str, limits: Limits) -> Iterator[Finding]:
+def _queue_problems(place: str, queue: str, limits: Limits) -> Iterator[Finding]:
     if limit := limits.drops_oldest:
         found = f"queue {queue!r} drops its oldest messages when it is full ({limit})"
         remedy = "declare it with x-overflow: reject-publish; what is confirmed would else be lost"

@@ -27,9 +27,9 @@ class RabbitPublisher:
         self._deadline_s = publish_deadline_s
         self._user = getattr(parameters.credentials, "username", None)
         self._is_closed = False
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._link: Link | None = None
@@ -41,17 +41,17 @@ class RabbitPublisher:
 
     def publish(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
         """Hand the batch over as a whole and wait for all answers; see `Publisher.publish`."""
-        link = self._linked()
-        encoded = self._encoded(batch)
+        link = self._open_link()
+        encoded = self._encode(batch)
         if link is None:
             encoded.settle_rest(CLOSED)
-        if link is None or encoded.is_over:
+        if link is None or encoded.is_finished:
             return encoded.end(CLOSED, CLOSED)
         return link.publish(encoded, self._deadline_s)
 
     def ping(self) -> None:
         """Raise `BrokerUnavailable` unless the broker answers; see `Publisher.ping`."""
-        link = self._linked()
+        link = self._open_link()
         answer = CLOSED
         if link is not None:
             answer = link.publish(PublishBatch(1), min(PING_S, self._deadline_s))[0]
@@ -67,10 +67,10 @@ class RabbitPublisher:
             if self._link is not None:
                 self._link.close()
 
-    def _linked(self) -> Link | None:
+    def _open_link(self) -> Link | None:
         """Return this process's connection, made anew where its thread broke down; None: closed."""
         if self._pid != os.getpid():
-            self._begin()
+            self._reset()
         with self._lock:
             if self._is_closed:
                 return None
@@ -78,19 +78,19 @@ class RabbitPublisher:
                 self._link = Link(self._parameters)
             return self._link
 
-    def _encoded(self, deliveries: Sequence[Delivery]) -> PublishBatch:
+    def _encode(self, deliveries: Sequence[Delivery]) -> PublishBatch:
         batch = PublishBatch(len(deliveries))
-        for place, delivery in enumerate(deliveries):
+        for index, delivery in enumerate(deliveries):
             try:
-                exchange, message = self._pending_message(batch, place, delivery)
+                exchange, message = self._pending_message(batch, index, delivery)
             except Unencodable as error:
-                batch.settle(place, outcome_of(error))
+                batch.settle(index, outcome_of(error))
             else:
                 batch.groups.setdefault(exchange, []).append(message)
         return batch
 
     def _pending_message(
-        self, batch: PublishBatch, place: int, delivery: Delivery
+        self, batch: PublishBatch, index: int, delivery: Delivery
     ) -> tuple[str, PendingMessage]:
         exchange, routing_key = delivery.target.exchange, delivery.target.routing_key
         if exchange is None or routing_key is None:
@@ -102,7 +102,7 @@ class RabbitPublisher:
             raise Unencodable(f"body: expected bytes; got {type(body).__name__}")
         return exchange, PendingMessage(
             batch,
-            place,
+            index,
             delivery.id,
             routing_key,
             publish_payload(exchange, routing_key),

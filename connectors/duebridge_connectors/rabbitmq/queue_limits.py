@@ -25,7 +25,7 @@ _DIFFERS = re.compile(
 class Limits(NamedTuple):
     """What the queue was declared with, as text; limits that a policy sets are not seen.
 
-    A stream has no `x-max-length` at all: it is not asked for one, and keeps what it is told to.
+    A stream has no `x-max-length` at all: it is not probe for one, and keeps what it is told to.
     """
 
     is_durable: bool
@@ -43,7 +43,7 @@ class Limits(NamedTuple):
         return ", ".join(limits)
 
 
-class _Asked:
+class _Probe:
     """What is declared next, and what the refusals have told by then."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class _Asked:
         self.arguments = dict(_IMPOSSIBLE)
         self.seen: dict[str, str | None] = {}
 
-    def learn(self, match: "re.Match[str]") -> bool:
+    def apply(self, match: "re.Match[str]") -> bool:
         """Take what a refusal tells; returns whether that was news."""
         name, value = match["name"], match["value"]
         if name in self.seen:
@@ -71,22 +71,22 @@ def read_limits(connection: Any, queue: str) -> Limits | None:
 
     Raises what pika does when the connection is lost.
     """
-    asked = _Asked()
-    while OVERFLOW not in asked.seen:
-        refusal = _refusal(connection, queue, asked)
+    probe = _Probe()
+    while OVERFLOW not in probe.seen:
+        refusal = _refusal(connection, queue, probe)
         if refusal is None:  # a stream has nothing against an x-max-length
             break
         match = _DIFFERS.fullmatch(refusal)
-        if match is None or not asked.learn(match):
+        if match is None or not probe.apply(match):
             return None
-    given = {name: value for name in _IMPOSSIBLE if (value := asked.seen.get(name))}
-    return Limits(asked.flags["durable"], LENGTH not in asked.seen, given)
+    given = {name: value for name in _IMPOSSIBLE if (value := probe.seen.get(name))}
+    return Limits(probe.flags["durable"], LENGTH not in probe.seen, given)
 
 
-def _refusal(connection: Any, queue: str, asked: _Asked) -> str | None:
+def _refusal(connection: Any, queue: str, probe: _Probe) -> str | None:
     channel = connection.channel()
     try:
-        channel.queue_declare(queue, arguments=asked.arguments, **asked.flags)
+        channel.queue_declare(queue, arguments=probe.arguments, **probe.flags)
     except ChannelClosedByBroker as error:
         return str(error.reply_text)
     channel.close()

@@ -12,7 +12,7 @@ from duebridge_connectors.rabbitmq.batch import PublishBatch
 from duebridge_connectors.rabbitmq.channel import ExchangeChannel
 from duebridge_connectors.rabbitmq.errors import Blocked, not_sent, unanswered
 
-MOST_CHANNELS = 100  # that are kept open
+MAX_CHANNELS = 100  # that are kept open
 
 log = structlog.get_logger()
 
@@ -23,8 +23,8 @@ class Session:
     def __init__(self, connection: Any, handover: Lock) -> None:
         self._alarm: str | None = None  # why the broker takes no messages now
         # Half of what the broker allows: the others are for pings, and for those being closed.
-        allowed = (connection.params.channel_max or 2 * MOST_CHANNELS) // 2
-        self._most_channels = min(MOST_CHANNELS, max(1, allowed))
+        allowed = (connection.params.channel_max or 2 * MAX_CHANNELS) // 2
+        self._max_channels = min(MAX_CHANNELS, max(1, allowed))
         self._connection = connection
         self._handover = handover
         self._channels: dict[str, ExchangeChannel] = {}
@@ -42,7 +42,7 @@ class Session:
         if self._alarm is not None:
             batch.settle_rest(not_sent(Blocked(self._alarm)))
             return
-        self._make_room()
+        self._close_idle_channels()
         if not batch.groups:
             self._ping(batch)
         for exchange, messages in batch.groups.items():
@@ -63,9 +63,9 @@ class Session:
             self._channels[exchange] = channel
         return channel
 
-    def _make_room(self) -> None:
+    def _close_idle_channels(self) -> None:
         """Close the oldest idle channels: RabbitMQ allows a connection so many only."""
-        excess = len(self._channels) - self._most_channels
+        excess = len(self._channels) - self._max_channels
         if excess > 0:
             idle = [name for name, channel in self._channels.items() if channel.is_idle]
             for name in idle[:excess]:

@@ -23,8 +23,8 @@ DEFAULTS: Mapping[str, object] = {
     "stack_timeout": 10,
     "client_properties": {"connection_name": "duebridge"},
 }
-OURS = ("auth_mechanism", "ssl_options")  # read here, never from the url
-OPTIONS = (*DEFAULTS, *OURS, "channel_max", "frame_max", "locale", "tcp_options")
+PARSED_HERE = ("auth_mechanism", "ssl_options")  # read here, never from the url
+OPTIONS = (*DEFAULTS, *PARSED_HERE, "channel_max", "frame_max", "locale", "tcp_options")
 SCHEMES = ("amqp://", "amqps://")
 MECHANISMS = ("PLAIN", "EXTERNAL")
 
@@ -61,13 +61,13 @@ def connection_parameters(settings: Mapping[str, object]) -> Parameters:
     if is_cut_by_password(url):
         raise ConfigError(f"url: expected user, password and vhost {PERCENT_ENCODED}")
     for name, value in {**DEFAULTS, **given}.items():
-        if name not in OURS and (name not in in_url or name in given):
+        if name not in PARSED_HERE and (name not in in_url or name in given):
             setattr(parameters, name, _value(name, value))
-    _secure(parameters, url, given)
+    _set_security(parameters, url, given)
     return parameters
 
 
-def _secure(parameters: Parameters, url: str, given: Mapping[str, object]) -> None:
+def _set_security(parameters: Parameters, url: str, given: Mapping[str, object]) -> None:
     """Set the TLS context and the authentication mechanism."""
     if parameters.ssl_options is not None:  # since the url is of amqps
         parameters.ssl_options = ssl_options(given.get("ssl_options", {}))
@@ -101,7 +101,7 @@ def _url_options(url: str) -> Mapping[str, object]:
     found = parse_qs(url.partition("?")[2])
     for name in found:
         _check_name(name)
-        if name in OURS:
+        if name in PARSED_HERE:
             raise ConfigError(f"options.{name}: expected beside the url; got it in its query")
     return found
 

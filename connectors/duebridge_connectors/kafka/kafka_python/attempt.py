@@ -30,36 +30,36 @@ class KafkaPythonAttempt(PublishAttempt[KafkaPythonClient]):
     ) -> Mapping[str, Refusal | None]:
         return client.look_up(topics, within_s)
 
-    def _send(self, client: KafkaPythonClient, places: Sequence[int]) -> None:
+    def _send(self, client: KafkaPythonClient, indexes: Sequence[int]) -> None:
         lost: dict[str, Outcome] = {}
-        for place in places:
-            topic = self.topic(place)
+        for index in indexes:
+            topic = self.topic(index)
             if topic in lost:
-                self.note([place], lost[topic])
+                self.record([index], lost[topic])
                 continue
             try:
-                self._futures[place] = client.send(self.batch[place])
+                self._futures[index] = client.send(self.batch[index])
             except (vendor.KafkaTimeoutError, vendor.IllegalStateError) as error:
                 # The client lost the topic, or was retired, just now: a further send would block.
                 lost[topic] = not_sent(str(error))
-                self.note([place], lost[topic])
+                self.record([index], lost[topic])
             except Exception as error:
-                self.note([place], outcome_of(error))
+                self.record([index], outcome_of(error))
 
     def _wait(self) -> None:
-        for place, future in self._futures.items():
+        for index, future in self._futures.items():
             if not future.is_done:
                 # It raises the delivery's own error, which is read below, or that time is up.
                 with suppress(Exception):
                     future.get(self.deadline.left_s())
-            self._note_answer(place, future)
+            self._record_answer(index, future)
         self._futures.clear()
 
-    def _note_answer(self, place: int, future: Any) -> None:
+    def _record_answer(self, index: int, future: Any) -> None:
         if not future.is_done:
-            self.note([place], UNANSWERED)
+            self.record([index], UNANSWERED)
         elif future.exception is None:
-            self.outcomes[place] = CONFIRMED
+            self.outcomes[index] = CONFIRMED
         else:
-            self._note_refusal(place, refusal_of(future.exception))
-            self.refused.add(place)
+            self._record_refusal(index, refusal_of(future.exception))
+            self.refused.add(index)

@@ -24,7 +24,7 @@ from duebridge_connectors.kafka.headers import kafka_headers
 from duebridge_connectors.kafka.kafka_python.network import ConnectionManager
 from duebridge_connectors.kafka.kafka_python.partitioner import RunPartitioner
 
-_END_S = 2.0
+_JOIN_S = 2.0
 _UNKNOWN_TOPIC = vendor.UnknownTopicOrPartitionError.errno
 
 
@@ -39,7 +39,7 @@ class KafkaPythonClient:
         # One thread at a time hands its batch over. Threads that did so together would fight over
         # the interpreter's lock record by record, for twice the CPU (connectors/README.md).
         self.turn = threading.Lock()
-        self._asking = threading.Lock()
+        self._metadata_lock = threading.Lock()
         with ExitStack() as undo:
             try:
                 self._producer: Any = KafkaProducer(
@@ -88,32 +88,34 @@ class KafkaPythonClient:
         Raises `RequestFailed` if there is no answer within `timeout_s` seconds.
         """
         deadline = Deadline(timeout_s)
-        errors = self._ask(topics, timeout_s)
+        errors = self._request_metadata(topics, timeout_s)
         tracked = self._net.cluster._topics
         for topic, error in errors.items():
-            self._soon(tracked.add if error is None else tracked.discard, topic)
+            self._call_on_sender(tracked.add if error is None else tracked.discard, topic)
         self.refresh(deadline.left_s())
         return {topic: self._refusal(topic, error) for topic, error in errors.items()}
 
     def ping(self, timeout_s: float) -> None:
         """Raise `RequestFailed` unless a broker answers within `timeout_s` seconds."""
-        self._ask((), timeout_s)
+        self._request_metadata((), timeout_s)
 
-    def _ask(self, topics: Collection[str], timeout_s: float) -> dict[str, Exception | None]:
+    def _request_metadata(
+        self, topics: Collection[str], timeout_s: float
+    ) -> dict[str, Exception | None]:
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
             allow_auto_topic_creation=False,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
-        response = self._ask_any_node(partial(self._net._manager.send, request), timeout_s)
+        response = self._call_any_node(partial(self._net._manager.send, request), timeout_s)
         codes = {topic.name: topic.error_code for topic in response.topics}
         return {topic: _error_of(codes.get(topic, _UNKNOWN_TOPIC), topic) for topic in topics}
 
     def refresh(self, timeout_s: float) -> None:
         """Learn anew who leads the partitions, as far as `timeout_s` seconds allow."""
         with suppress(RequestFailed):
-            self._ask_any_node(self._net.cluster.refresh_metadata, timeout_s)
+            self._call_any_node(self._net.cluster.refresh_metadata, timeout_s)
 
     def is_alive(self) -> bool:
         """Tell whether its sender thread still runs."""
@@ -129,7 +131,7 @@ class KafkaPythonClient:
         sender.initiate_close()
         sender.join(grace_s)
         sender.force_close()
-        sender.join(_END_S)
+        sender.join(_JOIN_S)
         self.abandon()
 
     def abandon(self) -> None:
@@ -142,7 +144,7 @@ class KafkaPythonClient:
             return refusal_of(error)
         return None if self.knows(topic) else Refusal(not_sent(f"no partitions of {topic} yet"))
 
-    def _ask_any_node(self, call: Callable[[str], object], timeout_s: float) -> Any:
+    def _call_any_node(self, call: Callable[[str], object], timeout_s: float) -> Any:
         """Call with the name of one bootstrap server after the other, until one answers.
 
         These have connections of their own. That of a leader is of no use: with one request in
@@ -150,19 +152,21 @@ class KafkaPythonClient:
         """
         deadline = Deadline(timeout_s)
         nodes = [node.node_id for node in self._net.cluster.bootstrap_brokers()]
-        if not self._asking.acquire(timeout=deadline.left_s()):
+        if not self._metadata_lock.acquire(timeout=deadline.left_s()):
             raise RequestFailed("other questions took all the time")
         try:
             for others in range(len(nodes) - 1, 0, -1):
                 with suppress(RequestFailed):
-                    return self._value_of(call, nodes[others], deadline.left_s() / (others + 1))
-            return self._value_of(call, nodes[0], deadline.left_s())
+                    return self._call_and_wait(
+                        call, nodes[others], deadline.left_s() / (others + 1)
+                    )
+            return self._call_and_wait(call, nodes[0], deadline.left_s())
         finally:
-            self._asking.release()
+            self._metadata_lock.release()
 
-    def _value_of(self, call: Callable[[str], object], node: str, timeout_s: float) -> Any:
+    def _call_and_wait(self, call: Callable[[str], object], node: str, timeout_s: float) -> Any:
         answered = threading.Event()
-        future = self._soon(call, node)
+        future = self._call_on_sender(call, node)
         future.add_both(lambda _: answered.set())
         if not answered.wait(timeout_s):
             raise RequestFailed(f"no answer within {timeout_s:.1f} s")
@@ -170,7 +174,7 @@ class KafkaPythonClient:
             raise RequestFailed(str(future.exception)) from future.exception
         return future.value
 
-    def _soon(self, call: Callable[[str], object], argument: str) -> Any:
+    def _call_on_sender(self, call: Callable[[str], object], argument: str) -> Any:
         """Call something on the sender's own thread, where most of kafka-python belongs."""
         try:
             return self._net._manager.call_soon(call, argument)

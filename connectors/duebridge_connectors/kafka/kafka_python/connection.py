@@ -60,14 +60,14 @@ class KafkaPythonConnection(KafkaConnection[KafkaPythonClient]):
         except Exception as error:  # its construction failed, or takes longer
             raise BrokerUnavailable(f"no connection: {_text(error)}") from error
 
-    def _ask(self, client: KafkaPythonClient, deadline: Deadline) -> None:
+    def _verify(self, client: KafkaPythonClient, deadline: Deadline) -> None:
         try:
             client.ping(deadline.left_s(PING_S))
         except RequestFailed as error:
             self._replace(client, str(error))
             raise BrokerUnavailable(str(error)) from error
-        if client is self._doubtful:
-            self._doubtful = None
+        if client is self._suspect:
+            self._suspect = None
             # Every broker it knows may be gone and replaced; it would not ask by itself.
             client.refresh(deadline.left_s(REFRESH_S))
 
@@ -93,7 +93,7 @@ class KafkaPythonConnection(KafkaConnection[KafkaPythonClient]):
             if self._building is None or _client_of(self._building) is not client:
                 return
             self._building = None
-            self._note_replaced(why)
+            self._count_replacement(why)
         threading.Thread(target=client.retire, args=(self._grace_s,), daemon=True).start()
 
     def _abandon(self) -> None:
@@ -101,7 +101,7 @@ class KafkaPythonConnection(KafkaConnection[KafkaPythonClient]):
             client.abandon()
         self._abandoned += self._clients  # or their destructors would close the parent's sockets
 
-    def _forget_clients(self) -> None:
+    def _clear_clients(self) -> None:
         self._building = None
         self._clients = []
 

@@ -9,7 +9,7 @@ from kafka.net.inet import KafkaNetSocket, create_connection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
-_NO_LOGIN = (vendor.SaslAuthenticationFailedError, vendor.UnsupportedSaslMechanismError)
+_LOGIN_ERRORS = (vendor.SaslAuthenticationFailedError, vendor.UnsupportedSaslMechanismError)
 
 
 class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
@@ -51,17 +51,17 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
             if not isinstance(error, Exception):  # it is abandoned
                 raise
             raise vendor.KafkaConnectionError(f"Handshake failed: {error}") from error
-        transport._sock_recv = partial(_data_before_end, transport._sock_recv)
+        transport._sock_recv = partial(_data_before_error, transport._sock_recv)
         return transport
 
     def maybe_raise_auth_failure(self, node_id: Any) -> None:
         """Let a bootstrap try a login once: whoever counts wrong ones might lock the account."""
-        if isinstance(self.failure, _NO_LOGIN) and not self.bootstrapped:
+        if isinstance(self.failure, _LOGIN_ERRORS) and not self.bootstrapped:
             raise self.failure
         super().maybe_raise_auth_failure(node_id)
 
 
-def _data_before_end(receive: Callable[[], tuple[bytes, Any]]) -> tuple[bytes, Any]:
+def _data_before_error(receive: Callable[[], tuple[bytes, Any]]) -> tuple[bytes, Any]:
     """Return data without the error that came with it, which comes again.
 
     kafka-python drops such data: of a broker that refuses a login, and closes, the answer.

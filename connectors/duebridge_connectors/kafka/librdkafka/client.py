@@ -38,15 +38,15 @@ class LibrdkafkaClient:
         self.turn = threading.Lock()
         self.has_ended = False
         self._known: set[str] = set()
-        self._trouble = _Trouble()
-        self._producer = Producer({**config, "error_cb": self._trouble.note, "logger": log})
-        self._thread = threading.Thread(target=self._hear, name="librdkafka", daemon=True)
+        self._errors = _ConnectionErrors()
+        self._producer = Producer({**config, "error_cb": self._errors.note, "logger": log})
+        self._thread = threading.Thread(target=self._serve, name="librdkafka", daemon=True)
         self._thread.start()
 
     @property
     def is_away(self) -> bool:
         """Whether it has lost every broker since the last answer to a question."""
-        return self._trouble.is_away
+        return self._errors.is_away
 
     def send(self, delivery: Delivery, on_answer: Answered) -> None:
         """Hand one delivery over, with `turn` held and not `has_ended`.
@@ -78,7 +78,7 @@ class LibrdkafkaClient:
 
     def _look_up(self, topic: str, timeout_s: float) -> Refusal | None:
         try:
-            error = self._ask(topic, timeout_s)
+            error = self._request_metadata(topic, timeout_s)
         except RequestFailed as reason:
             return Refusal(not_sent(str(reason)))
         if error is not None:
@@ -88,19 +88,19 @@ class LibrdkafkaClient:
 
     def ping(self, timeout_s: float) -> None:
         """Raise `RequestFailed` unless a broker answers within `timeout_s` seconds."""
-        self._ask(NO_TOPIC, timeout_s)
+        self._request_metadata(NO_TOPIC, timeout_s)
 
-    def _ask(self, topic: str, timeout_s: float) -> KafkaError | None:
+    def _request_metadata(self, topic: str, timeout_s: float) -> KafkaError | None:
         producer = self._producer
         if producer is None:
             raise RequestFailed("the client has ended")
         try:
             found = producer.list_topics(topic, timeout_s)
         except KafkaException as error:
-            raise RequestFailed(self._trouble.words or error.args[0].str()) from error
+            raise RequestFailed(self._errors.words or error.args[0].str()) from error
         except (RuntimeError, ValueError):  # no topic can have this name
             return KafkaError(KafkaError.TOPIC_EXCEPTION)
-        self._trouble.is_over()
+        self._errors.is_over()
         answer: KafkaError | None = found.topics[topic].error
         return answer
 
@@ -118,7 +118,7 @@ class LibrdkafkaClient:
         """
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._producer))
 
-    def _hear(self) -> None:
+    def _serve(self) -> None:
         """Serve answers and log lines until it has ended and nothing is left unanswered."""
         producer = self._producer
         while not self.has_ended:
@@ -130,7 +130,7 @@ class LibrdkafkaClient:
         self._producer = None
 
 
-class _Trouble:
+class _ConnectionErrors:
     """What librdkafka last said about its connections; apart, so that no cycle keeps a client."""
 
     def __init__(self) -> None:

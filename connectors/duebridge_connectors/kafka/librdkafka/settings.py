@@ -74,9 +74,9 @@ OWNED: Mapping[str, str] = {
     "topic.metadata.propagation.max.ms": OWNED_BY_BOTH["allow.auto.create.topics"],
 }
 
-_MOST_KB = 2_147_483_647
+_MAX_KB = 2_147_483_647
 # It looks for what is overdue only once a second, so it is told to give up that much earlier.
-_SCAN_S = 1.0
+_TIMEOUT_SCAN_S = 1.0
 
 
 def producer_config(settings: Mapping[str, object], publish_deadline_s: float) -> dict[str, object]:
@@ -91,7 +91,7 @@ def producer_config(settings: Mapping[str, object], publish_deadline_s: float) -
     check_security(options)
     check_linger(int(str(given["linger.ms"])), publish_deadline_s)
     config = {**given, **_owned(publish_deadline_s)}
-    _ask_librdkafka(config, options)
+    _check_with_librdkafka(config, options)
     return {**config, "bootstrap.servers": ",".join(servers)}
 
 
@@ -114,7 +114,7 @@ def _scalar(value: object) -> str:
 
 def _owned(publish_deadline_s: float) -> dict[str, object]:
     deadline_ms = publish_deadline_s * 1000
-    give_up_ms = int(max(deadline_ms / 2, deadline_ms * DELIVERY_SHARE - _SCAN_S * 1000))
+    give_up_ms = int(max(deadline_ms / 2, deadline_ms * DELIVERY_SHARE - _TIMEOUT_SCAN_S * 1000))
     return {
         "acks": "all",
         "allow.auto.create.topics": False,
@@ -123,7 +123,7 @@ def _owned(publish_deadline_s: float) -> dict[str, object]:
         "message.send.max.retries": 0,
         "message.timeout.ms": give_up_ms,
         "partitioner": "murmur2_random",
-        "queue.buffering.max.kbytes": _MOST_KB,
+        "queue.buffering.max.kbytes": _MAX_KB,
         "queue.buffering.max.messages": 0,
         "request.timeout.ms": min(give_up_ms, int(deadline_ms * REQUEST_SHARE), 900_000),
         "socket.timeout.ms": min(give_up_ms, 300_000),
@@ -132,7 +132,7 @@ def _owned(publish_deadline_s: float) -> dict[str, object]:
     }
 
 
-def _ask_librdkafka(config: Mapping[str, object], names: Iterable[str]) -> None:
+def _check_with_librdkafka(config: Mapping[str, object], names: Iterable[str]) -> None:
     """Raise `ConfigError` for what librdkafka refuses; without servers it connects nowhere."""
     try:
         # Without the function for tokens, which it would call at once.

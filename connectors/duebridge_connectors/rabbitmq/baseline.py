@@ -16,10 +16,10 @@ from duebridge.ports.publisher import BrokerUnavailable
 from duebridge_connectors.rabbitmq.settings import connection_parameters
 
 WINDOW = 1000  # unconfirmed messages in bulk
-OPEN_WITHIN_S = 15.0
+OPEN_TIMEOUT_S = 15.0
 
 
-class RabbitBare:
+class RabbitBaseline:
     """A `SelectConnection` on a thread of its own, and a durable queue behind the default exchange.
 
     Implements `duebridge.ports.baseline.BaselineClient`.
@@ -35,10 +35,10 @@ class RabbitBare:
         self._channel: Any = None
         self._unconfirmed: dict[int, Callable[[], None]] = {}  # by delivery tag, rising
         self._last_tag = 0
-        self._thread = threading.Thread(target=self._run, name="bare-rabbitmq", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="baseline-rabbitmq", daemon=True)
         self._thread.start()
-        if not self._opened.wait(OPEN_WITHIN_S):
-            raise BrokerUnavailable(f"rabbitmq: not connected within {OPEN_WITHIN_S:g} s")
+        if not self._opened.wait(OPEN_TIMEOUT_S):
+            raise BrokerUnavailable(f"rabbitmq: not connected within {OPEN_TIMEOUT_S:g} s")
 
     def publish_all(self, bodies: Sequence[bytes]) -> None:
         """Publish with a window of unconfirmed messages; see `BaselineClient`."""
@@ -107,7 +107,7 @@ class RabbitBare:
 class _Bulk:
     """Bodies on their way, at most `WINDOW` of them unconfirmed."""
 
-    def __init__(self, client: RabbitBare, bodies: Sequence[bytes]) -> None:
+    def __init__(self, client: RabbitBaseline, bodies: Sequence[bytes]) -> None:
         self.is_done = threading.Event()
         self._client = client
         self._bodies = bodies
@@ -127,6 +127,6 @@ class _Bulk:
             self.fill()
 
 
-def open_bare(settings: Mapping[str, object], name: str) -> RabbitBare:
+def open_baseline(settings: Mapping[str, object], name: str) -> RabbitBaseline:
     """Return the bare client of a broker of `type: rabbitmq`; see `duebridge.ports.baseline`."""
-    return RabbitBare(connection_parameters(settings), name)
+    return RabbitBaseline(connection_parameters(settings), name)

@@ -19,7 +19,7 @@ _BULK = {"linger_ms": 5, "batch_size": 262_144}
 _SINGLE = {"linger_ms": 0, "batch_size": 16_384}
 
 
-class KafkaBare:
+class KafkaBaseline:
     """Two kafka-python producers with the connector's own settings, but for how they batch.
 
     Implements `duebridge.ports.baseline.BaselineClient`.
@@ -57,7 +57,7 @@ class KafkaBare:
         self._topics.delete(self._name)
 
 
-class LibrdkafkaBare:
+class LibrdkafkaBaseline:
     """Two librdkafka producers; implements `duebridge.ports.baseline.BaselineClient`."""
 
     def __init__(self, settings: Mapping[str, object], name: str) -> None:
@@ -75,7 +75,7 @@ class LibrdkafkaBare:
         common["queue.buffering.max.messages"] = 1_000_000
         self._bulk: Any = Producer({**common, "linger.ms": 5})
         self._single: Any = Producer({**common, "linger.ms": 0})
-        self._poller = threading.Thread(target=self._poll, name="bare-librdkafka", daemon=True)
+        self._poller = threading.Thread(target=self._poll, name="baseline-librdkafka", daemon=True)
         self._is_closed = False
         self._poller.start()
 
@@ -136,8 +136,8 @@ class _Topics:
             raise BrokerUnavailable(f"kafka: {type(error).__name__} {error}") from error
 
 
-def open_bare(settings: Mapping[str, object], name: str) -> KafkaBare | LibrdkafkaBare:
+def open_baseline(settings: Mapping[str, object], name: str) -> KafkaBaseline | LibrdkafkaBaseline:
     """Return the bare client of a broker of `type: kafka`; see `duebridge.ports.baseline`."""
     if settings.get("client") == "librdkafka":
-        return LibrdkafkaBare(settings, name)
-    return KafkaBare(settings, name)
+        return LibrdkafkaBaseline(settings, name)
+    return KafkaBaseline(settings, name)
