@@ -1,4 +1,4 @@
-"""The table of options: Kafka's dotted names, kafka-python's names, and the refused ones."""
+"""Maps Kafka's dotted option names to kafka-python's keywords; lists the refused options."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,9 +12,9 @@ from duebridge_connectors.kafka.oauth import TokenSource
 
 
 def client_options(options: Mapping[str, object]) -> dict[str, object]:
-    """Return options by Kafka's dotted names as keyword arguments of `KafkaProducer`.
+    """Return keyword arguments of `KafkaProducer` for options with Kafka's dotted names.
 
-    Raises `ConfigError` for an unknown name, one that the bridge sets, or a value of another kind.
+    Raises `ConfigError` for an unknown option, one that the bridge sets, or an invalid value.
     """
     return dict(_for_kafka_python(name, value) for name, value in options.items())
 
@@ -28,13 +28,13 @@ def _for_kafka_python(name: str, value: object) -> tuple[str, object]:
 
 
 def refuse_owned(name: str, owned: Mapping[str, str]) -> None:
-    """Raise `ConfigError`, with the reason, for an option that the bridge sets itself."""
+    """Raise `ConfigError`, with the reason, for an option that the bridge sets."""
     if name in owned:
         raise ConfigError(f"options.{name}: {owned[name]}")
 
 
 def converted(name: str, value: object, convert: Callable[[object], object]) -> object:
-    """Return a converted value; raises `ConfigError` for one of another kind."""
+    """Return the converted value; raises `ConfigError` for an invalid one."""
     try:
         return convert(value)
     except ValueError as error:
@@ -49,7 +49,7 @@ def _text(value: object) -> str:
 
 def _secret(value: object) -> str:
     if not isinstance(value, str) or not value:
-        # Not ValueError, whose message shows the value.
+        # Not ValueError: its message contains the value.
         raise ConfigError("options: a password is expected to be text, and not empty")
     return value
 
@@ -59,7 +59,7 @@ def _token_provider(value: object) -> TokenProvider:
 
 
 def _integer(value: object) -> int:
-    # A number that came out of ${VARIABLE} is still text.
+    # A number from ${VARIABLE} is text.
     if isinstance(value, bool) or not isinstance(value, int | str) or not str(value).isdecimal():
         raise ValueError("a whole number")
     return int(value)
@@ -108,7 +108,7 @@ OPTIONS: dict[str, tuple[str, Callable[[object], object]]] = {
     "reconnect.backoff.ms": ("reconnect_backoff_ms", _integer),
     "retry.backoff.ms": ("retry_backoff_ms", _integer),
     "send.buffer.bytes": ("send_buffer_bytes", _integer),
-    # Security by librdkafka's names, which both clients can be given; Java's want key stores.
+    # Security options have librdkafka's names; Java's require key stores.
     "sasl.kerberos.service.name": ("sasl_kerberos_service_name", _text),
     "sasl.mechanism": (
         "sasl_mechanism",

@@ -1,4 +1,4 @@
-"""A publish through kafka-python: each delivery has a future."""
+"""One publish through kafka-python, whose producer returns futures."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +19,7 @@ from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient, re
 
 
 class KafkaPythonAttempt(PublishAttempt[KafkaPythonClient]):
-    """A batch and the futures of what was sent."""
+    """A `PublishAttempt` that waits for one future per delivery."""
 
     def __init__(self, batch: Sequence[Delivery], deadline: Deadline) -> None:
         super().__init__(batch, deadline)
@@ -40,7 +40,7 @@ class KafkaPythonAttempt(PublishAttempt[KafkaPythonClient]):
             try:
                 self._futures[index] = client.send(self.batch[index])
             except (vendor.KafkaTimeoutError, vendor.IllegalStateError) as error:
-                # The client lost the topic, or was retired, just now: a further send would block.
+                # The client has just lost the topic or was retired: another send would block.
                 lost[topic] = not_sent(str(error))
                 self.record([index], lost[topic])
             except Exception as error:
@@ -49,7 +49,7 @@ class KafkaPythonAttempt(PublishAttempt[KafkaPythonClient]):
     def _wait(self) -> None:
         for index, future in self._futures.items():
             if not future.is_done:
-                # It raises the delivery's own error, which is read below, or that time is up.
+                # Raises a timeout or the delivery's error, which is read below.
                 with suppress(Exception):
                     future.get(self.deadline.left_s())
             self._record_answer(index, future)

@@ -1,4 +1,4 @@
-"""A publish through librdkafka: the client's thread notes each answer."""
+"""One publish through librdkafka, whose client thread reports the answers."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,12 @@ from duebridge_connectors.kafka.librdkafka.errors import answered_refusal, produ
 
 
 class LibrdkafkaAttempt(PublishAttempt[LibrdkafkaClient]):
-    """A batch and the count of its answers."""
+    """A `PublishAttempt` that counts delivery reports."""
 
     def __init__(self, batch: Sequence[Delivery], deadline: Deadline) -> None:
         super().__init__(batch, deadline)
-        # The client's thread alone counts answers. The number handed over is known last: the
-        # thread that sees both equal ends the wait.
+        # Only the client's thread counts answers. `_expected` is set after the handover; the
+        # thread that sees both counts equal ends the wait.
         self._handed = 0
         self._expected = -1
         self._answered = 0
@@ -32,7 +32,7 @@ class LibrdkafkaAttempt(PublishAttempt[LibrdkafkaClient]):
         self._previous = self.outcomes
 
     def send(self, client: LibrdkafkaClient, indexes: Sequence[int]) -> None:
-        """Publish the deliveries at these indexes once and wait for their answers."""
+        """Send the deliveries at these indexes once and wait for the broker's answers."""
         self._handed, self._expected, self._answered = 0, -1, 0
         self._all_answered.clear()
         super().send(client, indexes)
@@ -49,7 +49,7 @@ class LibrdkafkaAttempt(PublishAttempt[LibrdkafkaClient]):
         self._previous = self.outcomes.copy()
         answer = partial(self._on_answer, client)
         for index in indexes:
-            # Open until the client's thread notes the answer, perhaps before `send` returns.
+            # The client's thread may record the answer before `send` returns.
             self.outcomes[index] = UNANSWERED
             try:
                 client.send(self.batch[index], partial(answer, index))
@@ -61,7 +61,7 @@ class LibrdkafkaAttempt(PublishAttempt[LibrdkafkaClient]):
     def _on_answer(
         self, client: LibrdkafkaClient, index: int, error: KafkaError | None, _: object
     ) -> None:
-        """Note an answer; one thread of a client calls this."""
+        """Record an answer; runs on the client's thread."""
         if error is None:
             self.outcomes[index] = CONFIRMED
         else:

@@ -1,4 +1,4 @@
-"""The current librdkafka client; building one needs no connection."""
+"""Manages the current librdkafka client; building one does not block."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ class LibrdkafkaConnection(KafkaConnection[LibrdkafkaClient]):
         super().__init__()
 
     def close(self) -> None:
-        """End the client at once. Idempotent."""
+        """Close the client without waiting. Idempotent."""
         with self._lock:
             self._is_closed = True
             client, self._client = self._client, None
@@ -50,11 +50,11 @@ class LibrdkafkaConnection(KafkaConnection[LibrdkafkaClient]):
         request_token = self._config.get("oauth_cb")
         try:
             if callable(request_token):
-                request_token("")  # librdkafka would hide its error, and wait ten seconds
+                request_token("")  # librdkafka would hide its error for ten seconds
             return LibrdkafkaClient(self._config)
         except TokenFailed as error:
             raise BrokerUnavailable(str(error)) from error
-        except KafkaException as error:  # a file of certificates has gone, for instance
+        except KafkaException as error:  # such as a deleted certificate file
             raise BrokerUnavailable(f"no client: {error.args[0].str()}") from error
 
     def _is_disconnected(self, client: LibrdkafkaClient) -> bool:
