@@ -1,4 +1,4 @@
-"""The broker type memory, a test double: it confirms and remembers all, unless told otherwise."""
+"""The broker type `memory`, a test double that confirms and keeps deliveries."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ _UNANSWERED = Outcome(
 
 
 class MemoryPublisher:
-    """A `Publisher` without a broker. Every method may be called by several threads at once.
+    """A `Publisher` without a broker. Thread-safe.
 
     `is_available` may be set to False: then every outcome is UNAVAILABLE, and `ping` raises
     `BrokerUnavailable`.
@@ -56,19 +56,19 @@ class MemoryPublisher:
 
     @classmethod
     def named(cls, name: str) -> "MemoryPublisher":
-        """Return the one publisher of this process that has this name."""
+        """Return this process's publisher with this name."""
         with cls._named_lock:
             return cls._named.setdefault(name, cls())
 
     @property
     def delivered(self) -> list[Delivery]:
-        """A copy of what was confirmed, oldest first."""
+        """A copy of the confirmed deliveries, oldest first."""
         with self._changed:
             return list(self._delivered)
 
     @property
     def waiting(self) -> int:
-        """How many deliveries `pause` holds up now."""
+        """The number of deliveries that `pause` holds."""
         with self._changed:
             return self._waiting
 
@@ -82,7 +82,7 @@ class MemoryPublisher:
             self._is_paused = True
 
     def resume(self) -> None:
-        """End `pause`; what waited is published now."""
+        """End `pause`; publish the held deliveries."""
         with self._changed:
             self._is_paused = False
             self._changed.notify_all()
@@ -98,7 +98,7 @@ class MemoryPublisher:
             return self._changed.wait_for(lambda: self._waiting >= count, within_s)
 
     def publish(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
-        """Return what the script says for each delivery, and remember the confirmed ones."""
+        """Return the script's outcome for each delivery; keep the confirmed ones."""
         if self._is_unavailable():
             return [_NOT_AVAILABLE] * len(batch)
         if batch and not self._wait_while_paused(len(batch)):
@@ -113,7 +113,7 @@ class MemoryPublisher:
             raise BrokerUnavailable("the memory broker is not available")
 
     def close(self) -> None:
-        """Be unavailable from now on; what `pause` held up becomes INDETERMINATE. Idempotent."""
+        """Become unavailable; held deliveries become INDETERMINATE. Idempotent."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

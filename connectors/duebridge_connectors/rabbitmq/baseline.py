@@ -1,4 +1,4 @@
-"""pika publishing alone, with confirms: what `duebridge bench` compares the bridge with."""
+"""pika with confirms, without the bridge: the baseline of `duebridge bench`."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -20,10 +20,7 @@ OPEN_TIMEOUT_S = 15.0
 
 
 class RabbitBaseline:
-    """A `SelectConnection` on a thread of its own, and a durable queue behind the default exchange.
-
-    Implements `duebridge.ports.baseline.BaselineClient`.
-    """
+    """A `BaselineClient` with a `SelectConnection` on its own thread and a durable queue."""
 
     def __init__(self, parameters: pika.connection.Parameters, name: str) -> None:
         self.target = {"exchange": "", "routing_key": name}
@@ -99,13 +96,13 @@ class RabbitBaseline:
         tag = frame.method.delivery_tag
         tags = [tag]
         if frame.method.multiple:
-            tags = list(takewhile(lambda each: each <= tag, self._unconfirmed))
-        for each in tags:
-            self._unconfirmed.pop(each)()
+            tags = list(takewhile(lambda unconfirmed: unconfirmed <= tag, self._unconfirmed))
+        for confirmed in tags:
+            self._unconfirmed.pop(confirmed)()
 
 
 class _Bulk:
-    """Bodies on their way, at most `WINDOW` of them unconfirmed."""
+    """Publishes bodies with at most `WINDOW` unconfirmed."""
 
     def __init__(self, client: RabbitBaseline, bodies: Sequence[bytes]) -> None:
         self.is_done = threading.Event()
@@ -128,5 +125,5 @@ class _Bulk:
 
 
 def open_baseline(settings: Mapping[str, object], name: str) -> RabbitBaseline:
-    """Return the bare client of a broker of `type: rabbitmq`; see `duebridge.ports.baseline`."""
+    """Return the baseline client; see `duebridge.ports.baseline`."""
     return RabbitBaseline(connection_parameters(settings), name)

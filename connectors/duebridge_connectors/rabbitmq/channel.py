@@ -1,6 +1,6 @@
-"""A channel per exchange: what one exchange does to its channel, no other one notices.
+"""Publishes through one channel per exchange, so that a channel error affects one exchange.
 
-Everything here runs on the connection's thread.
+All code here runs on the connection's thread.
 """
 
 from collections import deque
@@ -22,15 +22,13 @@ NO_LIMIT = 1 << 32
 
 
 class ExchangeChannel:
-    """Publishes to one exchange, in order, and learns what becomes of each message.
+    """Publishes to one exchange in order and settles each message.
 
-    Parcels are pipelined, except one that may close the channel: it goes when nothing else is under
-    way, and nothing follows before it is settled. Besides the risky ones these are a body larger
-    than any that this channel has taken, so always the first one, and a routing key that was under
-    way when the channel was closed for a reason that could not be pinned on one message.
+    Messages are pipelined, except those that may close the channel, which are in flight alone:
+    risky ones, bodies larger than any this channel has accepted (so always the first), and routing
+    keys that were in flight when the channel closed without a known culprit.
 
-    `handover` is held while it is decided which messages are sent: who else holds it may read
-    `is_sent` and make a batch over, and knows what will never be sent.
+    `handover` guards `is_sent` and `is_finished`: a finished batch sends no further message.
     """
 
     def __init__(self, connection: Any, exchange: str, handover: Lock) -> None:
@@ -45,16 +43,16 @@ class ExchangeChannel:
     def _reset(self) -> None:
         self._unconfirmed = UnconfirmedMessages()
         self._alone: PendingMessage | None = None
-        self._largest_accepted = -1  # the largest body taken
+        self._largest_accepted = -1  # the largest body accepted
         self._declared_at: int | None = None  # the tag that follows an unanswered declaration
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits and nothing is under way."""
+        """Whether no message is waiting or in flight."""
         return not self._waiting and not self._unconfirmed.by_tag
 
     def put(self, messages: Iterable[PendingMessage]) -> None:
-        """Publish messages as soon as may be, after those that wait already."""
+        """Queue messages and publish them as soon as possible."""
         frame_max = self._connection.params.frame_max or NO_LIMIT
         for message in messages:
             if len(message.header) + OVERHEAD_BYTES <= frame_max:
@@ -67,7 +65,7 @@ class ExchangeChannel:
             self._send_waiting()
 
     def refuse_waiting(self, outcome: Outcome, routing_key: str | None = None) -> None:
-        """Settle what was not sent: all, or what goes to one routing key."""
+        """Settle the unsent messages, all or those of one routing key."""
         kept: deque[PendingMessage] = deque()
         for message in self._waiting:
             if routing_key is None or message.routing_key == routing_key:
@@ -126,7 +124,7 @@ class ExchangeChannel:
     # Sending.
 
     def _send_waiting(self) -> None:
-        """Send what may go now."""
+        """Send the messages that may be sent now."""
         if not self._waiting or not self._channel.is_open:
             return
         with self._handover:
@@ -168,7 +166,7 @@ class ExchangeChannel:
         )
 
     def _declare_exchange(self) -> None:
-        """Declare the exchange passively, so that a missing one closes the channel by that.
+        """Declare the exchange passively, so that a missing one closes the channel first.
 
         The default exchange always exists, and RabbitMQ refuses to declare it.
         """
@@ -190,7 +188,7 @@ class ExchangeChannel:
         self._send_waiting()
 
     def _note_accepted(self, message: PendingMessage) -> None:
-        """Remember what this channel has taken without being closed."""
+        """Record that the channel accepted a message."""
         if len(message.body) > self._largest_accepted:
             self._largest_accepted = len(message.body)
         if self._suspects:

@@ -1,4 +1,4 @@
-"""The one connection of a publisher, kept up by a thread of its own."""
+"""Maintains a publisher's connection on a background thread."""
 
 import threading
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from duebridge_connectors.rabbitmq.session import Session
 
 FIRST_DELAY_S = 0.2
 MOST_DELAY_S = 2.0
-CLOSE_TIMEOUT_S = 1.0  # what closing in order may take
+CLOSE_TIMEOUT_S = 1.0  # limit of an orderly close
 ABORT_TIMEOUT_S = 0.2
 
 CLOSED = not_sent(Closed("the publisher is closed"))
@@ -35,10 +35,9 @@ log = structlog.get_logger()
 
 
 class Link:
-    """Connects at once and again after each loss, until it is closed.
+    """Connects at once and reconnects until closed.
 
-    While it connects, batches wait. Between two tries they are refused, so that whoever asks is
-    told at once.
+    Batches wait during a connection attempt and are refused between two attempts.
     """
 
     def __init__(
@@ -69,12 +68,12 @@ class Link:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the broker has said that it takes no messages now."""
+        """Whether the broker has blocked the connection."""
         session = self._session
         return session is not None and session.is_blocked
 
     def publish(self, batch: PublishBatch, seconds: float) -> list[Outcome]:
-        """Hand a batch over and return its outcomes, after that time whatever is known then."""
+        """Hand over a batch; return its outcomes when complete or after the timeout."""
         with self._closing:
             if self._is_closed:
                 batch.settle_rest(CLOSED)
@@ -89,7 +88,7 @@ class Link:
             )
 
     def close(self) -> None:
-        """Close the connection; what is under way is INDETERMINATE at once. Idempotent."""
+        """Close the connection; deliveries in flight become INDETERMINATE. Idempotent."""
         with self._closing:
             if not self._is_closed:
                 self._is_closed = True
@@ -152,7 +151,7 @@ class Link:
         self._loop.call_later(delay_s, self._connect)
 
     def _log_failure(self, error: str, delay_s: float) -> None:
-        """Warn where the cause is another one than last time; it is tried again every second."""
+        """Warn if the cause has changed; log repeated failures at debug level."""
         say = log.debug if error == self._last_error else log.warning
         say("rabbitmq_not_connected", host=self._parameters.host, error=error, retry_in_s=delay_s)
         self._last_error = error
@@ -185,9 +184,9 @@ class Link:
             self._connection.close()
             self._loop.call_later(CLOSE_TIMEOUT_S, self._abort)
         else:
-            self._abort()  # pika's own close fails an assertion of its own in a handshake
+            self._abort()  # pika's close fails an assertion during the handshake
 
     def _abort(self) -> None:
-        """End a connection whose broker does not answer the goodbye."""
+        """Abort a connection whose broker does not answer the close."""
         self._loop.call_later(ABORT_TIMEOUT_S, self._loop.stop)
         abort(self._connection)

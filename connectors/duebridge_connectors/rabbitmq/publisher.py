@@ -1,4 +1,4 @@
-"""RabbitMQ's publisher: one outcome per delivery, within the deadline, whatever the broker does."""
+"""Publishes batches to RabbitMQ: one outcome per delivery within the publish deadline."""
 
 import os
 import threading
@@ -16,10 +16,9 @@ PING_S = 5.0
 
 
 class RabbitPublisher:
-    """A `Publisher` that speaks through pika. Nothing is connected before the first use.
+    """A `Publisher` for RabbitMQ. It connects on first use.
 
-    It holds one connection per process, on a thread of its own; after a fork the child makes its
-    own at the first use.
+    It has one connection and one thread per process; a forked child opens its own.
     """
 
     def __init__(self, parameters: Parameters, publish_deadline_s: float) -> None:
@@ -36,11 +35,11 @@ class RabbitPublisher:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the broker has said that it takes no messages now (`connection.blocked`)."""
+        """Whether the broker has blocked the connection (`connection.blocked`)."""
         return self._link is not None and self._pid == os.getpid() and self._link.is_blocked
 
     def publish(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
-        """Hand the batch over as a whole and wait for all answers; see `Publisher.publish`."""
+        """Send the batch and wait for all confirms; see `Publisher.publish`."""
         link = self._open_link()
         encoded = self._encode(batch)
         if link is None:
@@ -68,7 +67,7 @@ class RabbitPublisher:
                 self._link.close()
 
     def _open_link(self) -> Link | None:
-        """Return this process's connection, made anew where its thread broke down; None: closed."""
+        """Return this process's link, reopened if its thread failed; None if closed."""
         if self._pid != os.getpid():
             self._reset()
         with self._lock:

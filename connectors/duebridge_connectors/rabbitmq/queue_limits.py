@@ -1,4 +1,4 @@
-"""What a queue does when it is full, learnt without changing anything.
+"""Reads a queue's length limits and overflow policy without changing it.
 
 AMQP shows no queue's arguments. But RabbitMQ refuses to declare a queue that exists with other
 arguments, and names the first that differs and its value. So impossible arguments are declared: a
@@ -44,7 +44,7 @@ class Limits(NamedTuple):
 
 
 class _Probe:
-    """What is declared next, and what the refusals have told by then."""
+    """The next declaration, and the arguments that refusals have revealed."""
 
     def __init__(self) -> None:
         self.flags = {"durable": True, "auto_delete": False}
@@ -52,7 +52,7 @@ class _Probe:
         self.seen: dict[str, str | None] = {}
 
     def apply(self, match: "re.Match[str]") -> bool:
-        """Take what a refusal tells; returns whether that was news."""
+        """Apply a refusal; return whether it revealed a new argument."""
         name, value = match["name"], match["value"]
         if name in self.seen:
             return False
@@ -67,7 +67,7 @@ class _Probe:
 
 
 def read_limits(connection: Any, queue: str) -> Limits | None:
-    """Return what a queue was declared with; None where this user may not know.
+    """Return a queue's declared limits; None if this user may not read them.
 
     Raises what pika does when the connection is lost.
     """

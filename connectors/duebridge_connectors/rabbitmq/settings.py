@@ -1,4 +1,4 @@
-"""Turns the settings of a broker into pika's connection parameters."""
+"""Converts a broker's settings into pika's connection parameters."""
 
 from collections.abc import Mapping
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -45,7 +45,7 @@ def connection_parameters(settings: Mapping[str, object]) -> Parameters:
 
     An option may stand in `options` or in the query of the url, under pika's name for it.
 
-    Raises `ConfigError`, which names the key, what was expected and what came (never a password).
+    Raises `ConfigError`, with the key, the expected and the actual value (never a password).
     """
     for key in settings:
         if key not in SETTINGS:
@@ -128,5 +128,5 @@ def _parse(url: str, complaint: str) -> Parameters:
     try:
         return URLParameters(url)
     except (ValueError, TypeError, AttributeError, LookupError, SyntaxError, OSError):
-        # Not chained: what pika and urllib say of a broken url may contain the password.
+        # Not chained: the errors of pika and urllib may contain the password.
         raise ConfigError(complaint) from None
