@@ -1,4 +1,4 @@
-"""The broker type memory, a test double: it confirms and remembers all, unless told otherwise."""
+"""The broker type `memory`, a test double that confirms and keeps deliveries."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -26,21 +26,23 @@ __all__ = ["MEMORY", "MemoryPublisher", "Script", "open_publisher"]
 
 Script = Callable[[Delivery], Outcome | None]
 
-_AWAY = Outcome(Verdict.UNAVAILABLE, error_class="MemoryPublisher", error_message="not available")
+_NOT_AVAILABLE = Outcome(
+    Verdict.UNAVAILABLE, error_class="MemoryPublisher", error_message="not available"
+)
 _UNANSWERED = Outcome(
     Verdict.INDETERMINATE, error_class="MemoryPublisher", error_message="paused past the deadline"
 )
 
 
 class MemoryPublisher:
-    """A `Publisher` without a broker. Every method may be called by several threads at once.
+    """A `Publisher` without a broker. Thread-safe.
 
     `is_available` may be set to False: then every outcome is UNAVAILABLE, and `ping` raises
     `BrokerUnavailable`.
     """
 
     _named: ClassVar[dict[str, "MemoryPublisher"]] = {}
-    _naming: ClassVar[threading.Lock] = threading.Lock()
+    _named_lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, publish_deadline_s: float = 15.0) -> None:
         self.is_available = True
@@ -54,19 +56,19 @@ class MemoryPublisher:
 
     @classmethod
     def named(cls, name: str) -> "MemoryPublisher":
-        """Return the one publisher of this process that has this name."""
-        with cls._naming:
+        """Return this process's publisher with this name."""
+        with cls._named_lock:
             return cls._named.setdefault(name, cls())
 
     @property
     def delivered(self) -> list[Delivery]:
-        """A copy of what was confirmed, oldest first."""
+        """A copy of the confirmed deliveries, oldest first."""
         with self._changed:
             return list(self._delivered)
 
     @property
     def waiting(self) -> int:
-        """How many deliveries `pause` holds up now."""
+        """The number of deliveries that `pause` holds."""
         with self._changed:
             return self._waiting
 
@@ -80,7 +82,7 @@ class MemoryPublisher:
             self._is_paused = True
 
     def resume(self) -> None:
-        """End `pause`; what waited is published now."""
+        """End `pause`; publish the held deliveries."""
         with self._changed:
             self._is_paused = False
             self._changed.notify_all()
@@ -96,10 +98,10 @@ class MemoryPublisher:
             return self._changed.wait_for(lambda: self._waiting >= count, within_s)
 
     def publish(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
-        """Return what the script says for each delivery, and remember the confirmed ones."""
-        if self._is_away():
-            return [_AWAY] * len(batch)
-        if batch and not self._passes_pause(len(batch)):
+        """Return the script's outcome for each delivery; keep the confirmed ones."""
+        if self._is_unavailable():
+            return [_NOT_AVAILABLE] * len(batch)
+        if batch and not self._wait_while_paused(len(batch)):
             return [_UNANSWERED] * len(batch)
         outcomes = [self._script(delivery) or CONFIRMED for delivery in batch]
         self._remember(batch, outcomes)
@@ -107,11 +109,11 @@ class MemoryPublisher:
 
     def ping(self) -> None:
         """Raise `BrokerUnavailable` while closed or not available."""
-        if self._is_away():
+        if self._is_unavailable():
             raise BrokerUnavailable("the memory broker is not available")
 
     def close(self) -> None:
-        """Be unavailable from now on; what `pause` held up becomes INDETERMINATE. Idempotent."""
+        """Become unavailable; held deliveries become INDETERMINATE. Idempotent."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -122,10 +124,10 @@ class MemoryPublisher:
             self._deadline_s = publish_deadline_s
             self._is_closed = False
 
-    def _is_away(self) -> bool:
+    def _is_unavailable(self) -> bool:
         return self._is_closed or not self.is_available
 
-    def _passes_pause(self, size: int) -> bool:
+    def _wait_while_paused(self, size: int) -> bool:
         with self._changed:
             self._waiting += size
             self._changed.notify_all()

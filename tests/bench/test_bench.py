@@ -108,10 +108,10 @@ def test_percentile_of_a_share_is_the_value_that_so_many_do_not_exceed() -> None
 
 
 def test_bare_rabbitmq_client_closed_leaves_no_queue(rabbitmq_url: str) -> None:
-    from duebridge_connectors.rabbitmq.bare import RabbitBare
+    from duebridge_connectors.rabbitmq.baseline import RabbitBaseline
 
     parameters = pika.URLParameters(rabbitmq_url)
-    client = RabbitBare(parameters, f"{SCRATCH}test")
+    client = RabbitBaseline(parameters, f"{SCRATCH}test")
     client.publish_all([b"a", b"b"])
     client.close()
     connection = pika.BlockingConnection(parameters)

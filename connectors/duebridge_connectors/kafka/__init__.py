@@ -1,4 +1,4 @@
-"""Kafka, through kafka-python or librdkafka; neither is imported before it is needed."""
+"""Kafka connector. Imports kafka-python or librdkafka only when a publisher opens."""
 
 import logging
 import warnings
@@ -11,9 +11,9 @@ __all__ = ["import_client", "open_publisher"]
 
 
 def open_publisher(settings: Mapping[str, object], publish_deadline_s: float) -> Publisher:
-    """Return a publisher for a broker of `type: kafka`; it connects when it is first used.
+    """Return a publisher for a broker of `type: kafka`; it connects on first use.
 
-    Raises `ConfigError` for settings that cannot be used.
+    Raises `ConfigError` for invalid settings.
     """
     import_client()
     from duebridge_connectors.kafka.kafka_python import open_kafka_python
@@ -25,13 +25,13 @@ def open_publisher(settings: Mapping[str, object], publish_deadline_s: float) ->
 
 
 def import_client() -> None:
-    """Import kafka-python without its warnings, and keep passwords out of its log."""
+    """Import kafka-python without deprecation warnings, and keep passwords out of its log."""
     with warnings.catch_warnings():
-        # It calls functions that Python 3.11 and 3.12 deprecate; under -W error it would not load.
+        # kafka-python calls deprecated functions; the import would fail under -W error.
         warnings.simplefilter("ignore", DeprecationWarning)
         import kafka  # noqa: F401
     for name in ("kafka.net.connection", "kafka.protocol.parser"):
-        logging.getLogger(name).addFilter(_is_no_trace)
+        logging.getLogger(name).addFilter(_is_above_debug)
 
 
 def _open_librdkafka(settings: Mapping[str, object], publish_deadline_s: float) -> Publisher:
@@ -45,6 +45,6 @@ def _open_librdkafka(settings: Mapping[str, object], publish_deadline_s: float) 
     return librdkafka.open_publisher(settings, publish_deadline_s)
 
 
-def _is_no_trace(record: logging.LogRecord) -> bool:
-    """Drop the traces of requests: those of a login show the password."""
+def _is_above_debug(record: logging.LogRecord) -> bool:
+    """Drop DEBUG records: request traces contain the login's password."""
     return record.levelno > logging.DEBUG

@@ -1,4 +1,4 @@
-"""What a Kafka tells an admin client of its topics, as values; nothing is created or changed."""
+"""Reads brokers and topic descriptions from a cluster; creates and changes nothing."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -17,14 +17,14 @@ _CONFIGS = ("max.message.bytes", "min.insync.replicas", "cleanup.policy")
 
 
 class CannotConnect(Exception):
-    """No broker answered as one; the message says why, without a secret."""
+    """No broker answered; the message gives the cause and contains no secret."""
 
 
 class Topic(NamedTuple):
-    """A topic as the cluster sees it; `error` is empty where it exists and may be described.
+    """A topic's description; `error` is empty if it exists and this user may describe it.
 
-    `operations` are what this client may do with it, None where the broker does not tell;
-    the limits are 0 where it does not. `in_sync` is that of the partition with the fewest.
+    `operations` lists the operations this user is authorized for, None if the broker does not
+    report them; unreported limits are 0. `in_sync` is the minimum over all partitions.
     """
 
     error: str
@@ -38,10 +38,10 @@ class Topic(NamedTuple):
 
 
 class Admin:
-    """One connection for questions, with the security settings that publishing has."""
+    """An admin connection with the security settings of the producer."""
 
     def __init__(self, producer: Mapping[str, object], deadline_s: float) -> None:
-        """Connect as a producer with this configuration would; raises `CannotConnect`."""
+        """Connect with a producer's configuration; raises `CannotConnect`."""
         config = {key: producer[key] for key in producer if key in KafkaAdminClient.DEFAULT_CONFIG}
         config["bootstrap_timeout_ms"] = config["request_timeout_ms"] = int(deadline_s * 1000 / 2)
         self._manager: Any = None
@@ -56,35 +56,38 @@ class Admin:
 
     def _connect(self, undo: ExitStack, **config: object) -> Any:
         net = NetworkSelector(**config)
-        self._manager = ConnectionManager(net, **config)  # which remembers why it cannot
+        self._manager = ConnectionManager(net, **config)  # records why connecting fails
         client = KafkaNetClient(net, self._manager, **config)
-        undo.callback(client.close)  # KafkaAdminClient leaves it open when it cannot bootstrap
+        undo.callback(client.close)  # KafkaAdminClient leaks it if the bootstrap fails
         return client
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._client.close()
 
     def brokers(self) -> int:
-        """Return how many brokers the cluster has; raises `CannotConnect`."""
-        with _translated():
+        """Return the number of brokers; raises `CannotConnect`."""
+        with _vendor_errors_translated():
             return len(self._client.describe_cluster()["brokers"])
 
     def topics(self, names: Collection[str]) -> dict[str, Topic]:
-        """Return what is known of each; raises `CannotConnect`."""
-        with _translated():
-            described = {each["name"]: each for each in self._client.describe_topics(sorted(names))}
-            known = [name for name, each in described.items() if not each["error_code"]]
+        """Return the description of each topic by name; raises `CannotConnect`."""
+        with _vendor_errors_translated():
+            answer = self._client.describe_topics(sorted(names))
+            described = {topic["name"]: topic for topic in answer}
+            known = [name for name, topic in described.items() if not topic["error_code"]]
             configs = self._configs(known)
         return {name: _topic(described.get(name), configs.get(name, {})) for name in names}
 
     def _configs(self, names: Collection[str]) -> dict[str, dict[str, Any]]:
         if not names:
             return {}
-        asked = [ConfigResource(ConfigResourceType.TOPIC, each, list(_CONFIGS)) for each in names]
-        answer = self._client.describe_configs(asked, config_filter="all")
-        found: dict[str, dict[str, Any]] = answer.get("topic", {})
-        return found
+        resources = [
+            ConfigResource(ConfigResourceType.TOPIC, name, list(_CONFIGS)) for name in names
+        ]
+        answer = self._client.describe_configs(resources, config_filter="all")
+        configs: dict[str, dict[str, Any]] = answer.get("topic", {})
+        return configs
 
 
 def _topic(described: Mapping[str, Any] | None, configs: Mapping[str, Any]) -> Topic:
@@ -92,14 +95,14 @@ def _topic(described: Mapping[str, Any] | None, configs: Mapping[str, Any]) -> T
         return Topic("UnknownTopicOrPartitionError", None, 0, 0, 0, 0, 0, False)
     partitions = described["partitions"]
     operations = described.get("authorized_operations")
-    values = {name: str(each["value"]) for name, each in configs.items()}
+    values = {name: str(config["value"]) for name, config in configs.items()}
     code = described["error_code"]
     return Topic(
         error=vendor.for_code(code).__name__ if code else "",
         operations=None if operations is None else tuple(operations),
         partitions=len(partitions),
-        without_leader=sum(each["leader_id"] < 0 for each in partitions),
-        in_sync=min((len(each["isr_nodes"]) for each in partitions), default=0),
+        without_leader=sum(partition["leader_id"] < 0 for partition in partitions),
+        in_sync=min((len(partition["isr_nodes"]) for partition in partitions), default=0),
         max_message_bytes=int(values.get("max.message.bytes", 0)),
         min_in_sync=int(values.get("min.insync.replicas", 0)),
         is_compacted="compact" in values.get("cleanup.policy", ""),
@@ -107,7 +110,7 @@ def _topic(described: Mapping[str, Any] | None, configs: Mapping[str, Any]) -> T
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _vendor_errors_translated() -> Iterator[None]:
     try:
         yield
     except vendor.KafkaError as error:

@@ -1,4 +1,4 @@
-"""One publish: a batch, its deadline, and the outcome of each delivery so far."""
+"""One publish of a batch: its deadline and the outcome of each delivery."""
 
 import threading
 import time
@@ -9,8 +9,8 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from duebridge.ports.publisher import CONFIRMED, Delivery, Outcome, Verdict
 from duebridge_connectors.kafka.errors import RequestFailed
 
-# The first look-up of a topic may take this long; only its own deliveries wait for it.
-LOOK_UP_S = 3.0
+# Limit of a topic's first lookup; only deliveries to that topic wait for it.
+LOOKUP_TIMEOUT_S = 3.0
 
 UNANSWERED = Outcome(
     Verdict.INDETERMINATE,
@@ -20,47 +20,47 @@ UNANSWERED = Outcome(
 
 
 class Deadline:
-    """A moment `within_s` seconds from now that every step of one publish keeps to."""
+    """The time limit that all steps of one publish share."""
 
     def __init__(self, within_s: float) -> None:
         self._at = time.monotonic() + within_s
 
     def left_s(self, at_most: float = float("inf")) -> float:
-        """Return the seconds left: 0 when it is past, `at_most` when there are more."""
+        """Return the seconds left, between 0 and `at_most`."""
         return min(at_most, max(0.0, self._at - time.monotonic()))
 
 
 class Refusal(NamedTuple):
-    """The outcome of an error, and whether it may pass within the same publish."""
+    """The outcome of an error, and whether a retry within the same publish may succeed."""
 
     outcome: Outcome
     is_temporary: bool = False
 
 
 class TopicClient(Protocol):
-    """A Kafka client, as far as both client libraries are alike."""
+    """The interface that both Kafka clients share."""
 
     turn: threading.Lock
-    """Held by the thread that hands a batch over."""
+    """Held by the thread that hands over a batch."""
 
     def knows(self, topic: str) -> bool:
-        """Whether the topic is in the client's metadata; asks no broker."""
+        """Whether the topic is in the client's cached metadata."""
         ...
 
 
 Client = TypeVar("Client", bound=TopicClient)
 
 
-def not_sent(why: str) -> Outcome:
-    """Return the outcome of a delivery that never reached the client library."""
-    return Outcome(Verdict.UNAVAILABLE, error_class="NotSent", error_message=why)
+def not_sent(cause: str) -> Outcome:
+    """Return UNAVAILABLE: the delivery never reached the client library."""
+    return Outcome(Verdict.UNAVAILABLE, error_class="NotSent", error_message=cause)
 
 
 class PublishAttempt(ABC, Generic[Client]):
-    """The outcomes of one batch. It belongs to the thread that publishes.
+    """Sends one batch and collects its outcomes, on the publishing thread.
 
-    `temporary` holds the places whose error may pass within this publish; `refused` those whose
-    error answered a whole produce batch, so that another record in it may be the culprit.
+    `temporary` holds the indexes whose error a retry within this publish may overcome, `refused`
+    those whose error covered a whole produce batch: another record may have caused it.
     """
 
     def __init__(self, batch: Sequence[Delivery], deadline: Deadline) -> None:
@@ -70,75 +70,81 @@ class PublishAttempt(ABC, Generic[Client]):
         self.temporary: set[int] = set()
         self.refused: set[int] = set()
 
-    def send(self, client: Client, places: Sequence[int]) -> None:
-        """Publish the deliveries at these places once and wait for their answers."""
-        self.temporary.difference_update(places)
-        self.refused.difference_update(places)
-        unknown = {topic for topic in map(self.topic, places) if not client.knows(topic)}
-        late = [place for place in places if self.topic(place) in unknown] if unknown else []
-        known = [place for place in places if self.topic(place) not in unknown] if late else places
+    def send(self, client: Client, indexes: Sequence[int]) -> None:
+        """Send the deliveries at these indexes once and wait for the broker's answers."""
+        self.temporary.difference_update(indexes)
+        self.refused.difference_update(indexes)
+        new_topics = {topic for topic in map(self.topic, indexes) if not client.knows(topic)}
+        deferred: list[int] = []
+        known = indexes
+        if new_topics:
+            deferred = [index for index in indexes if self.topic(index) in new_topics]
+            known = [index for index in indexes if self.topic(index) not in new_topics]
         self._hand_over(client, known)
-        if late:
-            self._hand_over(client, self._found(client, sorted(unknown), late))
+        if deferred:
+            self._hand_over(client, self._resolved_indexes(client, sorted(new_topics), deferred))
         self._wait()
 
-    def note(self, places: Iterable[int], outcome: Outcome) -> None:
-        """Note one outcome for several deliveries.
+    def record(self, indexes: Iterable[int], outcome: Outcome) -> None:
+        """Record one outcome for several deliveries.
 
-        An earlier send that was left open stays open: a later refusal says nothing about it.
+        INDETERMINATE changes to CONFIRMED only: a later refusal proves nothing about the first
+        send.
         """
-        for place in places:
-            is_open = self.outcomes[place].verdict is Verdict.INDETERMINATE
-            if not is_open or outcome is CONFIRMED:
-                self.outcomes[place] = outcome
+        for index in indexes:
+            is_indeterminate = self.outcomes[index].verdict is Verdict.INDETERMINATE
+            if not is_indeterminate or outcome is CONFIRMED:
+                self.outcomes[index] = outcome
 
-    def _note_refusal(self, place: int, refusal: Refusal) -> None:
-        self.note([place], refusal.outcome)
+    def _record_refusal(self, index: int, refusal: Refusal) -> None:
+        self.record([index], refusal.outcome)
         if refusal.is_temporary:
-            self.temporary.add(place)
+            self.temporary.add(index)
 
-    def topic(self, place: int) -> str:
+    def topic(self, index: int) -> str:
         """Return the topic of a delivery."""
-        return self.batch[place].target.topic or ""
+        return self.batch[index].target.topic or ""
 
-    def _hand_over(self, client: Client, places: Sequence[int]) -> None:
-        if not places:
+    def _hand_over(self, client: Client, indexes: Sequence[int]) -> None:
+        if not indexes:
             return
         left_s = self.deadline.left_s()
         if not left_s or not client.turn.acquire(timeout=left_s):
-            self.note(places, not_sent("other batches took all the time until the deadline"))
+            self.record(indexes, not_sent("other batches took all the time until the deadline"))
             return
         try:
-            self._send(client, places)
+            self._send(client, indexes)
         finally:
             client.turn.release()
 
-    def _found(self, client: Client, topics: list[str], late: list[int]) -> list[int]:
-        """Return the places whose topic the broker has; note the error of the others."""
-        found: list[int] = []
+    def _resolved_indexes(
+        self, client: Client, topics: list[str], deferred: list[int]
+    ) -> list[int]:
+        """Look topics up; return the indexes whose topic exists and record errors for the rest."""
+        resolved: list[int] = []
         try:
-            refusals = self._look_up(client, topics, self.deadline.left_s(LOOK_UP_S))
+            refusals = self._look_up(client, topics, self.deadline.left_s(LOOKUP_TIMEOUT_S))
         except RequestFailed as error:
-            self.note(late, not_sent(str(error)))
-            return found
-        for place in late:
-            refusal = refusals[self.topic(place)]
+            self.record(deferred, not_sent(str(error)))
+            return resolved
+        for index in deferred:
+            refusal = refusals[self.topic(index)]
             if refusal is None:
-                found.append(place)
+                resolved.append(index)
             else:
-                self._note_refusal(place, refusal)
-        return found
+                self._record_refusal(index, refusal)
+        return resolved
 
     @abstractmethod
     def _look_up(
         self, client: Client, topics: list[str], within_s: float
     ) -> Mapping[str, Refusal | None]:
-        """Ask the broker for topics: None for each it has, else why not. Raises `RequestFailed`."""
+        """Return a refusal, or None, for each topic. Raises `RequestFailed`."""
 
     @abstractmethod
-    def _send(self, client: Client, places: Sequence[int]) -> None:
-        """Hand deliveries to the client library, with `turn` held."""
+    def _send(self, client: Client, indexes: Sequence[int]) -> None:
+        """Hand deliveries to the client library; the caller holds `turn`."""
 
     @abstractmethod
     def _wait(self) -> None:
-        """Wait, until the deadline at most, for the answers to what was sent."""
+        """Wait for all answers or the deadline."""

@@ -1,4 +1,4 @@
-"""The broker type kafka: its settings, its targets, its limits. Imports no client."""
+"""The broker type `kafka`: settings, targets and limits. Imports no client."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ class KafkaTarget(TargetSettings):
     """The topic's name."""
 
     def faults(self) -> Iterator[Fault]:
-        """Yield what Kafka does not take as the name of a topic."""
+        """Yield a fault for an invalid topic name."""
         if not _TOPIC.fullmatch(self.topic):
             yield ("topic",), f"expected {_TOPIC_EXPECTED}; got {self.topic!r}"
 
@@ -52,7 +52,7 @@ class Kafka(BrokerType):
     has_baseline = True
 
     def check_envelope(self, envelope: Envelope) -> None:
-        """Refuse a tombstone without a key, and properties that Kafka cannot carry."""
+        """Refuse a tombstone without a key, and properties that Kafka lacks."""
         if envelope.body is None and envelope.key is None:
             raise EnvelopeError("body: expected a key beside a body of None, which deletes a key")
         properties = envelope.properties
@@ -64,7 +64,7 @@ class Kafka(BrokerType):
             )
 
     def check_settings(self, settings: Mapping[str, object], publish_deadline_s: float) -> None:
-        """Build what the client would be built with; see `BrokerType.check_settings`."""
+        """Open and close a publisher; see `BrokerType.check_settings`."""
         open_publisher(settings, publish_deadline_s).close()
 
     def open_publisher(
@@ -87,11 +87,11 @@ class Kafka(BrokerType):
         return examine(place, settings, destinations, deadline_s)
 
     def open_baseline(self, settings: Mapping[str, object], name: str) -> BaselineClient:
-        """Return the bare client; see `BrokerType.open_baseline`."""
+        """Return the baseline client; see `BrokerType.open_baseline`."""
         import_client()
-        from duebridge_connectors.kafka.bare import open_bare
+        from duebridge_connectors.kafka.baseline import open_baseline
 
-        return open_bare(settings, name)
+        return open_baseline(settings, name)
 
 
 KAFKA = Kafka()

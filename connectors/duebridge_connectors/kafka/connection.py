@@ -1,4 +1,4 @@
-"""The current Kafka client: built when first needed, pinged when in doubt, replaced when stuck."""
+"""Lifecycle of the current Kafka client: built on demand, pinged if suspect, replaced if stuck."""
 
 import logging
 import os
@@ -12,101 +12,101 @@ from duebridge.ports.publisher import CONFIRMED, Outcome, Verdict
 from duebridge_connectors.kafka.attempt import UNANSWERED, Client, Deadline
 
 PING_S = 5.0
-_DOUBTS = frozenset({Verdict.INDETERMINATE, Verdict.UNAVAILABLE})
+_SUSPECT_VERDICTS = frozenset({Verdict.INDETERMINATE, Verdict.UNAVAILABLE})
 
 log = logging.getLogger(__name__)
 
 
 class KafkaConnection(ABC, Generic[Client]):
-    """The current client. Several threads share it; none waits beyond its own deadline.
+    """Owns the current client. Thread-safe; no call blocks beyond its deadline.
 
-    `replaced` counts the clients given up because they did not answer.
+    `replaced` counts the clients replaced because they did not answer.
     """
 
     _lock: threading.Lock
-    _doubtful: Client | None
+    _suspect: Client | None
 
     def __init__(self) -> None:
         self.replaced = 0
         self._is_closed = False
-        self._start_afresh()
+        self._reset()
         _connections.add(self)
 
     def client(self, deadline: Deadline) -> Client:
-        """Return a client that a broker has answered since the last error.
+        """Return the current client, after a successful ping if it is suspect.
 
-        Raises `BrokerUnavailable`; nothing was sent then.
+        Raises `BrokerUnavailable`; nothing was sent.
         """
         client = self._current(deadline)
-        if client is self._doubtful or self._is_away(client):
-            self._ask(client, deadline)
+        if client is self._suspect or self._is_disconnected(client):
+            self._verify(client, deadline)
         return client
 
     def ping(self, deadline: Deadline) -> None:
         """Raise `BrokerUnavailable` unless a broker answers within `PING_S`."""
         limit = Deadline(deadline.left_s(PING_S))
-        self._ask(self.client(limit), limit)
+        self._verify(self.client(limit), limit)
 
     def refresh(self, deadline: Deadline) -> None:
-        """Ask who leads the partitions, if a broker can say."""
+        """Refresh the metadata; a failure is ignored."""
 
     def observe(self, client: Client, outcomes: Sequence[Outcome]) -> None:
-        """Doubt the client, or replace it, for the outcomes of a send."""
+        """Replace the client after an unanswered delivery; mark it suspect after a lost one."""
         errors = [outcome for outcome in outcomes if outcome is not CONFIRMED]
         if UNANSWERED in errors:
-            self._replace(client, "deliveries were left without an answer")
-        elif any(error.verdict in _DOUBTS for error in errors):
-            self._doubtful = client
+            self._replace(client, "deliveries remained unanswered")
+        elif any(error.verdict in _SUSPECT_VERDICTS for error in errors):
+            self._suspect = client
 
     @abstractmethod
     def close(self) -> None:
-        """End every client at once. Idempotent."""
+        """Close every client without waiting. Idempotent."""
 
     @abstractmethod
     def _current(self, deadline: Deadline) -> Client:
-        """Return the current client, building one where there is none."""
+        """Return the current client; build one if there is none."""
 
     @abstractmethod
-    def _ask(self, client: Client, deadline: Deadline) -> None:
-        """Ping a broker; ends the doubt. Raises `BrokerUnavailable`."""
+    def _verify(self, client: Client, deadline: Deadline) -> None:
+        """Ping a broker and clear the suspicion. Raises `BrokerUnavailable`."""
 
     @abstractmethod
     def _replace(self, client: Client, why: str) -> None:
-        """Give a client up, unless it was replaced already."""
+        """Discard a client, unless another thread already has."""
 
     @abstractmethod
     def _abandon(self) -> None:
-        """Forget every client without touching its sockets."""
+        """Drop every client without touching its sockets."""
 
     @abstractmethod
-    def _forget_clients(self) -> None:
-        """Begin without a client."""
+    def _clear_clients(self) -> None:
+        """Start without a client."""
 
-    def _is_away(self, client: Client) -> bool:
+    def _is_disconnected(self, client: Client) -> bool:
         del client
         return False
 
-    def _note_replaced(self, why: str) -> None:
+    def _count_replacement(self, why: str) -> None:
         self.replaced += 1
         log.warning("Kafka client replaced: %s", why)
 
-    def _start_afresh(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._doubtful = None
-        self._forget_clients()
+        self._suspect = None
+        self._clear_clients()
 
-    def _leave_to_the_parent(self) -> None:
-        """In a forked child, which has the parent's sockets but none of its threads."""
+    def _reset_after_fork(self) -> None:
+        """Discard the parent's clients: a forked child has their sockets but not their threads."""
         self._abandon()
-        self._start_afresh()
+        self._reset()
 
 
 _connections: WeakSet[KafkaConnection[Any]] = WeakSet()
 
 
-def _leave_all_to_the_parent() -> None:
+def _reset_all_after_fork() -> None:
     for connection in list(_connections):
-        connection._leave_to_the_parent()
+        connection._reset_after_fork()
 
 
-os.register_at_fork(after_in_child=_leave_all_to_the_parent)
+os.register_at_fork(after_in_child=_reset_all_after_fork)

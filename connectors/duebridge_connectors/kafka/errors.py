@@ -1,8 +1,7 @@
-"""The verdict of each Kafka error: one row for every class of `kafka.errors`.
+"""Maps every class of `kafka.errors` to a verdict.
 
-The client never retries by itself (`retries=0`): each error answers one attempt. A class without a
-row, which only a newer client or broker can bring, is INDETERMINATE; a test demands a row for every
-class of the installed client.
+The client never retries (`retries=0`), so each error belongs to one attempt. A class without a row,
+from a newer client or broker, is INDETERMINATE; a test requires a row for every installed class.
 """
 
 from kafka import errors as vendor
@@ -11,12 +10,12 @@ from duebridge.ports.publisher import Outcome, Reason, Verdict
 
 
 class RequestFailed(Exception):
-    """No broker answered a request for metadata; the message says why."""
+    """No broker answered a metadata request; the message gives the cause."""
 
 
 Row = tuple[Verdict, Reason]
 
-# What a dead letter says when the fault is not in the message: its attempts ran out.
+# The dead letter's reason if the message itself is not at fault.
 _EXHAUSTED = Reason.ATTEMPTS_EXHAUSTED
 UNKNOWN: Row = (Verdict.INDETERMINATE, _EXHAUSTED)
 
@@ -30,7 +29,7 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
         vendor.InvalidTimestampError,
         vendor.PolicyViolationError,
         vendor.UnsupportedForMessageFormatError,
-        # What KafkaProducer.send raises for a record that it cannot carry.
+        # Raised by KafkaProducer.send for a record that it cannot serialize.
         TypeError,
         UnicodeEncodeError,
         ValueError,
@@ -49,19 +48,19 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
         vendor.TopicAuthorizationFailedError,
         vendor.TransactionalIdAuthorizationFailedError,
     ),
-    # The topic refuses how we write, not what: no message of it should die of that.
+    # The topic refuses the producer's settings: not the fault of any message.
     (Verdict.TARGET_FAILED, Reason.INVALID): (
         vendor.InvalidRequiredAcksError,
         vendor.UnsupportedCompressionTypeError,
     ),
-    # The leader, or who should be it, refused before it appended anything.
+    # The broker refused before it appended anything.
     (Verdict.FAILED, _EXHAUSTED): (
         vendor.BrokerNotAvailableError,
         vendor.CorruptRecordError,
         vendor.EligibleLeadersNotAvailableError,
         vendor.FencedLeaderEpochError,
         vendor.InvalidRequestError,
-        vendor.KafkaError,  # the sender's word for a good record in a batch with a bad one
+        vendor.KafkaError,  # a valid record in a batch with an invalid one
         vendor.LeaderNotAvailableError,
         vendor.ListenerNotFoundError,
         vendor.NewLeaderElectedError,
@@ -72,7 +71,7 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
         vendor.UnknownLeaderEpochError,
         vendor.UnsupportedVersionError,
     ),
-    # No connection carried it.
+    # Never sent.
     (Verdict.UNAVAILABLE, _EXHAUSTED): (
         vendor.IllegalSaslStateError,
         vendor.IncompatibleBrokerVersion,
@@ -85,12 +84,12 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
         vendor.UnrecognizedBrokerVersion,
         vendor.UnsupportedSaslMechanismError,
     ),
-    # It may be stored: the answer was lost, or leaves that open.
+    # The record may be stored: the answer was lost, or is ambiguous.
     UNKNOWN: (
         vendor.BrokerResponseError,
         vendor.Cancelled,
         vendor.CorrelationIdError,
-        vendor.IllegalStateError,  # the producer was closed under it
+        vendor.IllegalStateError,  # the producer was closed meanwhile
         vendor.InvalidMetadataError,
         vendor.InvalidReceiveError,
         vendor.KafkaConnectionError,
@@ -99,7 +98,7 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
         vendor.KafkaTimeoutError,
         vendor.NetworkExceptionError,
         vendor.NotEnoughReplicasAfterAppendError,
-        vendor.NotLeaderForPartitionError,  # also said of what it appended, then lost the lead
+        vendor.NotLeaderForPartitionError,  # may come after the append
         vendor.RequestTimedOutError,
         vendor.RetriableError,
         vendor.StaleMetadata,
@@ -107,8 +106,8 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
     ),
 }
 
-# Answers to other requests than ours: to consumers, groups, transactions, controllers, quotas and
-# tokens. Should one ever come, it says nothing of the record.
+# Errors of requests that a producer never sends (consumers, groups, transactions, controllers,
+# quotas, tokens). They would prove nothing about a record.
 _NEVER_EXPECTED: tuple[type[BaseException], ...] = (
     vendor.BrokerIdNotRegisteredError,
     vendor.CommitFailedError,
@@ -213,7 +212,7 @@ TABLE: dict[type[BaseException], Row] = {
     **{error: row for row, errors in _ROWS.items() for error in errors},
 }
 
-# The partition is between two leaders, or short of replicas: it may recover within the publish.
+# Leader election, missing replicas or throttling: the partition may recover within the publish.
 _TEMPORARY = frozenset(
     {
         vendor.LeaderNotAvailableError,
@@ -231,5 +230,5 @@ def outcome_of(error: BaseException) -> Outcome:
 
 
 def is_temporary(error: BaseException) -> bool:
-    """Whether another send within the same publish may succeed."""
+    """Whether a retry within the same publish may succeed."""
     return type(error) in _TEMPORARY

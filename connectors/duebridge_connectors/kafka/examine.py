@@ -1,4 +1,4 @@
-"""Checks a cluster and the topics of the routes by questions only; changes and sends nothing."""
+"""Checks a cluster and the routes' topics, read-only."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -8,10 +8,10 @@ from duebridge.ports.checks import About, Destination, Finding, failure, ok, war
 from duebridge_connectors.kafka.admin import Admin, CannotConnect, Topic
 from duebridge_connectors.kafka.settings import client_of, producer_config
 
-# Beside the body: key, headers, the bridge's headers, and those that a dead letter adds.
+# Allowance for the key, the headers, the bridge's headers and a dead letter's headers.
 ROOM_BYTES = 4096
 DEFAULT_MAX_REQUEST_BYTES = 1_048_576
-_ANY_DEADLINE_S = 3600.0  # settings that depend on the worker's are not checked here
+_ANY_DEADLINE_S = 3600.0  # skips the checks against the worker's deadline
 
 _REMEDIES = {
     "UnknownTopicOrPartitionError": "create it, or mend the name: duebridge creates no topics",
@@ -26,86 +26,96 @@ def examine(
     destinations: Sequence[Destination],
     deadline_s: float,
 ) -> list[Finding]:
-    """Return findings about a cluster and each topic; see `BrokerType.examine`."""
+    """Return findings about a cluster and destination topic; see `BrokerType.examine`."""
     config = producer_config(settings, _ANY_DEADLINE_S)
     try:
         with closing(Admin(config, deadline_s)) as admin:
             brokers = admin.brokers()
-            topics = admin.topics({_name(each) for each in destinations})
+            topics = admin.topics({_name(destination) for destination in destinations})
     except CannotConnect as error:
         remedy = "start it, or mend bootstrap_servers or the options that secure the connection"
         return [failure(About.BROKER, place, f"no Kafka answers: {error}", remedy)]
     found = [ok(About.BROKER, place, f"answers (brokers: {brokers})")]
     found += _packages(place, client_of(settings))
-    for each in destinations:
-        found += topic_findings(each, topics[_name(each)], config)
+    for destination in destinations:
+        found += topic_findings(destination, topics[_name(destination)], config)
     return found
 
 
-def topic_findings(each: Destination, topic: Topic, config: Mapping[str, object]) -> list[Finding]:
-    """Return the findings about a topic that a producer with this configuration writes to."""
+def topic_findings(
+    destination: Destination, topic: Topic, config: Mapping[str, object]
+) -> list[Finding]:
+    """Return the findings about one destination's topic."""
     if topic.error:
-        return [_missing(each, topic)]
-    return list(_faults(each, topic, config)) or [_fine(each, topic)]
+        return [_missing(destination, topic)]
+    return list(_problems(destination, topic, config)) or [_usable(destination, topic)]
 
 
 def _name(destination: Destination) -> str:
     return str(destination.target.topic)
 
 
-def _missing(each: Destination, topic: Topic) -> Finding:
+def _missing(destination: Destination, topic: Topic) -> Finding:
     is_closed = topic.error == "TopicAuthorizationFailedError"
-    found = f"topic {_name(each)} cannot be used: {topic.error}"
+    found = f"topic {_name(destination)} cannot be used: {topic.error}"
     if topic.error == "UnknownTopicOrPartitionError":
-        found = f"topic {_name(each)} does not exist"
+        found = f"topic {_name(destination)} does not exist"
     remedy = _REMEDIES.get(topic.error, "see what the cluster says of it, and try again")
-    return failure(About.ROUTE if is_closed else About.BROKER, each.place, found, remedy)
+    return failure(About.ROUTE if is_closed else About.BROKER, destination.place, found, remedy)
 
 
-def _faults(each: Destination, topic: Topic, config: Mapping[str, object]) -> Iterator[Finding]:
-    name = _name(each)
+def _problems(
+    destination: Destination, topic: Topic, config: Mapping[str, object]
+) -> Iterator[Finding]:
+    name = _name(destination)
     if topic.operations is not None and "WRITE" not in topic.operations:
         found = f"topic {name} may not be written by this user"
-        yield failure(About.ROUTE, each.place, found, "give the user the WRITE operation on it")
+        yield failure(
+            About.ROUTE, destination.place, found, "give the user the WRITE operation on it"
+        )
     if topic.without_leader:
         counts = f"{topic.without_leader} of {topic.partitions} partitions"
         found = f"topic {name}: {counts} have no leader"
-        yield failure(About.BROKER, each.place, found, "start the brokers that hold them")
+        yield failure(About.BROKER, destination.place, found, "start the brokers that hold them")
     elif topic.in_sync < topic.min_in_sync:
         found = f"topic {name}: expected {topic.min_in_sync} replicas in sync; got {topic.in_sync}"
-        yield failure(About.BROKER, each.place, found, "start the brokers that lag or are down")
-    yield from _size_faults(each, topic, config)
+        yield failure(
+            About.BROKER, destination.place, found, "start the brokers that lag or are down"
+        )
+    yield from _size_problems(destination, topic, config)
     if topic.is_compacted:
         found = f"topic {name} is compacted: it refuses what has no key, and keeps one per key"
-        yield warning(About.ROUTE, each.place, found, "give every envelope a key of its own")
+        yield warning(About.ROUTE, destination.place, found, "give every envelope a key of its own")
 
 
-def _size_faults(
-    each: Destination, topic: Topic, config: Mapping[str, object]
+def _size_problems(
+    destination: Destination, topic: Topic, config: Mapping[str, object]
 ) -> Iterator[Finding]:
     request_bytes = int(str(config.get("max_request_size", DEFAULT_MAX_REQUEST_BYTES)))
-    yield from _limit(each, request_bytes, "options.max.request.size of the broker", True)
+    yield from _limit(destination, request_bytes, "options.max.request.size of the broker", True)
     if topic.max_message_bytes:
-        # The limit counts compressed bytes; how well a body compresses is unknown.
+        # The limit applies to compressed bytes; the compression ratio is unknown.
         is_certain = not config.get("compression_type")
-        name = f"max.message.bytes of topic {_name(each)}"
-        yield from _limit(each, topic.max_message_bytes, name, is_certain)
+        name = f"max.message.bytes of topic {_name(destination)}"
+        yield from _limit(destination, topic.max_message_bytes, name, is_certain)
 
 
-def _limit(each: Destination, limit_bytes: int, name: str, is_certain: bool) -> Iterator[Finding]:
-    need_bytes = each.max_body_bytes + ROOM_BYTES
+def _limit(
+    destination: Destination, limit_bytes: int, name: str, is_certain: bool
+) -> Iterator[Finding]:
+    need_bytes = destination.max_body_bytes + ROOM_BYTES
     if need_bytes <= limit_bytes:
         return
-    found = f"max_body is {each.max_body_bytes} bytes, but {name} is {limit_bytes}"
-    remedy = f"make the one at least {need_bytes}, or routes.{each.route}.max_body smaller"
-    if each.max_body_bytes > limit_bytes and is_certain:
-        yield failure(About.ROUTE, each.place, found, remedy)
+    found = f"max_body is {destination.max_body_bytes} bytes, but {name} is {limit_bytes}"
+    remedy = f"make the one at least {need_bytes}, or routes.{destination.route}.max_body smaller"
+    if destination.max_body_bytes > limit_bytes and is_certain:
+        yield failure(About.ROUTE, destination.place, found, remedy)
     else:
         text = "key and headers may not fit" if is_certain else "what compresses badly may not fit"
-        yield warning(About.ROUTE, each.place, f"{found}: {text}", remedy)
+        yield warning(About.ROUTE, destination.place, f"{found}: {text}", remedy)
 
 
-def _fine(each: Destination, topic: Topic) -> Finding:
+def _usable(destination: Destination, topic: Topic) -> Finding:
     parts = [f"partitions: {topic.partitions}"]
     if topic.max_message_bytes:
         parts.append(f"max.message.bytes: {topic.max_message_bytes}")
@@ -113,11 +123,13 @@ def _fine(each: Destination, topic: Topic) -> Finding:
         parts.append("its limits are not told: this user may not describe its configuration")
     if topic.operations is None:
         parts.append("what this user may do with it is not told")
-    return ok(About.ROUTE, each.place, f"topic {_name(each)} exists ({', '.join(parts)})")
+    return ok(
+        About.ROUTE, destination.place, f"topic {_name(destination)} exists ({', '.join(parts)})"
+    )
 
 
 def _packages(place: str, client: str) -> Iterator[Finding]:
-    """Yield the packages that the publishing client lacks."""
+    """Yield a finding for destination missing Python package."""
     if client == "librdkafka" and not find_spec("confluent_kafka"):
         found = "client librdkafka needs the Python package confluent_kafka, which is not installed"
         yield failure(About.CONFIG, place, found, "type: pip install 'duebridge[librdkafka]'")

@@ -1,4 +1,4 @@
-"""Headers as Kafka carries them: text and bytes, in order, names repeated where they were."""
+"""Encodes headers for Kafka; keeps their order and repeated names."""
 
 from typing import SupportsIndex
 
@@ -10,7 +10,7 @@ KafkaHeader = tuple[str, bytes | None]
 
 
 def kafka_headers(headers: Headers, properties: Properties | None) -> list[KafkaHeader]:
-    """Return `plain_headers` in the form that `KafkaProducer.send` takes."""
+    """Return `plain_headers` in a form that `KafkaProducer.send` accepts."""
     pairs = plain_headers(headers, properties)
     for _, value in pairs:
         if value is None:
@@ -19,15 +19,14 @@ def kafka_headers(headers: Headers, properties: Properties | None) -> list[Kafka
 
 
 def plain_headers(headers: Headers, properties: Properties | None) -> list[KafkaHeader]:
-    """Return headers as pairs of name and bytes, or None, in the order given.
+    """Return headers as pairs of a name and bytes or None, in order.
 
-    Bytes stay as they are, text becomes UTF-8, an int its ASCII digits, a bool `true` or `false`,
-    and None a null. Of the properties only `content_type` exists on Kafka, as the header
-    `content-type`, unless the headers have one.
+    Text is encoded as UTF-8, an int as ASCII digits, a bool as `true` or `false`; bytes and None
+    are unchanged. `content_type` becomes the header `content-type`, unless there is one.
 
-    Raises UnicodeEncodeError for text that UTF-8 cannot carry.
+    Raises `UnicodeEncodeError` for text that UTF-8 cannot encode.
     """
-    # The usual type is told apart right here: this runs for every header of every message.
+    # Strings are handled inline: this runs for every header of every message.
     pairs = [
         (name, value.encode() if type(value) is str else _as_bytes(value))
         for name, value in headers
@@ -50,13 +49,13 @@ def _set_default(pairs: list[KafkaHeader], name: str, value: bytes) -> None:
         pairs.append((name, value))
 
 
-# Kafka and kafka-python's encoder know null header values; `KafkaProducer.send` refuses them, and
-# its producer batch adds up their lengths, which None has not. These two types pass both: the check
-# indexes a pair where the encoder unpacks it, and a false list is not added up.
+# Kafka and kafka-python's encoder support null header values, but `KafkaProducer.send` rejects them
+# and its producer batch sums their lengths. These two types pass both checks: `send` indexes a pair
+# while the encoder unpacks it, and the batch skips a falsy list.
 
 
 class _Null(tuple[str, bytes | None]):
-    """A name and None that shows an empty value to whoever indexes it."""
+    """A pair of a name and None whose index 1 returns empty bytes."""
 
     __slots__ = ()
 
@@ -65,7 +64,7 @@ class _Null(tuple[str, bytes | None]):
 
 
 class _WithNulls(list[KafkaHeader]):
-    """Headers with a `_Null` among them, false though there are some."""
+    """A non-empty list of headers that is falsy."""
 
     def __bool__(self) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER, from a function of the operator's own."""
+"""Caches OAUTHBEARER tokens from a user-supplied function."""
 
 import threading
 import time
@@ -9,42 +9,42 @@ from typing import Any
 from duebridge.errors import ConfigError
 
 OPTION = "sasl.oauthbearer.token.provider"
-REUSED_SHARE = 0.8  # of a token's life, for which it serves every connection
+REUSED_SHARE = 0.8  # of a token's lifetime
 
-Token = tuple[str, float]  # and until when it is valid, seconds since the epoch
+Token = tuple[str, float]  # token, expiry in seconds since the epoch
 
 
 class TokenFailed(Exception):
-    """The operator's function gave no token; its own words are left out: they may hold a secret."""
+    """The token function failed; its message is omitted because it may contain a secret."""
 
 
 class TokenSource:
-    """Asks a function for a token when a connection needs one and the last one grows old.
+    """Calls a function for a token and reuses the token for `REUSED_SHARE` of its lifetime.
 
-    The function takes nothing and returns `(token, expires_at_s)`, as confluent-kafka's `oauth_cb`
-    does. It is called by one thread at a time, and everything that connects waits for it.
+    The function takes no argument and returns `(token, expires_at_s)`, as confluent-kafka's
+    `oauth_cb` does. One thread at a time calls it; other connecting threads wait.
     """
 
     def __init__(self, name: str) -> None:
-        """Raises `ConfigError` unless `name` is `module:function` and can be imported."""
+        """Import `module:function`; raises `ConfigError`."""
         self._name = name
-        self._ask = _function(name)
+        self._provider = _function(name)
         self._lock = threading.Lock()
         self._token: Token = ("", 0.0)
-        self._is_fresh_until = 0.0
+        self._reuse_until = 0.0
 
     def current(self) -> Token:
-        """Return a token that is valid now. Raises `TokenFailed`."""
+        """Return a valid token. Raises `TokenFailed`."""
         with self._lock:
             now = time.time()
-            if now >= self._is_fresh_until:
-                self._token = self._new(now)
-                self._is_fresh_until = now + (self._token[1] - now) * REUSED_SHARE
+            if now >= self._reuse_until:
+                self._token = self._request(now)
+                self._reuse_until = now + (self._token[1] - now) * REUSED_SHARE
             return self._token
 
-    def _new(self, now: float) -> Token:
+    def _request(self, now: float) -> Token:
         try:
-            token, until = self._ask()
+            token, until = self._provider()
             expires_at_s = float(until)
         except Exception as error:
             raise TokenFailed(f"{OPTION}: {self._name}: {type(error).__name__}") from None

@@ -1,4 +1,4 @@
-"""The table of options: Kafka's dotted names, kafka-python's names, and the refused ones."""
+"""Maps Kafka's dotted option names to kafka-python's keywords; lists the refused options."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,9 +12,9 @@ from duebridge_connectors.kafka.oauth import TokenSource
 
 
 def client_options(options: Mapping[str, object]) -> dict[str, object]:
-    """Return options by Kafka's dotted names as keyword arguments of `KafkaProducer`.
+    """Return keyword arguments of `KafkaProducer` for options with Kafka's dotted names.
 
-    Raises `ConfigError` for an unknown name, one that the bridge sets, or a value of another kind.
+    Raises `ConfigError` for an unknown option, one that the bridge sets, or an invalid value.
     """
     return dict(_for_kafka_python(name, value) for name, value in options.items())
 
@@ -28,13 +28,13 @@ def _for_kafka_python(name: str, value: object) -> tuple[str, object]:
 
 
 def refuse_owned(name: str, owned: Mapping[str, str]) -> None:
-    """Raise `ConfigError`, with the reason, for an option that the bridge sets itself."""
+    """Raise `ConfigError`, with the reason, for an option that the bridge sets."""
     if name in owned:
         raise ConfigError(f"options.{name}: {owned[name]}")
 
 
 def converted(name: str, value: object, convert: Callable[[object], object]) -> object:
-    """Return a converted value; raises `ConfigError` for one of another kind."""
+    """Return the converted value; raises `ConfigError` for an invalid one."""
     try:
         return convert(value)
     except ValueError as error:
@@ -49,7 +49,7 @@ def _text(value: object) -> str:
 
 def _secret(value: object) -> str:
     if not isinstance(value, str) or not value:
-        # Not ValueError, whose message shows the value.
+        # Not ValueError: its message contains the value.
         raise ConfigError("options: a password is expected to be text, and not empty")
     return value
 
@@ -58,8 +58,8 @@ def _token_provider(value: object) -> TokenProvider:
     return TokenProvider(TokenSource(_text(value)))
 
 
-def _whole(value: object) -> int:
-    # A number that came out of ${VARIABLE} is still text.
+def _integer(value: object) -> int:
+    # A number from ${VARIABLE} is text.
     if isinstance(value, bool) or not isinstance(value, int | str) or not str(value).isdecimal():
         raise ValueError("a whole number")
     return int(value)
@@ -74,7 +74,7 @@ def _choice(meanings: Mapping[str, object]) -> Callable[[object], object]:
     return convert
 
 
-def _words(*words: str) -> Callable[[object], object]:
+def _one_of(*words: str) -> Callable[[object], object]:
     return _choice({word: word for word in words})
 
 
@@ -92,34 +92,34 @@ def _codec(value: object) -> object:
 
 
 OPTIONS: dict[str, tuple[str, Callable[[object], object]]] = {
-    "batch.size": ("batch_size", _whole),
+    "batch.size": ("batch_size", _integer),
     "client.dns.lookup": (
         "client_dns_lookup",
-        _words("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+        _one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
     ),
     "client.id": ("client_id", _text),
     "compression.type": ("compression_type", _codec),
-    "connections.max.idle.ms": ("connections_max_idle_ms", _whole),
-    "linger.ms": ("linger_ms", _whole),
-    "max.request.size": ("max_request_size", _whole),
-    "metadata.max.age.ms": ("metadata_max_age_ms", _whole),
-    "receive.buffer.bytes": ("receive_buffer_bytes", _whole),
-    "reconnect.backoff.max.ms": ("reconnect_backoff_max_ms", _whole),
-    "reconnect.backoff.ms": ("reconnect_backoff_ms", _whole),
-    "retry.backoff.ms": ("retry_backoff_ms", _whole),
-    "send.buffer.bytes": ("send_buffer_bytes", _whole),
-    # Security by librdkafka's names, which both clients can be given; Java's want key stores.
+    "connections.max.idle.ms": ("connections_max_idle_ms", _integer),
+    "linger.ms": ("linger_ms", _integer),
+    "max.request.size": ("max_request_size", _integer),
+    "metadata.max.age.ms": ("metadata_max_age_ms", _integer),
+    "receive.buffer.bytes": ("receive_buffer_bytes", _integer),
+    "reconnect.backoff.max.ms": ("reconnect_backoff_max_ms", _integer),
+    "reconnect.backoff.ms": ("reconnect_backoff_ms", _integer),
+    "retry.backoff.ms": ("retry_backoff_ms", _integer),
+    "send.buffer.bytes": ("send_buffer_bytes", _integer),
+    # Security options have librdkafka's names; Java's require key stores.
     "sasl.kerberos.service.name": ("sasl_kerberos_service_name", _text),
     "sasl.mechanism": (
         "sasl_mechanism",
-        _words("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
+        _one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
     ),
     TOKEN_PROVIDER: ("sasl_oauth_token_provider", _token_provider),
     "sasl.password": ("sasl_plain_password", _secret),
     "sasl.username": ("sasl_plain_username", _text),
     "security.protocol": (
         "security_protocol",
-        _words("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        _one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     ),
     "ssl.ca.location": ("ssl_cafile", _text),
     "ssl.certificate.location": ("ssl_certfile", _text),

@@ -1,4 +1,4 @@
-"""The publisher of both Kafka clients: one outcome per delivery, within the publish deadline."""
+"""Publishes batches to Kafka: one outcome per delivery within the publish deadline."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Verd
 from duebridge_connectors.kafka.attempt import Client, Deadline, PublishAttempt, not_sent
 from duebridge_connectors.kafka.connection import KafkaConnection
 
-# Pauses before a temporary error is sent again within one publish.
+# Delays of the retries after a temporary error within one publish.
 RETRY_AFTER_S = (0.1, 0.4)
 
 
@@ -16,9 +16,9 @@ StartAttempt: TypeAlias = Callable[[Sequence[Delivery], Deadline], PublishAttemp
 
 
 class KafkaPublisher(Generic[Client]):
-    """A `Publisher` for Kafka. It connects at its first use.
+    """A `Publisher` for Kafka. It connects on first use.
 
-    `single` sends each record in a produce batch of its own: a refusal there means that record.
+    `single` sends one record per produce batch, so that a refusal identifies its record.
     """
 
     def __init__(
@@ -35,23 +35,23 @@ class KafkaPublisher(Generic[Client]):
 
     @property
     def replaced(self) -> int:
-        """How many clients were given up because they did not answer."""
+        """The number of clients replaced because they did not answer."""
         return self._bulk.replaced + self._single.replaced
 
     def publish(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
-        """Hand over the whole batch and wait for all answers; see `Publisher.publish`."""
+        """Send the batch, retry refused records and return outcomes; see `Publisher.publish`."""
         attempt = self._start(batch, Deadline(self._deadline_s))
         self._send(self._bulk, attempt, range(len(batch)))
         self._retry_temporary(attempt)
         self._retry_individually(attempt)
-        return attempt.outcomes.copy()  # an answer after the deadline changes another list
+        return attempt.outcomes.copy()  # late answers must not change the result
 
     def ping(self) -> None:
         """Raise `BrokerUnavailable` unless a broker answers within the publish deadline."""
         self._bulk.ping(Deadline(self._deadline_s))
 
     def close(self) -> None:
-        """End every connection; deliveries in flight become INDETERMINATE. Idempotent."""
+        """Close all connections; deliveries in flight become INDETERMINATE. Idempotent."""
         self._bulk.close()
         self._single.close()
 
@@ -59,18 +59,18 @@ class KafkaPublisher(Generic[Client]):
         self,
         connection: KafkaConnection[Client],
         attempt: PublishAttempt[Client],
-        places: Sequence[int],
+        indexes: Sequence[int],
     ) -> None:
         try:
             client = connection.client(attempt.deadline)
         except BrokerUnavailable as error:
-            attempt.note(places, not_sent(str(error)))
+            attempt.record(indexes, not_sent(str(error)))
             return
-        attempt.send(client, places)
-        connection.observe(client, [attempt.outcomes[place] for place in places])
+        attempt.send(client, indexes)
+        connection.observe(client, [attempt.outcomes[index] for index in indexes])
 
     def _retry_temporary(self, attempt: PublishAttempt[Client]) -> None:
-        """Send again what met a partition between two leaders: the client itself never retries."""
+        """Retry temporary errors, such as a leader election: the client itself never retries."""
         for pause_s in RETRY_AFTER_S:
             if attempt.temporary:
                 time.sleep(attempt.deadline.left_s(pause_s))
@@ -79,23 +79,23 @@ class KafkaPublisher(Generic[Client]):
                 self._send(self._bulk, attempt, sorted(attempt.temporary))
 
     def _retry_individually(self, attempt: PublishAttempt[Client]) -> None:
-        """Send each record of a refused batch by itself: another record may be the culprit.
+        """Retry each record of a refused batch on its own: another record may have caused it.
 
-        A record that the deadline leaves no time for was refused with its batch: FAILED.
+        A record that cannot be retried before the deadline is FAILED.
         """
         suspects = {
-            place: _not_tried_alone(attempt.outcomes[place])
-            for place in sorted(attempt.refused - attempt.temporary)
-            if attempt.outcomes[place].verdict in {Verdict.REJECTED, Verdict.FAILED}
+            index: _not_retried_individually(attempt.outcomes[index])
+            for index in sorted(attempt.refused - attempt.temporary)
+            if attempt.outcomes[index].verdict in {Verdict.REJECTED, Verdict.FAILED}
         }
         if not suspects:
             return
         self._send(self._single, attempt, list(suspects))
-        for place, outcome in suspects.items():
-            if attempt.outcomes[place].verdict is Verdict.UNAVAILABLE:
-                attempt.outcomes[place] = outcome
+        for index, outcome in suspects.items():
+            if attempt.outcomes[index].verdict is Verdict.UNAVAILABLE:
+                attempt.outcomes[index] = outcome
 
 
-def _not_tried_alone(refused: Outcome) -> Outcome:
+def _not_retried_individually(refused: Outcome) -> Outcome:
     message = f"{refused.error_class} {refused.error_message}"
     return Outcome(Verdict.FAILED, error_class="NotTriedAlone", error_message=message)

@@ -1,4 +1,4 @@
-"""Whether the options that secure a connection make sense together, for any Kafka client."""
+"""Checks that the TLS and SASL options are consistent, for both clients."""
 
 from collections.abc import Iterator, Mapping
 
@@ -19,7 +19,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
 
 
 def check_security(options: Mapping[str, object]) -> None:
-    """Raise `ConfigError` where something is missing, has no effect, or is a file of no use."""
+    """Raise `ConfigError` for a missing option, one without effect, or an unusable file."""
     protocol = str(options.get("security.protocol", "PLAINTEXT"))
     for name in options:
         family = name.partition(".")[0].upper()
@@ -28,7 +28,7 @@ def check_security(options: Mapping[str, object]) -> None:
             raise ConfigError(
                 f"options.{name}: has no effect without security.protocol: {expected}"
             )
-    for name in _necessary(protocol, str(options.get("sasl.mechanism", ""))):
+    for name in _required(protocol, str(options.get("sasl.mechanism", ""))):
         if name not in options:
             raise ConfigError(f"options.{name}: missing key")
     if "SSL" in protocol.split("_"):
@@ -36,8 +36,8 @@ def check_security(options: Mapping[str, object]) -> None:
         client_context(files, _FILES, "options.")
 
 
-def _necessary(protocol: str, mechanism: str) -> Iterator[str]:
-    """Give every option that the others make necessary."""
+def _required(protocol: str, mechanism: str) -> Iterator[str]:
+    """Yield the options that the protocol and the mechanism require."""
     if protocol.startswith("SASL"):
         yield "sasl.mechanism"
         yield from _NEEDS.get(mechanism, ())

@@ -1,4 +1,4 @@
-"""Turns the settings of a broker into the keyword arguments of `KafkaProducer`."""
+"""Converts a broker's settings into keyword arguments of `KafkaProducer`."""
 
 from collections.abc import Mapping
 
@@ -11,30 +11,30 @@ from duebridge_connectors.kafka.security import check_security
 SETTINGS = ("type", "bootstrap_servers", "client", "options")
 CLIENTS = ("kafka-python", "librdkafka")
 
-# Defaults that an option may change. A whole batch of ordinary messages fits into the batch size
-# and goes out without lingering, since it was handed over whole (README.md has figures).
+# Defaults that options override. A typical batch fits into one produce batch; lingering would not
+# help, because the connector hands over whole batches (figures in README.md).
 DEFAULTS: Mapping[str, object] = {
     "batch_size": 262_144,
     "client_id": "duebridge",
     "linger_ms": 0,
-    "reconnect_backoff_ms": 1_000,  # its own 50 ms asks an absent broker ten times a second
+    "reconnect_backoff_ms": 1_000,  # the client's default of 50 ms floods an absent broker
     "reconnect_backoff_max_ms": 1_000,
 }
 
-# Shares of the publish deadline: the client gives up first, so that its own error is reported.
+# Shares of the publish deadline. The client times out first, so that its error is reported.
 REQUEST_SHARE = 0.7
 DELIVERY_SHARE = 0.85
-MOST_BOOTSTRAP_S = 4.0
+MAX_BOOTSTRAP_S = 4.0
 
 
 def producer_config(settings: Mapping[str, object], publish_deadline_s: float) -> dict[str, object]:
     """Return the keyword arguments of `KafkaProducer` for a broker of `type: kafka`.
 
-    Raises `ConfigError`, which names the key, what was expected and what came.
+    Raises `ConfigError` with the key, the expected and the actual value.
     """
     options = checked_options(settings)
     if client_of(settings) == "librdkafka":
-        # librdkafka publishes and has checked its own options; kafka-python asks about topics.
+        # librdkafka has checked its own options; kafka-python only inspects topics.
         options = {name: options[name] for name in options if name in OPTIONS}
     given = {**DEFAULTS, **client_options(options)}
     check_security(options)
@@ -43,7 +43,7 @@ def producer_config(settings: Mapping[str, object], publish_deadline_s: float) -
 
 
 def client_of(settings: Mapping[str, object]) -> str:
-    """Return the name of the client that publishes; raises `ConfigError`."""
+    """Return the name of the publishing client; raises `ConfigError`."""
     client = settings.get("client", CLIENTS[0])
     if client not in CLIENTS:
         raise ConfigError(f"client: expected {' or '.join(CLIENTS)}; got {client!r}")
@@ -51,7 +51,7 @@ def client_of(settings: Mapping[str, object]) -> str:
 
 
 def checked_options(settings: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the `options`; raises `ConfigError` for unknown keys beside them."""
+    """Return the `options`; raises `ConfigError` for an unknown setting."""
     for key in settings:
         if key not in SETTINGS:
             raise ConfigError(f"{key}: unknown key{did_you_mean(key, SETTINGS)}")
@@ -68,9 +68,9 @@ def servers_of(settings: Mapping[str, object]) -> list[str]:
     names = servers.split(",") if isinstance(servers, str) else servers
     if not isinstance(names, list | tuple) or not names:
         raise ConfigError(f"bootstrap_servers: expected a list of host:port; got {servers!r}")
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if not isinstance(name, str) or not _has_port(name.strip()):
-            raise ConfigError(f"bootstrap_servers.{place}: expected host:port; got {_shown(name)}")
+            raise ConfigError(f"bootstrap_servers.{index}: expected host:port; got {_shown(name)}")
     return [name.strip() for name in names]
 
 
@@ -84,7 +84,7 @@ def _shown(server: object) -> str:
 
 
 def check_linger(linger_ms: object, publish_deadline_s: float) -> None:
-    """Raise `ConfigError` for a linger time that the publish deadline does not allow."""
+    """Raise `ConfigError` for a linger time too long for the publish deadline."""
     most = int(publish_deadline_s * 1000 * (DELIVERY_SHARE - REQUEST_SHARE))
     if not isinstance(linger_ms, int) or linger_ms > most:
         raise ConfigError(
@@ -104,7 +104,7 @@ def _owned(servers: list[str], publish_deadline_s: float) -> dict[str, object]:
         "request_timeout_ms": int(deadline_ms * REQUEST_SHARE),
         "delivery_timeout_ms": int(deadline_ms * DELIVERY_SHARE),
         "max_block_ms": int(min(deadline_ms / 10, 1_000)),
-        "bootstrap_timeout_ms": int(min(deadline_ms / 2, MOST_BOOTSTRAP_S * 1000)),
+        "bootstrap_timeout_ms": int(min(deadline_ms / 2, MAX_BOOTSTRAP_S * 1000)),
         "metrics_enabled": False,
         "proxy_url": DIRECT,
     }

@@ -1,4 +1,4 @@
-"""RabbitMQ, through pika, which is not imported before it is needed."""
+"""RabbitMQ connector. Imports pika only when a publisher opens."""
 
 import logging
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ __all__ = ["open_publisher", "quiet_client"]
 
 
 def open_publisher(settings: Mapping[str, object], publish_deadline_s: float) -> Publisher:
-    """Return a publisher for a broker of `type: rabbitmq`; it connects when it is first used.
+    """Return a publisher for a broker of `type: rabbitmq`; it connects on first use.
 
-    Raises `ConfigError` for settings that cannot be used.
+    Raises `ConfigError` for invalid settings.
     """
     from duebridge_connectors.rabbitmq.publisher import RabbitPublisher
     from duebridge_connectors.rabbitmq.settings import connection_parameters

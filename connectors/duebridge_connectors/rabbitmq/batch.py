@@ -1,6 +1,6 @@
-"""One call of `publish` under way: its deliveries ready for the wire, and what became of each.
+"""A batch in flight: its encoded messages and their outcomes.
 
-The caller's thread makes it and waits for it; in between only the connection's thread changes it.
+The caller creates a batch and waits for it; meanwhile only the connection's thread changes it.
 """
 
 import threading
@@ -10,62 +10,62 @@ from duebridge_connectors.rabbitmq.errors import AmbiguousReturn, unanswered
 
 
 class PublishBatch:
-    """Outcomes that arrive one by one. It is over when all are there, or nobody waits any more.
+    """Collects outcomes; finished when all are known or the caller stops waiting.
 
-    `groups` are its messages by exchange, each group in order; a batch without any is a ping, whose
-    one outcome is whether the broker answered.
+    `groups` are its messages by exchange, each group in order; a batch without any is a ping, with
+    one outcome.
     """
 
     def __init__(self, size: int) -> None:
         self.groups: dict[str, list[PendingMessage]] = {}
         self.outcomes: list[Outcome | None] = [None] * size
-        self.is_over = False
-        self._left = size
+        self.is_finished = False
+        self._unsettled = size
         self._complete = threading.Event()
 
-    def settle(self, place: int, outcome: Outcome) -> None:
-        """Say what became of the delivery at a place; the first word counts."""
-        if self.outcomes[place] is not None:
+    def settle(self, index: int, outcome: Outcome) -> None:
+        """Set the outcome at an index, unless it is already known."""
+        if self.outcomes[index] is not None:
             return
-        self.outcomes[place] = outcome
-        self._left -= 1
-        if not self._left:
-            self.is_over = True
+        self.outcomes[index] = outcome
+        self._unsettled -= 1
+        if not self._unsettled:
+            self.is_finished = True
             self._complete.set()
 
     def settle_rest(self, outcome: Outcome) -> None:
-        """Say the same of every delivery whose outcome is not known yet."""
-        for place in range(len(self.outcomes)):
-            self.settle(place, outcome)
+        """Set every unknown outcome."""
+        for index in range(len(self.outcomes)):
+            self.settle(index, outcome)
 
     def wait(self, seconds: float) -> bool:
-        """Return True as soon as every outcome is there, False after that time."""
+        """Wait until every outcome is known; return False on timeout."""
         return self._complete.wait(seconds)
 
     def end(self, sent: Outcome, unsent: Outcome) -> list[Outcome]:
-        """Wait no more, and return every outcome: what is not known is one of the two."""
-        self.is_over = True
+        """Finish the batch; return its outcomes, with `sent` or `unsent` for unknown ones."""
+        self.is_finished = True
         messages = [message for group in self.groups.values() for message in group]
-        sent_places = {message.place for message in messages if message.is_sent}
+        sent_indexes = {message.index for message in messages if message.is_sent}
         return [
-            outcome or (sent if place in sent_places else unsent)
-            for place, outcome in enumerate(self.outcomes)
+            outcome or (sent if index in sent_indexes else unsent)
+            for index, outcome in enumerate(self.outcomes)
         ]
 
 
 class PendingMessage:
-    """One delivery of a batch, encoded but for the number of its channel."""
+    """One delivery of a batch, encoded except for the channel number."""
 
     __slots__ = (
         "batch",
         "body",
         "header",
         "id",
+        "index",
         "is_risky",
         "is_sent",
         "method",
         "older",
-        "place",
         "returned",
         "routing_key",
     )
@@ -73,7 +73,7 @@ class PendingMessage:
     def __init__(
         self,
         batch: PublishBatch,
-        place: int,
+        index: int,
         id_: str,
         routing_key: str,
         method: bytes,
@@ -82,7 +82,7 @@ class PendingMessage:
         is_risky: bool,
     ) -> None:
         self.batch = batch
-        self.place = place
+        self.index = index
         self.id = id_
         self.routing_key = routing_key
         self.method = method
@@ -90,18 +90,18 @@ class PendingMessage:
         self.body = body
         self.is_risky = is_risky
         self.is_sent = False
-        self.older: PendingMessage | None = None  # of the same id, and under way as well
-        self.returned: Outcome | None = None  # what a basic.return has made of it
+        self.older: PendingMessage | None = None  # same id, also in flight
+        self.returned: Outcome | None = None  # the outcome of a basic.return
 
     @property
     def is_settled(self) -> bool:
         """Whether its outcome is known."""
-        return self.batch.outcomes[self.place] is not None
+        return self.batch.outcomes[self.index] is not None
 
     def settle(self, outcome: Outcome) -> None:
-        """Say what became of it; a basic.return that came before is the better word."""
+        """Set the outcome; an earlier basic.return takes precedence."""
         self.older = None
-        self.batch.settle(self.place, self.returned or outcome)
+        self.batch.settle(self.index, self.returned or outcome)
 
 
 class UnconfirmedMessages:
@@ -123,15 +123,15 @@ class UnconfirmedMessages:
         self._newest[message.id] = message
 
     def take(self, tag: int, multiple: bool) -> list[PendingMessage]:
-        """Return the messages that an ack or nack is about; they are not under way any more."""
+        """Remove and return the messages that an ack or nack settles."""
         if not multiple:
             tags = range(tag, tag + 1)
         else:
             tags = range(self._lowest, (tag or self.next_tag - 1) + 1)  # 0: all
             self._lowest = tags.stop
         taken = []
-        for each in tags:
-            message = self.by_tag.pop(each, None)
+        for message_tag in tags:
+            message = self.by_tag.pop(message_tag, None)
             if message is not None:
                 taken.append(message)
                 if self._newest.get(message.id) is message:
@@ -139,10 +139,10 @@ class UnconfirmedMessages:
         return taken
 
     def give_back(self, message_id: str, outcome: Outcome) -> None:
-        """Note a basic.return; the ack that follows it will not mean a confirm.
+        """Record a basic.return; the ack that follows is no confirm.
 
-        It names an id only. Should the same id be under way twice, either may have come back: both
-        become INDETERMINATE.
+        A basic.return carries only the id. If two messages with that id are in flight, both become
+        INDETERMINATE.
         """
         message = self._newest.get(message_id)
         if message is None:
@@ -156,5 +156,5 @@ class UnconfirmedMessages:
             older = older.older
 
     def is_awaited(self) -> bool:
-        """Return whether a publish still waits for any of these."""
-        return any(not message.batch.is_over for message in self.by_tag.values())
+        """Return whether a caller still waits for any of these messages."""
+        return any(not message.batch.is_finished for message in self.by_tag.values())

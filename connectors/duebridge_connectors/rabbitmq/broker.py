@@ -1,4 +1,4 @@
-"""The broker type rabbitmq: its settings, its targets, its limits. Imports no client."""
+"""The broker type `rabbitmq`: settings, targets and limits. Imports no client."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, Self
@@ -78,7 +78,7 @@ class RabbitMQ(BrokerType):
             raise EnvelopeError(f"headers: {text}")
 
     def check_settings(self, settings: Mapping[str, object], publish_deadline_s: float) -> None:
-        """Read the url and the options; see `BrokerType.check_settings`."""
+        """Parse the url and the options; see `BrokerType.check_settings`."""
         del publish_deadline_s
         from duebridge_connectors.rabbitmq.settings import connection_parameters
 
@@ -103,10 +103,10 @@ class RabbitMQ(BrokerType):
         return examine(place, settings, destinations, deadline_s)
 
     def open_baseline(self, settings: Mapping[str, object], name: str) -> BaselineClient:
-        """Return the bare client; see `BrokerType.open_baseline`."""
-        from duebridge_connectors.rabbitmq.bare import open_bare
+        """Return the baseline client; see `BrokerType.open_baseline`."""
+        from duebridge_connectors.rabbitmq.baseline import open_baseline
 
-        return open_bare(settings, name)
+        return open_baseline(settings, name)
 
 
 RABBITMQ = RabbitMQ()

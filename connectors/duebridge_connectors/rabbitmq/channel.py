@@ -1,6 +1,6 @@
-"""A channel per exchange: what one exchange does to its channel, no other one notices.
+"""Publishes through one channel per exchange, so that a channel error affects one exchange.
 
-Everything here runs on the connection's thread.
+All code here runs on the connection's thread.
 """
 
 from collections import deque
@@ -18,19 +18,17 @@ from duebridge_connectors.rabbitmq.encoding import OVERHEAD_BYTES, buffers, emit
 from duebridge_connectors.rabbitmq.errors import HeadersTooLarge, not_sent, outcome_of, unroutable
 
 NACKED = outcome_of(NackError([]))
-HUGE = 1 << 32
+NO_LIMIT = 1 << 32
 
 
 class ExchangeChannel:
-    """Publishes to one exchange, in order, and learns what becomes of each message.
+    """Publishes to one exchange in order and settles each message.
 
-    Parcels are pipelined, except one that may close the channel: it goes when nothing else is under
-    way, and nothing follows before it is settled. Besides the risky ones these are a body larger
-    than any that this channel has taken, so always the first one, and a routing key that was under
-    way when the channel was closed for a reason that could not be pinned on one message.
+    Messages are pipelined, except those that may close the channel, which are in flight alone:
+    risky ones, bodies larger than any this channel has accepted (so always the first), and routing
+    keys that were in flight when the channel closed without a known culprit.
 
-    `handover` is held while it is decided which messages are sent: who else holds it may read
-    `is_sent` and make a batch over, and knows what will never be sent.
+    `handover` guards `is_sent` and `is_finished`: a finished batch sends no further message.
     """
 
     def __init__(self, connection: Any, exchange: str, handover: Lock) -> None:
@@ -45,17 +43,17 @@ class ExchangeChannel:
     def _reset(self) -> None:
         self._unconfirmed = UnconfirmedMessages()
         self._alone: PendingMessage | None = None
-        self._fits = -1  # the largest body taken
-        self._asked_at: int | None = None  # the tag that follows an unanswered declaration
+        self._largest_accepted = -1  # the largest body accepted
+        self._declared_at: int | None = None  # the tag that follows an unanswered declaration
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits and nothing is under way."""
+        """Whether no message is waiting or in flight."""
         return not self._waiting and not self._unconfirmed.by_tag
 
     def put(self, messages: Iterable[PendingMessage]) -> None:
-        """Publish messages as soon as may be, after those that wait already."""
-        frame_max = self._connection.params.frame_max or HUGE
+        """Queue messages and publish them as soon as possible."""
+        frame_max = self._connection.params.frame_max or NO_LIMIT
         for message in messages:
             if len(message.header) + OVERHEAD_BYTES <= frame_max:
                 self._waiting.append(message)
@@ -64,10 +62,10 @@ class ExchangeChannel:
         if self._channel is None:
             self._open()
         else:
-            self._pump()
+            self._send_waiting()
 
     def refuse_waiting(self, outcome: Outcome, routing_key: str | None = None) -> None:
-        """Settle what was not sent: all, or what goes to one routing key."""
+        """Settle the unsent messages, all or those of one routing key."""
         kept: deque[PendingMessage] = deque()
         for message in self._waiting:
             if routing_key is None or message.routing_key == routing_key:
@@ -102,13 +100,13 @@ class ExchangeChannel:
     def _on_open(self, channel: Any) -> None:
         channel.add_on_return_callback(self._on_return)
         channel.confirm_delivery(self._on_confirm)  # without waiting: publishing may follow at once
-        self._pump()
+        self._send_waiting()
 
     def _on_close(self, _: Any, reason: Exception) -> None:
         if not isinstance(reason, ChannelClosedByBroker):
             return  # the whole connection is closing, by either side: its owner gives up
         unconfirmed = self._unconfirmed
-        judgement = judge(reason, unconfirmed.by_tag, self._asked_at)
+        judgement = judge(reason, unconfirmed.by_tag, self._declared_at)
         self._reset()
         self._channel = None
         if judgement.is_doubtful:
@@ -125,15 +123,15 @@ class ExchangeChannel:
 
     # Sending.
 
-    def _pump(self) -> None:
-        """Send what may go now."""
+    def _send_waiting(self) -> None:
+        """Send the messages that may be sent now."""
         if not self._waiting or not self._channel.is_open:
             return
         with self._handover:
             run = self._next_run()
         if not run:
             return
-        self._ask_for_exchange()
+        self._declare_exchange()
         for message in run:
             self._unconfirmed.add(message)
         frame_max = self._connection.params.frame_max
@@ -142,14 +140,14 @@ class ExchangeChannel:
 
     def _next_run(self) -> list[PendingMessage]:
         run: list[PendingMessage] = []
-        if self._alone is not None and not self._alone.batch.is_over:
+        if self._alone is not None and not self._alone.batch.is_finished:
             return run
         waiting = self._waiting
         while waiting:
             message = waiting[0]
-            if message.batch.is_over:
+            if message.batch.is_finished:
                 waiting.popleft()
-            elif not self._must_go_alone(message):
+            elif not self._must_be_alone(message):
                 message.is_sent = True
                 run.append(waiting.popleft())
             elif run or self._unconfirmed.is_awaited():
@@ -160,41 +158,39 @@ class ExchangeChannel:
                 return [waiting.popleft()]
         return run
 
-    def _must_go_alone(self, message: PendingMessage) -> bool:
+    def _must_be_alone(self, message: PendingMessage) -> bool:
         return (
             message.is_risky
-            or len(message.body) > self._fits
+            or len(message.body) > self._largest_accepted
             or (bool(self._suspects) and message.routing_key in self._suspects)
         )
 
-    def _ask_for_exchange(self) -> None:
-        """Declare the exchange passively, so that a missing one closes the channel by that.
+    def _declare_exchange(self) -> None:
+        """Declare the exchange passively, so that a missing one closes the channel first.
 
         The default exchange always exists, and RabbitMQ refuses to declare it.
         """
-        if self.exchange and self._asked_at is None:
-            self._asked_at = self._unconfirmed.next_tag
-            self._channel.exchange_declare(
-                self.exchange, passive=True, callback=self._on_exchange_there
-            )
+        if self.exchange and self._declared_at is None:
+            self._declared_at = self._unconfirmed.next_tag
+            self._channel.exchange_declare(self.exchange, passive=True, callback=self._on_declared)
 
     # Answers.
 
-    def _on_exchange_there(self, _: Any) -> None:
-        self._asked_at = None
+    def _on_declared(self, _: Any) -> None:
+        self._declared_at = None
 
     def _on_confirm(self, frame: Any) -> None:
         method = frame.method
         outcome = CONFIRMED if isinstance(method, Basic.Ack) else NACKED
         for message in self._unconfirmed.take(method.delivery_tag, method.multiple):
-            self._learn(message)
+            self._note_accepted(message)
             message.settle(outcome)
-        self._pump()
+        self._send_waiting()
 
-    def _learn(self, message: PendingMessage) -> None:
-        """Remember what this channel has taken without being closed."""
-        if len(message.body) > self._fits:
-            self._fits = len(message.body)
+    def _note_accepted(self, message: PendingMessage) -> None:
+        """Record that the channel accepted a message."""
+        if len(message.body) > self._largest_accepted:
+            self._largest_accepted = len(message.body)
         if self._suspects:
             self._suspects.discard(message.routing_key)
         if message is self._alone:

@@ -1,8 +1,7 @@
-"""The one place where a RabbitMQ error gets its verdict: each class of pika and each reply code.
+"""Maps pika's exceptions and AMQP reply codes to verdicts.
 
-A row says what becomes of the delivery that the error is the answer to. An error that ends a whole
-connection answers none: what was sent on it is INDETERMINATE, what was not is UNAVAILABLE, whatever
-the row. tests/unit/test_rabbitmq_errors.py demands a row for each class.
+A row applies to the delivery that caused the error. If an error closes the whole connection, sent
+deliveries are INDETERMINATE and unsent ones UNAVAILABLE. A test requires a row for every class.
 """
 
 from pika import exceptions as vendor
@@ -13,11 +12,11 @@ from duebridge.ports.tls import hinted
 
 
 class Unencodable(ValueError):
-    """AMQP has no way to write this delivery; the message says what of it."""
+    """AMQP cannot encode this delivery; the message gives the cause."""
 
 
 class NotSent(Exception):
-    """No connection carried it; the message says why."""
+    """The delivery was never sent; the message gives the cause."""
 
 
 class HeadersTooLarge(ValueError):
@@ -33,16 +32,16 @@ class Closed(Exception):
 
 
 class Unanswered(Exception):
-    """It was written to a connection; what became of it is not known."""
+    """The delivery was sent; its outcome is unknown."""
 
 
 class AmbiguousReturn(Exception):
-    """One of two with this id came back unroutable; basic.return does not say which one."""
+    """One of two messages with this id was returned; basic.return does not identify it."""
 
 
 Row = tuple[Verdict, Reason]
 
-# What a dead letter says when the fault is not in the message: its attempts ran out.
+# The dead letter's reason if the message itself is not at fault.
 _EXHAUSTED = Reason.ATTEMPTS_EXHAUSTED
 UNKNOWN: Row = (Verdict.INDETERMINATE, _EXHAUSTED)
 INVALID: Row = (Verdict.REJECTED, Reason.INVALID)
@@ -77,7 +76,7 @@ REPLIES: dict[int, Row] = {
 _SIZE_TEXT = "PRECONDITION_FAILED - message size"
 
 _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
-    # What encoding raises: nothing of it was sent.
+    # Raised while encoding; never sent.
     INVALID: (
         Unencodable,
         vendor.ShortStringTooLong,
@@ -115,7 +114,7 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
         vendor.AMQPHeartbeatTimeout,
         vendor.BodyTooLongError,
         vendor.ChannelClosed,
-        vendor.ChannelClosedByBroker,  # unless it alone was under way: then REPLIES
+        vendor.ChannelClosedByBroker,  # if it was in flight alone: REPLIES
         vendor.ChannelClosedByClient,
         vendor.ConnectionBlockedTimeout,
         vendor.ConnectionClosed,
@@ -126,7 +125,7 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
         vendor.ProtocolSyntaxError,
         vendor.StreamLostError,
         vendor.UnexpectedFrameError,
-        # Of consumers, which we are not.
+        # Errors of consumers.
         vendor.ConsumerCancelled,
         vendor.DuplicateConsumerTag,
         vendor.DuplicateGetOkCallback,
@@ -138,7 +137,7 @@ TABLE: dict[type[BaseException], Row] = {
 
 
 def outcome_of(error: BaseException) -> Outcome:
-    """Return what the table says of an error, or INDETERMINATE where it says nothing."""
+    """Return the outcome of an error; INDETERMINATE for a class without a row."""
     return _outcome(TABLE.get(type(error), UNKNOWN), error)
 
 
@@ -153,7 +152,7 @@ def unanswered(error: BaseException) -> Outcome:
 
 
 def culprit_outcome(closed: vendor.ChannelClosedByBroker) -> Outcome:
-    """Return what a closed channel means for the one delivery that can have caused it."""
+    """Return the outcome of the delivery that closed the channel."""
     row = REPLIES.get(closed.reply_code, UNKNOWN)
     if closed.reply_text.startswith(_SIZE_TEXT):
         row = TOO_LARGE
@@ -161,7 +160,7 @@ def culprit_outcome(closed: vendor.ChannelClosedByBroker) -> Outcome:
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """Return what pika has wrapped, layer by layer, while it tried to connect."""
+    """Return the innermost error of a failed connection."""
     several = getattr(error, "exceptions", ())
     inner = several[-1] if several else getattr(error, "exception", None)
     if inner is None and error.args:

@@ -1,7 +1,6 @@
-"""Checks a server and the targets of the routes by questions only; changes and sends nothing.
+"""Checks a server and the routes' targets, read-only.
 
-AMQP tells whether an exchange or a queue exists. It tells neither bindings nor policies, nor
-whether this user may write; a finding says so.
+AMQP reports whether an exchange or a queue exists, but not bindings, policies or write permission.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from duebridge_connectors.rabbitmq.errors import root_cause
 from duebridge_connectors.rabbitmq.queue_limits import Limits, read_limits
 from duebridge_connectors.rabbitmq.settings import connection_parameters
 
-_LOST = (vendor.AMQPError, AMQPConnectorException, OSError)
+_CONNECTION_ERRORS = (vendor.AMQPError, AMQPConnectorException, OSError)
 _UNAUTHORIZED, _NOT_FOUND = 403, 404
 _OF_QUEUE = "not checked: policies, the permission to write"
 _OF_EXCHANGE = "not checked: bindings, the permission to write"
@@ -37,11 +36,11 @@ def examine(
     try:
         connection = BlockingConnection(parameters)
         found.append(ok(About.BROKER, place, "answers"))
-        for each in destinations:
-            found += _examined(connection, each)
+        for destination in destinations:
+            found += _examined(connection, destination)
         with suppress(vendor.AMQPError):
             connection.close()
-    except _LOST as error:
+    except _CONNECTION_ERRORS as error:
         found.append(_unreachable(place, parameters.virtual_host, error))
     return found
 
@@ -68,17 +67,17 @@ def _unreachable(place: str, virtual_host: str, error: Exception) -> Finding:
     return failure(About.BROKER, place, found, remedy)
 
 
-def _examined(connection: Any, each: Destination) -> list[Finding]:
-    exchange, routing_key = each.target.exchange or "", each.target.routing_key or ""
+def _examined(connection: Any, destination: Destination) -> list[Finding]:
+    exchange, routing_key = destination.target.exchange or "", destination.target.routing_key or ""
     if exchange:
-        return [_exchange(connection, each.place, exchange)]
+        return [_exchange(connection, destination.place, exchange)]
     if refusal := _refusal(connection, queue=routing_key):
-        return [_refused(each.place, f"queue {routing_key!r}", refusal)]
+        return [_refused(destination.place, f"queue {routing_key!r}", refusal)]
     limits = read_limits(connection, routing_key)
-    faults = [] if limits is None else list(_queue_faults(each.place, routing_key, limits))
+    faults = [] if limits is None else list(_queue_problems(destination.place, routing_key, limits))
     seen = "its arguments, " if limits is None else ""
     text = f"queue {routing_key!r} exists ({_OF_QUEUE.replace('policies', f'{seen}policies')})"
-    return faults or [ok(About.ROUTE, each.place, text)]
+    return faults or [ok(About.ROUTE, destination.place, text)]
 
 
 def _exchange(connection: Any, place: str, exchange: str) -> Finding:
@@ -90,7 +89,7 @@ def _exchange(connection: Any, place: str, exchange: str) -> Finding:
 def _refusal(
     connection: Any, *, queue: str = "", exchange: str = ""
 ) -> vendor.ChannelClosedByBroker | None:
-    """Ask whether one exists; return why it cannot be used, None where it can."""
+    """Declare a queue or exchange passively; return the error, or None if it exists."""
     channel = connection.channel()
     try:
         if exchange:
@@ -112,7 +111,7 @@ def _refused(place: str, name: str, refusal: vendor.ChannelClosedByBroker) -> Fi
     return failure(About.ROUTE, place, found, remedy)
 
 
-def _queue_faults(place: str, queue: str, limits: Limits) -> Iterator[Finding]:
+def _queue_problems(place: str, queue: str, limits: Limits) -> Iterator[Finding]:
     if limit := limits.drops_oldest:
         found = f"queue {queue!r} drops its oldest messages when it is full ({limit})"
         remedy = "declare it with x-overflow: reject-publish; what is confirmed would else be lost"

@@ -1,4 +1,4 @@
-"""The one connection of a publisher, kept up by a thread of its own."""
+"""Maintains a publisher's connection on a background thread."""
 
 import threading
 from collections.abc import Callable
@@ -26,8 +26,8 @@ from duebridge_connectors.rabbitmq.session import Session
 
 FIRST_DELAY_S = 0.2
 MOST_DELAY_S = 2.0
-CLOSE_S = 1.0  # what closing in order may take
-CUT_S = 0.2
+CLOSE_TIMEOUT_S = 1.0  # limit of an orderly close
+ABORT_TIMEOUT_S = 0.2
 
 CLOSED = not_sent(Closed("the publisher is closed"))
 
@@ -35,10 +35,9 @@ log = structlog.get_logger()
 
 
 class Link:
-    """Connects at once and again after each loss, until it is closed.
+    """Connects at once and reconnects until closed.
 
-    While it connects, batches wait. Between two tries they are refused, so that whoever asks is
-    told at once.
+    Batches wait during a connection attempt and are refused between two attempts.
     """
 
     def __init__(
@@ -53,9 +52,9 @@ class Link:
         self._connection: Any = None
         self._waiting: list[PublishBatch] = []
         self._refusal: Outcome | None = None
-        self._tries = 0
+        self._failed_attempts = 0
         self._opened_at = 0.0
-        self._last_lost = ""
+        self._last_error = ""
         self._loop: Any = IOLoop()
         self._thread = threading.Thread(target=self._run, name="rabbitmq", daemon=True)
         self._thread.start()
@@ -69,12 +68,12 @@ class Link:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the broker has said that it takes no messages now."""
+        """Whether the broker has blocked the connection."""
         session = self._session
         return session is not None and session.is_blocked
 
     def publish(self, batch: PublishBatch, seconds: float) -> list[Outcome]:
-        """Hand a batch over and return its outcomes, after that time whatever is known then."""
+        """Hand over a batch; return its outcomes when complete or after the timeout."""
         with self._closing:
             if self._is_closed:
                 batch.settle_rest(CLOSED)
@@ -89,11 +88,11 @@ class Link:
             )
 
     def close(self) -> None:
-        """Close the connection; what is under way is INDETERMINATE at once. Idempotent."""
+        """Close the connection; deliveries in flight become INDETERMINATE. Idempotent."""
         with self._closing:
             if not self._is_closed:
                 self._is_closed = True
-                self._loop.add_callback_threadsafe(self._close_in_order)
+                self._loop.add_callback_threadsafe(self._close_gracefully)
         self._thread.join()
 
     # On the connection's thread.
@@ -116,8 +115,8 @@ class Link:
         self._connection = SelectConnection(
             self._parameters,
             on_open_callback=self._on_open,
-            on_open_error_callback=self._on_lost,
-            on_close_callback=self._on_lost,
+            on_open_error_callback=self._on_closed,
+            on_close_callback=self._on_closed,
             custom_ioloop=self._loop,
         )
 
@@ -132,13 +131,13 @@ class Link:
     def _on_open(self, connection: Any) -> None:
         log.info("rabbitmq_connected", host=self._parameters.host, port=self._parameters.port)
         self._opened_at = monotonic()
-        self._last_lost = ""
+        self._last_error = ""
         self._session = Session(connection, self._handover)
         waiting, self._waiting = self._waiting, []
         for batch in waiting:
             self._session.accept(batch)
 
-    def _on_lost(self, _: Any, reason: Exception) -> None:
+    def _on_closed(self, _: Any, reason: Exception) -> None:
         error = root_cause(reason)
         was_open = self._session is not None
         self._connection = None
@@ -147,15 +146,15 @@ class Link:
             self._loop.stop()
             return
         delay_s = self._next_delay_s(was_open)
-        self._log_lost(repr(error), round(delay_s, 2))
+        self._log_failure(repr(error), round(delay_s, 2))
         self._refusal = not_sent(error)
         self._loop.call_later(delay_s, self._connect)
 
-    def _log_lost(self, error: str, delay_s: float) -> None:
-        """Warn where the cause is another one than last time; it is tried again every second."""
-        say = log.debug if error == self._last_lost else log.warning
+    def _log_failure(self, error: str, delay_s: float) -> None:
+        """Warn if the cause has changed; log repeated failures at debug level."""
+        say = log.debug if error == self._last_error else log.warning
         say("rabbitmq_not_connected", host=self._parameters.host, error=error, retry_in_s=delay_s)
-        self._last_lost = error
+        self._last_error = error
 
     def _give_up(self, error: BaseException) -> None:
         session, self._session = self._session, None
@@ -168,14 +167,14 @@ class Link:
     def _next_delay_s(self, was_open: bool) -> float:
         """Return a random delay that doubles, unless the connection has lasted."""
         if was_open and monotonic() - self._opened_at > MOST_DELAY_S:
-            self._tries = 0
-        most_s = min(MOST_DELAY_S, FIRST_DELAY_S * 2**self._tries)
-        self._tries = min(self._tries + 1, 10)
-        return self._jitter(most_s / 2, most_s)
+            self._failed_attempts = 0
+        max_s = min(MOST_DELAY_S, FIRST_DELAY_S * 2**self._failed_attempts)
+        self._failed_attempts = min(self._failed_attempts + 1, 10)
+        return self._jitter(max_s / 2, max_s)
 
     # Closing, on the connection's thread.
 
-    def _close_in_order(self) -> None:
+    def _close_gracefully(self) -> None:
         self._refusal = CLOSED
         is_open = self._session is not None
         self._give_up(Closed("the publisher was closed"))
@@ -183,11 +182,11 @@ class Link:
             self._loop.stop()
         elif is_open:
             self._connection.close()
-            self._loop.call_later(CLOSE_S, self._cut)
+            self._loop.call_later(CLOSE_TIMEOUT_S, self._abort)
         else:
-            self._cut()  # pika's own close fails an assertion of its own in a handshake
+            self._abort()  # pika's close fails an assertion during the handshake
 
-    def _cut(self) -> None:
-        """End a connection whose broker does not answer the goodbye."""
-        self._loop.call_later(CUT_S, self._loop.stop)
+    def _abort(self) -> None:
+        """Abort a connection whose broker does not answer the close."""
+        self._loop.call_later(ABORT_TIMEOUT_S, self._loop.stop)
         abort(self._connection)

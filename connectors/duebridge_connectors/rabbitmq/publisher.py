@@ -1,4 +1,4 @@
-"""RabbitMQ's publisher: one outcome per delivery, within the deadline, whatever the broker does."""
+"""Publishes batches to RabbitMQ: one outcome per delivery within the publish deadline."""
 
 import os
 import threading
@@ -16,10 +16,9 @@ PING_S = 5.0
 
 
 class RabbitPublisher:
-    """A `Publisher` that speaks through pika. Nothing is connected before the first use.
+    """A `Publisher` for RabbitMQ. It connects on first use.
 
-    It holds one connection per process, on a thread of its own; after a fork the child makes its
-    own at the first use.
+    It has one connection and one thread per process; a forked child opens its own.
     """
 
     def __init__(self, parameters: Parameters, publish_deadline_s: float) -> None:
@@ -27,31 +26,31 @@ class RabbitPublisher:
         self._deadline_s = publish_deadline_s
         self._user = getattr(parameters.credentials, "username", None)
         self._is_closed = False
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._link: Link | None = None
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the broker has said that it takes no messages now (`connection.blocked`)."""
+        """Whether the broker has blocked the connection (`connection.blocked`)."""
         return self._link is not None and self._pid == os.getpid() and self._link.is_blocked
 
     def publish(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
-        """Hand the batch over as a whole and wait for all answers; see `Publisher.publish`."""
-        link = self._linked()
-        encoded = self._encoded(batch)
+        """Send the batch and wait for all confirms; see `Publisher.publish`."""
+        link = self._open_link()
+        encoded = self._encode(batch)
         if link is None:
             encoded.settle_rest(CLOSED)
-        if link is None or encoded.is_over:
+        if link is None or encoded.is_finished:
             return encoded.end(CLOSED, CLOSED)
         return link.publish(encoded, self._deadline_s)
 
     def ping(self) -> None:
         """Raise `BrokerUnavailable` unless the broker answers; see `Publisher.ping`."""
-        link = self._linked()
+        link = self._open_link()
         answer = CLOSED
         if link is not None:
             answer = link.publish(PublishBatch(1), min(PING_S, self._deadline_s))[0]
@@ -67,10 +66,10 @@ class RabbitPublisher:
             if self._link is not None:
                 self._link.close()
 
-    def _linked(self) -> Link | None:
-        """Return this process's connection, made anew where its thread broke down; None: closed."""
+    def _open_link(self) -> Link | None:
+        """Return this process's link, reopened if its thread failed; None if closed."""
         if self._pid != os.getpid():
-            self._begin()
+            self._reset()
         with self._lock:
             if self._is_closed:
                 return None
@@ -78,19 +77,19 @@ class RabbitPublisher:
                 self._link = Link(self._parameters)
             return self._link
 
-    def _encoded(self, deliveries: Sequence[Delivery]) -> PublishBatch:
+    def _encode(self, deliveries: Sequence[Delivery]) -> PublishBatch:
         batch = PublishBatch(len(deliveries))
-        for place, delivery in enumerate(deliveries):
+        for index, delivery in enumerate(deliveries):
             try:
-                exchange, message = self._pending_message(batch, place, delivery)
+                exchange, message = self._pending_message(batch, index, delivery)
             except Unencodable as error:
-                batch.settle(place, outcome_of(error))
+                batch.settle(index, outcome_of(error))
             else:
                 batch.groups.setdefault(exchange, []).append(message)
         return batch
 
     def _pending_message(
-        self, batch: PublishBatch, place: int, delivery: Delivery
+        self, batch: PublishBatch, index: int, delivery: Delivery
     ) -> tuple[str, PendingMessage]:
         exchange, routing_key = delivery.target.exchange, delivery.target.routing_key
         if exchange is None or routing_key is None:
@@ -102,7 +101,7 @@ class RabbitPublisher:
             raise Unencodable(f"body: expected bytes; got {type(body).__name__}")
         return exchange, PendingMessage(
             batch,
-            place,
+            index,
             delivery.id,
             routing_key,
             publish_payload(exchange, routing_key),

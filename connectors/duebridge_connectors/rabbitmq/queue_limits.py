@@ -1,4 +1,4 @@
-"""What a queue does when it is full, learnt without changing anything.
+"""Reads a queue's length limits and overflow policy without changing it.
 
 AMQP shows no queue's arguments. But RabbitMQ refuses to declare a queue that exists with other
 arguments, and names the first that differs and its value. So impossible arguments are declared: a
@@ -25,7 +25,7 @@ _DIFFERS = re.compile(
 class Limits(NamedTuple):
     """What the queue was declared with, as text; limits that a policy sets are not seen.
 
-    A stream has no `x-max-length` at all: it is not asked for one, and keeps what it is told to.
+    A stream has no `x-max-length` at all: it is not probe for one, and keeps what it is told to.
     """
 
     is_durable: bool
@@ -43,16 +43,16 @@ class Limits(NamedTuple):
         return ", ".join(limits)
 
 
-class _Asked:
-    """What is declared next, and what the refusals have told by then."""
+class _Probe:
+    """The next declaration, and the arguments that refusals have revealed."""
 
     def __init__(self) -> None:
         self.flags = {"durable": True, "auto_delete": False}
         self.arguments = dict(_IMPOSSIBLE)
         self.seen: dict[str, str | None] = {}
 
-    def learn(self, match: "re.Match[str]") -> bool:
-        """Take what a refusal tells; returns whether that was news."""
+    def apply(self, match: "re.Match[str]") -> bool:
+        """Apply a refusal; return whether it revealed a new argument."""
         name, value = match["name"], match["value"]
         if name in self.seen:
             return False
@@ -67,26 +67,26 @@ class _Asked:
 
 
 def read_limits(connection: Any, queue: str) -> Limits | None:
-    """Return what a queue was declared with; None where this user may not know.
+    """Return a queue's declared limits; None if this user may not read them.
 
     Raises what pika does when the connection is lost.
     """
-    asked = _Asked()
-    while OVERFLOW not in asked.seen:
-        refusal = _refusal(connection, queue, asked)
+    probe = _Probe()
+    while OVERFLOW not in probe.seen:
+        refusal = _refusal(connection, queue, probe)
         if refusal is None:  # a stream has nothing against an x-max-length
             break
         match = _DIFFERS.fullmatch(refusal)
-        if match is None or not asked.learn(match):
+        if match is None or not probe.apply(match):
             return None
-    given = {name: value for name in _IMPOSSIBLE if (value := asked.seen.get(name))}
-    return Limits(asked.flags["durable"], LENGTH not in asked.seen, given)
+    given = {name: value for name in _IMPOSSIBLE if (value := probe.seen.get(name))}
+    return Limits(probe.flags["durable"], LENGTH not in probe.seen, given)
 
 
-def _refusal(connection: Any, queue: str, asked: _Asked) -> str | None:
+def _refusal(connection: Any, queue: str, probe: _Probe) -> str | None:
     channel = connection.channel()
     try:
-        channel.queue_declare(queue, arguments=asked.arguments, **asked.flags)
+        channel.queue_declare(queue, arguments=probe.arguments, **probe.flags)
     except ChannelClosedByBroker as error:
         return str(error.reply_text)
     channel.close()

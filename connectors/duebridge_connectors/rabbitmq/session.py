@@ -1,4 +1,4 @@
-"""What lives as long as one open connection. All of it runs on the connection's thread."""
+"""State of one open connection. All code runs on the connection's thread."""
 
 from functools import partial
 from threading import Lock
@@ -12,7 +12,7 @@ from duebridge_connectors.rabbitmq.batch import PublishBatch
 from duebridge_connectors.rabbitmq.channel import ExchangeChannel
 from duebridge_connectors.rabbitmq.errors import Blocked, not_sent, unanswered
 
-MOST_CHANNELS = 100  # that are kept open
+MAX_CHANNELS = 100  # that are kept open
 
 log = structlog.get_logger()
 
@@ -21,10 +21,10 @@ class Session:
     """The channels of an open connection, and whether the broker blocks it."""
 
     def __init__(self, connection: Any, handover: Lock) -> None:
-        self._alarm: str | None = None  # why the broker takes no messages now
+        self._alarm: str | None = None  # the reason of connection.blocked
         # Half of what the broker allows: the others are for pings, and for those being closed.
-        allowed = (connection.params.channel_max or 2 * MOST_CHANNELS) // 2
-        self._most_channels = min(MOST_CHANNELS, max(1, allowed))
+        allowed = (connection.params.channel_max or 2 * MAX_CHANNELS) // 2
+        self._max_channels = min(MAX_CHANNELS, max(1, allowed))
         self._connection = connection
         self._handover = handover
         self._channels: dict[str, ExchangeChannel] = {}
@@ -34,15 +34,15 @@ class Session:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the broker has said that it takes no messages now."""
+        """Whether the broker has blocked the connection."""
         return self._alarm is not None
 
     def accept(self, batch: PublishBatch) -> None:
-        """Publish a batch, or ping; while the broker blocks us, nothing is sent."""
+        """Publish a batch or ping; refuse it while the connection is blocked."""
         if self._alarm is not None:
             batch.settle_rest(not_sent(Blocked(self._alarm)))
             return
-        self._make_room()
+        self._close_idle_channels()
         if not batch.groups:
             self._ping(batch)
         for exchange, messages in batch.groups.items():
@@ -63,15 +63,15 @@ class Session:
             self._channels[exchange] = channel
         return channel
 
-    def _make_room(self) -> None:
-        """Close the oldest idle channels: RabbitMQ allows a connection so many only."""
-        excess = len(self._channels) - self._most_channels
+    def _close_idle_channels(self) -> None:
+        """Close the oldest idle channels: the broker limits channels per connection."""
+        excess = len(self._channels) - self._max_channels
         if excess > 0:
             idle = [name for name, channel in self._channels.items() if channel.is_idle]
             for name in idle[:excess]:
                 self._channels.pop(name).close()
 
-    # Asking the broker: it opens a channel for us, which costs it next to nothing.
+    # Pings open a channel, which is cheap.
 
     def _ping(self, batch: PublishBatch) -> None:
         try:

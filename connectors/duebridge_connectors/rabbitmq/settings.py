@@ -1,4 +1,4 @@
-"""Turns the settings of a broker into pika's connection parameters."""
+"""Converts a broker's settings into pika's connection parameters."""
 
 from collections.abc import Mapping
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -23,8 +23,8 @@ DEFAULTS: Mapping[str, object] = {
     "stack_timeout": 10,
     "client_properties": {"connection_name": "duebridge"},
 }
-OURS = ("auth_mechanism", "ssl_options")  # read here, never from the url
-OPTIONS = (*DEFAULTS, *OURS, "channel_max", "frame_max", "locale", "tcp_options")
+PARSED_HERE = ("auth_mechanism", "ssl_options")  # read here, never from the url
+OPTIONS = (*DEFAULTS, *PARSED_HERE, "channel_max", "frame_max", "locale", "tcp_options")
 SCHEMES = ("amqp://", "amqps://")
 MECHANISMS = ("PLAIN", "EXTERNAL")
 
@@ -45,7 +45,7 @@ def connection_parameters(settings: Mapping[str, object]) -> Parameters:
 
     An option may stand in `options` or in the query of the url, under pika's name for it.
 
-    Raises `ConfigError`, which names the key, what was expected and what came (never a password).
+    Raises `ConfigError`, with the key, the expected and the actual value (never a password).
     """
     for key in settings:
         if key not in SETTINGS:
@@ -61,13 +61,13 @@ def connection_parameters(settings: Mapping[str, object]) -> Parameters:
     if is_cut_by_password(url):
         raise ConfigError(f"url: expected user, password and vhost {PERCENT_ENCODED}")
     for name, value in {**DEFAULTS, **given}.items():
-        if name not in OURS and (name not in in_url or name in given):
+        if name not in PARSED_HERE and (name not in in_url or name in given):
             setattr(parameters, name, _value(name, value))
-    _secure(parameters, url, given)
+    _set_security(parameters, url, given)
     return parameters
 
 
-def _secure(parameters: Parameters, url: str, given: Mapping[str, object]) -> None:
+def _set_security(parameters: Parameters, url: str, given: Mapping[str, object]) -> None:
     """Set the TLS context and the authentication mechanism."""
     if parameters.ssl_options is not None:  # since the url is of amqps
         parameters.ssl_options = ssl_options(given.get("ssl_options", {}))
@@ -101,7 +101,7 @@ def _url_options(url: str) -> Mapping[str, object]:
     found = parse_qs(url.partition("?")[2])
     for name in found:
         _check_name(name)
-        if name in OURS:
+        if name in PARSED_HERE:
             raise ConfigError(f"options.{name}: expected beside the url; got it in its query")
     return found
 
@@ -128,5 +128,5 @@ def _parse(url: str, complaint: str) -> Parameters:
     try:
         return URLParameters(url)
     except (ValueError, TypeError, AttributeError, LookupError, SyntaxError, OSError):
-        # Not chained: what pika and urllib say of a broken url may contain the password.
+        # Not chained: the errors of pika and urllib may contain the password.
         raise ConfigError(complaint) from None

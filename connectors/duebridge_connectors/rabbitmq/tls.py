@@ -1,4 +1,4 @@
-"""From the option `ssl_options` to what pika takes. pika's own reading of it checks less."""
+"""Converts the option `ssl_options`, with stricter checks than pika's."""
 
 from collections.abc import Mapping
 

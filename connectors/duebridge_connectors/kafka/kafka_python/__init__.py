@@ -1,4 +1,4 @@
-"""Kafka through kafka-python, the default client."""
+"""Publishes through kafka-python, the default client."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from duebridge_connectors.kafka.publisher import KafkaPublisher
 def open_kafka_python(
     config: Mapping[str, object], publish_deadline_s: float
 ) -> KafkaPublisher[KafkaPythonClient]:
-    """Return a publisher for a configuration of `KafkaProducer`; it connects at its first use."""
+    """Return a publisher for a `KafkaProducer` configuration; it connects on first use."""
     bulk = KafkaPythonConnection(config, publish_deadline_s)
     single = KafkaPythonConnection({**config, "batch_size": 0}, publish_deadline_s)
     return KafkaPublisher(KafkaPythonAttempt, bulk, single, publish_deadline_s)

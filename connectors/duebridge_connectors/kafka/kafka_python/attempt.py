@@ -1,4 +1,4 @@
-"""A publish through kafka-python: each delivery has a future."""
+"""One publish through kafka-python, whose producer returns futures."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +19,7 @@ from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient, re
 
 
 class KafkaPythonAttempt(PublishAttempt[KafkaPythonClient]):
-    """A batch and the futures of what was sent."""
+    """A `PublishAttempt` that waits for one future per delivery."""
 
     def __init__(self, batch: Sequence[Delivery], deadline: Deadline) -> None:
         super().__init__(batch, deadline)
@@ -30,36 +30,36 @@ class KafkaPythonAttempt(PublishAttempt[KafkaPythonClient]):
     ) -> Mapping[str, Refusal | None]:
         return client.look_up(topics, within_s)
 
-    def _send(self, client: KafkaPythonClient, places: Sequence[int]) -> None:
+    def _send(self, client: KafkaPythonClient, indexes: Sequence[int]) -> None:
         lost: dict[str, Outcome] = {}
-        for place in places:
-            topic = self.topic(place)
+        for index in indexes:
+            topic = self.topic(index)
             if topic in lost:
-                self.note([place], lost[topic])
+                self.record([index], lost[topic])
                 continue
             try:
-                self._futures[place] = client.send(self.batch[place])
+                self._futures[index] = client.send(self.batch[index])
             except (vendor.KafkaTimeoutError, vendor.IllegalStateError) as error:
-                # The client lost the topic, or was retired, just now: a further send would block.
+                # The client has just lost the topic or was retired: another send would block.
                 lost[topic] = not_sent(str(error))
-                self.note([place], lost[topic])
+                self.record([index], lost[topic])
             except Exception as error:
-                self.note([place], outcome_of(error))
+                self.record([index], outcome_of(error))
 
     def _wait(self) -> None:
-        for place, future in self._futures.items():
+        for index, future in self._futures.items():
             if not future.is_done:
-                # It raises the delivery's own error, which is read below, or that time is up.
+                # Raises a timeout or the delivery's error, which is read below.
                 with suppress(Exception):
                     future.get(self.deadline.left_s())
-            self._note_answer(place, future)
+            self._record_answer(index, future)
         self._futures.clear()
 
-    def _note_answer(self, place: int, future: Any) -> None:
+    def _record_answer(self, index: int, future: Any) -> None:
         if not future.is_done:
-            self.note([place], UNANSWERED)
+            self.record([index], UNANSWERED)
         elif future.exception is None:
-            self.outcomes[place] = CONFIRMED
+            self.outcomes[index] = CONFIRMED
         else:
-            self._note_refusal(place, refusal_of(future.exception))
-            self.refused.add(place)
+            self._record_refusal(index, refusal_of(future.exception))
+            self.refused.add(index)

@@ -1,7 +1,6 @@
-"""One kafka-python producer, and everything of it that has no public name.
+"""Wraps one kafka-python producer and the private attributes that the connector needs.
 
-Nothing else in the connector touches an underscore of kafka-python. When a release moves one,
-tests/contract/test_kafka_client.py fails.
+tests/contract/test_kafka_client.py fails if a release of kafka-python changes one of them.
 """
 
 import threading
@@ -24,22 +23,22 @@ from duebridge_connectors.kafka.headers import kafka_headers
 from duebridge_connectors.kafka.kafka_python.network import ConnectionManager
 from duebridge_connectors.kafka.kafka_python.partitioner import RunPartitioner
 
-_END_S = 2.0
+_JOIN_S = 2.0
 _UNKNOWN_TOPIC = vendor.UnknownTopicOrPartitionError.errno
 
 
 class KafkaPythonClient:
-    """A connected producer. Every method may be called by several threads at once.
+    """A connected producer. Thread-safe.
 
-    Its construction blocks for as long as `bootstrap_timeout_ms` says, and longer where a name
-    resolves slowly. It raises whatever kafka-python does; nothing is left open then.
+    The constructor blocks for up to `bootstrap_timeout_ms` plus name resolution. It raises
+    kafka-python's errors and then leaves no socket open.
     """
 
     def __init__(self, config: Mapping[str, object]) -> None:
-        # One thread at a time hands its batch over. Threads that did so together would fight over
-        # the interpreter's lock record by record, for twice the CPU (connectors/README.md).
+        # Serializes the handover of batches: concurrent threads would contend for the GIL on
+        # every record and use twice the CPU (kafka/README.md).
         self.turn = threading.Lock()
-        self._asking = threading.Lock()
+        self._metadata_lock = threading.Lock()
         with ExitStack() as undo:
             try:
                 self._producer: Any = KafkaProducer(
@@ -49,24 +48,24 @@ class KafkaPythonClient:
                 )
             except vendor.KafkaTimeoutError as error:
                 failure = self._net._manager.failure
-                why = hinted(f"{_text(error)}: {_text(failure)}")
-                raise vendor.KafkaTimeoutError(why) from failure
+                message = hinted(f"{_text(error)}: {_text(failure)}")
+                raise vendor.KafkaTimeoutError(message) from failure
             undo.pop_all()
 
     def _connect(self, undo: ExitStack, **config: object) -> Any:
         net = NetworkSelector(**config)
         self._net: Any = KafkaNetClient(net, ConnectionManager(net, **config), **config)
         undo.callback(self._net.close)
-        # KafkaProducer has the setting, but hands it to nobody: a broker that creates topics on
-        # demand would create one for each misspelt target.
+        # KafkaProducer ignores this option: a broker with topic auto-creation would create one
+        # for each misspelt target.
         self._net.cluster.config["allow_auto_create_topics"] = False
         return self._net
 
     def send(self, delivery: Delivery) -> Any:
-        """Hand one delivery over and return kafka-python's future; call it with `turn` held.
+        """Hand over one delivery and return kafka-python's future; the caller holds `turn`.
 
-        It blocks, up to `max_block_ms`, only for a topic that `knows` does not affirm. Raises what
-        `KafkaProducer.send` does.
+        Blocks, up to `max_block_ms`, only for a topic that is not in the cached metadata. Raises
+        the errors of `KafkaProducer.send`.
         """
         return self._producer.send(
             delivery.target.topic,
@@ -76,64 +75,64 @@ class KafkaPythonClient:
         )
 
     def knows(self, topic: str) -> bool:
-        """Tell whether the partitions of a topic are known, without asking the broker."""
+        """Return whether the cached metadata has the topic's partitions."""
         return self._net.cluster.partitions_for_topic(topic) is not None
 
     def look_up(self, topics: Collection[str], timeout_s: float) -> dict[str, Refusal | None]:
-        """Ask the broker for topics; return None for each that is known now, or why it is not.
+        """Request the metadata of topics; return a refusal for each unusable one, else None.
 
-        A missing topic is not asked for again; `KafkaProducer.partitions_for` would do so ten times
-        a second for ever.
-
-        Raises `RequestFailed` if there is no answer within `timeout_s` seconds.
+        Missing topics are not tracked: `KafkaProducer.partitions_for` would request them ten times
+        a second, without end. Raises `RequestFailed` without an answer within `timeout_s`.
         """
         deadline = Deadline(timeout_s)
-        errors = self._ask(topics, timeout_s)
+        errors = self._request_metadata(topics, timeout_s)
         tracked = self._net.cluster._topics
         for topic, error in errors.items():
-            self._soon(tracked.add if error is None else tracked.discard, topic)
+            self._call_on_sender(tracked.add if error is None else tracked.discard, topic)
         self.refresh(deadline.left_s())
         return {topic: self._refusal(topic, error) for topic, error in errors.items()}
 
     def ping(self, timeout_s: float) -> None:
-        """Raise `RequestFailed` unless a broker answers within `timeout_s` seconds."""
-        self._ask((), timeout_s)
+        """Raise `RequestFailed` unless a broker answers within `timeout_s`."""
+        self._request_metadata((), timeout_s)
 
-    def _ask(self, topics: Collection[str], timeout_s: float) -> dict[str, Exception | None]:
+    def _request_metadata(
+        self, topics: Collection[str], timeout_s: float
+    ) -> dict[str, Exception | None]:
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
             allow_auto_topic_creation=False,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
-        response = self._ask_any_node(partial(self._net._manager.send, request), timeout_s)
+        response = self._call_any_node(partial(self._net._manager.send, request), timeout_s)
         codes = {topic.name: topic.error_code for topic in response.topics}
         return {topic: _error_of(codes.get(topic, _UNKNOWN_TOPIC), topic) for topic in topics}
 
     def refresh(self, timeout_s: float) -> None:
-        """Learn anew who leads the partitions, as far as `timeout_s` seconds allow."""
+        """Refresh the metadata within `timeout_s`; a failure is ignored."""
         with suppress(RequestFailed):
-            self._ask_any_node(self._net.cluster.refresh_metadata, timeout_s)
+            self._call_any_node(self._net.cluster.refresh_metadata, timeout_s)
 
     def is_alive(self) -> bool:
-        """Tell whether its sender thread still runs."""
+        """Return whether the sender thread runs."""
         return bool(self._producer._sender.is_alive())
 
     def retire(self, grace_s: float) -> None:
-        """End it: what is under way has `grace_s` seconds, then becomes IllegalStateError.
+        """Stop the sender; requests in flight after `grace_s` fail with IllegalStateError.
 
-        `KafkaProducer.close` would not do: it flushes first, and where a record stays unanswered it
-        raises and closes nothing.
+        Not `KafkaProducer.close`, which flushes first and, if a record stays unanswered, raises
+        without closing anything.
         """
         sender = self._producer._sender
         sender.initiate_close()
         sender.join(grace_s)
         sender.force_close()
-        sender.join(_END_S)
+        sender.join(_JOIN_S)
         self.abandon()
 
     def abandon(self) -> None:
-        """Forget it without a word on its sockets, which after a fork are the parent's."""
+        """Drop the producer without using its sockets, which the parent owns after a fork."""
         self._producer._unregister_cleanup()
         self._producer._closed = True
 
@@ -142,27 +141,29 @@ class KafkaPythonClient:
             return refusal_of(error)
         return None if self.knows(topic) else Refusal(not_sent(f"no partitions of {topic} yet"))
 
-    def _ask_any_node(self, call: Callable[[str], object], timeout_s: float) -> Any:
-        """Call with the name of one bootstrap server after the other, until one answers.
+    def _call_any_node(self, call: Callable[[str], object], timeout_s: float) -> Any:
+        """Call with one bootstrap server after the other until one answers.
 
-        These have connections of their own. That of a leader is of no use: with one request in
-        flight at most, it has no room for questions as long as there is something to publish.
+        Bootstrap servers have separate connections. A leader's connection allows one request in
+        flight and is busy with produce requests.
         """
         deadline = Deadline(timeout_s)
         nodes = [node.node_id for node in self._net.cluster.bootstrap_brokers()]
-        if not self._asking.acquire(timeout=deadline.left_s()):
+        if not self._metadata_lock.acquire(timeout=deadline.left_s()):
             raise RequestFailed("other questions took all the time")
         try:
             for others in range(len(nodes) - 1, 0, -1):
                 with suppress(RequestFailed):
-                    return self._value_of(call, nodes[others], deadline.left_s() / (others + 1))
-            return self._value_of(call, nodes[0], deadline.left_s())
+                    return self._call_and_wait(
+                        call, nodes[others], deadline.left_s() / (others + 1)
+                    )
+            return self._call_and_wait(call, nodes[0], deadline.left_s())
         finally:
-            self._asking.release()
+            self._metadata_lock.release()
 
-    def _value_of(self, call: Callable[[str], object], node: str, timeout_s: float) -> Any:
+    def _call_and_wait(self, call: Callable[[str], object], node: str, timeout_s: float) -> Any:
         answered = threading.Event()
-        future = self._soon(call, node)
+        future = self._call_on_sender(call, node)
         future.add_both(lambda _: answered.set())
         if not answered.wait(timeout_s):
             raise RequestFailed(f"no answer within {timeout_s:.1f} s")
@@ -170,16 +171,16 @@ class KafkaPythonClient:
             raise RequestFailed(str(future.exception)) from future.exception
         return future.value
 
-    def _soon(self, call: Callable[[str], object], argument: str) -> Any:
-        """Call something on the sender's own thread, where most of kafka-python belongs."""
+    def _call_on_sender(self, call: Callable[[str], object], argument: str) -> Any:
+        """Schedule a call on the sender thread; most of kafka-python is not thread-safe."""
         try:
             return self._net._manager.call_soon(call, argument)
-        except RuntimeError as error:  # its loop is closed
+        except RuntimeError as error:  # the event loop is closed
             raise RequestFailed(str(error)) from error
 
 
 def refusal_of(error: BaseException) -> Refusal:
-    """Return the refusal that an error means."""
+    """Return the refusal for an error."""
     return Refusal(outcome_of(error), is_temporary(error))
 
 

@@ -1,4 +1,4 @@
-"""The current kafka-python client; building one blocks, so that a thread of its own does."""
+"""Manages the current kafka-python client; a background thread builds it, since that blocks."""
 
 import threading
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from duebridge_connectors.kafka.connection import PING_S, KafkaConnection
 from duebridge_connectors.kafka.errors import RequestFailed
 from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient
 
-# A client that was given up keeps its thread until its requests end; at most so many at once.
+# Replaced clients keep a thread until their requests end; this bounds them.
 MOST_RETIRING = 3
 REFRESH_S = 1.0
 
@@ -21,11 +21,11 @@ _Building = Future[KafkaPythonClient]
 class KafkaPythonConnection(KafkaConnection[KafkaPythonClient]):
     """Builds, pings and replaces kafka-python clients.
 
-    A replaced client has `grace_s` seconds for its requests in flight.
+    A replaced client has `grace_s` seconds to finish its requests in flight.
     """
 
     _building: "_Building | None"
-    _clients: list[KafkaPythonClient]  # the current one, and replaced ones that still run
+    _clients: list[KafkaPythonClient]  # the current one, and replaced ones still stopping
 
     def __init__(self, config: Mapping[str, object], grace_s: float) -> None:
         self._config = config
@@ -34,12 +34,12 @@ class KafkaPythonConnection(KafkaConnection[KafkaPythonClient]):
         super().__init__()
 
     def refresh(self, deadline: Deadline) -> None:
-        """Ask who leads the partitions, if a broker can say."""
+        """Refresh the metadata; a failure is ignored."""
         with suppress(BrokerUnavailable):
             self.client(deadline).refresh(deadline.left_s(REFRESH_S))
 
     def close(self) -> None:
-        """End every client at once. Idempotent."""
+        """Close every client without waiting. Idempotent."""
         with self._lock:
             self._is_closed = True
             building, self._building = self._building, None
@@ -57,18 +57,18 @@ class KafkaPythonConnection(KafkaConnection[KafkaPythonClient]):
             building = self._building
         try:
             return building.result(deadline.left_s())
-        except Exception as error:  # its construction failed, or takes longer
+        except Exception as error:  # the constructor failed, or has not returned
             raise BrokerUnavailable(f"no connection: {_text(error)}") from error
 
-    def _ask(self, client: KafkaPythonClient, deadline: Deadline) -> None:
+    def _verify(self, client: KafkaPythonClient, deadline: Deadline) -> None:
         try:
             client.ping(deadline.left_s(PING_S))
         except RequestFailed as error:
             self._replace(client, str(error))
             raise BrokerUnavailable(str(error)) from error
-        if client is self._doubtful:
-            self._doubtful = None
-            # Every broker it knows may be gone and replaced; it would not ask by itself.
+        if client is self._suspect:
+            self._suspect = None
+            # All brokers in its metadata may have been replaced; it does not refresh by itself.
             client.refresh(deadline.left_s(REFRESH_S))
 
     def _build(self) -> _Building:
@@ -93,21 +93,21 @@ class KafkaPythonConnection(KafkaConnection[KafkaPythonClient]):
             if self._building is None or _client_of(self._building) is not client:
                 return
             self._building = None
-            self._note_replaced(why)
+            self._count_replacement(why)
         threading.Thread(target=client.retire, args=(self._grace_s,), daemon=True).start()
 
     def _abandon(self) -> None:
         for client in self._clients:
             client.abandon()
-        self._abandoned += self._clients  # or their destructors would close the parent's sockets
+        self._abandoned += self._clients  # keeps destructors from closing the parent's sockets
 
-    def _forget_clients(self) -> None:
+    def _clear_clients(self) -> None:
         self._building = None
         self._clients = []
 
 
 def _text(error: Exception) -> str:
-    """Return the message of an error with its class name, which kafka-python's have in it."""
+    """Return the class name and message; kafka-python's messages contain the name already."""
     name, text = type(error).__name__, str(error)
     return text if name in text else f"{name} {text}"
 

@@ -1,4 +1,4 @@
-"""How kafka-python connects: tells why it could not, and leaves no socket open."""
+"""Extends kafka-python's networking: records connection failures and leaks no socket."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,13 +9,13 @@ from kafka.net.inet import KafkaNetSocket, create_connection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
-_NO_LOGIN = (vendor.SaslAuthenticationFailedError, vendor.UnsupportedSaslMechanismError)
+_LOGIN_ERRORS = (vendor.SaslAuthenticationFailedError, vendor.UnsupportedSaslMechanismError)
 
 
 class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
-    """Knows in `failure` why the last connection came to nothing; None: it did not.
+    """Keeps the cause of the last failed connection in `failure`, else None.
 
-    kafka-python tells so its own log only, and of a bootstrap just that it took too long.
+    kafka-python only logs that cause, and reports a failed bootstrap as a timeout.
     """
 
     failure: Exception | None = None
@@ -24,7 +24,7 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
         await super()._connect(node, conn, **how)
         future = conn.init_future
         failure = future.exception if future.failed() else None
-        # The try that the deadline cut short tells less than the one before it.
+        # An attempt cut short by the deadline says less than the previous failure.
         if self.failure is None or not isinstance(failure, vendor.KafkaTimeoutError):
             self.failure = failure
 
@@ -48,34 +48,34 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
             await transport.handshake()
         except BaseException as error:
             sock.close()
-            if not isinstance(error, Exception):  # it is abandoned
+            if not isinstance(error, Exception):  # cancelled
                 raise
             raise vendor.KafkaConnectionError(f"Handshake failed: {error}") from error
-        transport._sock_recv = partial(_data_before_end, transport._sock_recv)
+        transport._sock_recv = partial(_data_before_error, transport._sock_recv)
         return transport
 
     def maybe_raise_auth_failure(self, node_id: Any) -> None:
-        """Let a bootstrap try a login once: whoever counts wrong ones might lock the account."""
-        if isinstance(self.failure, _NO_LOGIN) and not self.bootstrapped:
+        """Fail the bootstrap after one refused login: retries might lock the account."""
+        if isinstance(self.failure, _LOGIN_ERRORS) and not self.bootstrapped:
             raise self.failure
         super().maybe_raise_auth_failure(node_id)
 
 
-def _data_before_end(receive: Callable[[], tuple[bytes, Any]]) -> tuple[bytes, Any]:
-    """Return data without the error that came with it, which comes again.
+def _data_before_error(receive: Callable[[], tuple[bytes, Any]]) -> tuple[bytes, Any]:
+    """Return data and defer the error that came with it to the next read.
 
-    kafka-python drops such data: of a broker that refuses a login, and closes, the answer.
+    kafka-python drops such data, such as the refusal of a login before the broker closes.
     """
     data, error = receive()
     return (data, None) if data else (data, error)
 
 
-# kafka-python chooses the class of a connection by the scheme of its option `proxy_url`.
+# kafka-python selects the socket class by the scheme of its option `proxy_url`.
 DIRECT = "duebridge-direct://"
 
 
 class _DirectSocket(KafkaNetSocket):  # type: ignore[misc]
-    """A connection that closes its socket when it fails; kafka-python's own leaves it open."""
+    """Closes the socket if connecting fails; kafka-python leaves it open."""
 
     SCHEMES = ("duebridge-direct",)
 

@@ -1,7 +1,7 @@
-"""Where a record without a key goes: a run of them to one partition, then another.
+"""Sticky partitioner: records without a key share a partition for a short time.
 
-kafka-python draws a partition for each such record, which costs more than decoding the record from
-the store, and spreads a batch over more produce batches than it fills.
+kafka-python draws a partition per record, which costs more than decoding the record and splits a
+batch into many small produce batches.
 """
 
 from time import monotonic
@@ -13,17 +13,16 @@ RUN_S = 0.005
 
 
 class Run(NamedTuple):
-    """The partition of a topic's records without a key, for a moment."""
+    """The current partition of a topic's records without a key."""
 
     partition: int
     ends_at: float
 
 
 class RunPartitioner(DefaultPartitioner):  # type: ignore[misc]
-    """Keys go where Java's client and kafka-python put them; what has none, by `RUN_S` seconds.
+    """Partitions keys as the Java client does; changes the partition of others every `RUN_S`.
 
-    Each run draws one of the partitions that are available, so that they fill evenly. Called by one
-    thread at a time: `Client.turn`.
+    Each run draws an available partition at random. Not thread-safe: callers hold `turn`.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER as kafka-python takes them."""
+"""Adapts `TokenSource` to kafka-python's interface."""
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
@@ -6,11 +6,11 @@ from duebridge_connectors.kafka.oauth import TokenSource
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
-    """Gives each new connection the current token."""
+    """Provides the current token to new connections."""
 
     def __init__(self, source: TokenSource) -> None:
         self._source = source
 
     def token(self) -> str:
-        """Return a token; raises `TokenFailed`, and then nothing is connected."""
+        """Return a token. Raises `TokenFailed`, which fails the connection."""
         return self._source.current()[0]

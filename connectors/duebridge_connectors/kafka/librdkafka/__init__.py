@@ -1,4 +1,4 @@
-"""Kafka through librdkafka (confluent-kafka), the fast client of `client: librdkafka`."""
+"""Publishes through librdkafka (confluent-kafka): `client: librdkafka`."""
 
 from collections.abc import Mapping
 
@@ -12,9 +12,9 @@ from duebridge_connectors.kafka.publisher import KafkaPublisher
 def open_publisher(
     settings: Mapping[str, object], publish_deadline_s: float
 ) -> KafkaPublisher[LibrdkafkaClient]:
-    """Return a publisher for `client: librdkafka`; it connects at its first use.
+    """Return a publisher for `client: librdkafka`; it connects on first use.
 
-    Raises `ConfigError` for settings that cannot be used.
+    Raises `ConfigError` for invalid settings.
     """
     return open_librdkafka(producer_config(settings, publish_deadline_s), publish_deadline_s)
 
@@ -22,7 +22,7 @@ def open_publisher(
 def open_librdkafka(
     config: Mapping[str, object], publish_deadline_s: float
 ) -> KafkaPublisher[LibrdkafkaClient]:
-    """Return a publisher for this configuration of `confluent_kafka.Producer`."""
+    """Return a publisher for a `confluent_kafka.Producer` configuration."""
     bulk = LibrdkafkaConnection(config)
     single = LibrdkafkaConnection({**config, "batch.num.messages": 1})
     return KafkaPublisher(LibrdkafkaAttempt, bulk, single, publish_deadline_s)

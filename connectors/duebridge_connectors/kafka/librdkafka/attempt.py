@@ -1,4 +1,4 @@
-"""A publish through librdkafka: the client's thread notes each answer."""
+"""One publish through librdkafka, whose client thread reports the answers."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -19,57 +19,57 @@ from duebridge_connectors.kafka.librdkafka.errors import answered_refusal, produ
 
 
 class LibrdkafkaAttempt(PublishAttempt[LibrdkafkaClient]):
-    """A batch and the count of its answers."""
+    """A `PublishAttempt` that counts delivery reports."""
 
     def __init__(self, batch: Sequence[Delivery], deadline: Deadline) -> None:
         super().__init__(batch, deadline)
-        # The client's thread alone counts answers. The number handed over is known last: the
-        # thread that sees both equal ends the wait.
+        # Only the client's thread counts answers. `_expected` is set after the handover; the
+        # thread that sees both counts equal ends the wait.
         self._handed = 0
         self._expected = -1
         self._answered = 0
         self._all_answered = threading.Event()
-        self._before = self.outcomes
+        self._previous = self.outcomes
 
-    def send(self, client: LibrdkafkaClient, places: Sequence[int]) -> None:
-        """Publish the deliveries at these places once and wait for their answers."""
+    def send(self, client: LibrdkafkaClient, indexes: Sequence[int]) -> None:
+        """Send the deliveries at these indexes once and wait for the broker's answers."""
         self._handed, self._expected, self._answered = 0, -1, 0
         self._all_answered.clear()
-        super().send(client, places)
+        super().send(client, indexes)
 
     def _look_up(
         self, client: LibrdkafkaClient, topics: list[str], within_s: float
     ) -> Mapping[str, Refusal | None]:
         return client.look_up(topics, within_s)
 
-    def _send(self, client: LibrdkafkaClient, places: Sequence[int]) -> None:
+    def _send(self, client: LibrdkafkaClient, indexes: Sequence[int]) -> None:
         if client.has_ended:
-            self.note(places, not_sent("the client has ended"))
+            self.record(indexes, not_sent("the client has ended"))
             return
-        self._before = self.outcomes.copy()
-        answer = partial(self._answer, client)
-        for place in places:
-            # Open until the client's thread notes the answer, perhaps before `send` returns.
-            self.outcomes[place] = UNANSWERED
+        self._previous = self.outcomes.copy()
+        answer = partial(self._on_answer, client)
+        for index in indexes:
+            # The client's thread may record the answer before `send` returns.
+            self.outcomes[index] = UNANSWERED
             try:
-                client.send(self.batch[place], partial(answer, place))
+                client.send(self.batch[index], partial(answer, index))
                 self._handed += 1
             except Exception as error:
-                self.outcomes[place] = self._before[place]
-                self.note([place], produce_refusal(error))
+                self.outcomes[index] = self._previous[index]
+                self.record([index], produce_refusal(error))
 
-    def _answer(
-        self, client: LibrdkafkaClient, place: int, error: KafkaError | None, _: object
+    def _on_answer(
+        self, client: LibrdkafkaClient, index: int, error: KafkaError | None, _: object
     ) -> None:
-        """Note an answer; one thread of a client calls this."""
+        """Record an answer; runs on the client's thread."""
         if error is None:
-            self.outcomes[place] = CONFIRMED
+            self.outcomes[index] = CONFIRMED
         else:
-            self.refused.add(place)
-            self.outcomes[place] = self._before[place]
-            self._note_refusal(place, refusal := answered_refusal(error))
+            self.refused.add(index)
+            self.outcomes[index] = self._previous[index]
+            self._record_refusal(index, refusal := answered_refusal(error))
             if refusal.outcome.verdict is Verdict.TARGET_FAILED:
-                client.forget(self.topic(place))
+                client.forget(self.topic(index))
         self._answered += 1
         if self._answered == self._expected:
             self._all_answered.set()

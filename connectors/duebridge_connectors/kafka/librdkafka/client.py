@@ -1,4 +1,4 @@
-"""One librdkafka producer, the thread that hears its answers, and how both end."""
+"""Wraps one librdkafka producer and the thread that serves its callbacks."""
 
 import ctypes
 import logging
@@ -15,9 +15,9 @@ from duebridge_connectors.kafka.errors import RequestFailed
 from duebridge_connectors.kafka.headers import plain_headers
 from duebridge_connectors.kafka.librdkafka.errors import answered_refusal
 
-# A producer that ends waits so long for the last answers, which a purge gives at once.
+# Limit of the wait for the last delivery reports; a purge produces them at once.
 END_S = 2.0
-# Librdkafka wants a topic even of who only asks whether anyone is there; this one need not exist.
+# A ping is a metadata request, which needs a topic name; the topic need not exist.
 NO_TOPIC = "duebridge-is-anyone-there"
 _POLL_S = 1.0
 
@@ -27,127 +27,124 @@ log = logging.getLogger(__name__)
 
 
 class LibrdkafkaClient:
-    """A producer, built without a connection. Every method may be called by several threads.
+    """A producer, built without a connection. Thread-safe.
 
-    `turn` is held by the thread that hands over. Raises what `confluent_kafka.Producer` does.
+    The constructor raises the errors of `confluent_kafka.Producer`.
     """
 
-    _producer: Any  # its stubs know no header of None; None once it has ended
+    _producer: Any  # Any: the stubs reject null headers. None once it has ended
 
     def __init__(self, config: Mapping[str, object]) -> None:
         self.turn = threading.Lock()
         self.has_ended = False
         self._known: set[str] = set()
-        self._trouble = _Trouble()
-        self._producer = Producer({**config, "error_cb": self._trouble.note, "logger": log})
-        self._thread = threading.Thread(target=self._hear, name="librdkafka", daemon=True)
+        self._errors = _ConnectionErrors()
+        self._producer = Producer({**config, "error_cb": self._errors.note, "logger": log})
+        self._thread = threading.Thread(target=self._serve, name="librdkafka", daemon=True)
         self._thread.start()
 
     @property
     def is_away(self) -> bool:
-        """Whether it has lost every broker since the last answer to a question."""
-        return self._trouble.is_away
+        """Whether all brokers have been down since the last metadata answer."""
+        return self._errors.is_away
 
     def send(self, delivery: Delivery, on_answer: Answered) -> None:
-        """Hand one delivery over, with `turn` held and not `has_ended`.
+        """Hand over one delivery; the caller holds `turn` and has checked `has_ended`.
 
-        `on_answer` is called on a thread of this client's own. Raises what `Producer.produce` does,
-        or ValueError.
+        The client's thread calls `on_answer`. Raises the errors of `Producer.produce`, and
+        `ValueError` for an unprintable header name.
         """
         headers = plain_headers(delivery.headers, delivery.properties)
         for name, _ in headers:
-            if not name.isprintable():  # the binding would crash, or cut the name short
+            if not name.isprintable():  # the binding would crash or truncate it
                 raise ValueError(f"header name {name!r}: expected printable characters only")
-        # By place: by name it would cost more.
+        # Positional arguments: keywords cost more.
         self._producer.produce(
             delivery.target.topic, delivery.body, delivery.key, -1, on_answer, None, 0, headers
         )
 
     def knows(self, topic: str) -> bool:
-        """Tell whether a topic was there when it was last heard of, without asking the broker."""
+        """Return whether the last lookup or answer found the topic; sends no request."""
         return topic in self._known
 
     def forget(self, topic: str) -> None:
-        """Look a topic up again before it is next sent to."""
+        """Require a new lookup of the topic."""
         self._known.discard(topic)
 
     def look_up(self, topics: Collection[str], timeout_s: float) -> dict[str, Refusal | None]:
-        """Ask the broker for topics; return None for each that is known now, or why it is not."""
+        """Request the metadata of topics; return a refusal for each unusable one, else None."""
         deadline = Deadline(timeout_s)
         return {topic: self._look_up(topic, deadline.left_s()) for topic in topics}
 
     def _look_up(self, topic: str, timeout_s: float) -> Refusal | None:
         try:
-            error = self._ask(topic, timeout_s)
-        except RequestFailed as reason:
-            return Refusal(not_sent(str(reason)))
+            error = self._request_metadata(topic, timeout_s)
+        except RequestFailed as failure:
+            return Refusal(not_sent(str(failure)))
         if error is not None:
             return answered_refusal(error)
         self._known.add(topic)
         return None
 
     def ping(self, timeout_s: float) -> None:
-        """Raise `RequestFailed` unless a broker answers within `timeout_s` seconds."""
-        self._ask(NO_TOPIC, timeout_s)
+        """Raise `RequestFailed` unless a broker answers within `timeout_s`."""
+        self._request_metadata(NO_TOPIC, timeout_s)
 
-    def _ask(self, topic: str, timeout_s: float) -> KafkaError | None:
+    def _request_metadata(self, topic: str, timeout_s: float) -> KafkaError | None:
         producer = self._producer
         if producer is None:
             raise RequestFailed("the client has ended")
         try:
             found = producer.list_topics(topic, timeout_s)
         except KafkaException as error:
-            raise RequestFailed(self._trouble.words or error.args[0].str()) from error
-        except (RuntimeError, ValueError):  # no topic can have this name
+            raise RequestFailed(self._errors.message or error.args[0].str()) from error
+        except (RuntimeError, ValueError):  # an invalid topic name
             return KafkaError(KafkaError.TOPIC_EXCEPTION)
-        self._trouble.is_over()
+        self._errors.clear()
         answer: KafkaError | None = found.topics[topic].error
         return answer
 
     def retire(self) -> None:
-        """End it: nothing is taken any more, and what is under way is answered as purged."""
+        """Stop accepting deliveries; those in flight are answered as purged."""
         with self.turn:
             if not self.has_ended and self._producer is not None:
                 self.has_ended = True
                 self._producer.purge()
 
     def abandon(self) -> None:
-        """Forget it in a forked child, where its threads are missing: its end would wait for them.
-
-        The reference keeps it from ending even with the interpreter.
-        """
+        """Leak the producer in a forked child: its destructor would wait for missing threads."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._producer))
 
-    def _hear(self) -> None:
-        """Serve answers and log lines until it has ended and nothing is left unanswered."""
+    def _serve(self) -> None:
+        """Serve callbacks until the client has ended and nothing is in flight."""
         producer = self._producer
         while not self.has_ended:
             _poll(producer, _POLL_S)
         end_at = time.monotonic() + END_S
         while len(producer) and time.monotonic() < end_at:
             _poll(producer, 0.1)
-        # The last reference, if nobody asks just now: to drop it waits for librdkafka's threads.
+        # Usually the last reference; dropping it joins librdkafka's threads.
         self._producer = None
 
 
-class _Trouble:
-    """What librdkafka last said about its connections; apart, so that no cycle keeps a client."""
+class _ConnectionErrors:
+    """The last connection error; a separate object, so that no cycle keeps the client alive."""
 
     def __init__(self) -> None:
-        self.is_over()
+        self.clear()
 
-    def is_over(self) -> None:
-        self.words, self.is_away = "", False
+    def clear(self) -> None:
+        self.message, self.is_away = "", False
 
     def note(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.is_away = True
         else:
-            self.words = f"{error.name()} {error.str()}"
+            self.message = f"{error.name()} {error.str()}"
 
 
 def _poll(producer: Producer, timeout_s: float) -> None:
     try:
         producer.poll(timeout_s)
-    except Exception:  # of a callback; nobody else would hear the next answers
-        log.exception("an answer of librdkafka was lost")
+    except Exception:  # from a callback; the thread must go on serving
+        log.exception("a librdkafka callback failed")

@@ -1,4 +1,4 @@
-"""The current librdkafka client; building one needs no connection."""
+"""Manages the current librdkafka client; building one does not block."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ class LibrdkafkaConnection(KafkaConnection[LibrdkafkaClient]):
         super().__init__()
 
     def close(self) -> None:
-        """End the client at once. Idempotent."""
+        """Close the client without waiting. Idempotent."""
         with self._lock:
             self._is_closed = True
             client, self._client = self._client, None
@@ -38,26 +38,26 @@ class LibrdkafkaConnection(KafkaConnection[LibrdkafkaClient]):
                 self._client = self._build()
             return self._client
 
-    def _ask(self, client: LibrdkafkaClient, deadline: Deadline) -> None:
+    def _verify(self, client: LibrdkafkaClient, deadline: Deadline) -> None:
         try:
             client.ping(deadline.left_s(PING_S))
         except RequestFailed as error:
             raise BrokerUnavailable(str(error)) from error
-        if client is self._doubtful:
-            self._doubtful = None
+        if client is self._suspect:
+            self._suspect = None
 
     def _build(self) -> LibrdkafkaClient:
-        ask_for_token = self._config.get("oauth_cb")
+        request_token = self._config.get("oauth_cb")
         try:
-            if callable(ask_for_token):
-                ask_for_token("")  # librdkafka would hide its error, and wait ten seconds
+            if callable(request_token):
+                request_token("")  # librdkafka would hide its error for ten seconds
             return LibrdkafkaClient(self._config)
         except TokenFailed as error:
             raise BrokerUnavailable(str(error)) from error
-        except KafkaException as error:  # a file of certificates has gone, for instance
+        except KafkaException as error:  # such as a deleted certificate file
             raise BrokerUnavailable(f"no client: {error.args[0].str()}") from error
 
-    def _is_away(self, client: LibrdkafkaClient) -> bool:
+    def _is_disconnected(self, client: LibrdkafkaClient) -> bool:
         return client.is_away
 
     def _replace(self, client: LibrdkafkaClient, why: str) -> None:
@@ -65,12 +65,12 @@ class LibrdkafkaConnection(KafkaConnection[LibrdkafkaClient]):
             if self._client is not client:
                 return
             self._client = None
-            self._note_replaced(why)
+            self._count_replacement(why)
         client.retire()
 
     def _abandon(self) -> None:
         if self._client is not None:
             self._client.abandon()
 
-    def _forget_clients(self) -> None:
+    def _clear_clients(self) -> None:
         self._client = None

@@ -1,8 +1,8 @@
-"""The verdict of each error of librdkafka.
+"""Maps librdkafka's error codes to verdicts.
 
-A broker's error has its number in Kafka's protocol: `duebridge_connectors.kafka.errors` gives its
-verdict, so that both clients judge alike. The client's own errors are below zero and judged here.
-An error without a row is INDETERMINATE; a test demands a row for each that confluent-kafka defines.
+Broker errors have Kafka's protocol numbers and the verdicts of `duebridge_connectors.kafka.errors`;
+local errors are negative and listed here. An error without a row is INDETERMINATE; a test requires
+a row for every code of confluent-kafka.
 """
 
 from confluent_kafka import KafkaError
@@ -15,18 +15,18 @@ from duebridge_connectors.kafka.errors import TABLE, UNKNOWN, Row
 _EXHAUSTED = Reason.ATTEMPTS_EXHAUSTED
 
 _ROWS: dict[Row, tuple[int, ...]] = {
-    (Verdict.REJECTED, Reason.INVALID): (KafkaError._INVALID_ARG,),  # `produce` cannot carry it
+    (Verdict.REJECTED, Reason.INVALID): (KafkaError._INVALID_ARG,),  # `produce` cannot encode it
     (Verdict.TARGET_FAILED, Reason.TARGET_MISSING): (
         KafkaError._UNKNOWN_PARTITION,
         KafkaError._UNKNOWN_TOPIC,
     ),
-    # A good record in a batch with a bad one: the broker appended nothing of it.
+    # A valid record in a batch with an invalid one; the broker appended neither.
     (Verdict.FAILED, _EXHAUSTED): (KafkaError._INVALID_DIFFERENT_RECORD,),
-    (Verdict.UNAVAILABLE, _EXHAUSTED): (KafkaError._QUEUE_FULL,),  # `produce` did not take it
-    # It may be stored: the answer was lost, or the client does not tell whether it was sent.
+    (Verdict.UNAVAILABLE, _EXHAUSTED): (KafkaError._QUEUE_FULL,),  # `produce` rejected it
+    # The record may be stored: the answer was lost, or the client does not say if it was sent.
     UNKNOWN: (
         KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._AUTHENTICATION,  # also of a connection that had carried it
+        KafkaError._AUTHENTICATION,  # may follow a successful send
         KafkaError._BAD_MSG,
         KafkaError._CRIT_SYS_RESOURCE,
         KafkaError._DESTROY,
@@ -40,7 +40,7 @@ _ROWS: dict[Row, tuple[int, ...]] = {
         KafkaError._OUTDATED,
         KafkaError._PARTIAL,
         KafkaError._PURGE_INFLIGHT,
-        KafkaError._PURGE_QUEUE,  # it waits there for a second attempt, too
+        KafkaError._PURGE_QUEUE,  # may wait there for a retry
         KafkaError._RESOLVE,
         KafkaError._RETRY,
         KafkaError._SSL,
@@ -56,8 +56,8 @@ _ROWS: dict[Row, tuple[int, ...]] = {
     ),
 }
 
-# What consumers, transactions, serializers and admin clients meet. Should one ever come, it says
-# nothing of the record.
+# Errors of consumers, transactions, serializers and admin clients. They would prove nothing about
+# a record.
 _NEVER_EXPECTED = (
     KafkaError._APPLICATION,
     KafkaError._ASSIGN_PARTITIONS,
@@ -91,7 +91,7 @@ _NEVER_EXPECTED = (
     KafkaError._WAIT_COORD,
 )
 
-# A broker's that kafka-python has no class for: of patterns, bootstraps, streams and share groups.
+# Broker errors unknown to kafka-python: patterns, bootstraps, streams and share groups.
 _NEWER = range(128, 134)
 
 OWN: dict[int, Row] = {
@@ -99,7 +99,7 @@ OWN: dict[int, Row] = {
     **{code: row for row, codes in _ROWS.items() for code in codes},
 }
 
-# Short of replicas, without a leader or throttled: it may be well again in a moment.
+# Leader election, missing replicas or throttling: the partition may recover within the publish.
 TEMPORARY = frozenset(
     {
         KafkaError.LEADER_NOT_AVAILABLE,
@@ -110,19 +110,19 @@ TEMPORARY = frozenset(
 
 
 def row_of(code: int) -> Row:
-    """Return the verdict and reason of an error code; without a row, that of the unknown."""
+    """Return the verdict and reason of an error code; UNKNOWN for a code without a row."""
     return OWN.get(code) or TABLE.get(broker.for_code(code), UNKNOWN)
 
 
 def answered_refusal(error: KafkaError) -> Refusal:
-    """Return the refusal that a broker or the client answered."""
+    """Return the refusal for a delivery report's error."""
     verdict, reason = row_of(error.code())
     outcome = Outcome(verdict, reason, error.name(), error.str())
     return Refusal(outcome, error.code() in TEMPORARY)
 
 
 def produce_refusal(error: Exception) -> Outcome:
-    """Return the outcome of what `Producer.produce` raised: the delivery got no further."""
+    """Return the outcome of an exception from `Producer.produce`; nothing was sent."""
     if isinstance(error, BufferError):
         return Outcome(Verdict.UNAVAILABLE, error_class="_QUEUE_FULL", error_message=str(error))
     found = error.args[0] if error.args else None

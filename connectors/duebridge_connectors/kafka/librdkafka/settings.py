@@ -1,4 +1,4 @@
-"""From the configuration's mapping of a broker to what librdkafka's producer is built with."""
+"""Converts a broker's settings into librdkafka's configuration."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from duebridge_connectors.kafka.settings import (
 
 log = logging.getLogger(__name__)
 
-# What an option may change. It goes out without lingering, since it was handed over whole.
+# Defaults that options override. Lingering would not help: batches are handed over whole.
 DEFAULTS: Mapping[str, object] = {
     "client.id": "duebridge",
     "enable.metrics.push": "false",
@@ -32,7 +32,7 @@ DEFAULTS: Mapping[str, object] = {
     "reconnect.backoff.max.ms": 1_000,
 }
 
-# Kafka's names where librdkafka has another one.
+# Kafka's names that differ in librdkafka.
 _RENAMED = {
     "max.request.size": "message.max.bytes",
     "metadata.max.age.ms": "topic.metadata.refresh.interval.ms",
@@ -74,16 +74,16 @@ OWNED: Mapping[str, str] = {
     "topic.metadata.propagation.max.ms": OWNED_BY_BOTH["allow.auto.create.topics"],
 }
 
-_MOST_KB = 2_147_483_647
-# It looks for what is overdue only once a second, so it is told to give up that much earlier.
-_SCAN_S = 1.0
+_MAX_KB = 2_147_483_647
+# librdkafka scans for timeouts once a second; its timeout is earlier by that much.
+_TIMEOUT_SCAN_S = 1.0
 
 
 def producer_config(settings: Mapping[str, object], publish_deadline_s: float) -> dict[str, object]:
-    """Return what `confluent_kafka.Producer` takes for a broker of `client: librdkafka`.
+    """Return the `confluent_kafka.Producer` configuration for `client: librdkafka`.
 
-    An option that kafka-python does not know is librdkafka's to judge, here and not later. Raises
-    `ConfigError`, which names the key, what was expected and what came.
+    librdkafka itself validates the options, including its own. Raises `ConfigError` with the key,
+    the expected and the actual value.
     """
     options = checked_options(settings)
     servers = servers_of(settings)
@@ -91,7 +91,7 @@ def producer_config(settings: Mapping[str, object], publish_deadline_s: float) -
     check_security(options)
     check_linger(int(str(given["linger.ms"])), publish_deadline_s)
     config = {**given, **_owned(publish_deadline_s)}
-    _ask_librdkafka(config, options)
+    _check_with_librdkafka(config, options)
     return {**config, "bootstrap.servers": ",".join(servers)}
 
 
@@ -100,7 +100,7 @@ def _translated(name: str, value: object) -> tuple[str, object]:
     if name == TOKEN_PROVIDER:
         source = TokenSource(str(converted(name, value, _scalar)))
         return "oauth_cb", lambda _: source.current()
-    # Every codec is built in, whatever kafka-python misses.
+    # librdkafka has every codec built in, unlike kafka-python.
     convert = _scalar if name == "compression.type" else OPTIONS.get(name, ("", _scalar))[1]
     converted(name, value, convert)
     return _RENAMED.get(name, name), _scalar(value)
@@ -114,7 +114,7 @@ def _scalar(value: object) -> str:
 
 def _owned(publish_deadline_s: float) -> dict[str, object]:
     deadline_ms = publish_deadline_s * 1000
-    give_up_ms = int(max(deadline_ms / 2, deadline_ms * DELIVERY_SHARE - _SCAN_S * 1000))
+    give_up_ms = int(max(deadline_ms / 2, deadline_ms * DELIVERY_SHARE - _TIMEOUT_SCAN_S * 1000))
     return {
         "acks": "all",
         "allow.auto.create.topics": False,
@@ -123,19 +123,19 @@ def _owned(publish_deadline_s: float) -> dict[str, object]:
         "message.send.max.retries": 0,
         "message.timeout.ms": give_up_ms,
         "partitioner": "murmur2_random",
-        "queue.buffering.max.kbytes": _MOST_KB,
+        "queue.buffering.max.kbytes": _MAX_KB,
         "queue.buffering.max.messages": 0,
         "request.timeout.ms": min(give_up_ms, int(deadline_ms * REQUEST_SHARE), 900_000),
         "socket.timeout.ms": min(give_up_ms, 300_000),
-        # A new topic is looked up before anything is sent to it: no need to wait for it again.
+        # The connector looks topics up before sending; librdkafka need not wait for them.
         "topic.metadata.propagation.max.ms": 0,
     }
 
 
-def _ask_librdkafka(config: Mapping[str, object], names: Iterable[str]) -> None:
-    """Raise `ConfigError` for what librdkafka refuses; without servers it connects nowhere."""
+def _check_with_librdkafka(config: Mapping[str, object], names: Iterable[str]) -> None:
+    """Raise `ConfigError` for refused options; without servers librdkafka opens no connection."""
     try:
-        # Without the function for tokens, which it would call at once.
+        # Without the token callback, which it would call at once.
         Producer({name: config[name] for name in config if name != "oauth_cb"}, logger=log)
     except KafkaException as error:
         words = error.args[0].str().strip().removeprefix("Failed to create producer: ")

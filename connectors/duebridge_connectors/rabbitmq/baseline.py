@@ -1,4 +1,4 @@
-"""pika publishing alone, with confirms: what `duebridge bench` compares the bridge with."""
+"""pika with confirms, without the bridge: the baseline of `duebridge bench`."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -16,14 +16,11 @@ from duebridge.ports.publisher import BrokerUnavailable
 from duebridge_connectors.rabbitmq.settings import connection_parameters
 
 WINDOW = 1000  # unconfirmed messages in bulk
-OPEN_WITHIN_S = 15.0
+OPEN_TIMEOUT_S = 15.0
 
 
-class RabbitBare:
-    """A `SelectConnection` on a thread of its own, and a durable queue behind the default exchange.
-
-    Implements `duebridge.ports.baseline.BaselineClient`.
-    """
+class RabbitBaseline:
+    """A `BaselineClient` with a `SelectConnection` on its own thread and a durable queue."""
 
     def __init__(self, parameters: pika.connection.Parameters, name: str) -> None:
         self.target = {"exchange": "", "routing_key": name}
@@ -35,10 +32,10 @@ class RabbitBare:
         self._channel: Any = None
         self._unconfirmed: dict[int, Callable[[], None]] = {}  # by delivery tag, rising
         self._last_tag = 0
-        self._thread = threading.Thread(target=self._run, name="bare-rabbitmq", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="baseline-rabbitmq", daemon=True)
         self._thread.start()
-        if not self._opened.wait(OPEN_WITHIN_S):
-            raise BrokerUnavailable(f"rabbitmq: not connected within {OPEN_WITHIN_S:g} s")
+        if not self._opened.wait(OPEN_TIMEOUT_S):
+            raise BrokerUnavailable(f"rabbitmq: not connected within {OPEN_TIMEOUT_S:g} s")
 
     def publish_all(self, bodies: Sequence[bytes]) -> None:
         """Publish with a window of unconfirmed messages; see `BaselineClient`."""
@@ -99,15 +96,15 @@ class RabbitBare:
         tag = frame.method.delivery_tag
         tags = [tag]
         if frame.method.multiple:
-            tags = list(takewhile(lambda each: each <= tag, self._unconfirmed))
-        for each in tags:
-            self._unconfirmed.pop(each)()
+            tags = list(takewhile(lambda unconfirmed: unconfirmed <= tag, self._unconfirmed))
+        for confirmed in tags:
+            self._unconfirmed.pop(confirmed)()
 
 
 class _Bulk:
-    """Bodies on their way, at most `WINDOW` of them unconfirmed."""
+    """Publishes bodies with at most `WINDOW` unconfirmed."""
 
-    def __init__(self, client: RabbitBare, bodies: Sequence[bytes]) -> None:
+    def __init__(self, client: RabbitBaseline, bodies: Sequence[bytes]) -> None:
         self.is_done = threading.Event()
         self._client = client
         self._bodies = bodies
@@ -127,6 +124,6 @@ class _Bulk:
             self.fill()
 
 
-def open_bare(settings: Mapping[str, object], name: str) -> RabbitBare:
-    """Return the bare client of a broker of `type: rabbitmq`; see `duebridge.ports.baseline`."""
-    return RabbitBare(connection_parameters(settings), name)
+def open_baseline(settings: Mapping[str, object], name: str) -> RabbitBaseline:
+    """Return the baseline client; see `duebridge.ports.baseline`."""
+    return RabbitBaseline(connection_parameters(settings), name)

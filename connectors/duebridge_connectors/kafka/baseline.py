@@ -1,4 +1,4 @@
-"""The Kafka clients publishing alone: what `duebridge bench` compares the bridge with."""
+"""Kafka clients without the bridge: the baseline of `duebridge bench`."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -14,15 +14,15 @@ from duebridge_connectors.kafka.settings import producer_config
 
 PARTITIONS = 4
 _HEADERS = [(name, value.encode()) for name, value in HEADERS]
-# What is best in bulk, and what is best for one message at a time.
+# The best batching for throughput, and the best for latency.
 _BULK = {"linger_ms": 5, "batch_size": 262_144}
 _SINGLE = {"linger_ms": 0, "batch_size": 16_384}
 
 
-class KafkaBare:
-    """Two kafka-python producers with the connector's own settings, but for how they batch.
+class KafkaBaseline:
+    """A `BaselineClient` of two kafka-python producers.
 
-    Implements `duebridge.ports.baseline.BaselineClient`.
+    They have the connector's settings except for batching.
     """
 
     def __init__(self, settings: Mapping[str, object], name: str) -> None:
@@ -35,7 +35,7 @@ class KafkaBare:
         self._single: Any = KafkaProducer(**{**config, **_SINGLE})
 
     def publish_all(self, bodies: Sequence[bytes]) -> None:
-        """Send all and wait for each; see `BaselineClient`."""
+        """Send all bodies and wait for every confirm; see `BaselineClient`."""
         send = self._bulk.send
         futures = [send(self._name, body, headers=_HEADERS) for body in bodies]
         self._bulk.flush()
@@ -43,12 +43,12 @@ class KafkaBare:
             future.get(DEADLINE_S)
 
     def publish(self, body: bytes, confirmed: Callable[[], None]) -> None:
-        """Send one without lingering; see `BaselineClient`."""
+        """Send one body without lingering; see `BaselineClient`."""
         future = self._single.send(self._name, body, headers=_HEADERS)
         future.add_callback(lambda _: confirmed())
 
     def empty(self) -> None:
-        """Leave it: a long log is not slower."""
+        """Do nothing: the length of a log does not affect publishing."""
 
     def close(self) -> None:
         """Close the producers and delete the topic; see `BaselineClient`."""
@@ -57,8 +57,8 @@ class KafkaBare:
         self._topics.delete(self._name)
 
 
-class LibrdkafkaBare:
-    """Two librdkafka producers; implements `duebridge.ports.baseline.BaselineClient`."""
+class LibrdkafkaBaseline:
+    """A `BaselineClient` of two librdkafka producers."""
 
     def __init__(self, settings: Mapping[str, object], name: str) -> None:
         from confluent_kafka import Producer
@@ -69,41 +69,41 @@ class LibrdkafkaBare:
         self._topics = _Topics(config)
         self._topics.create(name)
         options = settings.get("options") or {}
-        assert isinstance(options, Mapping)  # noqa: S101 - `producer_config` has looked
+        assert isinstance(options, Mapping)  # noqa: S101 - `producer_config` checked it
         servers = ",".join(config["bootstrap_servers"])  # type: ignore[arg-type]
         common = {**options, "bootstrap.servers": servers, "acks": "all"}
         common["queue.buffering.max.messages"] = 1_000_000
         self._bulk: Any = Producer({**common, "linger.ms": 5})
         self._single: Any = Producer({**common, "linger.ms": 0})
-        self._poller = threading.Thread(target=self._poll, name="bare-librdkafka", daemon=True)
+        self._poller = threading.Thread(target=self._poll, name="baseline-librdkafka", daemon=True)
         self._is_closed = False
         self._poller.start()
 
     def publish_all(self, bodies: Sequence[bytes]) -> None:
-        """Produce all and wait for each; see `BaselineClient`."""
+        """Send all bodies and wait for every confirm; see `BaselineClient`."""
         confirms = 0
 
         def on_delivery(error: object, _: object) -> None:
             nonlocal confirms
             confirms += error is None
 
-        for place, body in enumerate(bodies):
+        for index, body in enumerate(bodies):
             self._bulk.produce(self._name, body, headers=_HEADERS, on_delivery=on_delivery)
-            if not place % 1000:
+            if not index % 1000:
                 self._bulk.poll(0)
         self._bulk.flush(DEADLINE_S)
         if confirms != len(bodies):
             raise BrokerUnavailable(f"kafka: {confirms} of {len(bodies)} were confirmed")
 
     def publish(self, body: bytes, confirmed: Callable[[], None]) -> None:
-        """Produce one without lingering; see `BaselineClient`."""
+        """Send one body without lingering; see `BaselineClient`."""
         self._single.produce(self._name, body, headers=_HEADERS, on_delivery=lambda *_: confirmed())
 
     def empty(self) -> None:
-        """Leave it: a long log is not slower."""
+        """Do nothing: the length of a log does not affect publishing."""
 
     def close(self) -> None:
-        """Delete the topic and give the producers up; see `BaselineClient`."""
+        """Stop the producers and delete the topic; see `BaselineClient`."""
         self._is_closed = True
         self._poller.join()
         self._topics.delete(self._name)
@@ -136,8 +136,8 @@ class _Topics:
             raise BrokerUnavailable(f"kafka: {type(error).__name__} {error}") from error
 
 
-def open_bare(settings: Mapping[str, object], name: str) -> KafkaBare | LibrdkafkaBare:
-    """Return the bare client of a broker of `type: kafka`; see `duebridge.ports.baseline`."""
+def open_baseline(settings: Mapping[str, object], name: str) -> KafkaBaseline | LibrdkafkaBaseline:
+    """Return the baseline client of the configured `client`; see `duebridge.ports.baseline`."""
     if settings.get("client") == "librdkafka":
-        return LibrdkafkaBare(settings, name)
-    return KafkaBare(settings, name)
+        return LibrdkafkaBaseline(settings, name)
+    return KafkaBaseline(settings, name)
