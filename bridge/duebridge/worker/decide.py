@@ -9,7 +9,7 @@ from duebridge.store.transitions import Ack, Burial, Decision, Release, Retry
 from duebridge.worker.backoff import retry_delay_ms
 
 
-class Circumstances(NamedTuple):
+class DecisionContext(NamedTuple):
     """What else decides: whether a target error buries, whether others were answered since."""
 
     is_past_hold: bool = False
@@ -17,7 +17,7 @@ class Circumstances(NamedTuple):
 
 
 def decide(
-    leased: LeasedEnvelope, outcome: Outcome, route: Route, around: Circumstances
+    leased: LeasedEnvelope, outcome: Outcome, route: Route, context: DecisionContext
 ) -> Decision:
     """Return what becomes of an envelope; `failures` alone is compared with `max_attempts`."""
     match outcome.verdict:
@@ -27,18 +27,18 @@ def decide(
             return Release(leased.id)
         case Verdict.REJECTED:
             return _bury(leased, outcome, is_failure=True)
-        case Verdict.TARGET_FAILED if around.is_past_hold:
+        case Verdict.TARGET_FAILED if context.is_past_hold:
             return _bury(leased, outcome, is_failure=False)
         case Verdict.TARGET_FAILED:
-            return _again(leased, outcome, route, is_failure=False, is_unsure=False)
+            return _retry(leased, outcome, route, is_failure=False, is_unsure=False)
         case Verdict.FAILED:
-            return _again(leased, outcome, route, is_failure=True, is_unsure=False)
+            return _retry(leased, outcome, route, is_failure=True, is_unsure=False)
         case Verdict.INDETERMINATE:
-            counts = around.confirmed_since
-            return _again(leased, outcome, route, is_failure=counts, is_unsure=True)
+            counts = context.confirmed_since
+            return _retry(leased, outcome, route, is_failure=counts, is_unsure=True)
 
 
-def _again(
+def _retry(
     leased: LeasedEnvelope, outcome: Outcome, route: Route, *, is_failure: bool, is_unsure: bool
 ) -> Retry | Burial:
     failures = leased.flight.failures + is_failure

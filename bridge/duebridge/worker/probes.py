@@ -15,7 +15,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
 from duebridge.store.poll import NONE, Stats
-from duebridge.worker.shard import Station
+from duebridge.worker.shard import ShardView
 from duebridge.worker.worker import Worker
 
 # Longer than a call of the store or a ping of a broker may wait; with three probes, four seconds
@@ -78,11 +78,11 @@ def liveness_faults(workers: Sequence[Worker]) -> list[str]:
 def readiness_faults(workers: Sequence[Worker]) -> list[str]:
     """Return what keeps envelopes from being delivered by this process."""
     faults = [f"lane {each.lane.broker}: stopped" for each in workers if each.lane.is_stopped]
-    for station in _stations(workers):
-        if not station.is_heard:
-            faults.append(_unheard(station))
-        if station.is_unreadable:
-            faults.append(f"route {station.route.name}: its records need a newer duebridge")
+    for view in _views(workers):
+        if not view.is_heard:
+            faults.append(_unheard(view))
+        if view.is_unreadable:
+            faults.append(f"route {view.route.name}: its records need a newer duebridge")
     return sorted(set(faults))
 
 
@@ -99,27 +99,27 @@ def _metrics(accept: str) -> Page:
 
 def _due(workers: Sequence[Worker]) -> Page:
     """Answer with figures at most a few seconds old; an unknown backlog is not one of nothing."""
-    stations = _stations(workers)
-    unknown = [each for each in stations if not each.is_heard or each.stats is None]
+    views = _views(workers)
+    unknown = [each for each in views if not each.is_heard or each.stats is None]
     if unknown:
         answer = {"error": "; ".join(sorted({_unheard(each) for each in unknown}))}
         return 503, "application/json", msgspec.json.encode(answer)
-    return 200, "application/json", msgspec.json.encode(due(stations))
+    return 200, "application/json", msgspec.json.encode(due(views))
 
 
-def _stations(workers: Sequence[Worker]) -> list[Station]:
-    return [station for worker in workers for station in worker.stations]
+def _views(workers: Sequence[Worker]) -> list[ShardView]:
+    return [view for worker in workers for view in worker.views]
 
 
-def _unheard(station: Station) -> str:
-    return f"route {station.route.name}: the store does not answer"
+def _unheard(view: ShardView) -> str:
+    return f"route {view.route.name}: the store does not answer"
 
 
 def _not_found(_: str) -> Page:
     return 404, "text/plain; charset=utf-8", b"expected /livez, /readyz, /metrics or /due\n"
 
 
-Look: TypeAlias = tuple[Station, Stats]
+Look: TypeAlias = tuple[ShardView, Stats]
 
 
 class Backlog(msgspec.Struct, frozen=True):
@@ -137,12 +137,12 @@ class Due(msgspec.Struct, frozen=True):
     totals: Backlog
 
 
-def due(stations: Iterable[Station]) -> Due:
+def due(views: Iterable[ShardView]) -> Due:
     """Return the backlogs of what was looked at."""
     by_route: defaultdict[str, list[Look]] = defaultdict(list)
-    for station in stations:
-        if station.stats is not None:
-            by_route[station.route.name].append((station, station.stats))
+    for view in views:
+        if view.stats is not None:
+            by_route[view.route.name].append((view, view.stats))
     everything = [look for looks in by_route.values() for look in looks]
     return Due({name: _sum(looks) for name, looks in by_route.items()}, _sum(everything))
 
@@ -159,10 +159,10 @@ def _sum(looks: Sequence[Look]) -> Backlog:
     )
 
 
-def oldest_due_age_ms(station: Station, stats: Stats) -> int:
+def oldest_due_age_ms(view: ShardView, stats: Stats) -> int:
     """Return for how long the oldest that waits has been due; it rises while the store is away."""
-    if station.is_heard:
+    if view.is_heard:
         return stats.oldest_due_age_ms
-    firsts = (stats.oldest_due_at_ms, station.poll.first_pending_ms, station.poll.first_retry_ms)
-    oldest_ms = min((each for each in firsts if each != NONE), default=station.now_ms())
-    return max(0, station.now_ms() - oldest_ms)
+    firsts = (stats.oldest_due_at_ms, view.poll.first_pending_ms, view.poll.first_retry_ms)
+    oldest_ms = min((each for each in firsts if each != NONE), default=view.now_ms())
+    return max(0, view.now_ms() - oldest_ms)

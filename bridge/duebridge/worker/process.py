@@ -29,7 +29,7 @@ from duebridge.worker.reload import (
     left_behind,
     other_shards,
 )
-from duebridge.worker.shard import Gate, Station
+from duebridge.worker.shard import Gate, ShardView
 from duebridge.worker.worker import Worker
 
 MAX_THREADS = 16  # of a lane: each has one batch under way
@@ -66,7 +66,7 @@ class Runner:
         }
         self._pools = {name: self._pool(name) for name in self.lanes}
         self._registry = Registry(connection, config.store.namespace)
-        self._stations = {name: self._open(route) for name, route in config.routes.items()}
+        self._views = {name: self._open(route) for name, route in config.routes.items()}
         self.workers = [self._worker(name) for name in self.lanes]
         self._stop = threading.Event()
         self._threads = [
@@ -84,19 +84,16 @@ class Runner:
 
     def _worker(self, broker: str) -> Worker:
         pool = self._pools[broker]
-        stations = self._stations_of(broker)
+        views = self._views_of(broker)
         shunter = Shunter(self.lanes, pool)
-        return Worker(self.lanes[broker], stations, shunter, pool, tracing=self._tracing)
+        return Worker(self.lanes[broker], views, shunter, pool, tracing=self._tracing)
 
-    def _stations_of(self, broker: str) -> list[Station]:
+    def _views_of(self, broker: str) -> list[ShardView]:
         return [
-            station
-            for stations in self._stations.values()
-            for station in stations
-            if station.target.broker == broker
+            view for views in self._views.values() for view in views if view.target.broker == broker
         ]
 
-    def _open(self, route: Route) -> list[Station]:
+    def _open(self, route: Route) -> list[ShardView]:
         metrics.begin(route.name)
         gate = Gate()
         stores = RouteStore.open(
@@ -105,13 +102,15 @@ class Runner:
             route,
             settle_for_s=route.lease / 1000 / 2,
         )
-        return [Station(route, store, gate, is_watched=self._is_watched) for store in stores.shards]
+        return [
+            ShardView(route, store, gate, is_watched=self._is_watched) for store in stores.shards
+        ]
 
     def _wake_calls(self) -> dict[Shard, "partial[None]"]:
         return {
-            station.store.shard: partial(worker.wake, station)
+            view.store.shard: partial(worker.wake, view)
             for worker in self.workers
-            for station in self._stations_of(worker.lane.broker)
+            for view in self._views_of(worker.lane.broker)
         }
 
     def start(self) -> None:
@@ -126,9 +125,9 @@ class Runner:
         """The configuration that it works by now."""
         return self._config
 
-    def stations(self) -> list[Station]:
+    def views(self) -> list[ShardView]:
         """Return every shard that this process serves now."""
-        return [station for stations in self._stations.values() for station in stations]
+        return [view for views in self._views.values() for view in views]
 
     def swap(self, config: Config) -> Changes:
         """Take over the routes of another configuration: all at once, or none where it raises.
@@ -139,14 +138,14 @@ class Runner:
         self._refuse_unless_swappable(config)
         changes = changes_between(self._config, config)
         anew = {*changes.added, *changes.changed}
-        self._stations = {
-            name: self._open(route) if name in anew else self._stations[name]
+        self._views = {
+            name: self._open(route) if name in anew else self._views[name]
             for name, route in config.routes.items()
         }
         self._config = config
         if any(changes):
             for worker in self.workers:
-                worker.swap(self._stations_of(worker.lane.broker))
+                worker.swap(self._views_of(worker.lane.broker))
             self._listener.listen_for(self._wake_calls())
         return changes
 
@@ -202,7 +201,7 @@ THRESHOLDS = (50_000, 20, 50)
 
 
 @contextmanager
-def relaxed_collector() -> Iterator[None]:
+def tuned_gc() -> Iterator[None]:
     """Let the collector of cycles run less often; what refers to no cycle is freed as ever.
 
     For a process of duebridge's own: it is a setting of the whole interpreter.

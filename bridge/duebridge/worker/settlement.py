@@ -16,7 +16,7 @@ from duebridge.store.batching import CALL_ROWS, in_calls
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.replies import Claim, LeasedEnvelope, SettleReply
 from duebridge.store.transitions import Ack, Burial, Decision, Release, RememberedId, Retry
-from duebridge.worker.shard import BACKLOG, Station
+from duebridge.worker.shard import BACKLOG, ShardView
 
 
 class Confirmed(NamedTuple):
@@ -84,31 +84,31 @@ class Acks:
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._waiting: dict[Station, Confirmed] = {}
-        self._acked_at: dict[Station, float] = {}
+        self._waiting: dict[ShardView, Confirmed] = {}
+        self._acked_at: dict[ShardView, float] = {}
 
     def gather(
-        self, station: Station, confirmed: Confirmed, *, at_once: bool = False
+        self, view: ShardView, confirmed: Confirmed, *, at_once: bool = False
     ) -> Confirmed | None:
         """Return what is to be acked now, with all that waited; None where nothing is."""
         with self._lock:
-            gathered = self._waiting.pop(station, Confirmed()).joined(confirmed)
+            gathered = self._waiting.pop(view, Confirmed()).joined(confirmed)
             if not gathered.ids:
                 return None
             now = self._monotonic()
-            is_due = now >= self._acked_at.get(station, 0.0) + ACK_EVERY_S
+            is_due = now >= self._acked_at.get(view, 0.0) + ACK_EVERY_S
             if is_due or at_once or len(gathered.ids) >= BACKLOG:
-                self._acked_at[station] = now
+                self._acked_at[view] = now
                 return gathered
-            self._waiting[station] = gathered
+            self._waiting[view] = gathered
             return None
 
-    def stations(self) -> Sequence[Station]:
+    def views(self) -> Sequence[ShardView]:
         """Return the shards of which something waits."""
         with self._lock:
             return list(self._waiting)
 
-    def overdue(self) -> Sequence[Station]:
+    def overdue(self) -> Sequence[ShardView]:
         """Return the shards whose next batch should have taken along what waits, and has not come.
 
         They are told once: whoever asks has `ACK_EVERY_S` to take it.
@@ -126,14 +126,14 @@ class Acks:
             waits = [self._overdue_at(each) - self._monotonic() for each in self._waiting]
             return max(0.0, min(waits)) if waits else None
 
-    def _overdue_at(self, station: Station) -> float:
-        return self._acked_at.get(station, 0.0) + 2 * ACK_EVERY_S
+    def _overdue_at(self, view: ShardView) -> float:
+        return self._acked_at.get(view, 0.0) + 2 * ACK_EVERY_S
 
     def _forget(self, now: float) -> None:
         """Keep no shard that is not served any more."""
-        for station in [each for each, at in self._acked_at.items() if at + 1 < now]:
-            if station not in self._waiting:
-                del self._acked_at[station]
+        for view in [each for each, at in self._acked_at.items() if at + 1 < now]:
+            if view not in self._waiting:
+                del self._acked_at[view]
 
 
 log = structlog.get_logger()

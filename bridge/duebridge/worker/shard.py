@@ -18,8 +18,8 @@ from duebridge.store.delay_store import READY_FULL, DelayStore
 from duebridge.store.poll import NONE, Poll, Stats
 from duebridge.store.replies import Claim
 
-ASK_EVERY_S = 1.0  # at the latest: a lost hint costs no more than this
-LOOK_EVERY_S = 5.0  # for gauges
+POLL_EVERY_S = 1.0  # at the latest: a lost hint costs no more than this
+STATS_EVERY_S = 5.0  # for gauges
 PROBE_EVERY_S = 1.0
 FIRST_PAUSE_S = 0.05
 GATHER_S = 0.003  # from one promotion to the next, so that a trickle is still a batch
@@ -46,7 +46,7 @@ class Gate:
         return True
 
 
-class Station:
+class ShardView:
     """A shard's store, its route, and the latest poll. Only the worker's own thread moves it on."""
 
     def __init__(
@@ -67,13 +67,13 @@ class Station:
         self.has_backlog = False  # more was due at the latest promotion than one trickle
         self.is_unreadable = False  # a record here needs a newer worker
         self._monotonic = monotonic
-        self._heard_at = -ASK_EVERY_S
-        self._must_ask = True
-        self._look_at = -inf if is_watched else inf
-        self._away_since: float | None = None
-        self._ask_at = 0.0
+        self._polled_at = -POLL_EVERY_S
+        self._must_poll = True
+        self._stats_at = -inf if is_watched else inf
+        self._unreachable_since: float | None = None
+        self._poll_at = 0.0
         self._pause_s = FIRST_PAUSE_S
-        self._forgiven_until = 0.0
+        self._blameless_until = 0.0
         self._gathers_until = 0.0
 
     def gather(self, promoted: int) -> None:
@@ -82,62 +82,65 @@ class Station:
         if not self.has_backlog:
             self._gathers_until = self._monotonic() + GATHER_S
 
-    def hear(self, poll: Poll) -> None:
+    def update(self, poll: Poll) -> None:
         """Take over the poll of a call that this worker's own thread made."""
         now = self._monotonic()
-        if self._away_since is not None and now - self._away_since >= self.route.lease / 2000:
-            self._forgiven_until = now + self.route.lease / 1000
-        self._away_since, self._pause_s = None, FIRST_PAUSE_S
-        self.poll, self._heard_at, self._must_ask = poll, now, False
+        if (
+            self._unreachable_since is not None
+            and now - self._unreachable_since >= self.route.lease / 2000
+        ):
+            self._blameless_until = now + self.route.lease / 1000
+        self._unreachable_since, self._pause_s = None, FIRST_PAUSE_S
+        self.poll, self._polled_at, self._must_poll = poll, now, False
 
-    def overhear(self, poll: Poll | None) -> None:
+    def merge_poll(self, poll: Poll | None) -> None:
         """Take note of a poll from another thread: an older one tells nothing, a doubtful one asks.
 
         Within one ms nobody can tell which of two polls is the older.
         """
         if poll is None or poll.now_ms == self.poll.now_ms:
-            self._must_ask = True
+            self._must_poll = True
         elif poll.now_ms > self.poll.now_ms:
-            must_ask = self._must_ask  # a hint may be newer than this poll
-            self.hear(poll)
-            self._must_ask = must_ask
+            must_poll = self._must_poll  # a hint may be newer than this poll
+            self.update(poll)
+            self._must_poll = must_poll
 
-    def miss(self) -> None:
+    def mark_unreachable(self) -> None:
         """Note that the store did not answer; it is asked again after a pause."""
         now = self._monotonic()
-        if self._away_since is None:
-            self._away_since = now
-        self._ask_at = now + uniform(self._pause_s / 2, self._pause_s)  # noqa: S311 - jitter
-        self._pause_s = min(2 * self._pause_s, ASK_EVERY_S)
-        self._must_ask = True
+        if self._unreachable_since is None:
+            self._unreachable_since = now
+        self._poll_at = now + uniform(self._pause_s / 2, self._pause_s)  # noqa: S311 - jitter
+        self._pause_s = min(2 * self._pause_s, POLL_EVERY_S)
+        self._must_poll = True
 
     @property
     def is_heard(self) -> bool:
         """Whether the store has answered, and did so the last time it was asked."""
-        return self.poll.now_ms > 0 and self._away_since is None
+        return self.poll.now_ms > 0 and self._unreachable_since is None
 
     @property
     def is_pausing(self) -> bool:
         """Whether the store was away a moment ago and is left alone for now."""
-        return self._away_since is not None and self._monotonic() < self._ask_at
+        return self._unreachable_since is not None and self._monotonic() < self._poll_at
 
-    def ask(self) -> None:
+    def refresh(self) -> None:
         """Poll the store if the last poll is too old to go by; raises `StoreUnavailable`.
 
         A look takes the place of a poll, or is a call of its own where a busy shard needs none.
         """
         now = self._monotonic()
-        is_old = self._must_ask or now - self._heard_at >= ASK_EVERY_S
-        if now >= self._look_at + (0 if is_old else ASK_EVERY_S):
+        is_old = self._must_poll or now - self._polled_at >= POLL_EVERY_S
+        if now >= self._stats_at + (0 if is_old else POLL_EVERY_S):
             self.stats = self.store.stats()
-            self._look_at = now + LOOK_EVERY_S
-            self.hear(self.stats.poll)
+            self._stats_at = now + STATS_EVERY_S
+            self.update(self.stats.poll)
         elif is_old:
-            self.hear(self.store.next())
+            self.update(self.store.next())
 
     def now_ms(self) -> int:
         """The store's clock, as far as it can be told from here; never ahead of it."""
-        elapsed_us = round((self._monotonic() - self._heard_at) * 1_000_000)
+        elapsed_us = round((self._monotonic() - self._polled_at) * 1_000_000)
         return self.poll.now_ms + elapsed_us // 1000
 
     def is_due(self, first_ms: int) -> bool:
@@ -147,7 +150,7 @@ class Station:
     @property
     def counts_expiries(self) -> bool:
         """Whether a lease that ran out is to be blamed: not if we saw the store away that long."""
-        return self._monotonic() >= self._forgiven_until
+        return self._monotonic() >= self._blameless_until
 
     @property
     def is_held(self) -> bool:
@@ -173,9 +176,9 @@ class Station:
     def sleep_s(self) -> float:
         """Seconds until there is something to do here, as far as is known; not claims or shunts."""
         now = self._monotonic()
-        if self._must_ask:
-            return max(0.0, self._ask_at - now)
-        waits = [self._heard_at + ASK_EVERY_S - now]
+        if self._must_poll:
+            return max(0.0, self._poll_at - now)
+        waits = [self._polled_at + POLL_EVERY_S - now]
         waits += map(self._until_s, (self.poll.first_unack_ms, self.poll.first_forget_ms))
         if self.poll.ready < READY_FULL:
             firsts = (self.poll.first_pending_ms, self.poll.first_retry_ms)
@@ -186,7 +189,7 @@ class Station:
     def _until_s(self, first_ms: int) -> float:
         """Seconds until a first score of the latest poll has come."""
         if first_ms == NONE:
-            return ASK_EVERY_S
+            return POLL_EVERY_S
         return max(0, first_ms - self.now_ms()) / 1000 + TICK_S
 
 
@@ -194,13 +197,13 @@ log = structlog.get_logger()
 
 
 def claim_batch(
-    station: Station, limit: int, limit_bytes: int, *, alone: bool, promote: int
+    view: ShardView, limit: int, limit_bytes: int, *, alone: bool, promote: int
 ) -> Claim:
     """Lease a batch in calls of `CALL_ROWS` until one is not full, all under one token.
 
     What is leased is returned, whatever becomes of a later call: its own leases then run out.
     """
-    store, lease_ms = station.store, station.route.lease
+    store, lease_ms = view.store, view.route.lease
     rows = min(limit, CALL_ROWS)
     claim = latest = store.claim(
         rows, lease_ms, limit_bytes=limit_bytes, alone=alone, promote=promote
@@ -213,7 +216,7 @@ def claim_batch(
         try:
             latest = store.claim(rows, lease_ms, limit_bytes=left_bytes, token=claim.token)
         except StoreError as error:
-            log.warning("claim_cut_short", route=station.route.name, error=str(error))
+            log.warning("claim_cut_short", route=view.route.name, error=str(error))
             break
         claim = claim.joined(latest)
     return claim

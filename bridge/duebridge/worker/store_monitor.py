@@ -14,12 +14,12 @@ from duebridge.errors import StoreError
 from duebridge.store.connection import Connection
 from duebridge.store.fitness import fitness_faults, read_vitals
 
-LOOK_EVERY_S = 60.0
+SNAPSHOT_EVERY_S = 60.0
 
 log = structlog.get_logger()
 
 
-class Sight(NamedTuple):
+class StoreSnapshot(NamedTuple):
     """What was seen: memory of the fullest node, faults that nobody allowed, envelopes by route.
 
     The routes are those of which the store holds envelopes, and that nobody delivers.
@@ -31,8 +31,8 @@ class Sight(NamedTuple):
     absent: dict[str, int]
 
 
-class StoreWatch:
-    """The latest sight of a store; None until it was seen, and while it cannot be."""
+class StoreMonitor:
+    """The latest snapshot of a store; None until it was seen, and while it cannot be."""
 
     def __init__(
         self,
@@ -40,12 +40,12 @@ class StoreWatch:
         absent: Callable[[], dict[str, int]],
         allow_unfit: tuple[str, ...] = (),
     ) -> None:
-        self.sight: Sight | None = None
+        self.snapshot: StoreSnapshot | None = None
         self._connection = connection
         self._absent = absent
         self._allowed = set(allow_unfit)
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="store-monitor", daemon=True)
 
     def start(self) -> None:
         """Begin to look."""
@@ -60,14 +60,14 @@ class StoreWatch:
         try:
             vitals = read_vitals(self._connection)
             faults = fitness_faults(self._connection).keys() - self._allowed
-            self.sight = Sight(
+            self.snapshot = StoreSnapshot(
                 vitals.used_bytes, vitals.limit_bytes, tuple(sorted(faults)), self._absent()
             )
         except StoreError as error:
-            self.sight = None
+            self.snapshot = None
             log.debug("store_not_seen", error=str(error))
 
     def _run(self) -> None:
         self.run_once()
-        while not self._closed.wait(LOOK_EVERY_S):
+        while not self._closed.wait(SNAPSHOT_EVERY_S):
             self.run_once()
