@@ -51,7 +51,7 @@ MUTANTS = {
         [
             Change(
                 "outcomes = self._publish(batch)",
-                "station.store.ack(claim.token, claim.ids); outcomes = self._publish(batch)",
+                "view.store.ack(claim.token, claim.ids); outcomes = self._publish(batch)",
                 "deliver",
             )
         ],
