@@ -62,7 +62,7 @@ MUTANTS = {
         "::test_indeterminate_alone_counts_no_failure_but_is_unsure",
         [
             Change(
-                "return _again(leased, outcome, route, is_failure=counts, is_unsure=True)",
+                "return _retry(leased, outcome, route, is_failure=counts, is_unsure=True)",
                 "return Ack(leased.id)",
                 "decide",
             )
@@ -75,7 +75,7 @@ MUTANTS = {
         [
             Change(
                 "return Release(leased.id)",
-                "return _again(leased, outcome, route, is_failure=True, is_unsure=False)",
+                "return _retry(leased, outcome, route, is_failure=True, is_unsure=False)",
                 "decide",
             )
         ],

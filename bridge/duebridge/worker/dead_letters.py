@@ -1,4 +1,4 @@
-"""Takes dead envelopes to their dead-letter target; each leaves the store once confirmed."""
+"""Publishes dead envelopes to their dead-letter targets; a confirm removes them from the store."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -19,14 +19,14 @@ from duebridge.worker.settlement import remembered
 from duebridge.worker.shard import ShardView
 
 BATCH = 100
-PAUSE_S = 1.0  # after dead letters could not be sent; then one goes ahead to try
+PAUSE_S = 1.0  # after a failed dead letter; then a single one probes the target
 POSTPONE_MS = 5_000
 
 log = structlog.get_logger()
 
 
 class Shunter:
-    """Sends dead letters, in the turn of the worker whose route they are of; never drops one."""
+    """Publishes the dead letters of a shard during its worker's turn; never drops one."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Shunter:
         self._paused_until: dict[str, float] = {}
 
     def run_once(self, view: ShardView) -> int:
-        """Lease the dead envelopes whose turn it is and send them off; returns how many."""
+        """Lease due dead envelopes and publish them in the thread pool; return their number."""
         route = view.route
         if route.dead_letter is None or not view.is_due(view.poll.first_dead_ms):
             return 0
@@ -61,7 +61,7 @@ class Shunter:
         return claim.held
 
     def sleep_s(self, view: ShardView) -> float:
-        """Seconds until dead letters may be sent, as far as is known; never more than a second."""
+        """Return seconds until dead letters may be published; at most `PAUSE_S`."""
         first_ms = view.poll.first_dead_ms
         if first_ms == NONE or view in self._in_flight:
             return PAUSE_S
@@ -71,13 +71,13 @@ class Shunter:
         return min(PAUSE_S, max(due_s, paused_s, PAUSE_S if is_stopped else 0.0))
 
     def _lane(self, view: ShardView) -> Lane:
-        assert view.route.dead_letter is not None  # noqa: S101 - else the first is never due
+        assert view.route.dead_letter is not None  # noqa: S101 - only such routes have due dead letters
         return self._lanes[view.route.dead_letter.broker]
 
     def _run_letters(self, view: ShardView, lane: Lane, claim: Claim) -> None:
         try:
             self._send(view, lane, claim)
-        except StoreError as error:  # the leases run out
+        except StoreError as error:  # the leases expire
             log.warning("shunt_failed", route=view.route.name, error=str(error))
         except Exception:
             log.exception("shunt_failed", route=view.route.name)
@@ -100,9 +100,9 @@ class Shunter:
             view.store.ack(claim.token, sent, remembered(claim.leased, sent), shunted=True)
             metrics.shunted.labels(view.route.name).inc(len(sent))
             log.info("shunted", route=view.route.name, count=len(sent))
-        later = [each for each, _ in kept]
-        if newer := [each.id for each in claim.damaged if each.is_too_new]:
-            view.is_unreadable = True  # only a newer worker knows what to send
+        later = [envelope_id for envelope_id, _ in kept]
+        if newer := [damaged.id for damaged in claim.damaged if damaged.is_too_new]:
+            view.is_unreadable = True  # only a newer worker can read the record
             log.error("record_too_new", route=view.route.name)
             later += newer
         if later:
@@ -120,7 +120,7 @@ class Shunter:
 
 
 def dead_letter(leased: LeasedEnvelope, view: ShardView) -> Delivery:
-    """Return the original key, value, headers and properties, and why it is dead."""
+    """Return the original message plus `x-dlq-*` headers that say why it is dead."""
     assert view.route.dead_letter is not None  # noqa: S101 - only such routes are shunted
     content = leased.content
     headers = dead_letter_headers(leased, view.route.name, content.target or view.target)
@@ -129,7 +129,7 @@ def dead_letter(leased: LeasedEnvelope, view: ShardView) -> Delivery:
 
 
 def damaged_letter(damaged: DamagedEnvelope, view: ShardView) -> Delivery:
-    """Return a dead letter whose body is the record as it was found, for a person to look at."""
+    """Return a dead letter whose body is the raw, unreadable record, for manual inspection."""
     assert view.route.dead_letter is not None  # noqa: S101 - only such routes are shunted
     headers = (
         ("x-message-id", shown_id(damaged.id)),

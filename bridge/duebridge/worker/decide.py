@@ -1,4 +1,4 @@
-"""The decision table: what becomes of an envelope, from the outcome of its delivery. Pure."""
+"""Maps the outcome of a delivery to a state transition. Pure functions."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,11 @@ from duebridge.worker.backoff import retry_delay_ms
 
 
 class DecisionContext(NamedTuple):
-    """What else decides: whether a target error buries, whether others were answered since."""
+    """Inputs of a decision beyond the outcome.
+
+    `is_past_hold`: a target error buries the envelope. `confirmed_since`: the broker confirmed
+    another batch that started well after this one.
+    """
 
     is_past_hold: bool = False
     confirmed_since: bool = False
@@ -19,7 +23,7 @@ class DecisionContext(NamedTuple):
 def decide(
     leased: LeasedEnvelope, outcome: Outcome, route: Route, context: DecisionContext
 ) -> Decision:
-    """Return what becomes of an envelope; `failures` alone is compared with `max_attempts`."""
+    """Return the transition of an envelope; only `failures` counts against `max_attempts`."""
     match outcome.verdict:
         case Verdict.CONFIRMED:
             return Ack(leased.id)
@@ -71,7 +75,7 @@ def _bury(leased: LeasedEnvelope, outcome: Outcome, *, is_failure: bool) -> Buri
 
 
 def decide_damaged(damaged: DamagedEnvelope) -> Decision:
-    """Return what becomes of an envelope that cannot be read: only damage is poison."""
+    """Bury a damaged envelope as poison; release one that requires a newer duebridge."""
     if damaged.is_too_new:
         return Release(damaged.id)
     error = f"{type(damaged.error).__name__}\n{damaged.error}"

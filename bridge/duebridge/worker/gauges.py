@@ -1,7 +1,7 @@
-"""What a worker process knows of the store and its lanes, as metrics: named once, no ids in labels.
+"""Exports the state of shards, lanes and store as gauges; labels contain no ids.
 
-All of it is read from the latest look or poll when somebody asks, so that it costs the store
-nothing. It is the same in every worker that serves the route: take the maximum, not the sum.
+A scrape reads the latest poll and statistics and makes no store call. All workers that serve a
+route report the same values: aggregate by maximum, not by sum.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ SHARD = ["route", "shard"]
 
 
 class ShardGauge(NamedTuple):
-    """One number of a shard; None where there is nothing to say."""
+    """One gauge of a shard; `read` returns None for no sample."""
 
     name: str
     says: str
@@ -53,24 +53,32 @@ SHARD_GAUGES = (
         "duebridge_unreadable", "1: records need a newer worker", lambda of: of.is_unreadable
     ),
     ShardGauge("duebridge_due", "Envelopes due now", lambda of: of.stats and of.stats.due),
-    ShardGauge("duebridge_oldest_due_age_seconds", "Of what nobody has claimed", _oldest_due_age_s),
-    ShardGauge("duebridge_cold_left_seconds", "Until cold envelopes may be late", _cold_left_s),
-    ShardGauge("duebridge_cold_horizon_seconds", "From which delay on it is cold", _cold_horizon_s),
+    ShardGauge(
+        "duebridge_oldest_due_age_seconds",
+        "Age of the oldest unclaimed due envelope",
+        _oldest_due_age_s,
+    ),
+    ShardGauge(
+        "duebridge_cold_left_seconds", "Time until cold envelopes may be late", _cold_left_s
+    ),
+    ShardGauge(
+        "duebridge_cold_horizon_seconds", "Delay from which envelopes are cold", _cold_horizon_s
+    ),
     ShardGauge(
         "duebridge_journal_lag_entries",
-        "Entries of the journal that no table has",
+        "Journal entries not yet exported",
         lambda of: of.stats and of.stats.journal_lag,
     ),
     ShardGauge(
         "duebridge_journal_left_entries",
-        "Until the journal's cap cuts what no table has",
+        "Journal entries until the cap drops unexported ones",
         lambda of: of.stats and of.stats.journal_left,
     ),
 )
 
 
 class ShardCollector(Collector):
-    """The gauges of a process, beside `duebridge.telemetry.metrics`."""
+    """Collects the gauges of a process; counters are in `duebridge.telemetry.metrics`."""
 
     def __init__(
         self,
@@ -83,7 +91,7 @@ class ShardCollector(Collector):
         self._monitor = monitor
 
     def collect(self) -> Iterable[Metric]:
-        """Yield them."""
+        """Yield the gauge families."""
         views = [(view, _labels(view)) for view in self._views()]
         for gauge in SHARD_GAUGES:
             family = GaugeMetricFamily(gauge.name, gauge.says, labels=SHARD)
@@ -152,7 +160,7 @@ def register(
     monitor: StoreMonitor | None = None,
     registry: CollectorRegistry = REGISTRY,
 ) -> None:
-    """Expose the gauges of a worker process beside the counters; it is asked for its views."""
+    """Register the gauges of a worker process; each scrape calls `views` for the current shards."""
     registry.register(lateness)
     registry.register(ShardCollector(views, lanes, monitor))
     build_info.labels(version("duebridge")).set(1)

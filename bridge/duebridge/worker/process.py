@@ -1,4 +1,4 @@
-"""Puts a worker process together: a lane and a worker per broker, and how they stop."""
+"""Assembles a worker process: one lane and one worker per broker; starts, swaps, drains them."""
 
 import gc
 import threading
@@ -32,14 +32,14 @@ from duebridge.worker.reload import (
 from duebridge.worker.shard import Gate, ShardView
 from duebridge.worker.worker import Worker
 
-MAX_THREADS = 16  # of a lane: each has one batch under way
+MAX_THREADS = 16  # per lane; each has at most one batch in flight
 CLOSE_WITHIN_S = 5.0
 
 log = structlog.get_logger()
 
 
 class Runner:
-    """A worker process: from `start` until `drain` it moves the envelopes of every route."""
+    """A worker process: delivers the envelopes of every route from `start` until `drain`."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Runner:
     ) -> None:
         """Check the store and open the routes in it; raises `StoreUnfit` or `StoreUnavailable`.
 
-        One that is watched looks for what only gauges want.
+        `is_watched` also collects the statistics that only gauges need.
         """
         self._config = config
         self._connection = connection
@@ -114,7 +114,7 @@ class Runner:
         }
 
     def start(self) -> None:
-        """Begin to work, in threads of its own."""
+        """Start the worker threads."""
         self._listener.start()
         for thread in self._threads:
             thread.start()
@@ -122,24 +122,24 @@ class Runner:
 
     @property
     def config(self) -> Config:
-        """The configuration that it works by now."""
+        """The configuration in effect."""
         return self._config
 
     def views(self) -> list[ShardView]:
-        """Return every shard that this process serves now."""
+        """Return all shards that this process currently serves."""
         return [view for views in self._views.values() for view in views]
 
     def swap(self, config: Config) -> Changes:
-        """Take over the routes of another configuration: all at once, or none where it raises.
+        """Apply the routes of another configuration: all of them, or none if it raises.
 
-        Each worker changes between two turns; what is under way is settled as it was claimed. A
-        route that did not change goes on as it is. Raises `SwapRefused`, and `StoreError`.
+        Workers switch between two turns; batches in flight are settled with their old settings.
+        Unchanged routes are not interrupted. Raises `SwapRefused` and `StoreError`.
         """
         self._refuse_unless_swappable(config)
         changes = changes_between(self._config, config)
-        anew = {*changes.added, *changes.changed}
+        reopened = {*changes.added, *changes.changed}
         self._views = {
-            name: self._open(route) if name in anew else self._views[name]
+            name: self._open(route) if name in reopened else self._views[name]
             for name, route in config.routes.items()
         }
         self._config = config
@@ -158,7 +158,7 @@ class Runner:
             raise SwapRefused(reasons, may_pass=True)
 
     def absent(self) -> dict[str, int]:
-        """Return how many envelopes the store has of each route that should be configured."""
+        """Count stored envelopes by route, for routes neither configured nor in `allow_absent`."""
         return self._absent(self._config, self._registered())
 
     def _registered(self) -> dict[str, int]:
@@ -174,9 +174,9 @@ class Runner:
         return sum(store.next().envelopes for store in stores.shards)
 
     def drain(self) -> None:
-        """Claim nothing more, settle what is under way within `worker.drain`, then close all.
+        """Stop claiming, settle batches in flight within `worker.drain`, then close everything.
 
-        Against a healthy broker nothing is left in unack and nothing will be delivered twice.
+        With a healthy broker, unack is empty afterwards and nothing is delivered twice.
         """
         give_up_at = time.monotonic() + self._config.worker.drain / 1000
         self._stop.set()
@@ -196,15 +196,15 @@ class Runner:
         log.info("drained")
 
 
-# Python's own 700 are allocated with every few messages of a batch, none of which is garbage yet.
+# Python's default of 700 allocations runs the collector every few messages and finds no garbage.
 THRESHOLDS = (50_000, 20, 50)
 
 
 @contextmanager
 def tuned_gc() -> Iterator[None]:
-    """Let the collector of cycles run less often; what refers to no cycle is freed as ever.
+    """Run the cyclic garbage collector less often; reference counting is unaffected.
 
-    For a process of duebridge's own: it is a setting of the whole interpreter.
+    The setting applies to the whole interpreter: use it only in processes that duebridge owns.
     """
     before = gc.get_threshold()
     gc.set_threshold(*THRESHOLDS)

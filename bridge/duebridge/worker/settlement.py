@@ -1,8 +1,8 @@
-"""Carries out the decisions about a batch: acks, retries, burials and releases, each in bulk.
+"""Settles a batch: applies its acks, retries, burials and releases in bulk.
 
-Acks of several batches may share a call: an isolated confirm is acked at once; what follows within
-`ACK_EVERY_S` of a shard's last ack waits until then, since a call to an idle server costs ten times
-as much as one more id in a call. Acks lost with the process become redeliveries.
+Batches share ack calls, since a call costs ten times as much as one more id: an isolated confirm is
+acked immediately; confirms within `ACK_EVERY_S` of the shard's last ack are buffered. If the
+process dies, buffered acks become redeliveries.
 """
 
 import threading
@@ -20,32 +20,32 @@ from duebridge.worker.shard import BACKLOG, ShardView
 
 
 class Confirmed(NamedTuple):
-    """What the store is to ack: ids, and the token of each."""
+    """Confirmed envelopes to ack: ids, the token of each, and the ids to remember."""
 
     tokens: tuple[bytes, ...] = ()
     ids: tuple[str, ...] = ()
     remembered: tuple[RememberedId, ...] = ()
 
     def joined(self, other: "Confirmed") -> "Confirmed":
-        """Return this and another as one."""
+        """Return the concatenation of both batches."""
         moved = (each._replace(place=each.place + len(self.ids)) for each in other.remembered)
         return Confirmed(
             self.tokens + other.tokens, self.ids + other.ids, (*self.remembered, *moved)
         )
 
     def in_calls(self) -> Iterator["Confirmed"]:
-        """Yield this in parts, each for one call."""
+        """Yield chunks of at most `CALL_ROWS` ids."""
         for at in range(0, len(self.ids), CALL_ROWS):
             end = at + CALL_ROWS
-            those = (each for each in self.remembered if at <= each.place < end)
-            moved = (each._replace(place=each.place - at) for each in those)
+            inside = (entry for entry in self.remembered if at <= entry.place < end)
+            moved = (entry._replace(place=entry.place - at) for entry in inside)
             yield Confirmed(self.tokens[at:end], self.ids[at:end], tuple(moved))
 
 
 def settle(
     store: DelayStore, claim: Claim, decisions: Sequence[Decision], *, target_failed: bool
 ) -> list[SettleReply]:
-    """Carry out all but the acks of one claim, each kind by itself; returns the answers."""
+    """Apply the retries, burials and releases of one claim; return the store's replies."""
     retries = [each for each in decisions if isinstance(each, Retry)]
     burials = [each for each in decisions if isinstance(each, Burial)]
     releases = [each.id for each in decisions if isinstance(each, Release)]
@@ -58,13 +58,13 @@ def settle(
 
 
 def confirmed(claim: Claim, decisions: Sequence[Decision]) -> Confirmed:
-    """Return what of a claim is to be acked."""
+    """Return the envelopes of a claim whose decision is an ack."""
     ids = tuple(each.id for each in decisions if isinstance(each, Ack))
     return Confirmed((claim.token,) * len(ids), ids, tuple(remembered(claim.leased, ids)))
 
 
 def remembered(leased: Sequence[LeasedEnvelope], acks: Sequence[str]) -> list[RememberedId]:
-    """Return what an ack brings back for the ids that outlive their delivery."""
+    """Return the entries for acked ids that the store remembers after delivery."""
     keep = {each.id: each.record for each in leased if each.record.remember_ms}
     if not keep:
         return []
@@ -79,7 +79,7 @@ ACK_EVERY_S = 0.02
 
 
 class Acks:
-    """What was confirmed and is not acked yet, by shard; any thread may ask."""
+    """Buffers acks of confirmed envelopes by shard. Thread-safe."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -90,7 +90,7 @@ class Acks:
     def gather(
         self, view: ShardView, confirmed: Confirmed, *, at_once: bool = False
     ) -> Confirmed | None:
-        """Return what is to be acked now, with all that waited; None where nothing is."""
+        """Buffer confirms; return all buffered acks of the shard if due now, else None."""
         with self._lock:
             gathered = self._waiting.pop(view, Confirmed()).joined(confirmed)
             if not gathered.ids:
@@ -104,14 +104,14 @@ class Acks:
             return None
 
     def views(self) -> Sequence[ShardView]:
-        """Return the shards of which something waits."""
+        """Return the shards with buffered acks."""
         with self._lock:
             return list(self._waiting)
 
     def overdue(self) -> Sequence[ShardView]:
-        """Return the shards whose next batch should have taken along what waits, and has not come.
+        """Return shards whose buffered acks are overdue.
 
-        They are told once: whoever asks has `ACK_EVERY_S` to take it.
+        Each shard is reported at most once per `ACK_EVERY_S`.
         """
         with self._lock:
             now = self._monotonic()
@@ -121,7 +121,7 @@ class Acks:
             return found
 
     def sleep_s(self) -> float | None:
-        """Seconds until something is overdue; None where nothing waits."""
+        """Return seconds until a buffered ack is overdue; None if nothing is buffered."""
         with self._lock:
             waits = [self._overdue_at(each) - self._monotonic() for each in self._waiting]
             return max(0.0, min(waits)) if waits else None
@@ -130,7 +130,7 @@ class Acks:
         return self._acked_at.get(view, 0.0) + 2 * ACK_EVERY_S
 
     def _forget(self, now: float) -> None:
-        """Keep no shard that is not served any more."""
+        """Drop the timestamps of shards that are no longer active."""
         for view in [each for each, at in self._acked_at.items() if at + 1 < now]:
             if view not in self._waiting:
                 del self._acked_at[view]
@@ -140,7 +140,7 @@ log = structlog.get_logger()
 
 
 def report(route: str, claim: Claim, decisions: Sequence[Decision]) -> None:
-    """Log what was retried and buried; never a body, never a header."""
+    """Log retries and burials; never a body or a header."""
     retried = [each for each in decisions if isinstance(each, Retry)]
     buried = [each for each in decisions if isinstance(each, Burial)]
     if not retried and not buried:

@@ -1,6 +1,6 @@
-"""One shard of a route as a worker sees it: what it last heard of it, and when.
+"""Caches the latest poll of a shard, and decides when to act, poll again or sleep.
 
-Everything here is a hint for what to do next and how long to sleep; the scripts decide again.
+This state is only a hint: the scripts check every transition again in the store.
 """
 
 import time
@@ -18,28 +18,28 @@ from duebridge.store.delay_store import READY_FULL, DelayStore
 from duebridge.store.poll import NONE, Poll, Stats
 from duebridge.store.replies import Claim
 
-POLL_EVERY_S = 1.0  # at the latest: a lost hint costs no more than this
-STATS_EVERY_S = 5.0  # for gauges
+POLL_EVERY_S = 1.0  # upper bound: a lost wake-up hint costs no more than this
+STATS_EVERY_S = 5.0  # refresh interval of the gauges
 PROBE_EVERY_S = 1.0
 FIRST_PAUSE_S = 0.05
-GATHER_S = 0.003  # from one promotion to the next, so that a trickle is still a batch
-BACKLOG = 100  # so many promoted at once are no trickle: the rest need not gather
-TICK_S = 0.001  # beyond a due ms the store's clock has reached it for certain
+GATHER_S = 0.003  # between promotions, so that a trickle of envelopes still forms batches
+BACKLOG = 100  # envelopes per promotion from which on batches need no gathering
+TICK_S = 0.001  # after this margin the store's clock has certainly reached a due ms
 
 
 class Gate:
-    """Whether a held route may try its target again: one envelope a second, over all its shards."""
+    """Limits the probes of a held route's target to one envelope per second over all shards."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._next_probe_at = 0.0
 
     def sleep_s(self) -> float:
-        """Seconds until the next probe may be made."""
+        """Return seconds until the next probe is allowed."""
         return max(0.0, self._next_probe_at - self._monotonic())
 
     def may_probe(self) -> bool:
-        """Whether the next probe's time has come; asking takes it."""
+        """Return whether a probe is allowed now; True consumes the permit."""
         if self._monotonic() < self._next_probe_at:
             return False
         self._next_probe_at = self._monotonic() + PROBE_EVERY_S
@@ -47,7 +47,7 @@ class Gate:
 
 
 class ShardView:
-    """A shard's store, its route, and the latest poll. Only the worker's own thread moves it on."""
+    """A worker's view of one shard: route, store, latest poll. Only the loop thread mutates it."""
 
     def __init__(
         self,
@@ -63,9 +63,9 @@ class ShardView:
         self.store = store
         self.gate = gate
         self.poll = Poll(0, *[0] * 6, *[NONE] * 8)
-        self.stats: Stats | None = None  # the latest look, of a shard that is watched
-        self.has_backlog = False  # more was due at the latest promotion than one trickle
-        self.is_unreadable = False  # a record here needs a newer worker
+        self.stats: Stats | None = None  # the latest statistics, if gauges are collected
+        self.has_backlog = False  # the latest promotion moved `BACKLOG` envelopes or more
+        self.is_unreadable = False  # a record requires a newer duebridge
         self._monotonic = monotonic
         self._polled_at = -POLL_EVERY_S
         self._must_poll = True
@@ -77,13 +77,13 @@ class ShardView:
         self._gathers_until = 0.0
 
     def gather(self, promoted: int) -> None:
-        """Note a promotion: the next one waits a moment, unless there is a backlog."""
+        """Record a promotion; without a backlog, delay the next one by `GATHER_S`."""
         self.has_backlog = promoted >= BACKLOG
         if not self.has_backlog:
             self._gathers_until = self._monotonic() + GATHER_S
 
     def update(self, poll: Poll) -> None:
-        """Take over the poll of a call that this worker's own thread made."""
+        """Store a poll made by the loop thread."""
         now = self._monotonic()
         if (
             self._unreachable_since is not None
@@ -94,9 +94,9 @@ class ShardView:
         self.poll, self._polled_at, self._must_poll = poll, now, False
 
     def merge_poll(self, poll: Poll | None) -> None:
-        """Take note of a poll from another thread: an older one tells nothing, a doubtful one asks.
+        """Merge a poll from another thread: ignore it if older, re-poll if the order is unknown.
 
-        Within one ms nobody can tell which of two polls is the older.
+        Two polls of the same millisecond have no known order. None only requests a new poll.
         """
         if poll is None or poll.now_ms == self.poll.now_ms:
             self._must_poll = True
@@ -106,7 +106,7 @@ class ShardView:
             self._must_poll = must_poll
 
     def mark_unreachable(self) -> None:
-        """Note that the store did not answer; it is asked again after a pause."""
+        """Record that the store did not answer; back off before the next poll."""
         now = self._monotonic()
         if self._unreachable_since is None:
             self._unreachable_since = now
@@ -116,18 +116,18 @@ class ShardView:
 
     @property
     def is_heard(self) -> bool:
-        """Whether the store has answered, and did so the last time it was asked."""
+        """Whether the store answered the latest call."""
         return self.poll.now_ms > 0 and self._unreachable_since is None
 
     @property
     def is_pausing(self) -> bool:
-        """Whether the store was away a moment ago and is left alone for now."""
+        """Whether the shard backs off after the store did not answer."""
         return self._unreachable_since is not None and self._monotonic() < self._poll_at
 
     def refresh(self) -> None:
-        """Poll the store if the last poll is too old to go by; raises `StoreUnavailable`.
+        """Poll the store if the latest poll is stale; raises `StoreUnavailable`.
 
-        A look takes the place of a poll, or is a call of its own where a busy shard needs none.
+        Statistics include a poll; a busy shard, which needs no poll, fetches them separately.
         """
         now = self._monotonic()
         is_old = self._must_poll or now - self._polled_at >= POLL_EVERY_S
@@ -139,27 +139,27 @@ class ShardView:
             self.update(self.store.next())
 
     def now_ms(self) -> int:
-        """The store's clock, as far as it can be told from here; never ahead of it."""
+        """Return the estimated store clock in epoch ms; never ahead of the real one."""
         elapsed_us = round((self._monotonic() - self._polled_at) * 1_000_000)
         return self.poll.now_ms + elapsed_us // 1000
 
     def is_due(self, first_ms: int) -> bool:
-        """Whether a first score of the latest poll has come."""
+        """Return whether the instant `first_ms` of the latest poll has passed; False for `NONE`."""
         return NONE < first_ms <= self.now_ms()
 
     @property
     def counts_expiries(self) -> bool:
-        """Whether a lease that ran out is to be blamed: not if we saw the store away that long."""
+        """Whether an expired lease counts against its envelope: not after a long store outage."""
         return self._monotonic() >= self._blameless_until
 
     @property
     def is_held(self) -> bool:
-        """Whether the target failed, nothing was confirmed since, and `hold` is not over yet."""
+        """Whether the target failed, nothing was confirmed since, and `hold` has not elapsed."""
         return self.poll.is_held and not self.is_past_hold
 
     @property
     def is_past_hold(self) -> bool:
-        """Whether a target error now buries its envelope."""
+        """Whether `hold` has elapsed, so that a target error buries its envelope."""
         hold_ms = self.route.on_target_error.hold
         return hold_ms == 0 or (
             self.poll.is_held and self.now_ms() - self.poll.held_since_ms >= hold_ms
@@ -167,14 +167,14 @@ class ShardView:
 
     @property
     def promotable(self) -> bool:
-        """Whether something is due, has gathered, and ready has room for it."""
+        """Whether due envelopes have gathered long enough and ready has room for them."""
         if self._monotonic() < self._gathers_until:
             return False
         is_due = self.is_due(self.poll.first_pending_ms) or self.is_due(self.poll.first_retry_ms)
         return is_due and self.poll.ready < READY_FULL
 
     def sleep_s(self) -> float:
-        """Seconds until there is something to do here, as far as is known; not claims or shunts."""
+        """Return seconds until the next poll, promotion, reclaim or forget."""
         now = self._monotonic()
         if self._must_poll:
             return max(0.0, self._poll_at - now)
@@ -187,7 +187,7 @@ class ShardView:
         return max(0.0, min(waits))
 
     def _until_s(self, first_ms: int) -> float:
-        """Seconds until a first score of the latest poll has come."""
+        """Return seconds until an instant of the latest poll; `POLL_EVERY_S` for `NONE`."""
         if first_ms == NONE:
             return POLL_EVERY_S
         return max(0, first_ms - self.now_ms()) / 1000 + TICK_S
@@ -201,7 +201,7 @@ def claim_batch(
 ) -> Claim:
     """Lease a batch in calls of `CALL_ROWS` until one is not full, all under one token.
 
-    What is leased is returned, whatever becomes of a later call: its own leases then run out.
+    If a later call fails, return the envelopes leased so far; leases of the failed call expire.
     """
     store, lease_ms = view.store, view.route.lease
     rows = min(limit, CALL_ROWS)

@@ -1,7 +1,7 @@
-"""Looks at the store as a whole once a minute: its memory, whether it is fit, forgotten routes.
+"""Samples the whole store once a minute: memory, fitness, and routes that no worker serves.
 
-A store that became unfit after the start, or that fills up, is nobody's failure until it is
-everybody's. In a thread of its own: nothing waits for what it asks.
+Detects a store that fills up or becomes unfit after the start. Runs in a background thread, so
+that a slow answer delays no delivery.
 """
 
 import threading
@@ -20,9 +20,9 @@ log = structlog.get_logger()
 
 
 class StoreSnapshot(NamedTuple):
-    """What was seen: memory of the fullest node, faults that nobody allowed, envelopes by route.
+    """One sample: memory of the fullest node, fitness faults that are not allowed, absent routes.
 
-    The routes are those of which the store holds envelopes, and that nobody delivers.
+    `absent` counts envelopes by route, for routes in the store that are not configured.
     """
 
     used_bytes: int
@@ -32,7 +32,7 @@ class StoreSnapshot(NamedTuple):
 
 
 class StoreMonitor:
-    """The latest snapshot of a store; None until it was seen, and while it cannot be."""
+    """Keeps the latest `snapshot`; None before the first sample and while sampling fails."""
 
     def __init__(
         self,
@@ -48,15 +48,15 @@ class StoreMonitor:
         self._thread = threading.Thread(target=self._run, name="store-monitor", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the background thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop sampling."""
         self._closed.set()
 
     def run_once(self) -> None:
-        """Look once; the store may be away, or let us not ask."""
+        """Sample once; the store may be unreachable or deny the commands."""
         try:
             vitals = read_vitals(self._connection)
             faults = fitness_faults(self._connection).keys() - self._allowed

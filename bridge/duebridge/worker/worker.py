@@ -1,12 +1,12 @@
-"""The flow of an envelope: due, promoted, claimed, published, confirmed, acked.
+"""Moves envelopes from due to delivered: promote, claim, publish, settle.
 
     pending ──promote──▶ ready ──claim──▶ unack ──publish──▶ the broker confirms ──ack──▶ gone
        ▲                   ▲                ├─ retry ───▶ retry ──promote──▶ ready
        │                   └── reclaim ─────┤ (the lease ran out)
        └── replay ── dead ◀── bury ─────────┘ ; a shunt takes dead to the dead-letter target
 
-A worker does this for the routes of one lane. Its own thread asks the store and claims; batches
-are published and settled in the lane's threads, several at once. All truth is in the store.
+A worker serves the routes of one lane. Its loop thread polls the store and claims; the lane's
+thread pool publishes and settles batches concurrently. The store holds the only durable state.
 """
 
 import time
@@ -32,13 +32,13 @@ from duebridge.worker.lane import Lane
 from duebridge.worker.settlement import Acks, Confirmed, confirmed, report, settle
 from duebridge.worker.shard import BACKLOG, ShardView, claim_batch
 
-START_MARGIN_S = 0.5  # of a lease, kept for settling after the publish deadline
+START_MARGIN_S = 0.5  # reserved from the lease for settling after the publish deadline
 
 log = structlog.get_logger()
 
 
 class Batch(NamedTuple):
-    """One claim on its way; published only if it can still be settled within its lease."""
+    """One claim in flight; published only if it can still be settled within its lease."""
 
     view: ShardView
     claim: Claim
@@ -49,7 +49,7 @@ class Batch(NamedTuple):
 
 
 class Worker:
-    """Moves the envelopes of one lane's routes, at most one batch per shard and turn."""
+    """Delivers the envelopes of one lane's routes; claims at most one batch per shard and turn."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Worker:
     # ── the flow ────────────────────────────────────────────────────────────────────────────────
 
     def run_once(self) -> int:
-        """Give every shard one turn; returns how many envelopes moved."""
+        """Give every shard one turn; return the number of envelopes moved."""
         self._heartbeat()
         self.views = self._wanted
         self._merge_thread_polls()
@@ -87,7 +87,7 @@ class Worker:
         return sum(self._turn(view) for view in self._in_turn())
 
     def _turn(self, view: ShardView) -> int:
-        self._heartbeat()  # a store that does not answer holds up each view by itself
+        self._heartbeat()  # an unreachable store blocks every shard's turn for its full timeout
         if view.is_pausing:
             return 0
         try:
@@ -102,7 +102,7 @@ class Worker:
         return 0
 
     def _reclaim(self, view: ShardView) -> int:
-        """Unack → ready: leases that ran out."""
+        """Move envelopes with expired leases from unack to ready."""
         if not view.is_due(view.poll.first_unack_ms):
             return 0
         poll, count, poisoned = view.store.reclaim(
@@ -114,7 +114,7 @@ class Worker:
         return count
 
     def _promote(self, view: ShardView) -> int:
-        """Pending, retry → ready: what is due; a trickle is promoted by its claim."""
+        """Move due envelopes from pending and retry to ready, unless the claim will do so."""
         if not view.promotable or self._can_promote_inline(view):
             return 0
         poll, count = view.store.promote(PROMOTE_ROWS)
@@ -123,7 +123,7 @@ class Worker:
         return count
 
     def _claim(self, view: ShardView) -> int:
-        """Ready → unack, and on to the lane's threads."""
+        """Lease ready envelopes and dispatch the batch to the lane's thread pool."""
         promote_limit = BACKLOG if self._can_promote_inline(view) else 0
         limit, size = self._room(view, promote_limit)
         if not limit:
@@ -141,7 +141,7 @@ class Worker:
         return claim.held
 
     def deliver(self, batch: Batch) -> None:
-        """Publish → settle: an ack for each confirm, and for the rest what `decide` says."""
+        """Publish a batch, ack the confirmed envelopes and settle the others as `decide` says."""
         view, claim = batch.view, batch.claim
         started_at, started_at_ms = self._monotonic(), view.now_ms()
         outcomes = self._publish(batch)
@@ -165,7 +165,7 @@ class Worker:
             between_ms = (started_at_ms, answered_at_ms)
             self._tracing.published(view.route, claim.leased, outcomes, between_ms)
 
-    # ── its parts ───────────────────────────────────────────────────────────────────────────────
+    # ── steps ───────────────────────────────────────────────────────────────────────────────────
 
     def _publish(self, batch: Batch) -> Sequence[Outcome]:
         if self._monotonic() > batch.must_start_by:
@@ -174,7 +174,7 @@ class Worker:
         return self.lane.publish([delivery(leased, batch.view) for leased in batch.claim.leased])
 
     def _ack(self, view: ShardView, done: Confirmed, *, at_once: bool = False) -> None:
-        """Ack what was confirmed, with what waited; or let it wait for others."""
+        """Ack confirmed envelopes together with buffered acks, or buffer them for the next call."""
         at_once |= view.poll.is_held  # the confirm ends the hold
         if due := self._acks.gather(view, done, at_once=at_once):
             for some in due.in_calls():
@@ -188,17 +188,17 @@ class Worker:
     def _ack_waiting(self, view: ShardView) -> None:
         try:
             self._ack(view, Confirmed(), at_once=True)
-        except StoreError as error:  # the leases run out, and count as nobody's failure
+        except StoreError as error:  # the leases expire; this counts as no failure
             log.warning("settle_failed", route=view.route.name, error=str(error))
 
     def _can_promote_inline(self, view: ShardView) -> bool:
-        """Whether what is due is promoted by its claim: one call instead of two, while promote_limit are."""
+        """Return whether the claim can also promote: one call instead of two for a trickle."""
         is_open = not (view.is_held or view.is_unreadable) and self.lane.room()[0] > 0
         is_plain = not view.poll.suspect and not view.has_backlog
         return is_open and is_plain and view.promotable
 
     def _room(self, view: ShardView, promote_limit: int) -> tuple[int, int]:
-        """Return how many envelopes and bytes to claim now; none while lane or route is shut."""
+        """Return how many envelopes and bytes to claim now; (0, 0) if lane or route is blocked."""
         is_suspect = view.poll.suspect and not self._suspect_in_flight
         if not (promote_limit or view.poll.ready or is_suspect):
             return 0, 0
@@ -233,7 +233,7 @@ class Worker:
     def _run_batch(self, batch: Batch) -> None:
         try:
             self.deliver(batch)
-        except StoreError as error:  # the leases run out, and count as nobody's failure
+        except StoreError as error:  # the leases expire; this counts as no failure
             log.warning("settle_failed", route=batch.view.route.name, error=str(error))
             self._thread_polls.put((batch.view, None))
         except Exception:
@@ -263,7 +263,7 @@ class Worker:
         return 0
 
     def _in_turn(self) -> Iterator[ShardView]:
-        """Every shard once, another first each time, so that none starves the others."""
+        """Yield every shard once, round-robin by starting position, so that none is starved."""
         self._first = (self._first + 1) % max(1, len(self.views))
         yield from self.views[self._first :]
         yield from self.views[: self._first]
@@ -271,30 +271,30 @@ class Worker:
     # ── the loop ────────────────────────────────────────────────────────────────────────────────
 
     def run(self, stop: Event) -> None:
-        """Work until told to stop; sleeps until the next time it knows, or a hint."""
+        """Run until `stop` is set; sleep between turns until the next known work or a hint."""
         while not stop.is_set():
             if not self.run_once():
                 self._woken.wait(self.sleep_s())
             self._woken.clear()
 
     def sleep_s(self) -> float:
-        """Seconds until there is something to do, as far as is known."""
+        """Return seconds until the next known work; at most a second."""
         waits = [view.sleep_s() for view in self.views]
         waits += [self._shunter.sleep_s(view) for view in self.views]
-        waits += [each for each in (self.lane.sleep_s(), self._acks.sleep_s()) if each is not None]
-        waits += [each.gate.sleep_s() for each in self.views if each.is_held and each.poll.ready]
+        waits += [wait for wait in (self.lane.sleep_s(), self._acks.sleep_s()) if wait is not None]
+        waits += [view.gate.sleep_s() for view in self.views if view.is_held and view.poll.ready]
         return min(waits, default=1.0)
 
     def wake(self, view: ShardView | None = None) -> None:
-        """Look again now; for one shard, ask the store first."""
+        """Start the next turn now; given a shard, poll it first. Thread-safe."""
         if view is not None:
             self._thread_polls.put((view, None))
         self._woken.set()
 
     def swap(self, views: Sequence[ShardView]) -> None:
-        """Serve these shards instead, from the next turn on; may be called by any thread.
+        """Replace the served shards from the next turn on. Thread-safe.
 
-        A batch that is under way is settled by the route that it was claimed under.
+        Batches in flight are settled with the route settings that they were claimed with.
         """
         self._wanted = list(views)
         self.wake()
@@ -303,11 +303,11 @@ class Worker:
         self._heartbeat_at = self._monotonic()
 
     def idle_s(self) -> float:
-        """Seconds since the loop last went on: at most a second, or a call of store or broker."""
+        """Return seconds since the loop's last step; bounded by 1 s plus one blocking call."""
         return self._monotonic() - self._heartbeat_at
 
     def drain(self, seconds: float) -> None:
-        """Give back what no broker's client has yet, and wait for the rest to be settled."""
+        """Release batches not yet published; wait up to `seconds` for the others to settle."""
         give_up_at = self._monotonic() + seconds
         for future, batch in list(self._in_flight.items()):
             if future.cancel() and batch is not None:
@@ -319,13 +319,13 @@ class Worker:
     def _release(self, batch: Batch) -> None:
         try:
             batch.view.store.release(batch.claim.token, batch.claim.ids)
-        except StoreError as error:  # the leases run out
+        except StoreError as error:  # the leases expire
             log.warning("release_failed", route=batch.view.route.name, error=str(error))
         self.lane.give_back(batch.envelopes, batch.size_bytes)
 
 
 def delivery(leased: LeasedEnvelope, view: ShardView) -> Delivery:
-    """Return what the broker gets."""
+    """Return the delivery of a leased envelope, with the bridge's headers."""
     content = leased.content
     return Delivery(
         leased.id,
