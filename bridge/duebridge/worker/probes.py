@@ -18,7 +18,7 @@ from duebridge.store.poll import NONE, Stats
 from duebridge.worker.shard import ShardView
 from duebridge.worker.worker import Worker
 
-# Exceeds the timeouts of store calls and broker pings. With three probes 4 s apart and 3 s of grace,
+# Above the timeouts of store calls and broker pings. With three probes 4 s apart and 3 s of grace,
 # a frozen worker is still replaced within 30 s.
 FROZEN_AFTER_S = 12.0
 
