@@ -3,11 +3,11 @@
 --
 -- Transition  unack -> (gone), or dead -> (gone) once the dead letter is confirmed
 -- ARGV[3]  unack or dead
--- ARGV[4]  token; or one for each id, joined in their order: confirms of several claims share a call
--- ARGV[5]  number of ids, then the ids; then, for each that is to be remembered: its place among
---          the ids, ms, hash (a claim handed them out, so that no record is read again here)
--- Returns  {poll, stale ids}: the token no longer holds these, and they were not changed
--- A confirm ends the hold of a route, whichever worker got it
+-- ARGV[4]  one token for all ids, or one per id, concatenated: claims share a call
+-- ARGV[5]  number of ids, then the ids; then for each id to remember: its index, ms, hash (the
+--          claim returned them, so that this script reads no record)
+-- Returns  {poll, stale ids}: ids whose lease was lost; their envelopes are unchanged
+-- Ends the hold of the route
 -- @include prelude batch record flight journal memory settle poll
 
 local is_shunt, token, count = ARGV[3] == 'dead', ARGV[4], tonumber(ARGV[5])

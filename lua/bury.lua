@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- bury.lua: end the attempts of envelopes; a shunt takes each to the dead-letter target.
+-- bury.lua: move envelopes to dead; a shunt sends them to the dead-letter target.
 --
--- Transition  unack -> dead (or gone, where a cancel waited for it)
+-- Transition  unack -> dead (or gone, if a cancel is pending)
 -- ARGV[3]  token
--- ARGV[4]  score in dead: now where '', or +inf where the route has no dead-letter target
+-- ARGV[4]  score in dead: '' means now; +inf if the route has no dead-letter target
 -- ARGV[5]  number of envelopes, then for each: id, reason (bridge/duebridge/ports/publisher.py), 1 if
 --          it counts as a failure, 1 if it may have been published (unsure), error text
--- Returns  {poll, stale ids}: the token no longer holds these, and they were not changed
+-- Returns  {poll, stale ids}: ids whose lease was lost; their envelopes are unchanged
 -- @include prelude batch record flight journal memory settle poll
 
 local token, dead_score, count = ARGV[3], ARGV[4] == '' and NOW or ARGV[4], tonumber(ARGV[5])

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- cancel.lua: prevent the delivery of an envelope, and tell whether that is certain.
+-- cancel.lua: cancel an envelope; the answer tells whether delivery is certainly prevented.
 --
--- Transition  pending | ready | retry -> (gone); in unack a mark, obeyed when no worker holds it
+-- Transition  pending | ready | retry -> (gone); in unack only a mark, applied when the lease ends
 -- ARGV[3]  id
--- ARGV[4]  call id, so that a repeated call answers as it did, and ARGV[5] how long, ms
--- ARGV[6]  on a route with a cold tier: how long a tombstone lives, ms; else 0
--- Returns  {now, answer}: cancelled | in_flight (a delivery was started and is not known to have
---          failed; it is removed as soon as no worker holds it) | dead | unknown | recorded
+-- ARGV[4]  call id, so that a repeated call returns the same answer; ARGV[5] its lifetime, ms
+-- ARGV[6]  lifetime of a tombstone, ms, on a route with a cold tier; else 0
+-- Returns  {now, answer}: cancelled | in_flight (a delivery was started and did not definitely
+--          fail; the envelope is removed when its lease ends) | dead | unknown | recorded
 -- @include prelude record flight journal memory find_state
 
 local id, call, keep_ms, tombstone_ms = ARGV[3], 'c' .. ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])

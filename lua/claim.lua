@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
--- claim.lua: lease ready envelopes to one worker, earliest first; what has expired goes to dead.
+-- claim.lua: lease ready envelopes to one worker, earliest first; expired ones go to dead.
 --
--- Transition  ready -> unack (or dead, reason expired), and first pending | retry -> ready if asked:
--- where little is due, one call instead of two is half the server's work
+-- Transition  ready -> unack (or dead, reason expired), optionally after pending | retry -> ready:
+-- for a trickle, one call instead of two halves the server's work
 -- ARGV[3]  ready; or suspect: claimed alone
 -- ARGV[4]  most to claim
 -- ARGV[5]  most bytes of records to claim, but at least one envelope
 -- ARGV[6]  lease, ms
--- ARGV[7]  nonce, 8 random bytes; or the 12 of a token, to add to the caller's own claim
--- ARGV[8]  score in dead of what has expired: now where '', or +inf without a dead-letter target
+-- ARGV[7]  nonce, 8 random bytes; or a 12-byte token, to extend the caller's claim
+-- ARGV[8]  score in dead of expired ones: '' means now; +inf without a dead-letter target
 -- ARGV[9]  most to promote first, 0 for none
 -- ARGV[10] ready is full at this many
 -- Returns  {poll, token, ids, records, flights, expired}; the flight of a first attempt is ''
--- Never repeated after a lost reply: the lease then runs out, and costs one expiry
+-- Never repeated after a lost reply: the lease expires and costs one expiry
 -- @include prelude batch record flight journal promote poll
 
 local single = ARGV[3] == 'suspect'
@@ -51,7 +51,7 @@ local function expire(id, record, flight)
   expired[#expired + 1], expired[#expired + 2] = id, flight_note(packed[#packed]) .. '\2'
 end
 
--- An id without a record is damage: it leaves ready and is not claimed.
+-- An id without a record is corrupt: remove it from ready, do not claim it.
 for i, id in ipairs(ids) do
   if records[i] and has_expired(records[i]) then
     expire(id, records[i], flights[i])

@@ -1,16 +1,16 @@
 #!lua flags=allow-oom
 -- demote.lua: remove envelopes whose copies are safe in the cold tier.
 --
--- Transition  pending -> (the cold tier), if it is still what was copied; else the copy is void
--- ARGV[3]  the batch of copies; its progress is kept, so that no row of it is done twice
--- ARGV[4]  place in the batch of the first row of this call, from 0
--- ARGV[5]  how long the batch's progress and void copies are kept, ms
+-- Transition  pending -> (the cold tier), if unchanged since it was copied; else the copy is void
+-- ARGV[3]  the batch of copies; its stored progress prevents processing a row twice
+-- ARGV[4]  index in the batch of the first row of this call, from 0
+-- ARGV[5]  lifetime of the batch's progress and void copies, ms
 -- ARGV[6]  number of rows, then for each: id, generation
--- Returns  {now, rows done of the batch, removed of them, void of them}; the limit of bytes may
---          leave the last rows of a call for the next one
+-- Returns  {now, rows of the batch done, removed, void}; the byte limit may leave the last
+--          rows of a call to the next call
 -- @include prelude batch record journal memory
 
-local ONE_MIB = 1048576  -- of records in one call: a script that is short delays nobody
+local ONE_MIB = 1048576  -- of records per call: a short script does not block other clients
 local batch, first, keep, count = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 if keep == 0 then return redis.error_reply('COLD expected a route with a cold tier') end
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 rows a call') end

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- forget.lua: drop answers, remembered ids and tombstones whose time is over.
+-- forget.lua: drop expired answers, remembered ids and tombstones.
 --
 -- ARGV[3]  most to drop
 -- Returns  {poll, dropped}

@@ -1,8 +1,8 @@
 #!lua flags=no-writes
--- get.lua: tell what the store knows of one envelope.
+-- get.lua: return the state, record and flight of one envelope.
 --
 -- ARGV[3]  id
--- Returns  {now, state, score, record, flight}, state '' where the id is unknown, score -1 for +inf
+-- Returns  {now, state, score, record, flight}, state '' if the id is unknown, score -1 for +inf
 -- @include prelude find_state
 
 local state, _, score = find_state(ARGV[3])

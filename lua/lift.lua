@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- lift.lua: drop tombstones and void copies that hydrate has used up; no row of theirs is left.
+-- lift.lua: drop tombstones and void copies whose cold rows are all hydrated.
 --
--- ARGV[3]  generation: a tombstone of it or later stays, since it may bind rows that are not read yet
+-- ARGV[3]  generation: keep tombstones of this or a later one: they may apply to unread rows
 -- ARGV[4]  number of names (`t` and an id, or `x`, a batch, a slash and an id), then the names
 -- Returns  {now, dropped}
 -- @include prelude batch record memory

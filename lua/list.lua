@@ -1,9 +1,9 @@
 #!lua flags=no-writes
--- list.lua: list one page of the envelopes of a state, in the order of their scores.
+-- list.lua: list one page of the envelopes of a state, ordered by score.
 --
 -- ARGV[3]  pending, ready, suspect, unack, retry or dead
 -- ARGV[4]  least score, and ARGV[5] greatest score, ms or -inf, +inf
--- ARGV[6]  the page before ended with this id, and ARGV[7] its score, '' for the first page
+-- ARGV[6]  last id of the previous page, and ARGV[7] its score, '' for the first page
 -- ARGV[8]  most envelopes
 -- ARGV[9]  most bytes of records, but at least one envelope
 -- Returns  {now, ids, scores (-1: +inf), records ('' where damaged), flights}
@@ -14,7 +14,7 @@ local keys = {pending = PENDING, ready = READY, suspect = SUSPECT, unack = UNACK
 local key = keys[ARGV[3]]
 if not key then return redis.error_reply('STATE expected one of the states, got ' .. ARGV[3]) end
 
--- Where the last page's id is gone, begin with its score: none is left out, some may come again.
+-- If the last id is gone, continue at its score: rows may repeat, but none is skipped.
 local function first_rank()
   if ARGV[7] == '' then return redis.call('ZCOUNT', key, '-inf', '(' .. ARGV[4]) end
   local rank = redis.call('ZRANK', key, ARGV[6])

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
--- next.lua: tell what there is to do now, and when there will be more.
+-- next.lua: return the poll: what is due now, and when more will be.
 --
--- Returns  the poll (shared/poll.lua); changes nothing
+-- Returns  the poll (shared/poll.lua); read-only
 -- @include prelude poll
 
 return poll()

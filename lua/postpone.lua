@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- postpone.lua: give up a shunt's lease after its dead letters could not be sent; try again later.
+-- postpone.lua: release a shunt's lease after a failed dead letter; retry later.
 --
 -- Transition  dead, leased -> dead
 -- ARGV[3]  token
 -- ARGV[4]  delay, ms, until the next shunt
 -- ARGV[5]  number of ids, then the ids
--- Returns  {poll, stale ids}: the token no longer holds these, and they were not changed
+-- Returns  {poll, stale ids}: ids whose lease was lost; their envelopes are unchanged
 -- @include prelude batch record flight journal memory settle poll
 
 local token, next_shunt, count = ARGV[3], NOW_UP + tonumber(ARGV[4]), tonumber(ARGV[5])

@@ -3,8 +3,8 @@
 --
 -- Transition  pending | retry -> ready; a retry whose lease ran out twice -> suspect
 -- ARGV[3]  most to promote
--- ARGV[4]  ready is full at this many: what is due waits where it is, so that a million due at
---          once neither blocks the server nor freezes its order
+-- ARGV[4]  capacity of ready: further due envelopes stay where they are, so that a million due at
+--          once neither block the server nor fix their order early
 -- Returns  {poll, promoted}
 -- @include prelude batch flight promote poll
 

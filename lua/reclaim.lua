@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- reclaim.lua: take back envelopes whose lease ran out.
+-- reclaim.lua: return envelopes with expired leases to ready.
 --
--- Transition  unack -> ready; after two expiries -> suspect; poison -> dead (or gone, where a
---             cancel waited for it)
+-- Transition  unack -> ready; after two expiries -> suspect; poison -> dead (or gone, if a
+--             cancel is pending)
 -- ARGV[3]  most to take back
--- ARGV[4]  1: every lease counts as an expiry; 0: the caller saw the store away, so none does
--- ARGV[5]  poison: this many expiries of an envelope that was claimed alone bury it
--- ARGV[6]  score in dead: now where '', or +inf where the route has no dead-letter target
+-- ARGV[4]  1: every lease counts as an expiry; 0: after a store outage, none does
+-- ARGV[5]  poison: bury an envelope after this many expiries while claimed alone
+-- ARGV[6]  score in dead: '' means now; +inf if the route has no dead-letter target
 -- Returns  {poll, reclaimed, buried as poison}
 -- @include prelude batch record flight journal memory poll
 

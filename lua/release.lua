@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- release.lua: give envelopes back at once that never reached a broker's client; no failure counts.
+-- release.lua: return unpublished envelopes to ready immediately; counts no failure.
 --
--- Transition  unack -> ready (or gone, where a cancel waited for it)
+-- Transition  unack -> ready (or gone, if a cancel is pending)
 -- ARGV[3]  token
 -- ARGV[4]  number of ids, then the ids
--- Returns  {poll, stale ids}: the token no longer holds these, and they were not changed
+-- Returns  {poll, stale ids}: ids whose lease was lost; their envelopes are unchanged
 -- @include prelude batch record flight journal memory settle poll
 
 local token, count = ARGV[3], tonumber(ARGV[4])

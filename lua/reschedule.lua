@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- reschedule.lua: give an envelope another due instant, if no delivery may have been made yet.
+-- reschedule.lua: change the due instant of an envelope whose delivery cannot have started.
 --
 -- Transition  pending | ready | retry -> pending
 -- ARGV[3]  id
 -- ARGV[4]  due
 -- ARGV[5]  longest allowed delay, ms
--- ARGV[6]  call id, so that a repeated call answers as it did, and ARGV[7] how long, ms
--- ARGV[8]  on a route with a cold tier: how long a tombstone lives, ms; else 0
+-- ARGV[6]  call id, so that a repeated call returns the same answer; ARGV[7] its lifetime, ms
+-- ARGV[8]  lifetime of a tombstone, ms, on a route with a cold tier; else 0
 -- Returns  {now, answer, due ms}: rescheduled | in_flight | dead | unknown | recorded | too_far |
---          expires_before_due; any answer but the first and recorded changes nothing
+--          expires_before_due; only the first and recorded change anything
 -- @include prelude record flight journal memory find_state
 
 local id, due, max_delay = ARGV[3], math.max(resolve(ARGV[4]), NOW), tonumber(ARGV[5])

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- retry.lua: put envelopes back for a later attempt; one that was cancelled meanwhile is removed.
+-- retry.lua: schedule another attempt; remove envelopes cancelled meanwhile.
 --
--- Transition  unack -> retry (or gone, where a cancel waited for it)
+-- Transition  unack -> retry (or gone, if a cancel is pending)
 -- ARGV[3]  token
--- ARGV[4]  1: the target itself failed, so the route is held from now on if it was not already
+-- ARGV[4]  1: the target failed: hold the route unless it is held already
 -- ARGV[5]  number of envelopes, then for each: id, delay ms, 1 if it counts as a failure, 1 if it
 --          may have been published (unsure), error text
--- Returns  {poll, stale ids}: the token no longer holds these, and they were not changed
+-- Returns  {poll, stale ids}: ids whose lease was lost; their envelopes are unchanged
 -- @include prelude batch record flight journal memory settle poll
 
 local token, target_failed, count = ARGV[3], ARGV[4] == '1', tonumber(ARGV[5])

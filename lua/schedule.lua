@@ -3,12 +3,12 @@
 --
 -- Transition  (unknown) -> pending; with `replace`, pending | ready | retry | dead -> pending
 -- ARGV[3]  longest allowed delay, ms
--- ARGV[4]  1: other content under a living id replaces it; 0: it is refused
--- ARGV[5]  call id, so that a repeated call changes nothing and answers as it did, and ARGV[6] how
---          long, ms; '' for a call that is never repeated
+-- ARGV[4]  1: different content under an existing id replaces it; 0: it is refused
+-- ARGV[5]  call id, so that a repeated call changes nothing and returns the same answer; ARGV[6]
+--          its lifetime, ms; '' for a call that is never repeated
 -- ARGV[7]  number of envelopes, then for each: id, due, expires ('' never), remember ms, hash,
 --          generation ('0', or that of a cold row), blob
--- Returns  {now, status, due ms, status, due ms, ...}; an envelope that is refused changes nothing
+-- Returns  {now, status, due ms, status, due ms, ...}; a refused envelope changes nothing
 -- @include prelude batch record flight journal memory find_state judge accept
 
 local call = {max_delay = tonumber(ARGV[3]), replace = ARGV[4] == '1'}

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- shunt.lua: lease dead envelopes whose next shunt is due, so that one worker sends their dead letters.
+-- shunt.lua: lease due dead envelopes, so that one worker sends their dead letters.
 --
 -- Transition  dead -> dead, leased; ack ends it, postpone or the lease's end repeats it
 -- ARGV[3]  most to lease
@@ -7,7 +7,7 @@
 -- ARGV[5]  lease, ms
 -- ARGV[6]  nonce, 8 random bytes
 -- Returns  {poll, token, ids, records, flights}
--- Never repeated after a lost reply: the lease then runs out
+-- Never repeated after a lost reply: the lease expires
 -- @include prelude batch record flight poll
 
 local ids = redis.call('ZRANGE', DEAD, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, limited(ARGV[3]))
@@ -19,7 +19,7 @@ local flights = hmget(FLIGHT, ids)
 local token = new_token(nonce)
 local leased, packed, scores, ghosts = {{}, {}, {}}, {}, {}, {}
 
--- An id without a record is damage: delete it.
+-- An id without a record is corrupt: delete it.
 for i, id in ipairs(ids) do
   if records[i] then
     local f = open_flight(flights[i] or fresh_flight(six(NOW)))

@@ -1,9 +1,9 @@
 #!lua flags=no-writes
--- stats.lua: return the poll, and the figures that only people and gauges want.
+-- stats.lua: return the poll plus figures for operators and gauges.
 --
 -- Returns  {poll, due now, due within 60 s, within 300 s, oldest due ms (-1: nothing is due), journal
 --          entries, memories, scheduled, newest journal entry, newest that was kept (-1: never)};
---          due is what waits to be delivered now, whatever its state, and is not under a lease
+--          due counts unleased envelopes that wait for delivery now, in any state
 -- @include prelude poll
 
 local function due_by(instant)

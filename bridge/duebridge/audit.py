@@ -1,9 +1,9 @@
-"""Judges the guarantee: a pure function of the envelopes accepted and the messages that arrived.
+"""Verifies the delivery guarantee: compares accepted envelopes with messages that arrived.
 
-The demo prints the verdict, fault tests assert it, and Spark's reconciliation is checked against
-it. An independent consumer reads the brokers, a dump reads the store.
+Pure functions. The demo prints the verdict, fault tests assert it, and tests check Spark's
+reconciliation against it. An independent consumer reads the brokers; a dump reads the store.
 
-    histories, one a process ─▶ history_of ─▶ History ─▶ audit ─▶ AuditVerdict ─▶ violations(Bounds)
+    process histories ─▶ history_of ─▶ History ─▶ audit ─▶ AuditVerdict ─▶ violations(Bounds)
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ class Arrived(msgspec.Struct, frozen=True):
 
 
 class Op(StrEnum):
-    """The subject of an event: three calls, two readings of a broker, the dump of the store."""
+    """The subject of an event: a call, a message at a broker, a dumped envelope or a fault."""
 
     SCHEDULE = "schedule"
     CANCEL = "cancel"
@@ -47,7 +47,7 @@ class Op(StrEnum):
 
 
 class Phase(StrEnum):
-    """`invoke` stands before a call; after it `ok`, `fail` (no effect) or `info` (unknown)."""
+    """The phase of a call: `invoke` before; after it `ok`, `fail` (no effect), `info` (unknown)."""
 
     INVOKE = "invoke"
     OK = "ok"
@@ -56,11 +56,11 @@ class Phase(StrEnum):
 
 
 class HistoryEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of a process' history; instants in epoch ms.
+    """One line of a process's history; instants in epoch ms.
 
-    `at_ms` is when the line was written; in a reading, when the message came by the broker's clock.
-    `due_at_ms` is the receipt's, or what a reschedule asked for. `answer` is what the call
-    answered; in a dump the state, of a fault what was seen of it.
+    `at_ms` is the time of writing or, for a message, of its arrival by the broker's clock.
+    `due_at_ms` is the due instant of the receipt, or the one requested by a reschedule. `answer` is
+    the reply to the call, the state of a dumped envelope, or the description of a fault.
     """
 
     at_ms: int
@@ -75,10 +75,10 @@ class HistoryEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 class History(msgspec.Struct, frozen=True):
     """The merged history of a run.
 
-    `attempted` are ids whose scheduling got no answer: they may arrive, and need not. `cancelled`
-    are those that cancel answered *cancelled* for; `excused` those it answered *in_flight* for:
-    they may arrive, and need not. `held` is what the store still has: id to state. `sent` is the
-    fingerprint of what was handed over under an id, accepted or not.
+    `attempted` ids were scheduled without an answer: they may or may not arrive. Cancel answered
+    *cancelled* for `cancelled` ids and *in_flight* for `excused` ids; the latter may or may not
+    arrive. `held` maps ids that the store still holds to their state. `sent` maps every id handed
+    to the producer, accepted or not, to its fingerprint.
     """
 
     accepted: Sequence[Accepted]
@@ -92,7 +92,7 @@ class History(msgspec.Struct, frozen=True):
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """The counts that the faults of a run explain; all others must be zero."""
+    """The violations that the faults of a run permit; all other counts must be zero."""
 
     duplicates: int = 0
     in_two_places: int = 0
@@ -102,7 +102,7 @@ class Bounds(msgspec.Struct, frozen=True):
 class AuditVerdict(msgspec.Struct, frozen=True):
     """Ids by violation, and the lateness of each delivery in ms.
 
-    `recovered` ids are no violation: their scheduling got no answer, and they arrived.
+    `recovered` ids are no violation: they arrived although scheduling got no answer.
     """
 
     accepted: int
@@ -123,7 +123,7 @@ class AuditVerdict(msgspec.Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Whether the guarantee was kept; duplicates are lawful after a fault, and only then."""
+        """Whether the guarantee held; duplicates do not break it, `violations` bounds them."""
         broken = (self.lost, self.early, self.after_cancel, self.unexpected, self.corrupt)
         return not any((*broken, self.stuck))
 
@@ -141,7 +141,7 @@ class AuditVerdict(msgspec.Struct, frozen=True):
 
     @property
     def duplicate_copies(self) -> int:
-        """How many more messages arrived than ids."""
+        """The number of surplus messages: arrived messages minus distinct ids."""
         return sum(self.duplicates.values())
 
     def lateness_percentile_ms(self, percent: float) -> int:
@@ -153,7 +153,7 @@ class AuditVerdict(msgspec.Struct, frozen=True):
 
 
 def audit(history: History) -> AuditVerdict:
-    """Return the verdict on a finished run; an envelope that the store still holds is stuck."""
+    """Return the verdict on a finished run; a live envelope left in the store counts as stuck."""
     due = {each.id: each.due_at_ms for each in history.accepted}
     sent = {**history.sent, **{each.id: each.fingerprint for each in history.accepted}}
     copies = Counter(each.id for each in history.delivered)
@@ -191,10 +191,10 @@ def _corrupt(arrived: Iterable[Arrived], sent: Mapping[str, str]) -> list[str]:
 
 
 def history_of(events: Iterable[HistoryEvent]) -> History:
-    """Merge the histories of all processes; events of one id come in the order they happened.
+    """Merge the histories of all processes; events of one id must be in chronological order.
 
-    A call that got no answer may have happened: its envelope may arrive and need not (schedule,
-    cancel), or is due at the earlier of two instants (reschedule). An id has one life in a run.
+    A call without an answer may have taken effect: its envelope may or may not arrive (schedule,
+    cancel), or counts as due at the earlier instant (reschedule). An id is used once per run.
     """
     book = _Book()
     for event in events:
@@ -280,7 +280,7 @@ class _Book:
 def whole_histories(
     events: Iterable[HistoryEvent], ids: Collection[str]
 ) -> dict[str, list[HistoryEvent]]:
-    """Return every event of these ids, to find out what went wrong."""
+    """Return all events of the given ids, for diagnosis."""
     stories: dict[str, list[HistoryEvent]] = {each: [] for each in ids}
     for event in events:
         if event.id in stories:
@@ -296,10 +296,10 @@ def fingerprint(
 ) -> str:
     """Return a hash of the parts that must arrive unchanged, without headers that duebridge sets.
 
-    The order of headers counts only within a repeated name: some brokers sort them by name. A
-    header's value counts as text, since some brokers carry nothing but bytes. A broker without
-    properties delivers `content_type` as the header `content-type`: give it here where it was set.
-    Properties that are None count as not given; their order does not matter.
+    Header order matters only within a repeated name, since some brokers sort headers by name.
+    Header values are compared as text, since some brokers carry only bytes. A broker without
+    properties delivers `content_type` as the header `content-type`: pass that header if it was set.
+    Properties that are None are ignored; their order does not matter.
     """
     digest = sha256()
     for part in (body, key):

@@ -1,6 +1,6 @@
 """Parses durations and instants into integer milliseconds, and formats them.
 
-A bare number is refused as a duration: it could be seconds or milliseconds.
+A duration needs a unit: a bare number could mean seconds or milliseconds.
 """
 
 import re
@@ -15,10 +15,10 @@ MS_PER_UNIT = {
     "m": 60_000,
     "s": 1_000,
     "ms": 1,
-}  # from long to short: the order in which a duration names its units
-MAX_MS = 2**47  # some 4,400 years: fits the six bytes that a stored instant has
+}  # descending: the order of units in a duration
+MAX_MS = 2**47  # about 4,400 years; fits the six bytes of a stored instant
 _NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,30})?"
-DURATION_PATTERN = "".join(f"({_NUMBER}{unit})?" for unit in MS_PER_UNIT)  # of some text
+DURATION_PATTERN = "".join(f"({_NUMBER}{unit})?" for unit in MS_PER_UNIT)  # matches empty text too
 _PART = re.compile(rf"({_NUMBER})(ms|[wdhms])")
 _PARTS = re.compile(DURATION_PATTERN)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -99,21 +99,21 @@ def format_ms(ms: int) -> str:
     >>> format_ms(900000), format_ms(2500), format_ms(0)
     ('15m', '2500ms', '0ms')
     """
-    for unit in ("d", "h", "m", "s"):  # not weeks: printed durations stay the same
+    for unit in ("d", "h", "m", "s"):  # no weeks: keeps existing output stable
         if ms and ms % MS_PER_UNIT[unit] == 0:
             return f"{ms // MS_PER_UNIT[unit]}{unit}"
     return f"{ms}ms"
 
 
 def format_instant(epoch_ms: int) -> str:
-    """Return an instant for people, in UTC; a dash for 0, which means none.
+    """Return an instant as ISO 8601 in UTC; a dash for 0, which means none.
 
     >>> format_instant(1767225600123), format_instant(0)
     ('2026-01-01T00:00:00.123Z', '-')
     """
     if not epoch_ms:
         return "-"
-    if not 0 < epoch_ms <= MAX_MS:  # damage: no accepted instant is there
+    if not 0 < epoch_ms <= MAX_MS:  # corrupt: outside the accepted range
         return f"{epoch_ms} ms"
     at = _EPOCH + timedelta(milliseconds=epoch_ms)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,36 +1,36 @@
-"""Every error a caller can meet; its class says what to do next.
+"""The errors that duebridge raises; the class tells the caller how to react.
 
 BridgeError
-├── ConfigError          mend the configuration; nothing was started
-├── EnvelopeError        mend the envelope; nothing of it was stored
-├── JobFailed            a job of the pipeline ended part-way; run it again
+├── ConfigError          fix the configuration; nothing was started
+├── EnvelopeError        fix the envelope; it was not stored
+├── JobFailed            a pipeline job failed part-way; run it again
 └── StoreError
     ├── StoreUnavailable try again later; whether the last call took effect is unknown
     ├── StoreFull        free memory in the store; nothing of this call was stored
-    ├── StoreUnfit       mend the store's settings; nothing was started
+    ├── StoreUnfit       fix the store's settings; nothing was started
     └── RecordDamaged    this one envelope cannot be read; bury it
         └── RecordTooNew a newer duebridge wrote it; leave it to a newer worker
 """
 
 
 class BridgeError(Exception):
-    """Anything duebridge itself refuses or cannot do."""
+    """The base class of all errors that duebridge raises."""
 
 
 class ConfigError(BridgeError):
-    """The configuration cannot be used as it is."""
+    """The configuration is invalid."""
 
 
 class EnvelopeError(BridgeError):
-    """An envelope is refused: what was expected and what came is in the message."""
+    """An envelope is invalid; the message states the expected and the actual value."""
 
 
 class JobFailed(BridgeError):
-    """A job of the pipeline ended part-way; running it again does what is left."""
+    """A pipeline job failed part-way; running it again completes the rest."""
 
 
 class StoreError(BridgeError):
-    """The delay store did not do what was asked."""
+    """A call of the delay store failed."""
 
 
 class StoreUnavailable(StoreError):
@@ -38,28 +38,28 @@ class StoreUnavailable(StoreError):
 
 
 class StoreFull(StoreError):
-    """The delay store is out of memory and refused the call whole."""
+    """The delay store is out of memory; the call changed nothing."""
 
 
 class StoreUnfit(StoreError):
-    """The server is not one that may hold envelopes: wrong version, policy or persistence."""
+    """The server is unfit to hold envelopes: wrong version, eviction policy or persistence."""
 
 
 class RecordDamaged(StoreError):
-    """A stored record is of a known layout but cannot be read."""
+    """A stored record has a known layout but is corrupt."""
 
 
 class RecordTooNew(RecordDamaged):
-    """A stored record has a layout that only a newer duebridge knows."""
+    """A stored record has a layout that requires a newer duebridge."""
 
 
 MOST_SHOWN = 200  # characters
 
 
 def shown(value: object) -> str:
-    """Return a value for a message: not long, and without an error of its own.
+    """Return a short representation of a value for a message; never raises.
 
-    Python itself refuses to print a number of thousands of digits.
+    `repr` itself fails for some values, such as integers of thousands of digits.
     """
     try:
         text = repr(value)

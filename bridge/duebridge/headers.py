@@ -1,4 +1,4 @@
-"""The headers that duebridge adds to a delivery: ASCII text, the same on every broker."""
+"""Builds the headers that duebridge adds to a delivery: ASCII text, identical on every broker."""
 
 from duebridge.envelope import Headers, Target
 from duebridge.ports.publisher import reason_word
@@ -10,7 +10,7 @@ ERROR_CHARACTERS = 1024
 
 
 def delivery_headers(leased: LeasedEnvelope, route: str) -> Headers:
-    """Return the envelope's own headers, untouched and in order, then ours; times in epoch ms."""
+    """Return the envelope's headers, unchanged, then the bridge's own; times in epoch ms."""
     return (
         *leased.content.headers,
         ("x-message-id", leased.id),
@@ -22,7 +22,7 @@ def delivery_headers(leased: LeasedEnvelope, route: str) -> Headers:
 
 
 def dead_letter_headers(leased: LeasedEnvelope, route: str, target: Target) -> Headers:
-    """Return the headers of a delivery, then why there was none; times in epoch ms."""
+    """Return the headers of a delivery, then the cause as `x-dlq-*`; times in epoch ms."""
     flight = leased.flight
     return (
         *delivery_headers(leased, route),

@@ -1,4 +1,4 @@
-"""Limits of a route and its broker, checked when an envelope is scheduled."""
+"""Checks an envelope against the limits of its route and broker when it is scheduled."""
 
 from fnmatch import fnmatchcase
 
@@ -13,11 +13,11 @@ from duebridge.ports.discovery import broker_type
 from duebridge.ports.settings import did_you_mean
 
 MAX_HEADERS = 64
-MAX_HEADER_BYTES = 32 * 1024  # all names and values; AMQP's must fit in one frame beside ours
+MAX_HEADER_BYTES = 32 * 1024  # names and values; must fit one AMQP frame with the bridge's
 
 
 def check_envelope(envelope: Envelope, route: Route, kind: str) -> None:
-    """Raise `EnvelopeError` where the route or its broker, of type `kind`, could not carry it."""
+    """Raise `EnvelopeError` if the route, or its broker of type `kind`, cannot carry it."""
     size = len(envelope.body or b"")
     if size > route.max_body:
         raise EnvelopeError(f"body: expected at most {route.max_body} bytes; got {size}")
@@ -29,9 +29,9 @@ def check_envelope(envelope: Envelope, route: Route, kind: str) -> None:
 
 
 def with_whole_target(envelope: Envelope, route: Route) -> Envelope:
-    """Return the envelope, the missing fields of its own target taken from the route's target.
+    """Return the envelope with missing fields of its target filled in from the route's target.
 
-    So a target may vary the routing key alone. A target of other fields stays as it is.
+    A target may thus override only the routing key. A target with other fields is unchanged.
     """
     if envelope.target is None:
         return envelope

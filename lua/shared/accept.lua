@@ -1,11 +1,11 @@
--- The batch of schedule.lua: envelopes are answered one by one and written together.
+-- The batch of schedule.lua: answers envelopes one by one, writes them together.
 local function new_batch(count)
   local last = next_generation(count)
   return {reply = {NOW}, records = {}, scores = {}, accepted = {}, replaced = {}, cancelled = {},
     leaving = {}, seen = {}, largest = 0, earliest = math.huge, generation = last - count, last = last}
 end
 
--- Return unused generations, so that the counter says how often an envelope was given a due instant.
+-- Return unused generations, so that the counter equals the number of due instants assigned.
 local function return_generations(batch)
   if batch.generation < batch.last then next_generation(batch.generation - batch.last) end
 end
@@ -22,7 +22,7 @@ local function add_record(batch, given)
   batch.earliest = math.min(batch.earliest, given.due)
 end
 
--- A tombstone cancels this cold row: journal it, once as far as ids are remembered.
+-- A tombstone cancels this cold row: journal it, only once while the id is remembered.
 local function end_cancelled(batch, given)
   local items = batch.cancelled
   items[#items + 1], items[#items + 2] = given.id, six(given.due) .. '\0\0\0\0'
@@ -39,7 +39,7 @@ local function answer(batch, status, given)
   if given.leaves then batch.leaving[#batch.leaving + 1] = given end
 end
 
--- Remove a replaced envelope from its old state, after its new life is written.
+-- Remove a replaced envelope from its old state after the new one is written.
 local function leave_old_state(given)
   if given.leaves ~= PENDING then redis.call('ZREM', given.leaves, given.id) end
   redis.call('HDEL', FLIGHT, given.id)

@@ -2,7 +2,7 @@
 local CHUNK = 2000
 local MAX_BATCH = 1000
 
--- A count that a caller asked for, cut to 0..MAX_BATCH.
+-- Return a requested count, clamped to 0..MAX_BATCH.
 local function limited(count) return math.max(0, math.min(tonumber(count), MAX_BATCH)) end
 
 local function zadd(key, scores_and_ids)

@@ -1,4 +1,4 @@
--- Return the state of an id as its name, key and score; nothing where the id is unknown.
+-- Return the state of an id as its name, key and score; nil if the id is unknown.
 local function find_state(id)
   local states = {{'pending', PENDING}, {'ready', READY}, {'ready', SUSPECT}, {'unack', UNACK},
     {'retry', RETRY}, {'dead', DEAD}}
@@ -8,7 +8,7 @@ local function find_state(id)
   end
 end
 
--- Whether a shunt holds it: its dead letter may be published at this moment.
+-- Whether a shunt holds the lease: its dead letter may be in flight.
 local function is_being_shunted(flight, score)
   return flight and string.sub(flight, 34, 34) == '\1' and score > NOW
 end

@@ -1,16 +1,16 @@
 -- A flight: the state of an envelope in flight, in one field of fixed width and its last error's text.
---   1-12    token         8 random bytes and a counter; zeros: nobody holds it
+--   1-12    token         8 random bytes and a counter; zeros: not leased
 --   13-18   due           ms: its place in ready
 --   19-22   attempt       rises at every claim, never falls
 --   23-24   failures      definite ones, since accept or replay
 --   25-26   retries       of any cause, since accept or replay: the back-off's exponent
---   27-28   expiries      leases that ran out
---   29-30   singles       leases that ran out while it was claimed alone
+--   27-28   expiries      leases that expired
+--   29-30   singles       leases that expired while claimed alone
 --   31      unsure        1: a delivery was started and has no definite failure
---   32      cancel        1: remove it as soon as no worker holds it
+--   32      cancel        1: remove it when the lease ends
 --   33      single        1: claimed alone
 --   34      shunting      1: the token is a shunt's
---   35      reason        why it is dead (bridge/duebridge/ports/publisher.py), 0: it is not
+--   35      reason        cause of death (bridge/duebridge/ports/publisher.py), 0: not dead
 --   36-41   first failed  ms, 0: never
 --   42-47   last failed   ms, 0: never
 --   48-     error         class and message of the last failure, separated by a line break
@@ -42,7 +42,7 @@ local function close_flight(f)
     f.unsure, f.cancel, f.single, f.shunting, f.reason, f.first_failed, f.last_failed) .. f.error
 end
 
--- The bytes of a flight that nobody has claimed yet.
+-- The bytes of a flight that was never claimed.
 local function fresh_flight(due_six) return NOBODY .. due_six .. '\0\0\0\0' .. FRESH end
 
 -- Whether the token holds the flight, given out by a claim or (byte 34) by a shunt.
@@ -60,7 +60,7 @@ end
 
 local function is_unsure(packed) return packed and string.sub(whole_flight(packed), 31, 31) == '\1' end
 
--- The journal's note: due and attempt, as they stand in the flight.
+-- Return the journal note: due and attempt of the flight.
 local function flight_note(packed) return string.sub(whole_flight(packed), 13, 22) end
 
 local function note_failure(f, counts, unsure, message)

@@ -1,4 +1,4 @@
--- The journal: one entry a batch: `k` kind, `t` ms, `b` running total of bytes, `i` items (msgpack:
+-- The journal: one entry per batch: `k` kind, `t` ms, `b` running total of bytes, `i` items (msgpack:
 -- id, note, ...). Its stream id is its dense sequence number. A note begins with the due instant (6
 -- bytes); then come the attempt (4) and the reason (1) where the kind has them.
 -- ARGV[2]  the cap in bytes; each entry drops at most 8 of the oldest while the stream is over it

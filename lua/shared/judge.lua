@@ -1,6 +1,6 @@
 -- Decides what schedule.lua answers for one envelope; writes nothing.
 
--- Return what is remembered of the ids, in order, by one command.
+-- Return the memory entries of the ids, in order, with one command.
 local function recall_ids(ids)
   if redis.call('HLEN', MEMORY) == 0 then return {} end
   local names, found = {}, {}
@@ -9,7 +9,7 @@ local function recall_ids(ids)
   return found
 end
 
--- The id lives: the same content is a duplicate; other content replaces it only if no delivery is possible.
+-- The id exists: equal content is a duplicate; other content replaces it only if it is not in flight.
 local function judge_living(call, given, record, is_of_this_batch)
   if not is_known(record) then return 'conflict' end
   given.due = number_at(record, 2, 7)
@@ -26,7 +26,7 @@ local function judge_living(call, given, record, is_of_this_batch)
   return 'replaced'
 end
 
--- A row from the cold tier obeys a tombstone that is not older than itself.
+-- A tombstone applies to cold rows that are not newer than itself.
 local function judge_cold(given)
   local tombstone = recall('t' .. given.id)
   if not tombstone then return end
@@ -45,7 +45,7 @@ local function judge_unknown(given)
   return given.generation > 0 and judge_cold(given) or 'accepted'
 end
 
--- Why an envelope is refused that would be stored; a duplicate is never refused.
+-- Return why a new envelope is refused; a duplicate is never refused.
 local function refusal(call, given)
   if given.wanted - NOW_UP > call.max_delay then return 'too_far' end
   if given.expires > 0 and given.expires <= given.wanted then return 'expires_before_due' end

@@ -19,7 +19,7 @@ local function remember_id(id, due_six, hash, remember_ms)
   if remember_ms > 0 then memorize('r' .. id, due_six .. hash, remember_ms) end
 end
 
--- Delete an envelope and its flight; its id and hash are remembered as long as it asked.
+-- Delete an envelope and its flight; remember its id and hash for its `remember` time.
 local function finish(id, record)
   if is_known(record) then
     remember_id(id, string.sub(record, 2, 7), string.sub(record, 32, 39), number_at(record, 14, 19))
@@ -28,7 +28,7 @@ local function finish(id, record)
   redis.call('HDEL', FLIGHT, id)
 end
 
--- Carry out a cancel that waited for the lease; `items` are the journal's.
+-- Apply a cancel that waited for the end of the lease; `items` are the journal's.
 local function finish_cancelled(id, f, items)
   items[#items + 1] = id
   items[#items + 1] = six(f.due) .. struct.pack('>I4', f.attempt)

@@ -4,7 +4,7 @@
 local function first_score(key)
   local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
   if not first or first == 'inf' then return -1 end
-  return math.max(tonumber(first), 0)  -- a negative one is damage, and due like any past one
+  return math.max(tonumber(first), 0)  -- a negative score is corrupt; treat it as due
 end
 
 local function poll()

@@ -1,7 +1,7 @@
 -- The keys, the clock and the integers of every script.
 -- ARGV[1]  '' for the server's time; only tests pass ms
 
--- The keys of one shard. Every script is given all of them, in this order, all with one hash tag.
+-- The keys of one shard. Every script receives all of them, in this order, all with one hash tag.
 local PENDING, READY, SUSPECT, UNACK, RETRY, DEAD =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local ENVELOPES, FLIGHT, JOURNAL, META = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -19,7 +19,7 @@ else
   NOW_UP = time[1] * 1000 + math.ceil(time[2] / 1000)
 end
 
--- An instant as the producer gave it: '+15000' after now, or ms since the epoch (past: due now).
+-- Return the instant of a producer's argument: '+15000' after now, or ms since the epoch (past: due now).
 local function resolve(given)
   if string.byte(given) == 43 then return NOW_UP + tonumber(string.sub(given, 2)) end
   return math.max(tonumber(given), 0)

@@ -1,7 +1,7 @@
--- Settling: what a token still holds is changed; an id whose lease was lost is stale and stays as it is.
+-- Settling: changes envelopes that the token still holds; ids with a lost lease are stale, unchanged.
 
 -- Call `change` with the id, flight and place of every id that the token holds; return the stale ids.
--- `token` is one for all ids, or one for each, joined in their order.
+-- `token` is one token for all ids, or one per id, concatenated.
 local function settle(ids, flights, token, holder, change)
   local stale, is_joined = {}, #token == 12 * #ids
   for i, id in ipairs(ids) do
@@ -32,7 +32,7 @@ local function settle_claim(ids, token, change)
   return settled
 end
 
--- Take settled envelopes out of unack, once they are written where they go.
+-- Remove settled envelopes from unack after their new state is written.
 local function leave_unack(settled)
   journal('cancelled', settled.cancelled)
   zrem(UNACK, settled.leaving)

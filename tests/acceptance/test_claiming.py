@@ -28,7 +28,7 @@ def make_ready(floor: Floor, count: int, **fields: str) -> list[str]:
 
 
 def claim(floor: Floor, limit: int, limit_bytes: int = ALL_BYTES) -> Claim:
-    return claim_batch(floor.stations["r"], limit, limit_bytes, alone=False, promote=0)
+    return claim_batch(floor.views["r"], limit, limit_bytes, alone=False, promote=0)
 
 
 class Calls:

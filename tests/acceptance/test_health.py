@@ -62,8 +62,8 @@ def test_livez_while_no_shard_of_a_frozen_store_answers_is_ok(
         floor.advance(8_000)
         raise StoreUnavailable("no answer")
 
-    for station in floor.stations.values():
-        monkeypatch.setattr(station, "ask", ask_in_vain)
+    for view in floor.views.values():
+        monkeypatch.setattr(view, "refresh", ask_in_vain)
     floor.turn()
     assert floor.elapsed_ms == 16_000
     assert fetch(server, "/livez") == (200, "ok\n")
@@ -149,7 +149,7 @@ def test_due_tells_what_is_due_and_soon_will_be(floor: Floor, server: HealthServ
 
 def test_due_is_in_the_gauges_too(floor: Floor) -> None:
     registry = CollectorRegistry()
-    register(lambda: floor.worker.stations, [floor.lane], registry=registry)
+    register(lambda: floor.worker.views, [floor.lane], registry=registry)
     floor.publisher.is_available = False
     floor.schedule("now", "now too", delay="1s")
     floor.turn(1000)
@@ -165,13 +165,13 @@ def test_due_is_in_the_gauges_too(floor: Floor) -> None:
 
 
 def test_oldest_due_age_goes_on_rising_while_the_store_is_away(floor: Floor) -> None:
-    station = floor.stations["r"]
+    view = floor.views["r"]
     floor.schedule("a", delay="10s")
     floor.turn()
-    station.miss()
+    view.mark_unreachable()
     floor.advance(25_000)
-    assert station.stats is not None
-    assert oldest_due_age_ms(station, station.stats) == 15_000
+    assert view.stats is not None
+    assert oldest_due_age_ms(view, view.stats) == 15_000
 
 
 def test_dead_counts_also_what_a_claim_and_a_reclaim_buried(

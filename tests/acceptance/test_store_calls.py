@@ -71,25 +71,25 @@ def let_each_call_take_1_ms(floor: Floor, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_overhear_an_older_poll_asks_nothing(floor: Floor, calls: Counter[str]) -> None:
-    station = floor.stations["r"]
-    older = station.store.next()
+    view = floor.views["r"]
+    older = view.store.next()
     floor.schedule("a")
     floor.advance(1)
-    station.hear(station.store.next())
+    view.update(view.store.next())
     calls.clear()
-    station.overhear(older)
-    station.ask()
-    assert (calls["next"], station.poll.pending) == (0, 1)
+    view.merge_poll(older)
+    view.refresh()
+    assert (calls["next"], view.poll.pending) == (0, 1)
 
 
 def test_overhear_a_poll_of_the_same_ms_asks_the_store(floor: Floor, calls: Counter[str]) -> None:
-    station = floor.stations["r"]
-    doubtful = station.store.next()
+    view = floor.views["r"]
+    doubtful = view.store.next()
     floor.schedule("a")
-    station.hear(doubtful)
-    station.overhear(doubtful)
-    station.ask()
-    assert station.poll.pending == 1
+    view.update(doubtful)
+    view.merge_poll(doubtful)
+    view.refresh()
+    assert view.poll.pending == 1
 
 
 def test_idle_worker_asks_next_once_a_second_and_nothing_else(
@@ -99,7 +99,7 @@ def test_idle_worker_asks_next_once_a_second_and_nothing_else(
     floor.turn()
     calls.clear()
     run_for(floor, 10_000)
-    assert calls == {"next": 10 * len(floor.stations)}
+    assert calls == {"next": 10 * len(floor.views)}
 
 
 def test_idle_worker_that_is_watched_makes_no_call_more(
@@ -110,24 +110,24 @@ def test_idle_worker_that_is_watched_makes_no_call_more(
     floor.turn()
     calls.clear()
     run_for(floor, 10_000)
-    stations = len(floor.stations)
-    assert calls == {"next": 8 * stations, "stats": 2 * stations}
+    views = len(floor.views)
+    assert calls == {"next": 8 * views, "stats": 2 * views}
 
 
 def test_look_waits_for_the_poll_whose_place_it_takes(
     build_floor: Callable[..., Floor], calls: Counter[str]
 ) -> None:
     floor = build_floor(is_watched=True)
-    station = floor.stations["r"]
-    station.ask()
+    view = floor.views["r"]
+    view.refresh()
     floor.advance(4600)
-    station.hear(station.store.next())
+    view.update(view.store.next())
     calls.clear()
     floor.advance(400)
-    station.ask()
+    view.refresh()
     assert calls == {}
     floor.advance(600)
-    station.ask()
+    view.refresh()
     assert calls == {"stats": 1}
 
 
@@ -137,7 +137,7 @@ def test_busy_worker_that_is_watched_looks_every_few_seconds(
     floor = build_floor(is_watched=True)
     given = [Envelope.new(b"", id=f"{n}", delay=f"{n * 100 + 100}ms") for n in range(200)]
     floor.stores["r"].schedule(given, max_delay_ms=10**6)
-    del floor.stations["other"]
+    del floor.views["other"]
     floor.worker = floor.new_worker()
     floor.turn()
     calls.clear()
@@ -147,15 +147,15 @@ def test_busy_worker_that_is_watched_looks_every_few_seconds(
 
 
 def test_overhear_a_poll_after_a_hint_still_asks_the_store(floor: Floor) -> None:
-    station = floor.stations["r"]
-    station.hear(station.store.next())
+    view = floor.views["r"]
+    view.update(view.store.next())
     floor.advance(1)
-    before_the_hint = station.store.next()
+    before_the_hint = view.store.next()
     floor.schedule("early")
-    station.overhear(None)
-    station.overhear(before_the_hint)
-    station.ask()
-    assert station.poll.pending == 1
+    view.merge_poll(None)
+    view.merge_poll(before_the_hint)
+    view.refresh()
+    assert view.poll.pending == 1
 
 
 @pytest.mark.parametrize("per_second", [500, 1000])
@@ -219,4 +219,4 @@ def test_sleep_while_envelopes_gather_lasts_until_the_next_promotion(floor: Floo
     floor.schedule("b", delay="1001ms")
     floor.turn(1000)
     floor.advance(1)
-    assert 0 < floor.stations["r"].sleep_s() <= GATHER_S
+    assert 0 < floor.views["r"].sleep_s() <= GATHER_S

@@ -68,7 +68,7 @@ class Works:
         assert self.publishers[broker].deliveries_arrive(count, WITHIN_S)
 
     def left(self) -> int:
-        return sum(station.store.next().envelopes for station in self.runner.stations())
+        return sum(view.store.next().envelopes for view in self.runner.views())
 
 
 @pytest.fixture
@@ -129,16 +129,16 @@ def test_swaps_under_load_lose_and_repeat_nothing(works: Works) -> None:
 
 
 def test_swap_keeps_the_stations_of_unchanged_routes(works: Works) -> None:
-    before = {station.route.name: station for station in works.runner.stations()}
+    before = {view.route.name: view for view in works.runner.views()}
     works.runner.swap(works.configured({"r": "a/u", "s": "b/s"}))
-    after = {station.route.name: station for station in works.runner.stations()}
+    after = {view.route.name: view for view in works.runner.views()}
     assert after["s"] is before["s"]
     assert after["r"] is not before["r"]
 
 
 def test_swap_listens_for_hints_of_the_new_routes(works: Works) -> None:
     works.runner.swap(works.configured({"r": "a/t", "s": "b/s", "new": "b/n"}))
-    [new] = [each.store.shard for each in works.runner.stations() if each.route.name == "new"]
+    [new] = [each.store.shard for each in works.runner.views() if each.route.name == "new"]
     client: Any = works.connection.client
     wait_until(lambda: client.pubsub_numsub(new.wake)[0][1], "the subscription")
 
@@ -147,12 +147,12 @@ def test_removed_route_is_not_served_any_more(works: Works) -> None:
     changes = works.runner.swap(works.configured({"r": "a/t"}))
     assert changes == Changes([], ["s"], [])
     workers = works.runner.workers
-    wait_until(lambda: sum(len(each.stations) for each in workers) == 1, "a turn of each worker")
+    wait_until(lambda: sum(len(each.views) for each in workers) == 1, "a turn of each worker")
     works.schedule("s", 1)
     works.schedule("r", 1)
     works.await_arrivals("a", 1)
     assert works.arrived("b") == []
-    assert [station.route.name for station in works.runner.stations()] == ["r"]
+    assert [view.route.name for view in works.runner.views()] == ["r"]
 
 
 def test_removed_route_with_envelopes_blocks_the_swap(works: Works) -> None:
@@ -172,7 +172,7 @@ def test_removed_route_with_envelopes_blocks_the_swap(works: Works) -> None:
 def test_removed_route_that_is_allowed_absent_keeps_its_envelopes(works: Works) -> None:
     works.schedule("s", 1, delay="1h")
     works.runner.swap(works.configured({"r": "a/t"}, allow_absent=["s"]))
-    assert [station.route.name for station in works.runner.stations()] == ["r"]
+    assert [view.route.name for view in works.runner.views()] == ["r"]
     works.runner.swap(works.configured({"r": "a/t", "s": "b/s"}))
     assert works.left() == 1
 
@@ -186,14 +186,14 @@ def test_route_that_only_the_store_knows_blocks_the_swap(works: Works) -> None:
 def test_other_shards_refuse_the_whole_swap(works: Works) -> None:
     with pytest.raises(SwapRefused, match=r"^routes\.r\.shards: expected 1, as the store has it"):
         works.runner.swap(works.configured({"r": "a/u", "s": "b/u", "new": "a/n"}, shards=2))
-    assert works.runner.stations()[0].target.topic == "t"
+    assert works.runner.views()[0].target.topic == "t"
     assert "new" not in Registry(works.connection, works.namespace).routes()
 
 
 def test_store_that_goes_away_half_way_leaves_all_routes(
     works: Works, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    open_route, before = Registry.open_route, works.runner.stations()
+    open_route, before = Registry.open_route, works.runner.views()
 
     def fail_at_b(registry: Registry, name: str, shards: int) -> int:
         if name == "new":
@@ -203,7 +203,7 @@ def test_store_that_goes_away_half_way_leaves_all_routes(
     monkeypatch.setattr(Registry, "open_route", fail_at_b)
     with pytest.raises(StoreUnavailable):
         works.runner.swap(works.configured({"r": "a/u", "s": "b/s", "new": "a/n"}))
-    assert works.runner.stations() == before
+    assert works.runner.views() == before
     works.schedule("r", 1)
     works.await_arrivals("a", 1)
     assert works.arrived("a") == [("r-0", "t")]
@@ -213,7 +213,7 @@ def test_store_that_goes_away_half_way_leaves_all_routes(
 
 def test_gauges_follow_the_swap(works: Works) -> None:
     registry = CollectorRegistry()
-    register(works.runner.stations, works.runner.lanes.values(), registry=registry)
+    register(works.runner.views, works.runner.lanes.values(), registry=registry)
     works.runner.swap(works.configured({"r": "a/t", "new": "a/n"}))
 
     def gauge(route: str) -> float | None:

@@ -11,7 +11,7 @@ ACK_EVERY_MS = int(ACK_EVERY_S * 1000)
 
 def deliver(floor: Floor, *ids: str) -> None:
     floor.schedule(*ids, delay="1ms")
-    floor.worker.wake(floor.stations["r"])
+    floor.worker.wake(floor.views["r"])
     floor.turn(4)
     assert floor.arrived()[-len(ids) :] == list(ids)
 
@@ -77,6 +77,6 @@ def test_ack_of_the_largest_batch_takes_along_what_waits(build_floor: Callable[.
     floor.schedule(*many, delay="1ms")
     floor.advance(1)
     floor.stores["r"].promote()  # as another worker does
-    floor.worker.wake(floor.stations["r"])
+    floor.worker.wake(floor.views["r"])
     floor.turn()
     assert {floor.state(name) for name in ("b", "c", *many)} == {None}

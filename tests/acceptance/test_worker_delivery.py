@@ -207,7 +207,7 @@ def test_indeterminate_counts_if_a_batch_of_half_a_deadline_later_is_confirmed(
         if delivery.id != "a":
             return None
         floor.advance(later_ms)
-        floor.lane.publish([Delivery("b", floor.stations["r"].target, b"")])
+        floor.lane.publish([Delivery("b", floor.views["r"].target, b"")])
         return UNKNOWN
 
     floor.publisher.script(no_word_meanwhile)

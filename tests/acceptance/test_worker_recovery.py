@@ -84,7 +84,7 @@ def test_release_of_a_newer_record_leaves_it_to_a_newer_worker(floor: Floor) -> 
     floor.turn(60_000)
     assert floor.state("a") == "ready"
     assert floor.flight("a").failures == 0
-    assert floor.stations["r"].is_unreadable
+    assert floor.views["r"].is_unreadable
 
 
 def test_bury_of_a_damaged_record_keeps_it_for_a_person_to_see(floor: Floor) -> None:
@@ -108,19 +108,19 @@ def rewrite(floor: Floor, id: str, change: Callable[[bytes], bytes]) -> None:
 
 def test_turn_while_the_store_is_away_waits_and_goes_on(floor: Floor) -> None:
     floor.schedule("a")
-    station = floor.stations["r"]
-    near = station.store
+    view = floor.views["r"]
+    near = view.store
 
     class Away:
         def next(self) -> None:
             raise StoreUnavailable("away")
 
-    station.store = Away()  # type: ignore[assignment]
+    view.store = Away()  # type: ignore[assignment]
     floor.advance(1000)
     floor.turn(0)
-    assert not station.is_heard
+    assert not view.is_heard
     assert floor.worker.sleep_s() > 0
-    station.store = near
+    view.store = near
     floor.turn(2000)
     assert floor.arrived() == ["a"]
 
@@ -129,14 +129,14 @@ def test_reclaim_after_the_store_was_away_blames_nobody(floor: Floor) -> None:
     floor.schedule("a")
     floor.advance(1000)
     crash_with(floor.stores["r"])
-    station = floor.stations["r"]
-    station.miss()
+    view = floor.views["r"]
+    view.mark_unreachable()
     floor.turn(LEASE_MS)
     assert floor.arrived() == ["a"]
     floor.schedule("b", delay="0ms")
     crash_with(floor.stores["r"])
     floor.advance(LEASE_MS)
-    floor.stores["r"].reclaim(counted=station.counts_expiries)
+    floor.stores["r"].reclaim(counted=view.counts_expiries)
     assert floor.flight("b").expiries == 1
 
 
@@ -172,15 +172,15 @@ def test_wake_after_an_earlier_envelope_asks_the_store_again(floor: Floor) -> No
     floor.schedule("early", delay="0ms")
     floor.turn()
     assert floor.arrived() == []
-    floor.worker.wake(floor.stations["r"])
+    floor.worker.wake(floor.views["r"])
     floor.turn()
     assert floor.arrived() == ["early"]
 
 
 def test_ask_when_idle_polls_once_a_second(floor: Floor) -> None:
     floor.turn()
-    heard = floor.stations["r"].poll
+    heard = floor.views["r"].poll
     floor.turn(900)
-    assert floor.stations["r"].poll is heard
+    assert floor.views["r"].poll is heard
     floor.turn(100)
-    assert floor.stations["r"].poll is not heard
+    assert floor.views["r"].poll is not heard

@@ -161,7 +161,7 @@ class Process:
         return bool(self.connection.client.pubsub_numsub(channel)[0][1])
 
     def hears(self) -> bool:
-        return all(station.is_heard for station in self.runner.stations())
+        return all(view.is_heard for view in self.runner.views())
 
     def wait_listening(self) -> None:
         wait_until(self.listens, "the worker to listen")
@@ -189,7 +189,7 @@ def test_message_that_is_due_earlier_wakes_a_sleeping_worker_at_once(
 ) -> None:
     process.schedule("late", "1h")
     process.wait_listening()
-    monkeypatch.setattr("duebridge.worker.shard.ASK_EVERY_S", 3600.0)
+    monkeypatch.setattr("duebridge.worker.shard.POLL_EVERY_S", 3600.0)
     process.schedule("first", "1ms")
     assert process.publisher.deliveries_arrive(1, WITHIN_S)
     process.schedule("early", "1ms")

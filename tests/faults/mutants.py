@@ -53,7 +53,7 @@ MUTANTS = {
         "a batch is acked before it is published",
         f"{DELIVERY}retry_after_failure_waits_for_the_backoff_and_counts",
         {
-            "outcomes = self._publish(batch)": "station.store.ack(claim.token, claim.ids);"
+            "outcomes = self._publish(batch)": "view.store.ack(claim.token, claim.ids);"
             " outcomes = self._publish(batch)"
         },
     ),
@@ -61,7 +61,7 @@ MUTANTS = {
         "a delivery that nobody answered is acked",
         f"{DELIVERY}indeterminate_alone_counts_no_failure_but_is_unsure",
         {
-            "return _again(leased, outcome, route, is_failure=counts, is_unsure=True)": ""
+            "return _retry(leased, outcome, route, is_failure=counts, is_unsure=True)": ""
             "return Ack(leased.id)"
         },
     ),
@@ -69,7 +69,7 @@ MUTANTS = {
         "a broker that is away counts as a failure of each envelope",
         f"{DELIVERY}unavailable_releases_and_stops_the_lane_until_it_answers",
         {
-            "return Release(leased.id)": "return _again(leased, outcome, route, is_failure=True,"
+            "return Release(leased.id)": "return _retry(leased, outcome, route, is_failure=True,"
             " is_unsure=False)"
         },
     ),

@@ -144,8 +144,8 @@ def test_worker_of_the_least_user_delivers_and_hears_hints(
     publisher = MemoryPublisher()
     assert check_fitness(connection) == []
     runner = Runner(config, connection, {"here": publisher})
-    (station,) = runner.workers[0].stations
-    wake = station.store.shard.wake
+    (view,) = runner.workers[0].views
+    wake = view.store.shard.wake
     runner.start()
     try:
         with redis.Redis(port=store.open) as admin:

@@ -11,7 +11,7 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.worker.dead_letters import Shunter
 from duebridge.worker.lane import Lane
-from duebridge.worker.shard import Gate, Station
+from duebridge.worker.shard import Gate, ShardView
 from duebridge.worker.worker import Worker
 from duebridge_connectors.memory import MemoryPublisher
 
@@ -38,8 +38,8 @@ class Floor:
         self.publisher = MemoryPublisher()
         self.lane = Lane("memory", self.publisher, config.worker, self.monotonic)
         self.stores = {name: self._store(connection, namespace, name) for name in config.routes}
-        self.stations = {
-            name: Station(
+        self.views = {
+            name: ShardView(
                 route,
                 self.stores[name],
                 Gate(self.monotonic),
@@ -58,7 +58,7 @@ class Floor:
     def new_worker(self, threads: Executor | None = None) -> Worker:
         threads = threads or InlineExecutor()
         shunter = Shunter({"memory": self.lane}, threads, self.monotonic)
-        return Worker(self.lane, list(self.stations.values()), shunter, threads, self.monotonic)
+        return Worker(self.lane, list(self.views.values()), shunter, threads, self.monotonic)
 
     def now_ms(self) -> int:
         return START_MS + self.elapsed_ms

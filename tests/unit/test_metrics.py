@@ -14,7 +14,7 @@ from duebridge.ports.publisher import Outcome, Verdict
 from duebridge.store.record import Content, Flight, Record
 from duebridge.store.replies import LeasedEnvelope
 from duebridge.telemetry import metrics
-from duebridge.worker.gauges import StationCollector
+from duebridge.worker.gauges import ShardCollector
 from duebridge.worker.lane import Lane
 from duebridge_connectors.memory import MemoryPublisher
 from tests.support.checkout import ROOT
@@ -39,7 +39,7 @@ def exposed() -> dict[str, str]:
     for each in vars(metrics).values():
         if isinstance(each, MetricWrapperBase | metrics.LatenessHistogram):
             registry.register(each)
-    registry.register(StationCollector(list, [lane]))
+    registry.register(ShardCollector(list, [lane]))
     metrics.lateness.observe("r", [0.1])
     found = {}
     for family in registry.collect():

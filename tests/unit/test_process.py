@@ -10,7 +10,7 @@ import pytest
 
 from duebridge.errors import ConfigError
 from duebridge.ports.tls import TlsFiles, client_context, hinted
-from duebridge.worker.process import THRESHOLDS, relaxed_collector
+from duebridge.worker.process import THRESHOLDS, tuned_gc
 from tests.support.certificates import KEY_PASSWORD, Certificates, make_certificates
 
 PROGRAM = """\
@@ -56,14 +56,14 @@ def test_exception_on_a_terminal_is_a_traceback_without_variables() -> None:
 
 def test_collector_is_relaxed_within_and_as_before_after() -> None:
     before = gc.get_threshold()
-    with relaxed_collector():
+    with tuned_gc():
         assert gc.get_threshold() == THRESHOLDS
     assert gc.get_threshold() == before
 
 
 def test_collector_is_as_before_after_an_error() -> None:
     before = gc.get_threshold()
-    with pytest.raises(ValueError, match="broken"), relaxed_collector():
+    with pytest.raises(ValueError, match="broken"), tuned_gc():
         raise ValueError("broken")
     assert gc.get_threshold() == before
 

@@ -18,7 +18,7 @@ from duebridge.store.batching import batches
 from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard, routes_key
-from duebridge.worker.process import Runner, relaxed_collector
+from duebridge.worker.process import Runner, tuned_gc
 
 ROUTE = "r"
 BODY_BYTES = 200
@@ -109,7 +109,7 @@ class Stage:
         """Give a worker of the scratch route, warmed up but not started; drain it at the end."""
         config = self._config(namespace, shards)
         with ExitStack() as stack:
-            stack.enter_context(relaxed_collector())
+            stack.enter_context(tuned_gc())
             opened = self._setting.open_publishers(config, stack)
             publishers = {name: wrap(publisher) for name, publisher in opened.items()}
             publishers[self.broker].publish(self._warm_up())

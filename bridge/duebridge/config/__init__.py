@@ -1,1 +1,1 @@
-"""The configuration: YAML text to checked, frozen models."""
+"""Parses the YAML configuration into validated, frozen models."""

@@ -19,7 +19,7 @@ from duebridge.ports.settings import (
     refuse,
 )
 
-# What the JSON schema has until `duebridge.config.schema` puts the installed models there.
+# A placeholder in the JSON schema; `duebridge.config.schema` replaces it by the installed models.
 PLACEHOLDER = "x-duebridge"
 BROKER, TARGET = "broker", "target"
 
@@ -28,7 +28,7 @@ _MISSING = PydanticKnownError("missing")
 
 
 class WrittenTarget(NamedTuple):
-    """A target as it stands in the file, with all brokers of the file."""
+    """A target as written in the file, with all brokers of the file."""
 
     value: Any
     brokers: Any
@@ -36,7 +36,7 @@ class WrittenTarget(NamedTuple):
 
 
 def type_of(settings: object) -> BrokerType | None:
-    """Return the type that `brokers.NAME` names, None where it names none that is installed."""
+    """Return the broker type that `brokers.NAME` names; None if it is not installed."""
     try:
         return broker_type(_type_name(settings))
     except ConfigError:
@@ -44,7 +44,7 @@ def type_of(settings: object) -> BrokerType | None:
 
 
 def with_brokers(route: Any, brokers: Any) -> Any:
-    """Return a route whose targets know the brokers; values of another form stay as they are."""
+    """Return a route with the brokers attached to its targets; malformed values are unchanged."""
     if not isinstance(route, dict):
         return route
     found = dict(route)
@@ -61,7 +61,7 @@ def with_brokers(route: Any, brokers: Any) -> Any:
 
 
 def _type_name(settings: object) -> str:
-    """Return a broker's type, empty where it is missing; raises `ConfigError`."""
+    """Return the name of a broker's type, empty if missing; raises `ConfigError`."""
     if isinstance(settings, BrokerSettings):
         return settings.type
     name = settings.get("type") if isinstance(settings, dict) else None
@@ -85,7 +85,7 @@ def _broker(given: Any) -> BrokerSettings:
 
 
 def _resolved(given: dict[str, Any], model: type[BrokerSettings]) -> dict[str, Any]:
-    """Return the settings with the references resolved that are not resolved at use."""
+    """Return the settings with references resolved, except those resolved at use."""
     found = dict(given)
     for key, value in given.items():
         if isinstance(value, str) and not model.is_at_use(key):
@@ -104,14 +104,14 @@ def _target(given: Any) -> Target:
     name = given.value.get("broker")
     if not isinstance(name, str):
         raise _refused("broker", _MISSING if name is None else _NO_TEXT)
-    if not isinstance(given.brokers, dict):  # which is told where the brokers should stand
+    if not isinstance(given.brokers, dict):  # reported at the brokers block
         return Target(name)
     if name not in given.brokers:
         known = ", ".join(sorted(given.brokers)) or "none"
         text = f"expected a broker of this file ({known}); got {name!r}"
         raise _refused("broker", fault(text + did_you_mean(name, given.brokers)))
     kind = type_of(given.brokers[name])
-    if kind is None:  # which is told where the broker stands
+    if kind is None:  # reported at the broker
         return Target(name)
     return _checked(kind.target.model_validate(given.value), given.may_be_glob)
 

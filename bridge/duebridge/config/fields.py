@@ -1,7 +1,7 @@
-"""The values of the configuration as text: durations, sizes, names, numbers.
+"""Field types that parse configuration text: durations, sizes, names, numbers.
 
-An error of type `expected` says what was expected and leaves "; got ..." to
-`duebridge.config.load`, which knows the text of the file. Where an error of type `config` repeats
+An error of type `expected` states the expected value; `duebridge.config.load`, which knows the
+file's text, appends "; got ...". Where an error of type `config` repeats
 a value after "; got ", that module replaces a resolved reference by the reference.
 """
 
@@ -18,9 +18,9 @@ from duebridge.errors import ConfigError, EnvelopeError
 from duebridge.ports.settings import Text, expected, fault
 
 MAX_WRITTEN = 64  # characters of a duration or a size
-MAX_BODY_BYTES = 64 * 1024 * 1024  # the most that max_body may be, and a record may hold
+MAX_BODY_BYTES = 64 * 1024 * 1024  # upper bound of max_body and of a record's body
 
-# As JSON Schema has them, for editors: what the loader takes is decided elsewhere.
+# For the JSON Schema only (editors); the loader validates separately.
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 NAME_EXPECTED = "1 to 128 letters, digits, dots, dashes and underscores, a letter or digit first"
 _NAME = re.compile(NAME)
@@ -33,7 +33,7 @@ _BYTES_PER_UNIT = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
 def checked_name(kind: str, name: str) -> str:
-    """Return the name of a namespace or route; raises `ConfigError` where a key cannot hold it."""
+    """Return the name of a namespace or route; raises `ConfigError` for an invalid one."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{kind}: expected {NAME_EXPECTED}; got {name!r}")
     return name
@@ -85,18 +85,18 @@ def _what(message: str) -> str:
 
 
 def _short(value: object) -> object:
-    # Python itself gives up, with another error, on numbers of thousands of digits
+    # int() raises another error for numbers of thousands of digits
     if isinstance(value, str) and len(value) > MAX_WRITTEN:
         raise expected(f"at most {MAX_WRITTEN} characters")
     return value
 
 
 def _whole(value: object) -> int:
-    # pydantic alone would take true for 1 and 2.0 for 2
+    # pydantic would accept true as 1 and 2.0 as 2
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
-        return int(value)  # a reference gives text
+        return int(value)  # a resolved reference is text
     raise expected("a whole number")
 
 
@@ -108,7 +108,7 @@ def _name(value: str) -> str:
 
 
 def _store_url(url: str) -> str:
-    found = "" if "$" in url else url_fault(url)  # a reference is looked at once it is resolved
+    found = "" if "$" in url else url_fault(url)  # references are checked after they are resolved
     if found:
         raise fault(found)
     return url
@@ -122,7 +122,7 @@ def _written(pattern: str, meaning: str) -> WithJsonSchema:
 
 
 def _as_text(form: Callable[[int], str]) -> PlainSerializer:
-    """Return a serializer that writes a value as the file has it, in JSON only."""
+    """Return a serializer that writes a value in the file's form, for JSON only."""
     return PlainSerializer(form, return_type=str, when_used="json")
 
 

@@ -1,9 +1,9 @@
-"""Reads the YAML configuration; every error names file, line, column and path, all errors at once.
+"""Loads the YAML configuration; reports all errors, each with file, line, column and path.
 
     duebridge.yaml:12:5 routes.order-timeout.target.topc: unknown key, did you mean topic?
 
-First the shape of the file and each value by itself is checked, then, once these are right, what
-the values say together. Where a reference (`${VAR}`) is refused, the message shows the reference.
+Checks the structure and single values first, then rules across values. A message about a reference
+(`${VAR}`) shows the reference, not its value.
 """
 
 import codecs
@@ -37,7 +37,7 @@ _BLOCKS: dict[str | int, type[BaseModel]] = {
     "retry": RetryPolicy,
     "on_target_error": OnTargetError,
 }
-_EXPECTED = {  # by pydantic's type of error; those that end in _type speak of the kind of a value
+_EXPECTED = {  # by pydantic error type; names ending in _type concern the kind of a value
     "dict_type": "a mapping",
     "expected": "{text}",
     "greater_than_equal": "at least {ge}",
@@ -51,7 +51,7 @@ _EXPECTED = {  # by pydantic's type of error; those that end in _type speak of t
     "string_type": "text",
     "tuple_type": "a list",
 }
-_KEYS = (("[key]",), ("name",))  # where pydantic finds that a key is no name
+_KEYS = (("[key]",), ("name",))  # pydantic's locations of an invalid key
 _SAID = {
     "missing": "missing key",
     "too_short": "expected at least one item; got none",
@@ -64,7 +64,7 @@ def load_config(path: str | Path) -> Config:
 
 
 def read_config_text(path: str | Path) -> str:
-    """Return the text of a file; raises `ConfigError` for one that is missing, or is not text."""
+    """Return the text of a file; raises `ConfigError` if it is missing or not UTF-8."""
     name = str(path)
     try:
         with Path(path).open("rb") as file:
@@ -74,7 +74,7 @@ def read_config_text(path: str | Path) -> str:
         raise ConfigError(f"{name}: cannot be read: {error.strerror}{hint}") from error
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{name}: expected at most 1 MiB")
-    data = data.removeprefix(codecs.BOM_UTF8)  # here, for an error's place counts from behind it
+    data = data.removeprefix(codecs.BOM_UTF8)  # here, since error columns count from after it
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -94,7 +94,7 @@ def load_config_text(text: str, name: str) -> Config:
 def config_of(tree: Tree) -> Config:
     """Return the configuration that a tree holds; raises `ConfigError`."""
     config, faults = _validated(tree)
-    # not in an `except`: pydantic's error holds resolved references
+    # not in an `except`: pydantic's error contains resolved secrets
     if faults or config is None:
         raise all_of(faults)
     return config
@@ -121,14 +121,14 @@ def resolved_broker(config: Config, name: str) -> dict[str, object]:
 
 
 def _validated(tree: Tree) -> tuple[Config | None, list[Fault]]:
-    """Return the configuration or all its faults, one for each path."""
+    """Return the configuration, or its faults with one per path."""
     try:
         return Config.model_validate(tree.value), tree.faults
     except ValidationError as error:
         found: dict[KeyPath, Fault] = {}
         for details in error.errors(include_url=False, include_input=False):
             fault = _fault(tree, details)
-            found.setdefault(fault.path, fault)  # a fault of the defaults comes once a route
+            found.setdefault(fault.path, fault)  # a fault of the defaults repeats per route
         told = {fault.path for fault in tree.faults}
         return None, tree.faults + [fault for path, fault in found.items() if path not in told]
 
@@ -140,7 +140,7 @@ def _fault(tree: Tree, error: ErrorDetails) -> Fault:
 
 
 def _written_path(tree: Tree, loc: KeyPath) -> KeyPath:
-    """Return where the user wrote, or left out, the value that an error is about."""
+    """Return the path in the file at which to report an error."""
     if loc[-1:] == ("[key]",):
         return loc[:-1]
     if loc[:1] != ("routes",) or loc in tree.places:
@@ -164,7 +164,7 @@ def _text(tree: Tree, error: ErrorDetails, written: object) -> str:
 
 
 def _unresolved(text: str, written: object) -> str:
-    """Return a message that repeats a reference instead of the value it stands for."""
+    """Return the message with the reference in place of its resolved value."""
     if isinstance(written, str) and "$" in written and "; got " in text:
         return f"{text.partition('; got ')[0]}; got {shown(written)}"
     return text

@@ -1,4 +1,4 @@
-"""Finds without any network what a worker would refuse in the settings of its brokers."""
+"""Checks broker settings offline, as a worker would at its start."""
 
 from collections.abc import Iterator
 
@@ -10,9 +10,9 @@ from duebridge.ports.discovery import ClientMissing, broker_type, naming
 
 
 def broker_faults(config: Config, tree: Tree) -> Iterator[Fault | ClientMissing]:
-    """Yield one fault for each broker that cannot be opened, or the client to install for it.
+    """Yield a fault, or the missing client, for each broker that cannot be opened.
 
-    A setting with a reference that leads nowhere on this machine is left to the worker.
+    Settings whose references cannot be resolved on this machine are not checked.
     """
     for name in config.brokers:
         unresolved: set[KeyPath] = set()
@@ -51,7 +51,7 @@ def _resolved(config: Config, name: str, unresolved: set[KeyPath]) -> dict[str, 
 
 
 def _located(tree: Tree, broker: KeyPath, text: str) -> Fault:
-    """Return the fault at the deepest setting whose path the text begins with."""
+    """Return a fault located at the deepest setting whose path is a prefix of the text."""
     paths = {".".join(map(str, path)): path for path in tree.places if path[:2] == broker}
     found = max((name for name in paths if text.startswith(f"{name}: ")), key=len, default="")
     path = paths.get(found, broker)

@@ -1,7 +1,7 @@
-"""The effective configuration: defaults merged into every route, secrets masked; it loads again.
+"""Renders the effective configuration: defaults merged, secrets masked; the output loads again.
 
-A value that came by a reference is shown as the reference, also in a route that inherits it; so
-the values of `${VAR}` and `${file:...}` are never shown.
+References are shown unresolved, also in routes that inherit them: the values of `${VAR}` and
+`${file:...}` never appear.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from duebridge.config.yaml_tree import KeyPath, Tree, read_tree
 def rendered_config(text: str, name: str) -> dict[str, Any]:
     """Return the effective configuration of a text as plain values; raises `ConfigError`."""
     tree = read_tree(text, name)
-    # without the defaults, which are merged into each route
+    # without the defaults: they are merged into each route
     whole = config_of(tree).model_dump(mode="json", exclude={"defaults"}, exclude_none=True)
     for route in whole["routes"].values():
         del route["name"]

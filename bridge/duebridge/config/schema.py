@@ -1,9 +1,9 @@
-"""A JSON Schema of the file as people write it, for editors that check and complete YAML.
+"""Generates the JSON Schema of the configuration file, for editors that check and complete YAML.
 
-It takes all that `duebridge.config.load` takes: durations and sizes as text, a reference (`${VAR}`)
-wherever one is resolved, empty blocks, routes without the settings of the defaults. Brokers and
-targets are those of the installed broker types. Rules across settings (the broker that a target
-names, leases and deadlines) are the loader's alone.
+It accepts everything that `duebridge.config.load` accepts: durations and sizes as text, a reference
+(`${VAR}`) wherever one is resolved, empty blocks, routes without the settings of the defaults.
+Brokers and targets are those of the installed broker types. Rules across settings (the broker that
+a target names, leases and deadlines) are checked by the loader only.
 """
 
 import ast
@@ -21,7 +21,7 @@ from duebridge.ports.discovery import broker_type, installed_types
 
 Schema: TypeAlias = dict[str, Any]
 
-# The newest dialect that common editors know whole.
+# The newest dialect that common editors fully support.
 DIALECT = "http://json-schema.org/draft-07/schema#"
 _REFERENCE: Schema = {"type": "string", "pattern": REFERENCE}
 _NUMBER_AS_TEXT: Schema = {"type": "string", "pattern": f"^-?[0-9]{{1,18}}$|{REFERENCE}"}
@@ -46,7 +46,7 @@ def config_schema() -> Schema:
 
 
 class _AsWritten(GenerateJsonSchema):
-    """Changes the schema that pydantic makes of the models to the form of the file."""
+    """Adapts pydantic's schema of the models to the form of the file."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         found = super().model_schema(schema)
@@ -85,7 +85,7 @@ def _defined(definitions: dict[str, Schema], model: type[BaseModel]) -> Schema:
 
 
 def _put(schema: Any, placeholder: str, choices: list[Schema]) -> None:
-    """Put the choices, any of which may fit, wherever the placeholder stands in a schema."""
+    """Replace the placeholder everywhere in a schema by `anyOf` the choices."""
     for child in schema.values() if isinstance(schema, dict) else schema:
         if isinstance(child, dict) and child.get(PLACEHOLDER) == placeholder:
             del child[PLACEHOLDER]
@@ -95,7 +95,7 @@ def _put(schema: Any, placeholder: str, choices: list[Schema]) -> None:
 
 
 def _tidy(described: Schema) -> None:
-    """Drop titles, which repeat the key, and defaults in another form than the file's."""
+    """Drop titles, which repeat the key, and defaults that are not in the file's form."""
     described.pop("title", None)
     if not isinstance(described.get("default"), str | int):
         described.pop("default", None)
@@ -105,7 +105,7 @@ def _tidy(described: Schema) -> None:
 
 
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """Return the text below each field. Read here, since it takes longer than all of the rest."""
+    """Return the docstring of each field, parsed from the source."""
     found: dict[str, str] = {}
     for each in reversed(model.__mro__[: model.__mro__.index(BaseModel)]):
         [definition] = ast.parse(inspect.getsource(each)).body

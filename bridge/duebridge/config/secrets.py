@@ -1,7 +1,7 @@
-"""`${VAR}`, `${VAR:-default}` and `${file:/path}` in values of the configuration; `$$` is one `$`.
+"""Resolves `${VAR}`, `${VAR:-default}` and `${file:/path}` in values, and masks secrets.
 
-As in a shell, the default applies where the variable is unset or empty. A file's text is taken
-without the newline at its end. No message contains a resolved value.
+`$$` is a literal `$`. As in a shell, the default applies if the variable is unset or empty. A
+file's trailing newline is stripped. No message contains a resolved value.
 """
 
 import os
@@ -21,7 +21,7 @@ _REFERENCE = re.compile(
 
 
 def check_references(text: str) -> None:
-    """Raise `ConfigError` where a `$` in `text` is no reference; reads no variable and no file."""
+    """Raise `ConfigError` if a `$` in `text` is no reference; reads no variable and no file."""
     if "$" in _REFERENCE.sub("", text):
         raise ConfigError(
             "expected ${VAR}, ${VAR:-default} or ${file:/path}, and $$ where $ itself is meant"
@@ -38,7 +38,7 @@ def resolve(text: str) -> str:
 
 
 def is_reference(text: str) -> bool:
-    """Whether the whole of `text` is one reference, and nothing beside it."""
+    """Return whether `text` is exactly one reference."""
     match = _REFERENCE.fullmatch(text)
     return match is not None and not match["dollar"]
 
@@ -49,7 +49,7 @@ def take_out(text: str, stand_in: Callable[[str], str]) -> str:
 
 
 def with_default(reference: str, form: Callable[[str], str]) -> str:
-    """Return a reference whose default, if it has one, is in another form."""
+    """Return a reference with its default, if any, transformed by `form`."""
     head, has_default, default = reference.removesuffix("}").partition(":-")
     return f"{head}:-{form(default)}}}" if has_default else reference
 
@@ -72,7 +72,7 @@ def resolve_at(place: str, value: object) -> object:
 
 
 def unset_variables(value: object) -> set[str]:
-    """Return the variables of a configuration that have neither a value now nor a default."""
+    """Return the referenced variables that are unset and have no default."""
     if isinstance(value, Mapping):
         return set().union(*map(unset_variables, value.values()))
     if isinstance(value, list):
@@ -109,7 +109,7 @@ def _text_of(path: str) -> str:
     try:
         return data.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
-        pass  # raised below: the error in flight holds the secret
+        pass  # raised below: this exception contains the secret
     raise ConfigError(f"file {path}: expected UTF-8 text")
 
 
@@ -120,9 +120,9 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _SECRET_INSIDE = re.compile(r"(pass|pwd|secret|token|credential)\w*['\"]?\s*[=:]", re.IGNORECASE)
-# Only where a parameter begins: else a long text without any takes the square of its length.
+# Anchored at a parameter's start: otherwise matching a long text takes quadratic time.
 _PARAMETER = re.compile(r"(?<![^?&;])(?P<name>[^?&;=]*+)=(?P<value>[^&;]*)")
-_FIRST, _LAST = 0xE000, 0xF8FF  # private characters, each in the place of a reference
+_FIRST, _LAST = 0xE000, 0xF8FF  # private-use characters that stand for references
 
 
 def masked_secret(value: object) -> str:
@@ -133,7 +133,7 @@ def masked_secret(value: object) -> str:
 
 
 def masked_option(name: str, value: object) -> object:
-    """Return a client's option as it may be shown, by its name and its value."""
+    """Return a client option, masked if its name or value looks secret."""
     if _SECRET_NAME.search(name):
         return masked_secret(value)
     if not isinstance(value, str):
@@ -142,7 +142,7 @@ def masked_option(name: str, value: object) -> object:
 
 
 def masked_setting(keys: Sequence[str], value: object) -> object:
-    """Return a broker's setting as it may be shown; below a first key stand options."""
+    """Return a broker setting, masked if secret; nested keys are client options."""
     if len(keys) > 1 or _SECRET_NAME.search(keys[0]):
         return masked_option(keys[-1], value)
     return masked_url(value) if isinstance(value, str) else value
@@ -164,7 +164,7 @@ def masked_url(text: str) -> str:
 
 
 def _masked(bare: str, references: list[str]) -> str:
-    """Return a URL without secrets, its references still characters, save those in a secret."""
+    """Return a URL without secrets; references outside secrets stay stand-in characters."""
     before, at, after = bare.rpartition("@")
     scheme, slashes, userinfo = before.partition("://")
     if not slashes:

@@ -1,4 +1,4 @@
-"""Checks the url of a delay store; no message shows it, since it may hold a password."""
+"""Validates the URL of a delay store; messages omit it, since it may contain a password."""
 
 from urllib.parse import urlsplit
 
@@ -7,7 +7,7 @@ _LIKE_REDIS = SCHEMES[:4]
 
 
 def url_fault(url: str) -> str:
-    """Return what is wrong with a store's url, or an empty text."""
+    """Return the fault of a store's URL, or an empty text."""
     if not url.startswith(SCHEMES):
         return f"expected {', '.join(SCHEMES[:-1])} or {SCHEMES[-1]}DIR; got another scheme"
     try:

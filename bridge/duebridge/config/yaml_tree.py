@@ -1,4 +1,4 @@
-"""Reads YAML into plain values, each with its line and column.
+"""Parses YAML into plain values with line and column.
 
 Only plain YAML is accepted: one document, no aliases, anchors, tags or repeated keys. Words are
 text unless they are numbers, `true`, `false` or `null`: `on`, `no`, `1_000` and `12:30` are text.
@@ -48,7 +48,7 @@ class Position(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """One line of an error: a place in the file and what is wrong there."""
+    """One line of an error: a position in the file and a message."""
 
     at: Position
     path: KeyPath
@@ -66,7 +66,7 @@ def all_of(faults: Iterable[Fault]) -> ConfigError:
 
 
 class Place(NamedTuple):
-    """A value as it is written, and the places of the value and its key."""
+    """A value as written, and the positions of the value and its key."""
 
     written: object
     key: Position
@@ -74,7 +74,7 @@ class Place(NamedTuple):
 
 
 class Tree:
-    """The plain values of a file with their places; `faults` are those of single values."""
+    """The plain values of a file with their positions; `faults` holds faults of single values."""
 
     def __init__(self, file: str, root: Node) -> None:
         self.file = file
@@ -85,7 +85,7 @@ class Tree:
     def _value(self, node: Node, path: KeyPath, key: Position) -> object:
         if isinstance(node, ScalarNode):
             return self._scalar(node, path, key)
-        # For a block the place is its key: its own start is where its first line's key is.
+        # Report a block at its key: the block itself starts at its first entry.
         if isinstance(node, MappingNode):
             self.places[path] = Place({}, key, key)
             return self._mapping(node, path)
@@ -126,7 +126,7 @@ class Tree:
             return value
 
     def fault(self, path: KeyPath, text: str, *, is_of_key: bool = False) -> Fault:
-        """Return a fault at the value of a path, at its key, or where the missing key belongs."""
+        """Return a fault located at a value, at its key, or at the parent of a missing key."""
         nearest = path
         while nearest not in self.places:
             nearest = nearest[:-1]
@@ -135,14 +135,14 @@ class Tree:
         return Fault(at, path, text, self.file)
 
     def value_at(self, path: Iterable[object]) -> object:
-        """Return the value at a path, None where there is none."""
+        """Return the value at a path; None if absent."""
         found = self.value
         for key in path:
             found = found.get(key) if isinstance(found, dict) else _item(found, key)
         return found
 
     def written(self, path: KeyPath) -> object:
-        """Return a value as it is written, None where there is none."""
+        """Return a value as written; None if absent."""
         return self.places[path].written if path in self.places else None
 
     def _refuse(self, at: Position, path: KeyPath, text: str) -> None:
@@ -156,7 +156,7 @@ def _item(value: object, place: object) -> object:
 
 
 def read_tree(text: str, file: str) -> Tree:
-    """Return the tree of a text; raises `ConfigError` where it is not plain YAML."""
+    """Return the tree of a text; raises `ConfigError` if it is not plain YAML."""
     try:
         faults = list(_uncommon(yaml.parse(text, Loader=yaml.BaseLoader), file))
         root = None if faults else yaml.compose(text, Loader=yaml.BaseLoader)
@@ -239,7 +239,7 @@ def _plain(text: str) -> object:
 
 
 def _is_resolved_later(path: KeyPath) -> bool:
-    """Whether references stay until a connection is opened, or until the broker's type is known."""
+    """Return whether references are resolved later: at connect, or by the broker's model."""
     return path[:1] == ("brokers",) or path == ("store", "url")
 
 
@@ -252,7 +252,7 @@ def _key(key: str | int) -> str:
 
 
 def _position(mark: _Mark | None) -> Position:
-    if mark is None:  # only of what the program itself made up
+    if mark is None:  # only for synthesized nodes
         return Position(1, 1)
     return Position(mark.line + 1, mark.column + 1)
 

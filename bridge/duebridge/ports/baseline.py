@@ -1,11 +1,11 @@
-"""The client of a broker publishing alone: what `duebridge bench` compares the bridge with."""
+"""The port for direct publishing, the baseline that `duebridge bench` compares the bridge with."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-DEADLINE_S = 120.0  # for all of `publish_all`
+DEADLINE_S = 120.0  # for one call of `publish_all`
 
-# As many and as long as those that the bridge puts on a delivery: the wire is the same.
+# Same number and length as the bridge's headers on a delivery, so that wire sizes are equal.
 HEADERS = (
     ("x-message-id", "q3Vb1mJc0m2hX8vT5yZk4w"),
     ("x-route", "r"),
@@ -16,7 +16,7 @@ HEADERS = (
 
 
 class BaselineClient(Protocol):
-    """A client and a scratch target of its own, which it makes when opened.
+    """A broker client with a scratch target, which it creates when opened.
 
     Every message carries `HEADERS`.
     """
@@ -27,17 +27,17 @@ class BaselineClient(Protocol):
         ...
 
     def publish_all(self, bodies: Sequence[bytes]) -> None:
-        """Publish with the settings that are best in bulk; return once each is confirmed."""
+        """Publish with the best settings for bulk; return once every message is confirmed."""
         ...
 
     def publish(self, body: bytes, confirmed: Callable[[], None]) -> None:
-        """Publish one at once; call `confirmed`, in any thread, when the broker has it."""
+        """Publish one message immediately; call `confirmed`, from any thread, on its confirm."""
         ...
 
     def empty(self) -> None:
-        """Remove what was published, where what lies there would slow the next round down."""
+        """Purge published messages if they would slow down the next round."""
         ...
 
     def close(self) -> None:
-        """Delete the target and give up the connection."""
+        """Delete the target and close the connection."""
         ...

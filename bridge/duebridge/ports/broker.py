@@ -3,9 +3,9 @@
     [project.entry-points."duebridge.brokers"]
     file = "file_connector.broker:FILE"
 
-The entry point's name is the `type` in the configuration. Whatever names a broker of this type
-loads the object, a producer too: its module imports the broker's client only inside the methods
-that need it.
+The entry point's name is the `type` in the configuration. Every process whose configuration
+names the type loads the object, including producers: import the broker's client only inside the
+methods that need it.
 """
 
 from abc import ABC, abstractmethod
@@ -20,11 +20,11 @@ from duebridge.ports.settings import BrokerSettings, TargetSettings
 
 
 class BrokerType(ABC):
-    """All that duebridge knows of one type of broker.
+    """A type of broker: its settings, checks and clients.
 
-    `settings` in the methods is what `brokers.NAME` has in the file, defaults included, with all
-    references resolved. A method that cannot import the client lets the `ImportError` out: the
-    caller says what to install.
+    The `settings` that methods receive are those of `brokers.NAME` with defaults applied and all
+    references resolved. Let the `ImportError` of a missing client propagate: the caller tells the
+    user which package to install.
     """
 
     settings: ClassVar[type[BrokerSettings]]
@@ -32,24 +32,24 @@ class BrokerType(ABC):
     target: ClassVar[type[TargetSettings]]
     """The model of a target."""
     has_baseline: ClassVar[bool] = False
-    """Whether `duebridge bench` can compare the bridge with the client alone."""
+    """Whether `duebridge bench` can measure the client without the bridge."""
 
-    def check_envelope(self, envelope: Envelope) -> None:  # noqa: B027 - any may do
-        """Raise `EnvelopeError` where a message of this broker cannot carry the envelope."""
+    def check_envelope(self, envelope: Envelope) -> None:  # noqa: B027 - optional
+        """Raise `EnvelopeError` if a message of this broker cannot carry the envelope."""
 
-    def check_settings(  # noqa: B027 - all may be well
+    def check_settings(  # noqa: B027 - optional
         self, settings: Mapping[str, object], publish_deadline_s: float
     ) -> None:
-        """Raise `ConfigError` where `open_publisher` would; uses no network.
+        """Raise `ConfigError` if `open_publisher` would; uses no network.
 
-        A message begins with the setting: `options.linger.ms: expected ...`.
+        The error text begins with the setting: `options.linger.ms: expected ...`.
         """
 
     @abstractmethod
     def open_publisher(
         self, settings: Mapping[str, object], publish_deadline_s: float
     ) -> Publisher:
-        """Return a publisher; it connects when it is first used. Raises `ConfigError`."""
+        """Return a publisher that connects on first use. Raises `ConfigError`."""
 
     @abstractmethod
     def examine(
@@ -59,14 +59,14 @@ class BrokerType(ABC):
         destinations: Sequence[Destination],
         deadline_s: float,
     ) -> list[Finding]:
-        """Return findings about the broker, at `place`, and about each destination, at its own.
+        """Return findings about the broker, located at `place`, and about every destination.
 
-        It asks; it creates, changes and publishes nothing. A broker that does not answer within
+        Read-only: creates, changes and publishes nothing. A broker that does not answer within
         `deadline_s` is a finding. Raises `ConfigError`.
         """
 
     def open_baseline(self, settings: Mapping[str, object], name: str) -> BaselineClient:
-        """Return the client alone, with a scratch target of this name, where `has_baseline`.
+        """Return a baseline client with a scratch target of this name; requires `has_baseline`.
 
         Raises `ConfigError` and `BrokerUnavailable`.
         """

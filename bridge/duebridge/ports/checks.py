@@ -1,4 +1,4 @@
-"""Findings: what a check of the configuration, the store or a broker reports."""
+"""Findings: the results of checks of the configuration, the store and the brokers."""
 
 from enum import StrEnum
 
@@ -16,10 +16,10 @@ class Severity(StrEnum):
 
 
 class About(StrEnum):
-    """The subject of a finding; that of a failure decides the exit code (`duebridge.cli.verdict`).
+    """The subject of a finding; for a failure it selects the exit code (`duebridge.cli.verdict`).
 
-    BROKER: it does not answer, or a target is missing. Anything else wrong with a target is about
-    its ROUTE.
+    BROKER: the broker does not answer, or a target is missing. Other faults of a target concern its
+    ROUTE.
     """
 
     CONFIG = "config"
@@ -29,10 +29,10 @@ class About(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """The result of one check: its place, what was found, and what to do about it.
+    """The result of one check: its place, the observation and the remedy.
 
     `place` is a path in the configuration, such as `routes.order-timeout.target`, or a file.
-    `remedy` is empty where there is nothing to do.
+    `remedy` is empty if no action is needed.
     """
 
     severity: Severity
@@ -43,17 +43,17 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def ok(about: About, place: str, found: str) -> Finding:
-    """Return a finding without a fault; `found` also says what could not be checked."""
+    """Return a passed check; `found` also states which parts could not be checked."""
     return Finding(Severity.OK, about, place, found)
 
 
 def warning(about: About, place: str, found: str, remedy: str) -> Finding:
-    """Return a finding that works today and should be mended."""
+    """Return a finding that breaks nothing yet but should be fixed."""
     return Finding(Severity.WARNING, about, place, found, remedy)
 
 
 def failure(about: About, place: str, found: str, remedy: str) -> Finding:
-    """Return a finding that keeps envelopes from being accepted or delivered."""
+    """Return a finding that prevents envelopes from being accepted or delivered."""
     return Finding(Severity.FAILURE, about, place, found, remedy)
 
 

@@ -1,4 +1,4 @@
-"""Finds the installed broker types by their entry points, and loads each when it is first named."""
+"""Discovers broker types by entry point; loads a type on first use."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ GROUP = "duebridge.brokers"
 
 
 class ClientMissing(ConfigError):
-    """A package that a broker type needs is not installed; `remedy` is the line to type."""
+    """A package that a broker type needs is not installed; `remedy` is the install command."""
 
     def __init__(self, broker: str, missing: str, remedy: str) -> None:
         self.missing, self.remedy = missing, remedy
@@ -34,9 +34,9 @@ def installed_types() -> tuple[str, ...]:
 
 @cache
 def broker_type(name: str) -> BrokerType:
-    """Return a broker type; raises `ConfigError` that says what was expected, or what to install.
+    """Return a broker type, loading it on first use.
 
-    A configuration loads only the types that it names.
+    Raises `ConfigError` with the known types or the package to install.
     """
     if name not in _installed():
         known = ", ".join(installed_types()) or "none"
@@ -51,14 +51,14 @@ def broker_type(name: str) -> BrokerType:
 
 
 def target_fields() -> tuple[str, ...]:
-    """Return every field that a target of some installed type has, `broker` first."""
+    """Return the union of the target fields of all installed types, `broker` first."""
     models = (broker_type(name).target for name in installed_types())
     return tuple(dict.fromkeys(field for model in models for field in model.model_fields))
 
 
 @contextmanager
 def naming(broker: str, kind: str) -> Iterator[None]:
-    """Name the broker in what a broker type raises: `brokers.orders.options.acks: ...`.
+    """Prefix errors of a broker type with its broker: `brokers.orders.options.acks: ...`.
 
     Raises `ClientMissing` for an `ImportError`.
     """

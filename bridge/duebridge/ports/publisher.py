@@ -1,6 +1,6 @@
-"""The publisher of a broker type: deliveries in, one outcome each.
+"""The port through which the worker publishes: deliveries in, one outcome each.
 
-The worker knows brokers only through this file; `BrokerType.open_publisher` returns one.
+The worker accesses brokers only through this module; `BrokerType.open_publisher` returns one.
 """
 
 from collections.abc import Sequence
@@ -27,12 +27,12 @@ class Reason(IntEnum):
 
     @property
     def word(self) -> str:
-        """The reason as headers, logs and metrics spell it."""
+        """The name of the reason in headers, logs and metrics."""
         return self.name.lower()
 
 
 def reason_word(number: int) -> str:
-    """Return the word of a stored reason; one that only a newer duebridge knows is its number."""
+    """Return the word of a stored reason, or the number if only a newer duebridge knows it."""
     try:
         return Reason(number).word
     except ValueError:
@@ -44,13 +44,13 @@ class BrokerUnavailable(BridgeError):
 
 
 class Verdict(Enum):
-    """The fate of a delivery; it decides what the worker does with the envelope.
+    """The result of a delivery; it determines the next state of the envelope.
 
     CONFIRMED      the broker has it                                      -> ack
-    REJECTED       this message can never go: too large, invalid          -> bury at once
+    REJECTED       this message can never be sent: too large, ...         -> bury at once
     FAILED         a definite refusal of this message, now                -> retry, counts
-    TARGET_FAILED  the target is missing or closed to us, or unroutable   -> retry, holds the route
-    UNAVAILABLE    the broker is away, and this never reached the client  -> release
+    TARGET_FAILED  the target is missing, forbidden or unroutable         -> retry, holds the route
+    UNAVAILABLE    the broker is unreachable; nothing was sent            -> release
     INDETERMINATE  it may have been published                             -> retry, unsure
     """
 
@@ -72,7 +72,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def error(self) -> str:
-        """Class and message in the form that the store keeps."""
+        """Error class and message in stored form; empty without an error class."""
         return f"{self.error_class}\n{self.error_message}" if self.error_class else ""
 
 
@@ -80,7 +80,7 @@ CONFIRMED = Outcome(Verdict.CONFIRMED)
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """One message for a broker, complete: the bridge's own headers are among `headers`."""
+    """One complete message for a broker; `headers` includes the bridge's headers."""
 
     id: str
     target: Target
@@ -91,7 +91,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
 
 
 class Publisher(Protocol):
-    """A connection to one broker. Every method may be called by several threads at once."""
+    """A connection to one broker. All methods are thread-safe."""
 
     def publish(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
         """Return one outcome per delivery, in the same order, within the publish deadline.
@@ -102,12 +102,12 @@ class Publisher(Protocol):
         ...
 
     def ping(self) -> None:
-        """Ask whether the broker answers; raises `BrokerUnavailable` where it does not.
+        """Raise `BrokerUnavailable` if the broker does not answer within the publish deadline.
 
-        It sends no message and takes no longer than the publish deadline.
+        Sends no message.
         """
         ...
 
     def close(self) -> None:
-        """Close the connection; deliveries without an answer become INDETERMINATE. Idempotent."""
+        """Close the connection; unanswered deliveries become INDETERMINATE. Idempotent."""
         ...

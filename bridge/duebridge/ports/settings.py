@@ -1,6 +1,6 @@
-"""What the models of a broker type are made of: its settings, and the fields of its targets.
+"""Base classes and field types for the models of a broker type: settings and targets.
 
-Both are pydantic models. The text below a field describes it in the JSON schema of the file.
+Both are pydantic models. The docstring of a field becomes its description in the JSON schema.
 
     class FileSettings(BrokerSettings):
         type: Literal["file"]
@@ -27,7 +27,7 @@ from pydantic_core import PydanticCustomError
 
 from duebridge.envelope import SHORT_BYTES, Target
 
-Fault: TypeAlias = tuple[tuple[str | int, ...], str]  # the place below a model, and what is wrong
+Fault: TypeAlias = tuple[tuple[str | int, ...], str]  # path below a model, and message
 
 T = TypeVar("T")
 _AT_USE = object()
@@ -41,12 +41,12 @@ def fault(text: str) -> PydanticCustomError:
 
 
 def expected(text: str) -> PydanticCustomError:
-    """Return an error that says what was expected; the loader appends "; got ..."."""
+    """Return an error that states the expected value; the loader appends "; got ..."."""
     return PydanticCustomError("expected", "{text}", {"text": text})
 
 
 def refuse(model: BaseModel, faults: Iterable[Fault]) -> None:
-    """Raise all faults together, each with its place below the model that is being checked."""
+    """Raise all faults together; paths are relative to the model being checked."""
     if found := list(faults):
         raise ValidationError.from_exception_data(
             type(model).__name__,
@@ -55,7 +55,7 @@ def refuse(model: BaseModel, faults: Iterable[Fault]) -> None:
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """Return `, did you mean this?`, or nothing where no known word is close."""
+    """Return `, did you mean WORD?`, or an empty text if no known word is close."""
     close = get_close_matches(given, list(known), n=1)
     return f", did you mean {close[0]}?" if close else ""
 
@@ -95,7 +95,7 @@ AtUse = Annotated[T, Field(repr=False), _AT_USE]
 
 
 class Model(BaseModel):
-    """The base of all models: frozen, no unknown keys, a default checked like a given value."""
+    """The base of all models: frozen, rejects unknown keys, validates defaults."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True
@@ -104,34 +104,34 @@ class Model(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _empty_block(cls, given: Any) -> Any:
-        """Take `worker:` with all its lines commented out for a block without settings."""
+        """Treat an empty block, such as `worker:` with all lines commented out, as no settings."""
         return {} if given is None else given
 
 
 class BrokerSettings(Model):
-    """What stands below `brokers.NAME`; a subclass narrows `type` to a Literal."""
+    """The settings below `brokers.NAME`; a subclass narrows `type` to a Literal."""
 
     type: str
 
     @classmethod
     def is_at_use(cls, field: str) -> bool:
-        """Whether a field keeps its references until a connection is opened."""
+        """Return whether a field keeps its references until a connection is opened."""
         info = cls.model_fields.get(field)
         return info is not None and _AT_USE in info.metadata
 
 
 class TargetSettings(Model):
-    """What stands in a target; a subclass adds the fields of its type, all text."""
+    """The fields of a target; a subclass adds those of its type, all text."""
 
     broker: str
     """A name under `brokers`."""
 
     def target(self) -> Target:
-        """Return the value that deliveries carry."""
+        """Return the target as deliveries carry it."""
         return Target(**dict(self))
 
     def faults(self) -> Iterator[Fault]:
-        """Yield what is wrong with a target that is one, and no glob of `allow_targets`."""
+        """Yield the faults of a concrete target; globs of `allow_targets` are not checked."""
         yield from ()
 
 

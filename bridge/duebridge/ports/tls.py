@@ -1,4 +1,4 @@
-"""TLS as a client of the store or of a broker: certificate and host name are always verified."""
+"""Builds TLS contexts for clients of the store and the brokers; peers are always verified."""
 
 import ssl
 from pathlib import Path
@@ -8,7 +8,7 @@ from duebridge.errors import ConfigError
 
 
 class TlsFiles(NamedTuple):
-    """Paths of PEM files, and the key's password. Without `ca` the system's own are trusted."""
+    """Paths of PEM files, and the key's password. Without `ca` the system's CAs are trusted."""
 
     ca: str | None = None
     certificate: str | None = None
@@ -27,7 +27,7 @@ _HINTS = {
 
 
 def hinted(text: str) -> str:
-    """Return an error's text, with a hint for an unclear TLS error."""
+    """Return an error's text, plus a hint for obscure TLS errors."""
     hint = next((hint for words, hint in _HINTS.items() if words in text), None)
     return text if hint is None else f"{text} ({hint})"
 
@@ -35,8 +35,8 @@ def hinted(text: str) -> str:
 def client_context(files: TlsFiles, names: TlsFiles, prefix: str) -> ssl.SSLContext:
     """Return a context that trusts the CA file and presents the certificate.
 
-    Raises `ConfigError` for an unusable file, by the setting's name in `prefix` and `names`. No
-    message holds a password.
+    Raises `ConfigError` for an unusable file, named by its setting (`prefix` and `names`). No
+    message contains a password.
     """
     try:
         _check(files, names)
@@ -69,7 +69,7 @@ def _trusting(ca: str | None, name: str | None) -> ssl.SSLContext:
 
 def _prove(context: ssl.SSLContext, files: TlsFiles, names: TlsFiles) -> None:
     try:
-        # Without any password OpenSSL would ask for one on the terminal.
+        # Without a password OpenSSL would prompt for one on the terminal.
         context.load_cert_chain(str(files.certificate), files.key, files.password or "")
     except ssl.SSLError as error:
         why = "are not a pair" if error.reason == "KEY_VALUES_MISMATCH" else "cannot be read"

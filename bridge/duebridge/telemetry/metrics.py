@@ -1,6 +1,6 @@
 """The counters and histograms of this process; times in seconds, no ids in labels.
 
-The gauges of the store are in `duebridge.worker.gauges`.
+`duebridge.worker.gauges` exports the gauges of the store.
 """
 
 import threading
@@ -50,10 +50,10 @@ build_info = Gauge("duebridge_build_info", "The running version", ["version"])
 
 
 class LatenessHistogram(Collector):
-    """A histogram of due to confirm that observes a whole batch at once.
+    """A histogram of the time from due to confirm that observes a whole batch at once.
 
-    The client library's own histogram costs more per message than all other metrics together. The
-    trace of a batch's latest envelope may be kept as the exemplar of its bucket.
+    The client library's histogram costs more per message than all other metrics together. The
+    trace of a batch's latest envelope may become the exemplar of its bucket.
     """
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ def observe_confirmed(
 ) -> None:
     """Observe the lateness of confirmed envelopes, and count those that may be duplicates.
 
-    `now_ms` is the store's clock when the answers came.
+    `now_ms` is the store's clock when the answers arrived.
     """
     pairs = zip(leased, outcomes, strict=True)
     confirmed = [envelope for envelope, outcome in pairs if outcome.verdict is Verdict.CONFIRMED]

@@ -5,8 +5,8 @@
       ├─ wait       until a worker hands the envelope to the broker's client
       └─ publish    until the broker's answer; linked to its wait
 
-All are children of the user's own span, in one trace: the `traceparent` of an envelope is delivered
-unchanged, so it cannot name a span of ours.
+All are children of the user's span, in one trace: the bridge delivers `traceparent` unchanged, so
+it cannot name one of these spans.
 """
 
 import logging
@@ -54,7 +54,7 @@ class Spans:
     def scheduled(
         self, pairs: Sequence[tuple[Envelope, Receipt]], started_ns: int, ended_ns: int
     ) -> None:
-        """Record one span per envelope of a batch, whatever its receipt says."""
+        """Record one span per envelope of a batch, regardless of its receipt status."""
         for envelope, receipt in pairs:
             parent = _parent(envelope.headers)
             if parent is None:
@@ -133,7 +133,7 @@ def _parent(headers: Headers) -> Context | None:
 
 
 def exporting_provider() -> TracerProvider:
-    """Return a provider that exports over OTLP; OTEL_SERVICE_NAME overrides our name."""
+    """Return a provider that exports over OTLP; OTEL_SERVICE_NAME overrides the service name."""
     named = Resource.create({"service.name": NAME}).merge(OTELResourceDetector().detect())
     provider = TracerProvider(resource=named, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

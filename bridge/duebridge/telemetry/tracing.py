@@ -1,7 +1,7 @@
-"""Decides whether envelopes that carry a `traceparent` are traced; costs nothing while off.
+"""Enables tracing of envelopes that carry a `traceparent`; costs nothing if disabled.
 
-The extra `otel` installs OpenTelemetry. A producing program configures it as it likes; `duebridge
-run` is configured by OpenTelemetry's own variables, such as OTEL_EXPORTER_OTLP_ENDPOINT.
+The extra `otel` installs OpenTelemetry. A producing program configures it in code; `duebridge
+run` reads OpenTelemetry's standard variables, such as OTEL_EXPORTER_OTLP_ENDPOINT.
 """
 
 import os
@@ -39,7 +39,7 @@ class Tracing(Protocol):
 
 def find_tracing() -> Tracing | None:
     """Return the tracing of this program if it has configured OpenTelemetry, else None."""
-    if "opentelemetry.trace" not in sys.modules:  # then it has not
+    if "opentelemetry.trace" not in sys.modules:  # then it is not configured
         return None
     from duebridge.telemetry.spans import Spans, is_set_up
 
@@ -48,14 +48,14 @@ def find_tracing() -> Tracing | None:
 
 @contextmanager
 def traced_process(environment: Mapping[str, str] = os.environ) -> Iterator[Tracing | None]:
-    """Give the tracing of a duebridge process; None unless the variables name an endpoint."""
+    """Yield the tracing of a duebridge process; None unless the variables name an endpoint."""
     if not any(map(environment.get, ENDPOINTS)) or environment.get("OTEL_SDK_DISABLED") == "true":
         yield None
         return
     try:
         from duebridge.telemetry.spans import Spans, exporting_provider, flush
     except ImportError as error:
-        import structlog  # only here: producers import this module, and need no log
+        import structlog  # lazy: producers import this module and need no log
 
         log = structlog.get_logger()
         log.warning("not_traced", error=str(error), remedy="pip install 'duebridge[otel]'")

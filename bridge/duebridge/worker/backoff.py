@@ -1,7 +1,7 @@
-"""How long a route's retry waits: pure arithmetic, the randomness given.
+"""Computes retry delays: fixed, or exponential back-off with full jitter. Pure functions.
 
-Exponential back-off with full jitter spreads the retries of an outage over the whole delay, so
-that they do not come back all at once (AWS Architecture Blog, "Exponential Backoff And Jitter").
+Full jitter spreads the retries after an outage over the whole delay, so that they do not return
+all at once (AWS Architecture Blog, "Exponential Backoff And Jitter").
 """
 
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from random import random
 
 from duebridge.config.models import RetryPolicy
 
-MAX_DOUBLINGS = 40  # beyond it any `initial` is beyond any `max`
+MAX_DOUBLINGS = 40  # any `initial` doubled this often exceeds any `max`
 
 
 def retry_delay_ms(policy: RetryPolicy, retries: int, random: Callable[[], float] = random) -> int:
-    """Return ms until the next attempt; `retries` is their number so far, whatever their cause.
+    """Return ms until the next attempt; `retries` counts previous retries of any cause.
 
     >>> policy = RetryPolicy(initial="1s", max="5m", jitter="none")
     >>> [retry_delay_ms(policy, retries) for retries in (0, 1, 2, 20)]

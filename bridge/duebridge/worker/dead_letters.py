@@ -1,4 +1,4 @@
-"""Takes dead envelopes to their dead-letter target; each leaves the store once confirmed."""
+"""Publishes dead envelopes to their dead-letter targets; a confirm removes them from the store."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -16,17 +16,17 @@ from duebridge.store.replies import Claim, DamagedEnvelope, LeasedEnvelope
 from duebridge.telemetry import metrics
 from duebridge.worker.lane import Lane
 from duebridge.worker.settlement import remembered
-from duebridge.worker.shard import Station
+from duebridge.worker.shard import ShardView
 
 BATCH = 100
-PAUSE_S = 1.0  # after dead letters could not be sent; then one goes ahead to try
+PAUSE_S = 1.0  # after a failed dead letter; then a single one probes the target
 POSTPONE_MS = 5_000
 
 log = structlog.get_logger()
 
 
 class Shunter:
-    """Sends dead letters, in the turn of the worker whose route they are of; never drops one."""
+    """Publishes the dead letters of a shard during its worker's turn; never drops one."""
 
     def __init__(
         self,
@@ -37,57 +37,57 @@ class Shunter:
         self._lanes = lanes
         self._threads = threads
         self._monotonic = monotonic
-        self._under_way: set[Station] = set()
+        self._in_flight: set[ShardView] = set()
         self._paused_until: dict[str, float] = {}
 
-    def run_once(self, station: Station) -> int:
-        """Lease the dead envelopes whose turn it is and send them off; returns how many."""
-        route = station.route
-        if route.dead_letter is None or not station.is_due(station.poll.first_dead_ms):
+    def run_once(self, view: ShardView) -> int:
+        """Lease due dead envelopes and publish them in the thread pool; return their number."""
+        route = view.route
+        if route.dead_letter is None or not view.is_due(view.poll.first_dead_ms):
             return 0
-        lane = self._lane(station)
+        lane = self._lane(view)
         paused_until = self._paused_until.get(route.name)
-        if lane.is_stopped or station in self._under_way:
+        if lane.is_stopped or view in self._in_flight:
             return 0
         if paused_until is not None and self._monotonic() < paused_until:
             return 0
         limit = BATCH if paused_until is None else 1
-        claim = station.store.shunt(limit, route.lease, limit_bytes=CALL_BYTES)
-        station.hear(claim.poll)
+        claim = view.store.shunt(limit, route.lease, limit_bytes=CALL_BYTES)
+        view.update(claim.poll)
         if not claim.token:
             return 0
-        self._under_way.add(station)
-        self._threads.submit(self._run_letters, station, lane, claim)
+        self._in_flight.add(view)
+        self._threads.submit(self._run_letters, view, lane, claim)
         return claim.held
 
-    def sleep_s(self, station: Station) -> float:
-        """Seconds until dead letters may be sent, as far as is known; never more than a second."""
-        first_ms = station.poll.first_dead_ms
-        if first_ms == NONE or station in self._under_way:
+    def sleep_s(self, view: ShardView) -> float:
+        """Return seconds until dead letters may be published; at most `PAUSE_S`."""
+        first_ms = view.poll.first_dead_ms
+        if first_ms == NONE or view in self._in_flight:
             return PAUSE_S
-        due_s = max(0, first_ms - station.now_ms()) / 1000
-        paused_s = self._paused_until.get(station.route.name, 0.0) - self._monotonic()
-        is_stopped = self._lane(station).is_stopped
+        due_s = max(0, first_ms - view.now_ms()) / 1000
+        paused_s = self._paused_until.get(view.route.name, 0.0) - self._monotonic()
+        is_stopped = self._lane(view).is_stopped
         return min(PAUSE_S, max(due_s, paused_s, PAUSE_S if is_stopped else 0.0))
 
-    def _lane(self, station: Station) -> Lane:
-        assert station.route.dead_letter is not None  # noqa: S101 - else the first is never due
-        return self._lanes[station.route.dead_letter.broker]
+    def _lane(self, view: ShardView) -> Lane:
+        assert view.route.dead_letter is not None  # noqa: S101 - only such routes have due dead letters
+        return self._lanes[view.route.dead_letter.broker]
 
-    def _run_letters(self, station: Station, lane: Lane, claim: Claim) -> None:
+    def _run_letters(self, view: ShardView, lane: Lane, claim: Claim) -> None:
         try:
-            self._send(station, lane, claim)
-        except StoreError as error:  # the leases run out
-            log.warning("shunt_failed", route=station.route.name, error=str(error))
+            self._send(view, lane, claim)
+        except StoreError as error:  # the leases expire
+            log.warning("shunt_failed", route=view.route.name, error=str(error))
         except Exception:
-            log.exception("shunt_failed", route=station.route.name)
+            log.exception("shunt_failed", route=view.route.name)
         finally:
-            self._under_way.discard(station)
+            self._in_flight.discard(view)
 
-    def _send(self, station: Station, lane: Lane, claim: Claim) -> None:
-        letters = [dead_letter(leased, station) for leased in claim.leased]
+    def _send(self, view: ShardView, lane: Lane, claim: Claim) -> None:
+        letters = [dead_letter(leased, view) for leased in claim.leased]
         readable = [damaged for damaged in claim.damaged if not damaged.is_too_new]
-        letters += [damaged_letter(damaged, station) for damaged in readable]
+        letters += [damaged_letter(damaged, view) for damaged in readable]
         sent: list[str] = []
         kept: list[tuple[str, Outcome]] = []
         for letter, outcome in zip(letters, lane.publish(letters), strict=True):
@@ -95,21 +95,21 @@ class Shunter:
                 sent.append(letter.id)
             else:
                 kept.append((letter.id, outcome))
-        self._pace(station, kept)
+        self._pace(view, kept)
         if sent:
-            station.store.ack(claim.token, sent, remembered(claim.leased, sent), shunted=True)
-            metrics.shunted.labels(station.route.name).inc(len(sent))
-            log.info("shunted", route=station.route.name, count=len(sent))
-        later = [each for each, _ in kept]
-        if newer := [each.id for each in claim.damaged if each.is_too_new]:
-            station.is_unreadable = True  # only a newer worker knows what to send
-            log.error("record_too_new", route=station.route.name)
+            view.store.ack(claim.token, sent, remembered(claim.leased, sent), shunted=True)
+            metrics.shunted.labels(view.route.name).inc(len(sent))
+            log.info("shunted", route=view.route.name, count=len(sent))
+        later = [envelope_id for envelope_id, _ in kept]
+        if newer := [damaged.id for damaged in claim.damaged if damaged.is_too_new]:
+            view.is_unreadable = True  # only a newer worker can read the record
+            log.error("record_too_new", route=view.route.name)
             later += newer
         if later:
-            station.store.postpone(claim.token, later, POSTPONE_MS)
+            view.store.postpone(claim.token, later, POSTPONE_MS)
 
-    def _pace(self, station: Station, kept: list[tuple[str, Outcome]]) -> None:
-        name = station.route.name
+    def _pace(self, view: ShardView, kept: list[tuple[str, Outcome]]) -> None:
+        name = view.route.name
         if not kept:
             self._paused_until.pop(name, None)
             return
@@ -119,24 +119,24 @@ class Shunter:
         log.warning("dead_letters_kept", route=name, count=len(kept), error=error)
 
 
-def dead_letter(leased: LeasedEnvelope, station: Station) -> Delivery:
-    """Return the original key, value, headers and properties, and why it is dead."""
-    assert station.route.dead_letter is not None  # noqa: S101 - only such routes are shunted
+def dead_letter(leased: LeasedEnvelope, view: ShardView) -> Delivery:
+    """Return the original message plus `x-dlq-*` headers that say why it is dead."""
+    assert view.route.dead_letter is not None  # noqa: S101 - only such routes are shunted
     content = leased.content
-    headers = dead_letter_headers(leased, station.route.name, content.target or station.target)
-    target = station.route.dead_letter
+    headers = dead_letter_headers(leased, view.route.name, content.target or view.target)
+    target = view.route.dead_letter
     return Delivery(leased.id, target, content.body, content.key, headers, content.properties)
 
 
-def damaged_letter(damaged: DamagedEnvelope, station: Station) -> Delivery:
-    """Return a dead letter whose body is the record as it was found, for a person to look at."""
-    assert station.route.dead_letter is not None  # noqa: S101 - only such routes are shunted
+def damaged_letter(damaged: DamagedEnvelope, view: ShardView) -> Delivery:
+    """Return a dead letter whose body is the raw, unreadable record, for manual inspection."""
+    assert view.route.dead_letter is not None  # noqa: S101 - only such routes are shunted
     headers = (
         ("x-message-id", shown_id(damaged.id)),
         ("x-dlq-reason", Reason.POISON.word),
         ("x-dlq-error-class", type(damaged.error).__name__),
         ("x-dlq-error-message", str(damaged.error)),
-        ("x-dlq-route", station.route.name),
-        ("x-dlq-target", str(station.target)),
+        ("x-dlq-route", view.route.name),
+        ("x-dlq-target", str(view.target)),
     )
-    return Delivery(damaged.id, station.route.dead_letter, damaged.data, headers=headers)
+    return Delivery(damaged.id, view.route.dead_letter, damaged.data, headers=headers)

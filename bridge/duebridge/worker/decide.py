@@ -1,4 +1,4 @@
-"""The decision table: what becomes of an envelope, from the outcome of its delivery. Pure."""
+"""Maps the outcome of a delivery to a state transition. Pure functions."""
 
 from typing import NamedTuple
 
@@ -9,17 +9,21 @@ from duebridge.store.transitions import Ack, Burial, Decision, Release, Retry
 from duebridge.worker.backoff import retry_delay_ms
 
 
-class Circumstances(NamedTuple):
-    """What else decides: whether a target error buries, whether others were answered since."""
+class DecisionContext(NamedTuple):
+    """Inputs of a decision beyond the outcome.
+
+    `is_past_hold`: a target error buries the envelope. `confirmed_since`: the broker confirmed
+    another batch that started well after this one.
+    """
 
     is_past_hold: bool = False
     confirmed_since: bool = False
 
 
 def decide(
-    leased: LeasedEnvelope, outcome: Outcome, route: Route, around: Circumstances
+    leased: LeasedEnvelope, outcome: Outcome, route: Route, context: DecisionContext
 ) -> Decision:
-    """Return what becomes of an envelope; `failures` alone is compared with `max_attempts`."""
+    """Return the transition of an envelope; only `failures` counts against `max_attempts`."""
     match outcome.verdict:
         case Verdict.CONFIRMED:
             return Ack(leased.id)
@@ -27,18 +31,18 @@ def decide(
             return Release(leased.id)
         case Verdict.REJECTED:
             return _bury(leased, outcome, is_failure=True)
-        case Verdict.TARGET_FAILED if around.is_past_hold:
+        case Verdict.TARGET_FAILED if context.is_past_hold:
             return _bury(leased, outcome, is_failure=False)
         case Verdict.TARGET_FAILED:
-            return _again(leased, outcome, route, is_failure=False, is_unsure=False)
+            return _retry(leased, outcome, route, is_failure=False, is_unsure=False)
         case Verdict.FAILED:
-            return _again(leased, outcome, route, is_failure=True, is_unsure=False)
+            return _retry(leased, outcome, route, is_failure=True, is_unsure=False)
         case Verdict.INDETERMINATE:
-            counts = around.confirmed_since
-            return _again(leased, outcome, route, is_failure=counts, is_unsure=True)
+            counts = context.confirmed_since
+            return _retry(leased, outcome, route, is_failure=counts, is_unsure=True)
 
 
-def _again(
+def _retry(
     leased: LeasedEnvelope, outcome: Outcome, route: Route, *, is_failure: bool, is_unsure: bool
 ) -> Retry | Burial:
     failures = leased.flight.failures + is_failure
@@ -71,7 +75,7 @@ def _bury(leased: LeasedEnvelope, outcome: Outcome, *, is_failure: bool) -> Buri
 
 
 def decide_damaged(damaged: DamagedEnvelope) -> Decision:
-    """Return what becomes of an envelope that cannot be read: only damage is poison."""
+    """Bury a damaged envelope as poison; release one that requires a newer duebridge."""
     if damaged.is_too_new:
         return Release(damaged.id)
     error = f"{type(damaged.error).__name__}\n{damaged.error}"

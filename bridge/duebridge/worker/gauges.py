@@ -1,7 +1,7 @@
-"""What a worker process knows of the store and its lanes, as metrics: named once, no ids in labels.
+"""Exports the state of shards, lanes and store as gauges; labels contain no ids.
 
-All of it is read from the latest look or poll when somebody asks, so that it costs the store
-nothing. It is the same in every worker that serves the route: take the maximum, not the sum.
+A scrape reads the latest poll and statistics and makes no store call. All workers that serve a
+route report the same values: aggregate by maximum, not by sum.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,33 +14,33 @@ from prometheus_client.registry import REGISTRY, Collector, CollectorRegistry
 from duebridge.telemetry.metrics import build_info, lateness
 from duebridge.worker.lane import Lane
 from duebridge.worker.probes import oldest_due_age_ms
-from duebridge.worker.shard import Station
-from duebridge.worker.store_monitor import StoreWatch
+from duebridge.worker.shard import ShardView
+from duebridge.worker.store_monitor import StoreMonitor
 
 STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
 SHARD = ["route", "shard"]
 
 
 class ShardGauge(NamedTuple):
-    """One number of a shard; None where there is nothing to say."""
+    """One gauge of a shard; `read` returns None for no sample."""
 
     name: str
     says: str
-    read: Callable[[Station], float | None]
+    read: Callable[[ShardView], float | None]
 
 
-def _oldest_due_age_s(station: Station) -> float | None:
-    return oldest_due_age_ms(station, station.stats) / 1000 if station.stats else None
+def _oldest_due_age_s(view: ShardView) -> float | None:
+    return oldest_due_age_ms(view, view.stats) / 1000 if view.stats else None
 
 
-def _cold_left_s(station: Station) -> float | None:
-    if not station.poll.has_cold:
+def _cold_left_s(view: ShardView) -> float | None:
+    if not view.poll.has_cold:
         return None
-    return (station.poll.hydrated_until_ms - station.now_ms()) / 1000
+    return (view.poll.hydrated_until_ms - view.now_ms()) / 1000
 
 
-def _cold_horizon_s(station: Station) -> float | None:
-    tier = station.route.cold_tier
+def _cold_horizon_s(view: ShardView) -> float | None:
+    tier = view.route.cold_tier
     return tier.horizon / 1000 if tier else None
 
 
@@ -53,47 +53,55 @@ SHARD_GAUGES = (
         "duebridge_unreadable", "1: records need a newer worker", lambda of: of.is_unreadable
     ),
     ShardGauge("duebridge_due", "Envelopes due now", lambda of: of.stats and of.stats.due),
-    ShardGauge("duebridge_oldest_due_age_seconds", "Of what nobody has claimed", _oldest_due_age_s),
-    ShardGauge("duebridge_cold_left_seconds", "Until cold envelopes may be late", _cold_left_s),
-    ShardGauge("duebridge_cold_horizon_seconds", "From which delay on it is cold", _cold_horizon_s),
+    ShardGauge(
+        "duebridge_oldest_due_age_seconds",
+        "Age of the oldest unclaimed due envelope",
+        _oldest_due_age_s,
+    ),
+    ShardGauge(
+        "duebridge_cold_left_seconds", "Time until cold envelopes may be late", _cold_left_s
+    ),
+    ShardGauge(
+        "duebridge_cold_horizon_seconds", "Delay from which envelopes are cold", _cold_horizon_s
+    ),
     ShardGauge(
         "duebridge_journal_lag_entries",
-        "Entries of the journal that no table has",
+        "Journal entries not yet exported",
         lambda of: of.stats and of.stats.journal_lag,
     ),
     ShardGauge(
         "duebridge_journal_left_entries",
-        "Until the journal's cap cuts what no table has",
+        "Journal entries until the cap drops unexported ones",
         lambda of: of.stats and of.stats.journal_left,
     ),
 )
 
 
-class StationCollector(Collector):
-    """The gauges of a process, beside `duebridge.telemetry.metrics`."""
+class ShardCollector(Collector):
+    """Collects the gauges of a process; counters are in `duebridge.telemetry.metrics`."""
 
     def __init__(
         self,
-        stations: Callable[[], Iterable[Station]],
+        views: Callable[[], Iterable[ShardView]],
         lanes: Iterable[Lane],
-        watch: StoreWatch | None = None,
+        monitor: StoreMonitor | None = None,
     ) -> None:
-        self._stations = stations
+        self._views = views
         self._lanes = list(lanes)
-        self._watch = watch
+        self._monitor = monitor
 
     def collect(self) -> Iterable[Metric]:
-        """Yield them."""
-        stations = [(station, _labels(station)) for station in self._stations()]
+        """Yield the gauge families."""
+        views = [(view, _labels(view)) for view in self._views()]
         for gauge in SHARD_GAUGES:
             family = GaugeMetricFamily(gauge.name, gauge.says, labels=SHARD)
-            for station, labels in stations:
-                if (value := gauge.read(station)) is not None:
+            for view, labels in views:
+                if (value := gauge.read(view)) is not None:
                     family.add_metric(labels, value)
             yield family
-        yield from _counts(stations)
+        yield from _counts(views)
         yield from self._of_lanes()
-        yield from _of_store(self._watch)
+        yield from _of_store(self._monitor)
 
     def _of_lanes(self) -> Iterable[Metric]:
         stopped = GaugeMetricFamily("duebridge_lane_stopped", "1: no answer", labels=["broker"])
@@ -104,11 +112,11 @@ class StationCollector(Collector):
         yield from (stopped, in_flight)
 
 
-def _labels(station: Station) -> list[str]:
-    return [station.route.name, str(station.store.shard.number)]
+def _labels(view: ShardView) -> list[str]:
+    return [view.route.name, str(view.store.shard.number)]
 
 
-def _counts(stations: Iterable[tuple[Station, list[str]]]) -> Iterable[Metric]:
+def _counts(views: Iterable[tuple[ShardView, list[str]]]) -> Iterable[Metric]:
     envelopes = GaugeMetricFamily(
         "duebridge_envelopes", "Envelopes by state", labels=[*SHARD, "state"]
     )
@@ -118,41 +126,41 @@ def _counts(stations: Iterable[tuple[Station, list[str]]]) -> Iterable[Metric]:
     scheduled = CounterMetricFamily(
         "duebridge_scheduled", "Due instants given to envelopes", labels=SHARD
     )
-    for station, labels in stations:
+    for view, labels in views:
         for state in STATES:
-            envelopes.add_metric([*labels, state], getattr(station.poll, state))
-        if station.stats is not None:
-            within.add_metric([*labels, "60s"], station.stats.due_within_60s)
-            within.add_metric([*labels, "300s"], station.stats.due_within_300s)
-            scheduled.add_metric(labels, station.stats.scheduled)
+            envelopes.add_metric([*labels, state], getattr(view.poll, state))
+        if view.stats is not None:
+            within.add_metric([*labels, "60s"], view.stats.due_within_60s)
+            within.add_metric([*labels, "300s"], view.stats.due_within_300s)
+            scheduled.add_metric(labels, view.stats.scheduled)
     yield from (envelopes, within, scheduled)
 
 
-def _of_store(watch: StoreWatch | None) -> Iterable[Metric]:
+def _of_store(monitor: StoreMonitor | None) -> Iterable[Metric]:
     used = GaugeMetricFamily("duebridge_store_memory_used_bytes", "Of the fullest node")
     limit = GaugeMetricFamily("duebridge_store_memory_limit_bytes", "Of the fullest node")
     unfit = GaugeMetricFamily("duebridge_store_unfit", "1: it may lose envelopes", labels=["fault"])
     absent = GaugeMetricFamily(
         "duebridge_absent_envelopes", "Of routes not in the configuration", labels=["route"]
     )
-    sight = watch.sight if watch else None
-    if sight is not None:
-        used.add_metric([], sight.used_bytes)
-        limit.add_metric([], sight.limit_bytes)
-        for fault in sight.unfit:
+    snapshot = monitor.snapshot if monitor else None
+    if snapshot is not None:
+        used.add_metric([], snapshot.used_bytes)
+        limit.add_metric([], snapshot.limit_bytes)
+        for fault in snapshot.unfit:
             unfit.add_metric([fault], 1)
-        for route, count in sight.absent.items():
+        for route, count in snapshot.absent.items():
             absent.add_metric([route], count)
     yield from (used, limit, unfit, absent)
 
 
 def register(
-    stations: Callable[[], Iterable[Station]],
+    views: Callable[[], Iterable[ShardView]],
     lanes: Iterable[Lane],
-    watch: StoreWatch | None = None,
+    monitor: StoreMonitor | None = None,
     registry: CollectorRegistry = REGISTRY,
 ) -> None:
-    """Expose the gauges of a worker process beside the counters; it is asked for its stations."""
+    """Register the gauges of a worker process; each scrape calls `views` for the current shards."""
     registry.register(lateness)
-    registry.register(StationCollector(stations, lanes, watch))
+    registry.register(ShardCollector(views, lanes, monitor))
     build_info.labels(version("duebridge")).set(1)

@@ -1,6 +1,7 @@
-"""The worker's path to one broker: its publisher, how much is under way, whether it answers.
+"""The worker's path to one broker: publisher, in-flight limits and circuit breaker.
 
-A stopped lane and a held route (`duebridge.worker.shard`) are all the circuit breaker there is.
+A lane stops while its broker is unreachable; a route is held (`duebridge.worker.shard`) while its
+target fails.
 """
 
 import threading
@@ -19,7 +20,7 @@ log = structlog.get_logger()
 
 
 class Lane:
-    """Bounds what is in flight to a broker in count and bytes, and stops while it is away."""
+    """Limits envelopes and bytes in flight to a broker; stops while the broker is unreachable."""
 
     def __init__(
         self,
@@ -41,13 +42,13 @@ class Lane:
         self._answered_from = 0.0
 
     def publish(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
-        """Return one outcome per delivery; the lane stops where the broker turns out to be away."""
+        """Publish a batch; return one outcome per delivery. Stops the lane on an outage."""
         if not batch:
             return ()
         started_at = self._monotonic()
         try:
             outcomes = self._publisher.publish(batch)
-        except Exception as error:  # a connector's defect: what it did with the batch is unknown
+        except Exception as error:  # a connector bug: the fate of the batch is unknown
             log.exception("publisher_failed", broker=self.broker)
             unknown = Outcome(
                 Verdict.INDETERMINATE, error_class=type(error).__name__, error_message=str(error)
@@ -58,10 +59,9 @@ class Lane:
         return outcomes
 
     def has_answered_since(self, started_at: float) -> bool:
-        """Whether the broker took another batch well after one began that has no answer.
+        """Return whether the broker confirmed a batch begun half a deadline after `started_at`.
 
-        Well after, half a deadline: what was confirmed while the first was only just under way, or
-        in the same batch, may have been the broker's last words before an outage.
+        Earlier confirms prove nothing: the broker may have sent them just before an outage.
         """
         return self._answered_from >= started_at + self.settings.publish_deadline / 2000
 
@@ -82,7 +82,7 @@ class Lane:
         self.is_stopped = True
 
     def probe(self) -> None:
-        """Ask a stopped lane's broker, at most once a second, whether it answers again."""
+        """Ping the broker of a stopped lane, at most once a second; reopen the lane on success."""
         if not self.is_stopped or self._monotonic() < self._next_probe_at:
             return
         try:
@@ -94,11 +94,11 @@ class Lane:
             log.info("lane_open", broker=self.broker)
 
     def sleep_s(self) -> float | None:
-        """Seconds until a stopped lane is to be probed; None where it is open."""
+        """Return seconds until a stopped lane is probed; None if it is open."""
         return max(0.0, self._next_probe_at - self._monotonic()) if self.is_stopped else None
 
     def room(self) -> tuple[int, int]:
-        """Return how many envelopes and bytes may still be taken in flight."""
+        """Return how many more envelopes and bytes may be in flight."""
         if self.is_stopped:
             return 0, 0
         count = self.settings.in_flight - self.in_flight
@@ -116,5 +116,5 @@ class Lane:
         self.take(-count, -size)
 
     def close(self) -> None:
-        """Close the publisher: what it has not answered becomes indeterminate."""
+        """Close the publisher; unanswered deliveries become indeterminate."""
         self._publisher.close()

@@ -1,7 +1,7 @@
-"""One small port for probes, metrics and scalers: `/livez`, `/readyz`, `/metrics`, `/due`.
+"""Serves HTTP for probes, metrics and autoscalers: `/livez`, `/readyz`, `/metrics`, `/due`.
 
-Liveness asks neither the store nor a broker: only whether the workers' loops turn. Readiness says
-whether the store answers, whether a lane is stopped, and whether a route needs a newer worker.
+Liveness checks only that the workers' loops run; it contacts neither store nor broker. Readiness
+fails if the store does not answer, a lane is stopped, or a route requires a newer duebridge.
 """
 
 import threading
@@ -15,20 +15,20 @@ from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
 from duebridge.store.poll import NONE, Stats
-from duebridge.worker.shard import Station
+from duebridge.worker.shard import ShardView
 from duebridge.worker.worker import Worker
 
-# Longer than a call of the store or a ping of a broker may wait; with three probes, four seconds
-# apart, and a grace period of three, still less than the 30 s in which a frozen worker is replaced.
+# Above the timeouts of store calls and broker pings. With three probes 4 s apart and 3 s of grace,
+# a frozen worker is still replaced within 30 s.
 FROZEN_AFTER_S = 12.0
 
 Page = tuple[int, str, bytes]
 
 
 class HealthServer:
-    """Answers probes in threads of its own; `port` 0 takes a free one."""
+    """An HTTP server in background threads; `port` 0 selects a free port."""
 
-    def __init__(self, workers: Sequence[Worker], port: int, host: str = "0.0.0.0") -> None:  # noqa: S104 - probes come from outside the pod
+    def __init__(self, workers: Sequence[Worker], port: int, host: str = "0.0.0.0") -> None:  # noqa: S104 - the kubelet probes from outside the pod
         pages: dict[str, Callable[[str], Page]] = {
             "/livez": lambda _: _verdict(liveness_faults(workers)),
             "/readyz": lambda _: _verdict(readiness_faults(workers)),
@@ -47,7 +47,7 @@ class HealthServer:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Say nothing: probes come every few seconds."""
+                """Suppress the access log: probes arrive every few seconds."""
 
         self._server = ThreadingHTTPServer((host, port), Handler)
         self.port: int = self._server.server_address[1]
@@ -56,18 +56,18 @@ class HealthServer:
         )
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start serving."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop answering."""
+        """Stop serving."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
 
 def liveness_faults(workers: Sequence[Worker]) -> list[str]:
-    """Return the workers whose loop has not gone on for `FROZEN_AFTER_S`."""
+    """Return a fault per worker whose loop made no step for `FROZEN_AFTER_S`."""
     return [
         f"worker of {worker.lane.broker}: its loop stands still"
         for worker in workers
@@ -76,13 +76,13 @@ def liveness_faults(workers: Sequence[Worker]) -> list[str]:
 
 
 def readiness_faults(workers: Sequence[Worker]) -> list[str]:
-    """Return what keeps envelopes from being delivered by this process."""
+    """Return the reasons why this process cannot deliver envelopes."""
     faults = [f"lane {each.lane.broker}: stopped" for each in workers if each.lane.is_stopped]
-    for station in _stations(workers):
-        if not station.is_heard:
-            faults.append(_unheard(station))
-        if station.is_unreadable:
-            faults.append(f"route {station.route.name}: its records need a newer duebridge")
+    for view in _views(workers):
+        if not view.is_heard:
+            faults.append(_unheard(view))
+        if view.is_unreadable:
+            faults.append(f"route {view.route.name}: its records need a newer duebridge")
     return sorted(set(faults))
 
 
@@ -92,38 +92,38 @@ def _verdict(faults: list[str]) -> Page:
 
 
 def _metrics(accept: str) -> Page:
-    """Answer in OpenMetrics, which alone has exemplars, where that is asked for."""
+    """Render the metrics; in OpenMetrics, which supports exemplars, if the client accepts it."""
     encode, kind = choose_encoder(accept)
     return 200, kind, encode(REGISTRY)
 
 
 def _due(workers: Sequence[Worker]) -> Page:
-    """Answer with figures at most a few seconds old; an unknown backlog is not one of nothing."""
-    stations = _stations(workers)
-    unknown = [each for each in stations if not each.is_heard or each.stats is None]
+    """Render backlogs at most a few seconds old; 503 if one is unknown, since unknown is not 0."""
+    views = _views(workers)
+    unknown = [each for each in views if not each.is_heard or each.stats is None]
     if unknown:
         answer = {"error": "; ".join(sorted({_unheard(each) for each in unknown}))}
         return 503, "application/json", msgspec.json.encode(answer)
-    return 200, "application/json", msgspec.json.encode(due(stations))
+    return 200, "application/json", msgspec.json.encode(due(views))
 
 
-def _stations(workers: Sequence[Worker]) -> list[Station]:
-    return [station for worker in workers for station in worker.stations]
+def _views(workers: Sequence[Worker]) -> list[ShardView]:
+    return [view for worker in workers for view in worker.views]
 
 
-def _unheard(station: Station) -> str:
-    return f"route {station.route.name}: the store does not answer"
+def _unheard(view: ShardView) -> str:
+    return f"route {view.route.name}: the store does not answer"
 
 
 def _not_found(_: str) -> Page:
     return 404, "text/plain; charset=utf-8", b"expected /livez, /readyz, /metrics or /due\n"
 
 
-Look: TypeAlias = tuple[Station, Stats]
+Look: TypeAlias = tuple[ShardView, Stats]
 
 
 class Backlog(msgspec.Struct, frozen=True):
-    """Envelopes that wait to be delivered, now or by then, and are under nobody's lease."""
+    """Envelopes waiting for delivery, now or within a window (seconds), that are not leased."""
 
     due_now: int
     oldest_due_age_s: float
@@ -131,18 +131,18 @@ class Backlog(msgspec.Struct, frozen=True):
 
 
 class Due(msgspec.Struct, frozen=True):
-    """Each route's backlog, and that of all of them together."""
+    """The backlog of each route, and their total."""
 
     routes: dict[str, Backlog]
     totals: Backlog
 
 
-def due(stations: Iterable[Station]) -> Due:
-    """Return the backlogs of what was looked at."""
+def due(views: Iterable[ShardView]) -> Due:
+    """Return the backlogs of all shards whose statistics are known."""
     by_route: defaultdict[str, list[Look]] = defaultdict(list)
-    for station in stations:
-        if station.stats is not None:
-            by_route[station.route.name].append((station, station.stats))
+    for view in views:
+        if view.stats is not None:
+            by_route[view.route.name].append((view, view.stats))
     everything = [look for looks in by_route.values() for look in looks]
     return Due({name: _sum(looks) for name, looks in by_route.items()}, _sum(everything))
 
@@ -159,10 +159,10 @@ def _sum(looks: Sequence[Look]) -> Backlog:
     )
 
 
-def oldest_due_age_ms(station: Station, stats: Stats) -> int:
-    """Return for how long the oldest that waits has been due; it rises while the store is away."""
-    if station.is_heard:
+def oldest_due_age_ms(view: ShardView, stats: Stats) -> int:
+    """Return the age in ms of the oldest due envelope; it keeps rising during a store outage."""
+    if view.is_heard:
         return stats.oldest_due_age_ms
-    firsts = (stats.oldest_due_at_ms, station.poll.first_pending_ms, station.poll.first_retry_ms)
-    oldest_ms = min((each for each in firsts if each != NONE), default=station.now_ms())
-    return max(0, station.now_ms() - oldest_ms)
+    firsts = (stats.oldest_due_at_ms, view.poll.first_pending_ms, view.poll.first_retry_ms)
+    oldest_ms = min((first for first in firsts if first != NONE), default=view.now_ms())
+    return max(0, view.now_ms() - oldest_ms)

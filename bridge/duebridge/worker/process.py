@@ -1,4 +1,4 @@
-"""Puts a worker process together: a lane and a worker per broker, and how they stop."""
+"""Assembles a worker process: one lane and one worker per broker; starts, swaps, drains them."""
 
 import gc
 import threading
@@ -29,17 +29,17 @@ from duebridge.worker.reload import (
     left_behind,
     other_shards,
 )
-from duebridge.worker.shard import Gate, Station
+from duebridge.worker.shard import Gate, ShardView
 from duebridge.worker.worker import Worker
 
-MAX_THREADS = 16  # of a lane: each has one batch under way
+MAX_THREADS = 16  # per lane; each has at most one batch in flight
 CLOSE_WITHIN_S = 5.0
 
 log = structlog.get_logger()
 
 
 class Runner:
-    """A worker process: from `start` until `drain` it moves the envelopes of every route."""
+    """A worker process: delivers the envelopes of every route from `start` until `drain`."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Runner:
     ) -> None:
         """Check the store and open the routes in it; raises `StoreUnfit` or `StoreUnavailable`.
 
-        One that is watched looks for what only gauges want.
+        `is_watched` also collects the statistics that only gauges need.
         """
         self._config = config
         self._connection = connection
@@ -66,7 +66,7 @@ class Runner:
         }
         self._pools = {name: self._pool(name) for name in self.lanes}
         self._registry = Registry(connection, config.store.namespace)
-        self._stations = {name: self._open(route) for name, route in config.routes.items()}
+        self._views = {name: self._open(route) for name, route in config.routes.items()}
         self.workers = [self._worker(name) for name in self.lanes]
         self._stop = threading.Event()
         self._threads = [
@@ -84,19 +84,16 @@ class Runner:
 
     def _worker(self, broker: str) -> Worker:
         pool = self._pools[broker]
-        stations = self._stations_of(broker)
+        views = self._views_of(broker)
         shunter = Shunter(self.lanes, pool)
-        return Worker(self.lanes[broker], stations, shunter, pool, tracing=self._tracing)
+        return Worker(self.lanes[broker], views, shunter, pool, tracing=self._tracing)
 
-    def _stations_of(self, broker: str) -> list[Station]:
+    def _views_of(self, broker: str) -> list[ShardView]:
         return [
-            station
-            for stations in self._stations.values()
-            for station in stations
-            if station.target.broker == broker
+            view for views in self._views.values() for view in views if view.target.broker == broker
         ]
 
-    def _open(self, route: Route) -> list[Station]:
+    def _open(self, route: Route) -> list[ShardView]:
         metrics.begin(route.name)
         gate = Gate()
         stores = RouteStore.open(
@@ -105,17 +102,19 @@ class Runner:
             route,
             settle_for_s=route.lease / 1000 / 2,
         )
-        return [Station(route, store, gate, is_watched=self._is_watched) for store in stores.shards]
+        return [
+            ShardView(route, store, gate, is_watched=self._is_watched) for store in stores.shards
+        ]
 
     def _wake_calls(self) -> dict[Shard, "partial[None]"]:
         return {
-            station.store.shard: partial(worker.wake, station)
+            view.store.shard: partial(worker.wake, view)
             for worker in self.workers
-            for station in self._stations_of(worker.lane.broker)
+            for view in self._views_of(worker.lane.broker)
         }
 
     def start(self) -> None:
-        """Begin to work, in threads of its own."""
+        """Start the worker threads."""
         self._listener.start()
         for thread in self._threads:
             thread.start()
@@ -123,30 +122,30 @@ class Runner:
 
     @property
     def config(self) -> Config:
-        """The configuration that it works by now."""
+        """The configuration in effect."""
         return self._config
 
-    def stations(self) -> list[Station]:
-        """Return every shard that this process serves now."""
-        return [station for stations in self._stations.values() for station in stations]
+    def views(self) -> list[ShardView]:
+        """Return all shards that this process currently serves."""
+        return [view for views in self._views.values() for view in views]
 
     def swap(self, config: Config) -> Changes:
-        """Take over the routes of another configuration: all at once, or none where it raises.
+        """Apply the routes of another configuration: all of them, or none if it raises.
 
-        Each worker changes between two turns; what is under way is settled as it was claimed. A
-        route that did not change goes on as it is. Raises `SwapRefused`, and `StoreError`.
+        Workers switch between two turns; batches in flight are settled with their old settings.
+        Unchanged routes are not interrupted. Raises `SwapRefused` and `StoreError`.
         """
         self._refuse_unless_swappable(config)
         changes = changes_between(self._config, config)
-        anew = {*changes.added, *changes.changed}
-        self._stations = {
-            name: self._open(route) if name in anew else self._stations[name]
+        reopened = {*changes.added, *changes.changed}
+        self._views = {
+            name: self._open(route) if name in reopened else self._views[name]
             for name, route in config.routes.items()
         }
         self._config = config
         if any(changes):
             for worker in self.workers:
-                worker.swap(self._stations_of(worker.lane.broker))
+                worker.swap(self._views_of(worker.lane.broker))
             self._listener.listen_for(self._wake_calls())
         return changes
 
@@ -159,7 +158,7 @@ class Runner:
             raise SwapRefused(reasons, may_pass=True)
 
     def absent(self) -> dict[str, int]:
-        """Return how many envelopes the store has of each route that should be configured."""
+        """Count stored envelopes by route, for routes neither configured nor in `allow_absent`."""
         return self._absent(self._config, self._registered())
 
     def _registered(self) -> dict[str, int]:
@@ -175,9 +174,9 @@ class Runner:
         return sum(store.next().envelopes for store in stores.shards)
 
     def drain(self) -> None:
-        """Claim nothing more, settle what is under way within `worker.drain`, then close all.
+        """Stop claiming, settle batches in flight within `worker.drain`, then close everything.
 
-        Against a healthy broker nothing is left in unack and nothing will be delivered twice.
+        With a healthy broker, unack is empty afterwards and nothing is delivered twice.
         """
         give_up_at = time.monotonic() + self._config.worker.drain / 1000
         self._stop.set()
@@ -197,15 +196,15 @@ class Runner:
         log.info("drained")
 
 
-# Python's own 700 are allocated with every few messages of a batch, none of which is garbage yet.
+# Python's default of 700 allocations runs the collector every few messages and finds no garbage.
 THRESHOLDS = (50_000, 20, 50)
 
 
 @contextmanager
-def relaxed_collector() -> Iterator[None]:
-    """Let the collector of cycles run less often; what refers to no cycle is freed as ever.
+def tuned_gc() -> Iterator[None]:
+    """Run the cyclic garbage collector less often; reference counting is unaffected.
 
-    For a process of duebridge's own: it is a setting of the whole interpreter.
+    The setting applies to the whole interpreter: use it only in processes that duebridge owns.
     """
     before = gc.get_threshold()
     gc.set_threshold(*THRESHOLDS)

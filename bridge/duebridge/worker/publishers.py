@@ -9,7 +9,7 @@ from duebridge.ports.publisher import Publisher
 
 
 def open_publishers(config: Config, stack: ExitStack) -> dict[str, Publisher]:
-    """Return a publisher per broker in use; the stack closes them, also when one cannot be opened.
+    """Return a publisher per broker in use; the stack closes them, even if one fails to open.
 
     Raises `ConfigError`, which names the broker and its setting, or the package to install.
     """

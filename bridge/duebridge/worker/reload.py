@@ -1,9 +1,9 @@
-"""Notices another configuration while the worker runs, and has it taken over or refused.
+"""Hot-reloads the configuration file.
 
-The file's text is compared, about once a second: what a directory of links (a mounted ConfigMap)
-or an editor does to the file itself does not matter. A text is taken once two looks in a row found
-it, so that no half-written one is. SIGHUP takes what is there at once, and again if it is the same:
-what `${file:...}` stands for may have changed.
+Compares the file's text once a second, so that symlinks (a mounted ConfigMap) and editors that
+replace the file work. Applies a text after two consecutive reads returned it, to skip half-written
+files. SIGHUP applies the current text immediately, even if unchanged: the contents of
+`${file:...}` may have changed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -23,9 +23,9 @@ log = structlog.get_logger()
 
 
 class SwapRefused(ConfigError):
-    """The new configuration is not taken over, and nothing has changed; a line for each reason.
+    """The new configuration is refused and nothing has changed; one line per reason.
 
-    `may_pass` where the reasons are the store's and may be over later.
+    `may_pass`: the reasons depend on the store's contents, so a later attempt may succeed.
     """
 
     def __init__(self, reasons: Iterable[str], *, may_pass: bool = False) -> None:
@@ -42,7 +42,7 @@ class Changes(NamedTuple):
 
 
 def changes_between(old: Config, new: Config) -> Changes:
-    """Return which routes differ; the defaults are part of each route."""
+    """Return the routes that differ; defaults are merged into each route."""
     both = [name for name in new.routes if name in old.routes]
     return Changes(
         added=[name for name in new.routes if name not in old.routes],
@@ -52,7 +52,7 @@ def changes_between(old: Config, new: Config) -> Changes:
 
 
 def fixed_at_start(old: Config, new: Config, lanes: Collection[str]) -> list[str]:
-    """Return why this process can never take `new` over, with the place of each reason."""
+    """Return the settings in `new` that require a restart, one line with its path each."""
     return [
         *_differing("store", old.store.model_dump(), new.store.model_dump()),
         *_differing("brokers", old.brokers, new.brokers),
@@ -71,12 +71,12 @@ def _without_lane(new: Config, lanes: Collection[str]) -> Iterator[str]:
     for name, route in new.routes.items():
         for key, target in (("target", route.target), ("dead_letter", route.dead_letter)):
             if target is not None and target.broker not in lanes and target.broker in new.brokers:
-                what = f"broker {target.broker}, which no route used at the start, has no lane"
-                yield f"routes.{name}.{key}.broker: {what}; restart the worker to open one"
+                reason = f"broker {target.broker}, which no route used at the start, has no lane"
+                yield f"routes.{name}.{key}.broker: {reason}; restart the worker to open one"
 
 
 def other_shards(new: Config, registered: Mapping[str, int]) -> list[str]:
-    """Return which routes of `new` have another number of shards than the store has."""
+    """Return a line per route of `new` whose number of shards differs from the store's."""
     return [
         f"routes.{name}.shards: expected {registered[name]}, as the store has it; got"
         f" {route.shards}. To change it, make a new route with that number and drain this one"
@@ -86,7 +86,7 @@ def other_shards(new: Config, registered: Mapping[str, int]) -> list[str]:
 
 
 def left_behind(names: Iterable[str]) -> list[str]:
-    """Return why routes with these names may not be absent."""
+    """Return a line per removed route of which the store still holds envelopes."""
     return [
         f"routes.{name}: expected, since the store holds envelopes of it, until they are delivered"
         f" or dropped; to leave them there, name it in allow_absent"
@@ -95,18 +95,18 @@ def left_behind(names: Iterable[str]) -> list[str]:
 
 
 class Reload:
-    """Watches one file for one worker process. What is refused leaves everything as it is."""
+    """Watches the configuration file of a worker process; a refused change has no effect."""
 
     def __init__(self, path: Path, text: str, swap: Callable[[Config], Changes]) -> None:
-        """Watch `path`, whose `text` is in effect; `swap` takes a configuration over or raises."""
+        """Watch `path`, whose `text` is in effect; `swap` applies a configuration or raises."""
         self._path = path
         self._swap = swap
-        self._settled = text  # in effect, or refused for good
+        self._settled = text  # in effect, or refused permanently
         self._seen = text
         self._told = ""
 
     def run_once(self, *, is_asked: bool = False) -> None:
-        """Look at the file and take over what stands in it; logs what came of it, once."""
+        """Read the file and apply a changed text; log the result once."""
         try:
             text = read_config_text(self._path)
             is_steady, self._seen = text == self._seen, text
@@ -119,7 +119,7 @@ class Reload:
         try:
             changes = self._swap(load_config_text(text, str(self._path)))
         except ConfigError as error:
-            # else it is tried again at each look, until the store has it otherwise
+            # a refusal that may pass is retried at every read
             if not (isinstance(error, SwapRefused) and error.may_pass):
                 self._settled = text
             raise
@@ -128,7 +128,7 @@ class Reload:
         log.info("config_swapped", **changes._asdict())
 
     def _refuse(self, error: BridgeError, *, is_asked: bool) -> None:
-        """Say why, and that once: the same is found at each look until somebody mends it."""
+        """Log a refusal once, not at every read of the same faulty file."""
         if str(error) == self._told and not is_asked:
             return
         self._told = str(error)

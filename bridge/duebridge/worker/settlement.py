@@ -1,8 +1,8 @@
-"""Carries out the decisions about a batch: acks, retries, burials and releases, each in bulk.
+"""Settles a batch: applies its acks, retries, burials and releases in bulk.
 
-Acks of several batches may share a call: an isolated confirm is acked at once; what follows within
-`ACK_EVERY_S` of a shard's last ack waits until then, since a call to an idle server costs ten times
-as much as one more id in a call. Acks lost with the process become redeliveries.
+Batches share ack calls, since a call costs ten times as much as one more id: an isolated confirm is
+acked immediately; confirms within `ACK_EVERY_S` of the shard's last ack are buffered. If the
+process dies, buffered acks become redeliveries.
 """
 
 import threading
@@ -16,36 +16,36 @@ from duebridge.store.batching import CALL_ROWS, in_calls
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.replies import Claim, LeasedEnvelope, SettleReply
 from duebridge.store.transitions import Ack, Burial, Decision, Release, RememberedId, Retry
-from duebridge.worker.shard import BACKLOG, Station
+from duebridge.worker.shard import BACKLOG, ShardView
 
 
 class Confirmed(NamedTuple):
-    """What the store is to ack: ids, and the token of each."""
+    """Confirmed envelopes to ack: ids, the token of each, and the ids to remember."""
 
     tokens: tuple[bytes, ...] = ()
     ids: tuple[str, ...] = ()
     remembered: tuple[RememberedId, ...] = ()
 
     def joined(self, other: "Confirmed") -> "Confirmed":
-        """Return this and another as one."""
+        """Return the concatenation of both batches."""
         moved = (each._replace(place=each.place + len(self.ids)) for each in other.remembered)
         return Confirmed(
             self.tokens + other.tokens, self.ids + other.ids, (*self.remembered, *moved)
         )
 
     def in_calls(self) -> Iterator["Confirmed"]:
-        """Yield this in parts, each for one call."""
+        """Yield chunks of at most `CALL_ROWS` ids."""
         for at in range(0, len(self.ids), CALL_ROWS):
             end = at + CALL_ROWS
-            those = (each for each in self.remembered if at <= each.place < end)
-            moved = (each._replace(place=each.place - at) for each in those)
+            inside = (entry for entry in self.remembered if at <= entry.place < end)
+            moved = (entry._replace(place=entry.place - at) for entry in inside)
             yield Confirmed(self.tokens[at:end], self.ids[at:end], tuple(moved))
 
 
 def settle(
     store: DelayStore, claim: Claim, decisions: Sequence[Decision], *, target_failed: bool
 ) -> list[SettleReply]:
-    """Carry out all but the acks of one claim, each kind by itself; returns the answers."""
+    """Apply the retries, burials and releases of one claim; return the store's replies."""
     retries = [each for each in decisions if isinstance(each, Retry)]
     burials = [each for each in decisions if isinstance(each, Burial)]
     releases = [each.id for each in decisions if isinstance(each, Release)]
@@ -58,13 +58,13 @@ def settle(
 
 
 def confirmed(claim: Claim, decisions: Sequence[Decision]) -> Confirmed:
-    """Return what of a claim is to be acked."""
+    """Return the envelopes of a claim whose decision is an ack."""
     ids = tuple(each.id for each in decisions if isinstance(each, Ack))
     return Confirmed((claim.token,) * len(ids), ids, tuple(remembered(claim.leased, ids)))
 
 
 def remembered(leased: Sequence[LeasedEnvelope], acks: Sequence[str]) -> list[RememberedId]:
-    """Return what an ack brings back for the ids that outlive their delivery."""
+    """Return the entries for acked ids that the store remembers after delivery."""
     keep = {each.id: each.record for each in leased if each.record.remember_ms}
     if not keep:
         return []
@@ -79,39 +79,39 @@ ACK_EVERY_S = 0.02
 
 
 class Acks:
-    """What was confirmed and is not acked yet, by shard; any thread may ask."""
+    """Buffers acks of confirmed envelopes by shard. Thread-safe."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._waiting: dict[Station, Confirmed] = {}
-        self._acked_at: dict[Station, float] = {}
+        self._waiting: dict[ShardView, Confirmed] = {}
+        self._acked_at: dict[ShardView, float] = {}
 
     def gather(
-        self, station: Station, confirmed: Confirmed, *, at_once: bool = False
+        self, view: ShardView, confirmed: Confirmed, *, at_once: bool = False
     ) -> Confirmed | None:
-        """Return what is to be acked now, with all that waited; None where nothing is."""
+        """Buffer confirms; return all buffered acks of the shard if due now, else None."""
         with self._lock:
-            gathered = self._waiting.pop(station, Confirmed()).joined(confirmed)
+            gathered = self._waiting.pop(view, Confirmed()).joined(confirmed)
             if not gathered.ids:
                 return None
             now = self._monotonic()
-            is_due = now >= self._acked_at.get(station, 0.0) + ACK_EVERY_S
+            is_due = now >= self._acked_at.get(view, 0.0) + ACK_EVERY_S
             if is_due or at_once or len(gathered.ids) >= BACKLOG:
-                self._acked_at[station] = now
+                self._acked_at[view] = now
                 return gathered
-            self._waiting[station] = gathered
+            self._waiting[view] = gathered
             return None
 
-    def stations(self) -> Sequence[Station]:
-        """Return the shards of which something waits."""
+    def views(self) -> Sequence[ShardView]:
+        """Return the shards with buffered acks."""
         with self._lock:
             return list(self._waiting)
 
-    def overdue(self) -> Sequence[Station]:
-        """Return the shards whose next batch should have taken along what waits, and has not come.
+    def overdue(self) -> Sequence[ShardView]:
+        """Return shards whose buffered acks are overdue.
 
-        They are told once: whoever asks has `ACK_EVERY_S` to take it.
+        Each shard is reported at most once per `ACK_EVERY_S`.
         """
         with self._lock:
             now = self._monotonic()
@@ -121,26 +121,26 @@ class Acks:
             return found
 
     def sleep_s(self) -> float | None:
-        """Seconds until something is overdue; None where nothing waits."""
+        """Return seconds until a buffered ack is overdue; None if nothing is buffered."""
         with self._lock:
             waits = [self._overdue_at(each) - self._monotonic() for each in self._waiting]
             return max(0.0, min(waits)) if waits else None
 
-    def _overdue_at(self, station: Station) -> float:
-        return self._acked_at.get(station, 0.0) + 2 * ACK_EVERY_S
+    def _overdue_at(self, view: ShardView) -> float:
+        return self._acked_at.get(view, 0.0) + 2 * ACK_EVERY_S
 
     def _forget(self, now: float) -> None:
-        """Keep no shard that is not served any more."""
-        for station in [each for each, at in self._acked_at.items() if at + 1 < now]:
-            if station not in self._waiting:
-                del self._acked_at[station]
+        """Drop the timestamps of shards that are no longer active."""
+        for view in [each for each, at in self._acked_at.items() if at + 1 < now]:
+            if view not in self._waiting:
+                del self._acked_at[view]
 
 
 log = structlog.get_logger()
 
 
 def report(route: str, claim: Claim, decisions: Sequence[Decision]) -> None:
-    """Log what was retried and buried; never a body, never a header."""
+    """Log retries and burials; never a body or a header."""
     retried = [each for each in decisions if isinstance(each, Retry)]
     buried = [each for each in decisions if isinstance(each, Burial)]
     if not retried and not buried:

@@ -1,6 +1,6 @@
-"""One shard of a route as a worker sees it: what it last heard of it, and when.
+"""Caches the latest poll of a shard, and decides when to act, poll again or sleep.
 
-Everything here is a hint for what to do next and how long to sleep; the scripts decide again.
+This state is only a hint: the scripts check every transition again in the store.
 """
 
 import time
@@ -18,36 +18,36 @@ from duebridge.store.delay_store import READY_FULL, DelayStore
 from duebridge.store.poll import NONE, Poll, Stats
 from duebridge.store.replies import Claim
 
-ASK_EVERY_S = 1.0  # at the latest: a lost hint costs no more than this
-LOOK_EVERY_S = 5.0  # for gauges
+POLL_EVERY_S = 1.0  # upper bound: a lost wake-up hint costs no more than this
+STATS_EVERY_S = 5.0  # refresh interval of the gauges
 PROBE_EVERY_S = 1.0
 FIRST_PAUSE_S = 0.05
-GATHER_S = 0.003  # from one promotion to the next, so that a trickle is still a batch
-BACKLOG = 100  # so many promoted at once are no trickle: the rest need not gather
-TICK_S = 0.001  # beyond a due ms the store's clock has reached it for certain
+GATHER_S = 0.003  # between promotions, so that a trickle of envelopes still forms batches
+BACKLOG = 100  # envelopes per promotion from which on batches need no gathering
+TICK_S = 0.001  # after this margin the store's clock has certainly reached a due ms
 
 
 class Gate:
-    """Whether a held route may try its target again: one envelope a second, over all its shards."""
+    """Limits the probes of a held route's target to one envelope per second over all shards."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._next_probe_at = 0.0
 
     def sleep_s(self) -> float:
-        """Seconds until the next probe may be made."""
+        """Return seconds until the next probe is allowed."""
         return max(0.0, self._next_probe_at - self._monotonic())
 
     def may_probe(self) -> bool:
-        """Whether the next probe's time has come; asking takes it."""
+        """Return whether a probe is allowed now; True consumes the permit."""
         if self._monotonic() < self._next_probe_at:
             return False
         self._next_probe_at = self._monotonic() + PROBE_EVERY_S
         return True
 
 
-class Station:
-    """A shard's store, its route, and the latest poll. Only the worker's own thread moves it on."""
+class ShardView:
+    """A worker's view of one shard: route, store, latest poll. Only the loop thread mutates it."""
 
     def __init__(
         self,
@@ -63,100 +63,103 @@ class Station:
         self.store = store
         self.gate = gate
         self.poll = Poll(0, *[0] * 6, *[NONE] * 8)
-        self.stats: Stats | None = None  # the latest look, of a shard that is watched
-        self.has_backlog = False  # more was due at the latest promotion than one trickle
-        self.is_unreadable = False  # a record here needs a newer worker
+        self.stats: Stats | None = None  # the latest statistics, if gauges are collected
+        self.has_backlog = False  # the latest promotion moved `BACKLOG` envelopes or more
+        self.is_unreadable = False  # a record requires a newer duebridge
         self._monotonic = monotonic
-        self._heard_at = -ASK_EVERY_S
-        self._must_ask = True
-        self._look_at = -inf if is_watched else inf
-        self._away_since: float | None = None
-        self._ask_at = 0.0
+        self._polled_at = -POLL_EVERY_S
+        self._must_poll = True
+        self._stats_at = -inf if is_watched else inf
+        self._unreachable_since: float | None = None
+        self._poll_at = 0.0
         self._pause_s = FIRST_PAUSE_S
-        self._forgiven_until = 0.0
+        self._blameless_until = 0.0
         self._gathers_until = 0.0
 
     def gather(self, promoted: int) -> None:
-        """Note a promotion: the next one waits a moment, unless there is a backlog."""
+        """Record a promotion; without a backlog, delay the next one by `GATHER_S`."""
         self.has_backlog = promoted >= BACKLOG
         if not self.has_backlog:
             self._gathers_until = self._monotonic() + GATHER_S
 
-    def hear(self, poll: Poll) -> None:
-        """Take over the poll of a call that this worker's own thread made."""
+    def update(self, poll: Poll) -> None:
+        """Store a poll made by the loop thread."""
         now = self._monotonic()
-        if self._away_since is not None and now - self._away_since >= self.route.lease / 2000:
-            self._forgiven_until = now + self.route.lease / 1000
-        self._away_since, self._pause_s = None, FIRST_PAUSE_S
-        self.poll, self._heard_at, self._must_ask = poll, now, False
+        if (
+            self._unreachable_since is not None
+            and now - self._unreachable_since >= self.route.lease / 2000
+        ):
+            self._blameless_until = now + self.route.lease / 1000
+        self._unreachable_since, self._pause_s = None, FIRST_PAUSE_S
+        self.poll, self._polled_at, self._must_poll = poll, now, False
 
-    def overhear(self, poll: Poll | None) -> None:
-        """Take note of a poll from another thread: an older one tells nothing, a doubtful one asks.
+    def merge_poll(self, poll: Poll | None) -> None:
+        """Merge a poll from another thread: ignore it if older, re-poll if the order is unknown.
 
-        Within one ms nobody can tell which of two polls is the older.
+        Two polls of the same millisecond have no known order. None only requests a new poll.
         """
         if poll is None or poll.now_ms == self.poll.now_ms:
-            self._must_ask = True
+            self._must_poll = True
         elif poll.now_ms > self.poll.now_ms:
-            must_ask = self._must_ask  # a hint may be newer than this poll
-            self.hear(poll)
-            self._must_ask = must_ask
+            must_poll = self._must_poll  # a hint may be newer than this poll
+            self.update(poll)
+            self._must_poll = must_poll
 
-    def miss(self) -> None:
-        """Note that the store did not answer; it is asked again after a pause."""
+    def mark_unreachable(self) -> None:
+        """Record that the store did not answer; back off before the next poll."""
         now = self._monotonic()
-        if self._away_since is None:
-            self._away_since = now
-        self._ask_at = now + uniform(self._pause_s / 2, self._pause_s)  # noqa: S311 - jitter
-        self._pause_s = min(2 * self._pause_s, ASK_EVERY_S)
-        self._must_ask = True
+        if self._unreachable_since is None:
+            self._unreachable_since = now
+        self._poll_at = now + uniform(self._pause_s / 2, self._pause_s)  # noqa: S311 - jitter
+        self._pause_s = min(2 * self._pause_s, POLL_EVERY_S)
+        self._must_poll = True
 
     @property
     def is_heard(self) -> bool:
-        """Whether the store has answered, and did so the last time it was asked."""
-        return self.poll.now_ms > 0 and self._away_since is None
+        """Whether the store answered the latest call."""
+        return self.poll.now_ms > 0 and self._unreachable_since is None
 
     @property
     def is_pausing(self) -> bool:
-        """Whether the store was away a moment ago and is left alone for now."""
-        return self._away_since is not None and self._monotonic() < self._ask_at
+        """Whether the shard backs off after the store did not answer."""
+        return self._unreachable_since is not None and self._monotonic() < self._poll_at
 
-    def ask(self) -> None:
-        """Poll the store if the last poll is too old to go by; raises `StoreUnavailable`.
+    def refresh(self) -> None:
+        """Poll the store if the latest poll is stale; raises `StoreUnavailable`.
 
-        A look takes the place of a poll, or is a call of its own where a busy shard needs none.
+        Statistics include a poll; a busy shard, which needs no poll, fetches them separately.
         """
         now = self._monotonic()
-        is_old = self._must_ask or now - self._heard_at >= ASK_EVERY_S
-        if now >= self._look_at + (0 if is_old else ASK_EVERY_S):
+        is_old = self._must_poll or now - self._polled_at >= POLL_EVERY_S
+        if now >= self._stats_at + (0 if is_old else POLL_EVERY_S):
             self.stats = self.store.stats()
-            self._look_at = now + LOOK_EVERY_S
-            self.hear(self.stats.poll)
+            self._stats_at = now + STATS_EVERY_S
+            self.update(self.stats.poll)
         elif is_old:
-            self.hear(self.store.next())
+            self.update(self.store.next())
 
     def now_ms(self) -> int:
-        """The store's clock, as far as it can be told from here; never ahead of it."""
-        elapsed_us = round((self._monotonic() - self._heard_at) * 1_000_000)
+        """Return the estimated store clock in epoch ms; never ahead of the real one."""
+        elapsed_us = round((self._monotonic() - self._polled_at) * 1_000_000)
         return self.poll.now_ms + elapsed_us // 1000
 
     def is_due(self, first_ms: int) -> bool:
-        """Whether a first score of the latest poll has come."""
+        """Return whether the instant `first_ms` of the latest poll has passed; False for `NONE`."""
         return NONE < first_ms <= self.now_ms()
 
     @property
     def counts_expiries(self) -> bool:
-        """Whether a lease that ran out is to be blamed: not if we saw the store away that long."""
-        return self._monotonic() >= self._forgiven_until
+        """Whether an expired lease counts against its envelope: not after a long store outage."""
+        return self._monotonic() >= self._blameless_until
 
     @property
     def is_held(self) -> bool:
-        """Whether the target failed, nothing was confirmed since, and `hold` is not over yet."""
+        """Whether the target failed, nothing was confirmed since, and `hold` has not elapsed."""
         return self.poll.is_held and not self.is_past_hold
 
     @property
     def is_past_hold(self) -> bool:
-        """Whether a target error now buries its envelope."""
+        """Whether `hold` has elapsed, so that a target error buries its envelope."""
         hold_ms = self.route.on_target_error.hold
         return hold_ms == 0 or (
             self.poll.is_held and self.now_ms() - self.poll.held_since_ms >= hold_ms
@@ -164,18 +167,18 @@ class Station:
 
     @property
     def promotable(self) -> bool:
-        """Whether something is due, has gathered, and ready has room for it."""
+        """Whether due envelopes have gathered long enough and ready has room for them."""
         if self._monotonic() < self._gathers_until:
             return False
         is_due = self.is_due(self.poll.first_pending_ms) or self.is_due(self.poll.first_retry_ms)
         return is_due and self.poll.ready < READY_FULL
 
     def sleep_s(self) -> float:
-        """Seconds until there is something to do here, as far as is known; not claims or shunts."""
+        """Return seconds until the next poll, promotion, reclaim or forget."""
         now = self._monotonic()
-        if self._must_ask:
-            return max(0.0, self._ask_at - now)
-        waits = [self._heard_at + ASK_EVERY_S - now]
+        if self._must_poll:
+            return max(0.0, self._poll_at - now)
+        waits = [self._polled_at + POLL_EVERY_S - now]
         waits += map(self._until_s, (self.poll.first_unack_ms, self.poll.first_forget_ms))
         if self.poll.ready < READY_FULL:
             firsts = (self.poll.first_pending_ms, self.poll.first_retry_ms)
@@ -184,9 +187,9 @@ class Station:
         return max(0.0, min(waits))
 
     def _until_s(self, first_ms: int) -> float:
-        """Seconds until a first score of the latest poll has come."""
+        """Return seconds until an instant of the latest poll; `POLL_EVERY_S` for `NONE`."""
         if first_ms == NONE:
-            return ASK_EVERY_S
+            return POLL_EVERY_S
         return max(0, first_ms - self.now_ms()) / 1000 + TICK_S
 
 
@@ -194,13 +197,13 @@ log = structlog.get_logger()
 
 
 def claim_batch(
-    station: Station, limit: int, limit_bytes: int, *, alone: bool, promote: int
+    view: ShardView, limit: int, limit_bytes: int, *, alone: bool, promote: int
 ) -> Claim:
     """Lease a batch in calls of `CALL_ROWS` until one is not full, all under one token.
 
-    What is leased is returned, whatever becomes of a later call: its own leases then run out.
+    If a later call fails, return the envelopes leased so far; leases of the failed call expire.
     """
-    store, lease_ms = station.store, station.route.lease
+    store, lease_ms = view.store, view.route.lease
     rows = min(limit, CALL_ROWS)
     claim = latest = store.claim(
         rows, lease_ms, limit_bytes=limit_bytes, alone=alone, promote=promote
@@ -213,7 +216,7 @@ def claim_batch(
         try:
             latest = store.claim(rows, lease_ms, limit_bytes=left_bytes, token=claim.token)
         except StoreError as error:
-            log.warning("claim_cut_short", route=station.route.name, error=str(error))
+            log.warning("claim_cut_short", route=view.route.name, error=str(error))
             break
         claim = claim.joined(latest)
     return claim

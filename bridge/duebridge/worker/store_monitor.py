@@ -1,7 +1,7 @@
-"""Looks at the store as a whole once a minute: its memory, whether it is fit, forgotten routes.
+"""Samples the whole store once a minute: memory, fitness, and routes that no worker serves.
 
-A store that became unfit after the start, or that fills up, is nobody's failure until it is
-everybody's. In a thread of its own: nothing waits for what it asks.
+Detects a store that fills up or becomes unfit after the start. Runs in a background thread, so
+that a slow answer delays no delivery.
 """
 
 import threading
@@ -14,15 +14,15 @@ from duebridge.errors import StoreError
 from duebridge.store.connection import Connection
 from duebridge.store.fitness import fitness_faults, read_vitals
 
-LOOK_EVERY_S = 60.0
+SNAPSHOT_EVERY_S = 60.0
 
 log = structlog.get_logger()
 
 
-class Sight(NamedTuple):
-    """What was seen: memory of the fullest node, faults that nobody allowed, envelopes by route.
+class StoreSnapshot(NamedTuple):
+    """One sample: memory of the fullest node, fitness faults that are not allowed, absent routes.
 
-    The routes are those of which the store holds envelopes, and that nobody delivers.
+    `absent` counts envelopes by route, for routes in the store that are not configured.
     """
 
     used_bytes: int
@@ -31,8 +31,8 @@ class Sight(NamedTuple):
     absent: dict[str, int]
 
 
-class StoreWatch:
-    """The latest sight of a store; None until it was seen, and while it cannot be."""
+class StoreMonitor:
+    """Keeps the latest `snapshot`; None before the first sample and while sampling fails."""
 
     def __init__(
         self,
@@ -40,34 +40,34 @@ class StoreWatch:
         absent: Callable[[], dict[str, int]],
         allow_unfit: tuple[str, ...] = (),
     ) -> None:
-        self.sight: Sight | None = None
+        self.snapshot: StoreSnapshot | None = None
         self._connection = connection
         self._absent = absent
         self._allowed = set(allow_unfit)
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="store-monitor", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the background thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop sampling."""
         self._closed.set()
 
     def run_once(self) -> None:
-        """Look once; the store may be away, or let us not ask."""
+        """Sample once; the store may be unreachable or deny the commands."""
         try:
             vitals = read_vitals(self._connection)
             faults = fitness_faults(self._connection).keys() - self._allowed
-            self.sight = Sight(
+            self.snapshot = StoreSnapshot(
                 vitals.used_bytes, vitals.limit_bytes, tuple(sorted(faults)), self._absent()
             )
         except StoreError as error:
-            self.sight = None
+            self.snapshot = None
             log.debug("store_not_seen", error=str(error))
 
     def _run(self) -> None:
         self.run_once()
-        while not self._closed.wait(LOOK_EVERY_S):
+        while not self._closed.wait(SNAPSHOT_EVERY_S):
             self.run_once()

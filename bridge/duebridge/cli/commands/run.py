@@ -18,7 +18,7 @@ from duebridge.errors import ConfigError
 
 if TYPE_CHECKING:
     from duebridge.worker.process import Runner
-    from duebridge.worker.store_monitor import StoreWatch
+    from duebridge.worker.store_monitor import StoreMonitor
 
 LOOK_UP_S = 0.2
 HOST = "0.0.0.0"  # noqa: S104 - where HealthServer listens
@@ -63,25 +63,25 @@ def run(
     from duebridge.telemetry.logs import configure_logs
     from duebridge.telemetry.metrics import observe_store_call
     from duebridge.telemetry.tracing import traced_process
-    from duebridge.worker.process import Runner, relaxed_collector
+    from duebridge.worker.process import Runner, tuned_gc
     from duebridge.worker.publishers import open_publishers
     from duebridge.worker.reload import LOOK_EVERY_S, Reload
-    from duebridge.worker.store_monitor import StoreWatch
+    from duebridge.worker.store_monitor import StoreMonitor
 
     path = config_path(context, config)
     text = read_config_text(path)
     settings = load_config_text(text, str(path))
     configure_logs()
     with ExitStack() as stack:
-        stack.enter_context(relaxed_collector())
+        stack.enter_context(tuned_gc())
         publishers = open_publishers(settings, stack)
         connection = stack.enter_context(opened_store(settings))
         connection.observe = observe_store_call
         is_watched, tracing = health_port is not None, stack.enter_context(traced_process())
         runner = Runner(settings, connection, publishers, is_watched=is_watched, tracing=tracing)
         if health_port is not None:
-            watch = StoreWatch(connection, runner.absent, settings.store.allow_unfit)
-            serve_health(runner, watch, health_port, stack)
+            monitor = StoreMonitor(connection, runner.absent, settings.store.allow_unfit)
+            serve_health(runner, monitor, health_port, stack)
         signals = Signals()
         reload = Reload(path, text, runner.swap)
         drain_check = DrainCheck(connection)
@@ -97,14 +97,14 @@ def run(
         finish(is_yes=drain_check.is_empty)
 
 
-def serve_health(runner: "Runner", watch: "StoreWatch", port: int, stack: ExitStack) -> None:
+def serve_health(runner: "Runner", monitor: "StoreMonitor", port: int, stack: ExitStack) -> None:
     """Serve probes until the stack unwinds; raises `ConfigError` if the port is taken."""
     import structlog
 
     from duebridge.worker.gauges import register
     from duebridge.worker.probes import HealthServer
 
-    register(runner.stations, runner.lanes.values(), watch)
+    register(runner.views, runner.lanes.values(), monitor)
     try:
         server = HealthServer(runner.workers, port)
     except OSError as error:
@@ -113,8 +113,8 @@ def serve_health(runner: "Runner", watch: "StoreWatch", port: int, stack: ExitSt
         ) from error
     server.start()
     stack.callback(server.close)
-    watch.start()
-    stack.callback(watch.close)
+    monitor.start()
+    stack.callback(monitor.close)
     structlog.get_logger().info("health", port=server.port)
 
 
