@@ -197,16 +197,12 @@ def test_load_missing_key_points_at_its_block() -> None:
         ("store: {url: 5}", "8:14 store.url: expected text; got a number"),
         ("store: {url: ''}", "8:14 store.url: expected at least 1 character; got ''"),
         ("store: {allow_unfit: version}", "8:22 store.allow_unfit: expected a list; got text"),
-        (
-            "store: {allow_unfit: [x]}",
-            "8:23 store.allow_unfit.0: expected version, eviction or persistence; got 'x'",
-        ),
-        (
-            "defaults: {retry: {backoff: linear}}",
-            "8:29 defaults.retry.backoff: expected exponential or fixed; got 'linear'",
-        ),
+        ("store: {allow_unfit: [x]}",
+         "8:23 store.allow_unfit.0: expected version, eviction or persistence; got 'x'"),
+        ("defaults: {retry: {backoff: linear}}",
+         "8:29 defaults.retry.backoff: expected exponential or fixed; got 'linear'"),
     ],
-)
+)  # fmt: skip
 def test_load_wrong_value_says_expected_and_got(block: str, expected: str) -> None:
     assert refusal(f"{WHOLE}{block}\n") == [f"f.yaml:{expected}"]
 

@@ -295,19 +295,15 @@ def test_route_of_schema_needs_only_a_target() -> None:
 @pytest.mark.parametrize(
     "addition",
     [
-        "",
-        "store:\nworker:\ndefaults:\n",
+        "", "store:\nworker:\ndefaults:\n",
         "store: {url: '${URL}', namespace: '${NS:-n}', durability: '${D:-async}'}\n",
         "worker: {batch: '${BATCH:-5}', drain: '1${UNIT:-m}', in_flight: '7'}\n",
         "worker: {publish_deadline: 2.5s, in_flight_bytes: '512B'}\n",
-        "    retry: {backoff: fixed, jitter: none}\n",
-        "    retry: {max: 1m}\n",
-        "    retry:\n    dead_letter:\n",
-        "    dead_letter: {broker: billing, routing_key: q}\n",
-        "    allow_targets: [{broker: orders, topic: 'order-*'}]\n",
-        "allow_absent: [old]\n",
+        "    retry: {backoff: fixed, jitter: none}\n", "    retry: {max: 1m}\n",
+        "    retry:\n    dead_letter:\n", "    dead_letter: {broker: billing, routing_key: q}\n",
+        "    allow_targets: [{broker: orders, topic: 'order-*'}]\n", "allow_absent: [old]\n",
     ],
-)
+)  # fmt: skip
 def test_schema_takes_what_the_loader_takes(addition: str) -> None:
     load_config_text(WHOLE + addition, "f.yaml")
     assert errors_of(WHOLE + addition) == []

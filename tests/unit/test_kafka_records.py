@@ -9,11 +9,7 @@ from kafka.partitioner.default import DefaultPartitioner
 
 from duebridge.envelope import Headers, HeaderValue, Properties
 from duebridge.ports.publisher import Reason, Verdict
-from duebridge_connectors.kafka.errors import (
-    TABLE,
-    is_temporary,
-    outcome_of,
-)
+from duebridge_connectors.kafka.errors import TABLE, is_temporary, outcome_of
 from duebridge_connectors.kafka.headers import kafka_headers
 from duebridge_connectors.kafka.kafka_python import partitioner
 from duebridge_connectors.kafka.kafka_python.partitioner import RUN_S, RunPartitioner
@@ -178,14 +174,11 @@ def test_rows_with_a_reason_of_their_own_are_those_that_can_be_buried_for_it() -
         (vendor.KafkaTimeoutError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
         (vendor.RequestTimedOutError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
         (vendor.IllegalStateError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
-        (
-            vendor.NotEnoughReplicasAfterAppendError("x"),
-            Verdict.INDETERMINATE,
-            Reason.ATTEMPTS_EXHAUSTED,
-        ),
+        (vendor.NotEnoughReplicasAfterAppendError("x"), Verdict.INDETERMINATE,
+         Reason.ATTEMPTS_EXHAUSTED),
         (vendor.NotLeaderForPartitionError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
     ],
-)
+)  # fmt: skip
 def test_outcome_of_a_known_error_is_what_it_means(
     error: object, verdict: Verdict, reason: Reason
 ) -> None:

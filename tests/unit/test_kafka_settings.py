@@ -107,60 +107,36 @@ def test_give_an_option_of_the_bridges_own_is_refused_with_the_reason(name: str)
 @pytest.mark.parametrize(
     ("clients", "settings", "message"),
     [
-        (
-            ["kafka-python"],
-            {"options": {"compresion.type": "zstd"}},
-            "did you mean compression.type?",
-        ),
+        (["kafka-python"], {"options": {"compresion.type": "zstd"}},
+         "did you mean compression.type?"),
         (["kafka-python"], {"options": {"zzz": 1}}, "options.zzz: unknown option$"),
         (BOTH, {"options": {"linger.ms": "soon"}}, "expected a whole number; got another value"),
-        (
-            ["kafka-python"],
-            {"options": {"linger.ms": True}},
-            "expected a whole number; got another value",
-        ),
+        (["kafka-python"], {"options": {"linger.ms": True}},
+         "expected a whole number; got another value"),
         (BOTH, {"options": {"linger.ms": 3000}}, "expected at most 2250"),
         (["kafka-python"], {"options": {"compression.type": "rar"}}, "expected one of none, gzip"),
         (BOTH, {"options": {"security.protocol": "ssl"}}, "expected one of PLAINTEXT, SSL"),
         (["kafka-python"], {"options": {"client.id": 7}}, "expected text; got another value"),
         (BOTH, {"options": ["acks"]}, "options: expected a mapping"),
         (BOTH, {"option": {}}, "option: unknown key, did you mean options?"),
-        (
-            ["kafka-python"],
-            {"client": "confluent"},
-            "client: expected kafka-python or librdkafka; got 'confluent'",
-        ),
+        (["kafka-python"], {"client": "confluent"},
+         "client: expected kafka-python or librdkafka; got 'confluent'"),
         (BOTH, {"bootstrap_servers": []}, "bootstrap_servers: expected a list"),
         (["kafka-python"], {"bootstrap_servers": None}, "bootstrap_servers: expected a list"),
-        (
-            ["kafka-python"],
-            {"bootstrap_servers": [9092]},
-            "bootstrap_servers.0: expected host:port; got 9092",
-        ),
-        (
-            ["librdkafka"],
-            {"options": {"compresion.type": "zstd"}},
-            "unknown option, did you mean compression.type",
-        ),
+        (["kafka-python"], {"bootstrap_servers": [9092]},
+         "bootstrap_servers.0: expected host:port; got 9092"),
+        (["librdkafka"], {"options": {"compresion.type": "zstd"}},
+         "unknown option, did you mean compression.type"),
         (["librdkafka"], {"options": {"zzz": 1}}, "^options.zzz: unknown option$"),
         (["librdkafka"], {"options": {"compression.type": "rar"}}, 'Invalid value "rar"'),
-        (
-            ["librdkafka"],
-            {"options": {"queued.min.messages": [1]}},
-            "expected text, a number, true or false",
-        ),
-        (
-            ["librdkafka"],
-            {"options": {"socket.max.fails": -1}},
-            "^options.socket.max.fails: .*outside allowed range",
-        ),
-        (
-            ["librdkafka"],
-            {"options": {"reconnect.backoff.ms": 5000}},
-            "^options: .*reconnect.backoff.max.ms",
-        ),
+        (["librdkafka"], {"options": {"queued.min.messages": [1]}},
+         "expected text, a number, true or false"),
+        (["librdkafka"], {"options": {"socket.max.fails": -1}},
+         "^options.socket.max.fails: .*outside allowed range"),
+        (["librdkafka"], {"options": {"reconnect.backoff.ms": 5000}},
+         "^options: .*reconnect.backoff.max.ms"),
     ],
-)
+)  # fmt: skip
 def test_open_with_wrong_settings_is_refused(
     clients: list[str], settings: Mapping[str, object], message: str
 ) -> None:

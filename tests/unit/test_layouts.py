@@ -317,26 +317,20 @@ def zstd(content: bytes, **options: Any) -> bytes:
 @pytest.mark.parametrize(
     "blob",
     [
-        b"",
-        b"\x02" + msgspec.msgpack.encode([b"x"]),
-        PLAIN,
-        PLAIN + b"\xc1",
+        b"", b"\x02" + msgspec.msgpack.encode([b"x"]), PLAIN, PLAIN + b"\xc1",
         PLAIN + msgspec.msgpack.encode({"body": b"x"}),
         PLAIN + msgspec.msgpack.encode(["text for a body"]),
-        PLAIN + msgspec.msgpack.encode([b"x"]) + b"more",
-        PLAIN + b"\x92\xc0\xa1\xff",
+        PLAIN + msgspec.msgpack.encode([b"x"]) + b"more", PLAIN + b"\x92\xc0\xa1\xff",
         PLAIN + b"\x93\xc4\x01x\xc0\x91\x92\xa1\xff\xa1v",
-        PLAIN + b"\x93\xc4\x01x\xc0\x91\x92\xa1v\xa1\xff",
-        PLAIN + b"\x91" * 100_000,
-        PLAIN + b"\x93\xc4\x01x\xc0\x91\x92\xa1v" + b"\x91" * 100_000,
-        ZSTD,
+        PLAIN + b"\x93\xc4\x01x\xc0\x91\x92\xa1v\xa1\xff", PLAIN + b"\x91" * 100_000,
+        PLAIN + b"\x93\xc4\x01x\xc0\x91\x92\xa1v" + b"\x91" * 100_000, ZSTD,
         ZSTD + b"no frame at all",
         zstd(b"\xc1"),
         zstd(msgspec.msgpack.encode([b"x"]), write_content_size=False),
         zstd(bytes(MAX_CONTENT_BYTES + 1)),
     ],
     ids=range(17),
-)
+)  # fmt: skip
 def test_unpack_of_a_damaged_blob_is_damage_and_nothing_else(blob: bytes) -> None:
     with pytest.raises(RecordDamaged, match=r"^blob"):
         unpack(blob)

@@ -87,16 +87,12 @@ def test_judge_a_known_error_returns_its_row(
         (403, "ACCESS_REFUSED - x", Verdict.TARGET_FAILED, Reason.UNAUTHORIZED),
         (404, "NOT_FOUND - x", Verdict.TARGET_FAILED, Reason.TARGET_MISSING),
         (406, "PRECONDITION_FAILED - invalid expiration", Verdict.REJECTED, Reason.INVALID),
-        (
-            406,
-            "PRECONDITION_FAILED - message size 2 is larger than configured max size 1",
-            Verdict.REJECTED,
-            Reason.TOO_LARGE,
-        ),
+        (406, "PRECONDITION_FAILED - message size 2 is larger than configured max size 1",
+         Verdict.REJECTED, Reason.TOO_LARGE),
         (541, "INTERNAL_ERROR", Verdict.INDETERMINATE, EXHAUSTED),
         (999, "never heard of", Verdict.INDETERMINATE, EXHAUSTED),
     ],
-)
+)  # fmt: skip
 def test_judge_a_culprit_returns_the_row_of_its_reply_code(
     code: int, text: str, verdict: Verdict, reason: Reason
 ) -> None:

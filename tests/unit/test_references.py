@@ -124,10 +124,8 @@ def test_load_half_a_reference_is_refused(block: str, expected: str) -> None:
     ("line", "expected"),
     [
         ("shards: ${DB_ZERO}", "8:13 routes.r.shards: expected at least 1; got '${DB_ZERO}'"),
-        (
-            "poison: ${DB_CANARY}",
-            "8:13 routes.r.poison: expected a whole number; got '${DB_CANARY}'",
-        ),
+        ("poison: ${DB_CANARY}",
+         "8:13 routes.r.poison: expected a whole number; got '${DB_CANARY}'"),
         (
             "dead_letter: {broker: '${DB_CANARY}', topic: x}",
             "8:27 routes.r.dead_letter.broker:"
@@ -140,7 +138,7 @@ def test_load_half_a_reference_is_refused(block: str, expected: str) -> None:
             " got '${DB_CANARY}'",
         ),
     ],
-)
+)  # fmt: skip
 def test_load_wrong_resolved_value_shows_the_reference(line: str, expected: str) -> None:
     assert refusal(f"{WHOLE}    {line}\n") == [f"f.yaml:{expected}"]
 
@@ -198,13 +196,10 @@ def test_resolve_unknown_broker_names_the_known() -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "redis://:p%40ss%2Fw%23rd@h:1/0",
-        "rediss://u:x@h/0?ssl_ca_certs=/etc/a@b.pem",
-        "redis+cluster://h:1",
-        "unix:///run/r@dis.sock",
-        "embedded:data",
+        "redis://:p%40ss%2Fw%23rd@h:1/0", "rediss://u:x@h/0?ssl_ca_certs=/etc/a@b.pem",
+        "redis+cluster://h:1", "unix:///run/r@dis.sock", "embedded:data",
     ],
-)
+)  # fmt: skip
 def test_judge_a_url_that_may_be_a_stores_finds_no_fault(url: str) -> None:
     assert url_fault(url) == ""
 
