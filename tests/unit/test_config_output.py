@@ -53,14 +53,10 @@ def test_render_merges_defaults_into_routes() -> None:
     }
 
 
-def test_render_fixed_retry_has_only_what_applies() -> None:
-    retry = rendered(WHOLE + "    retry: {backoff: fixed}\n")["routes"]["r"]["retry"]
-    assert retry == {"max_attempts": 5, "backoff": "fixed", "initial": "1s"}
-
-
-def test_render_fixed_retry_without_jitter_keeps_that() -> None:
-    retry = rendered(WHOLE + "    retry: {backoff: fixed, jitter: none}\n")["routes"]["r"]["retry"]
-    assert retry["jitter"] == "none"
+@pytest.mark.parametrize(("own", "shown"), [("", {}), (", jitter: none", {"jitter": "none"})])
+def test_render_fixed_retry_has_only_what_applies(own: str, shown: dict[str, str]) -> None:
+    retry = rendered(f"{WHOLE}    retry: {{backoff: fixed{own}}}\n")["routes"]["r"]["retry"]
+    assert retry == {"max_attempts": 5, "backoff": "fixed", "initial": "1s", **shown}
 
 
 ADDITIONS = [
