@@ -48,9 +48,11 @@ def refusal(text: str) -> list[str]:
 
 def refusals() -> list[ParameterSet]:
     """Return each wrong configuration of refusals.txt, and the lines of its refusal."""
-    title, found = "", []
+    title = ""
+    found: list[ParameterSet] = []
     for block in REFUSALS.read_text().split("\n\n")[1:]:
-        lines, expected = dict(enumerate(WHOLE.splitlines(), start=1)), []
+        lines = dict(enumerate(WHOLE.splitlines(), start=1))
+        expected: list[str] = []
         for mark, line in (each.split(" ", 1) for each in block.splitlines()):
             if mark == "#":
                 title = line
