@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from duebridge.config.load import load_config_text
 from duebridge.config.models import Config
@@ -20,6 +21,8 @@ routes:
     target: {broker: orders, topic: t}
 """
 WHOLE = BROKERS + ROUTE  # seven lines
+NAME = "1 to 128 letters, digits, dots, dashes and underscores, a letter or digit first"
+REFUSALS = Path(__file__).with_name("refusals.txt")
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "duebridge.example.yaml"
 PIECES = [
     *"\t\n\x00\ud800:-?,[]{}#&*!|>'\"%@`~$ 09",
@@ -41,6 +44,24 @@ def refusal(text: str) -> list[str]:
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None or caught.value.__suppress_context__
     return str(caught.value).splitlines()
+
+
+def refusals() -> list[ParameterSet]:
+    """Return each wrong configuration of refusals.txt, and the lines of its refusal."""
+    title = ""
+    found: list[ParameterSet] = []
+    for block in REFUSALS.read_text().split("\n\n")[1:]:
+        lines = dict(enumerate(WHOLE.splitlines(), start=1))
+        expected: list[str] = []
+        for mark, line in (each.split(" ", 1) for each in block.splitlines()):
+            if mark == "#":
+                title = line
+            elif mark == "=>":
+                expected.append(f"f.yaml:{line}")
+            else:
+                lines[int(mark.removesuffix(">"))] = line
+        found.append(pytest.param("\n".join(lines.values()) + "\n", expected, id=title))
+    return found
 
 
 def without_comments() -> str:

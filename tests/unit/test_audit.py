@@ -146,11 +146,8 @@ def test_audit_of_a_clean_history_finds_nothing() -> None:
         ("after_cancel", "c", [*CLEAN_AUDIT_HISTORIES, came("c", Op.DEAD_LETTER)]),
         ("duplicates", "a", [*CLEAN_AUDIT_HISTORIES, came("a")]),
         ("in_two_places", "a", [*CLEAN_AUDIT_HISTORIES, came("a", Op.DEAD_LETTER)]),
-        (
-            "in_two_places",
-            "a",
-            [*CLEAN_AUDIT_HISTORIES, event(Op.STORE, Phase.OK, "a", answer="dead")],
-        ),
+        ("in_two_places", "a",
+         [*CLEAN_AUDIT_HISTORIES, event(Op.STORE, Phase.OK, "a", answer="dead")]),
         ("corrupt", "a", [*without("a", Op.TARGET), came("a", print_of="another")]),
         ("corrupt", "b", [*without("b", Op.DEAD_LETTER), came("b", Op.DEAD_LETTER, 1, "other")]),
         (
@@ -166,7 +163,7 @@ def test_audit_of_a_clean_history_finds_nothing() -> None:
         ("stuck", "a", [*without("a", Op.TARGET), event(Op.STORE, Phase.OK, "a", answer="unack")]),
         ("dead", "a", [*without("a", Op.TARGET), came("a", Op.DEAD_LETTER)]),
     ],
-)
+)  # fmt: skip
 def test_audit_of_a_planted_violation_names_it(
     kind: str, id: str, history: list[HistoryEvent]
 ) -> None:

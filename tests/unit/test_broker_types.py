@@ -65,28 +65,16 @@ def test_naming_a_missing_client_says_what_to_install() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        (
-            '["localhost:9092"]',
-            '["localhost:9092"], options: {acks: 0}',
-            "f.yaml:3:80 brokers.orders.options.acks: the bridge's own",
-        ),
-        (
-            '["localhost:9092"]',
-            '["localhost:9092"], options: {lingerms: 5}',
-            "f.yaml:3:74 brokers.orders.options.lingerms: unknown option, did you mean linger.ms?",
-        ),
-        (
-            "localhost:9092",
-            "localhost",
-            "f.yaml:3:45 brokers.orders.bootstrap_servers.0: expected host:port; got 'localhost'",
-        ),
-        (
-            "amqp://localhost",
-            "amqp://localhost:port/",
-            "f.yaml:4:34 brokers.billing.url: expected amqp://user:password@host:port/vhost",
-        ),
+        ('["localhost:9092"]', '["localhost:9092"], options: {acks: 0}',
+         "f.yaml:3:80 brokers.orders.options.acks: the bridge's own"),
+        ('["localhost:9092"]', '["localhost:9092"], options: {lingerms: 5}',
+         "f.yaml:3:74 brokers.orders.options.lingerms: unknown option, did you mean linger.ms?"),
+        ("localhost:9092", "localhost",
+         "f.yaml:3:45 brokers.orders.bootstrap_servers.0: expected host:port; got 'localhost'"),
+        ("amqp://localhost", "amqp://localhost:port/",
+         "f.yaml:4:34 brokers.billing.url: expected amqp://user:password@host:port/vhost"),
     ],
-)
+)  # fmt: skip
 def test_check_offline_names_what_a_worker_would_refuse(old: str, new: str, expected: str) -> None:
     [line] = offline(WHOLE.replace(old, new))
     assert line.startswith(expected)

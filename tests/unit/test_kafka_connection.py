@@ -11,10 +11,7 @@ from duebridge_connectors.kafka.attempt import UNANSWERED, Deadline
 from duebridge_connectors.kafka.errors import RequestFailed, outcome_of
 from duebridge_connectors.kafka.kafka_python import connection as module
 from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient
-from duebridge_connectors.kafka.kafka_python.connection import (
-    MOST_RETIRING,
-    KafkaPythonConnection,
-)
+from duebridge_connectors.kafka.kafka_python.connection import MOST_RETIRING, KafkaPythonConnection
 
 from kafka import errors as vendor  # isort: skip
 

@@ -2,18 +2,15 @@
 
 import inspect
 from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from kafka.partitioner.default import DefaultPartitioner
 
-from duebridge.envelope import Headers, HeaderValue, Properties
+from duebridge.envelope import Headers, Properties
 from duebridge.ports.publisher import Reason, Verdict
-from duebridge_connectors.kafka.errors import (
-    TABLE,
-    is_temporary,
-    outcome_of,
-)
+from duebridge_connectors.kafka.errors import TABLE, is_temporary, outcome_of
 from duebridge_connectors.kafka.headers import kafka_headers
 from duebridge_connectors.kafka.kafka_python import partitioner
 from duebridge_connectors.kafka.kafka_python.partitioner import RUN_S, RunPartitioner
@@ -28,30 +25,27 @@ from kafka import errors as vendor  # isort: skip
 from kafka import errors as broker  # isort: skip
 
 
+JSON = Properties(content_type="application/json")
+
+
 @pytest.mark.parametrize(
-    ("value", "expected"),
+    ("given", "properties", "expected"),
     [
-        (b"\x00\xff", b"\x00\xff"),
-        (b"", b""),
-        ("grüße", "grüße".encode()),
-        ("", b""),
-        (0, b"0"),
-        (-(2**63), b"-9223372036854775808"),
-        (True, b"true"),
-        (False, b"false"),
+        ((("a", b"\x00\xff"), ("b", b"")), None, [("a", b"\x00\xff"), ("b", b"")]),
+        ((("a", "grüße"), ("b", "")), None, [("a", "grüße".encode()), ("b", b"")]),
+        ((("a", 0), ("b", -(2**63))), None, [("a", b"0"), ("b", b"-9223372036854775808")]),
+        ((("a", True), ("b", False)), None, [("a", b"true"), ("b", b"false")]),
+        ((("b", "1"), ("a", 2), ("b", "1")), None, [("b", b"1"), ("a", b"2"), ("b", b"1")]),
+        ((("a", "1"),), JSON, [("a", b"1"), ("content-type", b"application/json")]),
+        ((("content-type", "text/plain"),), JSON, [("content-type", b"text/plain")]),
+        ((("Content-Type", "text/plain"),), JSON, [("Content-Type", b"text/plain")]),
     ],
 )
-def test_convert_a_value_gives_its_bytes(value: HeaderValue, expected: bytes) -> None:
-    assert kafka_headers((("name", value),), None) == [("name", expected)]
-
-
-def test_convert_keeps_order_and_repeated_names() -> None:
-    given: Headers = (("b", "1"), ("a", 2), ("b", "1"))
-    assert kafka_headers(given, None) == [("b", b"1"), ("a", b"2"), ("b", b"1")]
-
-
-def test_convert_gives_what_the_client_demands() -> None:
-    headers = kafka_headers((("a", "1"), ("b", b"2")), Properties(content_type="x"))
+def test_convert_headers_gives_a_list_of_names_and_bytes_in_order(
+    given: Headers, properties: Properties | None, expected: list[tuple[str, bytes]]
+) -> None:
+    headers = kafka_headers(given, properties)
+    assert headers == expected
     assert type(headers) is list
     assert all(type(pair) is tuple for pair in headers)
 
@@ -61,22 +55,6 @@ def test_convert_none_passes_the_clients_check_and_is_none_to_its_encoder() -> N
     assert isinstance(headers, list)
     assert all(isinstance(pair[1], bytes) for pair in headers)
     assert [(name, value) for name, value in headers] == [("a", None), ("b", b"2")]
-
-
-@pytest.mark.parametrize("own", ["content-type", "Content-Type"])
-def test_convert_content_type_yields_to_the_users_own(own: str) -> None:
-    headers = kafka_headers(((own, "text/plain"),), Properties(content_type="application/json"))
-    assert headers == [(own, b"text/plain")]
-
-
-def test_convert_content_type_comes_last() -> None:
-    headers = kafka_headers((("a", "1"),), Properties(content_type="application/json"))
-    assert headers == [("a", b"1"), ("content-type", b"application/json")]
-
-
-def test_convert_text_that_utf8_cannot_carry_raises() -> None:
-    with pytest.raises(UnicodeEncodeError):
-        kafka_headers((("a", "\ud800"),), None)
 
 
 class Cluster:
@@ -144,19 +122,18 @@ def test_run_begins_only_on_a_partition_that_is_available(clock: list[float]) ->
     assert place(under_test, cluster) == 3
 
 
-DEFINED = [
-    value
-    for _, value in inspect.getmembers(vendor, inspect.isclass)
-    if issubclass(value, BaseException)
-]
+DEFINED = [each for each in vars(vendor).values() if inspect.isclass(each)]
 
 
 def test_look_up_each_vendor_error_finds_a_row() -> None:
-    assert set(DEFINED) <= TABLE.keys()
+    assert {each for each in DEFINED if issubclass(each, BaseException)} <= TABLE.keys()
 
 
-def test_rows_with_a_reason_of_their_own_are_those_that_can_be_buried_for_it() -> None:
-    for error, (verdict, reason) in TABLE.items():
+@pytest.mark.parametrize("table", [TABLE, OWN], ids=["kafka-python", "librdkafka"])
+def test_rows_with_a_reason_of_their_own_are_those_that_can_be_buried_for_it(
+    table: Mapping[object, tuple[Verdict, Reason]],
+) -> None:
+    for error, (verdict, reason) in table.items():
         is_own = reason is not Reason.ATTEMPTS_EXHAUSTED
         assert is_own == (verdict in {Verdict.REJECTED, Verdict.TARGET_FAILED}), error
 
@@ -177,15 +154,13 @@ def test_rows_with_a_reason_of_their_own_are_those_that_can_be_buried_for_it() -
         (vendor.KafkaConnectionError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
         (vendor.KafkaTimeoutError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
         (vendor.RequestTimedOutError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
+        (vendor.for_code(32_000)("new"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
         (vendor.IllegalStateError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
-        (
-            vendor.NotEnoughReplicasAfterAppendError("x"),
-            Verdict.INDETERMINATE,
-            Reason.ATTEMPTS_EXHAUSTED,
-        ),
+        (vendor.NotEnoughReplicasAfterAppendError("x"), Verdict.INDETERMINATE,
+         Reason.ATTEMPTS_EXHAUSTED),
         (vendor.NotLeaderForPartitionError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
     ],
-)
+)  # fmt: skip
 def test_outcome_of_a_known_error_is_what_it_means(
     error: object, verdict: Verdict, reason: Reason
 ) -> None:
@@ -194,10 +169,6 @@ def test_outcome_of_a_known_error_is_what_it_means(
     outcome = outcome_of(answer)
     assert (outcome.verdict, outcome.reason) == (verdict, reason)
     assert outcome.error.startswith(f"{type(answer).__name__}\n")
-
-
-def test_outcome_of_an_error_code_of_a_newer_broker_is_indeterminate() -> None:
-    assert outcome_of(vendor.for_code(32_000)("new")).verdict is Verdict.INDETERMINATE
 
 
 def test_errors_of_a_moment_are_temporary() -> None:
@@ -224,23 +195,9 @@ def test_look_up_each_code_finds_a_row() -> None:
     assert [n for n in lacking if broker.for_code(CODES[n]) not in TABLE] == []
 
 
-def test_walk_covers_the_clients_own_errors_and_the_brokers() -> None:
-    assert CODES["_TRANSPORT"] == -195
-    assert CODES["INVALID_RECORD"] == 87
-    assert len(CODES) > 150
-
-
 def test_look_up_a_brokers_error_gives_the_verdict_of_the_other_client() -> None:
     codes = [e.errno for e in TABLE if getattr(e, "errno", None) is not None]
     assert [code for code in codes if row_of(code) != TABLE[broker.for_code(code)]] == []
-
-
-def test_rows_with_a_reason_of_their_own_are_those_that_can_be_buried_for_it_by_librdkafka() -> (
-    None
-):
-    for code, (verdict, reason) in OWN.items():
-        is_own = reason is not Reason.ATTEMPTS_EXHAUSTED
-        assert is_own == (verdict in {Verdict.REJECTED, Verdict.TARGET_FAILED}), code
 
 
 @pytest.mark.parametrize(
@@ -269,11 +226,7 @@ def test_outcome_of_a_known_error_is_what_it_means_by_librdkafka(
     outcome = answered_refusal(KafkaError(code, "in other words")).outcome
     assert (outcome.verdict, outcome.reason) == (verdict, reason)
     assert outcome.error_message == "in other words"
-
-
-def test_outcome_names_the_error_as_librdkafka_does() -> None:
-    error = KafkaError(KafkaError._TRANSPORT, "x")
-    assert answered_refusal(error).outcome.error == "_TRANSPORT\nx"
+    assert outcome.error.startswith("_TRANSPORT\n") or code != KafkaError._TRANSPORT
 
 
 @pytest.mark.parametrize(

@@ -50,37 +50,23 @@ def test_check_what_is_complete_says_nothing(options: Mapping[str, object]) -> N
     ("options", "message"),
     [
         ({"security.protocol": "SASL_SSL"}, "options.sasl.mechanism: missing key"),
-        (
-            {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256"},
-            "options.sasl.username: missing key",
-        ),
-        (
-            {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "x"},
-            "options.sasl.password: missing key",
-        ),
-        (
-            {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"},
-            f"options.{OPTION}: missing key",
-        ),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256"},
+         "options.sasl.username: missing key"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "x"},
+         "options.sasl.password: missing key"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"},
+         f"options.{OPTION}: missing key"),
         (LOGIN, "options.sasl.username: has no effect without security.protocol: SASL_SSL or"),
-        (
-            {"security.protocol": "SSL", **LOGIN},
-            "options.sasl.username: has no effect without security.protocol: SASL_SSL or",
-        ),
-        (
-            {"ssl.ca.location": "/ca.pem"},
-            "options.ssl.ca.location: has no effect without security.protocol: SSL or SASL_SSL",
-        ),
-        (
-            {"security.protocol": "SSL", "ssl.ca.location": "/nowhere"},
-            "options.ssl.ca.location: /nowhere: No such file",
-        ),
-        (
-            {"security.protocol": "SSL", "ssl.key.location": __file__},
-            "options.ssl.key.location: has no effect without ssl.certificate.location",
-        ),
+        ({"security.protocol": "SSL", **LOGIN},
+         "options.sasl.username: has no effect without security.protocol: SASL_SSL or"),
+        ({"ssl.ca.location": "/ca.pem"},
+         "options.ssl.ca.location: has no effect without security.protocol: SSL or SASL_SSL"),
+        ({"security.protocol": "SSL", "ssl.ca.location": "/nowhere"},
+         "options.ssl.ca.location: /nowhere: No such file"),
+        ({"security.protocol": "SSL", "ssl.key.location": __file__},
+         "options.ssl.key.location: has no effect without ssl.certificate.location"),
     ],
-)
+)  # fmt: skip
 def test_check_what_cannot_work_is_refused(options: Mapping[str, object], message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         check_security(options)

@@ -82,42 +82,28 @@ def test_read_an_option_given_twice_prefers_the_mapping() -> None:
         ({"url": f"{URL}?hartbeat=1"}, "options.hartbeat: unknown option, did you mean heartbeat?"),
         ({"url": f"{URL}?retry_delay=1"}, "options.retry_delay: the bridge itself reconnects"),
         ({"url": URL, "options": []}, "options: expected a mapping"),
-        (
-            {"url": URL, "options": {"hearbeat": 1}},
-            "options.hearbeat: unknown option, did you mean heartbeat?",
-        ),
+        ({"url": URL, "options": {"hearbeat": 1}},
+         "options.hearbeat: unknown option, did you mean heartbeat?"),
         ({"url": URL, "options": {"host": "h"}}, "options.host: it is part of the url"),
-        (
-            {"url": URL, "options": {"connection_attempts": 3}},
-            "options.connection_attempts: the bridge itself reconnects",
-        ),
+        ({"url": URL, "options": {"connection_attempts": 3}},
+         "options.connection_attempts: the bridge itself reconnects"),
         ({"url": URL, "options": {"heartbeat": "soon"}}, "options.heartbeat: refused; got a text"),
         ({"url": URL, "options": {"heartbeat": None}}, "options.heartbeat: expected a value"),
         ({"url": URL, "options": {"frame_max": 1}}, "options.frame_max: refused; got 1"),
-        (
-            {"url": URL, "options": {"ssl_options": {}}},
-            "expected a url of amqps://; got one of amqp",
-        ),
-        (
-            {"url": TLS_URL, "options": {"ssl_options": {"cafile": "/no"}}},
-            "options.ssl_options.cafile: unknown option, expected one of ca_certs",
-        ),
-        (
-            {"url": TLS_URL, "options": {"ssl_options": {"ca_certs": "/nowhere"}}},
-            "options.ssl_options.ca_certs: /nowhere: No such file",
-        ),
-        (
-            {"url": TLS_URL, "options": {"ssl_options": {"keyfile": __file__}}},
-            "options.ssl_options.keyfile: has no effect without certfile",
-        ),
+        ({"url": URL, "options": {"ssl_options": {}}},
+         "expected a url of amqps://; got one of amqp"),
+        ({"url": TLS_URL, "options": {"ssl_options": {"cafile": "/no"}}},
+         "options.ssl_options.cafile: unknown option, expected one of ca_certs"),
+        ({"url": TLS_URL, "options": {"ssl_options": {"ca_certs": "/nowhere"}}},
+         "options.ssl_options.ca_certs: /nowhere: No such file"),
+        ({"url": TLS_URL, "options": {"ssl_options": {"keyfile": __file__}}},
+         "options.ssl_options.keyfile: has no effect without certfile"),
         ({"url": f"{TLS_URL}?ssl_options=1"}, "options.ssl_options: expected beside the url"),
         ({"url": URL, "options": {"auth_mechanism": "LDAP"}}, "expected one of PLAIN, EXTERNAL"),
-        (
-            {"url": TLS_URL, "options": {"auth_mechanism": "EXTERNAL"}},
-            "EXTERNAL needs options.ssl_options.certfile",
-        ),
+        ({"url": TLS_URL, "options": {"auth_mechanism": "EXTERNAL"}},
+         "EXTERNAL needs options.ssl_options.certfile"),
     ],
-)
+)  # fmt: skip
 def test_read_bad_settings_says_what_is_wrong(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         connection_parameters(settings)
