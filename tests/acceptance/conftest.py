@@ -1,15 +1,16 @@
-"""An embedded store for the whole run, and a floor for each test."""
+"""An embedded store for the whole run, a floor for each test, and the command on a store."""
 
 import secrets
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from duebridge.config.models import Config
 from duebridge.store.connection import Connection, open_connection
 from duebridge.store.embedded import stop_embedded
+from tests.acceptance.site import Site, embedded_site, memory_config
 from tests.support.command import Command, embedded_command
 from tests.support.floor import Floor
 
@@ -23,9 +24,8 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def connection(embedded: Path) -> Iterator[Connection]:
-    connection = open_connection(f"embedded:{embedded}")
-    yield connection
-    connection.close()
+    with closing(open_connection(f"embedded:{embedded}")) as connection:
+        yield connection
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +36,25 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
 
 
 @pytest.fixture
-def duebridge(started: Command) -> Command:
-    """That command, on an empty store."""
-    connection = started.connection()
-    connection.client.flushall()
-    connection.close()
-    return started
+def client(started: Command) -> Iterator[Any]:
+    """A client of Redis for that store."""
+    with closing(started.connection()) as connection:
+        yield connection.client
+
+
+@pytest.fixture
+def duebridge(started: Command, client: Any) -> Iterator[Command]:
+    """That command, on an empty store; what a test changes in its configuration is undone."""
+    client.flushall()
+    text = started.file.read_text()
+    yield started
+    started.file.write_text(text)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with embedded_site(tmp_path) as site:
+        yield site
 
 
 @pytest.fixture
@@ -57,16 +70,8 @@ def build_floor(connection: Connection) -> Callable[..., Floor]:
             "retry": {"max_attempts": 3, "initial": "1s", "jitter": "none"},
         }
         routes = {"r": {**plain, **route}, "other": {"target": {"broker": "memory", "topic": "o"}}}
-        config = Config.model_validate(
-            {
-                "version": 1,
-                "brokers": {"memory": {"type": "memory"}},
-                "worker": worker or {},
-                "routes": routes,
-            }
-        )
-        namespace = f"test-{secrets.token_hex(6)}"
-        return Floor(connection, namespace, config, is_watched=is_watched)
+        config = memory_config(routes, worker=worker or {})
+        return Floor(connection, f"test-{secrets.token_hex(6)}", config, is_watched=is_watched)
 
     return build
 

@@ -1,6 +1,7 @@
-"""A directory with a configuration, in which any version of duebridge runs, and what was delivered.
+"""Configurations, workers and directories that several tests of a whole duebridge share.
 
-The broker is the one in memory; `recording` writes down what it confirms, in whatever process.
+In a `Site` any version runs; the broker is the one in memory, and `recording` writes down what it
+confirms, in whatever process.
 """
 
 import json
@@ -8,15 +9,26 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
-from typing import NamedTuple
+from secrets import token_hex
+from typing import Any, NamedTuple
 
+from duebridge.config.models import Config
 from duebridge.store.embedded import stop_embedded
 from tests.support.checkout import ROOT
-from tests.support.command import ENVIRONMENT, WITHIN_S, Done, wait_until
+from tests.support.command import (
+    ENVIRONMENT,
+    PROGRAM,
+    WITHIN_S,
+    Command,
+    Done,
+    hear_ctrl_c,
+    wait_until,
+)
 
-PROGRAM = ROOT / "tests" / "acceptance" / "recording.py"
+RECORDING = ROOT / "tests" / "acceptance" / "recording.py"
 CONFIG = """\
 version: 1
 store: {{url: "{url}"}}
@@ -54,6 +66,20 @@ class Recorded(NamedTuple):
     code: str
 
 
+def memory_config(routes: dict[str, Any], **blocks: Any) -> Config:
+    """Return a configuration with one broker, `memory`, unless `blocks` has others."""
+    brokers = {"memory": {"type": "memory"}}
+    return Config.model_validate({"version": 1, "brokers": brokers, "routes": routes, **blocks})
+
+
+def fetch(port: int, path: str, accept: str = "*/*") -> tuple[int, str]:
+    """Return status and body of what a worker answers over HTTP."""
+    with closing(HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+        connection.request("GET", path, headers={"Accept": accept})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
 class Worker:
     """A `duebridge run` that is up."""
 
@@ -62,13 +88,18 @@ class Worker:
         self.pid = process.pid
         self._log = log
 
-    def logged(self) -> list[dict[str, object]]:
-        """The lines of its log so far."""
+    def logged(self, event: str = "") -> list[dict[str, Any]]:
+        """The lines of its log so far, or those of one event."""
         whole, _, _ = self._log.read_text().rpartition("\n")
-        return [json.loads(line) for line in whole.splitlines()]
+        lines = [json.loads(line) for line in whole.splitlines()]
+        return [line for line in lines if event in ("", line["event"])]
 
-    def events(self) -> list[object]:
+    def events(self) -> list[str]:
         return [line["event"] for line in self.logged()]
+
+    def health_port(self) -> int:
+        wait_until(lambda: self.logged("health"), "the port")
+        return int(self.logged("health")[0]["port"])
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
@@ -76,6 +107,34 @@ class Worker:
 
     def wait(self) -> int:
         return self.process.wait(WITHIN_S)
+
+
+@contextmanager
+def up(process: "subprocess.Popen[bytes]", log: Path) -> Iterator[Worker]:
+    """Give a worker once it has started; at the end it is killed, if it still runs."""
+    worker = Worker(process, log)
+    try:
+        wait_until(lambda: "started" in worker.events(), f"a worker to start, see {log}")
+        yield worker
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def running(duebridge: Command, *options: str, **env: str) -> Iterator[Worker]:
+    """Give the worker of a command."""
+    log = duebridge.home / f"{token_hex(4)}.log"
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            [PROGRAM, "run", *options],
+            cwd=duebridge.home,
+            env={**ENVIRONMENT, **env},
+            stderr=stderr,
+            preexec_fn=hear_ctrl_c,
+        )
+    with up(process, log) as worker:
+        yield worker
 
 
 class Site:
@@ -98,26 +157,21 @@ class Site:
     def _start(
         self, args: Sequence[str], code: Version, **streams: object
     ) -> "subprocess.Popen[bytes]":
-        words = [code.python, str(PROGRAM), str(self._records), "--config", str(self.file)]
+        words = [code.python, str(RECORDING), str(self._records), "--config", str(self.file)]
         env = {**ENVIRONMENT, "PYTHONPATH": code.path, "PYTHONSAFEPATH": "1"}
         return subprocess.Popen([*words, *args], cwd=self.home, env=env, **streams)
 
     @contextmanager
     def running(self, *options: str, code: Version = CURRENT) -> Iterator[Worker]:
-        """Give a worker that has started; at the end it is killed, if it still runs."""
+        """Give a worker of the site."""
         self._logs += 1
         log = self.home / f"{self.file.stem}-{self._logs}.log"
         with log.open("wb") as stderr:
             process = self._start(
                 ("run", *options), code, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr
             )
-        worker = Worker(process, log)
-        try:
-            wait_until(lambda: "started" in worker.events(), f"a worker to start, see {log}")
+        with up(process, log) as worker:
             yield worker
-        finally:
-            process.kill()
-            process.wait()
 
     def send(
         self, route: str, delays: dict[str, str], code: Version = CURRENT, **fields: str

@@ -1,4 +1,4 @@
-"""The producer for asyncio programs, on a real Redis."""
+"""The producer for asyncio programs."""
 
 import asyncio
 import inspect
@@ -6,18 +6,12 @@ import secrets
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from duebridge import (
-    AsyncProducer,
-    ConfigError,
-    Envelope,
-    EnvelopeError,
-    Producer,
-    StoreUnavailable,
-)
-from duebridge.store.connection import open_connection
+from duebridge import AsyncProducer, Envelope, Producer
+from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable
 
 CONFIG = """\
 version: 1
@@ -28,16 +22,10 @@ routes: {{r: {{target: {{broker: here, topic: t}}, max_body: 1KiB, shards: 2}}}}
 
 
 @pytest.fixture
-def config(tmp_path: Path, redis_url: str) -> Iterator[Path]:
-    namespace = f"async-{secrets.token_hex(6)}"
-    path = tmp_path / "duebridge.yaml"
-    path.write_text(CONFIG.format(url=redis_url, namespace=namespace))
-    yield path
-    connection = open_connection(redis_url)
-    for pattern in (f"{{{namespace}:*", f"{{{namespace}}}*"):
-        if keys := connection.client.keys(pattern):
-            connection.client.delete(*keys)
-    connection.close()
+def config(tmp_path: Path, embedded: Path) -> Path:
+    path, namespace = tmp_path / "duebridge.yaml", f"async-{secrets.token_hex(6)}"
+    path.write_text(CONFIG.format(url=f"embedded:{embedded}", namespace=namespace))
+    return path
 
 
 def test_every_public_method_of_producer_is_here_with_its_parameters() -> None:
@@ -55,6 +43,8 @@ def test_every_public_method_of_producer_is_here_with_its_parameters() -> None:
 
 
 def test_schedule_get_reschedule_and_cancel_answer_as_the_producer_does(config: Path) -> None:
+    misspelt: Any = {"dealy": "5s"}
+
     async def live() -> None:
         async with AsyncProducer.from_config(config) as producer:
             receipt = await producer.schedule("r", b"x", delay="1h", id="a")
@@ -65,9 +55,10 @@ def test_schedule_get_reschedule_and_cancel_answer_as_the_producer_does(config: 
             assert known is not None
             assert known.due_at_ms > receipt.due_at_ms
             assert await producer.cancel("r", "a") == "cancelled"
+            assert await producer.cancel("r", "a") == "unknown"
             assert await producer.get("r", "a") is None
-            with pytest.raises(EnvelopeError, match="exactly one of the two; got neither"):
-                await producer.schedule("r", b"x")
+            with pytest.raises(EnvelopeError, match="did you mean delay"):
+                await producer.schedule("r", "text", **misspelt)
             with pytest.raises(ConfigError, match="got 'q'"):
                 await producer.schedule_many("q", [])
 
@@ -87,6 +78,7 @@ def test_schedule_many_takes_both_kinds_of_iterable_and_loses_none(config: Path)
             again = [each async for each in producer.schedule_stream("r", plain)]
         assert [each.id for each in receipts] == [f"id{number}" for number in range(1_200)]
         assert [each.id for each in receipts if each.status != "accepted"] == ["id700"]
+        assert "at most 1024 bytes" in receipts[700].error
         assert [each.id for each in again if each.status != "duplicate"] == ["id700"]
 
     asyncio.run(live())

@@ -4,12 +4,14 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.command import CONFIG, ENVIRONMENT, PROGRAM, Command, embedded_command
+from tests.support.command import CONFIG, ENVIRONMENT, PROGRAM, Command
 
 CANARY = "canary-7f3a9c"
+USER = f"redis://user:{CANARY}"
 COMMANDS = [
     "run",
     "send reminders hello --delay 1h",
@@ -50,87 +52,77 @@ def ended(duebridge: Command, words: str) -> tuple[int, str]:
 def test_store_unreachable_exits_3_and_shows_no_secret(
     tmp_path: Path, closed_port: int, words: str
 ) -> None:
-    duebridge = Command(tmp_path, f"redis://user:{CANARY}@127.0.0.1:{closed_port}/0")
-    code, line = ended(duebridge, words)
+    code, line = ended(Command(tmp_path, f"{USER}@127.0.0.1:{closed_port}/0"), words)
     assert code == 3
     assert str(closed_port) in line
 
 
 @pytest.mark.parametrize(
-    ("url", "code"),
+    ("url", "code", "told"),
     [
-        ("redis://user:" + CANARY + "@127.0.0.1:{port}/0", 3),
-        ("redis://user:${{SECRET}}@127.0.0.1:{port}/0", 3),
-        ("redis://user:" + CANARY + "@127.0.0.1:" + CANARY + "/0", 2),
-        ("redis://user:" + CANARY + "/x@127.0.0.1:{port}/0", 2),
-        ("rediss:user:" + CANARY + "@127.0.0.1", 2),
-        ("http://user:" + CANARY + "@127.0.0.1", 2),
-        (CANARY, 2),
-        ("embedded:/dev/null/store", 3),
+        ("redis://user:${{SECRET}}@127.0.0.1:{port}/0", 3, "{port}"),
+        ("redis://:${{NO_SUCH}}@127.0.0.1/0", 2, "NO_SUCH"),
+        (f"{USER}@127.0.0.1:{CANARY}/0", 2, ""),
+        (f"{USER}/x@127.0.0.1:{{port}}/0", 2, ""),
+        (f"rediss:user:{CANARY}@127.0.0.1", 2, ""),
+        (f"http://user:{CANARY}@127.0.0.1", 2, ""),
+        (CANARY, 2, ""),
+        ("embedded:/dev/null/store", 3, ""),
     ],
     ids=range(8),
 )
 def test_store_url_of_any_kind_is_never_shown(
-    tmp_path: Path, closed_port: int, url: str, code: int
+    tmp_path: Path, closed_port: int, url: str, code: int, told: str
 ) -> None:
-    duebridge = Command(
-        tmp_path, "", CONFIG.replace("{url}", url.replace("{port}", str(closed_port)))
-    )
-    assert ended(duebridge, "stats")[0] == code
-    assert ended(duebridge, "run")[0] == code
+    port = str(closed_port)
+    duebridge = Command(tmp_path, "", CONFIG.replace("{url}", url.replace("{port}", port)))
+    for words in ("stats", "run"):
+        found, line = ended(duebridge, words)
+        assert found == code
+        assert told.replace("{port}", port) in line
 
 
-def test_missing_variable_exits_2_and_names_it(tmp_path: Path) -> None:
-    duebridge = Command(tmp_path, "", CONFIG.replace("{url}", "redis://:${{NO_SUCH}}@127.0.0.1/0"))
-    code, line = ended(duebridge, "stats")
+@pytest.mark.parametrize(
+    ("setting", "value", "usual", "words", "expected"),
+    [
+        ("maxmemory-policy", "allkeys-lru", "noeviction", "run", "maxmemory-policy noeviction"),
+        ("maxmemory-policy", "allkeys-lru", "noeviction", "send reminders x --delay 1h", "policy"),
+        ("maxmemory", "1", "0", "send reminders x --delay 1h", "out of memory"),
+    ],
+)
+def test_unfit_or_full_store_exits_3_and_says_why(
+    duebridge: Command, client: Any, setting: str, value: str, usual: str, words: str, expected: str
+) -> None:
+    client.config_set(setting, value)
+    code, line = ended(duebridge, words)
+    client.config_set(setting, usual)
+    assert code == 3
+    assert expected in line
+
+
+def test_argument_that_is_no_utf8_exits_2_and_body_may_be_any_bytes(duebridge: Command) -> None:
+    code, line = ended(duebridge, "get reminders \udcff")
     assert code == 2
-    assert "NO_SUCH" in line
+    assert "UTF-8" in line
+    assert duebridge("send", "reminders", "\udcff", "--delay", "1h", "--key", "\udcff").code == 0
 
 
-def test_unfit_store_exits_3_and_says_what_to_mend(tmp_path: Path) -> None:
-    with embedded_command(tmp_path) as duebridge:
-        connection = duebridge.connection()
-        connection.client.config_set("maxmemory-policy", "allkeys-lru")
-        connection.close()
-        for words in ("run", "send reminders hello --delay 1h"):
-            code, line = ended(duebridge, words)
-            assert code == 3
-            assert "expected maxmemory-policy noeviction" in line
-
-
-def test_full_store_exits_3(tmp_path: Path) -> None:
-    with embedded_command(tmp_path) as duebridge:
-        connection = duebridge.connection()
-        connection.client.config_set("maxmemory", "1")
-        connection.close()
-        code, line = ended(duebridge, "send reminders hello --delay 1h")
-        assert code == 3
-        assert "out of memory" in line
-
-
-def test_argument_that_is_no_utf8_exits_2_and_body_may_be_any_bytes(tmp_path: Path) -> None:
-    with embedded_command(tmp_path) as duebridge:
-        code, line = ended(duebridge, "get reminders \udcff")
-        assert code == 2
-        assert "UTF-8" in line
-        assert (
-            duebridge("send", "reminders", "\udcff", "--delay", "1h", "--key", "\udcff").code == 0
-        )
-
-
-def test_closed_standard_streams_are_told_or_silent_and_never_a_defect(tmp_path: Path) -> None:
-    with embedded_command(tmp_path) as duebridge:
-        for words, code in (
-            ("send reminders - --delay 1h <&-", 2),
-            ("send reminders - --jsonl <&-", 2),
-            ("send reminders x --delay 1h >&-", 0),
-            ("stats >&-", 0),
-            ("stats >/dev/full", 2),
-            ("frobnicate 2>&-", 2),
-        ):
-            shell = ["sh", "-c", f"'{PROGRAM}' {words}"]
-            done = subprocess.run(
-                shell, cwd=duebridge.home, env=ENVIRONMENT, capture_output=True, timeout=60
-            )
-            assert (words, done.returncode) == (words, code)
-            assert b"defect" not in done.stderr
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("send reminders - --delay 1h <&-", 2),
+        ("send reminders - --jsonl <&-", 2),
+        ("send reminders x --delay 1h >&-", 0),
+        ("stats >/dev/full", 2),
+        ("frobnicate 2>&-", 2),
+    ],
+)
+def test_closed_standard_stream_is_told_or_silent_and_never_a_defect(
+    duebridge: Command, words: str, code: int
+) -> None:
+    shell = ["sh", "-c", f"'{PROGRAM}' {words}"]
+    done = subprocess.run(
+        shell, cwd=duebridge.home, env=ENVIRONMENT, capture_output=True, timeout=60
+    )
+    assert done.returncode == code
+    assert b"defect" not in done.stderr

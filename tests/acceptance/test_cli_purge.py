@@ -1,21 +1,20 @@
 """`duebridge store purge`: what would go, what goes, and what is refused."""
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from duebridge.envelope import Envelope
 from duebridge.producer import Producer
-from duebridge.store.connection import Connection
 from duebridge.store.fitness import count_listeners
 from duebridge.store.keys import Shard
+from tests.acceptance.site import running
 from tests.support.command import Command, kill_due, wait_until
 
 
-def fill(duebridge: Command) -> None:
-    """Have something of each kind in both routes, and on each of the three shards of one."""
+@pytest.fixture
+def filled(duebridge: Command) -> Command:
+    """The command, with something of each kind in both routes and on all shards."""
     with Producer.from_config(duebridge.file) as producer:
         producer.schedule("reminders", b"a", delay="0s", id="dead")
         kill_due(duebridge, 1, "Error")
@@ -23,35 +22,25 @@ def fill(duebridge: Command) -> None:
         producer.cancel("reminders", "gone")
         later = [Envelope.new(b"b", delay="1h", id=f"later-{number}") for number in range(20)]
         producer.schedule_many("invoices", later)
+    return duebridge
 
 
-@contextmanager
-def configured(duebridge: Command, old: str, new: str) -> Iterator[None]:
-    """Have something else in the configuration for a while."""
+def configure(duebridge: Command, old: str, new: str) -> None:
     whole = duebridge.file.read_text()
     assert old in whole
     duebridge.file.write_text(whole.replace(old, new))
-    try:
-        yield
-    finally:
-        duebridge.file.write_text(whole)
 
 
-def keys(duebridge: Command) -> set[str]:
-    connection = duebridge.connection()
-    found = {key.decode() for key in connection.client.scan_iter(count=1000)}
-    connection.close()
+def of_route(client: Any, route: str) -> list[bytes]:
+    found: list[bytes] = client.keys(f"{{duebridge:{route}:*")
     return found
 
 
-def of_route(found: set[str], route: str) -> set[str]:
-    return {key for key in found if key.startswith(f"{{duebridge:{route}:")}
-
-
-def test_purge_without_yes_says_what_would_go_and_changes_nothing(duebridge: Command) -> None:
-    fill(duebridge)
-    before = keys(duebridge)
-    shown = duebridge("store", "purge", "reminders", "invoices", "--output", "json")
+def test_purge_without_yes_says_what_would_go_and_changes_nothing(
+    filled: Command, client: Any
+) -> None:
+    before = set(client.keys())
+    shown = filled("store", "purge", "reminders", "invoices", "--output", "json")
     assert shown.code == 0
     assert shown.err == "nothing was changed; --yes does it\n"
     plain = {"workers": 0, "configured": True, "has_cold": False, "status": "would_purge"}
@@ -59,86 +48,63 @@ def test_purge_without_yes_says_what_would_go_and_changes_nothing(duebridge: Com
         {"route": "reminders", "waiting": 0, "dead": 1, "shards": 1, **plain},
         {"route": "invoices", "waiting": 20, "dead": 0, "shards": 3, **plain},
     ]
-    assert keys(duebridge) == before
+    assert set(client.keys()) == before
 
 
 def test_purge_of_a_route_that_left_the_configuration_leaves_nothing_of_it(
-    duebridge: Command,
+    filled: Command, client: Any
 ) -> None:
-    fill(duebridge)
-    with configured(duebridge, "  invoices:", "  # invoices:"):
-        done = duebridge("store", "purge", "invoices", "--yes", "--output", "json")
-        assert (done.code, done.err) == (0, "")
-        assert (done.json()["configured"], done.json()["status"]) == (False, "purged")
-        assert "invoices" not in duebridge("stats").out
-    assert of_route(keys(duebridge), "invoices") == set()
-    assert of_route(keys(duebridge), "reminders") != set()
+    configure(filled, "  invoices:", "  # invoices:")
+    done = filled("store", "purge", "invoices", "--yes", "--output", "json")
+    assert (done.code, done.err) == (0, "")
+    assert (done.json()["configured"], done.json()["status"]) == (False, "purged")
+    assert "invoices" not in filled("stats").out
+    assert of_route(client, "invoices") == []
+    assert of_route(client, "reminders") != []
 
 
-def test_purge_lets_the_next_first_use_choose_another_number_of_shards(duebridge: Command) -> None:
-    fill(duebridge)
-    with configured(duebridge, "shards: 3", "shards: 2"):
-        words = ("send", "invoices", "b", "--delay", "1h", "--id", "later-1")
-        assert duebridge(*words).code == 3
-        assert duebridge("store", "purge", "invoices", "--yes").code == 0
-        assert duebridge(*words, "--output", "json").json()["status"] == "accepted"
+def test_purge_lets_the_next_first_use_choose_another_number_of_shards(filled: Command) -> None:
+    configure(filled, "shards: 3", "shards: 2")
+    words = ("send", "invoices", "b", "--delay", "1h", "--id", "later-1")
+    assert filled(*words).code == 3
+    assert filled("store", "purge", "invoices", "--yes").code == 0
+    assert filled(*words, "--output", "json").json()["status"] == "accepted"
 
 
-def test_purge_of_all_leaves_no_key_of_the_namespace_and_every_other(duebridge: Command) -> None:
-    with configured(duebridge, "store: {", "store: {namespace: other, "):
-        duebridge("send", "reminders", "kept", "--delay", "1h", "--id", "kept")
-    others = keys(duebridge)
+def test_purge_of_all_leaves_no_key_of_the_namespace_and_every_other(
+    filled: Command, client: Any
+) -> None:
+    plain, of_ours = filled.file.read_text(), set(client.keys())
+    configure(filled, "store: {", "store: {namespace: other, ")
+    filled("send", "reminders", "kept", "--delay", "1h", "--id", "kept")
+    filled.file.write_text(plain)
+    others = set(client.keys()) - of_ours
     assert others
-    fill(duebridge)
-    done = duebridge("store", "purge", "--all", "--yes")
+    done = filled("store", "purge", "--all", "--yes")
     assert done.code == 0
     assert done.out.count("purged") == 2
-    assert keys(duebridge) == others
+    assert set(client.keys()) == others
 
 
-def test_purge_of_what_a_worker_serves_exits_1_and_changes_nothing(duebridge: Command) -> None:
-    fill(duebridge)
-    with duebridge.start("run") as worker:
-        connection = duebridge.connection()
-        try:
-            wait_until(lambda: is_served(connection, "invoices"), "the worker to listen")
-            refused = duebridge("store", "purge", "invoices", "--yes", "--output", "json")
-            assert (refused.code, refused.json()["status"]) == (1, "in_use")
-            assert refused.err == "duebridge: nothing was changed: workers serve invoices\n"
-            worker.send_signal(signal.SIGTERM)
-            worker.wait(60)
-        finally:
-            worker.kill()
-            connection.close()
-    assert of_route(keys(duebridge), "invoices") != set()
-    assert duebridge("store", "purge", "invoices", "--yes").code == 0
-
-
-def is_served(connection: Connection, route: str) -> bool:
-    return count_listeners(connection, [Shard("duebridge", route, 0)]) == [1]
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ((), "expected names of routes, or --all; got neither"),
-        (("reminders", "--all"), "expected names of routes, or --all; got both"),
-        (("no-such", "--yes"), "route: expected one of the configuration or the store"),
-    ],
-)
-def test_purge_of_nothing_that_is_clear_exits_2(
-    duebridge: Command, words: tuple[str, ...], expected: str
+def test_purge_of_what_a_worker_serves_exits_1_and_changes_nothing(
+    filled: Command, client: Any
 ) -> None:
-    refused = duebridge("store", "purge", *words)
-    assert (refused.code, refused.out) == (2, "")
-    assert expected in refused.err
-
-
-def test_purge_of_a_route_with_a_cold_tier_names_the_files_that_stay(duebridge: Command) -> None:
-    duebridge("send", "reminders", "c", "--delay", "1h", "--id", "here")
-    connection = duebridge.connection()
-    meta = Shard("duebridge", "reminders", 0).keys()[9]
-    connection.client.hset(meta, "hydrated_until", 1_767_225_600_000)
+    connection, shard = filled.connection(), Shard("duebridge", "invoices", 0)
+    with running(filled) as worker:
+        wait_until(lambda: count_listeners(connection, [shard]) == [1], "the worker to listen")
+        refused = filled("store", "purge", "invoices", "--yes", "--output", "json")
+        assert (refused.code, refused.json()["status"]) == (1, "in_use")
+        assert refused.err == "duebridge: nothing was changed: workers serve invoices\n"
+        worker.end()
     connection.close()
-    done = duebridge("store", "purge", "reminders", "--yes")
+    assert of_route(client, "invoices") != []
+    assert filled("store", "purge", "invoices", "--yes").code == 0
+
+
+def test_purge_of_a_route_with_a_cold_tier_names_the_files_that_stay(
+    filled: Command, client: Any
+) -> None:
+    meta = Shard("duebridge", "reminders", 0).key("meta")
+    client.hset(meta, "hydrated_until", 1_767_225_600_000)
+    done = filled("store", "purge", "reminders", "--yes")
     assert done.err == "route reminders: delete the files of its cold tier too\n"

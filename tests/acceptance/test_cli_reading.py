@@ -1,15 +1,17 @@
-"""stats, dead ls and config check, and what every reading command prints where."""
+"""stats, ls and events: what is in a store and what happened, page by page or as it comes."""
 
 import json
 import signal
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.command import PROGRAM, Command, embedded_command, kill_due
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import Shard
+from duebridge.store.transitions import Retry
+from tests.support.command import CONFIG, Command, kill_due
 
+AT = 1_893_456_000_000  # 2030
 STATS = [
     "route", "pending", "ready", "unack", "retry", "dead", "oldest_due_age_ms", "held_since_ms",
     "shards",
@@ -17,37 +19,40 @@ STATS = [
 
 
 @pytest.fixture
-def duebridge(tmp_path: Path) -> Iterator[Command]:
-    with embedded_command(tmp_path) as command:
-        yield command
+def duebridge(duebridge: Command) -> Command:
+    """The command, with routes for instants of any year."""
+    text = CONFIG.format(url=duebridge.url).replace(", max_delay: 30d", "")
+    duebridge.file.write_text(text + "defaults: {max_delay: 9999d}\n")
+    return duebridge
+
+
+def send(duebridge: Command, route: str, dues_ms: dict[str, int]) -> None:
+    lines = [json.dumps({"body": "x", "id": name, "at": at}) for name, at in dues_ms.items()]
+    assert duebridge("send", route, "-", "--jsonl", stdin="\n".join(lines).encode()).code == 0
+
+
+# stats
 
 
 def test_stats_as_json_is_exactly_the_documented_object(duebridge: Command) -> None:
     duebridge("send", "invoices", "hello", "--delay", "1h")
+    duebridge("send", "reminders", "hello", "--at", "2020-01-31T09:00:00Z")
     stats = duebridge("stats", "--output", "json")
     assert stats.code == 0
     assert set(stats.json()) == {"routes"}
     reminders, invoices = stats.json()["routes"]
     assert list(reminders) == STATS
-    assert (reminders["route"], reminders["pending"], reminders["shards"]) == ("reminders", 0, 1)
+    assert (reminders["route"], reminders["pending"], reminders["shards"]) == ("reminders", 1, 1)
     assert (invoices["route"], invoices["pending"], invoices["shards"]) == ("invoices", 1, 3)
-
-
-def test_stats_counts_what_is_due_and_how_long(duebridge: Command) -> None:
-    duebridge("send", "reminders", "hello", "--at", "2020-01-31T09:00:00Z")
-    (reminders, _) = duebridge("stats", "--output", "json").json()["routes"]
-    assert reminders["pending"] == 1
     assert reminders["oldest_due_age_ms"] > 0
 
 
 def test_stats_marks_a_route_that_left_the_configuration(duebridge: Command) -> None:
     duebridge("send", "invoices", "hello", "--delay", "1h")
-    text = duebridge.file.read_text()
-    duebridge.file.write_text(text[: text.index("  invoices")])
-    routes = duebridge("stats", "--output", "json").json()["routes"]
-    assert [route["route"] for route in routes] == ["reminders", "invoices"]
-    assert "configured" not in routes[0]
-    assert (routes[1]["configured"], routes[1]["pending"], routes[1]["shards"]) == (False, 1, 3)
+    duebridge.file.write_text(duebridge.file.read_text().replace("  invoices:", "  # invoices:"))
+    reminders, invoices = duebridge("stats", "--output", "json").json()["routes"]
+    assert "configured" not in reminders
+    assert (invoices["configured"], invoices["pending"], invoices["shards"]) == (False, 1, 3)
     table = duebridge("stats").out.splitlines()
     assert not table[1].endswith("not in the configuration")
     assert table[2].endswith("not in the configuration")
@@ -55,63 +60,8 @@ def test_stats_marks_a_route_that_left_the_configuration(duebridge: Command) -> 
 
 def test_stats_of_an_unused_route_opens_no_route(duebridge: Command) -> None:
     assert duebridge("stats").code == 0
-    text = duebridge.file.read_text()
-    duebridge.file.write_text(text.replace("shards: 3", "shards: 2"))
+    duebridge.file.write_text(duebridge.file.read_text().replace("shards: 3", "shards: 2"))
     assert duebridge("send", "invoices", "hello", "--delay", "1h").code == 0
-
-
-def test_dead_ls_shows_why_each_is_dead(duebridge: Command) -> None:
-    duebridge("send", "reminders", "hello", "--delay", "0s", "--id", "gone")
-    kill_due(duebridge, 1, "TooLarge\nbroke\x1b[31m\nthe limit")
-    table = duebridge("dead", "ls", "reminders")
-    assert table.code == 0
-    header, row = table.out.splitlines()
-    assert header.split()[:4] == ["id", "reason", "attempt", "error"]
-    assert row.split()[:3] == ["gone", "too_large", "1"]
-    assert "TooLarge: broke\\x1b[31m\\nthe limit" in row
-    (known,) = duebridge("dead", "ls", "reminders", "--output", "json").json_lines()
-    assert (known["id"], known["reason"], known["state"]) == ("gone", "too_large", "dead")
-    assert known["error_class"] == "TooLarge"
-    assert 0 < known["first_failed_at_ms"] <= known["last_failed_at_ms"]
-
-
-def test_cancel_and_reschedule_of_the_dead_exit_1(duebridge: Command) -> None:
-    duebridge("send", "reminders", "hello", "--delay", "0s", "--id", "gone")
-    kill_due(duebridge, 1, "TooLarge\nbroke the limit")
-    assert duebridge("cancel", "reminders", "gone").code == 1
-    moved = duebridge("reschedule", "reminders", "gone", "--delay", "1h", "--output", "json")
-    assert (moved.code, moved.json()["status"]) == (1, "dead")
-    shown = duebridge("get", "reminders", "gone")
-    assert shown.code == 0
-    assert "broke the limit" in shown.out
-
-
-def test_config_check_of_a_good_file_needs_no_network(duebridge: Command) -> None:
-    text = duebridge.file.read_text().replace(duebridge.url, "redis://127.0.0.1:1/0")
-    duebridge.file.write_text(text)
-    checked = duebridge("config", "check", "duebridge.yaml")
-    assert checked == (0, "duebridge.yaml: ok (routes: 2, brokers: 1)\n", "")
-
-
-def test_config_check_of_two_mistakes_exits_2_with_a_line_for_each(duebridge: Command) -> None:
-    text = duebridge.file.read_text()
-    text = text.replace("topic: reminders", "topc: reminders").replace("shards", "shard")
-    duebridge.file.write_text(text)
-    checked = duebridge("config", "check", "duebridge.yaml")
-    assert (checked.code, checked.out) == (2, "")
-    assert all(line.startswith("duebridge.yaml:") for line in checked.err.splitlines())
-    assert "did you mean topic?" in checked.err
-    assert "did you mean shards?" in checked.err
-
-
-def test_dead_ls_into_head_is_quiet(duebridge: Command) -> None:
-    duebridge("send", "reminders", "-", "--jsonl", stdin=b'{"body": "x", "delay": "0s"}\n' * 3_000)
-    kill_due(duebridge, 3_000, "TooLarge\nbroke the limit")
-    shell = f"'{PROGRAM}' dead ls reminders --limit 3000 --output json | head -1"
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", shell], cwd=duebridge.home, capture_output=True
-    )
-    assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, b"", 1)
 
 
 @pytest.mark.parametrize(("env", "is_colored"), [({}, True), ({"NO_COLOR": "1"}, False)])
@@ -125,32 +75,188 @@ def test_table_on_a_terminal_is_colored_unless_no_color(
     assert "\x1b" not in duebridge("stats", FORCE_COLOR="1").out
 
 
-@pytest.mark.parametrize("words", [["--every", "1s"], ["--watch", "--every", "99ms"]])
-def test_stats_every_of_no_watch_or_too_often_exits_2(duebridge: Command, words: list[str]) -> None:
-    refused = duebridge("stats", *words)
-    assert (refused.code, refused.out) == (2, "")
-    assert refused.err.startswith("duebridge: --every: expected")
-
-
 @pytest.mark.parametrize("output", ["json", "table"])
 def test_stats_watch_prints_rounds_until_ctrl_c(duebridge: Command, output: str) -> None:
-    words = ("stats", "--watch", "--every", "100ms", "--output", output)
-    process = duebridge.start(*words)
+    process = duebridge.start("stats", "--watch", "--every", "100ms", "--output", output)
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(8)]
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, b"")
     if output == "json":
-        for line in lines:
-            assert [each["route"] for each in json.loads(line)["routes"]] == [
-                "reminders",
-                "invoices",
-            ]
+        rounds = [[each["route"] for each in json.loads(line)["routes"]] for line in lines]
+        assert rounds == [["reminders", "invoices"]] * 8
     else:
-        assert [line.split()[:1] for line in lines] == 2 * [
-            [b"route"],
-            [b"reminders"],
-            [b"invoices"],
-            [],
-        ]
+        first_words = [line.split()[:1] for line in lines]
+        assert first_words == 2 * [[b"route"], [b"reminders"], [b"invoices"], []]
+
+
+# ls
+
+
+def listed(duebridge: Command, *words: str) -> tuple[list[str], str | None]:
+    """Return ids and cursor of one page."""
+    shown = duebridge("ls", *words, "--output", "json")
+    assert (shown.code, shown.err) == (0, "")
+    lines = shown.json_lines()
+    cursor = lines.pop()["cursor"] if lines and "cursor" in lines[-1] else None
+    return [each["id"] for each in lines], cursor
+
+
+def test_ls_pages_of_three_shards_have_each_once_in_the_order_of_due(duebridge: Command) -> None:
+    dues_ms = {f"id-{number:03d}": AT + number // 10 for number in range(100)}  # many are equal
+    send(duebridge, "invoices", dues_ms)
+    found, cursor = listed(duebridge, "invoices", "--limit", "30")
+    while cursor:
+        page, cursor = listed(duebridge, "invoices", "--limit", "30", "--cursor", cursor)
+        assert page
+        found += page
+    assert sorted(found) == sorted(dues_ms)
+    assert [dues_ms[each] for each in found] == sorted(dues_ms.values())
+
+
+def test_ls_within_a_window_takes_both_ends_and_goes_on(duebridge: Command) -> None:
+    send(duebridge, "invoices", {f"id-{number}": AT + number for number in range(9)})
+    words = ("invoices", "--due-after", str(AT + 2), "--due-before", str(AT + 5))
+    assert listed(duebridge, *words) == (["id-2", "id-3", "id-4", "id-5"], None)
+    first, cursor = listed(duebridge, *words, "--state", "pending", "--limit", "3")
+    assert cursor is not None
+    again = listed(duebridge, *words, "--state", "pending", "--cursor", cursor)
+    assert (first, again) == (["id-2", "id-3", "id-4"], (["id-5"], None))
+
+
+def test_ls_within_a_time_from_now_asks_the_stores_clock(duebridge: Command) -> None:
+    for delay in ("1h", "3h"):
+        duebridge("send", "reminders", "x", "--delay", delay, "--id", delay)
+    assert listed(duebridge, "reminders", "--due-before", "2h")[0] == ["1h"]
+    assert listed(duebridge, "reminders", "--due-after", "2h")[0] == ["3h"]
+
+
+def test_ls_by_state_shows_that_state_and_without_one_all(duebridge: Command) -> None:
+    send(duebridge, "reminders", {f"past-{number}": 1_000_000_000_000 for number in range(4)})
+    kill_due(duebridge, 4, "TooLarge\nbroke the limit")
+    send(duebridge, "reminders", {"future": AT, **{f"due-{number}": 0 for number in range(5)}})
+    connection = duebridge.connection()
+    store = DelayStore(connection, Shard("duebridge", "reminders", 0))
+    store.promote()
+    claim = store.claim(4, 600_000)
+    retry = Retry(
+        id=claim.ids[0], delay_ms=3_600_000, is_failure=True, is_unsure=False, error="Away\nno one"
+    )
+    store.retry(claim.token, [retry])
+    connection.close()
+    states = {
+        state: listed(duebridge, "reminders", "--state", state)[0]
+        for state in ("pending", "ready", "unack", "retry", "dead")
+    }
+    assert [len(states[state]) for state in states] == [1, 1, 3, 1, 4]
+    everything, _ = listed(duebridge, "reminders")
+    assert sorted(everything) == sorted(each for found in states.values() for each in found)
+    assert everything[-4:] == states["dead"]
+    table = duebridge("ls", "reminders", "--state", "retry").out.splitlines()
+    assert table[0].split()[:3] == ["id", "state", "due"]
+    assert "Away: no one" in table[1]
+    page, cursor = listed(duebridge, "reminders", "--limit", "8")
+    rest = listed(duebridge, "reminders", "--cursor", str(cursor))
+    assert [*page, *rest[0]] == everything
+
+
+def test_ls_of_ready_has_those_whose_leases_ran_out_twice(duebridge: Command) -> None:
+    send(duebridge, "reminders", {"suspect": 0})
+    connection = duebridge.connection()
+    now_ms = [AT]
+    store = DelayStore(connection, Shard("duebridge", "reminders", 0), now_ms=lambda: now_ms[0])
+    store.promote()
+    for _ in range(2):
+        assert store.claim(1, 1).ids == ["suspect"]
+        now_ms[0] += 1
+        store.reclaim()
+    assert store.next().suspect == 1
+    connection.close()
+    assert listed(duebridge, "reminders", "--state", "ready") == (["suspect"], None)
+
+
+def test_ls_table_ends_with_the_cursor_on_standard_error(duebridge: Command) -> None:
+    send(duebridge, "reminders", {"a": AT, "b": AT + 1})
+    shown = duebridge("ls", "reminders", "--limit", "1")
+    assert len(shown.out.splitlines()) == 2
+    assert shown.err.startswith("there are more: --cursor ")
+    following = duebridge("ls", "reminders", "--cursor", shown.err.split()[-1])
+    assert following.out.splitlines()[1].split()[0] == "b"
+    assert following.err == ""
+
+
+def test_ls_page_is_read_in_calls_that_are_bounded(duebridge: Command, client: Any) -> None:
+    send(duebridge, "reminders", {f"id-{number}": AT + number for number in range(5_000)})
+    client.config_resetstat()
+    listed(duebridge, "reminders", "--limit", "50")
+    assert client.info("commandstats")["cmdstat_evalsha"]["calls"] < 30
+
+
+def test_ls_cursor_of_another_list_is_refused(duebridge: Command) -> None:
+    send(duebridge, "reminders", {"a": AT, "b": AT})
+    _, cursor = listed(duebridge, "reminders", "--limit", "1")
+    for words in (["invoices"], ["reminders", "--state", "pending"]):
+        refused = duebridge("ls", *words, "--cursor", str(cursor))
+        assert refused.code == 2
+        assert "got one of route reminders, state any" in refused.err
+
+
+# events
+
+
+def test_events_tell_a_life_in_the_order_of_time(duebridge: Command) -> None:
+    duebridge("send", "reminders", "x", "--delay", "0s", "--id", "a")
+    kill_due(duebridge, 1, "TooLarge\nbroke the limit")
+    duebridge("dead", "replay", "reminders", "a", "--delay", "1h")
+    duebridge("cancel", "reminders", "a")
+    duebridge("send", "invoices", "x", "--delay", "1h", "--id", "b")
+    everything = duebridge("events", "--output", "json")
+    assert (everything.code, everything.err) == (0, "")
+    events = everything.json_lines()
+    assert [(each["kind"], each["id"]) for each in events] == [
+        ("accepted", "a"), ("dead", "a"), ("replayed", "a"), ("cancelled", "a"), ("accepted", "b"),
+    ]  # fmt: skip
+    assert events[1] == {
+        "kind": "dead", "at_ms": events[1]["at_ms"], "route": "reminders", "shard": 0, "id": "a",
+        "due_at_ms": events[0]["due_at_ms"], "attempt": 1, "reason": "too_large",
+    }  # fmt: skip
+    assert [each["at_ms"] for each in events] == sorted(each["at_ms"] for each in events)
+    of_route = duebridge("events", "reminders", "--limit", "2").out.splitlines()
+    kinds = [line.split()[1:4] for line in of_route]
+    assert kinds == [["replayed", "reminders", "a"], ["cancelled", "reminders", "a"]]
+
+
+def test_events_since_begins_there_and_limit_keeps_the_newest(duebridge: Command) -> None:
+    send(duebridge, "invoices", {f"{number}": AT for number in range(1_500)})
+    assert len(duebridge("events").out.splitlines()) == 100
+    assert len(duebridge("events", "--since", "1h").out.splitlines()) == 1_500
+    assert len(duebridge("events", "--since", "1h", "--limit", "7").out.splitlines()) == 7
+    assert duebridge("events", "--since", "2126-01-31T09:00:00Z") == (0, "", "")
+    assert duebridge("events", "--limit", "0") == (0, "", "")
+
+
+def test_events_follow_prints_what_comes_until_ctrl_c(duebridge: Command) -> None:
+    send(duebridge, "reminders", {"before": AT})
+    process = duebridge.start("events", "--follow", "--output", "json")
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["id"] == "before"
+    send(duebridge, "invoices", {"during": AT})
+    event = json.loads(process.stdout.readline())
+    assert (event["kind"], event["route"], event["id"]) == ("accepted", "invoices", "during")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def test_events_follow_whose_reader_left_ends_quietly(duebridge: Command) -> None:
+    send(duebridge, "reminders", {"before": AT})
+    process = duebridge.start("events", "--follow")
+    assert process.stdout is not None
+    assert b"accepted" in process.stdout.readline()
+    process.stdout.close()
+    send(duebridge, "reminders", {"after": AT})
+    assert process.wait(timeout=60) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.communicate()

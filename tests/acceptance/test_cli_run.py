@@ -1,19 +1,19 @@
-"""`duebridge run`: a worker process from its start to its drain."""
+"""`duebridge run`: a worker process from its start over other configurations to its drain."""
 
 import json
+import os
+import pty
 import signal
+import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from http.client import HTTPConnection
-from pathlib import Path
 
 import pytest
 
-from tests.support.command import Command, embedded_command, wait_until
+from tests.acceptance.site import fetch, running
+from tests.support.command import PROGRAM, Command, wait_until
 
+ADDED = "  added: {target: {broker: here, topic: added}}\n"
 TWICE = """\
 from duebridge.cli.commands.run import Signals
 signals = Signals()
@@ -26,106 +26,48 @@ while True:
 """
 
 
-@pytest.fixture
-def duebridge(tmp_path: Path) -> Iterator[Command]:
-    with embedded_command(tmp_path) as command:
-        yield command
-
-
-class Worker:
-    """A `duebridge run` and the log lines that it has written so far."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self.process = process
-        self.lines: list[bytes] = []
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
-
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        self.lines.extend(iter(self.process.stderr.readline, b""))
-
-    def events(self) -> list[str]:
-        return [json.loads(line)["event"] for line in list(self.lines)]
-
-    def end_with(self, number: int) -> int:
-        self.process.send_signal(number)
-        return self.wait()
-
-    def wait(self) -> int:
-        code = self.process.wait(60)
-        self._thread.join()
-        return code
-
-
-@contextmanager
-def running(duebridge: Command, *args: str, **env: str) -> Iterator[Worker]:
-    with duebridge.start(*args, **env) as process:
-        worker = Worker(process)
-        try:
-            wait_until(lambda: "started" in worker.events(), "the worker to start")
-            yield worker
-        finally:
-            process.kill()
-            worker.wait()
+def deliver(duebridge: Command, route: str) -> None:
+    """Have the worker that runs deliver an envelope."""
+    duebridge("send", route, "hello", "--delay", "100ms", "--id", "due")
+    wait_until(lambda: duebridge("get", route, "due").code == 1, "the delivery")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_run_signalled_after_a_delivery_drains_and_exits_0(duebridge: Command, number: int) -> None:
-    with running(duebridge, "--config", "duebridge.yaml", "run") as worker:
-        duebridge("send", "invoices", "hello", "--delay", "100ms", "--id", "due")
-        wait_until(lambda: duebridge("get", "invoices", "due").code == 1, "the delivery")
-        assert worker.end_with(number) == 0
+def test_run_signalled_after_a_delivery_drains_and_leaves_what_is_not_due(
+    duebridge: Command, number: int
+) -> None:
+    duebridge("send", "invoices", "hello", "--delay", "1h", "--id", "later")
+    with running(duebridge) as worker:
+        deliver(duebridge, "invoices")
+        assert worker.end(number) == 0
         assert worker.events()[-1] == "drained"
-    assert duebridge("stats", "--output", "json").json()["routes"][1]["unack"] == 0
-
-
-def test_run_leaves_what_is_not_due(duebridge: Command) -> None:
-    duebridge("send", "reminders", "hello", "--delay", "1h", "--id", "later")
-    with running(duebridge, "run") as worker:
-        duebridge("send", "reminders", "hello", "--delay", "1ms", "--id", "due")
-        wait_until(lambda: duebridge("get", "reminders", "due").code == 1, "the delivery")
-        assert worker.end_with(signal.SIGTERM) == 0
-    assert duebridge("get", "reminders", "later", "--output", "json").json()["state"] == "pending"
+    invoices = duebridge("stats", "--output", "json").json()["routes"][1]
+    assert (invoices["unack"], invoices["pending"]) == (0, 1)
 
 
 def test_run_with_a_health_port_tells_what_soon_will_be_due(duebridge: Command) -> None:
     duebridge("send", "reminders", "hello", "--delay", "50s", "--id", "soon")
-    with running(duebridge, "run", "--health-port", "0") as worker:
-        wait_until(lambda: "health" in worker.events(), "the port")
-        port = next(json.loads(line)["port"] for line in worker.lines if b'"health"' in line)
-        wait_until(lambda: fetched(port, "/due")[0] == 200, "the first look")
-        found = json.loads(fetched(port, "/due")[1])
+    with running(duebridge, "--health-port", "0") as worker:
+        port = worker.health_port()
+        wait_until(lambda: fetch(port, "/due")[0] == 200, "the first look")
+        found = json.loads(fetch(port, "/due")[1])
         assert found["routes"]["reminders"]["due_within_s"] == {"60": 1, "300": 1}
-        _, text = fetched(port, "/metrics")
+        _, text = fetch(port, "/metrics")
         assert 'duebridge_store_call_seconds_count{script="stats"}' in text
         assert 'duebridge_due_within{route="reminders",shard="0",window="60s"} 1.0' in text
-        wait_until(
-            lambda: "duebridge_store_memory_used_bytes " in fetched(port, "/metrics")[1], "a sight"
-        )
-        assert worker.end_with(signal.SIGTERM) == 0
+        memory = "duebridge_store_memory_used_bytes "
+        wait_until(lambda: memory in fetch(port, "/metrics")[1], "a sight")
+        assert worker.end() == 0
 
 
-def fetched(port: int, path: str) -> tuple[int, str]:
-    connection = HTTPConnection("127.0.0.1", port, timeout=10)
-    with closing(connection):
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
-
-
-def test_run_missing_extra_exits_2_with_the_line_to_type(duebridge: Command) -> None:
-    text = duebridge.file.read_text().replace("type: memory", 'type: rabbitmq, url: "amqp://h/"')
-    text = text.replace("topic: reminders", 'exchange: "", routing_key: a')
-    text = text.replace("topic: invoices", 'exchange: "", routing_key: b')
-    duebridge.file.write_text(text)
-    (duebridge.home / "pika").mkdir()
-    hidden = duebridge.home / "pika" / "__init__.py"
-    hidden.write_text("raise ModuleNotFoundError(\"No module named 'pika'\", name='pika')")
-    refused = duebridge("run", PYTHONPATH=str(duebridge.home))
-    assert (refused.code, refused.out) == (2, "")
-    assert "pip install 'duebridge[rabbitmq]'" in refused.err
-    assert len(refused.err.splitlines()) == 1
+def test_run_on_a_busy_health_port_names_the_address(duebridge: Command) -> None:
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))  # noqa: S104
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = duebridge("run", "--health-port", str(port))
+    assert done.code == 2
+    assert f"0.0.0.0:{port}" in done.err
 
 
 def test_second_signal_ends_at_once_with_130() -> None:
@@ -137,3 +79,41 @@ def test_second_signal_ends_at_once_with_130() -> None:
         assert process.stdout.readline() == b"up\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
+
+
+def test_run_takes_a_changed_file_over_and_delivers_its_route(duebridge: Command) -> None:
+    with running(duebridge) as worker:
+        duebridge.file.write_text(duebridge.file.read_text() + ADDED)
+        wait_until(lambda: worker.logged("config_swapped"), "the swap")
+        [line] = worker.logged("config_swapped")
+        assert (line["added"], line["removed"], line["changed"]) == (["added"], [], [])
+        deliver(duebridge, "added")
+        assert worker.end() == 0
+
+
+def test_run_at_sighup_reads_references_anew(duebridge: Command) -> None:
+    days = duebridge.home / "days"
+    days.write_text("30d\n")
+    text = duebridge.file.read_text()
+    duebridge.file.write_text(text.replace("max_delay: 30d", f"max_delay: '${{file:{days}}}'"))
+    with running(duebridge) as worker:
+        days.write_text("40d\n")
+        worker.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: worker.logged("config_swapped"), "the swap")
+        assert worker.logged("config_swapped")[0]["changed"] == ["reminders"]
+        assert worker.end() == 0
+
+
+def test_run_whose_terminal_was_closed_ends(duebridge: Command) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([PROGRAM, "run"], cwd=duebridge.home, stderr=theirs) as process:
+        os.close(theirs)
+        seen = b""
+        while b"started" not in seen:
+            seen += os.read(ours, 4096)
+        os.close(ours)
+        process.send_signal(signal.SIGHUP)
+        try:
+            process.wait(30)
+        finally:
+            process.kill()

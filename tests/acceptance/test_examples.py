@@ -16,9 +16,9 @@ import yaml
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient
 
-from duebridge.store.connection import open_connection
 from duebridge.store.embedded import stop_embedded
 from tests.support.checkout import ROOT, missing
+from tests.support.command import PROGRAM
 
 EXAMPLES = ROOT / "examples"
 CHART = ROOT / "deploy" / "helm" / "duebridge"
@@ -32,13 +32,9 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def namespace(redis_url: str) -> Iterator[str]:
-    """A namespace of the shared Redis, emptied at the end."""
-    name = f"example-{secrets.token_hex(6)}"
-    yield name
-    with closing(open_connection(redis_url)) as connection:
-        if keys := connection.client.keys(f"{{{name}*"):
-            connection.client.delete(*keys)
+def settings(embedded: Path) -> dict[str, str]:
+    """The store that the examples take from their environment."""
+    return {"REDIS_URL": f"embedded:{embedded}", "NAMESPACE": f"example-{secrets.token_hex(6)}"}
 
 
 @pytest.fixture
@@ -99,12 +95,12 @@ def load_app(path: Path) -> ModuleType:
 
 @pytest.mark.parametrize("home", ["fastapi"], indirect=True)
 def test_call_service_answers_by_http_status(
-    home: Path, redis_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+    home: Path, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     testclient = pytest.importorskip("fastapi.testclient", reason="fastapi is not installed")
     monkeypatch.chdir(home)
-    monkeypatch.setenv("REDIS_URL", redis_url)
-    monkeypatch.setenv("NAMESPACE", namespace)
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
     with testclient.TestClient(load_app(home / "app.py").app) as client:
         given = {"text": "call back", "delay": "1h"}
         stored = client.put("/reminders/call-7", json=given)
@@ -118,21 +114,18 @@ def test_call_service_answers_by_http_status(
 
 @pytest.mark.parametrize("home", ["consumer"], indirect=True)
 def test_consume_failing_order_comes_back_until_it_is_sent(
-    home: Path, redis_url: str, kafka_bootstrap: str, namespace: str, topic: str
+    home: Path, settings: dict[str, str], kafka_bootstrap: str, topic: str
 ) -> None:
-    env = {"REDIS_URL": redis_url, "NAMESPACE": namespace, "KAFKA": kafka_bootstrap}
-    env |= {"TOPIC": topic, "DELAYS": "100ms 100ms 1s"}
+    env = {**settings, "KAFKA": kafka_bootstrap, "TOPIC": topic, "DELAYS": "100ms 100ms 1s"}
     with closing(KafkaProducer(bootstrap_servers=kafka_bootstrap)) as producer:
         producer.send(topic, b"order-1", key=b"customer-7").get(WITHIN_S)
-    program = str(Path(sys.executable).with_name("duebridge"))
     with (
-        running(home, program, "run", **env),
+        running(home, PROGRAM, "run", **env),
         running(home, sys.executable, "-u", "consume.py", **env) as consumer,
     ):
         assert consumer.stdout is not None
         closed = "order-1: the warehouse is closed; handed to orders-again\n"
-        assert consumer.stdout.readline() == closed
-        assert consumer.stdout.readline() == closed
+        assert [consumer.stdout.readline() for _ in range(2)] == [closed] * 2
         (home / "warehouse-is-open").touch()
         shown = consumer.stdout.readline()
         sent = consumer.stdout.readline() if shown == closed else shown
@@ -141,20 +134,18 @@ def test_consume_failing_order_comes_back_until_it_is_sent(
 
 @pytest.mark.parametrize("home", ["consumer"], indirect=True)
 def test_consume_order_that_always_fails_ends_among_the_failed(
-    home: Path, redis_url: str, kafka_bootstrap: str, namespace: str, topic: str
+    home: Path, settings: dict[str, str], kafka_bootstrap: str, topic: str
 ) -> None:
-    env = {"REDIS_URL": redis_url, "NAMESPACE": namespace, "KAFKA": kafka_bootstrap}
-    env |= {"TOPIC": topic, "DELAYS": "100ms"}
+    env = {**settings, "KAFKA": kafka_bootstrap, "TOPIC": topic, "DELAYS": "100ms"}
     with closing(KafkaProducer(bootstrap_servers=kafka_bootstrap)) as producer:
         sent = producer.send(topic, b"order-2", key=b"customer-7", headers=[("tenant", b"3")])
         sent.get(WITHIN_S)
     failed = KafkaConsumer(
         f"{topic}-failed", bootstrap_servers=kafka_bootstrap, auto_offset_reset="earliest"
     )
-    program = str(Path(sys.executable).with_name("duebridge"))
     with (
         closing(failed),
-        running(home, program, "run", **env),
+        running(home, PROGRAM, "run", **env),
         running(home, sys.executable, "-u", "consume.py", **env),
     ):
         record = next(failed)

@@ -1,9 +1,8 @@
 """Probes and metrics over real HTTP."""
 
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from prometheus_client import REGISTRY
@@ -13,9 +12,11 @@ from duebridge.errors import StoreUnavailable
 from duebridge.telemetry import metrics
 from duebridge.worker.gauges import register
 from duebridge.worker.probes import HealthServer, oldest_due_age_ms
+from tests.acceptance.site import fetch
 from tests.support.floor import Floor
 
 SHARD = {"route": "r", "shard": "0"}
+Get = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
@@ -24,39 +25,25 @@ def floor(build_floor: Callable[..., Floor]) -> Floor:
 
 
 @pytest.fixture
-def server(floor: Floor) -> Iterator[HealthServer]:
+def get(floor: Floor) -> Iterator[Get]:
+    """Fetch a path of the floor's server."""
     server = HealthServer([floor.worker], port=0, host="127.0.0.1")
     server.start()
-    yield server
+    yield partial(fetch, server.port)
     server.close()
 
 
-def fetch(server: HealthServer, path: str, accept: str = "*/*") -> tuple[int, str]:
-    url = f"http://127.0.0.1:{server.port}{path}"
-    request = urllib.request.Request(url, headers={"Accept": accept})
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - http, always
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
-
-
-def test_livez_while_the_loop_turns_is_ok(floor: Floor, server: HealthServer) -> None:
+def test_livez_fails_when_the_loop_stands_still(floor: Floor, get: Get) -> None:
     floor.turn()
-    assert fetch(server, "/livez") == (200, "ok\n")
-
-
-def test_livez_when_the_loop_stands_still_fails(floor: Floor, server: HealthServer) -> None:
-    floor.turn()
+    assert get("/livez") == (200, "ok\n")
     floor.advance(12_001)
-    status, body = fetch(server, "/livez")
+    status, body = get("/livez")
     assert status == 503
     assert "its loop stands still" in body
 
 
 def test_livez_while_no_shard_of_a_frozen_store_answers_is_ok(
-    floor: Floor, server: HealthServer, monkeypatch: pytest.MonkeyPatch
+    floor: Floor, get: Get, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ask_in_vain() -> None:
         floor.advance(8_000)
@@ -66,32 +53,29 @@ def test_livez_while_no_shard_of_a_frozen_store_answers_is_ok(
         monkeypatch.setattr(view, "refresh", ask_in_vain)
     floor.turn()
     assert floor.elapsed_ms == 16_000
-    assert fetch(server, "/livez") == (200, "ok\n")
+    assert get("/livez") == (200, "ok\n")
 
 
-def test_readyz_before_the_store_answered_fails(floor: Floor, server: HealthServer) -> None:
-    status, body = fetch(server, "/readyz")
+def test_readyz_follows_the_store_and_the_lane(floor: Floor, get: Get) -> None:
+    status, body = get("/readyz")
     assert status == 503
     assert "route r: the store does not answer" in body
-
-
-def test_readyz_follows_the_lane(floor: Floor, server: HealthServer) -> None:
     floor.turn()
-    assert fetch(server, "/readyz") == (200, "ok\n")
+    assert get("/readyz") == (200, "ok\n")
     floor.publisher.is_available = False
     floor.schedule("a", delay="0ms")
     floor.turn(1000)
-    assert fetch(server, "/readyz") == (503, "lane memory: stopped\n")
+    assert get("/readyz") == (503, "lane memory: stopped\n")
     floor.publisher.is_available = True
     floor.turn(2000)
-    assert fetch(server, "/readyz") == (200, "ok\n")
+    assert get("/readyz") == (200, "ok\n")
 
 
-def test_metrics_count_what_became_of_envelopes(floor: Floor, server: HealthServer) -> None:
+def test_metrics_count_what_became_of_envelopes(floor: Floor, get: Get) -> None:
     before = REGISTRY.get_sample_value("duebridge_delivered_total", {"route": "r"}) or 0
     floor.schedule("a", "b")
     floor.turn(1000)
-    _, text = fetch(server, "/metrics")
+    _, text = get("/metrics")
     assert f'duebridge_delivered_total{{route="r"}} {before + 2}' in text
     assert "duebridge_claim_size_bucket" in text
 
@@ -101,50 +85,40 @@ def test_lateness_of_a_batch_fills_the_right_buckets() -> None:
     lateness = metrics.LatenessHistogram()
     registry.register(lateness)
     lateness.observe("r", [0.001, 0.005, 0.3, 9999.0])
-    name = "duebridge_lateness_seconds_bucket"
     counts = [
-        registry.get_sample_value(name, {"route": "r", "le": le})
+        registry.get_sample_value("duebridge_lateness_seconds_bucket", {"route": "r", "le": le})
         for le in ("0.005", "0.25", "0.5", "+Inf")
     ]
     assert counts == [2, 2, 3, 4]
 
 
-def test_metrics_are_openmetrics_only_where_that_is_asked_for(server: HealthServer) -> None:
+def test_metrics_are_openmetrics_only_where_that_is_asked_for(get: Get) -> None:
     asked = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
-    assert fetch(server, "/metrics", asked)[1].endswith("# EOF\n")
-    assert "# EOF" not in fetch(server, "/metrics")[1]
+    assert get("/metrics", asked)[1].endswith("# EOF\n")
+    assert "# EOF" not in get("/metrics")[1]
 
 
-def test_due_before_the_first_look_is_unknown_and_not_nothing(server: HealthServer) -> None:
-    status, body = fetch(server, "/due")
-    assert status == 503
-    assert json.loads(body) == {
-        "error": "route other: the store does not answer; route r: the store does not answer"
-    }
+def test_due_before_the_first_look_is_unknown_and_not_nothing(get: Get) -> None:
+    status, body = get("/due")
+    unknown = "route other: the store does not answer; route r: the store does not answer"
+    assert (status, json.loads(body)) == (503, {"error": unknown})
 
 
-def test_due_tells_what_is_due_and_soon_will_be(floor: Floor, server: HealthServer) -> None:
+def due(now: int, age_s: float, within_60: int, within_300: int) -> dict[str, object]:
+    within = {"60": within_60, "300": within_300}
+    return {"due_now": now, "oldest_due_age_s": age_s, "due_within_s": within}
+
+
+def test_due_tells_what_is_due_and_soon_will_be(floor: Floor, get: Get) -> None:
     floor.publisher.is_available = False
     floor.schedule("now", delay="1s")
     floor.turn(1000)
     floor.schedule("soon", delay="60s")
     floor.schedule("later", delay="300s", route="other")
     floor.turn(6000)
-    status, body = fetch(server, "/due")
-    assert (status, json.loads(body)) == (
-        200,
-        {
-            "routes": {
-                "r": {"due_now": 1, "oldest_due_age_s": 6.0, "due_within_s": {"60": 2, "300": 2}},
-                "other": {
-                    "due_now": 0,
-                    "oldest_due_age_s": 0.0,
-                    "due_within_s": {"60": 0, "300": 1},
-                },
-            },
-            "totals": {"due_now": 1, "oldest_due_age_s": 6.0, "due_within_s": {"60": 2, "300": 3}},
-        },
-    )
+    status, body = get("/due")
+    routes = {"r": due(1, 6.0, 2, 2), "other": due(0, 0.0, 0, 1)}
+    assert (status, json.loads(body)) == (200, {"routes": routes, "totals": due(1, 6.0, 2, 3)})
 
 
 def test_due_is_in_the_gauges_too(floor: Floor) -> None:
@@ -177,11 +151,11 @@ def test_oldest_due_age_goes_on_rising_while_the_store_is_away(floor: Floor) -> 
 def test_dead_counts_also_what_a_claim_and_a_reclaim_buried(
     build_floor: Callable[..., Floor],
 ) -> None:
-    def count(reason: str) -> float:
-        labels = {"route": "r", "reason": reason}
-        return REGISTRY.get_sample_value("duebridge_dead_total", labels) or 0
+    def counts() -> list[float]:
+        labels = [{"route": "r", "reason": reason} for reason in ("expired", "poison")]
+        return [REGISTRY.get_sample_value("duebridge_dead_total", each) or 0 for each in labels]
 
-    before = {reason: count(reason) for reason in ("expired", "poison")}
+    before = counts()
     floor = build_floor(poison=1, lease="30s")
     floor.schedule("late", delay="1s", expires="2s")
     floor.turn(3000)
@@ -194,7 +168,4 @@ def test_dead_counts_also_what_a_claim_and_a_reclaim_buried(
         if not alone:
             store.reclaim()
     floor.worker.run_once()
-    assert {reason: count(reason) - before[reason] for reason in before} == {
-        "expired": 1,
-        "poison": 1,
-    }
+    assert counts() == [before[0] + 1, before[1] + 1]

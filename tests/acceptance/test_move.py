@@ -1,4 +1,8 @@
-"""A Redis is left for another: emptied behind producers that went first, or handed over whole."""
+"""A Redis is left for another, or lost and its snapshot brought back.
+
+It is emptied behind producers that went first, or handed over whole. After a snapshot what ended
+since would come again, unless the journal is heeded.
+"""
 
 import signal
 from collections import Counter
@@ -13,10 +17,16 @@ from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from tests.acceptance.site import CONFIG, Site
+from tests.support.backup import AT_ONCE, back_up, restored
 from tests.support.command import wait_until
 from tests.support.servers import redis_server
 
 pytestmark = pytest.mark.timeout(120)
+
+
+def site_on(port: int, home: Path, name: str = "duebridge") -> Site:
+    """Return the site whose store is the server at a port."""
+    return Site(home, CONFIG.format(url=f"redis://127.0.0.1:{port}/0"), name)
 
 
 @pytest.fixture
@@ -34,13 +44,13 @@ def ports(tmp_path: Path) -> Iterator[tuple[int, int]]:
 
 @pytest.fixture
 def old(tmp_path: Path, ports: tuple[int, int]) -> Site:
-    return Site(tmp_path, CONFIG.format(url=f"redis://127.0.0.1:{ports[0]}/0"), "old")
+    return site_on(ports[0], tmp_path, "old")
 
 
 @pytest.fixture
 def new(tmp_path: Path, ports: tuple[int, int]) -> Site:
     """The same place, with another configuration."""
-    return Site(tmp_path, CONFIG.format(url=f"redis://127.0.0.1:{ports[1]}/0"), "new")
+    return site_on(ports[1], tmp_path, "new")
 
 
 def test_drain_behind_the_producers_delivers_each_once_and_says_when_the_old_one_is_empty(
@@ -116,3 +126,57 @@ def hand_over(old_port: int, new_port: int) -> None:
         wait_until(lambda: replica.items() <= old.info().get("slave0", {}).items(), "the copy")
         old.execute_command("FAILOVER", "TO", "127.0.0.1", new_port, "TIMEOUT", 10_000)
         wait_until(lambda: new.info()["role"] == "master", "the new one to take over")
+
+
+# A snapshot is brought back
+
+
+def lose_a_store(tmp_path: Path) -> tuple[Path, list[str]]:
+    """Return a backup, and the journal of what happened after it, until the store was lost."""
+    (tmp_path / "lost").mkdir()
+    with redis_server(tmp_path / "lost", "--appendonly", "yes", *AT_ONCE) as port:
+        site = site_on(port, tmp_path)
+        site.send("orders", {"kept": "1h", "goes": "1h", "taken-back": "1h"})
+        site.send("others", {"dies": "1h"})
+        back_up(port, tmp_path / "backup.rdb")
+        assert site("cancel", "orders", "taken-back").code == 0
+        assert site("reschedule", "orders", "goes", "--delay", "0s").code == 0
+        assert site("reschedule", "others", "dies", "--delay", "0s").code == 0
+        site.send("orders", {"accepted-since": "1h"})
+        with site.running() as worker:
+            wait_until(lambda: set(site.delivered()) == {"goes", "dies"}, "deliveries")
+            assert worker.end() == 0
+        return tmp_path / "backup.rdb", site("events", "--output", "json").out.splitlines()
+
+
+@pytest.mark.long
+def test_restore_that_heeds_the_journal_delivers_each_once_and_nothing_cancelled(
+    tmp_path: Path,
+) -> None:
+    backup, journal = lose_a_store(tmp_path)
+    with restored(backup, tmp_path / "restored") as port:
+        site = site_on(port, tmp_path)
+        newest = site("events", "--limit", "1").out.split()[0]
+        for route, ids in (("orders", {"goes", "taken-back"}), ("others", {"dies"})):
+            words = ("cancel", route, "-", "--ended-since", newest, "--output", "json")
+            done = site(*words, stdin="\n".join(journal).encode())
+            answers = {(each["id"], each["status"]) for each in done.json_lines()}
+            assert answers == {(each, "cancelled") for each in ids}
+        again = site("send", "orders", "body of kept", "--delay", "1h", "--id", "kept")
+        assert again.out.split()[0] == "duplicate"
+        site.send("orders", {"accepted-since": "0s"})
+        assert site("reschedule", "orders", "kept", "--delay", "0s").code == 0
+        with site.running("--until-empty") as worker:
+            assert worker.wait() == 0
+    assert sorted(site.delivered()) == ["accepted-since", "dies", "goes", "kept"]
+
+
+def test_restored_store_is_fit_and_outlives_its_server(tmp_path: Path) -> None:
+    (tmp_path / "lost").mkdir()
+    with redis_server(tmp_path / "lost", "--appendonly", "yes", *AT_ONCE) as port:
+        site_on(port, tmp_path).send("orders", {"kept": "1h"})
+        back_up(port, tmp_path / "backup.rdb")
+    with restored(tmp_path / "backup.rdb", tmp_path / "restored") as port:
+        assert site_on(port, tmp_path)("doctor").code == 0
+    with redis_server(tmp_path / "restored", "--appendonly", "yes") as port:
+        assert site_on(port, tmp_path)("get", "orders", "kept").code == 0

@@ -13,7 +13,7 @@ import pytest
 from duebridge.envelope import Envelope
 from duebridge.producer import Producer
 from duebridge.store.routes import shard_number
-from tests.acceptance.site import Recorded, Site, Worker, embedded_site
+from tests.acceptance.site import Recorded, Site, Worker
 from tests.support.command import wait_until
 
 pytestmark = pytest.mark.timeout(120)
@@ -52,12 +52,6 @@ class Load(threading.Thread):
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with embedded_site(tmp_path) as site:
-        yield site
-
-
-@pytest.fixture
 def load(site: Site) -> Iterator[Load]:
     load = Load(site.file, "orders")
     yield load
@@ -82,15 +76,16 @@ def first_of_shards(records: list[Recorded], pid: int) -> dict[int, int]:
 
 
 def started_ms(worker: Worker) -> int:
-    line = next(line for line in worker.logged() if line["event"] == "started")
-    return round(datetime.fromisoformat(str(line["timestamp"])).timestamp() * 1000)
+    [line] = worker.logged("started")
+    return round(datetime.fromisoformat(line["timestamp"]).timestamp() * 1000)
 
 
 def has_all_shards(site: Site, worker: Worker) -> bool:
     return set(first_of_shards(site.records(), worker.pid)) == SHARDS
 
 
-def see_delivered(site: Site, load: Load, more: int = 0) -> None:
+def see_delivered(site: Site, load: Load, at_least: int = 0, more: int = 0) -> None:
+    wait_until(lambda: len(load.accepted) >= at_least, "more load")
     load.stop()
     wait_until(lambda: len(set(site.delivered())) == len(load.accepted) + more, "all of the load")
 
@@ -118,9 +113,7 @@ def test_worker_that_is_stopped_leaves_its_work_to_the_others_within_2_s(
     load.start()
     wait_until(lambda: has_all_shards(site, leaver) and has_all_shards(site, stayer), "both")
     assert leaver.end() == 0
-    left_at = len(load.accepted)
-    wait_until(lambda: len(load.accepted) >= left_at + 200, "load without it")
-    see_delivered(site, load)
+    see_delivered(site, load, at_least=len(load.accepted) + 200)
     assert max(each.at_ms - each.due_at_ms for each in site.records()) <= MOVED_WITHIN_MS
     assert Counter(site.delivered()) == Counter(load.accepted)
 
@@ -135,9 +128,7 @@ def test_worker_that_is_killed_delays_only_what_it_held(
     load.start()
     wait_until(lambda: has_all_shards(site, victim) and has_all_shards(site, stayer), "both")
     victim.end(signal.SIGKILL)
-    left_at = len(load.accepted)
-    wait_until(lambda: len(load.accepted) >= left_at + 200, "load without it")
-    see_delivered(site, load, more=1)
+    see_delivered(site, load, at_least=len(load.accepted) + 200, more=1)
     late = [each for each in site.records() if each.at_ms - each.due_at_ms > MOVED_WITHIN_MS]
     assert "hold-1" in {each.id for each in late}
     assert {each.attempt for each in late} == {2}  # it held them; nobody else had to wait

@@ -32,15 +32,25 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counted
 
 
-def schedule_in_bulk(floor: Floor, count: int) -> None:
+@pytest.fixture
+def watched(build_floor: Callable[..., Floor]) -> Floor:
+    return build_floor(is_watched=True)
+
+
+def schedule_every(floor: Floor, step_ms: int, count: int) -> list[str]:
+    """Schedule envelopes of which the first is due after a second; returns the ids in order."""
+    ids = [f"{number:05d}" for number in range(count)]
+    new = [
+        Envelope.new(b"", id=name, delay=f"{1000 + place * step_ms}ms")
+        for place, name in enumerate(ids)
+    ]
     for first in range(0, count, 500):
-        ids = range(first, first + 500)
-        batch = [Envelope.new(b"", id=f"{n:05d}", delay="1s") for n in ids]
-        floor.stores["r"].schedule(batch, max_delay_ms=10_000)
+        floor.stores["r"].schedule(new[first : first + 500], max_delay_ms=10**6)
+    return ids
 
 
 def test_round_trips_in_bulk_are_few(floor: Floor, calls: Counter[str]) -> None:
-    schedule_in_bulk(floor, BULK)
+    schedule_every(floor, 0, BULK)
     floor.turn(1000)
     assert len(floor.arrived()) == BULK
     assert calls.total() / BULK <= ROUND_TRIPS_IN_BULK, calls
@@ -49,7 +59,7 @@ def test_round_trips_in_bulk_are_few(floor: Floor, calls: Counter[str]) -> None:
 def test_busy_worker_never_polls(
     floor: Floor, calls: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schedule_in_bulk(floor, BULK)
+    schedule_every(floor, 0, BULK)
     floor.turn(999)
     calls.clear()
     floor.advance(1)
@@ -82,11 +92,17 @@ def test_overhear_an_older_poll_asks_nothing(floor: Floor, calls: Counter[str]) 
     assert (calls["next"], view.poll.pending) == (0, 1)
 
 
-def test_overhear_a_poll_of_the_same_ms_asks_the_store(floor: Floor, calls: Counter[str]) -> None:
+@pytest.mark.parametrize("hint", [False, True])
+def test_overhear_a_poll_of_the_same_ms_or_after_a_hint_asks_the_store(
+    floor: Floor, hint: bool
+) -> None:
     view = floor.views["r"]
+    view.update(view.store.next())
+    floor.advance(1 if hint else 0)
     doubtful = view.store.next()
-    floor.schedule("a")
-    view.update(doubtful)
+    floor.schedule("early")
+    if hint:
+        view.merge_poll(None)
     view.merge_poll(doubtful)
     view.refresh()
     assert view.poll.pending == 1
@@ -103,59 +119,41 @@ def test_idle_worker_asks_next_once_a_second_and_nothing_else(
 
 
 def test_idle_worker_that_is_watched_makes_no_call_more(
-    build_floor: Callable[..., Floor], calls: Counter[str]
+    watched: Floor, calls: Counter[str]
 ) -> None:
-    floor = build_floor(is_watched=True)
-    floor.schedule("later", delay="1h")
-    floor.turn()
+    watched.schedule("later", delay="1h")
+    watched.turn()
     calls.clear()
-    run_for(floor, 10_000)
-    views = len(floor.views)
+    run_for(watched, 10_000)
+    views = len(watched.views)
     assert calls == {"next": 8 * views, "stats": 2 * views}
 
 
-def test_look_waits_for_the_poll_whose_place_it_takes(
-    build_floor: Callable[..., Floor], calls: Counter[str]
-) -> None:
-    floor = build_floor(is_watched=True)
-    view = floor.views["r"]
+def test_look_waits_for_the_poll_whose_place_it_takes(watched: Floor, calls: Counter[str]) -> None:
+    view = watched.views["r"]
     view.refresh()
-    floor.advance(4600)
+    watched.advance(4600)
     view.update(view.store.next())
     calls.clear()
-    floor.advance(400)
+    watched.advance(400)
     view.refresh()
     assert calls == {}
-    floor.advance(600)
+    watched.advance(600)
     view.refresh()
     assert calls == {"stats": 1}
 
 
 def test_busy_worker_that_is_watched_looks_every_few_seconds(
-    build_floor: Callable[..., Floor], calls: Counter[str]
+    watched: Floor, calls: Counter[str]
 ) -> None:
-    floor = build_floor(is_watched=True)
-    given = [Envelope.new(b"", id=f"{n}", delay=f"{n * 100 + 100}ms") for n in range(200)]
-    floor.stores["r"].schedule(given, max_delay_ms=10**6)
-    del floor.views["other"]
-    floor.worker = floor.new_worker()
-    floor.turn()
+    schedule_every(watched, 100, 200)
+    del watched.views["other"]
+    watched.worker = watched.new_worker()
+    watched.turn(900)
     calls.clear()
-    run_for(floor, 18_000)
+    run_for(watched, 18_000)
     assert calls["claim"] > 100
     assert calls["stats"] == 3
-
-
-def test_overhear_a_poll_after_a_hint_still_asks_the_store(floor: Floor) -> None:
-    view = floor.views["r"]
-    view.update(view.store.next())
-    floor.advance(1)
-    before_the_hint = view.store.next()
-    floor.schedule("early")
-    view.merge_poll(None)
-    view.merge_poll(before_the_hint)
-    view.refresh()
-    assert view.poll.pending == 1
 
 
 @pytest.mark.parametrize("per_second", [500, 1000])
@@ -163,13 +161,11 @@ def test_trickle_is_gathered_into_batches(
     floor: Floor, calls: Counter[str], per_second: int
 ) -> None:
     step_ms = 1000 // per_second
-    delays = {f"{n:03d}": f"{1000 + n * step_ms}ms" for n in range(600)}
-    given = [Envelope.new(b"", id=name, delay=delay) for name, delay in delays.items()]
-    floor.stores["r"].schedule(given, max_delay_ms=10_000)
+    ids = schedule_every(floor, step_ms, 600)
     floor.turn()
     calls.clear()
     run_for(floor, 2500)
-    assert floor.arrived() == list(delays)
+    assert floor.arrived() == ids
     gathered = 1 + GATHER_MS // step_ms
     assert calls["promote"] == 0
     assert calls["claim"] <= 1.1 * 600 / gathered

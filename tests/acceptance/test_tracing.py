@@ -1,7 +1,6 @@
 """Logs, and spans of an envelope that carries a traceparent where tracing is set up."""
 
 import gzip
-import signal
 import subprocess
 import sys
 import threading
@@ -19,22 +18,17 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 from structlog.testing import capture_logs
 
-from duebridge.config.models import Config
 from duebridge.envelope import Envelope
 from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
-from duebridge.producer import Producer
-from duebridge.store.connection import Connection, open_connection
 from duebridge.telemetry.spans import Spans
 from duebridge.telemetry.tracing import traced_process
-from duebridge.worker.process import Runner
-from duebridge_connectors.memory import MemoryPublisher
-from tests.acceptance.test_cli_run import running
-from tests.support.command import embedded_command, wait_until
+from tests.acceptance.site import Worker, running
+from tests.acceptance.works import Works, started
+from tests.support.command import Command, wait_until
 from tests.support.floor import Floor
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACEPARENT = f"00-{TRACE}-{SPAN}-01"
-WITHIN_S = 20.0
 FAILED = Outcome(Verdict.FAILED, error_class="Nack", error_message="not now")
 REJECTED = Outcome(Verdict.REJECTED, Reason.TOO_LARGE, "TooLarge", "2 MiB")
 PROGRAM = """\
@@ -47,40 +41,24 @@ print(find_tracing() is None)
 """
 
 
-class Works:
-    """A running worker with a memory broker, and a producer, both traced into memory."""
+class Traced(Works):
+    """A worker and a producer that are both traced into memory."""
 
-    def __init__(self, connection: Connection, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self._exporter = InMemorySpanExporter()
         provider = TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self.tracing = Spans(provider)
-        monkeypatch.setattr("duebridge.producer.find_tracing", lambda: self.tracing)
-        self.publisher = MemoryPublisher()
-        config = Config.model_validate(
-            {
-                "version": 1,
-                "store": {"url": url, "namespace": f"traced-{id(self)}"},
-                "brokers": {"memory": {"type": "memory"}},
-                "routes": {
-                    "r": {
-                        "target": {"broker": "memory", "topic": "t"},
-                        "retry": {"initial": "1ms", "jitter": "none"},
-                    }
-                },
-            }
-        )
-        self.producer = Producer(config, connection)
-        publishers = {"memory": self.publisher}
-        self.runner = Runner(config, open_connection(url), publishers, tracing=self.tracing)
+        tracing = Spans(provider)
+        monkeypatch.setattr("duebridge.producer.find_tracing", lambda: tracing)
+        super().__init__(url, {"r": "a/t"}, tracing, retry={"initial": "1ms", "jitter": "none"})
 
     def deliver(self, **fields: Any) -> Delivery:
         """Schedule one envelope, and wait until it has arrived and is settled."""
         given = {"delay": "20ms", "headers": {"traceparent": TRACEPARENT, "tenant": "a"}, **fields}
         self.producer.schedule("r", b"canary", id="a", **given)
-        assert self.publisher.deliveries_arrive(1, WITHIN_S)
+        self.await_arrivals(1)
         wait_until(lambda: self.producer.get("r", "a") is None, "the ack")
-        return self.publisher.delivered[0]
+        return self.publishers["a"].delivered[0]
 
     def spans(self, count: int) -> dict[str, list[ReadableSpan]]:
         """Return the spans by the first word of their name, once there are so many."""
@@ -92,16 +70,12 @@ class Works:
 
 
 @pytest.fixture
-def works(
-    connection: Connection, embedded: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Works]:
-    works = Works(connection, f"embedded:{embedded}", monkeypatch)
-    works.runner.start()
-    yield works
-    works.runner.drain()
+def works(embedded: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Traced]:
+    with started(Traced(f"embedded:{embedded}", monkeypatch)) as works:
+        yield works
 
 
-def test_trace_of_a_delivery_has_schedule_wait_and_publish_linked(works: Works) -> None:
+def test_trace_of_a_delivery_has_linked_spans_without_content(works: Traced) -> None:
     delivery = works.deliver()
     headers = dict(delivery.headers)
     assert delivery.headers[:2] == (("traceparent", TRACEPARENT), ("tenant", "a"))
@@ -119,27 +93,22 @@ def test_trace_of_a_delivery_has_schedule_wait_and_publish_linked(works: Works) 
     assert publish.start_time is not None
     assert publish.end_time is not None
     assert int(headers["x-due-at"]) * 1_000_000 <= publish.start_time <= publish.end_time
-
-
-def test_spans_say_route_id_attempt_and_verdict_and_no_content(works: Works) -> None:
-    works.deliver()
-    found = works.spans(3)
-    assert dict(found["publish"][0].attributes or {}).items() >= {
+    assert dict(publish.attributes or {}).items() >= {
         "messaging.message.id": "a",
-        "messaging.destination.name": "memory:t",
+        "messaging.destination.name": "a:t",
         "duebridge.route": "r",
         "duebridge.attempt": 1,
         "duebridge.verdict": "confirmed",
     }.items()  # fmt: skip
-    assert (found["schedule"][0].attributes or {})["duebridge.status"] == "accepted"
-    everything = "".join(span.to_json() for spans in found.values() for span in spans)
+    assert (schedule.attributes or {})["duebridge.status"] == "accepted"
+    everything = "".join(span.to_json() for span in (schedule, wait, publish))
     assert "canary" not in everything
     assert "tenant" not in everything
 
 
-def test_trace_of_a_retry_has_a_publish_for_each_attempt(works: Works) -> None:
+def test_trace_of_a_retry_has_a_publish_for_each_attempt(works: Traced) -> None:
     answers = [Outcome(Verdict.FAILED, error_class="Nack", error_message="not now")]
-    works.publisher.script(lambda _: answers.pop() if answers else None)
+    works.publishers["a"].script(lambda _: answers.pop() if answers else None)
     works.deliver()
     first, second = works.spans(5)["publish"]
     assert (first.status.status_code, first.status.description) == (StatusCode.ERROR, "Nack")
@@ -151,17 +120,14 @@ def test_trace_of_a_retry_has_a_publish_for_each_attempt(works: Works) -> None:
     "headers", [{}, {"traceparent": "00-nonsense"}, {"traceparent": b"\xff"}, {"traceparent": None}]
 )
 def test_envelope_without_a_valid_traceparent_has_no_span(
-    works: Works, headers: dict[str, Any]
+    works: Traced, headers: dict[str, Any]
 ) -> None:
     works.deliver(headers=headers)
     works.producer.schedule_many(
         "r", [Envelope.new(b"", delay="1ms", headers={"traceparent": TRACEPARENT.encode()})]
     )
-    assert {name: len(spans) for name, spans in works.spans(3).items()} == {
-        "schedule": 1,
-        "wait": 1,
-        "publish": 1,
-    }
+    found = {name: len(spans) for name, spans in works.spans(3).items()}
+    assert found == {"schedule": 1, "wait": 1, "publish": 1}
 
 
 def test_producer_is_traced_only_where_its_program_set_it_up() -> None:
@@ -206,43 +172,41 @@ def collector() -> Iterator[tuple[str, list[ExportTraceServiceRequest]]]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
         yield f"http://127.0.0.1:{server.server_address[1]}", received
-    finally:
         server.shutdown()
-        server.server_close()
         thread.join()
 
 
-def test_run_sends_its_spans_to_a_collector_before_it_ends(tmp_path: Path) -> None:
-    with embedded_command(tmp_path) as duebridge, collector() as (url, received):
-        traced = f"traceparent={TRACEPARENT}"
-        duebridge("send", "invoices", "hello", "--delay", "1ms", "--id", "a", "--header", traced)
-        with running(duebridge, "run", OTEL_EXPORTER_OTLP_ENDPOINT=url) as worker:
-            wait_until(lambda: duebridge("get", "invoices", "a").code == 1, "the delivery")
-            assert worker.end_with(signal.SIGTERM) == 0
+@contextmanager
+def delivering_run(duebridge: Command, endpoint: str) -> Iterator[Worker]:
+    """Give a worker that has delivered a traced envelope."""
+    traced = f"traceparent={TRACEPARENT}"
+    duebridge("send", "invoices", "hello", "--delay", "1ms", "--id", "a", "--header", traced)
+    with running(duebridge, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint) as worker:
+        wait_until(lambda: duebridge("get", "invoices", "a").code == 1, "the delivery")
+        yield worker
+
+
+def test_run_sends_its_spans_to_a_collector_before_it_ends(duebridge: Command) -> None:
+    with collector() as (url, received), delivering_run(duebridge, url) as worker:
+        assert worker.end() == 0
     (resource,) = received[0].resource_spans
     service = {each.key: each.value.string_value for each in resource.resource.attributes}
     assert service["service.name"] == "duebridge"
     spans = [span for scope in resource.scope_spans for span in scope.spans]
-    assert {(span.name, span.trace_id.hex()) for span in spans} == {
-        ("wait invoices", TRACE),
-        ("publish invoices", TRACE),
-    }
+    found = {(span.name, span.trace_id.hex()) for span in spans}
+    assert found == {("wait invoices", TRACE), ("publish invoices", TRACE)}
 
 
-def test_run_with_a_collector_that_is_away_delivers_and_drains_all_the_same(tmp_path: Path) -> None:
-    with embedded_command(tmp_path) as duebridge:
-        traced = f"traceparent={TRACEPARENT}"
-        duebridge("send", "invoices", "hello", "--delay", "1ms", "--id", "a", "--header", traced)
-        away = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
-        with running(duebridge, "run", **away) as worker:
-            wait_until(lambda: duebridge("get", "invoices", "a").code == 1, "the delivery")
-            assert worker.end_with(signal.SIGTERM) == 0
-            assert "tracing" in worker.events()
+def test_run_with_a_collector_that_is_away_delivers_and_drains_all_the_same(
+    duebridge: Command,
+) -> None:
+    with delivering_run(duebridge, "http://127.0.0.1:1") as worker:
+        assert worker.end() == 0
+        assert "tracing" in worker.events()
 
 
 def test_log_after_a_failure_names_route_id_attempt_and_error(floor: Floor) -> None:

@@ -1,34 +1,93 @@
 """Two versions on one store: at once while an upgrade rolls, one after the other, and back."""
 
 import json
-import urllib.error
-import urllib.request
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.site import CURRENT, Site, Version, Worker, embedded_site
-from tests.acceptance.versions import following, previous
+from tests.acceptance.site import CURRENT, Site, Version, fetch
+from tests.support.checkout import ROOT, copy_tree, environment, missing
 from tests.support.command import wait_until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.long]
 
 BOTH_WAYS = [("previous", "current"), ("current", "previous")]
 COUNT = 400
+PREVIOUS = "3abcf69"  # whoever releases names the commit of the release
+PACKAGES = sysconfig.get_paths()["purelib"]
+NEXT_LAYOUT = {
+    "LAYOUT = 1\n": "LAYOUT = 2\n",
+    "if data[:1] != bytes([LAYOUT]) or": "if not 1 <= data[0] <= LAYOUT or",
+    r"local LAYOUT = '\1'": r"local LAYOUT = '\2'",
+    "return record and string.sub(record, 1, 1) == LAYOUT and #record >= PREFIX_BYTES": (
+        "return record and #record >= PREFIX_BYTES and string.byte(record) <= 2"
+    ),
+}
+
+
+def previous() -> Version:
+    """Return the version of the commit `PREVIOUS`; it is built once, and kept for later runs."""
+    words = ["git", "cat-file", "-e", f"{PREVIOUS}^{{commit}}"]
+    if subprocess.run(words, cwd=ROOT, capture_output=True).returncode:
+        missing(f"the commit {PREVIOUS}", "fetch the whole history: git fetch --unshallow")
+    name = f"duebridge-{PREVIOUS}-{sys.version_info.major}.{sys.version_info.minor}"
+    home = Path(tempfile.gettempdir()) / name
+    if not home.exists():
+        with tempfile.TemporaryDirectory(prefix="duebridge-build-") as made:
+            _install(_wheel(Path(made)), Path(made) / "env")
+            shutil.move(Path(made) / "env", home)
+    return Version(str(home / "bin" / "python"), "", home)
+
+
+def _wheel(home: Path) -> Path:
+    archive = ["git", "archive", "--format=tar", PREVIOUS]
+    done = subprocess.run(archive, cwd=ROOT, check=True, capture_output=True)
+    with tarfile.open(fileobj=BytesIO(done.stdout)) as files:
+        files.extractall(home / "code", filter="data")
+    words = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory"]
+    subprocess.run([*words, home], cwd=home / "code", check=True, capture_output=True)
+    [wheel] = home.glob("*.whl")
+    return wheel
+
+
+def _install(wheel: Path, home: Path) -> None:
+    """Unpack a wheel into an environment that has our dependencies, and nothing else of ours."""
+    words = [sys.executable, "-m", "venv", "--without-pip", str(home)]
+    subprocess.run(words, check=True, capture_output=True)
+    [packages] = home.glob("lib/python*/site-packages")
+    with zipfile.ZipFile(wheel) as files:
+        files.extractall(packages)  # noqa: S202
+    (packages / "dependencies.pth").write_text(f"{PACKAGES}\n")
+
+
+def following(home: Path) -> Version:
+    """Make the next version: it writes record layout 2, and reads layout 1 as well."""
+    where = home / "following"
+    copy_tree(where)
+    for old, new in NEXT_LAYOUT.items():
+        _change(where, old, new)
+    return Version(sys.executable, environment(where)["PYTHONPATH"], where)
+
+
+def _change(tree: Path, old: str, new: str) -> None:
+    files = [each for part in ("bridge", "lua") for each in (tree / part).rglob("*record.*")]
+    [found] = [each for each in files if each.is_file() and each.read_text().count(old) == 1]
+    found.write_text(found.read_text().replace(old, new))
 
 
 @pytest.fixture(scope="module")
 def code(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Version]:
     home = tmp_path_factory.mktemp("versions")
     return {"previous": previous(), "current": CURRENT, "following": following(home)}
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with embedded_site(tmp_path) as site:
-        yield site
 
 
 @pytest.mark.parametrize("cancels", ["previous", "current"])
@@ -100,8 +159,9 @@ def test_worker_that_meets_a_newer_record_layout_leaves_it_and_serves_the_other_
         site.send("others", {"newer-1": "0s", "newer-2": "0s"}, code["following"])
         wait_until(lambda: "record_too_new" in worker.events(), "the worker to meet it")
         wait_until(lambda: site.states("others")["unack"] == 0, "it to be given back")
-        fault = "route others: its records need a newer duebridge"
-        wait_until(lambda: readiness(worker) == (503, fault), "the worker to be unready")
+        port = worker.health_port()
+        unready = (503, "route others: its records need a newer duebridge\n")
+        wait_until(lambda: fetch(port, "/readyz") == unready, "the worker to be unready")
         site.send("others", {"older-1": "0s"})
         site.send("orders", {"other-1": "0s"})
         wait_until(lambda: site.delivered() == ["other-1"], "the other route to flow")
@@ -110,7 +170,7 @@ def test_worker_that_meets_a_newer_record_layout_leaves_it_and_serves_the_other_
     with site.running("--health-port", "0") as worker:
         site.send("others", {"older-2": "0s"})
         wait_until(lambda: "older-2" in site.delivered(), "the older worker to serve it again")
-        assert readiness(worker) == (200, "ok")
+        assert fetch(worker.health_port(), "/readyz") == (200, "ok\n")
     assert Counter(site.delivered()) == Counter(
         ["other-1", "newer-1", "newer-2", "older-1", "older-2"]
     )
@@ -127,16 +187,6 @@ def roll_forward_and_back(site: Site, newer_code: Version) -> None:
 
 def is_of(version: Version, code: str) -> bool:
     return Path(code).is_relative_to(version.where)
-
-
-def readiness(worker: Worker) -> tuple[int, str]:
-    port = next(line["port"] for line in worker.logged() if line["event"] == "health")
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
-            return answer.status, answer.read().decode().strip()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode().strip()
 
 
 def test_route_that_a_newer_version_opened_first_is_refused_by_an_older_one(

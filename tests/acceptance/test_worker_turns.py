@@ -1,26 +1,21 @@
 """Turns, windows and waking: what of one message or route must not stop the others."""
 
-import secrets
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from duebridge.config.models import Config
+from duebridge.envelope import Envelope
 from duebridge.ports.publisher import Delivery, Outcome, Verdict
 from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.embedded import stop_embedded
 from duebridge.store.keys import Shard
 from duebridge.worker.probes import readiness_faults
-from duebridge.worker.process import Runner
-from duebridge_connectors.memory import MemoryPublisher
-from tests.support.desk import envelope
+from tests.acceptance.works import WITHIN_S, Works, started
+from tests.support.command import wait_until
 from tests.support.floor import Floor
-from tests.support.servers import wait_until
 
-WITHIN_S = 30.0
 MISSING = Outcome(Verdict.TARGET_FAILED, error_class="UnknownTopic", error_message="t")
 FAILED = Outcome(Verdict.FAILED, error_class="Nack", error_message="not now")
 
@@ -64,20 +59,6 @@ def test_route_with_a_backlog_does_not_starve_another(build_floor: Callable[...,
     assert (order.count("t"), order.count("o")) == (40, 40)
     first_of_each_turn = order[::20]
     assert (first_of_each_turn.count("t"), first_of_each_turn.count("o")) == (2, 2)
-
-
-def test_window_is_the_lanes_and_not_the_routes(build_floor: Callable[..., Floor]) -> None:
-    floor = build_floor(worker={"in_flight": 6, "batch": 2})
-    floor.schedule(*(f"r{n}" for n in range(9)))
-    floor.schedule(*(f"o{n}" for n in range(9)), route="other")
-    floor.advance(1000)
-    floor.publisher.pause()
-    with ThreadPoolExecutor(6) as threads:
-        worker = floor.new_worker(threads)
-        for _ in range(10):
-            worker.run_once()
-        assert sum(store.next().unack for store in floor.stores.values()) == 6
-        floor.publisher.resume()
 
 
 def test_backoff_counts_retries_of_any_cause(floor: Floor) -> None:
@@ -129,46 +110,10 @@ def test_route_with_a_newer_record_is_unready_and_the_others_flow(floor: Floor) 
     record = client.hget(key(floor, "envelopes"), "a")
     client.hset(key(floor, "envelopes"), "a", bytes([record[0] + 1]) + record[1:])
     floor.turn(1000)
+    floor.turn(60_000)
+    assert floor.flight("a").failures == 0
     assert readiness_faults([floor.worker]) == ["route r: its records need a newer duebridge"]
     assert (floor.state("a"), floor.arrived("o")) == ("ready", ["x"])
-
-
-class Process:
-    """A whole worker, with its threads and its listener, on a store of its own."""
-
-    def __init__(self, home: Path) -> None:
-        url = f"embedded:{home}"
-        namespace = f"test-{secrets.token_hex(6)}"
-        config = Config.model_validate(
-            {
-                "version": 1,
-                "store": {"url": url, "namespace": namespace},
-                "brokers": {"memory": {"type": "memory"}},
-                "routes": {"r": {"target": {"broker": "memory", "topic": "t"}}},
-            }
-        )
-        self.publisher = MemoryPublisher()
-        self.connection = open_connection(url)
-        self.store = DelayStore(self.connection, Shard(namespace, "r", 0), repeat_for_s=WITHIN_S)
-        self.runner = Runner(config, open_connection(url), {"memory": self.publisher})
-        self.runner.start()
-
-    def schedule(self, id: str, delay: str) -> None:
-        self.store.schedule([envelope(id, delay)], max_delay_ms=10**9)
-
-    def listens(self) -> bool:
-        channel = self.store.shard.wake
-        return bool(self.connection.client.pubsub_numsub(channel)[0][1])
-
-    def hears(self) -> bool:
-        return all(view.is_heard for view in self.runner.views())
-
-    def wait_listening(self) -> None:
-        wait_until(self.listens, "the worker to listen")
-
-    def close(self) -> None:
-        self.runner.drain()
-        self.connection.close()
 
 
 @pytest.fixture
@@ -178,32 +123,44 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def process(home: Path) -> Iterator[Process]:
-    process = Process(home)
-    yield process
-    process.close()
+def works(home: Path) -> Iterator[Works]:
+    with started(Works(f"embedded:{home}", {"r": "a/t"})) as works:
+        yield works
+
+
+def schedule(works: Works, id: str, delay: str) -> None:
+    store = DelayStore(works.connection, Shard(works.namespace, "r", 0), repeat_for_s=WITHIN_S)
+    store.schedule([Envelope.new(b"", id=id, delay=delay)], max_delay_ms=10**9)
+
+
+def wait_listening(works: Works) -> None:
+    channel = Shard(works.namespace, "r", 0).wake
+    count = works.connection.client.pubsub_numsub
+    wait_until(lambda: count(channel)[0][1], "the worker to listen")
 
 
 def test_message_that_is_due_earlier_wakes_a_sleeping_worker_at_once(
-    process: Process, monkeypatch: pytest.MonkeyPatch
+    works: Works, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process.schedule("late", "1h")
-    process.wait_listening()
+    schedule(works, "late", "1h")
+    wait_listening(works)
     monkeypatch.setattr("duebridge.worker.shard.POLL_EVERY_S", 3600.0)
-    process.schedule("first", "1ms")
-    assert process.publisher.deliveries_arrive(1, WITHIN_S)
-    process.schedule("early", "1ms")
-    assert process.publisher.deliveries_arrive(2, WITHIN_S)
-    assert [each.id for each in process.publisher.delivered] == ["first", "early"]
+    for count, name in enumerate(("first", "early"), 1):
+        schedule(works, name, "1ms")
+        works.await_arrivals(count)
+    assert [name for name, _ in works.arrived()] == ["first", "early"]
 
 
-def test_due_messages_flow_on_after_the_store_was_restarted(home: Path, process: Process) -> None:
-    process.schedule("before", "1ms")
-    assert process.publisher.deliveries_arrive(1, WITHIN_S)
+def test_due_messages_flow_on_after_the_store_was_restarted(home: Path, works: Works) -> None:
+    def hears() -> bool:
+        return all(view.is_heard for view in works.runner.views())
+
+    schedule(works, "before", "1ms")
+    works.await_arrivals(1)
     for count in (2, 3):
-        process.wait_listening()
+        wait_listening(works)
         assert stop_embedded(home)
-        wait_until(lambda: not process.hears(), "the worker to miss the store")
+        wait_until(lambda: not hears(), "the worker to miss the store")
         open_connection(f"embedded:{home}").close()
-        process.schedule(f"after-{count}", "1ms")
-        assert process.publisher.deliveries_arrive(count, WITHIN_S)
+        schedule(works, f"after-{count}", "1ms")
+        works.await_arrivals(count)
