@@ -17,11 +17,11 @@ from duebridge.store.connection import Argument, Connection, Reply
 from duebridge.store.poll import Poll
 from duebridge.store.scripts import Script
 from tests.store.calls import Call, Held
-from tests.store.invariants import poll_of
 from tests.store.ledger import Ledger
 from tests.store.model import Model
 from tests.store.steps import check_agreement, check_step
 from tests.support.desk import Desk
+from tests.support.invariants import poll_of
 
 FINE, REQUEST_LOST, REPLY_LOST = "fine", "request lost", "reply lost"
 FATES = st.sampled_from([FINE, FINE, FINE, REQUEST_LOST, REPLY_LOST])

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from duebridge.store.journal import JournalEntry, Note, read_entry
 from duebridge.store.record import Flight, Record, read_flight, read_record
-from tests.store.invariants import NOBODY, STATES, Snapshot
 from tests.store.model import Life, Model
+from tests.support.invariants import NOBODY, STATES, Snapshot
 
 GONE = ""
 WAITING = ("pending", "ready", "suspect", "retry")

@@ -1,7 +1,11 @@
+from collections.abc import Callable
+
 import pytest
 
 from duebridge.errors import RecordDamaged, RecordTooNew
 from duebridge.ports.publisher import Reason
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.replies import Claim
 from tests.store.conftest import Opened
 from tests.support.desk import LEASE_MS, NOW_MS, Desk, burial, envelope
 
@@ -38,18 +42,6 @@ def test_claim_under_a_token_goes_on_with_that_claim(desk: Desk) -> None:
     whole = first.joined(more)
     assert (whole.token, whole.ids, whole.poll) == (first.token, ["a", "b", "c"], more.poll)
     assert desk.store.ack(whole.token, whole.ids).stale == []
-
-
-def test_claim_takes_at_most_1000_whatever_was_asked(desk: Desk) -> None:
-    ids = [f"{n:04d}" for n in range(1100)]
-    desk.pending(*ids[:600])
-    desk.pending(*ids[600:])
-    desk.clock.advance(1000)
-    assert [desk.store.promote(5000)[1] for _ in "ab"] == [1000, 100]
-    claim = desk.store.claim(5000, LEASE_MS)
-    assert [each.id for each in claim.leased] == ids[:1000]
-    desk.check()
-    assert desk.store.ack(claim.token, ids[:1000]).stale == []
 
 
 def test_claim_takes_no_more_bytes_than_asked(desk: Desk) -> None:
@@ -115,14 +107,33 @@ def test_claim_of_what_has_expired_makes_it_dead(open_desk: Opened, has_dead_let
     assert (entry.kind, entry.items) == ("expired", [("a", (NOW_MS + 1000, 0, Reason.EXPIRED))])
 
 
-def test_claim_of_a_newer_layout_hands_it_out_as_too_new(desk: Desk) -> None:
-    desk.ready("a", "b")
-    desk.make_newer("a")
-    claim = desk.store.claim(10, LEASE_MS)
-    assert [each.id for each in claim.leased] == ["b"]
-    assert [(each.id, type(each.error)) for each in claim.damaged] == [("a", RecordTooNew)]
-    assert desk.store.release(claim.token, ["a"]).stale == []
-    assert desk.state_of("a") == "ready"
+HAND_OUTS: dict[str, Callable[[DelayStore], Claim]] = {
+    "ready": lambda store: store.claim(10, LEASE_MS),
+    "suspect": lambda store: store.claim(10, LEASE_MS, alone=True),
+    "dead": lambda store: store.shunt(10, LEASE_MS),
+}
+
+
+@pytest.mark.parametrize("state", HAND_OUTS)
+@pytest.mark.parametrize("how", ["ghost", "newer", 0, 1, 5, 38, 39, 45])
+def test_hand_out_of_what_cannot_be_read_names_it_and_leases_the_others(
+    desk: Desk, state: str, how: str | int
+) -> None:
+    desk.bring(state, "a", "b")
+    desk.spoil("a", how)
+    claims = [HAND_OUTS[state](desk.store) for _ in "ab"]
+    assert [each.id for claim in claims for each in claim.leased] == ["b"]
+    damaged = [(claim.token, each) for claim in claims for each in claim.damaged]
+    if how == "ghost":
+        assert (damaged, desk.state_of("a")) == ([], None)
+    else:
+        ((token, found),) = damaged
+        expected = RecordTooNew if how == "newer" else RecordDamaged
+        assert (found.id, type(found.error)) == ("a", expected)
+        if state != "dead":
+            assert desk.store.bury(token, [burial("a", Reason.POISON, failed=False)]).stale == []
+        assert desk.state_of("a") == "dead"
+    desk.check()
 
 
 def test_claim_of_a_newer_layout_never_expires_it(desk: Desk) -> None:
@@ -132,20 +143,8 @@ def test_claim_of_a_newer_layout_never_expires_it(desk: Desk) -> None:
     claim = desk.store.claim(10, LEASE_MS)
     assert [each.id for each in claim.damaged] == ["a"]
     assert desk.state_of("a") == "unack"
-
-
-@pytest.mark.parametrize("kept_bytes", [0, 1, 5, 38, 39, 45])
-def test_claim_of_a_damaged_record_can_be_buried(desk: Desk, kept_bytes: int) -> None:
-    desk.ready("a", "b")
-    desk.replaced_record("a", lambda record: record[:kept_bytes])
-    claim = desk.store.claim(10, LEASE_MS)
-    assert [each.id for each in claim.leased] == ["b"]
-    assert [(each.id, type(each.error)) for each in claim.damaged] == [("a", RecordDamaged)]
-    assert (
-        desk.store.bury(claim.token, [burial("a", Reason.POISON, failed=False, error="E\nx")]).stale
-        == []
-    )
-    assert desk.state_of("a") == "dead"
+    assert desk.store.release(claim.token, ["a"]).stale == []
+    assert desk.state_of("a") == "ready"
 
 
 def test_claim_of_a_damaged_record_can_run_out(desk: Desk) -> None:
@@ -153,16 +152,6 @@ def test_claim_of_a_damaged_record_can_run_out(desk: Desk) -> None:
     desk.replaced_record("a", lambda record: record[:3])
     desk.store.claim(10, LEASE_MS)
     assert desk.run_out().ready == 2
-
-
-@pytest.mark.parametrize("alone", [False, True])
-def test_claim_of_a_ghost_drops_it_and_claims_the_others(desk: Desk, alone: bool) -> None:
-    desk.suspect("a", "b") if alone else desk.ready("a", "b")
-    desk.lose_record("a")
-    taken = desk.store.claim(10, LEASE_MS, alone=alone).leased
-    taken += desk.store.claim(10, LEASE_MS, alone=alone).leased
-    assert [each.id for each in taken] == ["b"]
-    assert desk.state_of("a") is None
 
 
 @pytest.mark.parametrize(("count", "encoding"), [(32, "listpack"), (33, "hashtable")])

@@ -10,8 +10,8 @@ import redis
 from duebridge.errors import StoreError
 from duebridge.store.connection import open_connection
 from duebridge.store.replies import Claim
-from tests.store.invariants import STATES
 from tests.support.desk import LEASE_MS, YEAR_MS, Desk, burial, envelope
+from tests.support.invariants import STATES
 from tests.support.servers import redis_server
 
 USER = "limited"

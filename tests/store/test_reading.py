@@ -91,14 +91,6 @@ def test_list_within_bounds_takes_both_ends(desk: Desk) -> None:
     assert ids_of(walk(desk, "pending", limit=2, **bounds)) == ["2", "3", "4"]
 
 
-def test_list_shows_at_most_1000_a_page(desk: Desk) -> None:
-    ids = [f"{n:04d}" for n in range(1003)]
-    desk.pending(*ids[:500])
-    desk.pending(*ids[500:])
-    assert len(desk.store.list("pending", limit=5000).entries) == 1000
-    assert ids_of(walk(desk, "pending", limit=5000)) == ids
-
-
 def test_list_shows_no_more_bytes_than_asked_and_goes_on(desk: Desk) -> None:
     ids = [f"{n:02d}" for n in range(9)]
     desk.pending(*ids)

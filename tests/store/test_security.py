@@ -78,8 +78,11 @@ def with_right(store: SecureRedis, right: str) -> Iterator[None]:
     """Give the user a right, `+command`, or take one, `-command`, for a while."""
     with redis.Redis(port=store.open) as admin:
         admin.execute_command("ACL", "SETUSER", USER, right)
-        yield
-        admin.execute_command("ACL", "SETUSER", USER, right.translate({43: "-", 45: "+"}))
+        try:
+            yield
+        finally:
+            opposite = "+-"[right[0] == "+"] + right[1:]
+            admin.execute_command("ACL", "SETUSER", USER, opposite)
 
 
 @pytest.fixture
@@ -218,10 +221,10 @@ def test_connect_in_a_wrong_way_is_refused_with_the_reason(
     if "port" in where:
         where = {"port": store.mtls}
     url = url_of(**where)
+    if other_ca:
+        url = url.replace(certificates.ca, certificates.other_ca)
     with pytest.raises(error, match=message):
-        open_at(
-            url.replace(certificates.ca, certificates.other_ca) if other_ca else url
-        ).load_scripts()
+        open_at(url).load_scripts()
 
 
 @pytest.mark.parametrize(

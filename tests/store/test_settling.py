@@ -105,23 +105,19 @@ def test_settle_of_1000_of_the_longest_ids_is_one_step_and_1001_is_refused(
     assert SETTLES[name](desk.store, claim.token, ids).stale == []
 
 
-def test_retry_waits_for_its_own_delay(desk: Desk) -> None:
+def test_retry_of_each_waits_for_its_own_delay_and_counts_failures_alone(desk: Desk) -> None:
     claim = desk.unack("a", "b")
-    retries = [retrying("a", delay_ms=500), retrying("b", delay_ms=1500)]
+    retries = [retrying("a", 500, error="E\nno"), retrying("b", 1500, failed=False)]
     settled = desk.store.retry(claim.token, retries)
     assert (settled.stale, settled.poll.retry, settled.poll.unack) == ([], 2, 0)
-    assert desk.score_of("a", "retry") == desk.clock() + 500
-    assert desk.score_of("b", "retry") == desk.clock() + 1500
-
-
-def test_retry_counts_a_failure_only_when_told(desk: Desk) -> None:
-    claim = desk.unack("a", "b")
-    retries = [retrying("a", error="E\nno"), retrying("b", failed=False)]
-    desk.store.retry(claim.token, retries)
+    assert [desk.score_of(name, "retry") for name in "ab"] == [
+        desk.clock() + ms for ms in (500, 1500)
+    ]
     flights = [desk.flight_of(name) for name in "ab"]
-    assert [each.failures for each in flights] == [1, 0]
-    assert [each.retries for each in flights] == [1, 1]
-    assert [each.unsure for each in flights] == [False, False]
+    assert [(each.failures, each.retries, each.unsure) for each in flights] == [
+        (1, 1, False),
+        (0, 1, False),
+    ]
 
 
 def test_retry_keeps_the_first_and_the_last_failure(desk: Desk) -> None:

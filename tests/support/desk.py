@@ -15,7 +15,7 @@ from duebridge.store.record import LAYOUT, Flight, Record, pack_row, read_flight
 from duebridge.store.replies import Claim, ScheduleReply, SettleReply
 from duebridge.store.scripts import script
 from duebridge.store.transitions import Burial, RememberedId, Retry
-from tests.store.invariants import STATES, Snapshot, check_all, check_stats, poll_of
+from tests.support.invariants import STATES, Snapshot, check_all, check_stats, poll_of
 
 NOW_MS = 1_700_000_000_000
 LEASE_MS = 30_000
@@ -160,7 +160,6 @@ class Desk:
 
     def replaced_record(self, id: str, change: Any) -> None:
         """Change the bytes of a record behind the store's back."""
-        self.is_whole = False
         record = self.client.hget(self.key("envelopes"), id)
         self.client.hset(self.key("envelopes"), id, change(record))
 
