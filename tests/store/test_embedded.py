@@ -27,11 +27,6 @@ RUN = "print(embedded.start_embedded(sys.argv[1]), flush=True)"
 THEN_DIE = "; import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 
 
-@pytest.fixture(autouse=True, scope="module")
-def connection() -> None:
-    """These tests bring servers of their own."""
-
-
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "store"

@@ -61,11 +61,6 @@ MOVES: dict[str, tuple[Bring, Move]] = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def connection() -> None:
-    """These tests bring a server of their own."""
-
-
 @pytest.fixture(scope="module")
 def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis.Redis]:
     with redis_server(tmp_path_factory.mktemp("halfway")) as port, redis.Redis(port=port) as opened:

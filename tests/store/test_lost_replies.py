@@ -69,11 +69,6 @@ def one_reply_was_lost(proxy: tuple[Proxy, str]) -> Iterator[None]:
     assert proxy[0].lost == before + 1
 
 
-@pytest.fixture(autouse=True, scope="module")
-def connection() -> None:
-    """These tests bring servers of their own."""
-
-
 @pytest.fixture
 def open_desk() -> Opened:
     return lambda on, **options: Desk(on, "lost-replies", **options)
