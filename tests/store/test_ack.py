@@ -77,3 +77,18 @@ def test_ack_of_1000_of_the_longest_ids_is_one_step(desk: Desk) -> None:
 
     assert desk.store.ack(claim.token, ids, remembering(claim)).stale == []
     assert len(desk.check()["memory"]) == 1000
+
+
+def test_ack_ends_the_hold_of_a_route(desk: Desk) -> None:
+    claim = desk.unack("a", "b")
+    desk.run("retry", claim.token, 1, 1, "a", 1, 0, 0, "")
+    assert desk.store.next().is_held
+    assert not desk.store.ack(claim.token, ["b"]).poll.is_held
+
+
+def test_ack_of_a_dead_letter_or_a_stale_one_does_not_end_the_hold(desk: Desk) -> None:
+    shunt = desk.shunt("d")
+    claim = desk.unack("a")
+    desk.run("retry", claim.token, 1, 1, "a", 1, 0, 0, "")
+    assert desk.store.ack(shunt.token, ["d"], shunted=True).poll.is_held
+    assert desk.store.ack(claim.token, ["a"]).poll.is_held

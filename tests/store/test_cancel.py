@@ -117,3 +117,14 @@ def test_reschedule_of_what_cannot_be_read_changes_nothing(
         except StoreError as error:
             answer = str(error)
     assert expected in answer
+
+
+def test_reschedule_keeps_what_happened_to_a_retry(desk: Desk) -> None:
+    desk.retry("a", error="E\nno")
+    desk.store.reschedule("a", "+1", YEAR_MS)
+    flight = desk.flight_of("a")
+    assert (flight.attempt, flight.failures, flight.retries) == (1, 1, 1)
+    desk.clock.advance(1)
+    claim = desk.claim_all()
+    desk.store.release(claim.token, ["a"])
+    assert desk.score_of("a", "ready") == desk.clock(), "a release goes back by the new due"

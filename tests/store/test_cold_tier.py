@@ -230,3 +230,10 @@ def test_lift_of_1000_is_one_step_and_1001_is_refused(partly_cold: Desk) -> None
     with pytest.raises(StoreError, match="LIMIT"):
         partly_cold.store.lift(9, [*given, "x"])
     assert partly_cold.store.lift(9, given) == 1000
+
+
+def test_demote_of_what_was_claimed_before_keeps_its_attempts(desk: Desk) -> None:
+    desk.dead("a")
+    desk.store.replay(["a"], [YEAR_MS])
+    assert answer(desk, "B", copies(desk, "a")) == (1, 0, 1)
+    assert desk.flight_of("a").attempt == 1

@@ -3,6 +3,7 @@
 import pytest
 
 from duebridge.errors import StoreError
+from duebridge.ports.publisher import Reason
 from tests.support.desk import LEASE_MS, Desk, envelope
 
 ENDS = pytest.mark.parametrize(("end", "done"), [("replay", "replayed"), ("drop", "dropped")])
@@ -118,3 +119,27 @@ def test_drop_of_a_ghost_clears_it_away(desk: Desk) -> None:
     desk.lose_record("a")
     assert desk.store.drop(["a"]) == ["dropped"]
     desk.check()
+
+
+def test_replay_of_poison_starts_with_no_expiry(desk: Desk) -> None:
+    desk.suspect("a")
+    desk.store.claim(1, LEASE_MS, alone=True)
+    desk.run_out(poison=1)
+    assert desk.flight_of("a").reason == Reason.POISON
+    desk.store.replay(["a"])
+    flight = desk.flight_of("a")
+    assert (flight.expiries, flight.singles) == (0, 0)
+    assert flight.unsure, "it may still have been delivered"
+    desk.check()
+
+
+def test_replay_lifts_an_expiry_that_has_passed(desk: Desk) -> None:
+    desk.pending(envelope("a", expires="1001ms"), envelope("b", expires="1001ms"))
+    desk.clock.advance(1001)
+    assert desk.claim_all().leased == []
+    desk.clock.advance(1)
+    assert desk.store.replay(["a", "b"], [0, 10]) == ["replayed", "replayed"]
+    assert desk.record_of("a").expires_at_ms == 0
+    assert [each.id for each in desk.claim_all().leased] == ["a"]
+    desk.clock.advance(10)
+    assert [each.id for each in desk.claim_all().leased] == ["b"]

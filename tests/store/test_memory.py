@@ -151,3 +151,10 @@ def test_remembered_id_is_told_before_a_tombstone(cold: Desk) -> None:
     assert cold.store.reschedule("a", "+5", YEAR_MS).status == "recorded"
     answers = cold.schedule(kept(), generations=[generation])
     assert [each.status for each in answers] == ["duplicate"]
+
+
+def test_tombstone_binds_no_row_with_a_later_generation(cold: Desk) -> None:
+    generation = demote(cold)
+    assert cold.store.cancel("a") == "recorded"
+    cold.pending("other")
+    assert hydrate(cold, generation + 1) == [("accepted", NOW_MS + DAY_MS)]

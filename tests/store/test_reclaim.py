@@ -182,3 +182,35 @@ def test_call_takes_at_most_1000_whatever_its_limit(desk: Desk, call: str) -> No
     for batch in "xy":
         bring(desk, *[f"{batch}{n}" for n in range(510)])
     assert take(desk.store, 5000) == 1000
+
+
+def test_promote_of_a_retried_suspect_puts_it_among_the_suspects(desk: Desk) -> None:
+    desk.suspect("a")
+    desk.put_back(desk.store.claim(1, LEASE_MS, alone=True), delay_ms=5000)
+    retry_at = desk.clock() + 5000
+    desk.retry("neighbour")
+    desk.clock.advance(4000)
+    poll, promoted = desk.store.promote()
+    assert (promoted, poll.retry, poll.ready, poll.suspect) == (2, 0, 1, 1)
+    assert desk.score_of("a", "suspect") == retry_at
+    assert desk.state_of("neighbour") == "ready"
+    desk.check()
+
+
+def test_reclaim_blames_nobody_when_the_store_was_away(desk: Desk) -> None:
+    desk.unack("a")
+    for _ in range(8):
+        poll = desk.run_out(counted=False)
+        assert (poll.ready, poll.suspect) == (1, 0)
+        desk.store.claim(1, LEASE_MS)
+    flight = desk.flight_of("a")
+    assert (flight.expiries, flight.unsure) == (0, True)
+
+
+def test_reclaim_after_a_retry_goes_back_by_its_due(desk: Desk) -> None:
+    due = desk.clock() + 1000
+    desk.retry(envelope("a"))
+    desk.clock.advance(1000)
+    desk.claim_all()
+    desk.run_out()
+    assert desk.score_of("a", "ready") == due

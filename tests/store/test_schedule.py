@@ -267,3 +267,10 @@ def test_schedule_that_ids_do_not_guard_keeps_its_answer(
         [row("a", remember_ms)], max_delay_ms=YEAR_MS, replace=replace, keeps_answer=keeps_answer
     )
     assert desk.client.hlen(desk.key("memory")) == 1
+
+
+def test_schedule_with_replace_of_an_unsure_retry_is_in_flight(desk: Desk) -> None:
+    desk.retry("a", failed=False, unsure=True)
+    before = desk.snapshot()
+    assert [each.status for each in desk.schedule(other(), replace=True)] == ["in_flight"]
+    assert desk.snapshot() == before

@@ -198,3 +198,23 @@ def test_postpone_ends_the_lease_and_waits(desk: Desk) -> None:
     assert desk.store.shunt(10, LEASE_MS).leased == []
     desk.clock.advance(1)
     assert [each.id for each in desk.store.shunt(10, LEASE_MS).leased] == ["a"]
+
+
+def test_release_gives_back_at_once_and_counts_nothing(desk: Desk) -> None:
+    due = desk.clock() + 1000
+    claim = desk.unack("a", "b")
+    settled = desk.store.release(claim.token, ["a", "b"])
+    assert (settled.stale, settled.poll.ready, settled.poll.unack) == ([], 2, 0)
+    assert desk.score_of("a", "ready") == due
+    flight = desk.flight_of("a")
+    assert (flight.attempt, flight.failures, flight.retries, flight.expiries) == (1, 0, 0, 0)
+    assert not flight.unsure
+    desk.check()
+
+
+def test_release_of_a_single_claim_goes_back_among_the_suspects(desk: Desk) -> None:
+    desk.suspect("a")
+    claim = desk.store.claim(1, LEASE_MS, alone=True)
+    assert desk.store.release(claim.token, ["a"]).stale == []
+    assert desk.state_of("a") == "suspect"
+    desk.check()
