@@ -7,15 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.record import pack_row
 from duebridge.store.replies import Claim, LeasedEnvelope, SettleReply
-from duebridge.store.transitions import Burial, Retry
 from duebridge.worker.settlement import remembered
 from tests.store.ledger import Ledger, Story
 from tests.store.model import POISON, Content, Model
-from tests.support.desk import LEASE_MS, YEAR_MS, envelope
+from tests.support.desk import LEASE_MS, YEAR_MS, burial, envelope, retrying
 
 
 @dataclass
@@ -275,21 +273,12 @@ def _settled(
             return store.release(held.token, ids)
         case "bury" | "bury_unsure":
             is_unsure = how == "bury_unsure"
-            burials = [
-                Burial(
-                    id=name,
-                    reason=Reason.INVALID,
-                    is_failure=True,
-                    is_unsure=is_unsure,
-                    error="E\nx",
-                )
-                for name in ids
-            ]
+            burials = [burial(name, unsure=is_unsure, error="E\nx") for name in ids]
             return store.bury(held.token, burials)
         case _:
             failed, unsure = how == "failed", how == "unsure"
             retries = [
-                Retry(id=name, delay_ms=delay, is_failure=failed, is_unsure=unsure, error="E")
+                retrying(name, delay_ms=delay, failed=failed, unsure=unsure, error="E")
                 for name in ids
             ]
             return store.retry(held.token, retries, target_failed=how == "target_failed")

@@ -78,7 +78,7 @@ def open_at() -> Iterator[Callable[..., Connection]]:
 
 @pytest.fixture
 def open_desk(connection: Connection) -> Iterator[Opened]:
-    """Make desks, each on a fresh shard; their keys are deleted at the end."""
+    """Make desks, each on a fresh shard, which is checked and deleted at the end."""
     opened: list[Desk] = []
 
     def make(on: Connection = connection, **options: Any) -> Desk:
@@ -87,6 +87,8 @@ def open_desk(connection: Connection) -> Iterator[Opened]:
 
     yield make
     for desk in opened:
+        if desk.is_whole:
+            desk.check()
         desk.delete()
 
 

@@ -3,10 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.transitions import Burial, Retry
-from tests.support.desk import Desk, envelope
+from tests.support.desk import Desk, burial, envelope, retrying
 
 TOKEN = bytes(range(12))
 CALLS: dict[str, Callable[[DelayStore], Any]] = {
@@ -16,12 +14,10 @@ CALLS: dict[str, Callable[[DelayStore], Any]] = {
     "claim": lambda store: store.claim(9, 30_000),
     "ack": lambda store: store.ack(TOKEN, ["a"]),
     "retry": lambda store: store.retry(
-        TOKEN, [Retry(id="b", delay_ms=9, is_failure=True, is_unsure=True, error="E\nno")]
+        TOKEN, [retrying("b", delay_ms=9, unsure=True, error="E\nno")]
     ),
     "release": lambda store: store.release(TOKEN, ["c"]),
-    "bury": lambda store: store.bury(
-        TOKEN, [Burial(id="d", reason=Reason.INVALID, is_failure=True, is_unsure=False, error="")]
-    ),
+    "bury": lambda store: store.bury(TOKEN, [burial("d")]),
     "reclaim": lambda store: store.reclaim(),
     "shunt": lambda store: store.shunt(9, 30_000),
     "postpone": lambda store: store.postpone(TOKEN, ["d"], 5),

@@ -4,46 +4,47 @@ A subclass has the deeds, each a method that may be done when its condition hold
 to Hypothesis, which leaves out half of many rules in an example; then little happens to envelopes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from inspect import signature
 from itertools import count
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from tests.store.agreement import check_agreement
-from tests.store.calls import Call
-from tests.store.invariants import check_stats, poll_of
+from duebridge.store.connection import Argument, Connection, Reply
+from duebridge.store.poll import Poll
+from duebridge.store.scripts import Script
+from tests.store.calls import Call, Held
 from tests.store.ledger import Ledger
 from tests.store.model import Model
-from tests.store.process import Asked, Process, Wire
-from tests.store.steps import check_step
+from tests.store.steps import check_agreement, check_step
 from tests.support.desk import Desk
+from tests.support.invariants import poll_of
 
 FINE, REQUEST_LOST, REPLY_LOST = "fine", "request lost", "reply lost"
 FATES = st.sampled_from([FINE, FINE, FINE, REQUEST_LOST, REPLY_LOST])
 PROCESSES = 3
+Sent: TypeAlias = Sequence[Argument]
 
 Method = TypeVar("Method", bound=Callable[..., None])
 
 
 class Deed(NamedTuple):
-    """What may be done next: how often beside others, when, and with what."""
+    """What may be done next: how often beside others, when, and with what but the usual."""
 
     weight: int
     when: Callable[[Any], Any]
-    arguments: st.SearchStrategy[dict[str, Any]]
+    drawn: dict[str, st.SearchStrategy[Any]]
 
 
 def deed(
-    weight: int = 1,
-    when: Callable[[Any], Any] = lambda machine: True,
-    **arguments: st.SearchStrategy[Any],
+    weight: int, when: Callable[[Any], Any] = lambda machine: True, **drawn: st.SearchStrategy[Any]
 ) -> Callable[[Method], Method]:
-    """Mark a method as a deed."""
+    """Mark a method as a deed; its other arguments are drawn as the machine draws their names."""
 
     def mark(method: Method) -> Method:
-        drawn = st.fixed_dictionaries(arguments)
         method.deed = Deed(weight, when, drawn)  # type: ignore[attr-defined]
         return method
 
@@ -60,8 +61,71 @@ def while_any(has: str) -> Callable[[Any], bool]:
     return lambda machine: any(getattr(each, has) for each in machine.processes)
 
 
+@dataclass
+class Asked:
+    """One request; `sent` is what went out, once it has run."""
+
+    call: Call
+    number: str
+    sent: Sent = ()
+    answer: Any = None
+
+
+@dataclass
+class Process:
+    """A worker, a producer or an operator."""
+
+    claims: list[Held] = field(default_factory=list)
+    shunts: list[Held] = field(default_factory=list)
+    unanswered: list[Asked] = field(default_factory=list)
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.claims or self.shunts or self.unanswered)
+
+
+class Carried(NamedTuple):
+    """What came of a request: the answer, the bytes that went out, the poll if there was one."""
+
+    answer: Any
+    sent: Sent
+    poll: Poll | None
+
+
+class Wire(Connection):
+    """A connection that can send an earlier request again: the same bytes, at the time of now."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection.client)
+        self._again: Sent = ()
+        self._sent: Sent = ()
+        self._head: Any = None
+
+    def carry(self, ask: Callable[[], Any], again: Sent) -> Carried:
+        """Let a call be made, as it went out before if it did."""
+        self._again = again
+        answer = ask()
+        self._again = ()
+        poll = Poll(*self._head) if isinstance(self._head, list) else None
+        return Carried(answer, self._sent, poll)
+
+    def run(
+        self,
+        called: Script,
+        keys: Sequence[str],
+        arguments: Sequence[Argument],
+        repeat_for_s: float = 0.0,
+    ) -> Reply:
+        self._sent = (arguments[0], *self._again[1:]) if self._again else arguments
+        value = super().run(called, keys, self._sent).value
+        self._head = value[0]
+        return Reply(value, repeated=bool(self._again))
+
+
 class Machine(RuleBasedStateMachine):
     """Processes, a store, its model and the ledger of what happened to its envelopes."""
+
+    DRAWN: ClassVar[dict[str, st.SearchStrategy[Any]]]
 
     def __init__(self, desk: Desk, wire: Wire) -> None:
         super().__init__()
@@ -73,14 +137,19 @@ class Machine(RuleBasedStateMachine):
         methods = vars(type(self)).items()
         self.deeds = {name: each.deed for name, each in methods if hasattr(each, "deed")}
 
+    def drawn(self, name: str) -> st.SearchStrategy[dict[str, Any]]:
+        """What a deed is done with."""
+        ways = {**self.DRAWN, **self.deeds[name].drawn}
+        wanted = signature(getattr(self, name)).parameters
+        return st.fixed_dictionaries({each: ways[each] for each in wanted})
+
     @rule(data=st.data())
     def step(self, data: st.DataObject) -> None:
         possible = [name for name, each in self.deeds.items() if each.when(self)]
         name = data.draw(
             st.sampled_from([each for each in possible for _ in range(self.deeds[each].weight)])
         )
-        arguments = data.draw(self.deeds[name].arguments)
-        getattr(self, name)(**arguments)
+        getattr(self, name)(**data.draw(self.drawn(name)))
 
     def one_with(self, has: str, which: int) -> Process:
         """Return one of the processes that have something of this name."""
@@ -124,7 +193,6 @@ class Machine(RuleBasedStateMachine):
         self.model.generation = int(self.found["meta"].get(b"generation", 0))
         check_agreement(self.found, self.model)
         self.ledger.check({name.decode() for name in self.found["envelopes"]})
-        check_stats(self.found, self.store.stats(), now)
 
     def pass_time(self, ms: int) -> None:
         self.desk.clock.advance(ms)

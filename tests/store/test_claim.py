@@ -1,32 +1,13 @@
+from collections.abc import Callable
+
 import pytest
 
 from duebridge.errors import RecordDamaged, RecordTooNew
 from duebridge.ports.publisher import Reason
-from duebridge.store.transitions import Burial
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.replies import Claim
 from tests.store.conftest import Opened
-from tests.support.desk import LEASE_MS, NOW_MS, Desk, envelope
-
-
-def test_claim_leases_the_earliest_first(desk: Desk) -> None:
-    desk.pending(*[envelope(f"{n}", f"{n}s") for n in (3, 1, 2)])
-    desk.clock.advance(5000)
-    desk.store.promote()
-    claim = desk.store.claim(2, LEASE_MS)
-    assert [each.id for each in claim.leased] == ["1", "2"]
-    assert (claim.poll.ready, claim.poll.unack) == (1, 2)
-    assert claim.poll.first_unack_ms == desk.clock() + LEASE_MS
-    desk.check()
-
-
-def test_claim_is_one_whole_step(desk: Desk) -> None:
-    desk.ready("a")
-    claim = desk.store.claim(1, LEASE_MS)
-    assert desk.state_of("a") == "unack"
-    assert desk.score_of("a", "unack") == desk.clock() + LEASE_MS
-    assert desk.flight_bytes("a")[:12] == claim.token != bytes(12)
-    assert desk.flight_of("a").attempt == 1
-    assert desk.journal() == [("accepted", ["a"])]
-    desk.check()
+from tests.support.desk import LEASE_MS, NOW_MS, Desk, burial, envelope
 
 
 def test_claim_hands_out_the_record_and_the_content(desk: Desk) -> None:
@@ -40,10 +21,9 @@ def test_claim_hands_out_the_record_and_the_content(desk: Desk) -> None:
 
 def test_claim_of_nothing_is_empty_and_changes_nothing(desk: Desk) -> None:
     desk.pending("a")
-    before = desk.snapshot()
-    claim = desk.store.claim(10, LEASE_MS)
-    assert (claim.token, claim.leased, claim.damaged) == (b"", [], [])
-    assert desk.snapshot() == before
+    with desk.unchanged():
+        claim = desk.store.claim(10, LEASE_MS)
+        assert (claim.token, claim.leased, claim.damaged) == (b"", [], [])
 
 
 def test_claim_gives_each_call_a_token_of_its_own(desk: Desk) -> None:
@@ -62,38 +42,6 @@ def test_claim_under_a_token_goes_on_with_that_claim(desk: Desk) -> None:
     whole = first.joined(more)
     assert (whole.token, whole.ids, whole.poll) == (first.token, ["a", "b", "c"], more.poll)
     assert desk.store.ack(whole.token, whole.ids).stale == []
-    desk.check()
-
-
-def test_claim_raises_the_attempt_each_time(desk: Desk) -> None:
-    desk.ready("a")
-    for attempt in (1, 2, 3):
-        claim = desk.claim_all()
-        assert [each.flight.attempt for each in claim.leased] == [attempt]
-        desk.put_back(claim, failed=False)
-        desk.clock.advance(1000)
-    assert desk.flight_of("a").failures == 0
-
-
-@pytest.mark.parametrize("limit", [0, -1, -5])
-@pytest.mark.parametrize("count", [1, 3])
-def test_claim_of_no_more_than_nothing_claims_nothing(desk: Desk, limit: int, count: int) -> None:
-    desk.ready(*"abc"[:count])
-    assert desk.store.claim(limit, LEASE_MS).leased == []
-    assert desk.store.next().unack == 0
-
-
-def test_claim_takes_at_most_1000_whatever_was_asked(desk: Desk) -> None:
-    ids = [f"{n:04d}" for n in range(1100)]
-    desk.pending(*ids[:600])
-    desk.pending(*ids[600:])
-    desk.clock.advance(1000)
-    assert [desk.store.promote(5000)[1] for _ in "ab"] == [1000, 100]
-    claim = desk.store.claim(5000, LEASE_MS)
-    assert [each.id for each in claim.leased] == ids[:1000]
-    desk.check()
-    assert desk.store.ack(claim.token, ids[:1000]).stale == []
-    desk.check()
 
 
 def test_claim_takes_no_more_bytes_than_asked(desk: Desk) -> None:
@@ -133,17 +81,6 @@ def test_claim_reads_at_most_4_mib(desk: Desk) -> None:
     desk.store.promote()
     claim = desk.store.claim(30, LEASE_MS, limit_bytes=10**9)
     assert [each.id for each in claim.leased] == ids[:16]
-    desk.check()
-
-
-def test_claim_alone_takes_one_suspect(desk: Desk) -> None:
-    desk.suspect("a", "b", "c")
-    desk.ready("d")
-    claim = desk.store.claim(10, LEASE_MS, alone=True)
-    assert [each.id for each in claim.leased] == ["a"]
-    assert (claim.poll.suspect, claim.poll.ready, claim.poll.unack) == (2, 1, 1)
-    assert claim.leased[0].flight.attempt == 3
-    desk.check()
 
 
 def test_claim_of_a_suspect_that_never_flew_marks_it_single(desk: Desk) -> None:
@@ -168,34 +105,35 @@ def test_claim_of_what_has_expired_makes_it_dead(open_desk: Opened, has_dead_let
     assert (desk.flight_of("a").reason, desk.flight_of("a").attempt) == (Reason.EXPIRED, 0)
     entry = desk.last_entry()
     assert (entry.kind, entry.items) == ("expired", [("a", (NOW_MS + 1000, 0, Reason.EXPIRED))])
+
+
+HAND_OUTS: dict[str, Callable[[DelayStore], Claim]] = {
+    "ready": lambda store: store.claim(10, LEASE_MS),
+    "suspect": lambda store: store.claim(10, LEASE_MS, alone=True),
+    "dead": lambda store: store.shunt(10, LEASE_MS),
+}
+
+
+@pytest.mark.parametrize("state", HAND_OUTS)
+@pytest.mark.parametrize("how", ["ghost", "newer", 0, 1, 5, 38, 39, 45])
+def test_hand_out_of_what_cannot_be_read_names_it_and_leases_the_others(
+    desk: Desk, state: str, how: str | int
+) -> None:
+    desk.bring(state, "a", "b")
+    desk.spoil("a", how)
+    claims = [HAND_OUTS[state](desk.store) for _ in "ab"]
+    assert [each.id for claim in claims for each in claim.leased] == ["b"]
+    damaged = [(claim.token, each) for claim in claims for each in claim.damaged]
+    if how == "ghost":
+        assert (damaged, desk.state_of("a")) == ([], None)
+    else:
+        ((token, found),) = damaged
+        expected = RecordTooNew if how == "newer" else RecordDamaged
+        assert (found.id, type(found.error)) == ("a", expected)
+        if state != "dead":
+            assert desk.store.bury(token, [burial("a", Reason.POISON, failed=False)]).stale == []
+        assert desk.state_of("a") == "dead"
     desk.check()
-
-
-def test_claim_of_an_expired_retry_keeps_what_happened_to_it(desk: Desk) -> None:
-    desk.retry(envelope("a", expires="2s"), error="E\nbroker said no")
-    desk.clock.advance(1000)
-    assert desk.claim_all().leased == []
-    flight = desk.flight_of("a")
-    assert (flight.attempt, flight.failures, flight.error_message) == (1, 1, "broker said no")
-    assert flight.reason == Reason.EXPIRED
-    desk.check()
-
-
-def test_claim_of_only_expired_ones_leases_nothing(desk: Desk) -> None:
-    desk.pending(envelope("a", expires="1001ms"))
-    desk.clock.advance(1001)
-    claim = desk.claim_all()
-    assert (claim.leased, claim.poll.dead, claim.poll.unack) == ([], 1, 0)
-
-
-def test_claim_of_a_newer_layout_hands_it_out_as_too_new(desk: Desk) -> None:
-    desk.ready("a", "b")
-    desk.make_newer("a")
-    claim = desk.store.claim(10, LEASE_MS)
-    assert [each.id for each in claim.leased] == ["b"]
-    assert [(each.id, type(each.error)) for each in claim.damaged] == [("a", RecordTooNew)]
-    assert desk.store.release(claim.token, ["a"]).stale == []
-    assert desk.state_of("a") == "ready"
 
 
 def test_claim_of_a_newer_layout_never_expires_it(desk: Desk) -> None:
@@ -205,24 +143,8 @@ def test_claim_of_a_newer_layout_never_expires_it(desk: Desk) -> None:
     claim = desk.store.claim(10, LEASE_MS)
     assert [each.id for each in claim.damaged] == ["a"]
     assert desk.state_of("a") == "unack"
-
-
-@pytest.mark.parametrize("kept_bytes", [0, 1, 5, 38, 39, 45])
-def test_claim_of_a_damaged_record_can_be_buried(desk: Desk, kept_bytes: int) -> None:
-    desk.ready("a", "b")
-    desk.replaced_record("a", lambda record: record[:kept_bytes])
-    claim = desk.store.claim(10, LEASE_MS)
-    assert [each.id for each in claim.leased] == ["b"]
-    assert [(each.id, type(each.error)) for each in claim.damaged] == [("a", RecordDamaged)]
-    assert (
-        desk.store.bury(
-            claim.token,
-            [Burial(id="a", reason=Reason.POISON, is_failure=False, is_unsure=False, error="E\nx")],
-        ).stale
-        == []
-    )
-    assert desk.state_of("a") == "dead"
-    desk.check()
+    assert desk.store.release(claim.token, ["a"]).stale == []
+    assert desk.state_of("a") == "ready"
 
 
 def test_claim_of_a_damaged_record_can_run_out(desk: Desk) -> None:
@@ -230,40 +152,6 @@ def test_claim_of_a_damaged_record_can_run_out(desk: Desk) -> None:
     desk.replaced_record("a", lambda record: record[:3])
     desk.store.claim(10, LEASE_MS)
     assert desk.run_out().ready == 2
-    desk.check()
-
-
-@pytest.mark.parametrize("alone", [False, True])
-def test_claim_of_a_ghost_drops_it_and_claims_the_others(desk: Desk, alone: bool) -> None:
-    desk.suspect("a", "b") if alone else desk.ready("a", "b")
-    desk.lose_record("a")
-    taken = desk.store.claim(10, LEASE_MS, alone=alone).leased
-    taken += desk.store.claim(10, LEASE_MS, alone=alone).leased
-    assert [each.id for each in taken] == ["b"]
-    assert desk.state_of("a") is None
-    desk.check()
-
-
-def test_claim_that_promotes_leases_what_is_due_and_nothing_else(desk: Desk) -> None:
-    desk.schedule(envelope("a", delay="5ms"), envelope("b", delay="6ms"))
-    desk.clock.advance(5)
-    claim = desk.store.claim(10, LEASE_MS, promote=10)
-    assert claim.ids == ["a"]
-    assert (claim.poll.pending, claim.poll.ready, claim.poll.unack) == (1, 0, 1)
-
-
-def test_claim_that_promotes_makes_no_more_ready_than_it_is_told(desk: Desk) -> None:
-    desk.schedule("a", "b", "c")
-    desk.clock.advance(1000)
-    claim = desk.store.claim(1, LEASE_MS, promote=2)
-    assert (claim.ids, claim.poll.ready, claim.poll.pending) == (["a"], 1, 1)
-
-
-def test_claim_of_a_suspect_leaves_alone_what_is_ready(desk: Desk) -> None:
-    desk.bring("suspect", "s")
-    desk.ready("a")
-    claim = desk.store.claim(10, LEASE_MS, alone=True)
-    assert (claim.ids, claim.poll.ready) == (["s"], 1)
 
 
 @pytest.mark.parametrize(("count", "encoding"), [(32, "listpack"), (33, "hashtable")])

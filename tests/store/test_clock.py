@@ -23,7 +23,7 @@ def is_cluster(desk: Desk) -> bool:
 
 def real_desk(open_desk: Opened) -> Desk:
     desk = open_desk()
-    desk.store = desk.again(now_ms=None)
+    desk.store, desk.is_whole = desk.again(now_ms=None), False
     return desk
 
 
@@ -83,10 +83,3 @@ def test_due_in_whole_seconds_fires_no_part_of_a_second_early(desk: Desk) -> Non
         assert desk.claim_all().leased == []
         desk.clock.now_ms = due
         assert [each.id for each in desk.claim_all().leased] == [str(ms)]
-
-
-def test_poll_tells_the_servers_time(open_desk: Opened) -> None:
-    desk = real_desk(open_desk)
-    before_us = server_us(desk)
-    now_ms = desk.store.next().now_ms
-    assert before_us // 1000 <= now_ms <= server_us(desk) // 1000

@@ -27,11 +27,6 @@ RUN = "print(embedded.start_embedded(sys.argv[1]), flush=True)"
 THEN_DIE = "; import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 
 
-@pytest.fixture(autouse=True, scope="module")
-def connection() -> None:
-    """These tests bring servers of their own."""
-
-
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "store"
@@ -178,13 +173,6 @@ def test_embedded_in_a_directory_with_a_long_path_works(desk_in: DeskIn, tmp_pat
         desk_in(home).pending("a")
     finally:
         assert stop_embedded(home)
-
-
-def test_embedded_in_two_directories_is_two_servers(tmp_path: Path) -> None:
-    homes = [tmp_path / "one", tmp_path / "two"]
-    urls = [start_embedded(home) for home in homes]
-    assert run_id(urls[0]) != run_id(urls[1])
-    assert [stop_embedded(home) for home in homes] == [True, True]
 
 
 def test_embedded_named_in_another_way_is_the_same_server(home: Path) -> None:

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import pytest
-import redis
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -314,22 +313,6 @@ def test_worker_goes_on_after_replies_of_any_shape(
         with mock.patch.object(tampered, "change", change):
             turn_through(floor)
         finish(floor, logs)
-
-
-def test_proxy_hangs_up_on_who_waits_for_what_was_spoilt_and_on_nobody_else(
-    spoiled: Spoiled,
-) -> None:
-    """However slow an answer is: that is what a loaded machine makes of every one."""
-    spoiled.begin()
-    wait_for_nothing = ("BLPOP", "nothing", 2 * TICK_S + 0.1)
-    client: Any = spoiled.connection.client
-    spoiled.proxy.spoil([])
-    assert client.execute_command(*wait_for_nothing) is None
-    spoiled.proxy.spoil([lambda data: Spoilt(data[:1], False)])
-    with pytest.raises(redis.exceptions.ConnectionError):
-        client.execute_command("PING")
-    spoiled.proxy.heal()
-    assert client.execute_command(*wait_for_nothing) is None
 
 
 @fuzz(0.2)

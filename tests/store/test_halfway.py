@@ -2,107 +2,63 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import redis
 
 from duebridge.errors import StoreError
-from duebridge.ports.publisher import Reason
 from duebridge.store.connection import open_connection
-from duebridge.store.transitions import Burial
-from tests.store.invariants import STATES
-from tests.support.desk import LEASE_MS, YEAR_MS, Desk, envelope
+from duebridge.store.replies import Claim
+from tests.support.desk import LEASE_MS, YEAR_MS, Desk, burial, envelope
+from tests.support.invariants import STATES
 from tests.support.servers import redis_server
 
 USER = "limited"
 COMMANDS = ("zadd", "zrem", "zremrangebyrank", "hset", "hdel", "hincrby", "xadd", "publish")
-Call = Callable[[], object]
+Bring = Callable[[Desk], Any]
+Move = Callable[[Desk, Any], object]
 
 
-def schedule(desk: Desk) -> Call:
-    desk.retry("a", delay_ms=90_000)
-    given = envelope("a", body=b"other")
-    return lambda: desk.schedule(given, replace=True)
-
-
-def promote(desk: Desk) -> Call:
+def due(desk: Desk) -> None:
     desk.retry("a")
     desk.pending("b")
     desk.clock.advance(1000)
-    return lambda: desk.store.promote()
 
 
-def claim(desk: Desk) -> Call:
+def one_expired(desk: Desk) -> None:
     desk.ready("a", envelope("b", expires="2s"))
     desk.clock.advance(1000)
-    return lambda: desk.store.claim(9, LEASE_MS)
 
 
-def retry(desk: Desk) -> Call:
-    held = desk.unack("a", "b")
-    return lambda: desk.put_back(held)
-
-
-def release(desk: Desk) -> Call:
+def alone(desk: Desk) -> Claim:
     desk.suspect("a")
-    alone = desk.store.claim(1, LEASE_MS, alone=True)
-    return lambda: desk.store.release(alone.token, ["a"])
+    return desk.store.claim(1, LEASE_MS, alone=True)
 
 
-def bury(desk: Desk) -> Call:
-    held = desk.unack("a")
-    return lambda: desk.store.bury(
-        held.token,
-        [Burial(id="a", reason=Reason.INVALID, is_failure=True, is_unsure=False, error="")],
-    )
-
-
-def reclaim(desk: Desk) -> Call:
-    desk.suspect("a")
-    desk.store.claim(1, LEASE_MS, alone=True)
+def run_out(desk: Desk) -> None:
+    alone(desk)
     desk.unack("b")
     desk.clock.advance(LEASE_MS)
-    return lambda: desk.store.reclaim(poison=1)
 
 
-def shunt(desk: Desk) -> Call:
-    desk.dead("a", "b")
-    return lambda: desk.store.shunt(9, LEASE_MS)
-
-
-def postpone(desk: Desk) -> Call:
-    held = desk.shunt("a")
-    return lambda: desk.store.postpone(held.token, ["a"], 5)
-
-
-def replay(desk: Desk) -> Call:
-    desk.dead("a")
-    return lambda: desk.store.replay(["a"])
-
-
-def reschedule(desk: Desk) -> Call:
+def far(desk: Desk) -> None:
     desk.retry("a", delay_ms=90_000)
-    return lambda: desk.store.reschedule("a", "+70", YEAR_MS)
 
 
-MOVES = [
-    schedule,
-    promote,
-    claim,
-    retry,
-    release,
-    bury,
-    reclaim,
-    shunt,
-    postpone,
-    replay,
-    reschedule,
-]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def connection() -> None:
-    """These tests bring a server of their own."""
+MOVES: dict[str, tuple[Bring, Move]] = {
+    "schedule": (far, lambda desk, _: desk.schedule(envelope("a", body=b"x"), replace=True)),
+    "promote": (due, lambda desk, _: desk.store.promote()),
+    "claim": (one_expired, lambda desk, _: desk.store.claim(9, LEASE_MS)),
+    "retry": (lambda desk: desk.unack("a", "b"), lambda desk, held: desk.put_back(held)),
+    "release": (alone, lambda desk, held: desk.store.release(held.token, ["a"])),
+    "bury": (lambda d: d.unack("a"), lambda d, held: d.store.bury(held.token, [burial("a")])),
+    "reclaim": (run_out, lambda desk, _: desk.store.reclaim(poison=1)),
+    "shunt": (lambda desk: desk.dead("a", "b"), lambda desk, _: desk.store.shunt(9, LEASE_MS)),
+    "postpone": (lambda d: d.shunt("a"), lambda d, held: d.store.postpone(held.token, ["a"], 5)),
+    "replay": (lambda desk: desk.dead("a"), lambda desk, _: desk.store.replay(["a"])),
+    "reschedule": (far, lambda desk, _: desk.store.reschedule("a", "+70", YEAR_MS)),
+}
 
 
 @pytest.fixture(scope="module")
@@ -130,18 +86,19 @@ def failing(admin: redis.Redis, command: str) -> Iterator[None]:
         admin.execute_command("ACL", "SETUSER", USER, f"+{command}")
 
 
-@pytest.mark.parametrize("move", MOVES, ids=lambda move: move.__name__)
+@pytest.mark.parametrize("name", MOVES)
 def test_move_that_fails_halfway_loses_no_envelope(
-    desk: Desk, admin: redis.Redis, move: Callable[[Desk], Call]
+    desk: Desk, admin: redis.Redis, name: str
 ) -> None:
+    bring, move = MOVES[name]
     failed = []
     for command in COMMANDS:
         desk.delete()
-        call = move(desk)
+        brought = bring(desk)
         living = set(desk.snapshot()["envelopes"])
         with failing(admin, command):
             try:
-                call()
+                move(desk, brought)
             except StoreError:
                 failed.append(command)
         assert living <= still_known(desk), f"lost when {command} failed"

@@ -19,11 +19,6 @@ LARGE_B = NOW_MS - NOW_MS % 256 + ord("B")
 assert LARGE_B < SMALL_A
 
 
-@pytest.fixture(autouse=True, scope="module")
-def connection() -> None:
-    """These tests bring a server of their own."""
-
-
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     home = tmp_path_factory.mktemp("locale")

@@ -1,22 +1,23 @@
 """Each call whose reply is lost after the server ran it: executed once, answered as it was."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 
 from duebridge.errors import StoreUnavailable
-from duebridge.ports.publisher import Reason
 from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.transitions import Burial, Retry
 from tests.store.conftest import Opened
-from tests.support.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, envelope
+from tests.support.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, burial, envelope, retrying
 from tests.support.proxy import Proxy, proxied
 from tests.support.servers import redis_cluster, redis_server
 
 REPEAT_S = 10.0
+Lossy = Callable[[], DelayStore]
 
 
 @pytest.fixture(scope="module", params=["standalone", "cluster"])
@@ -33,22 +34,13 @@ def proxy(
             yield opened, url
 
 
-class announcing_cluster:  # noqa: N801 - used as a context manager
+@contextmanager
+def announcing_cluster(home: Path) -> Iterator[tuple[Proxy, str]]:
     """A Cluster whose node names the proxy's port as its own."""
-
-    def __init__(self, home: Path) -> None:
-        self._cluster = redis_cluster(home)
-
-    def __enter__(self) -> tuple[Proxy, str]:
-        port = int(self._cluster.__enter__().rsplit(":", 1)[1])
-        self._proxy = Proxy(port)
-        with redis.Redis(port=port) as node:
-            node.config_set("cluster-announce-port", self._proxy.port)
-        return self._proxy, f"redis+cluster://127.0.0.1:{self._proxy.port}"
-
-    def __exit__(self, *raised: object) -> None:
-        self._proxy.close()
-        self._cluster.__exit__(None, None, None)
+    with redis_cluster(home) as url, proxied(int(url.rsplit(":", 1)[1])) as opened:
+        with redis.Redis(port=int(url.rsplit(":", 1)[1])) as node:
+            node.config_set("cluster-announce-port", opened.port)
+        yield opened, f"redis+cluster://127.0.0.1:{opened.port}"
 
 
 @pytest.fixture
@@ -60,7 +52,7 @@ def desk(proxy: tuple[Proxy, str], open_desk: Opened) -> Iterator[Desk]:
 
 
 @pytest.fixture
-def lossy(proxy: tuple[Proxy, str], desk: Desk):
+def lossy(proxy: tuple[Proxy, str], desk: Desk) -> Lossy:
     """The desk's store, set up so that the reply to the next call of a script is lost."""
 
     def lose_next() -> DelayStore:
@@ -77,11 +69,6 @@ def one_reply_was_lost(proxy: tuple[Proxy, str]) -> Iterator[None]:
     assert proxy[0].lost == before + 1
 
 
-@pytest.fixture(autouse=True, scope="module")
-def connection() -> None:
-    """These tests bring servers of their own."""
-
-
 @pytest.fixture
 def open_desk() -> Opened:
     return lambda on, **options: Desk(on, "lost-replies", **options)
@@ -94,7 +81,7 @@ def emptied(desk: Desk) -> Iterator[None]:
     desk.check()
 
 
-def test_claim_is_never_repeated(desk: Desk, lossy) -> None:
+def test_claim_is_never_repeated(desk: Desk, lossy: Lossy) -> None:
     desk.ready("a", "b")
     with pytest.raises(StoreUnavailable):
         lossy().claim(1, LEASE_MS)
@@ -104,7 +91,7 @@ def test_claim_is_never_repeated(desk: Desk, lossy) -> None:
     assert desk.flight_of("a").expiries == 1
 
 
-def test_shunt_is_never_repeated(desk: Desk, lossy) -> None:
+def test_shunt_is_never_repeated(desk: Desk, lossy: Lossy) -> None:
     desk.dead("a", "b")
     before = int(desk.snapshot()["meta"][b"claims"])
     with pytest.raises(StoreUnavailable):
@@ -113,86 +100,78 @@ def test_shunt_is_never_repeated(desk: Desk, lossy) -> None:
     assert desk.store.next().first_dead_ms == desk.clock()
 
 
-def test_schedule_is_repeated_and_answers_as_it_did(desk: Desk, lossy) -> None:
-    assert lossy().schedule([envelope("a")], max_delay_ms=YEAR_MS) == [("accepted", NOW_MS + 1000)]
-    assert desk.journal() == [("accepted", ["a"])]
+Arrange = Callable[[Desk], Any]
+OTHER = [envelope("a", "9s"), envelope("b", "9s")]
+ANSWERED: dict[
+    str, tuple[Arrange, Callable[[DelayStore], Any], Any, list[tuple[str, list[str]]]]
+] = {
+    "schedule": (
+        lambda desk: None,
+        lambda store: store.schedule([envelope("a")], max_delay_ms=YEAR_MS),
+        [("accepted", NOW_MS + 1000)],
+        [("accepted", ["a"])],
+    ),
+    "replace": (
+        lambda desk: desk.pending("a"),
+        lambda store: store.schedule(OTHER, max_delay_ms=YEAR_MS, replace=True),
+        [("replaced", NOW_MS + 9000), ("accepted", NOW_MS + 9000)],
+        [("accepted", ["a"]), ("accepted", ["b"]), ("replaced", ["a"])],
+    ),
+    "cancel": (
+        lambda desk: desk.pending("a"),
+        lambda store: store.cancel("a"),
+        "cancelled",
+        [("accepted", ["a"]), ("cancelled", ["a"])],
+    ),
+    "reschedule": (
+        lambda desk: desk.pending("a"),
+        lambda store: store.reschedule("a", "+70", YEAR_MS),
+        ("rescheduled", NOW_MS + 70),
+        [("accepted", ["a"]), ("rescheduled", ["a"])],
+    ),
+    "drop": (
+        lambda desk: desk.dead("a"),
+        lambda store: store.drop(["a"]),
+        ["unknown"],
+        [("accepted", ["a"]), ("dead", ["a"]), ("dropped", ["a"])],
+    ),
+}
 
 
-def test_schedule_with_replace_is_repeated_and_answers_as_it_did(desk: Desk, lossy) -> None:
-    desk.pending("a")
-    other = [envelope("a", "9s"), envelope("b", "9s")]
-    answers = lossy().schedule(other, max_delay_ms=YEAR_MS, replace=True)
-    assert answers == [("replaced", NOW_MS + 9000), ("accepted", NOW_MS + 9000)]
-    assert desk.journal() == [("accepted", ["a"]), ("accepted", ["b"]), ("replaced", ["a"])]
+@pytest.mark.parametrize("name", ANSWERED)
+def test_call_is_repeated_and_done_once(desk: Desk, lossy: Lossy, name: str) -> None:
+    arrange, call, answer, journal = ANSWERED[name]
+    arrange(desk)
+    assert call(lossy()) == answer
+    assert desk.journal() == journal
 
 
-def test_cancel_is_repeated_and_answers_as_it_did(desk: Desk, lossy) -> None:
-    desk.pending("a")
-    assert lossy().cancel("a") == "cancelled"
-    assert desk.journal()[1:] == [("cancelled", ["a"])]
+SETTLED: dict[str, tuple[Callable[[DelayStore, bytes], Any], str | None, tuple[int, int]]] = {
+    "ack": (lambda store, token: store.ack(token, ["a"]), None, (0, 0)),
+    "retry": (lambda store, token: store.retry(token, [retrying("a")]), "retry", (1, 1)),
+    "release": (lambda store, token: store.release(token, ["a"]), "ready", (0, 0)),
+    "bury": (lambda store, token: store.bury(token, [burial("a")]), "dead", (1, 0)),
+}
 
 
-def test_reschedule_is_repeated_and_answers_as_it_did(desk: Desk, lossy) -> None:
-    desk.pending("a")
-    assert lossy().reschedule("a", "+70", YEAR_MS) == ("rescheduled", NOW_MS + 70)
-    assert desk.journal()[1:] == [("rescheduled", ["a"])]
-
-
-def test_ack_is_repeated_and_says_so(desk: Desk, lossy) -> None:
-    claim = desk.unack("a")
-    settled = lossy().ack(claim.token, ["a"])
+@pytest.mark.parametrize("name", SETTLED)
+def test_settle_is_repeated_says_so_and_counts_once(desk: Desk, lossy: Lossy, name: str) -> None:
+    call, state, counts = SETTLED[name]
+    token = desk.unack("a").token
+    settled = call(lossy(), token)
     assert (settled.stale, settled.repeated) == (["a"], True)
-    assert desk.journal()[1:] == [("delivered", ["a"])]
+    flight = desk.flight_of("a")
+    assert (desk.state_of("a"), flight.failures, flight.retries) == (state, *counts)
 
 
-def test_retry_is_repeated_and_counts_once(desk: Desk, lossy) -> None:
-    claim = desk.unack("a")
-    settled = lossy().retry(
-        claim.token, [Retry(id="a", delay_ms=9, is_failure=True, is_unsure=False, error="")]
-    )
-    assert (settled.stale, settled.repeated) == (["a"], True)
-    assert (desk.flight_of("a").failures, desk.flight_of("a").retries) == (1, 1)
-
-
-def test_release_is_repeated_and_changes_nothing_more(desk: Desk, lossy) -> None:
-    claim = desk.unack("a")
-    assert lossy().release(claim.token, ["a"]).repeated
-    assert desk.state_of("a") == "ready"
-
-
-def test_bury_is_repeated_and_counts_once(desk: Desk, lossy) -> None:
-    claim = desk.unack("a")
-    assert (
-        lossy()
-        .bury(
-            claim.token,
-            [Burial(id="a", reason=Reason.INVALID, is_failure=True, is_unsure=False, error="")],
-        )
-        .repeated
-    )
-    assert desk.flight_of("a").failures == 1
-    assert desk.journal()[1:] == [("dead", ["a"])]
-
-
-def test_promote_is_repeated_and_moves_nothing_twice(desk: Desk, lossy) -> None:
+def test_promote_is_repeated_and_moves_nothing_twice(desk: Desk, lossy: Lossy) -> None:
     desk.pending("a")
     desk.clock.advance(1000)
     assert lossy().promote()[0].ready == 1
 
 
-def test_reclaim_is_repeated_and_counts_once(desk: Desk, lossy) -> None:
+def test_reclaim_is_repeated_and_counts_once(desk: Desk, lossy: Lossy) -> None:
     desk.unack("a")
     desk.clock.advance(LEASE_MS)
     lossy().reclaim()
     assert desk.flight_of("a").expiries == 1
-
-
-def test_drop_is_repeated_and_journalled_once(desk: Desk, lossy) -> None:
-    desk.dead("a")
-    assert lossy().drop(["a"]) == ["unknown"]
-    assert desk.journal()[-1] == ("dropped", ["a"])
-
-
-def test_next_is_repeated(desk: Desk, lossy) -> None:
-    desk.pending("a")
-    assert lossy().next().pending == 1

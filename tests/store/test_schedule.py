@@ -1,9 +1,11 @@
-"""Schedule: accepted, duplicate, conflict, replaced, refused; in bulk."""
+"""Schedule: accepted, duplicate, conflict, replaced, refused; in bulk, and of packed rows."""
 
 import pytest
 
 from duebridge.errors import StoreError, StoreFull
-from duebridge.store.record import pack
+from duebridge.store.connection import Connection
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.record import PackedRow, pack, pack_row
 from tests.store.conftest import Opened
 from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, envelope
 
@@ -18,30 +20,12 @@ def test_schedule_of_an_unknown_id_makes_it_pending(desk: Desk) -> None:
     assert (record.remember_ms, record.scheduled_at_ms) == (86_400_000, NOW_MS)
     assert (record.content_hash, record.blob) == (packed.content_hash, packed.blob)
     assert desk.flight_bytes("a") is None, "a pending envelope costs its record and nothing else"
-    desk.check()
-
-
-def test_schedule_writes_one_journal_entry_a_batch(desk: Desk) -> None:
-    desk.pending("a", "b")
-    (entry,) = desk.entries()
-    assert (entry.kind, entry.at_ms, entry.sequence) == ("accepted", NOW_MS, 1)
-    assert [(name, note.due_at_ms) for name, note in entry.items] == [
-        ("a", NOW_MS + 1000),
-        ("b", NOW_MS + 1000),
-    ]
 
 
 def test_schedule_at_a_past_instant_is_due_now(desk: Desk) -> None:
     assert desk.schedule(envelope("a", at=5)) == [("accepted", NOW_MS)]
     assert desk.score_of("a", "pending") == NOW_MS
     assert desk.store.promote()[1] == 1
-
-
-def test_schedule_takes_generations_from_one_rising_counter(desk: Desk) -> None:
-    desk.pending("a", "b")
-    desk.pending("c")
-    generations = [desk.record_of(name).generation for name in ("a", "b", "c")]
-    assert generations == sorted(set(generations))
 
 
 def test_schedule_of_a_mixed_batch_leaves_no_gap_in_the_generations(desk: Desk) -> None:
@@ -53,21 +37,12 @@ def test_schedule_of_a_mixed_batch_leaves_no_gap_in_the_generations(desk: Desk) 
 
 
 @pytest.mark.parametrize("state", ["pending", "ready", "suspect", "unack", "retry", "dead"])
-def test_schedule_of_the_same_content_is_a_duplicate_in_every_state(desk: Desk, state: str) -> None:
+def test_schedule_again_is_a_duplicate_or_a_conflict_in_every_state(desk: Desk, state: str) -> None:
     due = desk.clock() + 1000
     desk.bring(state, "a")
-    before = desk.snapshot()
-    assert desk.schedule("a") == [("duplicate", due)]
-    assert desk.snapshot() == before
-
-
-@pytest.mark.parametrize("state", ["pending", "ready", "suspect", "unack", "retry", "dead"])
-def test_schedule_of_other_content_is_a_conflict_in_every_state(desk: Desk, state: str) -> None:
-    due = desk.clock() + 1000
-    desk.bring(state, "a")
-    before = desk.snapshot()
-    assert desk.schedule(envelope("a", body=b"other")) == [("conflict", due)]
-    assert desk.snapshot() == before
+    with desk.unchanged():
+        assert desk.schedule("a") == [("duplicate", due)]
+        assert desk.schedule(envelope("a", body=b"other")) == [("conflict", due)]
 
 
 def test_schedule_twice_in_one_batch_accepts_the_first_only(desk: Desk) -> None:
@@ -75,7 +50,6 @@ def test_schedule_twice_in_one_batch_accepts_the_first_only(desk: Desk) -> None:
     answers = desk.schedule(envelope("a"), envelope("a"), envelope("a", body=b"x"), envelope("b"))
     assert answers == [("accepted", due), ("duplicate", due), ("conflict", due), ("accepted", due)]
     assert desk.journal() == [("accepted", ["a", "b"])]
-    desk.check()
 
 
 def test_schedule_beyond_the_longest_delay_is_refused_alone(desk: Desk) -> None:
@@ -87,7 +61,6 @@ def test_schedule_beyond_the_longest_delay_is_refused_alone(desk: Desk) -> None:
     )
     assert [each.status for each in answers] == ["accepted", "too_far", "too_far"]
     assert desk.store.next().pending == 1
-    desk.check()
 
 
 def test_schedule_that_expires_before_due_is_refused_alone(desk: Desk) -> None:
@@ -100,14 +73,6 @@ def test_schedule_that_expires_before_due_is_refused_alone(desk: Desk) -> None:
     )
     statuses = [each.status for each in answers]
     assert statuses == ["expires_before_due", "accepted", *["expires_before_due"] * 3]
-    desk.check()
-
-
-def test_schedule_of_a_refused_envelope_changes_nothing(desk: Desk) -> None:
-    desk.pending("a")
-    before = desk.snapshot()
-    desk.schedule(envelope("b", "2s"), envelope("a", body=b"x"), max_delay_ms=1000)
-    assert desk.snapshot() == before
 
 
 def test_schedule_again_after_expiry_is_still_a_duplicate(desk: Desk) -> None:
@@ -128,36 +93,22 @@ def test_schedule_of_nothing_answers_nothing(desk: Desk) -> None:
     assert desk.entries() == []
 
 
-def test_schedule_of_1000_ids_of_the_longest_kind_is_one_step(desk: Desk) -> None:
+def test_schedule_of_1000_of_the_longest_ids_is_one_step_and_1001_is_refused(desk: Desk) -> None:
     ids = [f"{n:04d}{'x' * 251}" for n in range(1000)]
+    with desk.unchanged(), pytest.raises(StoreError, match="LIMIT at most 1000 envelopes"):
+        desk.schedule(*ids, "x")
     desk.pending(*ids)
     assert desk.store.next().pending == 1000
     assert desk.journal() == [("accepted", ids)]
-    desk.check()
-
-
-def test_schedule_of_1001_is_refused_whole(desk: Desk) -> None:
-    before = desk.snapshot()
-    with pytest.raises(StoreError, match="LIMIT at most 1000 envelopes"):
-        desk.schedule(*[f"{n}" for n in range(1001)])
-    assert desk.snapshot() == before
-
-
-def test_schedule_after_delivery_is_a_new_life(desk: Desk) -> None:
-    claim = desk.unack("a")
-    desk.store.ack(claim.token, ["a"])
-    desk.pending("a")
-    desk.check()
 
 
 def test_schedule_over_a_record_of_a_newer_layout_is_a_conflict(desk: Desk) -> None:
     desk.pending("a")
     desk.make_newer("a")
-    before = desk.snapshot()
-    for replace in (False, True):
-        answers = desk.schedule(envelope("a", body=b"x"), replace=replace)
-        assert [each.status for each in answers] == ["conflict"]
-    assert desk.snapshot() == before
+    with desk.unchanged():
+        for replace in (False, True):
+            answers = desk.schedule(envelope("a", body=b"x"), replace=replace)
+            assert [each.status for each in answers] == ["conflict"]
 
 
 def test_schedule_over_a_cut_record_costs_no_other_envelope(desk: Desk) -> None:
@@ -257,35 +208,8 @@ def test_schedule_with_replace_gives_a_new_life_where_nobody_delivers(
 @pytest.mark.parametrize("state", ["suspect", "unack", "shunting"])
 def test_schedule_with_replace_waits_for_nobody_who_may_deliver(desk: Desk, state: str) -> None:
     desk.bring(state, "a")
-    before = desk.snapshot()
-    assert [each.status for each in desk.schedule(other(), replace=True)] == ["in_flight"]
-    assert desk.snapshot() == before
-
-
-def test_schedule_with_replace_of_an_unsure_retry_is_in_flight(desk: Desk) -> None:
-    desk.retry("a", failed=False, unsure=True)
-    before = desk.snapshot()
-    assert [each.status for each in desk.schedule(other(), replace=True)] == ["in_flight"]
-    assert desk.snapshot() == before
-
-
-def test_schedule_with_replace_after_a_shunts_lease_replaces(desk: Desk) -> None:
-    claim = desk.shunt("a")
-    desk.clock.advance(30_000)
-    assert [each.status for each in desk.schedule(other(), replace=True)] == ["replaced"]
-    before = desk.snapshot()
-    assert desk.store.ack(claim.token, ["a"], shunted=True).stale == ["a"]
-    assert desk.snapshot() == before
-    desk.check()
-
-
-def test_schedule_with_replace_of_the_same_content_is_a_duplicate(desk: Desk) -> None:
-    desk.pending("a")
-    assert desk.schedule("a", replace=True) == [("duplicate", NOW_MS + 1000)]
-
-
-def test_schedule_with_replace_of_an_unknown_id_accepts(desk: Desk) -> None:
-    assert [each.status for each in desk.schedule("a", replace=True)] == ["accepted"]
+    with desk.unchanged():
+        assert [each.status for each in desk.schedule(other(), replace=True)] == ["in_flight"]
 
 
 def test_schedule_with_replace_twice_in_one_batch_takes_the_first(desk: Desk) -> None:
@@ -293,75 +217,60 @@ def test_schedule_with_replace_twice_in_one_batch_takes_the_first(desk: Desk) ->
     answers = desk.schedule(other(delay="5s"), other(delay="6s"), replace=True)
     assert [each.status for each in answers] == ["replaced", "conflict"]
     assert desk.score_of("a", "pending") == NOW_MS + 5000
-    desk.check()
 
 
 def test_schedule_with_replace_that_is_refused_leaves_the_old(desk: Desk) -> None:
     desk.pending("a", "b")
-    before = desk.snapshot()
-    answers = desk.schedule(
-        other("a", "9s"), envelope("b", "2s", expires="1s"), replace=True, max_delay_ms=8000
-    )
-    assert [each.status for each in answers] == ["too_far", "expires_before_due"]
-    assert desk.snapshot() == before
+    with desk.unchanged():
+        answers = desk.schedule(
+            other("a", "9s"), envelope("b", "2s", expires="1s"), replace=True, max_delay_ms=8000
+        )
+        assert [each.status for each in answers] == ["too_far", "expires_before_due"]
 
 
-def test_schedule_repeated_under_its_call_id_answers_as_it_did(desk: Desk) -> None:
-    desk.pending("a")
-    first = desk.run_schedule("call", [other()])
-    before = desk.snapshot()
-    desk.clock.advance(700)
-    assert desk.run_schedule("call", [other()]) == first == [b"replaced", NOW_MS + 5000]
-    assert desk.snapshot() == before
+def row(name: str, remember_ms: int = 0, body: bytes = b"x") -> PackedRow:
+    return pack_row(envelope(name, "1d", body=body), remember_ms)
 
 
-@pytest.mark.parametrize("meanwhile", ["ready", "unack", "delivered", "cancelled", "rescheduled"])
-def test_schedule_repeated_after_the_envelope_moved_on_changes_nothing(
-    desk: Desk, meanwhile: str
+@pytest.fixture
+def store(connection: Connection, desk: Desk) -> DelayStore:
+    return DelayStore(connection, desk.shard, repeat_for_s=1.0)
+
+
+def test_schedule_of_packed_rows_stores_what_envelopes_would(desk: Desk, store: DelayStore) -> None:
+    answers = store.schedule([row("a"), row("b")], max_delay_ms=YEAR_MS, keeps_answer=False)
+    assert [answer.status for answer in answers] == ["accepted", "accepted"]
+    assert desk.record_of("a").due_at_ms == answers[0].due_at_ms
+    (again,) = desk.store.schedule([envelope("a", "1d", body=b"x")], max_delay_ms=YEAR_MS)
+    assert again == ("duplicate", answers[0].due_at_ms)
+
+
+def test_schedule_of_remembered_rows_without_an_answer_stays_cancelled_when_repeated(
+    desk: Desk, store: DelayStore
 ) -> None:
-    desk.pending("a")
-    first = desk.run_schedule("call", [other()])
-    move_on(desk, meanwhile)
+    rows = [row("a", DAY_MS), row("b", DAY_MS)]
+    store.schedule(rows, max_delay_ms=YEAR_MS, keeps_answer=False)
+    assert desk.client.hlen(desk.key("memory")) == 0
+    assert desk.again(now_ms=None).cancel("a") == "cancelled"
+    (answer,) = store.schedule(rows[:1], max_delay_ms=YEAR_MS, keeps_answer=False)
+    assert answer.status == "duplicate"
+
+
+@pytest.mark.parametrize(
+    ("remember_ms", "replace", "keeps_answer"),
+    [(0, False, False), (DAY_MS, True, False), (DAY_MS, False, True)],
+)
+def test_schedule_that_ids_do_not_guard_keeps_its_answer(
+    desk: Desk, store: DelayStore, remember_ms: int, replace: bool, keeps_answer: bool
+) -> None:
+    store.schedule(
+        [row("a", remember_ms)], max_delay_ms=YEAR_MS, replace=replace, keeps_answer=keeps_answer
+    )
+    assert desk.client.hlen(desk.key("memory")) == 1
+
+
+def test_schedule_with_replace_of_an_unsure_retry_is_in_flight(desk: Desk) -> None:
+    desk.retry("a", failed=False, unsure=True)
     before = desk.snapshot()
-    assert desk.run_schedule("call", [other()]) == first
+    assert [each.status for each in desk.schedule(other(), replace=True)] == ["in_flight"]
     assert desk.snapshot() == before
-    desk.check()
-
-
-def move_on(desk: Desk, how: str) -> None:
-    if how == "cancelled":
-        assert desk.store.cancel("a") == "cancelled"
-        return
-    if how == "rescheduled":
-        assert desk.store.reschedule("a", "+60000", 10**9).status == "rescheduled"
-        return
-    desk.clock.advance(5000)
-    desk.store.promote()
-    if how != "ready":
-        claim = desk.store.claim(1, 60_000)
-        if how == "delivered":
-            assert desk.store.ack(claim.token, ["a"]).stale == []
-
-
-def test_schedule_repeated_batch_takes_no_second_content_of_an_id(desk: Desk) -> None:
-    desk.pending("a")
-    batch = [other(delay="5s"), other(delay="6s")]
-    first = desk.run_schedule("call", batch)
-    assert desk.run_schedule("call", batch)[::2] == first[::2] == [b"replaced", b"conflict"]
-    assert desk.score_of("a", "pending") == NOW_MS + 5000
-
-
-def test_schedule_under_another_call_id_replaces_again(desk: Desk) -> None:
-    desk.pending("a")
-    desk.run_schedule("one", [other()])
-    answer = desk.run_schedule("two", [other(delay="9s")])
-    assert answer == [b"replaced", NOW_MS + 9000]
-    desk.check()
-
-
-def test_schedule_call_id_is_kept_for_its_time_only(desk: Desk) -> None:
-    desk.pending("a")
-    desk.run_schedule("call", [other()])
-    desk.clock.advance(60_000)
-    assert desk.store.forget()[1] == 1
-    assert desk.snapshot()["memory"] == {}

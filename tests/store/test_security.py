@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import pytest
@@ -38,26 +38,6 @@ class SecureRedis(NamedTuple):
     open: int
 
 
-@contextmanager
-def secure_redis(home: Path, certificates: Certificates) -> Iterator[SecureRedis]:
-    tls, mtls = free_port(), free_port()
-    with ExitStack() as stack:
-        for port, demand in ((mtls, "yes"), (tls, "no")):
-            place = home / demand
-            place.mkdir()
-            options = ["--tls-port", str(port), "--tls-auth-clients", demand]
-            options += ["--tls-cert-file", certificates.server_certificate]
-            options += ["--tls-key-file", certificates.server_key]
-            options += ["--tls-ca-cert-file", certificates.ca]
-            opened = stack.enter_context(redis_server(place, *options))
-            with redis.Redis(port=opened) as admin:
-                admin.config_set("appendonly", "yes")
-                admin.execute_command(
-                    "ACL", "SETUSER", USER, "on", f">{PASSWORD}", *documented_acl()
-                )
-        yield SecureRedis(tls, mtls, opened)
-
-
 BY_PASSWORD, BY_CERTIFICATE = "Redis, user and password", "Redis, client certificate"
 WRONG = "canary-wrong"
 CONFIG = """\
@@ -78,8 +58,31 @@ OpenAt = Callable[..., Connection]
 def store(
     certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SecureRedis]:
-    with secure_redis(tmp_path_factory.mktemp("redis"), certificates) as store:
-        yield store
+    tls, mtls = free_port(), free_port()
+    with ExitStack() as stack:
+        for port, demand in ((mtls, "yes"), (tls, "no")):
+            options = ["--tls-port", str(port), "--tls-auth-clients", demand]
+            options += ["--tls-cert-file", certificates.server_certificate]
+            options += ["--tls-key-file", certificates.server_key]
+            options += ["--tls-ca-cert-file", certificates.ca]
+            opened = stack.enter_context(redis_server(tmp_path_factory.mktemp("redis"), *options))
+            with redis.Redis(port=opened) as admin:
+                admin.config_set("appendonly", "yes")
+                words = ("ACL", "SETUSER", USER, "on", f">{PASSWORD}", *documented_acl())
+                admin.execute_command(*words)
+        yield SecureRedis(tls, mtls, opened)
+
+
+@contextmanager
+def with_right(store: SecureRedis, right: str) -> Iterator[None]:
+    """Give the user a right, `+command`, or take one, `-command`, for a while."""
+    with redis.Redis(port=store.open) as admin:
+        admin.execute_command("ACL", "SETUSER", USER, right)
+        try:
+            yield
+        finally:
+            opposite = "+-"[right[0] == "+"] + right[1:]
+            admin.execute_command("ACL", "SETUSER", USER, opposite)
 
 
 @pytest.fixture
@@ -191,13 +194,9 @@ def test_documented_rights_have_every_command_of_every_script() -> None:
 def test_user_without_a_right_is_told_which(
     store: SecureRedis, open_at: OpenAt, url_of: UrlOf
 ) -> None:
-    with redis.Redis(port=store.open) as admin:
-        admin.execute_command("ACL", "SETUSER", USER, "-info")
-        try:
-            with pytest.raises(StoreUnfit, match="no permissions to run the 'info'"):
-                check_fitness(open_at(url_of()))
-        finally:
-            admin.execute_command("ACL", "SETUSER", USER, "+info")
+    refused = pytest.raises(StoreUnfit, match="no permissions to run the 'info'")
+    with with_right(store, "-info"), refused:
+        check_fitness(open_at(url_of()))
 
 
 def test_route_is_removed_only_by_who_may_delete(
@@ -211,12 +210,8 @@ def test_route_is_removed_only_by_who_may_delete(
     with pytest.raises(StoreUnfit, match="no permissions to run the 'unlink'"):
         registry.remove_route("route", 1)
     assert desk.store.next().pending == 1
-    with redis.Redis(port=store.open) as admin:
-        admin.execute_command("ACL", "SETUSER", USER, "+unlink")
-        try:
-            registry.remove_route("route", 1)
-        finally:
-            admin.execute_command("ACL", "SETUSER", USER, "-unlink")
+    with with_right(store, "+unlink"):
+        registry.remove_route("route", 1)
     assert desk.store.next().envelopes == 0
     assert "route" not in registry.routes()
 
@@ -226,30 +221,34 @@ def test_keys_of_another_namespace_are_refused(connection: Connection) -> None:
         Desk(connection, "other").pending("x")
 
 
-def test_wrong_password_is_unfit(open_at: OpenAt, url_of: UrlOf) -> None:
-    with pytest.raises(StoreUnfit, match="invalid username-password pair"):
-        open_at(url_of(password=WRONG)).load_scripts()
-
-
-def test_unknown_authority_is_unavailable(
-    open_at: OpenAt, url_of: UrlOf, certificates: Certificates
+@pytest.mark.parametrize(
+    ("where", "other_ca", "error", "message"),
+    [
+        ({"password": WRONG}, False, StoreUnfit, "invalid username-password pair"),
+        ({}, True, StoreUnavailable, r"certificate verify failed.*the CA file"),
+        ({"host": "127.0.0.1"}, False, StoreUnavailable, r"not valid for '127\.0\.0\.1'"),
+        # Redis 8 resets the connection without a word
+        ({"port": "mtls"}, False, StoreUnavailable, r"certificate of ours|reset by peer"),
+    ],
+    ids=["password", "authority", "host", "no-certificate"],
+)
+def test_connect_in_a_wrong_way_is_refused_with_the_reason(
+    where: dict[str, Any],
+    other_ca: bool,
+    error: type[StoreError],
+    message: str,
+    open_at: OpenAt,
+    url_of: UrlOf,
+    store: SecureRedis,
+    certificates: Certificates,
 ) -> None:
-    url = url_of().replace(certificates.ca, certificates.other_ca)
-    with pytest.raises(StoreUnavailable, match=r"certificate verify failed.*the CA file"):
+    if "port" in where:
+        where = {"port": store.mtls}
+    url = url_of(**where)
+    if other_ca:
+        url = url.replace(certificates.ca, certificates.other_ca)
+    with pytest.raises(error, match=message):
         open_at(url).load_scripts()
-
-
-def test_another_host_name_is_unavailable(open_at: OpenAt, url_of: UrlOf) -> None:
-    with pytest.raises(StoreUnavailable, match=r"not valid for '127\.0\.0\.1'"):
-        open_at(url_of(host="127.0.0.1")).load_scripts()
-
-
-def test_no_certificate_where_one_is_wanted_is_unavailable(
-    open_at: OpenAt, url_of: UrlOf, store: SecureRedis
-) -> None:
-    # Redis 8 resets the connection without a word
-    with pytest.raises(StoreUnavailable, match=r"certificate of ours|reset by peer"):
-        open_at(url_of(port=store.mtls)).load_scripts()
 
 
 @pytest.mark.parametrize(
@@ -272,11 +271,6 @@ def test_url_with_a_file_of_no_use_is_refused(
         open_connection(f"rediss://user:{PASSWORD[:6]}@localhost/0?{query}")
     assert message in str(refused.value)
     assert "canary" not in str(refused.value)
-
-
-def test_url_without_tls_but_with_its_options_is_refused() -> None:
-    with pytest.raises(ConfigError, match="expected rediss://"):
-        open_connection("redis://localhost/0?ssl_ca_certs=/ca.pem")
 
 
 @pytest.mark.parametrize(

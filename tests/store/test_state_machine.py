@@ -9,6 +9,7 @@ default.
 
 import os
 from collections.abc import Sequence
+from typing import ClassVar
 from zlib import crc32
 
 import pytest
@@ -21,9 +22,18 @@ from tests.store import calls
 from tests.store.calls import Call, Copy, Held
 from tests.store.conftest import Opened
 from tests.store.ledger import Story
-from tests.store.machine import FATES, FINE, PROCESSES, Machine, deed, while_any, within
+from tests.store.machine import (
+    FATES,
+    FINE,
+    PROCESSES,
+    Machine,
+    Process,
+    Wire,
+    deed,
+    while_any,
+    within,
+)
 from tests.store.model import Content
-from tests.store.process import Process, Wire
 from tests.support.desk import LEASE_MS, YEAR_MS, Desk
 
 EXAMPLES = int(os.environ.get("DUEBRIDGE_EXAMPLES", "40"))
@@ -63,6 +73,22 @@ FIRST_HEARD = st.sampled_from(["rejected", "exhausted, arrived", "arrived", "fai
 
 class Bridge(Machine):
     """Two workers, and a client that is a producer and an operator."""
+
+    DRAWN: ClassVar = {
+        "id": IDS,
+        "given": BATCHES,
+        "worker": WORKERS,
+        "who": st.integers(0, PROCESSES - 1),
+        "age": AGES,
+        "which": AGES,
+        "part": PARTS,
+        "delay": DELAYS,
+        "limit": LIMITS,
+        "promote": LIMITS,
+        "heard": HEARD,
+        "fate": FATES,
+        **dict.fromkeys(("replace", "alone", "is_sent"), st.booleans()),
+    }
 
     def __init__(self, desk: Desk, wire: Wire) -> None:
         super().__init__(desk, wire)
@@ -112,15 +138,11 @@ class Bridge(Machine):
         if scores and scores[0] - early > self.model.now:
             self.advance(scores[0] - early - self.model.now)
 
-    @deed(
-        1,
-        when=lambda self: not all(each.is_idle for each in self.processes),
-        who=st.integers(0, PROCESSES - 1),
-    )
+    @deed(1, when=lambda self: not all(each.is_idle for each in self.processes))
     def crash(self, who: int) -> None:
         self.processes[who] = Process()
 
-    @deed(6, when=while_any("unanswered"), who=st.integers(0, PROCESSES - 1), age=AGES, fate=FATES)
+    @deed(6, when=while_any("unanswered"))
     def repeat(self, who: int, age: int, fate: str) -> None:
         """A process asks again what was not answered: this very call, whatever came between."""
         process = self.one_with("unanswered", who)
@@ -138,28 +160,28 @@ class Bridge(Machine):
 
     # ── a producer and an operator ──────────────────────────────────────────────────────────────
 
-    @deed(3, given=BATCHES, replace=st.booleans(), fate=FATES)
+    @deed(3)
     def schedule(self, given: list[tuple[str, Content]], replace: bool, fate: str) -> None:
         self.ask(self.client, calls.schedule(given, replace), fate)
 
-    @deed(2, id=IDS, fate=FATES)
+    @deed(2)
     def cancel(self, id: str, fate: str) -> None:
         rows = [n for n, row in enumerate(self.rows) if row.id == id]
         self.ask(self.client, calls.cancel(id, rows), fate)
 
-    @deed(2, id=IDS, delay=DELAYS, fate=FATES)
+    @deed(2)
     def reschedule(self, id: str, delay: int, fate: str) -> None:
         self.ask(self.client, calls.reschedule(id, delay), fate)
 
-    @deed(4, when=within("dead"), which=AGES, delay=DELAYS, fate=FATES)
+    @deed(4, when=within("dead"))
     def replay(self, which: int, delay: int, fate: str) -> None:
         self.ask(self.client, calls.replay(self.one_dead(which), delay), fate)
 
-    @deed(2, when=within("dead"), which=AGES, fate=FATES)
+    @deed(2, when=within("dead"))
     def drop(self, which: int, fate: str) -> None:
         self.ask(self.client, calls.drop(self.one_dead(which)), fate)
 
-    @deed(3, when=lambda self: self.model.cold_tier and self.model.within("pending"), which=AGES)
+    @deed(3, when=lambda self: self.model.cold_tier and self.model.within("pending"))
     def copy_to_the_cold_tier(self, which: int) -> None:
         pending = self.model.within("pending")
         name = pending[which % len(pending)]
@@ -168,17 +190,17 @@ class Bridge(Machine):
         batch = f"B{next(self.numbers)}"
         self.copies.append(Copy(batch, name, record.generation, life.version, content))
 
-    @deed(4, when=lambda self: self.copies, delay=DELAYS)
+    @deed(4, when=lambda self: self.copies)
     def move_what_was_copied(self, delay: int) -> None:
         self.reschedule(self.copies[-1].id, delay, FINE)
 
-    @deed(8, when=lambda self: self.copies, age=AGES, fate=FATES)
+    @deed(8, when=lambda self: self.copies)
     def demote(self, age: int, fate: str) -> None:
         """Go on with a batch, which may have been interrupted, or done before."""
         copy = self.copies[-1 - age % len(self.copies)]
         self.ask(self.client, calls.demote(copy, self.rows), fate)
 
-    @deed(4, when=lambda self: self.rows, age=AGES, fate=FATES)
+    @deed(4, when=lambda self: self.rows)
     def hydrate(self, age: int, fate: str) -> None:
         place = len(self.rows) - 1 - age % len(self.rows)
         row = self.rows[place]
@@ -186,29 +208,21 @@ class Bridge(Machine):
 
     # ── workers ─────────────────────────────────────────────────────────────────────────────────
 
-    @deed(2, when=within("pending", "retry"), worker=WORKERS, limit=LIMITS, fate=FATES)
+    @deed(2, when=within("pending", "retry"))
     def promote(self, worker: int, limit: int, fate: str) -> None:
         self.ask(self.processes[worker], calls.promote(limit), fate)
 
-    @deed(
-        4,
-        when=within("ready", "suspect"),
-        worker=WORKERS,
-        limit=LIMITS,
-        alone=st.booleans(),
-        promote=LIMITS,
-        fate=FATES,
-    )
+    @deed(4, when=within("ready", "suspect"))
     def claim(self, worker: int, limit: int, alone: bool, promote: int, fate: str) -> None:
         call = calls.claim(limit, alone=alone, promote=promote if promote > 1 else 0)
         self.take(self.processes[worker].claims, self.ask(self.processes[worker], call, fate))
 
-    @deed(4, when=within("pending", "retry", "ready"), limit=LIMITS)
+    @deed(4, when=within("pending", "retry", "ready"))
     def promote_and_claim(self, limit: int) -> None:
         self.promote(0, limit, FINE)
         self.claim(0, limit, False, 1, FINE)
 
-    @deed(3, when=within("suspect"), worker=WORKERS)
+    @deed(3, when=within("suspect"))
     def claim_alone(self, worker: int) -> None:
         self.claim(worker, 1, True, 1, FINE)
 
@@ -220,21 +234,12 @@ class Bridge(Machine):
         self.advance(500)
         self.promote(0, 1000, FINE)
 
-    @deed(2, when=while_any("claims"), worker=WORKERS, age=AGES, part=PARTS, heard=HEARD)
+    @deed(2, when=while_any("claims"))
     def publish(self, worker: int, age: int, part: int, heard: str) -> None:
         held = latest(self.one_with("claims", worker).claims, age)
         self.hear(held, held.part(part), heard)
 
-    @deed(
-        8,
-        when=while_any("claims"),
-        worker=WORKERS,
-        age=AGES,
-        part=PARTS,
-        heard=HEARD,
-        delay=DELAYS,
-        fate=FATES,
-    )
+    @deed(8, when=while_any("claims"))
     def settle(self, worker: int, age: int, part: int, heard: str, delay: int, fate: str) -> None:
         """A worker settles what it published or does so first; it may have settled it before."""
         process = self.one_with("claims", worker)
@@ -245,7 +250,7 @@ class Bridge(Machine):
         call = calls.settle(held, ids, SETTLED[heard], delay)
         self.say(process, call, [(held, name) for name in ids], fate)
 
-    @deed(2, when=while_any("claims"), worker=WORKERS, fate=FATES)
+    @deed(2, when=while_any("claims"))
     def ack_together(self, worker: int, fate: str) -> None:
         """A worker publishes the rest of its claims, and acks all that is confirmed in one call."""
         process = self.one_with("claims", worker)
@@ -256,13 +261,7 @@ class Bridge(Machine):
         if parts:
             self.say(process, calls.ack_together(parts), parts, fate)
 
-    @deed(
-        1,
-        when=within("unack"),
-        worker=WORKERS,
-        counted=st.sampled_from([True, True, False]),
-        fate=FATES,
-    )
+    @deed(1, when=within("unack"), counted=st.sampled_from([True, True, False]))
     def reclaim(self, worker: int, counted: bool, fate: str) -> None:
         self.ask(self.processes[worker], calls.reclaim(counted), fate)
 
@@ -271,7 +270,7 @@ class Bridge(Machine):
         self.advance(LEASE_MS)
         self.reclaim(0, True, FINE)
 
-    @deed(3, when=while_any("claims"), worker=WORKERS, until=st.sampled_from([0, -1, 1]))
+    @deed(3, when=while_any("claims"), until=st.sampled_from([0, -1, 1]))
     def reject_and_shunt(self, worker: int, until: int) -> None:
         """A dead letter is on the way, and its lease about to end, or over."""
         self.settle(worker, 0, 7, "rejected", 0, FINE)
@@ -279,22 +278,14 @@ class Bridge(Machine):
         if until:
             self.advance(LEASE_MS + until)
 
-    @deed(5, when=within("dead"), worker=WORKERS, limit=LIMITS, fate=FATES)
+    @deed(5, when=within("dead"))
     def shunt(self, worker: int, limit: int, fate: str) -> None:
         self.take(
             self.processes[worker].shunts,
             self.ask(self.processes[worker], calls.shunt(limit), fate),
         )
 
-    @deed(
-        5,
-        when=while_any("shunts"),
-        worker=WORKERS,
-        age=AGES,
-        part=PARTS,
-        is_sent=st.booleans(),
-        fate=FATES,
-    )
+    @deed(5, when=while_any("shunts"))
     def end_shunt(self, worker: int, age: int, part: int, is_sent: bool, fate: str) -> None:
         process = self.one_with("shunts", worker)
         held = latest(process.shunts, age)
@@ -306,7 +297,7 @@ class Bridge(Machine):
         call = calls.settle(held, ids, how, 500)
         self.say(process, call, [(held, name) for name in ids], fate)
 
-    @deed(1, when=lambda self: self.model.memories, worker=WORKERS, fate=FATES)
+    @deed(1, when=lambda self: self.model.memories)
     def forget(self, worker: int, fate: str) -> None:
         self.ask(self.processes[worker], calls.forget(), fate)
 

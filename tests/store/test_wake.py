@@ -10,6 +10,7 @@ import pytest
 from duebridge.store.batching import Pace
 from duebridge.store.connection import Connection, open_connection
 from duebridge.store.embedded import stop_embedded
+from duebridge.store.replies import Claim
 from duebridge.worker.store_monitor import StoreMonitor
 from tests.support.desk import Desk, envelope
 from tests.support.servers import wait_until
@@ -49,55 +50,44 @@ def listener(desk: Desk) -> Iterator[Listener]:
     opened.close()
 
 
-def test_schedule_wakes_for_the_first_and_for_an_earlier_one(
-    desk: Desk, listener: Listener
-) -> None:
-    desk.pending(envelope("a", "5s"))
-    desk.pending(envelope("b", "4s"), envelope("c", "3s"))
-    assert listener.heard() == [desk.clock() + 5000, desk.clock() + 3000]
+def release_twice(desk: Desk, claim: Claim) -> None:
+    for _ in range(2):
+        desk.store.release(claim.token, ["a"])
 
 
-def test_schedule_wakes_for_nothing_later_or_refused(desk: Desk, listener: Listener) -> None:
-    desk.pending(envelope("a", "5s"))
-    listener.heard()
-    desk.pending(envelope("b", "5s"), envelope("c", "9s"))
-    desk.schedule(envelope("a", "1s"), envelope("d", "4s", expires="1s"))
-    assert listener.heard() == []
-
-
-def test_reschedule_wakes_for_an_earlier_instant_only(desk: Desk, listener: Listener) -> None:
-    desk.pending(envelope("a", "5s"), envelope("b", "5s"))
-    listener.heard()
-    desk.store.reschedule("a", "+9000", 10**6)
-    assert listener.heard() == []
-    desk.store.reschedule("b", "+1000", 10**6)
-    assert listener.heard() == [desk.clock() + 1000]
-
-
-def test_replay_wakes(desk: Desk, listener: Listener) -> None:
-    desk.dead("a")
-    listener.heard()
-    desk.store.replay(["a"], [70])
-    assert listener.heard() == [desk.clock() + 70]
-
-
-def test_release_wakes_unless_it_was_stale(desk: Desk, listener: Listener) -> None:
-    claim = desk.unack("a")
-    listener.heard()
-    desk.store.release(claim.token, ["a"])
-    assert listener.heard() == [desk.clock()]
-    desk.store.release(claim.token, ["a"])
-    assert listener.heard() == []
-
-
-def test_read_only_and_settling_calls_wake_nobody(desk: Desk, listener: Listener) -> None:
-    claim = desk.unack("a", "b")
-    listener.heard()
+def look_and_settle(desk: Desk, claim: Claim) -> None:
     desk.store.next()
     desk.store.stats()
     desk.store.ack(claim.token, ["a"])
     desk.store.cancel("b")
-    assert listener.heard() == []
+
+
+A = envelope("a", "5s")
+LATE = [envelope("b", "5s"), envelope("c", "9s")]
+EARLY = [envelope("b", "4s"), envelope("c", "3s")]
+REFUSED = [envelope("a", "1s"), envelope("d", "4s", expires="1s")]
+HINTS: dict[str, tuple[Callable[[Desk], Any], Callable[[Desk, Any], Any], list[int]]] = {
+    "first": (lambda desk: None, lambda desk, _: desk.pending(A), [5000]),
+    "earlier": (lambda desk: desk.pending(A), lambda desk, _: desk.pending(*EARLY), [3000]),
+    "later": (lambda desk: desk.pending(A), lambda desk, _: desk.pending(*LATE), []),
+    "refused": (lambda desk: desk.pending(A), lambda desk, _: desk.schedule(*REFUSED), []),
+    "moved up": (lambda d: d.pending(A), lambda d, _: d.store.reschedule("a", "+9", 99), [9]),
+    "put off": (lambda d: d.pending(A), lambda d, _: d.store.reschedule("a", "+9000", 10**6), []),
+    "replay": (lambda desk: desk.dead("a"), lambda d, _: d.store.replay(["a"], [70]), [70]),
+    "release, stale": (lambda desk: desk.unack("a"), release_twice, [0]),
+    "settle": (lambda desk: desk.unack("a", "b"), look_and_settle, []),
+}
+
+
+@pytest.mark.parametrize("name", HINTS)
+def test_call_wakes_for_what_is_sooner_than_all_that_waits(
+    desk: Desk, listener: Listener, name: str
+) -> None:
+    bring, call, expected = HINTS[name]
+    brought = bring(desk)
+    listener.heard()
+    call(desk, brought)
+    assert listener.heard() == [desk.clock() + ms for ms in expected]
 
 
 @pytest.fixture

@@ -37,35 +37,27 @@ class BrokerUnderTest(Protocol):
 
     def open(self, deadline_s: float) -> Publisher:
         """Return a publisher to the real broker."""
-        ...
 
     def open_at(self, port: int, deadline_s: float) -> Publisher:
         """Return a publisher to a broker said to be at this port of 127.0.0.1; none is there."""
-        ...
 
     def missing_target(self) -> Target:
         """Return a target of a new name, which does not exist."""
-        ...
 
     def create(self, target: Target) -> None:
         """Make it exist, ordered as a whole (on Kafka: of one partition)."""
-        ...
 
     def delete(self, target: Target) -> None:
         """Make it missing again."""
-        ...
 
     def read_all(self, target: Target) -> Sequence[Received]:
         """Return everything that the target holds, oldest first, by another connection."""
-        ...
 
     def too_large(self, target: Target) -> Delivery:
         """Return a delivery that the broker refuses for its size alone (if `size_limit`)."""
-        ...
 
     def invalid(self) -> tuple[Delivery, Delivery]:
         """Return an invalid delivery, and a good one to the same target (if `invalid`)."""
-        ...
 
 
 _numbers = itertools.count()

@@ -18,6 +18,7 @@ from duebridge.store.embedded import stop_embedded
 from duebridge.store.keys import Shard
 from duebridge.store.transitions import Burial
 from tests.support import servers
+from tests.support.desk import burial
 from tests.support.forks import Forks
 
 PROGRAM = str(Path(sys.executable).with_name("duebridge"))
@@ -145,6 +146,4 @@ def kill_due(command: Command, count: int, error: str) -> None:
 
 
 def _burial(envelope_id: str, error: str) -> Burial:
-    return Burial(
-        id=envelope_id, reason=Reason.TOO_LARGE, is_failure=True, is_unsure=False, error=error
-    )
+    return burial(envelope_id, Reason.TOO_LARGE, error=error)

@@ -1,6 +1,7 @@
 """One shard of a real store in a namespace of its own, with a clock that only the test moves."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from duebridge.envelope import Envelope
@@ -10,11 +11,11 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import JournalEntry, read_entry
 from duebridge.store.keys import SHARD_KEYS, Shard
 from duebridge.store.poll import Poll
-from duebridge.store.record import LAYOUT, Flight, Record, pack, pack_row, read_flight, read_record
-from duebridge.store.replies import Claim, ScheduleReply
+from duebridge.store.record import LAYOUT, Flight, Record, pack_row, read_flight, read_record
+from duebridge.store.replies import Claim, ScheduleReply, SettleReply
 from duebridge.store.scripts import script
 from duebridge.store.transitions import Burial, RememberedId, Retry
-from tests.store.invariants import STATES, Snapshot, check_all, poll_of
+from tests.support.invariants import STATES, Snapshot, check_all, check_stats, poll_of
 
 NOW_MS = 1_700_000_000_000
 LEASE_MS = 30_000
@@ -53,11 +54,31 @@ def remembering(claim: Claim) -> list[RememberedId]:
     ]
 
 
+def burial(
+    id: str,
+    reason: Reason = Reason.INVALID,
+    failed: bool = True,
+    unsure: bool = False,
+    error: str = "",
+) -> Burial:
+    return Burial(id=id, reason=reason, is_failure=failed, is_unsure=unsure, error=error)
+
+
+def retrying(
+    id: str, delay_ms: int = 1, failed: bool = True, unsure: bool = False, error: str = ""
+) -> Retry:
+    return Retry(id=id, delay_ms=delay_ms, is_failure=failed, is_unsure=unsure, error=error)
+
+
 class Desk:
-    """Brings ids into each state, and looks at every byte that the shard keeps."""
+    """Brings ids into each state, and looks at every byte that the shard keeps.
+
+    `is_whole`: nobody has damaged the shard, so that `check` must hold.
+    """
 
     def __init__(self, connection: Connection, namespace: str, **options: Any) -> None:
         self.connection = connection
+        self.is_whole = True
         self.shard = Shard(namespace, "route", 0)
         self.clock = ManualClock()
         self._options = {"has_dead_letter": True, "now_ms": self.clock, **options}
@@ -88,9 +109,9 @@ class Desk:
         self.clock.advance(1000)
         assert self.store.promote()[1] == len(given)
 
-    def unack(self, *given: Envelope | str, lease_ms: int = LEASE_MS) -> Claim:
+    def unack(self, *given: Envelope | str) -> Claim:
         self.ready(*given)
-        claim = self.store.claim(len(given), lease_ms)
+        claim = self.store.claim(len(given), LEASE_MS)
         assert len(claim.leased) == len(given)
         return claim
 
@@ -100,12 +121,7 @@ class Desk:
 
     def dead(self, *given: Envelope | str, reason: Reason = Reason.TOO_LARGE) -> None:
         claim = self.unack(*given)
-        burials = [
-            Burial(
-                id=each.id, reason=reason, is_failure=True, is_unsure=False, error="E\ntoo large"
-            )
-            for each in claim.leased
-        ]
+        burials = [burial(name, reason, error="E\ntoo large") for name in claim.ids]
         assert self.store.bury(claim.token, burials).stale == []
 
     def suspect(self, *given: Envelope | str) -> None:
@@ -127,24 +143,10 @@ class Desk:
             *given
         )
 
-    def put_back(
-        self,
-        claim: Claim,
-        *,
-        delay_ms: int = 1000,
-        failed: bool = True,
-        unsure: bool = False,
-        error: str = "",
-    ) -> Any:
+    def put_back(self, claim: Claim, *, delay_ms: int = 1000, **how: Any) -> SettleReply:
         """Retry everything of a claim."""
-        ids = [each.id for each in claim.leased]
-        return self.store.retry(
-            claim.token,
-            [
-                Retry(id=name, delay_ms=delay_ms, is_failure=failed, is_unsure=unsure, error=error)
-                for name in ids
-            ],
-        )
+        retries = [retrying(each.id, delay_ms, **how) for each in claim.leased]
+        return self.store.retry(claim.token, retries)
 
     def run_out(self, **how: Any) -> Poll:
         """Let every lease of now end, and take the envelopes back."""
@@ -167,23 +169,23 @@ class Desk:
 
     def lose_record(self, id: str) -> None:
         """Make an id a ghost."""
+        self.is_whole = False
         assert self.client.hdel(self.key("envelopes"), id) == 1
+
+    def spoil(self, id: str, how: str | int) -> None:
+        """Make an id a `ghost`, its record `newer`, or keep so many bytes of that."""
+        if how == "ghost":
+            self.lose_record(id)
+        elif how == "newer":
+            self.make_newer(id)
+        else:
+            self.replaced_record(id, lambda record: record[:how])
 
     # --- run a script as the store would ---
 
     def run(self, name: str, *arguments: Argument, cap: int = CAP_BYTES) -> Any:
         keys = self.shard.keys()
         return self.connection.run(script(name), keys, (self.clock(), cap, *arguments)).value
-
-    def run_schedule(self, call_id: str, given: Sequence[Envelope], replace: bool = True) -> Any:
-        """Run schedule under a call id, as a repeated call would."""
-        flat: list[Argument] = []
-        for each in given:
-            packed = pack(each)
-            expires = "" if each.expires is None else str(each.expires)
-            flat += (each.id, str(each.due), expires, each.remember_ms or 0)
-            flat += (packed.content_hash, 0, packed.blob)
-        return self.run("schedule", YEAR_MS, int(replace), call_id, 60_000, len(given), *flat)[1:]
 
     # --- look ---
 
@@ -236,12 +238,21 @@ class Desk:
         names = (*STATES, "forget", "envelopes", "flight", "meta", "memory", "journal")
         return dict(zip(names, values, strict=True))
 
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Assert that the calls made meanwhile change nothing."""
+        before = self.snapshot()
+        yield
+        assert self.snapshot() == before
+
     def check(self) -> Snapshot:
         """Assert what must hold between any two calls; returns the snapshot it looked at."""
         found = self.snapshot()
         check_all(found, self.clock())
         poll = self.store.next()
         assert poll == poll_of(found, poll.now_ms)
+        stats = self.store.stats()
+        check_stats(found, stats, stats.poll.now_ms)
         assert {name for name, _ in found["forget"]} == set(found["memory"])
         return found
 

@@ -4,12 +4,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-
-def free_port() -> int:
-    """Return a port of 127.0.0.1 where nobody listens: a connection is refused."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+from tests.support.servers import free_port as free_port
 
 
 @contextmanager
