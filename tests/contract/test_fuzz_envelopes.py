@@ -219,14 +219,21 @@ def check_refusal(error: EnvelopeError, fields: Fields) -> None:
     assert REFUSAL.search(str(error)), brief(fields)
 
 
+def as_bytes(given: Any) -> bytes | None:
+    """Text goes as UTF-8."""
+    if given is None:
+        return None
+    return given.encode() if isinstance(given, str) else bytes(given)
+
+
 def given_content(fields: Fields) -> Content:
     """What is to arrive, by the fields as they were given."""
     headers = fields.get("headers") or ()
     pairs = headers.items() if isinstance(headers, dict) else headers
     properties = {name: fields[name] for name in Properties.__struct_fields__ if name in fields}
     return (
-        None if fields["body"] is None else bytes(fields["body"]),
-        None if fields.get("key") is None else bytes(fields["key"]),
+        as_bytes(fields["body"]),
+        as_bytes(fields.get("key")),
         [(str(name), plain(value)) for name, value in pairs],
         Properties(**properties),
         fields.get("target"),
