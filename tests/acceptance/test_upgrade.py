@@ -40,8 +40,9 @@ def previous() -> Version:
     if subprocess.run(words, cwd=ROOT, capture_output=True).returncode:
         missing(f"the commit {PREVIOUS}", "fetch the whole history: git fetch --unshallow")
     name = f"duebridge-{PREVIOUS}-{sys.version_info.major}.{sys.version_info.minor}"
-    home = Path(tempfile.gettempdir()) / name
+    home = ROOT / ".services" / name  # it refers to the dependencies of this checkout
     if not home.exists():
+        home.parent.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="duebridge-build-") as made:
             _install(_wheel(Path(made)), Path(made) / "env")
             shutil.move(Path(made) / "env", home)
