@@ -29,7 +29,7 @@ test-unit: venv ## the tests that need no service
 	$(VENV)/pytest tests/unit $(TESTS)
 
 test-long: venv services-up ## the tests that take long: a Spark cluster, jobs as commands, every state of a small world
-	$(VENV)/pytest -m long $(TESTS)
+	$(VENV)/pytest -m long -n 2 --dist loadgroup $(TESTS)
 
 test-k8s: venv ## the chart on the cluster of KUBECONFIG, if one answers (tests/deploy/cluster/README.md)
 	@$(VENV)/python -m tests.deploy.cluster.run $(TESTS)
