@@ -82,6 +82,13 @@ def test_parse_line_of_any_bytes_gives_an_envelope_or_a_clear_error(text: bytes)
         parse_line(text)
 
 
+@pytest.mark.parametrize("field", ["body", "json", "headers", "other"])
+def test_parse_line_nested_too_deep_is_refused(field: str) -> None:
+    text = b'{"delay": "1s", "%s": %s}' % (field.encode(), b"[" * 9_000 + b"]" * 9_000)
+    with pytest.raises(EnvelopeError, match="expected"):
+        parse_line(text)
+
+
 @pytest.mark.parametrize("text", [b"", b"  \t", b"# {}", b"  # x", b"\r"])
 def test_is_empty_of_a_blank_or_a_remark_is_true(text: bytes) -> None:
     assert is_empty(text)

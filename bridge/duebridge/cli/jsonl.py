@@ -135,6 +135,8 @@ def parse_line(text: bytes) -> Envelope:
         raise EnvelopeError(f"expected at most {MAX_LINE_BYTES} bytes")
     try:
         return _envelope(_envelope_decoder.decode(text))
+    except RecursionError as error:
+        raise EnvelopeError("expected a JSON object that is not nested so deep") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the latter: bytes of an object key
         fault = _field_fault(text) or f"expected an envelope as a JSON object: {error}"
         raise EnvelopeError(fault) from error
@@ -188,7 +190,7 @@ def _id_line(line: Line) -> IdLine:
         if len(line.text) > MAX_LINE_BYTES:
             raise msgspec.DecodeError(f"more than {MAX_LINE_BYTES} bytes")
         return _id_decoder.decode(line.text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         expected = 'expected an object with an id, such as {"id": "order-42"}'
         raise EnvelopeError(f"line {line.number}: {expected}: {error}") from error
 
@@ -197,7 +199,7 @@ def _field_fault(text: bytes) -> str:
     """Return which field of a JSON object has the wrong type, for the fields people get wrong."""
     try:
         given = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the last: nested too deep
         return ""
     for name, expected in _EXPECTED.items() if isinstance(given, dict) else ():
         value = given.get(name)
