@@ -13,6 +13,7 @@ settings.register_profile("duebridge", deadline=None, suppress_health_check=[Hea
 settings.load_profile("duebridge")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep a file in one process of `pytest -n`, and all of Spark: a session is dear."""
     for item in items:

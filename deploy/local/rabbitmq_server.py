@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
+import time
 from pathlib import Path
 
 import packages
 from process import spawn
 from state import HOST, Place, Service, is_free, kept_ports, ports
 
+EPMD_SECONDS = 10.0
 CONFIG = """\
 listeners.tcp.1 = {host}:{port}
 loopback_users = none
@@ -64,8 +66,16 @@ def environment(place: Place, data: Path, kept: dict[str, int]) -> dict[str, str
     return mine
 
 
+def start_port_mapper(env: dict[str, str], port: int) -> None:
+    """Start an epmd and wait until it listens: a node that starts its own may ask it too soon."""
+    subprocess.run([packages.which("epmd"), "-daemon"], env=env, check=True)
+    until = time.monotonic() + EPMD_SECONDS
+    while is_free(port) and time.monotonic() < until:
+        time.sleep(0.02)
+
+
 def end_port_mapper(place: Place) -> None:
-    """End the epmd that the node started for itself, once the node is gone."""
+    """End the node's epmd, once the node is gone."""
     port = kept_ports(place).get("epmd")
     if port is not None and not is_free(port):
         env = {**os.environ, "ERL_EPMD_PORT": str(port)}
@@ -78,4 +88,5 @@ def start(place: Place) -> Service:
     kept, data = ports(place, ["rabbitmq", "rabbitmq_dist", "epmd"]), place.data("rabbitmq")
     _files(data, kept["rabbitmq"])
     env = environment(place, data, kept)
+    start_port_mapper(env, kept["epmd"])
     return spawn(place, "rabbitmq", kept["rabbitmq"], [packages.rabbitmq()], env)
