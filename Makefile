@@ -4,7 +4,7 @@ VENV := .venv/bin
 SERVICES := $(PYTHON) deploy/local/services.py
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
   --quiet --custom-compile-command "make lock"
-PARALLEL ?= -n 3 --dist loadgroup
+PARALLEL ?= -n 3 --dist loadfile
 PINNED := --no-annotate --constraint requirements.lock
 
 .PHONY: help demo demo-spark test coverage api lint bench bench-check proof fuzz mutants lock venv services-up services-down test-unit test-long test-k8s tools
@@ -29,7 +29,7 @@ test-unit: venv ## the tests that need no service
 	$(VENV)/pytest tests/unit $(TESTS)
 
 test-long: venv services-up ## the tests that take long: a Spark cluster, jobs as commands, every state of a small world
-	$(VENV)/pytest -m long -n 2 --dist loadgroup $(TESTS)
+	$(VENV)/pytest -m long -n 2 --dist loadfile $(TESTS)
 
 test-k8s: venv ## the chart on the cluster of KUBECONFIG, if one answers (tests/deploy/cluster/README.md)
 	@$(VENV)/python -m tests.deploy.cluster.run $(TESTS)

@@ -13,15 +13,6 @@ settings.register_profile("duebridge", deadline=None, suppress_health_check=[Hea
 settings.load_profile("duebridge")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a file in one process of `pytest -n`, and all of Spark: a session is dear."""
-    for item in items:
-        path = item.path.relative_to(ROOT / "tests")
-        group = "spark" if path.parts[0] == "spark" else str(path)
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest.fixture(scope="session")
 def service() -> Callable[[str, str], str]:
     """Return a lookup of the local services, as `make services-up` left them."""
