@@ -74,7 +74,8 @@ class PublishAttempt(ABC, Generic[Client]):
         """Send the deliveries at these indexes once and wait for the broker's answers."""
         self.temporary.difference_update(indexes)
         self.refused.difference_update(indexes)
-        new_topics = {topic for topic in map(self.topic, indexes) if not client.knows(topic)}
+        topics = set(map(self.topic, indexes))
+        new_topics = {topic for topic in topics if not client.knows(topic)}
         deferred: list[int] = []
         known = indexes
         if new_topics:
