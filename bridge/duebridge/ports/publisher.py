@@ -46,29 +46,43 @@ class BrokerUnavailable(BridgeError):
 class Verdict(Enum):
     """The result of a delivery; it determines the next state of the envelope.
 
-    CONFIRMED      the broker has it                                      -> ack
-    REJECTED       this message can never be sent: too large, ...         -> bury at once
-    FAILED         a definite refusal of this message, now                -> retry, counts
-    TARGET_FAILED  the target is missing, forbidden or unroutable         -> retry, holds the route
-    UNAVAILABLE    the broker is unreachable; nothing was sent            -> release
-    INDETERMINATE  it may have been published                             -> retry, unsure
+    CONFIRMED           the broker has it                                  -> ack
+    REJECTED            this message can never be sent: too large, ...     -> bury at once
+    FAILED              a refusal of this message, now                     -> retry, counts
+    TARGET_FAILED       the target is missing, forbidden or unroutable     -> `hold`, then bury
+    TARGET_UNAVAILABLE  too few replicas, no leader, throttled             -> wait, no limit
+    UNAVAILABLE         the broker is unreachable; nothing was sent        -> release
+    INDETERMINATE       it may have been published                         -> retry, unsure
     """
 
     CONFIRMED = "confirmed"
     REJECTED = "rejected"
     FAILED = "failed"
     TARGET_FAILED = "target_failed"
+    TARGET_UNAVAILABLE = "target_unavailable"
     UNAVAILABLE = "unavailable"
     INDETERMINATE = "indeterminate"
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """A verdict and, unless confirmed, the error; `reason` goes into a dead letter."""
+    """A verdict and, unless confirmed, the error; `reason` goes into a dead letter.
+
+    `is_unsure`: the broker may have appended it somewhere, whatever the verdict; INDETERMINATE is
+    unsure by itself. `part` is the part of the target that it went to, such as Kafka's partition,
+    -1 if unknown: a timeout counts only against later confirms of the same part.
+    """
 
     verdict: Verdict
     reason: Reason = Reason.ATTEMPTS_EXHAUSTED
     error_class: str = ""
     error_message: str = ""
+    is_unsure: bool = False
+    part: int = -1
+
+    @property
+    def may_be_published(self) -> bool:
+        """Whether the broker may have the message although it did not confirm it."""
+        return self.is_unsure or self.verdict is Verdict.INDETERMINATE
 
     @property
     def error(self) -> str:

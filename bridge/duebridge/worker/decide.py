@@ -33,18 +33,18 @@ def decide(
             return _bury(leased, outcome, is_failure=True)
         case Verdict.TARGET_FAILED if context.is_past_hold:
             return _bury(leased, outcome, is_failure=False)
-        case Verdict.TARGET_FAILED:
-            return _retry(leased, outcome, route, is_failure=False, is_unsure=False)
+        case Verdict.TARGET_FAILED | Verdict.TARGET_UNAVAILABLE:
+            return _retry(leased, outcome, route, is_failure=False)
         case Verdict.FAILED:
-            return _retry(leased, outcome, route, is_failure=True, is_unsure=False)
+            return _retry(leased, outcome, route, is_failure=True)
         case Verdict.INDETERMINATE:
-            counts = context.confirmed_since
-            return _retry(leased, outcome, route, is_failure=counts, is_unsure=True)
+            return _retry(leased, outcome, route, is_failure=context.confirmed_since)
 
 
 def _retry(
-    leased: LeasedEnvelope, outcome: Outcome, route: Route, *, is_failure: bool, is_unsure: bool
+    leased: LeasedEnvelope, outcome: Outcome, route: Route, *, is_failure: bool
 ) -> Retry | Burial:
+    is_unsure = outcome.may_be_published
     failures = leased.flight.failures + is_failure
     allowed = leased.content.max_attempts or route.retry.max_attempts
     if is_failure and failures >= allowed:
