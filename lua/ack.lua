@@ -7,7 +7,6 @@
 -- ARGV[5]  number of ids, then the ids; then for each id to remember: its index, ms, hash (the
 --          claim returned them, so that this script reads no record)
 -- Returns  {poll, stale ids}: ids whose lease was lost; their envelopes are unchanged
--- Ends the hold of the route
 -- @include prelude batch record flight journal memory settle poll
 
 local is_shunt, token, count = ARGV[3] == 'dead', ARGV[4], tonumber(ARGV[5])
@@ -30,7 +29,7 @@ for at = 6 + count, #ARGV, 3 do
 end
 
 journal(is_shunt and 'shunted' or 'delivered', items)
-if not is_shunt then redis.call('HDEL', META, 'held_since') end
+if not is_shunt then redis.call('HDEL', META, 'held_since') end  -- an older worker's hold of the route
 hdel(ENVELOPES, acked)
 hdel(FLIGHT, acked)
 zrem(is_shunt and DEAD or UNACK, acked)

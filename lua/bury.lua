@@ -18,7 +18,7 @@ local settled = settle_claim(first_fields(FIRST, WIDTH, count), token, function(
   local at = FIRST + (i - 1) * WIDTH
   local reason, counts, unsure, message = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
   note_failure(f, counts, unsure, message)
-  f.reason = tonumber(reason)
+  f.reason, f.held_since = tonumber(reason), 0
   scores[#scores + 1], scores[#scores + 2] = dead_score, id
   return string.char(f.reason)
 end)

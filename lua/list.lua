@@ -7,19 +7,16 @@
 -- ARGV[8]  most envelopes
 -- ARGV[9]  most bytes of records, but at least one envelope
 -- Returns  {now, ids, scores (-1: +inf), records ('' where damaged), flights}
--- @include prelude batch record
+-- @include prelude batch record page
 
 local keys = {pending = PENDING, ready = READY, suspect = SUSPECT, unack = UNACK, retry = RETRY,
   dead = DEAD}
 local key = keys[ARGV[3]]
 if not key then return redis.error_reply('STATE expected one of the states, got ' .. ARGV[3]) end
 
--- If the last id is gone, continue at its score: rows may repeat, but none is skipped.
 local function first_rank()
   if ARGV[7] == '' then return redis.call('ZCOUNT', key, '-inf', '(' .. ARGV[4]) end
-  local rank = redis.call('ZRANK', key, ARGV[6])
-  if rank then return rank + 1 end
-  return redis.call('ZCOUNT', key, '-inf', '(' .. ARGV[7])
+  return rank_after(key, ARGV[6], ARGV[7])
 end
 
 local function up_to(bound)

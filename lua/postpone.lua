@@ -1,23 +1,25 @@
 #!lua flags=allow-oom
--- postpone.lua: release a shunt's lease after a failed dead letter; retry later.
+-- postpone.lua: end a shunt's lease whose dead letter was not confirmed.
 --
--- Transition  dead, leased -> dead
+-- Transition  dead, leased -> dead: due again later, or kept for good if its target rejects it
 -- ARGV[3]  token
--- ARGV[4]  delay, ms, until the next shunt
--- ARGV[5]  number of ids, then the ids
+-- ARGV[4]  number of envelopes, then for each: id, delay until the next shunt, ms (-1: none), 1 if it
+--          was tried, error text of the dead letter
 -- Returns  {poll, stale ids}: ids whose lease was lost; their envelopes are unchanged
--- @include prelude batch record flight journal memory settle poll
+-- @include prelude batch record flight journal memory settle dead poll
 
-local token, next_shunt, count = ARGV[3], NOW_UP + tonumber(ARGV[4]), tonumber(ARGV[5])
-if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 ids a call') end
-local ids = arguments(6, count)
-local packed, scores = {}, {}
+local token, count = ARGV[3], tonumber(ARGV[4])
+if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
+local FIRST, WIDTH = 5, 4
+local ids, packed, scores = first_fields(FIRST, WIDTH, count), {}, {}
 
-local stale = settle(ids, hmget(FLIGHT, ids), token, BY_SHUNT, function(id, flight)
-  local f = open_flight(flight)
+local stale = settle(ids, hmget(FLIGHT, ids), token, BY_SHUNT, function(id, flight, i)
+  local at = FIRST + (i - 1) * WIDTH
+  local delay, tried, message, f = tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3], open_flight(flight)
+  if tried == '1' then f.letters, f.letter_error = f.letters + 1, message end
   clear_lease(f)
   packed[#packed + 1], packed[#packed + 2] = id, close_flight(f)
-  scores[#scores + 1], scores[#scores + 2] = next_shunt, id
+  scores[#scores + 1], scores[#scores + 2] = delay < 0 and REJECTED or NOW_UP + delay, id
 end)
 
 hset(FLIGHT, packed)

@@ -47,7 +47,7 @@ wake_before(due)
 redis.call('HSET', ENVELOPES, id, moved_record(record, due, expires, next_generation(1)))
 if packed then
   local f = open_flight(packed)
-  f.due = due
+  f.due, f.held_since, f.tag = due, 0, NO_TAG
   redis.call('HSET', FLIGHT, id, close_flight(f))
 end
 redis.call('ZADD', PENDING, due, id)

@@ -3,27 +3,27 @@
 --
 -- Transition  unack -> retry (or gone, if a cancel is pending)
 -- ARGV[3]  token
--- ARGV[4]  1: the target failed: hold the route unless it is held already
--- ARGV[5]  number of envelopes, then for each: id, delay ms, 1 if it counts as a failure, 1 if it
---          may have been published (unsure), error text
+-- ARGV[4]  number of envelopes, then for each: id, delay ms, 1 if it counts as a failure, 1 if it
+--          may have been published (unsure), clock of `hold` (1: starts, 0: ends, '': unchanged), error
+--          text
 -- Returns  {poll, stale ids}: ids whose lease was lost; their envelopes are unchanged
 -- @include prelude batch record flight journal memory settle poll
 
-local token, target_failed, count = ARGV[3], ARGV[4] == '1', tonumber(ARGV[5])
+local token, count = ARGV[3], tonumber(ARGV[4])
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
-local FIRST, WIDTH = 6, 5
+local FIRST, WIDTH = 5, 6
 local scores = {}
 
 local settled = settle_claim(first_fields(FIRST, WIDTH, count), token, function(id, f, i)
   local at = FIRST + (i - 1) * WIDTH
-  local delay, counts, unsure, message = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+  local delay, counts, unsure, hold, message = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5]
   note_failure(f, counts, unsure, message)
+  note_hold(f, hold)
   f.retries = f.retries + 1
   scores[#scores + 1], scores[#scores + 2] = NOW_UP + tonumber(delay), id
   return ''
 end)
 
-if target_failed and #settled.leaving > 0 then redis.call('HSETNX', META, 'held_since', NOW) end
 hset(FLIGHT, settled.flights)
 zadd(RETRY, scores)
 journal('retried', settled.items)

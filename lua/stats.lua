@@ -1,10 +1,11 @@
 #!lua flags=no-writes
 -- stats.lua: return the poll plus figures for operators and gauges.
 --
--- Returns  {poll, due now, due within 60 s, within 300 s, oldest due ms (-1: nothing is due), journal
+-- Returns  {poll, due now, due within 60 s, within 300 s, oldest due ms (-1: nothing is due; of the first
+--          100 of each state), journal
 --          entries, memories, scheduled, newest journal entry, newest that was kept (-1: never)};
 --          due counts unleased envelopes that wait for delivery now, in any state
--- @include prelude poll
+-- @include prelude batch flight poll
 
 local function due_by(instant)
   return redis.call('ZCARD', READY) + redis.call('ZCARD', SUSPECT)
@@ -12,9 +13,18 @@ local function due_by(instant)
 end
 
 local oldest = -1
-for _, key in ipairs({PENDING, READY, SUSPECT, RETRY}) do
-  local first = first_score(key)
-  if first >= 0 and first <= NOW and (oldest < 0 or first < oldest) then oldest = first end
+local function note_due(due)
+  if due >= 0 and due <= NOW and (oldest < 0 or due < oldest) then oldest = due end
+end
+
+-- A retry's score is its next attempt: the due instant is in its flight.
+note_due(first_score(PENDING))
+note_due(first_score(READY))
+for _, key in ipairs({SUSPECT, RETRY, UNACK}) do
+  local ids = redis.call('ZRANGE', key, 0, 99)
+  for _, flight in ipairs(hmget(FLIGHT, ids)) do
+    if flight then note_due(number_at(whole_flight(flight), 13, 18)) end
+  end
 end
 local counted = redis.call('HMGET', META, 'generation', 'journal_sequence', 'journal_kept')
 return {poll(), due_by(NOW), due_by(NOW + 60000), due_by(NOW + 300000), oldest,

@@ -13,13 +13,19 @@
 --   35      reason        cause of death (bridge/duebridge/ports/publisher.py), 0: not dead
 --   36-41   first failed  ms, 0: never
 --   42-47   last failed   ms, 0: never
---   48-     error         class and message of the last failure, separated by a line break
+--   48-     error         class and message of the last failure, separated by a line break; then, if
+--                         there is anything to say, a NUL and the tail, which older versions skip:
+--                           13 digits  held since: ms of the first target failure of its streak, 0: none
+--                           8 letters  tag of the target that it is set aside for; `-` throughout: none
+--                           5 digits   failed tries of its dead letter
+--                           the rest   class and message of the last of these
 local FORMAT = '>c12I6I4I2I2I2I2BBBBBI6I6'
 local ERROR_AT = 48
 local NOBODY = string.rep('\0', 12)
 local FRESH = string.rep('\0', ERROR_AT - 23)
 local MAX_COUNT = 65535
 local EXPIRED, POISON = 2, 7
+local NO_TAG = string.rep('-', 8)
 
 -- A truncated flight is corrupt: treat it as unheld and unsure, so that it cannot block the batch.
 local function whole_flight(packed)
@@ -32,14 +38,34 @@ local function open_flight(packed)
   local f = {}
   f.token, f.due, f.attempt, f.failures, f.retries, f.expiries, f.singles, f.unsure, f.cancel,
     f.single, f.shunting, f.reason, f.first_failed, f.last_failed = struct.unpack(FORMAT, packed)
-  f.error = string.sub(packed, ERROR_AT)
+  local text = string.sub(packed, ERROR_AT)
+  local nul = string.find(text, '\0', 1, true)
+  f.error, f.held_since, f.tag, f.letters, f.letter_error = text, 0, NO_TAG, 0, ''
+  if nul then
+    f.error, f.held_since = string.sub(text, 1, nul - 1), tonumber(string.sub(text, nul + 1, nul + 13)) or 0
+    f.tag, f.letters = string.sub(text, nul + 14, nul + 21), tonumber(string.sub(text, nul + 22, nul + 26)) or 0
+    f.letter_error = string.sub(text, nul + 27)
+  end
   return f
+end
+
+local function flight_tail(f)
+  if f.held_since == 0 and f.tag == NO_TAG and f.letters == 0 then return '' end
+  return '\0' .. string.format('%013.0f', f.held_since) .. f.tag
+    .. string.format('%05d', math.min(f.letters, MAX_COUNT)) .. f.letter_error
+end
+
+-- The tag of the target that an envelope is set aside for; nil if it is not.
+local function tag_of(packed)
+  local nul = packed and string.find(packed, '\0', ERROR_AT, true)
+  local tag = nul and string.sub(packed, nul + 14, nul + 21)
+  if tag and tag ~= NO_TAG then return tag end
 end
 
 local function close_flight(f)
   return struct.pack(FORMAT, f.token, f.due, f.attempt, math.min(f.failures, MAX_COUNT),
     math.min(f.retries, MAX_COUNT), math.min(f.expiries, MAX_COUNT), math.min(f.singles, MAX_COUNT),
-    f.unsure, f.cancel, f.single, f.shunting, f.reason, f.first_failed, f.last_failed) .. f.error
+    f.unsure, f.cancel, f.single, f.shunting, f.reason, f.first_failed, f.last_failed) .. f.error .. flight_tail(f)
 end
 
 -- The bytes of a flight that was never claimed.
@@ -71,6 +97,12 @@ local function note_failure(f, counts, unsure, message)
     f.last_failed = NOW
     f.error = message
   end
+end
+
+-- The clock of `hold`: '1' starts it unless it runs, '0' ends it, '' leaves it.
+local function note_hold(f, hold)
+  if hold == '1' and f.held_since == 0 then f.held_since = NOW end
+  if hold == '0' then f.held_since = 0 end
 end
 
 local function clear_lease(f)

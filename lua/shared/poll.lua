@@ -1,9 +1,9 @@
 -- The poll: tells a worker what to do next and how long it may sleep (duebridge.store.poll): now, six
--- counts, five first scores (-1: none), held since (-1: not held), first memory to expire, the instant
--- before which nothing due is still in the cold tier (-1: the tier was never used).
+-- counts, five first scores (-1: none), first memory to expire, the instant before which nothing due is
+-- still in the cold tier (-1: the tier was never used).
 local function first_score(key)
   local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
-  if not first or first == 'inf' then return -1 end
+  if not first or tonumber(first) >= 4503599627370496 then return -1 end  -- shared/dead.lua
   return math.max(tonumber(first), 0)  -- a negative score is corrupt; treat it as due
 end
 
@@ -14,7 +14,6 @@ local function poll()
     redis.call('ZCARD', UNACK), redis.call('ZCARD', RETRY), redis.call('ZCARD', DEAD),
     first_score(PENDING), first_score(SUSPECT), first_score(UNACK), first_score(RETRY),
     first_score(DEAD),
-    tonumber(redis.call('HGET', META, 'held_since') or -1),
     first_score(FORGET),
     tonumber(redis.call('HGET', META, 'hydrated_until') or -1),
   }

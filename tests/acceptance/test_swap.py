@@ -96,7 +96,7 @@ def test_swap_listens_for_hints_of_the_new_routes(works: Works) -> None:
 def test_removed_route_is_not_served_any_more(works: Works) -> None:
     changes = works.runner.swap(works.configured({"r": "a/t"}))
     assert changes == Changes([], ["s"], [])
-    workers = works.runner.workers
+    workers = [works.runner.worker]
     wait_until(lambda: sum(len(each.views) for each in workers) == 1, "a turn of each worker")
     schedule(works, "s", 1)
     schedule(works, "r", 1)

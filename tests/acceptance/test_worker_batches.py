@@ -12,9 +12,9 @@ from duebridge.ports.publisher import Outcome, Verdict
 from duebridge.store.batching import CALL_ROWS
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.replies import Claim
-from duebridge.store.transitions import RememberedId
-from duebridge.worker.settlement import ACK_EVERY_S, Confirmed
+from duebridge.worker.settlement import ACK_EVERY_S
 from duebridge.worker.shard import claim_batch
+from tests.support.desk import acks
 from tests.support.floor import Floor
 
 ACK_EVERY_MS = int(ACK_EVERY_S * 1000)
@@ -50,7 +50,8 @@ class Calls:
         call: Callable[..., object] = getattr(DelayStore, name)
 
         def watched(store: DelayStore, first: object, *more: object, **options: object) -> object:
-            rows = first if name == "claim" else len(more[0])  # type: ignore[arg-type]
+            given = first if name in ("claim", "ack") else more[0]
+            rows = given if isinstance(given, int) else len(given)  # type: ignore[arg-type]
             self.rows.append((name, rows))  # type: ignore[arg-type]
             if len(self.rows) == self._fail_at:
                 raise StoreUnavailable("away")
@@ -78,7 +79,7 @@ def test_claim_of_a_batch_asks_for_250_a_call_until_one_is_not_full(
     claimed = claim(floor, limit)
     assert calls.rows == [("claim", rows) for rows in asked]
     assert claimed.ids == ids[:limit]
-    assert floor.stores["r"].ack(claimed.token, claimed.ids).stale == []
+    assert floor.stores["r"].ack(acks(claimed.token, *claimed.ids)).stale == []
     assert claimed.poll.unack == len(claimed.ids)
 
 
@@ -175,14 +176,6 @@ def test_ack_of_a_hundred_does_not_wait(floor: Floor) -> None:
     many = [f"id{number:03d}" for number in range(100)]
     deliver(floor, *many)
     assert {floor.state(name) for name in many} == {None}
-
-
-def test_joined_confirms_keep_what_is_remembered_with_its_id() -> None:
-    first = Confirmed((b"1",), ("a",), (RememberedId(0, 5, b"x"),))
-    second = Confirmed((b"2", b"3"), ("b", "c"), (RememberedId(1, 7, b"y"),))
-    joined = first.joined(second)
-    assert (joined.tokens, joined.ids) == ((b"1", b"2", b"3"), ("a", "b", "c"))
-    assert joined.remembered == (RememberedId(0, 5, b"x"), RememberedId(2, 7, b"y"))
 
 
 def test_ack_of_the_largest_batch_takes_along_what_waits(build_floor: Callable[..., Floor]) -> None:

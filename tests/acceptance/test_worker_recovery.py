@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from duebridge.errors import StoreUnavailable
 from duebridge.store.delay_store import DelayStore
+from tests.support.desk import acks
 from tests.support.floor import Floor
 
 LEASE_MS = 30_000
@@ -49,7 +50,7 @@ def test_reclaim_of_poison_buries_it_and_not_its_neighbours(floor: Floor) -> Non
     claim = store.claim(1, LEASE_MS, alone=True)
     while claim.token:
         if claim.ids == ["neighbour"]:
-            store.ack(claim.token, claim.ids)
+            store.ack(acks(claim.token, *claim.ids))
         else:
             floor.advance(LEASE_MS)
             store.reclaim()

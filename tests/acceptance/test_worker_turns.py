@@ -16,7 +16,7 @@ from tests.acceptance.works import WITHIN_S, Works, started
 from tests.support.command import wait_until
 from tests.support.floor import Floor
 
-MISSING = Outcome(Verdict.TARGET_FAILED, error_class="UnknownTopic", error_message="t")
+UNSURE = Outcome(Verdict.FAILED, error_class="Nack", error_message="full", is_unsure=True)
 FAILED = Outcome(Verdict.FAILED, error_class="Nack", error_message="not now")
 
 
@@ -61,15 +61,15 @@ def test_route_with_a_backlog_does_not_starve_another(build_floor: Callable[...,
     assert (first_of_each_turn.count("t"), first_of_each_turn.count("o")) == (2, 2)
 
 
-def test_backoff_counts_retries_of_any_cause(floor: Floor) -> None:
-    floor.schedule("a")
+def test_backoff_doubles_with_each_retry(floor: Floor) -> None:
+    floor.schedule("a", max_attempts=9)
     retry_at: list[int] = []
-    for outcome, wait_ms in ((FAILED, 1000), (MISSING, 1000), (FAILED, 2000)):
+    for outcome, wait_ms in ((FAILED, 1000), (UNSURE, 1000), (FAILED, 2000)):
         floor.publisher.script(lambda _, outcome=outcome: outcome)
         floor.turn(wait_ms)
         retry_at.append(floor.stores["r"].next().first_retry_ms - floor.now_ms())
     assert retry_at == [1000, 2000, 4000]
-    assert floor.flight("a").failures == 2
+    assert (floor.flight("a").failures, floor.flight("a").unsure) == (3, True)
 
 
 def test_suspect_that_is_retried_is_published_alone(build_floor: Callable[..., Floor]) -> None:
@@ -112,7 +112,7 @@ def test_route_with_a_newer_record_is_unready_and_the_others_flow(floor: Floor) 
     floor.turn(1000)
     floor.turn(60_000)
     assert floor.flight("a").failures == 0
-    assert readiness_faults([floor.worker]) == ["route r: its records need a newer duebridge"]
+    assert readiness_faults(floor.worker) == ["route r: its records need a newer duebridge"]
     assert (floor.state("a"), floor.arrived("o")) == ("ready", ["x"])
 
 

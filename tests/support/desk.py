@@ -14,7 +14,7 @@ from duebridge.store.poll import Poll
 from duebridge.store.record import LAYOUT, Flight, Record, pack_row, read_flight, read_record
 from duebridge.store.replies import Claim, ScheduleReply, SettleReply
 from duebridge.store.scripts import script
-from duebridge.store.transitions import Burial, RememberedId, Retry
+from duebridge.store.transitions import Ack, Burial, Retry
 from tests.support.invariants import STATES, Snapshot, check_all, check_stats, poll_of
 
 NOW_MS = 1_700_000_000_000
@@ -46,11 +46,16 @@ def envelope(id: str = "a", delay: str | None = "1s", **given: Any) -> Envelope:
     return Envelope.new(body, id=id, delay=delay, **given)
 
 
-def remembering(claim: Claim) -> list[RememberedId]:
-    """What an ack of everything claimed brings back."""
+def acks(token: bytes, *ids: str) -> list[Ack]:
+    """Acks of ids that nobody remembers."""
+    return [Ack(each, token) for each in ids]
+
+
+def remembering(claim: Claim) -> list[Ack]:
+    """Acks of everything claimed, with what is remembered."""
     return [
-        RememberedId(place, each.record.remember_ms, each.record.content_hash)
-        for place, each in enumerate(claim.leased)
+        Ack(each.id, claim.token, each.record.remember_ms, each.record.content_hash)
+        for each in claim.leased
     ]
 
 

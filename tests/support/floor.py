@@ -9,11 +9,11 @@ from duebridge.envelope import Envelope
 from duebridge.store.connection import Connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
-from duebridge.worker.dead_letters import Shunter
 from duebridge.worker.lane import Lane
-from duebridge.worker.shard import Gate, ShardView
+from duebridge.worker.shard import ShardView
 from duebridge.worker.worker import Worker
 from duebridge_connectors.memory import MemoryPublisher
+from tests.support.servers import wait_until
 
 START_MS = 1_800_000_000_000
 
@@ -36,16 +36,10 @@ class Floor:
         self.elapsed_ms = 0
         self.config = config
         self.publisher = MemoryPublisher()
-        self.lane = Lane("memory", self.publisher, config.worker, self.monotonic)
+        self.lane = self._lane(InlineExecutor())
         self.stores = {name: self._store(connection, namespace, name) for name in config.routes}
         self.views = {
-            name: ShardView(
-                route,
-                self.stores[name],
-                Gate(self.monotonic),
-                self.monotonic,
-                is_watched=is_watched,
-            )
+            name: ShardView(route, self.stores[name], self.monotonic, is_watched=is_watched)
             for name, route in config.routes.items()
         }
         self.worker = self.new_worker()
@@ -55,10 +49,16 @@ class Floor:
         shard = Shard(namespace, name, 0)
         return DelayStore(connection, shard, has_dead_letter=has_dead_letter, now_ms=self.now_ms)
 
+    def _lane(self, threads: Executor) -> Lane:
+        return Lane("memory", self.publisher, self.config.worker, threads, self.monotonic)
+
     def new_worker(self, threads: Executor | None = None) -> Worker:
-        threads = threads or InlineExecutor()
-        shunter = Shunter({"memory": self.lane}, threads, self.monotonic)
-        return Worker(self.lane, list(self.views.values()), shunter, threads, self.monotonic)
+        """Return a worker on the same shards; its lane has `threads`, or is the floor's own."""
+        if threads is not None:
+            self.lane = self._lane(threads)
+            self.lane.ping()
+            wait_until(lambda: self.lane.is_open, "the lane to open")
+        return Worker({"memory": self.lane}, list(self.views.values()), self.monotonic)
 
     def now_ms(self) -> int:
         return START_MS + self.elapsed_ms

@@ -158,7 +158,7 @@ def _summed(name: str, found: list[Stats], *, configured: bool) -> RouteStats:
         retry=sum(poll.retry for poll in polls),
         dead=sum(poll.dead for poll in polls),
         oldest_due_age_ms=max(stats.oldest_due_age_ms for stats in found),
-        held_since_ms=min((poll.held_since_ms for poll in polls if poll.is_held), default=0),
+        held_since_ms=0,
         shards=len(found),
         configured=configured,
         cold_left_ms=min((poll.cold_left_ms for poll in polls if poll.has_cold), default=None),

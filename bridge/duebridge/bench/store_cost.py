@@ -12,7 +12,7 @@ from duebridge.ports.publisher import Reason
 from duebridge.store.batching import CALL_ROWS, PROMOTE_ROWS, SCHEDULE_ROWS
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.replies import Claim
-from duebridge.store.transitions import Burial, Retry
+from duebridge.store.transitions import Ack, Burial, Retry
 
 IDLE_SHARDS = 4
 LEASE_MS = 60_000
@@ -98,7 +98,7 @@ def _live_once(store: DelayStore, timed: Callable[[str, Callable[[], T]], T]) ->
     call("release", lambda: store.release(released.token, released.ids))
     call("promote", lambda: store.promote(PROMOTE_ROWS))
     acked = _claim(store, call)
-    call("ack", lambda: store.ack(acked.token, acked.ids))
+    call("ack", lambda: store.ack([Ack(each, acked.token) for each in acked.ids]))
     buried = _claim(store, call)
     burials = [
         Burial(

@@ -25,9 +25,11 @@ from duebridge.store.replies import (
     LiftReply,
     MoveReply,
     Page,
+    ProbeReply,
     ReclaimReply,
     ReplayAnswer,
     RescheduleReply,
+    ResumeReply,
     ScheduleReply,
     SettleReply,
     StaleReply,
@@ -36,15 +38,24 @@ from duebridge.store.replies import (
     read_dropped,
     read_entry,
     read_page,
+    read_probe,
     read_replayed,
     read_reply,
     read_rescheduled,
+    read_resumed,
     read_scheduled,
     read_state,
     read_text,
 )
 from duebridge.store.scripts import script
-from duebridge.store.transitions import Burial, RememberedId, Retry
+from duebridge.store.transitions import (
+    Ack,
+    Burial,
+    HoldClock,
+    Postponement,
+    Retry,
+    SetAside,
+)
 
 MAX_BATCH = 1000  # envelopes in one call: lua/shared/batch.lua
 MAX_BATCH_BYTES = 4 * 1024 * 1024
@@ -55,6 +66,8 @@ LEAST_KEPT_ANSWER_MS = 60_000
 CALL_ID_BYTES = 12
 NONCE_BYTES = 8
 ERROR_BYTES = 1024
+NO_CURSOR = ("", "")
+_CLOCK: dict[HoldClock, str] = {"start": "1", "end": "0", "keep": ""}
 
 
 class DelayStore:
@@ -130,6 +143,7 @@ class DelayStore:
         lease_ms: int,
         *,
         limit_bytes: int = MAX_BATCH_BYTES,
+        decoded_bytes: int = MAX_BATCH_BYTES,
         alone: bool = False,
         promote: int = 0,
         token: bytes = b"",
@@ -137,42 +151,66 @@ class DelayStore:
         """Lease ready envelopes to the caller until the lease ends; `alone`: one suspect.
 
         Makes up to `promote` due envelopes ready first. `token` adds to the caller's own claim.
+        What does not fit into `decoded_bytes`, but for the first, stays encoded: the surplus.
         Never repeated: after a lost reply the leases run out.
         """
         source = "suspect" if alone else "ready"
         token_or_nonce = token or secrets.token_bytes(NONCE_BYTES)
         arguments = (source, limit, limit_bytes, lease_ms, token_or_nonce, self._dead_score)
-        return read_claim(self._run_once("claim", *arguments, promote, READY_FULL))
+        reply = self._run_once("claim", *arguments, promote, READY_FULL)
+        return read_claim(reply, decoded_bytes)
 
-    def ack(
-        self,
-        token: bytes,
-        ids: Sequence[str],
-        remembered: Sequence[RememberedId] = (),
-        *,
-        shunted: bool = False,
-    ) -> SettleReply:
-        """Delete envelopes that the broker confirmed; `shunted`: as dead letters.
+    def ack(self, acks: Sequence[Ack], *, shunted: bool = False) -> SettleReply:
+        """Delete envelopes that the broker confirmed, of one claim or several.
 
-        `token` is the claim's, or one for each id, joined, so that several claims share a call.
+        `shunted`: as dead letters.
         """
         state = "dead" if shunted else "unack"
-        flat = [
+        tokens = b"".join([ack.token for ack in acks])
+        remembered = [
             part
-            for place, remember_ms, content_hash in remembered
-            for part in (place + 1, remember_ms, content_hash)
+            for place, ack in enumerate(acks, 1)
+            if ack.remember_ms
+            for part in (place, ack.remember_ms, ack.content_hash)
         ]
-        return self._settle("ack", state, token, len(ids), *ids, *flat)
+        ids = [ack.id for ack in acks]
+        return self._settle("ack", state, tokens, len(ids), *ids, *remembered)
 
-    def retry(
-        self, token: bytes, retries: Sequence[Retry], *, target_failed: bool = False
-    ) -> SettleReply:
-        """Put envelopes back until their delay is over; `target_failed` holds the route."""
-        arguments: list[Argument] = [token, int(target_failed), len(retries)]
+    def retry(self, token: bytes, retries: Sequence[Retry]) -> SettleReply:
+        """Put envelopes back until their delay is over."""
+        arguments: list[Argument] = [token, len(retries)]
         for retry in retries:
             arguments += (retry.id, retry.delay_ms, int(retry.is_failure), int(retry.is_unsure))
-            arguments.append(_cut(retry.error))
+            arguments += (_CLOCK[retry.clock], _cut(retry.error))
         return self._settle("retry", *arguments)
+
+    def set_aside(self, token: bytes, aside: Sequence[SetAside]) -> SettleReply:
+        """Put envelopes back whose target is held or has no room; counts nothing."""
+        arguments: list[Argument] = [token, len(aside)]
+        for each in aside:
+            arguments += (each.id, each.delay_ms, each.tag, _CLOCK[each.clock])
+            arguments += (int(each.is_unsure), _cut(each.error))
+        return self._settle("set_aside", *arguments)
+
+    def resume(
+        self, tag: str = "", limit: int = MAX_BATCH, cursor: tuple[str, str] = NO_CURSOR
+    ) -> ResumeReply:
+        """Make ready what was set aside for a target, or for any; looks at `limit` retries.
+
+        The reply has the cursor of the next call, None after the last retry.
+        """
+        return read_resumed(self._run("resume", tag, limit, *cursor, READY_FULL))
+
+    def probe(
+        self, tag: str, lease_ms: int, limit: int = MAX_BATCH, cursor: tuple[str, str] = NO_CURSOR
+    ) -> ProbeReply:
+        """Lease the first live envelope that was set aside for a target; looks at `limit` retries.
+
+        Never repeated: after a lost reply the lease runs out.
+        """
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        arguments = (tag, limit, *cursor, lease_ms, nonce, self._dead_score)
+        return read_probe(self._run_once("probe", *arguments))
 
     def release(self, token: bytes, ids: Sequence[str]) -> SettleReply:
         """Give back at once envelopes that never reached a broker's client; nothing is counted."""
@@ -196,17 +234,37 @@ class DelayStore:
         reply = self._run("reclaim", limit, int(counted), poison, self._dead_score)
         return read_reply(reply, ReclaimReply)
 
-    def shunt(self, limit: int, lease_ms: int, *, limit_bytes: int = MAX_BATCH_BYTES) -> Claim:
+    def shunt(
+        self,
+        limit: int,
+        lease_ms: int,
+        *,
+        limit_bytes: int = MAX_BATCH_BYTES,
+        decoded_bytes: int = MAX_BATCH_BYTES,
+    ) -> Claim:
         """Lease dead envelopes whose next shunt is due; `ack(shunted=True)` or `postpone` ends it.
 
         Never repeated: after a lost reply the leases run out.
         """
         nonce = secrets.token_bytes(NONCE_BYTES)
-        return read_claim(self._run_once("shunt", limit, limit_bytes, lease_ms, nonce))
+        reply = self._run_once("shunt", limit, limit_bytes, lease_ms, nonce)
+        return read_claim(reply, decoded_bytes)
 
-    def postpone(self, token: bytes, ids: Sequence[str], delay_ms: int) -> SettleReply:
-        """End a shunt's lease whose dead letters could not be sent; the next is `delay_ms` away."""
-        return self._settle("postpone", token, delay_ms, len(ids), *ids)
+    def postpone(self, token: bytes, postponements: Sequence[Postponement]) -> SettleReply:
+        """End a shunt's lease on envelopes whose dead letters were not confirmed."""
+        arguments: list[Argument] = [token, len(postponements)]
+        for each in postponements:
+            delay_ms = -1 if each.delay_ms is None else each.delay_ms
+            arguments += (each.id, delay_ms, int(bool(each.error)), _cut(each.error))
+        return self._settle("postpone", *arguments)
+
+    def readdress(self, target: str, limit: int = MAX_BATCH, *, is_asked: bool = False) -> int:
+        """Make due the dead envelopes that had no target or were rejected; return how many.
+
+        Does nothing while `target` is the one of the last call that found none, unless asked.
+        """
+        reply = self._run("readdress", target, int(is_asked), limit)
+        return read_reply(reply, MoveReply).moved
 
     def replay(self, ids: Sequence[str], delays_ms: Sequence[int] = ()) -> list[ReplayAnswer]:
         """Schedule dead envelopes again; return one answer per id."""
@@ -307,4 +365,5 @@ def _new_call_id() -> bytes:
 
 
 def _cut(text: str) -> bytes:
-    return text.encode(errors="replace")[:ERROR_BYTES]
+    """Return an error as it is stored; a NUL would end it in a flight."""
+    return text.replace("\0", " ").encode(errors="replace")[:ERROR_BYTES]

@@ -23,7 +23,6 @@ class Poll(NamedTuple):
     first_unack_ms: int
     first_retry_ms: int
     first_dead_ms: int
-    held_since_ms: int
     first_forget_ms: int
     hydrated_until_ms: int
 
@@ -46,11 +45,6 @@ class Poll(NamedTuple):
     def waiting(self) -> int:
         """How many envelopes are still to be delivered."""
         return self.envelopes - self.dead
-
-    @property
-    def is_held(self) -> bool:
-        """Whether the route's target failed, with no confirm since."""
-        return self.held_since_ms != NONE
 
 
 class Stats(NamedTuple):

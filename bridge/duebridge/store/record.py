@@ -41,7 +41,11 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Flight(msgspec.Struct, frozen=True, gc=False):
-    """The state of an envelope in flight; counts but `attempt` begin at accept or replay."""
+    """The state of an envelope in flight; counts but `attempt` begin at accept or replay.
+
+    `held_since_ms` is the first target failure of its streak, 0 for none. `letters` counts the
+    failed tries of its dead letter, `letter_error` has the class and the message of the last.
+    """
 
     attempt: int
     failures: int = 0
@@ -56,6 +60,9 @@ class Flight(msgspec.Struct, frozen=True, gc=False):
     last_failed_at_ms: int = 0
     error_class: str = ""
     error_message: str = ""
+    held_since_ms: int = 0
+    letters: int = 0
+    letter_error: str = ""
 
 
 NOT_IN_FLIGHT = Flight(attempt=0)
@@ -91,7 +98,9 @@ def read_flight(data: bytes) -> Flight:
     values = _FLIGHT.unpack_from(data)
     attempt, failures, retries, expiries, singles = values[3:8]
     unsure, cancel, _single, shunting, reason, f, first, last_high, last = values[8:]
-    error_class, _, message = data[_FLIGHT.size :].decode(errors="replace").partition("\n")
+    text, _, tail = data[_FLIGHT.size :].decode(errors="replace").partition("\0")
+    error_class, _, message = text.partition("\n")
+    held_since, letters, letter_error = tail[:13], tail[21:26], tail[26:]
     return Flight(
         attempt,
         failures,
@@ -106,6 +115,9 @@ def read_flight(data: bytes) -> Flight:
         last_high << 32 | last,
         error_class,
         message,
+        int(held_since) if held_since.isdecimal() else 0,
+        int(letters) if letters.isdecimal() else 0,
+        letter_error,
     )
 
 
@@ -203,6 +215,17 @@ def _compress(plain: bytes) -> bytes:
         if len(compressed) < KEEP_COMPRESSED_BELOW * len(plain):
             return ZSTD + compressed
     return PLAIN + plain
+
+
+def decoded_size(blob: bytes) -> int:
+    """Return the size of a blob's content in memory; of damaged ones their own size."""
+    if blob[:1] != ZSTD:
+        return len(blob)
+    try:
+        size: int = zstandard.frame_content_size(blob[1:])
+    except zstandard.ZstdError:
+        return len(blob)
+    return size if 0 <= size <= MAX_CONTENT_BYTES else len(blob)
 
 
 def unpack(blob: bytes) -> Content:

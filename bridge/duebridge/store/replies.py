@@ -17,6 +17,7 @@ from duebridge.store.record import (
     Content,
     Flight,
     Record,
+    decoded_size,
     read_flight,
     read_record,
     unpack,
@@ -89,9 +90,10 @@ class DamagedEnvelope(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """The envelopes that one claim or shunt leased, under one token.
+    """The envelopes that one claim, probe or shunt leased, under one token.
 
-    `expired` counts the envelopes that it buried instead, because they had expired.
+    `expired` counts the envelopes that it buried instead, because they had expired. `decoded_bytes`
+    is the size of `leased` in memory; `surplus` has the ids for which there was no room.
     """
 
     poll: Poll
@@ -99,16 +101,19 @@ class Claim(NamedTuple):
     leased: list[LeasedEnvelope]
     damaged: list[DamagedEnvelope]
     expired: int = 0
+    decoded_bytes: int = 0
+    surplus: tuple[str, ...] = ()
 
     @property
     def ids(self) -> list[str]:
         """The ids of all envelopes that the caller holds."""
-        return [*(each.id for each in self.leased), *(each.id for each in self.damaged)]
+        damaged = (each.id for each in self.damaged)
+        return [*(each.id for each in self.leased), *damaged, *self.surplus]
 
     @property
     def held(self) -> int:
         """How many envelopes the caller holds."""
-        return len(self.leased) + len(self.damaged)
+        return len(self.leased) + len(self.damaged) + len(self.surplus)
 
     @property
     def taken(self) -> int:
@@ -122,8 +127,15 @@ class Claim(NamedTuple):
 
     def joined(self, later: "Claim") -> "Claim":
         """Return this claim merged with a later one under the same token."""
-        leased, damaged = self.leased + later.leased, self.damaged + later.damaged
-        return Claim(later.poll, self.token, leased, damaged, self.expired + later.expired)
+        return Claim(
+            later.poll,
+            self.token,
+            self.leased + later.leased,
+            self.damaged + later.damaged,
+            self.expired + later.expired,
+            self.decoded_bytes + later.decoded_bytes,
+            self.surplus + later.surplus,
+        )
 
 
 class SettleReply(NamedTuple):
@@ -161,6 +173,21 @@ class MoveReply(NamedTuple):
 
     poll: Poll
     moved: Count
+
+
+class ResumeReply(NamedTuple):
+    """The poll, how many were resumed, and the cursor of the next call, None at the end."""
+
+    poll: Poll
+    moved: Count
+    cursor: tuple[str, str] | None
+
+
+class ProbeReply(NamedTuple):
+    """What a probe leased, and the cursor of the next call, None at the end."""
+
+    claim: Claim
+    cursor: tuple[str, str] | None
 
 
 class ReclaimReply(NamedTuple):
@@ -211,6 +238,15 @@ class _Leases(NamedTuple):
     records: list[bytes]
     flights: list[bytes]
     expired: Count = 0  # a shunt has none
+    cursor_id: bytes = b""  # a probe's
+    cursor_score: bytes = b""
+
+
+class _Resumed(NamedTuple):
+    poll: Poll
+    moved: Count
+    cursor_id: bytes
+    cursor_score: bytes
 
 
 class _Rows(NamedTuple):
@@ -292,20 +328,48 @@ def _closed(given: object, closed: Mapping[bytes, Any], count: int) -> list[Any]
         raise StoreError(f"unexpected answer of the delay store: {error.args[0]!r}") from error
 
 
-def read_claim(reply: object) -> Claim:
-    """Return a claim; envelopes that cannot be read are set apart."""
-    poll, token, *columns, expired = read_reply(reply, _Leases)
+def read_claim(reply: object, decoded_bytes: int) -> Claim:
+    """Return a claim; envelopes that cannot be read are set apart, and those without room."""
+    return _claim(read_reply(reply, _Leases), decoded_bytes)
+
+
+def read_probe(reply: object) -> ProbeReply:
+    """Return what a probe leased."""
+    found = read_reply(reply, _Leases)
+    cursor = _cursor(found.cursor_id, found.cursor_score)
+    return ProbeReply(_claim(found, 0), cursor)
+
+
+def read_resumed(reply: object) -> ResumeReply:
+    """Return the answer of a resume."""
+    poll, moved, cursor_id, cursor_score = read_reply(reply, _Resumed)
+    return ResumeReply(poll, moved, _cursor(cursor_id, cursor_score))
+
+
+def _cursor(id_bytes: bytes, score: bytes) -> tuple[str, str] | None:
+    return (read_text(id_bytes), score.decode()) if score else None
+
+
+def _claim(found: _Leases, decoded_bytes: int) -> Claim:
     leased: list[LeasedEnvelope] = []
     damaged: list[DamagedEnvelope] = []
-    for id_bytes, record_bytes, flight_bytes in _in_rows(*columns):
+    surplus: list[str] = []
+    used = 0
+    rows = _in_rows(found.ids, found.records, found.flights)
+    for id_bytes, record_bytes, flight_bytes in rows:
         try:
             envelope_id = _id(id_bytes)
             record = read_record(record_bytes)
+            size = decoded_size(record.blob)
+            if leased and used + size > decoded_bytes:
+                surplus.append(envelope_id)
+                continue
             flight = read_flight(flight_bytes) if flight_bytes else FIRST_ATTEMPT
             leased.append(LeasedEnvelope(envelope_id, record, flight, unpack(record.blob)))
+            used += size
         except RecordDamaged as error:
             damaged.append(DamagedEnvelope(read_text(id_bytes), error, record_bytes))
-    return Claim(poll, token, leased, damaged, expired)
+    return Claim(found.poll, found.token, leased, damaged, found.expired, used, tuple(surplus))
 
 
 def _id(id_bytes: bytes) -> str:

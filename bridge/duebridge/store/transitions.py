@@ -1,6 +1,6 @@
 """The decisions about a claimed envelope, as values that the store carries out."""
 
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -8,15 +8,22 @@ from duebridge.ports.publisher import Reason
 
 
 class Ack(NamedTuple):
-    """The broker confirmed the envelope."""
+    """The broker confirmed the envelope; `token` is its lease's, the rest is what to remember."""
 
     id: str
+    token: bytes
+    remember_ms: int = 0
+    content_hash: bytes = b""
 
 
 class Release(NamedTuple):
     """The envelope never reached the broker's client."""
 
     id: str
+
+
+HoldClock: TypeAlias = Literal["start", "end", "keep"]
+"""What becomes of the clock of `hold`, which runs from the first target failure of a streak."""
 
 
 class Retry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -31,6 +38,25 @@ class Retry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     is_failure: bool
     is_unsure: bool
     error: str
+    clock: HoldClock = "end"
+
+
+NO_TAG = "-" * 8
+
+
+class SetAside(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Put an envelope back for at most `delay_ms`, since its target is held or has no room.
+
+    `tag` is a held target's: `DelayStore.resume` brings it back early. `error` is empty if nothing
+    was published.
+    """
+
+    id: str
+    delay_ms: int
+    tag: str
+    clock: HoldClock = "keep"
+    is_unsure: bool = False
+    error: str = ""
 
 
 class Burial(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -43,12 +69,15 @@ class Burial(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     error: str
 
 
-class RememberedId(NamedTuple):
-    """What an ack hands back for an id to remember; `place` is its index among the acked ids."""
+class Postponement(NamedTuple):
+    """A dead letter that was not confirmed: the next shunt, or None if its target rejects it.
 
-    place: int
-    remember_ms: int
-    content_hash: bytes
+    `error` is empty if it was not tried.
+    """
+
+    id: str
+    delay_ms: int | None
+    error: str = ""
 
 
-Decision: TypeAlias = Ack | Release | Retry | Burial
+Decision: TypeAlias = Ack | Release | Retry | SetAside | Burial

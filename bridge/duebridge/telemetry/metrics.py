@@ -16,7 +16,7 @@ from prometheus_client.utils import floatToGoString
 
 from duebridge.ports.publisher import Outcome, Reason, Verdict
 from duebridge.store.replies import LeasedEnvelope
-from duebridge.store.transitions import Ack, Burial, Decision, Release, Retry
+from duebridge.store.transitions import Burial, Decision, Release, Retry, SetAside
 from duebridge.telemetry.traceparent import find_traceparent
 
 LATENESS_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 3600)
@@ -114,15 +114,16 @@ def begin(route: str) -> None:
         dead.labels(route, reason.word)
 
 
-def count_decisions(route: str, decisions: Sequence[Decision]) -> None:
-    """Count the decisions on a batch."""
-    acks = sum(isinstance(decision, Ack) for decision in decisions)
+def count_decisions(route: str, acks: int, decisions: Sequence[Decision]) -> None:
+    """Count the confirmed envelopes of a batch, and the decisions on the others."""
     delivered.labels(route).inc(acks)
-    for decision in decisions if acks < len(decisions) else ():
+    for decision in decisions:
         if isinstance(decision, Retry):
             retried.labels(route, _cause(decision)).inc()
         elif isinstance(decision, Burial):
             dead.labels(route, decision.reason.word).inc()
+        elif isinstance(decision, SetAside):
+            retried.labels(route, CAUSES[-1]).inc()
         elif isinstance(decision, Release):
             released.labels(route).inc()
 

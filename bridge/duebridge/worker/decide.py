@@ -2,74 +2,152 @@
 
 from typing import NamedTuple
 
-from duebridge.config.models import Route
+from duebridge.config.models import RetryPolicy, Route
 from duebridge.ports.publisher import Outcome, Reason, Verdict
 from duebridge.store.replies import DamagedEnvelope, LeasedEnvelope
-from duebridge.store.transitions import Ack, Burial, Decision, Release, Retry
+from duebridge.store.transitions import Burial, Decision, HoldClock, Release, Retry, SetAside
 from duebridge.worker.backoff import retry_delay_ms
 
+LEAST_WAIT_MS = 10_000  # of what is set aside: the target's recovery ends the wait earlier
+LETTER_WAIT_MS = 1000  # of the dead letter that tried a held target
+DAMAGED_WAIT_MS = 5000
 
-class DecisionContext(NamedTuple):
-    """Inputs of a decision beyond the outcome.
 
-    `is_past_hold`: a target error buries the envelope. `confirmed_since`: the broker confirmed
-    another batch that started well after this one.
+class Terms(NamedTuple):
+    """The route's terms; dead letters obey no `max_attempts` and no `hold`."""
+
+    retry: RetryPolicy
+    hold_ms: int
+    is_letter: bool = False
+
+    @classmethod
+    def of(cls, route: Route, *, is_letter: bool = False) -> "Terms":
+        """Return the terms of a route's deliveries, or of its dead letters."""
+        return cls(route.retry, route.on_target_error.hold, is_letter)
+
+
+class Situation(NamedTuple):
+    """What a decision depends on beyond the outcome.
+
+    `tag` is the target's, `is_held`: it failed and confirmed nothing of the batch. `has_answered`:
+    the same part of it confirmed a batch that started well after this one.
     """
 
-    is_past_hold: bool = False
-    confirmed_since: bool = False
+    now_ms: int
+    tag: str = ""
+    is_held: bool = False
+    has_answered: bool = False
 
 
-def decide(
-    leased: LeasedEnvelope, outcome: Outcome, route: Route, context: DecisionContext
-) -> Decision:
-    """Return the transition of an envelope; only `failures` counts against `max_attempts`."""
+def decide(leased: LeasedEnvelope, outcome: Outcome, terms: Terms, now: Situation) -> Decision:
+    """Return the transition of an envelope that was not confirmed.
+
+    Only `failures` count against `max_attempts`; only target failures run the clock of `hold`.
+    """
     match outcome.verdict:
-        case Verdict.CONFIRMED:
-            return Ack(leased.id)
-        case Verdict.UNAVAILABLE:
-            return Release(leased.id)
         case Verdict.REJECTED:
             return _bury(leased, outcome, is_failure=True)
-        case Verdict.TARGET_FAILED if context.is_past_hold:
-            return _bury(leased, outcome, is_failure=False)
-        case Verdict.TARGET_FAILED | Verdict.TARGET_UNAVAILABLE:
-            return _retry(leased, outcome, route, is_failure=False)
         case Verdict.FAILED:
-            return _retry(leased, outcome, route, is_failure=True)
+            return _fail(leased, outcome, terms)
+        case Verdict.TARGET_FAILED if not terms.is_letter and is_past_hold(
+            leased, terms, now.now_ms
+        ):
+            return _bury(leased, outcome, is_failure=False)
+        case Verdict.TARGET_FAILED:
+            return _wait(leased, outcome, terms, now, "start")
+        case Verdict.TARGET_UNAVAILABLE:
+            return _wait(leased, outcome, terms, now, "keep")
+        case Verdict.INDETERMINATE if now.has_answered:
+            return _fail(leased, outcome, terms)
         case Verdict.INDETERMINATE:
-            return _retry(leased, outcome, route, is_failure=context.confirmed_since)
+            return _wait(leased, outcome, terms, now, "end")
+        case _:
+            return Release(leased.id)
+
+
+def is_past_hold(leased: LeasedEnvelope, terms: Terms, now_ms: int) -> bool:
+    """Whether an envelope has waited for `hold`, so that its next target failure buries it."""
+    since = leased.flight.held_since_ms
+    return terms.hold_ms == 0 or bool(since and now_ms - since >= terms.hold_ms)
+
+
+def hold_left_ms(leased: LeasedEnvelope, terms: Terms, now_ms: int) -> int:
+    """Return ms until the end of `hold`, if its clock runs or starts now."""
+    since = leased.flight.held_since_ms or now_ms
+    return max(0, since + terms.hold_ms - now_ms)
+
+
+def set_aside(
+    leased: LeasedEnvelope, terms: Terms, now: Situation, clock: HoldClock, outcome: Outcome | None
+) -> SetAside:
+    """Return how an envelope waits for its held target: until `hold` ends, if its clock runs."""
+    runs = clock == "start" or (clock == "keep" and leased.flight.held_since_ms > 0)
+    left_ms = hold_left_ms(leased, terms, now.now_ms)
+    return SetAside(
+        id=leased.id,
+        delay_ms=left_ms if runs else max(left_ms, LEAST_WAIT_MS),
+        tag=now.tag,
+        clock=clock,
+        is_unsure=outcome is not None and outcome.may_be_published,
+        error="" if outcome is None else outcome.error,
+    )
+
+
+def _wait(
+    leased: LeasedEnvelope, outcome: Outcome, terms: Terms, now: Situation, clock: HoldClock
+) -> Decision:
+    """Wait for the target: set aside if it is held; else this envelope alone backs off."""
+    if now.is_held and not terms.is_letter:
+        return set_aside(leased, terms, now, clock, outcome)
+    delay_ms = LETTER_WAIT_MS if now.is_held else _backoff_ms(leased, terms)
+    if clock == "start":
+        delay_ms = min(delay_ms, hold_left_ms(leased, terms, now.now_ms))
+    return _retry(leased, outcome, delay_ms, is_failure=False, clock=clock)
+
+
+def _fail(leased: LeasedEnvelope, outcome: Outcome, terms: Terms) -> Decision:
+    allowed = leased.content.max_attempts or terms.retry.max_attempts
+    if not terms.is_letter and leased.flight.failures + 1 >= allowed:
+        exhausted = Outcome(
+            outcome.verdict,
+            Reason.ATTEMPTS_EXHAUSTED,
+            outcome.error_class,
+            outcome.error_message,
+            outcome.is_unsure,
+        )
+        return _bury(leased, exhausted, is_failure=True)
+    delay_ms = _backoff_ms(leased, terms)
+    return _retry(leased, outcome, delay_ms, is_failure=True, clock="end")
+
+
+def _backoff_ms(leased: LeasedEnvelope, terms: Terms) -> int:
+    flight = leased.flight
+    return retry_delay_ms(terms.retry, flight.letters if terms.is_letter else flight.retries)
 
 
 def _retry(
-    leased: LeasedEnvelope, outcome: Outcome, route: Route, *, is_failure: bool
-) -> Retry | Burial:
-    is_unsure = outcome.may_be_published
-    failures = leased.flight.failures + is_failure
-    allowed = leased.content.max_attempts or route.retry.max_attempts
-    if is_failure and failures >= allowed:
-        return Burial(
-            id=leased.id,
-            reason=Reason.ATTEMPTS_EXHAUSTED,
-            is_failure=True,
-            is_unsure=is_unsure,
-            error=outcome.error,
-        )
+    leased: LeasedEnvelope, outcome: Outcome, delay_ms: int, *, is_failure: bool, clock: HoldClock
+) -> Retry:
     return Retry(
         id=leased.id,
-        delay_ms=retry_delay_ms(route.retry, leased.flight.retries),
+        delay_ms=delay_ms,
         is_failure=is_failure,
-        is_unsure=is_unsure,
+        is_unsure=outcome.may_be_published,
         error=outcome.error,
+        clock=clock,
     )
 
 
 def _bury(leased: LeasedEnvelope, outcome: Outcome, *, is_failure: bool) -> Burial:
+    return _burial(leased.id, outcome, is_failure=is_failure)
+
+
+def _burial(id: str, outcome: Outcome, *, is_failure: bool) -> Burial:  # noqa: A002
     return Burial(
-        id=leased.id,
+        id=id,
         reason=outcome.reason,
         is_failure=is_failure,
-        is_unsure=False,
+        is_unsure=outcome.may_be_published,
         error=outcome.error,
     )
 
@@ -81,4 +159,25 @@ def decide_damaged(damaged: DamagedEnvelope) -> Decision:
     error = f"{type(damaged.error).__name__}\n{damaged.error}"
     return Burial(
         id=damaged.id, reason=Reason.POISON, is_failure=False, is_unsure=False, error=error
+    )
+
+
+def decide_damaged_letter(damaged: DamagedEnvelope, outcome: Outcome) -> Decision:
+    """Return what becomes of the dead letter of a damaged envelope that was not confirmed."""
+    if outcome.verdict is Verdict.UNAVAILABLE:
+        return Release(damaged.id)
+    if outcome.verdict is Verdict.REJECTED:
+        return _burial(damaged.id, outcome, is_failure=False)
+    return wait_for_upgrade(damaged.id, outcome.error)
+
+
+def wait_for_upgrade(id: str, error: str = "") -> Retry:  # noqa: A002 - the public name of the field
+    """Return how a dead envelope waits that this version cannot read or send."""
+    return Retry(
+        id=id,
+        delay_ms=DAMAGED_WAIT_MS,
+        is_failure=False,
+        is_unsure=False,
+        error=error,
+        clock="keep",
     )

@@ -47,9 +47,6 @@ def _cold_horizon_s(view: ShardView) -> float | None:
 SHARD_GAUGES = (
     ShardGauge("duebridge_store_up", "1: the store answers", lambda of: of.is_heard),
     ShardGauge(
-        "duebridge_held", "1: the target fails", lambda of: of.poll.is_held and of.poll.waiting > 0
-    ),
-    ShardGauge(
         "duebridge_unreadable", "1: records need a newer worker", lambda of: of.is_unreadable
     ),
     ShardGauge("duebridge_due", "Envelopes due now", lambda of: of.stats and of.stats.due),
@@ -104,10 +101,12 @@ class ShardCollector(Collector):
         yield from _of_store(self._monitor)
 
     def _of_lanes(self) -> Iterable[Metric]:
-        stopped = GaugeMetricFamily("duebridge_lane_stopped", "1: no answer", labels=["broker"])
+        stopped = GaugeMetricFamily(
+            "duebridge_lane_stopped", "1: the broker does not answer", labels=["broker"]
+        )
         in_flight = GaugeMetricFamily("duebridge_in_flight", "Envelopes leased", labels=["broker"])
         for lane in self._lanes:
-            stopped.add_metric([lane.broker], int(lane.is_stopped))
+            stopped.add_metric([lane.broker], int(not lane.is_open))
             in_flight.add_metric([lane.broker], lane.in_flight)
         yield from (stopped, in_flight)
 

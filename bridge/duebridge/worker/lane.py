@@ -1,48 +1,81 @@
-"""The worker's path to one broker: publisher, in-flight limits and circuit breaker.
+"""The worker's path to one broker: publisher, threads, window, and the health of its targets.
 
-A lane stops while its broker is unreachable; a route is held (`duebridge.worker.shard`) while its
-target fails.
+A lane is closed until its broker answered a ping, and again when the broker is unreachable. A
+target that fails is held alone (`duebridge.worker.targets`).
 """
 
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from duebridge.config.models import WorkerSettings
-from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Publisher, Verdict
+from duebridge.ports.publisher import Delivery, Outcome, Publisher, Verdict
+from duebridge.store.batching import CALL_BYTES
 from duebridge.telemetry import metrics
+from duebridge.worker.outage import Outage
+from duebridge.worker.shard import ShardView
+from duebridge.worker.targets import TargetHealth, TargetTable
+from duebridge.worker.window import Load, Window
 
-PROBE_EVERY_S = 1.0
+if TYPE_CHECKING:
+    from duebridge.worker.batch import Batch
+
+PING_EVERY_S = 1.0
+ASIDE_PER_S = 5000  # so that a worker that alone cannot reach a target does not empty the shard
 
 log = structlog.get_logger()
 
 
 class Lane:
-    """Limits envelopes and bytes in flight to a broker; stops while the broker is unreachable."""
+    """What is outstanding to a broker, within bounds that follow its confirms."""
 
     def __init__(
         self,
         broker: str,
         publisher: Publisher,
         settings: WorkerSettings,
+        threads: Executor,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.broker = broker
         self.settings = settings
-        self.is_stopped = False
         self.confirms = 0
+        self.is_open = False
+        self.was_reached = False
+        self.letters = 0  # dead letters outstanding
+        self.has_suspect = False  # a suspect is outstanding: it is published alone
+        self._recovered: list[tuple[str, ShardView]] = []
+        self.lock = threading.Lock()
         self._publisher = publisher
+        self._threads = threads
         self._monotonic = monotonic
-        self._lock = threading.Lock()
-        self.in_flight = 0
-        self._in_flight_bytes = 0
-        self._next_probe_at = 0.0
-        self._answered_from = 0.0
+        self._outage = Outage("lane_closed", "lane_open", monotonic, broker=broker)
+        self._next_ping_at: float | None = monotonic()
+        self._is_pinging = False
+        self._aside, self._aside_at = float(ASIDE_PER_S), monotonic()
+        batch = Load(settings.batch, CALL_BYTES)
+        self.window = self._window(batch)
+        self.targets = TargetTable(lambda: self._window(Load(1, 1)), monotonic)
+
+    def _window(self, floor: Load) -> Window:
+        settings = self.settings
+        bound = Load(settings.in_flight, settings.in_flight_bytes)
+        start = Load(settings.batch, CALL_BYTES)
+        within_s = settings.publish_deadline / 2000
+        return Window(bound, start, floor, within_s, self._monotonic)
+
+    # ── publishing ──────────────────────────────────────────────────────────────────────────────
+
+    def submit(self, run: Callable[..., None], *args: Any) -> "Future[None]":
+        """Run a call on one of the lane's threads."""
+        return self._threads.submit(run, *args)
 
     def publish(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
-        """Publish a batch; return one outcome per delivery. Stops the lane on an outage."""
+        """Publish a batch; return one outcome per delivery. Closes the lane on an outage."""
         if not batch:
             return ()
         started_at = self._monotonic()
@@ -55,66 +88,150 @@ class Lane:
             )
             outcomes = [unknown] * len(batch)
         metrics.publish_seconds.labels(self.broker).observe(self._monotonic() - started_at)
-        self._judge(outcomes, started_at)
+        self._judge(outcomes)
         return outcomes
 
-    def has_answered_since(self, started_at: float) -> bool:
-        """Return whether the broker confirmed a batch begun half a deadline after `started_at`.
-
-        Earlier confirms prove nothing: the broker may have sent them just before an outage.
-        """
-        return self._answered_from >= started_at + self.settings.publish_deadline / 2000
-
-    def _judge(self, outcomes: Sequence[Outcome], started_at: float) -> None:
+    def _judge(self, outcomes: Sequence[Outcome]) -> None:
         verdicts = {outcome.verdict for outcome in outcomes}
-        confirms = sum(outcome.verdict is Verdict.CONFIRMED for outcome in outcomes)
-        with self._lock:
-            self.confirms += confirms
-            if confirms:
-                self._answered_from = max(self._answered_from, started_at)
-        if Verdict.UNAVAILABLE in verdicts or verdicts == {Verdict.INDETERMINATE}:
-            self._stop(outcomes[0])
+        if Verdict.UNAVAILABLE in verdicts:
+            gone = next(each for each in outcomes if each.verdict is Verdict.UNAVAILABLE)
+            self._close(gone.error_message)
+        elif verdicts == {Verdict.INDETERMINATE}:  # the broker, or only this target, is silent
+            with self.lock:
+                self.window.restart()
+            self._next_ping_at = self._next_ping_at or self._monotonic()
 
-    def _stop(self, outcome: Outcome) -> None:
-        if not self.is_stopped:
-            log.warning("lane_stopped", broker=self.broker, error=outcome.error_message)
-        self._next_probe_at = self._monotonic() + PROBE_EVERY_S
-        self.is_stopped = True
+    # ── the broker ──────────────────────────────────────────────────────────────────────────────
 
-    def probe(self) -> None:
-        """Ping the broker of a stopped lane, at most once a second; reopen the lane on success."""
-        if not self.is_stopped or self._monotonic() < self._next_probe_at:
-            return
+    def _close(self, error: str) -> None:
+        self.is_open = False
+        self._outage.begin(error)
+        self._next_ping_at = self._monotonic() + PING_EVERY_S
+
+    def ping(self) -> None:
+        """Ping the broker in the background if that is due; the answer opens or closes the lane."""
+        is_due = self._next_ping_at is not None and self._monotonic() >= self._next_ping_at
+        if is_due and not self._is_pinging:
+            self._is_pinging = True
+            self._threads.submit(self._ping)
+
+    def _ping(self) -> None:
         try:
             self._publisher.ping()
-        except BrokerUnavailable:
-            self._next_probe_at = self._monotonic() + PROBE_EVERY_S
+        except Exception as error:  # also what a client raises without descriptors or memory
+            self._close(str(error) or type(error).__name__)
         else:
-            self.is_stopped = False
-            log.info("lane_open", broker=self.broker)
+            self.is_open = self.was_reached = True
+            self._next_ping_at = None
+            self._outage.end()
+        finally:
+            self._is_pinging = False
+
+    @property
+    def in_flight(self) -> int:
+        """How many envelopes are outstanding."""
+        return self.window.outstanding.envelopes
+
+    @property
+    def error(self) -> str:
+        """The latest error of a closed lane, or that its broker was never reached."""
+        return self._outage.error or "its broker was not reached yet"
 
     def sleep_s(self) -> float | None:
-        """Return seconds until a stopped lane is probed; None if it is open."""
-        return max(0.0, self._next_probe_at - self._monotonic()) if self.is_stopped else None
+        """Return seconds until a ping or probe; None if the lane needs neither."""
+        waits = [each.sleep_s() for each in self.targets.held() if not each.may_probe()]
+        if self._next_ping_at is not None and not self._is_pinging:
+            waits.append(max(0.0, self._next_ping_at - self._monotonic()))
+        return min(waits, default=None)
 
-    def room(self) -> tuple[int, int]:
-        """Return how many more envelopes and bytes may be in flight."""
-        if self.is_stopped:
-            return 0, 0
-        count = self.settings.in_flight - self.in_flight
-        size = self.settings.in_flight_bytes - self._in_flight_bytes
-        return (count, size) if count > 0 and size > 0 else (0, 0)
+    # ── the bounds ──────────────────────────────────────────────────────────────────────────────
 
-    def take(self, count: int, size: int) -> None:
-        """Count a batch as in flight."""
-        with self._lock:
-            self.in_flight += count
-            self._in_flight_bytes += size
+    def room(self) -> Load:
+        """Return how much more may be outstanding; nothing while the lane is closed."""
+        with self.lock:
+            return self.window.room() if self.is_open else Load()
 
-    def give_back(self, count: int, size: int) -> None:
-        """Count a batch as settled."""
-        self.take(-count, -size)
+    def letter_room(self, *, has_live_work: bool) -> Load:
+        """Return the room for dead letters: half a window at most while live envelopes wait."""
+        room = self.room()
+        if not has_live_work:
+            return room
+        half = max(1, self.window.size.envelopes // 2) - self.letters
+        return room._replace(envelopes=max(0, min(room.envelopes, half)))
+
+    def begin(self, batch: "Batch") -> None:
+        """Count a batch as outstanding."""
+        with self.lock:
+            self.window.take(batch.load)
+            for group in batch.groups:
+                group.health.window.take(group.load)
+                if group.is_probe:
+                    group.health.probe()
+            if batch.is_letter:
+                self.letters += batch.load.envelopes
+            self.has_suspect |= batch.is_suspect
+
+    def end(self, batch: "Batch", outcomes: Sequence[Outcome] = ()) -> None:
+        """Count a batch as settled; the windows follow what was confirmed."""
+        place = 0
+        with self.lock:
+            for group in batch.groups:
+                some = outcomes[place : place + group.load.envelopes]
+                place += group.load.envelopes
+                done = _confirmed(some, group.load)
+                group.health.window.give_back(group.load, done)
+                self.window.give_back(group.load, done)
+                self.confirms += done.envelopes
+                if group.is_probe:
+                    group.health.give_up_probe()
+            if batch.is_letter:
+                self.letters -= batch.load.envelopes
+            if batch.is_suspect:
+                self.has_suspect = False
+
+    def judge(self, health: TargetHealth, outcomes: Sequence[Outcome], started_at: float) -> None:
+        """Note the outcomes of a batch to one target; see `TargetHealth.judge`."""
+        with self.lock:
+            if health.judge(outcomes, started_at):
+                self._recovered += [(health.tag, view) for view in health.aside]
+                health.aside.clear()
+
+    def note_aside(self, tag: str, view: ShardView) -> None:
+        """Note that a shard has envelopes set aside for a target, which may be up again by now."""
+        with self.lock:
+            health = self.targets.tagged(tag)
+            if health is None or health.mode == "up":
+                self._recovered.append((tag, view))
+            else:
+                health.aside.add(view)
+
+    def take_recovered(self) -> list[tuple[str, ShardView]]:
+        """Return the shards with envelopes to resume, each with the tag of the target."""
+        with self.lock:
+            recovered, self._recovered = self._recovered, []
+            return recovered
+
+    def aside_room(self) -> int:
+        """Return how many envelopes may be set aside now."""
+        now = self._monotonic()
+        refilled = self._aside + (now - self._aside_at) * ASIDE_PER_S
+        self._aside, self._aside_at = min(float(ASIDE_PER_S), refilled), now
+        return max(0, int(self._aside))
+
+    def count_aside(self, count: int) -> None:
+        """Count envelopes as set aside."""
+        self._aside -= count
 
     def close(self) -> None:
         """Close the publisher; unanswered deliveries become indeterminate."""
         self._publisher.close()
+
+    def end_threads(self) -> None:
+        """End the lane's threads once they have nothing left to do; does not wait."""
+        self._threads.shutdown(wait=False)
+
+
+def _confirmed(outcomes: Sequence[Outcome], load: Load) -> Load:
+    """Return the confirmed part of a load; bytes in proportion."""
+    count = sum(outcome.verdict is Verdict.CONFIRMED for outcome in outcomes)
+    return Load(count, load.size_bytes * count // max(1, load.envelopes))

@@ -1,7 +1,7 @@
 """Serves HTTP for probes, metrics and autoscalers: `/livez`, `/readyz`, `/metrics`, `/due`.
 
-Liveness checks only that the workers' loops run; it contacts neither store nor broker. Readiness
-fails if the store does not answer, a lane is stopped, or a route requires a newer duebridge.
+Liveness checks only that the worker's loop runs; it contacts neither store nor broker. Readiness
+fails if the store or a broker does not answer, or a route requires a newer duebridge.
 """
 
 import threading
@@ -28,12 +28,12 @@ Page = tuple[int, str, bytes]
 class HealthServer:
     """An HTTP server in background threads; `port` 0 selects a free port."""
 
-    def __init__(self, workers: Sequence[Worker], port: int, host: str = "0.0.0.0") -> None:  # noqa: S104 - the kubelet probes from outside the pod
+    def __init__(self, worker: Worker, port: int, host: str = "0.0.0.0") -> None:  # noqa: S104 - the kubelet probes from outside the pod
         pages: dict[str, Callable[[str], Page]] = {
-            "/livez": lambda _: _verdict(liveness_faults(workers)),
-            "/readyz": lambda _: _verdict(readiness_faults(workers)),
+            "/livez": lambda _: _verdict(liveness_faults(worker)),
+            "/readyz": lambda _: _verdict(readiness_faults(worker)),
             "/metrics": _metrics,
-            "/due": lambda _: _due(workers),
+            "/due": lambda _: _due(worker),
         }
 
         class Handler(BaseHTTPRequestHandler):
@@ -66,19 +66,17 @@ class HealthServer:
         self._thread.join()
 
 
-def liveness_faults(workers: Sequence[Worker]) -> list[str]:
-    """Return a fault per worker whose loop made no step for `FROZEN_AFTER_S`."""
-    return [
-        f"worker of {worker.lane.broker}: its loop stands still"
-        for worker in workers
-        if worker.idle_s() > FROZEN_AFTER_S
-    ]
+def liveness_faults(worker: Worker) -> list[str]:
+    """Return a fault if the worker's loop made no step for `FROZEN_AFTER_S`."""
+    return ["the worker's loop stands still"] if worker.idle_s() > FROZEN_AFTER_S else []
 
 
-def readiness_faults(workers: Sequence[Worker]) -> list[str]:
+def readiness_faults(worker: Worker) -> list[str]:
     """Return the reasons why this process cannot deliver envelopes."""
-    faults = [f"lane {each.lane.broker}: stopped" for each in workers if each.lane.is_stopped]
-    for view in _views(workers):
+    faults = [
+        f"broker {lane.broker}: {lane.error}" for lane in worker.lanes.values() if not lane.is_open
+    ]
+    for view in worker.views:
         if not view.is_heard:
             faults.append(_unheard(view))
         if view.is_unreadable:
@@ -97,18 +95,14 @@ def _metrics(accept: str) -> Page:
     return 200, kind, encode(REGISTRY)
 
 
-def _due(workers: Sequence[Worker]) -> Page:
+def _due(worker: Worker) -> Page:
     """Render backlogs at most a few seconds old; 503 if one is unknown, since unknown is not 0."""
-    views = _views(workers)
+    views = worker.views
     unknown = [each for each in views if not each.is_heard or each.stats is None]
     if unknown:
         answer = {"error": "; ".join(sorted({_unheard(each) for each in unknown}))}
         return 503, "application/json", msgspec.json.encode(answer)
     return 200, "application/json", msgspec.json.encode(due(views))
-
-
-def _views(workers: Sequence[Worker]) -> list[ShardView]:
-    return [view for worker in workers for view in worker.views]
 
 
 def _unheard(view: ShardView) -> str:

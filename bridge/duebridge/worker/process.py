@@ -1,10 +1,9 @@
-"""Assembles a worker process: one lane and one worker per broker; starts, swaps, drains them."""
+"""Assembles a worker process: a loop, and a lane per broker; starts, swaps and drains it."""
 
 import gc
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
@@ -19,7 +18,7 @@ from duebridge.store.routes import Registry, RouteStore
 from duebridge.store.wakeup import WakeListener
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
-from duebridge.worker.dead_letters import Shunter
+from duebridge.worker.crew import Crew
 from duebridge.worker.lane import Lane
 from duebridge.worker.reload import (
     Changes,
@@ -29,11 +28,12 @@ from duebridge.worker.reload import (
     left_behind,
     other_shards,
 )
-from duebridge.worker.shard import Gate, ShardView
+from duebridge.worker.shard import ShardView
 from duebridge.worker.worker import Worker
 
 MAX_THREADS = 16  # per lane; each has at most one batch in flight
 CLOSE_WITHIN_S = 5.0
+CLOSE_MARGIN_S = 1.0
 
 log = structlog.get_logger()
 
@@ -57,68 +57,47 @@ class Runner:
         self._config = config
         self._connection = connection
         self._is_watched = is_watched
-        self._tracing = tracing
         for fault in check_fitness(connection, config.store.allow_unfit):
             log.warning("store_unfit", fault=fault)
         connection.load_scripts()
-        self.lanes = {
-            name: Lane(name, publisher, config.worker) for name, publisher in publishers.items()
-        }
-        self._pools = {name: self._pool(name) for name in self.lanes}
+        self.lanes = {name: self._lane(name, each) for name, each in publishers.items()}
         self._registry = Registry(connection, config.store.namespace)
         self._views = {name: self._open(route) for name, route in config.routes.items()}
-        self.workers = [self._worker(name) for name in self.lanes]
+        self.worker = Worker(self.lanes, self.views(), tracing=tracing)
         self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(
-                target=worker.run, args=(self._stop,), name=f"worker-{worker.lane.broker}"
-            )
-            for worker in self.workers
-        ]
+        self._thread = threading.Thread(
+            target=self.worker.run, args=(self._stop,), name="worker", daemon=True
+        )
         self._listener = WakeListener(connection, self._wake_calls())
 
-    def _pool(self, name: str) -> ThreadPoolExecutor:
+    def _lane(self, name: str, publisher: Publisher) -> Lane:
         settings = self._config.worker
         threads = max(1, min(MAX_THREADS, settings.in_flight // settings.batch))
-        return ThreadPoolExecutor(threads, thread_name_prefix=f"lane-{name}")
-
-    def _worker(self, broker: str) -> Worker:
-        pool = self._pools[broker]
-        views = self._views_of(broker)
-        shunter = Shunter(self.lanes, pool)
-        return Worker(self.lanes[broker], views, shunter, pool, tracing=self._tracing)
-
-    def _views_of(self, broker: str) -> list[ShardView]:
-        return [
-            view for views in self._views.values() for view in views if view.target.broker == broker
-        ]
+        return Lane(name, publisher, settings, Crew(threads, f"lane-{name}"))
 
     def _open(self, route: Route) -> list[ShardView]:
         metrics.begin(route.name)
-        gate = Gate()
         stores = RouteStore.open(
             self._connection,
             self._config.store.namespace,
             route,
             settle_for_s=route.lease / 1000 / 2,
         )
-        return [
-            ShardView(route, store, gate, is_watched=self._is_watched) for store in stores.shards
-        ]
+        return [ShardView(route, store, is_watched=self._is_watched) for store in stores.shards]
 
     def _wake_calls(self) -> dict[Shard, "partial[None]"]:
-        return {
-            view.store.shard: partial(worker.wake, view)
-            for worker in self.workers
-            for view in self._views_of(worker.lane.broker)
-        }
+        return {view.store.shard: partial(self.worker.wake, view) for view in self.views()}
 
     def start(self) -> None:
-        """Start the worker threads."""
+        """Start delivering."""
         self._listener.start()
-        for thread in self._threads:
-            thread.start()
+        self._thread.start()
         log.info("started", routes=len(self._config.routes), lanes=len(self.lanes))
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the loop still runs, as it must until the drain."""
+        return self._thread.is_alive()
 
     @property
     def config(self) -> Config:
@@ -144,8 +123,7 @@ class Runner:
         }
         self._config = config
         if any(changes):
-            for worker in self.workers:
-                worker.swap(self._views_of(worker.lane.broker))
+            self.worker.swap(self.views())
             self._listener.listen_for(self._wake_calls())
         return changes
 
@@ -173,27 +151,48 @@ class Runner:
         stores = RouteStore(self._connection, self._config.store.namespace, route, shards)
         return sum(store.next().envelopes for store in stores.shards)
 
-    def drain(self) -> None:
+    def drain(self) -> bool:
         """Stop claiming, settle batches in flight within `worker.drain`, then close everything.
 
-        With a healthy broker, unack is empty afterwards and nothing is delivered twice.
+        With a healthy broker, unack is empty afterwards and nothing is delivered twice. Ends within
+        `drain + publish_deadline + 2 s`, whatever store and brokers do; False: something still
+        hangs, and the process must be ended without waiting for it.
         """
-        give_up_at = time.monotonic() + self._config.worker.drain / 1000
+        settings = self._config.worker
+        began = time.monotonic()
+        drained_by = began + settings.drain / 1000
+        closed_by = drained_by + settings.publish_deadline / 1000 + CLOSE_MARGIN_S
         self._stop.set()
-        for worker, thread in zip(self.workers, self._threads, strict=True):
-            worker.wake()
-            thread.join()
-        for worker in self.workers:
-            worker.drain(max(0.0, give_up_at - time.monotonic()))
+        self.worker.wake()
+        if self._thread.is_alive():
+            self._thread.join(_left_s(drained_by))
+        self.worker.drain(_left_s(drained_by))
+        closers = [_in_background(lane.close) for lane in self.lanes.values()]
+        _join(closers, closed_by)  # the publishers have answered for what was outstanding
+        self.worker.drain(min(CLOSE_WITHIN_S, _left_s(closed_by)))
+        last = [_in_background(self._listener.close), _in_background(self._connection.close)]
+        is_over = _join([*closers, *last], max(closed_by, time.monotonic() + CLOSE_MARGIN_S / 2))
         for lane in self.lanes.values():
-            lane.close()
-        for worker in self.workers:
-            worker.drain(CLOSE_WITHIN_S)
-        for pool in self._pools.values():
-            pool.shutdown(wait=False, cancel_futures=True)
-        self._listener.close()
-        self._connection.close()
-        log.info("drained")
+            lane.end_threads()
+        log.info("drained", took_s=round(time.monotonic() - began, 3))
+        return is_over
+
+
+def _left_s(until: float) -> float:
+    return max(0.0, until - time.monotonic())
+
+
+def _in_background(call: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=call, name="closing", daemon=True)
+    thread.start()
+    return thread
+
+
+def _join(threads: Iterable[threading.Thread], until: float) -> bool:
+    """Wait for threads; return whether all have ended."""
+    for thread in threads:
+        thread.join(_left_s(until))
+    return not any(thread.is_alive() for thread in threads)
 
 
 # Python's default of 700 allocations runs the collector every few messages and finds no garbage.

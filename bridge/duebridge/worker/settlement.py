@@ -1,4 +1,4 @@
-"""Settles a batch: applies its acks, retries, burials and releases in bulk.
+"""Settles a batch: applies its acks and decisions in the store, in bulk.
 
 Batches share ack calls, since a call costs ten times as much as one more id: an isolated confirm is
 acked immediately; confirms within `ACK_EVERY_S` of the shard's last ack are buffered. If the
@@ -7,101 +7,96 @@ process dies, buffered acks become redeliveries.
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
-from duebridge.store.batching import CALL_ROWS, in_calls
+from duebridge.store.batching import in_calls
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.replies import Claim, LeasedEnvelope, SettleReply
-from duebridge.store.transitions import Ack, Burial, Decision, Release, RememberedId, Retry
+from duebridge.store.replies import SettleReply
+from duebridge.store.transitions import (
+    Ack,
+    Burial,
+    Decision,
+    Postponement,
+    Release,
+    Retry,
+    SetAside,
+)
 from duebridge.worker.shard import BACKLOG, ShardView
 
+ACK_EVERY_S = 0.02
 
-class Confirmed(NamedTuple):
-    """Confirmed envelopes to ack: ids, the token of each, and the ids to remember."""
-
-    tokens: tuple[bytes, ...] = ()
-    ids: tuple[str, ...] = ()
-    remembered: tuple[RememberedId, ...] = ()
-
-    def joined(self, other: "Confirmed") -> "Confirmed":
-        """Return the concatenation of both batches."""
-        moved = (each._replace(place=each.place + len(self.ids)) for each in other.remembered)
-        return Confirmed(
-            self.tokens + other.tokens, self.ids + other.ids, (*self.remembered, *moved)
-        )
-
-    def in_calls(self) -> Iterator["Confirmed"]:
-        """Yield chunks of at most `CALL_ROWS` ids."""
-        for at in range(0, len(self.ids), CALL_ROWS):
-            end = at + CALL_ROWS
-            inside = (entry for entry in self.remembered if at <= entry.place < end)
-            moved = (entry._replace(place=entry.place - at) for entry in inside)
-            yield Confirmed(self.tokens[at:end], self.ids[at:end], tuple(moved))
+log = structlog.get_logger()
 
 
-def settle(
-    store: DelayStore, claim: Claim, decisions: Sequence[Decision], *, target_failed: bool
-) -> list[SettleReply]:
-    """Apply the retries, burials and releases of one claim; return the store's replies."""
-    retries = [each for each in decisions if isinstance(each, Retry)]
-    burials = [each for each in decisions if isinstance(each, Burial)]
-    releases = [each.id for each in decisions if isinstance(each, Release)]
-    token = claim.token
+def settle(store: DelayStore, token: bytes, decisions: Iterable[Decision]) -> list[SettleReply]:
+    """Apply the decisions on envelopes of one claim; return the store's replies."""
+    retries: list[Retry] = []
+    aside: list[SetAside] = []
+    burials: list[Burial] = []
+    releases: list[str] = []
+    for each in decisions:
+        match each:
+            case Retry():
+                retries.append(each)
+            case SetAside():
+                aside.append(each)
+            case Burial():
+                burials.append(each)
+            case Release():
+                releases.append(each.id)
     return [
-        *(store.retry(token, some, target_failed=target_failed) for some in in_calls(retries)),
+        *(store.retry(token, some) for some in in_calls(retries)),
+        *(store.set_aside(token, some) for some in in_calls(aside)),
         *(store.bury(token, some) for some in in_calls(burials)),
         *(store.release(token, some) for some in in_calls(releases)),
     ]
 
 
-def confirmed(claim: Claim, decisions: Sequence[Decision]) -> Confirmed:
-    """Return the envelopes of a claim whose decision is an ack."""
-    ids = tuple(each.id for each in decisions if isinstance(each, Ack))
-    return Confirmed((claim.token,) * len(ids), ids, tuple(remembered(claim.leased, ids)))
+def settle_letters(
+    store: DelayStore, token: bytes, decisions: Iterable[Decision]
+) -> list[SettleReply]:
+    """Apply the decisions on dead letters of one shunt; return the store's replies."""
+    postponed = [postponement(each) for each in decisions]
+    return [store.postpone(token, some) for some in in_calls(postponed)]
 
 
-def remembered(leased: Sequence[LeasedEnvelope], acks: Sequence[str]) -> list[RememberedId]:
-    """Return the entries for acked ids that the store remembers after delivery."""
-    keep = {each.id: each.record for each in leased if each.record.remember_ms}
-    if not keep:
-        return []
-    return [
-        RememberedId(place, keep[each].remember_ms, keep[each].content_hash)
-        for place, each in enumerate(acks)
-        if each in keep
-    ]
-
-
-ACK_EVERY_S = 0.02
+def postponement(decision: Decision) -> Postponement:
+    """Return what a decision means for a dead letter: nothing buries it a second time."""
+    match decision:
+        case Retry():
+            return Postponement(decision.id, decision.delay_ms, decision.error)
+        case Burial():
+            return Postponement(decision.id, None, decision.error)
+        case _:
+            return Postponement(decision.id, 0)
 
 
 class Acks:
-    """Buffers acks of confirmed envelopes by shard. Thread-safe."""
+    """Buffers acks by shard. Thread-safe."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._waiting: dict[ShardView, Confirmed] = {}
+        self._waiting: dict[ShardView, Sequence[Ack]] = {}
         self._acked_at: dict[ShardView, float] = {}
 
     def gather(
-        self, view: ShardView, confirmed: Confirmed, *, at_once: bool = False
-    ) -> Confirmed | None:
-        """Buffer confirms; return all buffered acks of the shard if due now, else None."""
+        self, view: ShardView, acks: Sequence[Ack] = (), *, at_once: bool = False
+    ) -> Sequence[Ack]:
+        """Buffer acks; return all of the shard that are due now."""
         with self._lock:
-            gathered = self._waiting.pop(view, Confirmed()).joined(confirmed)
-            if not gathered.ids:
-                return None
+            gathered = [*self._waiting.pop(view, ()), *acks]
+            if not gathered:
+                return ()
             now = self._monotonic()
             is_due = now >= self._acked_at.get(view, 0.0) + ACK_EVERY_S
-            if is_due or at_once or len(gathered.ids) >= BACKLOG:
+            if is_due or at_once or len(gathered) >= BACKLOG:
                 self._acked_at[view] = now
                 return gathered
             self._waiting[view] = gathered
-            return None
+            return ()
 
     def views(self) -> Sequence[ShardView]:
         """Return the shards with buffered acks."""
@@ -136,18 +131,12 @@ class Acks:
                 del self._acked_at[view]
 
 
-log = structlog.get_logger()
-
-
-def report(route: str, claim: Claim, decisions: Sequence[Decision]) -> None:
-    """Log retries and burials; never a body or a header."""
+def report(view: ShardView, attempts: dict[str, int], decisions: Sequence[Decision]) -> None:
+    """Log retries and burials, one line a kind; never a body or a header."""
     retried = [each for each in decisions if isinstance(each, Retry)]
     buried = [each for each in decisions if isinstance(each, Burial)]
-    if not retried and not buried:
-        return
-    attempts = {each.id: each.flight.attempt for each in claim.leased}
     for kind, level, found in (("retried", log.info, retried), ("buried", log.warning, buried)):
-        lines = [_fields(route, each, attempts) for each in found]
+        lines = [_fields(view.route.name, each, attempts) for each in found]
         if lines:
             level(kind, count=len(lines), **lines[0])
         for line in lines:

@@ -13,37 +13,17 @@ import structlog
 from duebridge.config.models import Route
 from duebridge.envelope import Target
 from duebridge.errors import StoreError
-from duebridge.store.batching import CALL_ROWS
-from duebridge.store.delay_store import READY_FULL, DelayStore
+from duebridge.store.batching import CALL_BYTES, CALL_ROWS
+from duebridge.store.delay_store import NO_CURSOR, READY_FULL, DelayStore
 from duebridge.store.poll import NONE, Poll, Stats
 from duebridge.store.replies import Claim
 
 POLL_EVERY_S = 1.0  # upper bound: a lost wake-up hint costs no more than this
 STATS_EVERY_S = 5.0  # refresh interval of the gauges
-PROBE_EVERY_S = 1.0
 FIRST_PAUSE_S = 0.05
 GATHER_S = 0.003  # between promotions, so that a trickle of envelopes still forms batches
 BACKLOG = 100  # envelopes per promotion from which on batches need no gathering
 TICK_S = 0.001  # after this margin the store's clock has certainly reached a due ms
-
-
-class Gate:
-    """Limits the probes of a held route's target to one envelope per second over all shards."""
-
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._next_probe_at = 0.0
-
-    def sleep_s(self) -> float:
-        """Return seconds until the next probe is allowed."""
-        return max(0.0, self._next_probe_at - self._monotonic())
-
-    def may_probe(self) -> bool:
-        """Return whether a probe is allowed now; True consumes the permit."""
-        if self._monotonic() < self._next_probe_at:
-            return False
-        self._next_probe_at = self._monotonic() + PROBE_EVERY_S
-        return True
 
 
 class ShardView:
@@ -53,7 +33,6 @@ class ShardView:
         self,
         route: Route,
         store: DelayStore,
-        gate: Gate,
         monotonic: Callable[[], float] = time.monotonic,
         *,
         is_watched: bool = False,
@@ -61,11 +40,16 @@ class ShardView:
         self.route = route
         self.target: Target = route.target
         self.store = store
-        self.gate = gate
-        self.poll = Poll(0, *[0] * 6, *[NONE] * 8)
+        self.dead_letter = route.dead_letter
+        self.poll = Poll(0, *[0] * 6, *[NONE] * 7)
         self.stats: Stats | None = None  # the latest statistics, if gauges are collected
         self.has_backlog = False  # the latest promotion moved `BACKLOG` envelopes or more
         self.is_unreadable = False  # a record requires a newer duebridge
+        self.must_readdress = route.dead_letter is not None
+        # The tags of targets that are well again, and how far their envelopes are resumed. A worker
+        # that starts knows of no held target: it resumes all.
+        self.resuming: dict[str, tuple[str, str]] = {"": NO_CURSOR}
+        self.inflation = 1.0  # decoded bytes per stored byte, of the latest claim
         self._monotonic = monotonic
         self._polled_at = -POLL_EVERY_S
         self._must_poll = True
@@ -105,6 +89,10 @@ class ShardView:
             self.update(poll)
             self._must_poll = must_poll
 
+    def must_poll(self) -> None:
+        """Poll the store before the next step."""
+        self._must_poll = True
+
     def mark_unreachable(self) -> None:
         """Record that the store did not answer; back off before the next poll."""
         now = self._monotonic()
@@ -143,6 +131,15 @@ class ShardView:
         elapsed_us = round((self._monotonic() - self._polled_at) * 1_000_000)
         return self.poll.now_ms + elapsed_us // 1000
 
+    def stored_bytes(self, decoded_bytes: int) -> int:
+        """Return how many bytes of records decode to about `decoded_bytes`; at most a call's."""
+        return min(CALL_BYTES, max(1, int(decoded_bytes / self.inflation)))
+
+    def note_inflation(self, claim: Claim) -> None:
+        """Note how much a claim grew when it was decoded."""
+        if claim.size_bytes:
+            self.inflation = max(1.0, claim.decoded_bytes / claim.size_bytes)
+
     def is_due(self, first_ms: int) -> bool:
         """Return whether the instant `first_ms` of the latest poll has passed; False for `NONE`."""
         return NONE < first_ms <= self.now_ms()
@@ -153,17 +150,9 @@ class ShardView:
         return self._monotonic() >= self._blameless_until
 
     @property
-    def is_held(self) -> bool:
-        """Whether the target failed, nothing was confirmed since, and `hold` has not elapsed."""
-        return self.poll.is_held and not self.is_past_hold
-
-    @property
-    def is_past_hold(self) -> bool:
-        """Whether `hold` has elapsed, so that a target error buries its envelope."""
-        hold_ms = self.route.on_target_error.hold
-        return hold_ms == 0 or (
-            self.poll.is_held and self.now_ms() - self.poll.held_since_ms >= hold_ms
-        )
+    def can_resume(self) -> bool:
+        """Whether envelopes of targets that are well again wait, and ready has room for them."""
+        return bool(self.resuming) and not self.is_pausing and self.poll.ready < READY_FULL
 
     @property
     def promotable(self) -> bool:
@@ -174,12 +163,14 @@ class ShardView:
         return is_due and self.poll.ready < READY_FULL
 
     def sleep_s(self) -> float:
-        """Return seconds until the next poll, promotion, reclaim or forget."""
+        """Return seconds until the next poll, promotion, reclaim, shunt or forget."""
         now = self._monotonic()
         if self._must_poll:
             return max(0.0, self._poll_at - now)
         waits = [self._polled_at + POLL_EVERY_S - now]
         waits += map(self._until_s, (self.poll.first_unack_ms, self.poll.first_forget_ms))
+        if self.dead_letter is not None and not self.is_due(self.poll.first_dead_ms):
+            waits.append(self._until_s(self.poll.first_dead_ms))
         if self.poll.ready < READY_FULL:
             firsts = (self.poll.first_pending_ms, self.poll.first_retry_ms)
             due_s = min(map(self._until_s, firsts))
@@ -197,26 +188,37 @@ log = structlog.get_logger()
 
 
 def claim_batch(
-    view: ShardView, limit: int, limit_bytes: int, *, alone: bool, promote: int
+    view: ShardView, limit: int, limit_bytes: int, *, alone: bool = False, promote: int = 0
 ) -> Claim:
     """Lease a batch in calls of `CALL_ROWS` until one is not full, all under one token.
 
     If a later call fails, return the envelopes leased so far; leases of the failed call expire.
     """
-    store, lease_ms = view.store, view.route.lease
-    rows = min(limit, CALL_ROWS)
-    claim = latest = store.claim(
-        rows, lease_ms, limit_bytes=limit_bytes, alone=alone, promote=promote
+    lease_ms = view.route.lease
+    claim = latest = view.store.claim(
+        min(limit, CALL_ROWS),
+        lease_ms,
+        limit_bytes=view.stored_bytes(limit_bytes),
+        decoded_bytes=limit_bytes,
+        alone=alone,
+        promote=promote,
     )
     while latest.taken == CALL_ROWS:
         rows = min(limit - claim.taken, CALL_ROWS)
-        left_bytes = limit_bytes - claim.size_bytes
-        if rows <= 0 or left_bytes <= 0:
+        left_bytes = limit_bytes - claim.decoded_bytes
+        if rows <= 0 or left_bytes <= 0 or claim.surplus:
             break
         try:
-            latest = store.claim(rows, lease_ms, limit_bytes=left_bytes, token=claim.token)
+            latest = view.store.claim(
+                rows,
+                lease_ms,
+                limit_bytes=view.stored_bytes(left_bytes),
+                decoded_bytes=left_bytes,
+                token=claim.token,
+            )
         except StoreError as error:
             log.warning("claim_cut_short", route=view.route.name, error=str(error))
             break
         claim = claim.joined(latest)
+    view.note_inflation(claim)
     return claim

@@ -106,7 +106,7 @@ def serve_health(runner: "Runner", monitor: "StoreMonitor", port: int, stack: Ex
 
     register(runner.views, runner.lanes.values(), monitor)
     try:
-        server = HealthServer(runner.workers, port)
+        server = HealthServer(runner.worker, port)
     except OSError as error:
         raise ConfigError(
             f"--health-port: cannot listen on {HOST}:{port}: {error.strerror}"

@@ -1,0 +1,157 @@
+"""One claim on its way to a broker: what it publishes, to which targets, and how much that is."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from duebridge.envelope import Target
+from duebridge.ports.publisher import Delivery
+from duebridge.store.record import decoded_size
+from duebridge.store.replies import DamagedEnvelope, LeasedEnvelope
+from duebridge.store.transitions import NO_TAG, HoldClock, SetAside
+from duebridge.worker.decide import Situation, Terms, is_past_hold, set_aside
+from duebridge.worker.lane import Lane
+from duebridge.worker.messages import damaged_letter, dead_letter, delivery
+from duebridge.worker.shard import ShardView
+from duebridge.worker.targets import TargetHealth
+from duebridge.worker.window import Load
+
+WHEN_ROOM_MS = 250  # until a full target may have room again
+
+
+class Group(NamedTuple):
+    """The envelopes of a batch for one target; `is_probe`: they try a held one."""
+
+    health: TargetHealth
+    leased: Sequence[LeasedEnvelope]
+    load: Load
+    is_probe: bool = False
+
+
+class Batch(NamedTuple):
+    """One claim, published only if it can still be settled within its lease.
+
+    Groups and damaged dead letters are published, in this order; `damaged` of a claim is not.
+    """
+
+    view: ShardView
+    lane: Lane
+    token: bytes
+    groups: Sequence[Group]
+    damaged: Sequence[DamagedEnvelope]
+    must_start_by: float
+    is_letter: bool = False
+    is_suspect: bool = False
+
+    @property
+    def load(self) -> Load:
+        """Everything that it publishes."""
+        count = sum(group.load.envelopes for group in self.groups)
+        return Load(count, sum(group.load.size_bytes for group in self.groups))
+
+    @property
+    def leased(self) -> list[LeasedEnvelope]:
+        """The envelopes that it publishes, group by group."""
+        return [leased for group in self.groups for leased in group.leased]
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of everything that it holds."""
+        return [*(each.id for each in self.leased), *(each.id for each in self.damaged)]
+
+    def deliveries(self) -> list[Delivery]:
+        """Return its messages."""
+        route = self.view.route.name
+        own = self.view.target
+        if not self.is_letter:
+            return [
+                delivery(leased, route, group.health.target)
+                for group in self.groups
+                for leased in group.leased
+            ]
+        letters = self.groups[0].health.target
+        return [
+            *(dead_letter(leased, route, own, letters) for leased in self.leased),
+            *(damaged_letter(damaged, route, own, letters) for damaged in self.damaged),
+        ]
+
+
+class Admission(NamedTuple):
+    """What may be published of a claim, and what is set aside, by target."""
+
+    groups: list[Group]
+    aside: list[tuple[TargetHealth, list[SetAside]]]
+
+
+def admit(
+    lane: Lane, target: Target, leased: Sequence[LeasedEnvelope], terms: Terms, now_ms: int
+) -> Admission:
+    """Split claimed envelopes by target, and each group by the target's health and room."""
+    admission = Admission([], [])
+    for to, some in _by_target(leased, target).items():
+        health = lane.targets.of(to)
+        if health.mode == "up":
+            _admit_up(admission, health, some)
+        else:
+            _admit_held(admission, health, some, Situation(now_ms, health.tag), terms)
+    return admission
+
+
+def _by_target(
+    leased: Sequence[LeasedEnvelope], target: Target
+) -> dict[Target, list[LeasedEnvelope]]:
+    found: dict[Target, list[LeasedEnvelope]] = {}
+    for each in leased:
+        found.setdefault(each.content.target or target, []).append(each)
+    return found
+
+
+def _admit_up(admission: Admission, health: TargetHealth, leased: list[LeasedEnvelope]) -> None:
+    fitting = _fitting(leased, health.window.room())
+    if fitting:
+        admission.groups.append(Group(health, fitting, load_of(fitting)))
+    if rest := leased[len(fitting) :]:
+        admission.aside.append((health, [_until_room(each) for each in rest]))
+
+
+def _admit_held(
+    admission: Admission,
+    health: TargetHealth,
+    leased: list[LeasedEnvelope],
+    now: Situation,
+    terms: Terms,
+) -> None:
+    """Give those past their hold a last try; else let one try the target when it is time."""
+    last_tries = [each for each in leased if is_past_hold(each, terms, now.now_ms)]
+    waiting = [each for each in leased if not is_past_hold(each, terms, now.now_ms)]
+    tried = _fitting(last_tries, health.window.room())
+    aside = [_until_room(each) for each in last_tries[len(tried) :]]
+    is_probe = not tried and bool(waiting) and health.may_probe()
+    if is_probe:
+        tried, waiting = waiting[:1], waiting[1:]
+    if tried:
+        admission.groups.append(Group(health, tried, load_of(tried), is_probe))
+    clock: HoldClock = "start" if health.is_at_fault else "keep"
+    aside += [set_aside(each, terms, now, clock, None) for each in waiting]
+    if aside:
+        admission.aside.append((health, aside))
+
+
+def _until_room(leased: LeasedEnvelope) -> SetAside:
+    return SetAside(id=leased.id, delay_ms=WHEN_ROOM_MS, tag=NO_TAG)
+
+
+def _fitting(leased: list[LeasedEnvelope], room: Load) -> list[LeasedEnvelope]:
+    """Return the first envelopes that fit into a room; the first of all fits if any count does."""
+    size, count = 0, 0
+    for each in leased[: room.envelopes]:
+        size += decoded_size(each.record.blob)
+        if count and size > room.size_bytes:
+            break
+        count += 1
+    return leased[:count]
+
+
+def load_of(leased: Iterable[LeasedEnvelope]) -> Load:
+    """Return how much envelopes are."""
+    sizes = [decoded_size(each.record.blob) for each in leased]
+    return Load(len(sizes), sum(sizes))

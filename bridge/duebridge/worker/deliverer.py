@@ -1,0 +1,206 @@
+"""Publishes a batch on a thread of its lane, judges its targets, and settles it in the store."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from duebridge.errors import StoreError
+from duebridge.ports.publisher import Outcome, Verdict
+from duebridge.store.batching import in_calls
+from duebridge.store.poll import Poll
+from duebridge.store.replies import SettleReply
+from duebridge.store.transitions import NO_TAG, Ack, Decision, SetAside
+from duebridge.telemetry import metrics
+from duebridge.telemetry.tracing import Tracing
+from duebridge.worker.batch import Batch, Group
+from duebridge.worker.decide import (
+    Situation,
+    Terms,
+    decide,
+    decide_damaged,
+    decide_damaged_letter,
+)
+from duebridge.worker.settlement import Acks, report, settle, settle_letters
+from duebridge.worker.shard import ShardView
+
+log = structlog.get_logger()
+
+_LATE = Outcome(Verdict.UNAVAILABLE, error_message="too little of the lease is left")
+
+NotePoll = Callable[[ShardView, Poll | None], None]
+
+
+class Deliverer:
+    """Runs batches; many at a time. `note_poll` gets every poll that a settlement brings back."""
+
+    def __init__(
+        self,
+        note_poll: NotePoll,
+        monotonic: Callable[[], float] = time.monotonic,
+        tracing: Tracing | None = None,
+    ) -> None:
+        self.acks = Acks(monotonic)
+        self._note_poll = note_poll
+        self._monotonic = monotonic
+        self._tracing = tracing
+
+    def run(self, batch: Batch) -> None:
+        """Deliver a batch; whatever happens, its share of the windows is given back."""
+        outcomes: Sequence[Outcome] = ()
+        try:
+            started_at, started_at_ms = self._monotonic(), batch.view.now_ms()
+            outcomes = self._publish(batch)
+            answered_at_ms = max(started_at_ms, batch.view.now_ms())
+            self._settle(batch, outcomes, started_at, answered_at_ms)
+            self._observe(batch, outcomes, (started_at_ms, answered_at_ms))
+        except StoreError as error:  # the leases expire; this counts as no failure
+            log.warning("settle_failed", route=batch.view.route.name, error=str(error))
+            self._note_poll(batch.view, None)
+        except Exception:
+            log.exception("batch_failed", route=batch.view.route.name)
+        finally:
+            batch.lane.end(batch, outcomes)
+
+    def _publish(self, batch: Batch) -> Sequence[Outcome]:
+        if self._monotonic() > batch.must_start_by:
+            return [_LATE] * (batch.load.envelopes + len(batch.damaged))
+        return batch.lane.publish(batch.deliveries())
+
+    def _settle(
+        self, batch: Batch, outcomes: Sequence[Outcome], started_at: float, now_ms: int
+    ) -> None:
+        """Ack the confirmed envelopes, and settle the others as `decide` says."""
+        view, acks, decisions = batch.view, acks_of(batch, outcomes), []
+        place = 0
+        for group in batch.groups:
+            some = outcomes[place : place + group.load.envelopes]
+            place += group.load.envelopes
+            decisions += self._decide(batch, group, some, started_at, now_ms)
+        decisions += damaged_decisions(batch, outcomes[place:])
+        if batch.is_letter:
+            self._settle_letters(batch, acks, decisions)
+        else:
+            self.ack(view, acks, at_once=batch.is_suspect)
+            for reply in settle(view.store, batch.token, decisions):
+                self._note_settled(view, reply)
+            metrics.count_decisions(view.route.name, len(acks), decisions)
+        report_batch(batch, decisions)
+        self._note_aside(batch, decisions)
+
+    def _decide(
+        self,
+        batch: Batch,
+        group: Group,
+        outcomes: Sequence[Outcome],
+        started_at: float,
+        now_ms: int,
+    ) -> list[Decision]:
+        health, lane = group.health, batch.lane
+        lane.judge(health, outcomes, started_at)
+        if all(outcome.verdict is Verdict.CONFIRMED for outcome in outcomes):
+            return []
+        terms = Terms.of(batch.view.route, is_letter=batch.is_letter)
+        is_held = health.mode != "up"
+        later = started_at + lane.settings.publish_deadline / 2000
+        return [
+            decide(
+                leased,
+                outcome,
+                terms,
+                Situation(now_ms, health.tag, is_held, health.answered_since(later, outcome.part)),
+            )
+            for leased, outcome in zip(group.leased, outcomes, strict=True)
+            if outcome.verdict is not Verdict.CONFIRMED
+        ]
+
+    def _settle_letters(
+        self, batch: Batch, acks: Sequence[Ack], decisions: Sequence[Decision]
+    ) -> None:
+        store, name = batch.view.store, batch.view.route.name
+        replies = [store.ack(some, shunted=True) for some in in_calls(acks)]
+        replies += settle_letters(store, batch.token, decisions)
+        for reply in replies:
+            self._note_settled(batch.view, reply)
+        metrics.shunted.labels(name).inc(len(acks))
+        metrics.letters_kept.labels(name).inc(len(decisions))
+        if acks:
+            log.info("shunted", route=name, count=len(acks))
+
+    def ack(self, view: ShardView, acks: Sequence[Ack] = (), *, at_once: bool = False) -> None:
+        """Ack confirmed envelopes together with buffered acks, or buffer them for the next call."""
+        for some in in_calls(self.acks.gather(view, acks, at_once=at_once)):
+            self._note_settled(view, view.store.ack(some))
+
+    def ack_waiting(self, view: ShardView) -> None:
+        """Send the buffered acks of a shard."""
+        try:
+            self.ack(view, at_once=True)
+        except StoreError as error:  # the leases expire; this counts as no failure
+            log.warning("settle_failed", route=view.route.name, error=str(error))
+
+    def put_back(self, batch: Batch, decisions: Sequence[Decision]) -> None:
+        """Settle what a claim brought that is not published now."""
+        view = batch.view
+        carry_out: Callable[..., list[SettleReply]] = settle_letters if batch.is_letter else settle
+        try:
+            for reply in carry_out(view.store, batch.token, decisions):
+                self._note_settled(view, reply)
+        except StoreError as error:  # the leases expire
+            log.warning("release_failed", route=view.route.name, error=str(error))
+        self._note_aside(batch, decisions)
+
+    def _note_settled(self, view: ShardView, settled: SettleReply) -> None:
+        self._note_poll(view, settled.poll)
+        if settled.stale and not settled.repeated:
+            metrics.leases_lost.labels(view.route.name).inc(len(settled.stale))
+            log.warning("lease_lost", route=view.route.name, count=len(settled.stale))
+
+    @staticmethod
+    def _note_aside(batch: Batch, decisions: Sequence[Decision]) -> None:
+        """Have the targets know where envelopes wait for them, once these are there."""
+        tags = {each.tag for each in decisions if isinstance(each, SetAside)} - {NO_TAG}
+        for tag in tags:
+            batch.lane.note_aside(tag, batch.view)
+
+    def _observe(
+        self, batch: Batch, outcomes: Sequence[Outcome], between_ms: tuple[int, int]
+    ) -> None:
+        if batch.is_letter:
+            return
+        route, leased = batch.view.route, batch.leased
+        metrics.observe_confirmed(route.name, leased, outcomes, between_ms[1])
+        if self._tracing is not None:
+            self._tracing.published(route, leased, outcomes, between_ms)
+
+
+def acks_of(batch: Batch, outcomes: Sequence[Outcome]) -> list[Ack]:
+    """Return the acks of the envelopes that a broker confirmed."""
+    token = batch.token
+    acks = [
+        Ack(leased.id, token, leased.record.remember_ms, leased.record.content_hash)
+        for leased, outcome in zip(batch.leased, outcomes, strict=False)
+        if outcome.verdict is Verdict.CONFIRMED
+    ]
+    raw = zip(batch.damaged, outcomes[batch.load.envelopes :], strict=False)
+    return acks + [
+        Ack(each.id, token) for each, outcome in raw if outcome.verdict is Verdict.CONFIRMED
+    ]
+
+
+def damaged_decisions(batch: Batch, outcomes: Sequence[Outcome]) -> list[Decision]:
+    """Return what becomes of envelopes that cannot be read: buried, or kept as dead letters."""
+    if not batch.is_letter:
+        return [decide_damaged(damaged) for damaged in batch.damaged]
+    return [
+        decide_damaged_letter(damaged, outcome)
+        for damaged, outcome in zip(batch.damaged, outcomes, strict=True)
+        if outcome.verdict is not Verdict.CONFIRMED
+    ]
+
+
+def report_batch(batch: Batch, decisions: Sequence[Decision]) -> None:
+    """Log the retries and burials of a batch."""
+    if decisions and not batch.is_letter:
+        attempts = {each.id: each.flight.attempt for each in batch.leased}
+        report(batch.view, attempts, decisions)

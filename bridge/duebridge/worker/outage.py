@@ -1,0 +1,52 @@
+"""Logs an outage with one line when it begins and one when it is over, and a count between."""
+
+import time
+from collections.abc import Callable
+
+import structlog
+
+log = structlog.get_logger()
+
+
+class Outage:
+    """The outages of one thing: a store, a broker, a target. `fields` name it in every line."""
+
+    def __init__(
+        self,
+        begins: str,
+        ends: str,
+        monotonic: Callable[[], float] = time.monotonic,
+        **fields: object,
+    ) -> None:
+        self._begins, self._ends = begins, ends
+        self._monotonic = monotonic
+        self._fields = fields
+        self._since: float | None = None
+        self._times = 0
+        self.error = ""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it lasts."""
+        return self._since is not None
+
+    @property
+    def lasted_s(self) -> float:
+        """Seconds since it began; 0 if none lasts."""
+        return 0.0 if self._since is None else self._monotonic() - self._since
+
+    def begin(self, error: str) -> None:
+        """Note a failure; log only the first of an outage."""
+        self.error = error
+        self._times += 1
+        if self._since is None:
+            self._since = self._monotonic()
+            log.warning(self._begins, error=error, **self._fields)
+
+    def end(self, **more: object) -> None:
+        """Log that it is over, after how long and how many failures, if it was on."""
+        if self._since is None:
+            return
+        lasted_s = round(self.lasted_s, 3)
+        log.info(self._ends, after_s=lasted_s, failures=self._times, **self._fields, **more)
+        self._since, self._times, self.error = None, 0, ""

@@ -1,0 +1,155 @@
+"""The health of each target of a lane: up, held after a failure, or probing.
+
+A batch to a target that brought failures of the target and no confirm holds it; beside confirms a
+failure is its envelope's alone. A held target is tried with one envelope a second. A target that
+confirms is up.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+from zlib import crc32
+
+from duebridge.envelope import Target
+from duebridge.ports.publisher import Outcome, Verdict
+from duebridge.worker.outage import Outage
+from duebridge.worker.shard import ShardView
+from duebridge.worker.window import Window
+
+PROBE_EVERY_S = 1.0
+MOST_TARGETS = 10_000
+
+Mode: TypeAlias = Literal["up", "held", "probing"]
+_FAILURES = frozenset({Verdict.TARGET_FAILED, Verdict.TARGET_UNAVAILABLE})
+
+
+class TargetStatus(NamedTuple):
+    """What a held target shows to people."""
+
+    target: str
+    error: str
+    held_for_s: float
+    outstanding: int
+
+
+class TargetHealth:
+    """One target. `is_at_fault`: it is missing or forbids, so that the clock of `hold` runs."""
+
+    def __init__(self, target: Target, window: Window, monotonic: Callable[[], float]) -> None:
+        self.target = target
+        self.tag = f"{crc32(str(target).encode()):08x}"
+        self.window = window
+        self.mode: Mode = "up"
+        self.is_at_fault = False
+        self.aside: set[ShardView] = set()
+        self._monotonic = monotonic
+        self._outage = Outage("target_held", "target_up", monotonic, target=str(target))
+        self._answered: dict[int, float] = {}
+        self._next_probe_at = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it may be forgotten."""
+        return self.mode == "up" and not self.window.outstanding.envelopes
+
+    def may_probe(self) -> bool:
+        """Whether one envelope may try the held target now."""
+        return self.mode == "held" and self._monotonic() >= self._next_probe_at
+
+    def probe(self) -> None:
+        """Note that an envelope tries the held target."""
+        self.mode = "probing"
+
+    def sleep_s(self) -> float:
+        """Return seconds until the next probe."""
+        return max(0.0, self._next_probe_at - self._monotonic())
+
+    def answered_since(self, instant: float, part: int) -> bool:
+        """Return whether that part of the target confirmed a batch begun at `instant` or later."""
+        return self._answered.get(part, -1.0) >= instant
+
+    def judge(self, outcomes: Sequence[Outcome], started_at: float) -> bool:
+        """Note the outcomes of one batch; return whether the target is well again."""
+        confirmed = {each.part for each in outcomes if each.verdict is Verdict.CONFIRMED}
+        for part in confirmed:
+            self._answered[part] = max(self._answered.get(part, 0.0), started_at)
+        failed = [each for each in outcomes if each.verdict in _FAILURES]
+        silent = [each for each in outcomes if each.verdict is Verdict.INDETERMINATE]
+        if confirmed or (not failed and not silent and _has_answer(outcomes)):
+            return self._end_hold()
+        if failed or silent:
+            self._hold(failed or silent, is_silent=not failed)
+        elif self.mode == "probing":  # the probe never reached the target
+            self.mode = "held"
+        return False
+
+    def give_up_probe(self) -> None:
+        """Note that a probe ended without an outcome."""
+        if self.mode == "probing":
+            self.mode = "held"
+
+    def _hold(self, failed: Sequence[Outcome], *, is_silent: bool) -> None:
+        self.mode = "held"
+        self.is_at_fault = any(each.verdict is Verdict.TARGET_FAILED for each in failed)
+        self._next_probe_at = self._monotonic() + PROBE_EVERY_S
+        self._outage.begin(failed[0].error.replace("\n", ": ", 1))
+        if is_silent:
+            self.window.restart()
+
+    def _end_hold(self) -> bool:
+        was_held, self.mode = self.mode != "up", "up"
+        self.is_at_fault = False
+        self._outage.end()
+        return was_held
+
+    def status(self) -> TargetStatus | None:
+        """Return what there is to say of a held target; None of one that is up."""
+        if not self._outage.is_on:
+            return None
+        outstanding = self.window.outstanding.envelopes
+        return TargetStatus(
+            str(self.target), self._outage.error, self._outage.lasted_s, outstanding
+        )
+
+
+def _has_answer(outcomes: Iterable[Outcome]) -> bool:
+    """Whether the broker itself answered: a refusal may also come from the client library."""
+    return any(each.verdict is Verdict.FAILED for each in outcomes)
+
+
+class TargetTable:
+    """The targets that a lane knows; idle healthy ones are forgotten first. The lane locks."""
+
+    def __init__(
+        self,
+        new_window: Callable[[], Window],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._new_window = new_window
+        self._monotonic = monotonic
+        self._known: dict[Target, TargetHealth] = {}
+        self._tagged: dict[str, TargetHealth] = {}
+
+    def of(self, target: Target) -> TargetHealth:
+        """Return the health of a target, up if it is new."""
+        found = self._known.get(target)
+        if found is None:
+            self._make_room()
+            found = self._known[target] = TargetHealth(target, self._new_window(), self._monotonic)
+            self._tagged[found.tag] = found
+        return found
+
+    def tagged(self, tag: str) -> TargetHealth | None:
+        """Return the health of a target by its tag; None of one that is not known."""
+        return self._tagged.get(tag)
+
+    def held(self) -> list[TargetHealth]:
+        """Return the targets that are not up."""
+        return [each for each in list(self._known.values()) if each.mode != "up"]
+
+    def _make_room(self) -> None:
+        if len(self._known) < MOST_TARGETS:
+            return
+        idle = [target for target, each in self._known.items() if each.is_idle]
+        for target in idle[: max(1, len(idle) // 10)]:
+            self._tagged.pop(self._known.pop(target).tag, None)

@@ -1,0 +1,114 @@
+"""Bounds what is outstanding by what the broker confirms in time (Little's law).
+
+A window starts with one batch and doubles while confirms keep up. It never lets more out than the
+measured rate settles within `settle_within_s`, half a publish deadline, so that a slow broker times
+nothing out. Only a full window measures: a trickle says nothing about the rate.
+"""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Load(NamedTuple):
+    """A number of envelopes, and their decoded bytes."""
+
+    envelopes: int = 0
+    size_bytes: int = 0
+
+    def plus(self, other: "Load") -> "Load":
+        """Return the sum."""
+        return Load(self.envelopes + other.envelopes, self.size_bytes + other.size_bytes)
+
+    def minus(self, other: "Load") -> "Load":
+        """Return the difference."""
+        return Load(self.envelopes - other.envelopes, self.size_bytes - other.size_bytes)
+
+    def within(self, bound: "Load") -> "Load":
+        """Return the smaller of each."""
+        return Load(min(self.envelopes, bound.envelopes), min(self.size_bytes, bound.size_bytes))
+
+    def at_least(self, floor: "Load") -> "Load":
+        """Return the larger of each."""
+        return Load(max(self.envelopes, floor.envelopes), max(self.size_bytes, floor.size_bytes))
+
+    def reaches(self, other: "Load") -> bool:
+        """Return whether either is as large as the other's."""
+        return self.envelopes >= other.envelopes or self.size_bytes >= other.size_bytes
+
+
+EMPTY = Load()
+
+
+class Window:
+    """How much may be outstanding, and how much is. The caller locks."""
+
+    def __init__(
+        self,
+        bound: Load,
+        start: Load,
+        floor: Load,
+        settle_within_s: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.size = start.within(bound)
+        self.outstanding = EMPTY
+        self._bound = bound
+        self._start = self.size
+        self._floor = floor.within(bound)
+        self._settle_within_s = settle_within_s
+        self._monotonic = monotonic
+        self._seen_at = monotonic()
+        self._confirmed: Load | None = None  # since the window was full; None: it was not
+        self._busy_s = 0.0
+        self._last_rate: tuple[float, float] | None = None
+
+    def room(self) -> Load:
+        """Return how much more may go out; one envelope of any size may, if nothing is out."""
+        left = self.size.minus(self.outstanding)
+        if left.envelopes <= 0 or (left.size_bytes <= 0 and self.outstanding.envelopes):
+            return EMPTY
+        return left.at_least(EMPTY)
+
+    def take(self, load: Load) -> None:
+        """Count a batch as outstanding."""
+        self._tick()
+        self.outstanding = self.outstanding.plus(load)
+        self._measure_if_full()
+
+    def give_back(self, load: Load, confirmed: Load = EMPTY) -> None:
+        """Count a batch as settled, and adapt to the rate of the confirms."""
+        self._tick()
+        self.outstanding = self.outstanding.minus(load)
+        if self._confirmed is None:
+            return
+        self._confirmed = self._confirmed.plus(confirmed)
+        if self._confirmed.reaches(self.size):
+            self._follow(self._confirmed)
+            self._confirmed = None
+            self._measure_if_full()
+
+    def restart(self) -> None:
+        """Begin with one batch again: nothing was confirmed within a deadline."""
+        self.size = self._start
+        self._confirmed = self._last_rate = None
+
+    def _measure_if_full(self) -> None:
+        if self._confirmed is None and self.outstanding.reaches(self.size):
+            self._confirmed, self._busy_s = EMPTY, 0.0
+
+    def _follow(self, confirmed: Load) -> None:
+        busy_s = max(self._busy_s, 1e-6)
+        rate = (confirmed.envelopes / busy_s, confirmed.size_bytes / busy_s)
+        slower = rate if self._last_rate is None else tuple(map(min, rate, self._last_rate))
+        self._last_rate = rate
+        settled = Load(*(int(each * self._settle_within_s) for each in slower))
+        doubled = self.size.plus(self.size)
+        self.size = settled.within(doubled).at_least(self._floor).within(self._bound)
+
+    def _tick(self) -> None:
+        """Count the time during which something was outstanding."""
+        now = self._monotonic()
+        if self.outstanding.envelopes:
+            self._busy_s += now - self._seen_at
+        self._seen_at = now

@@ -1,0 +1,42 @@
+#!lua flags=allow-oom
+-- probe.lua: lease the first live envelope that is set aside for a held target, to try the target with.
+--
+-- Transition  retry, tagged -> unack; expired ones on the way -> dead
+-- ARGV[3]  tag of the target
+-- ARGV[4]  most to look at
+-- ARGV[5]  cursor: an id, and ARGV[6] its score, '' for the first page
+-- ARGV[7]  lease, ms
+-- ARGV[8]  nonce, 8 random bytes
+-- ARGV[9]  score in dead of expired ones: '' means now; +inf without a dead-letter target
+-- Returns  {poll, token, ids, records, flights, expired, cursor id, cursor score}; a score '' after
+--          the last page or a lease
+-- Never repeated after a lost reply: the lease expires and costs one expiry
+-- @include prelude batch record flight journal page poll lease
+
+local tag, count = ARGV[3], limited(ARGV[4])
+local dead_score = ARGV[9] == '' and NOW or ARGV[9]
+local ids, scores = retry_page(ARGV[5], ARGV[6], count)
+local flights = hmget(FLIGHT, ids)
+local leases, leaving, after, after_score = nil, {}, ARGV[5], ARGV[6]
+
+for i, id in ipairs(ids) do
+  if tag_of(flights[i]) == tag then
+    leases = leases or new_leases(new_token(ARGV[8]), NOW + tonumber(ARGV[7]), dead_score)
+    take(leases, id, redis.call('HGET', ENVELOPES, id), flights[i], is_suspect(flights[i]))
+    leaving[#leaving + 1] = id
+    if #leases.ids > 0 then break end
+  else
+    after, after_score = id, scores[i]
+  end
+end
+
+if not leases then
+  local is_last = #ids < count
+  return {poll(), '', {}, {}, {}, 0, after, is_last and '' or after_score}
+end
+write_leases(leases)
+zrem(RETRY, leaving)
+local is_over = #leases.ids > 0 or #ids < count
+local reply = leases_reply(leases)
+reply[7], reply[8] = after, is_over and '' or (after_score == '' and '-1' or after_score)
+return reply

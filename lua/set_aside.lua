@@ -1,0 +1,32 @@
+#!lua flags=allow-oom
+-- set_aside.lua: put envelopes back because their target is held or has no room; counts nothing.
+--
+-- Transition  unack -> retry, tagged with the target (or gone, if a cancel is pending); resume brings
+--             them back early, promote when their delay is over
+-- ARGV[3]  token
+-- ARGV[4]  number of envelopes, then for each: id, delay ms, tag of the target (8 letters), clock of
+--          `hold` (1: starts, '': unchanged), 1 if it may have been published (unsure), error text
+--          ('' if it was not published: then nothing is journalled)
+-- Returns  {poll, stale ids}: ids whose lease was lost; their envelopes are unchanged
+-- @include prelude batch record flight journal memory settle poll
+
+local token, count = ARGV[3], tonumber(ARGV[4])
+if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
+local FIRST, WIDTH = 5, 6
+local scores = {}
+
+local settled = settle_claim(first_fields(FIRST, WIDTH, count), token, function(id, f, i)
+  local at = FIRST + (i - 1) * WIDTH
+  local delay, tag, hold, unsure, message = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5]
+  note_failure(f, '0', unsure, message)
+  note_hold(f, hold)
+  f.tag = tag
+  scores[#scores + 1], scores[#scores + 2] = NOW_UP + tonumber(delay), id
+  return message ~= '' and '' or nil
+end)
+
+hset(FLIGHT, settled.flights)
+zadd(RETRY, scores)
+journal('retried', settled.items)
+leave_unack(settled)
+return {poll(), settled.stale}

@@ -1,0 +1,17 @@
+-- Pages of an index, ordered by score and then id.
+
+-- Return the rank that follows a row. If its id is gone, the page begins at its score: rows may repeat,
+-- but none is skipped.
+local function rank_after(key, id, score)
+  local rank = redis.call('ZRANK', key, id)
+  if rank then return rank + 1 end
+  return redis.call('ZCOUNT', key, '-inf', '(' .. score)
+end
+
+-- Return the ids and scores of retry after a row ('' for the first page), at most `count`.
+local function retry_page(id, score, count)
+  local from = score == '' and 0 or rank_after(RETRY, id, score)
+  local found, ids, scores = redis.call('ZRANGE', RETRY, from, from + count - 1, 'WITHSCORES'), {}, {}
+  for i = 1, #found, 2 do ids[#ids + 1], scores[#scores + 1] = found[i], found[i + 1] end
+  return ids, scores
+end
