@@ -27,7 +27,7 @@ def floor(build_floor: Callable[..., Floor]) -> Floor:
 @pytest.fixture
 def get(floor: Floor) -> Iterator[Get]:
     """Fetch a path of the floor's server."""
-    server = HealthServer([floor.worker], port=0, host="127.0.0.1")
+    server = HealthServer(floor.worker, port=0, host="127.0.0.1")
     server.start()
     yield partial(fetch, server.port)
     server.close()
@@ -39,7 +39,7 @@ def test_livez_fails_when_the_loop_stands_still(floor: Floor, get: Get) -> None:
     floor.advance(12_001)
     status, body = get("/livez")
     assert status == 503
-    assert "its loop stands still" in body
+    assert "the worker's loop stands still" in body
 
 
 def test_livez_while_no_shard_of_a_frozen_store_answers_is_ok(
@@ -60,12 +60,13 @@ def test_readyz_follows_the_store_and_the_lane(floor: Floor, get: Get) -> None:
     status, body = get("/readyz")
     assert status == 503
     assert "route r: the store does not answer" in body
+    assert "broker memory: its broker was not reached yet" in body
     floor.turn()
     assert get("/readyz") == (200, "ok\n")
     floor.publisher.is_available = False
     floor.schedule("a", delay="0ms")
     floor.turn(1000)
-    assert get("/readyz") == (503, "lane memory: stopped\n")
+    assert get("/readyz") == (503, "broker memory: not available\n")
     floor.publisher.is_available = True
     floor.turn(2000)
     assert get("/readyz") == (200, "ok\n")

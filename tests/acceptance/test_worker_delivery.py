@@ -263,8 +263,8 @@ def test_publish_with_too_little_lease_left_is_not_begun(floor: Floor, late_ms: 
     floor.schedule("a")
     floor.advance(1000)
     with ThreadPoolExecutor(1) as threads:
-        gate = threads.submit(floor.publisher.deliveries_arrive, 1, 0.2)
         worker = floor.new_worker(threads)
+        gate = threads.submit(floor.publisher.deliveries_arrive, 1, 0.2)
         worker.run_once()
         floor.advance(late_ms)
         gate.result()

@@ -15,6 +15,7 @@ from duebridge.store.record import Content, Flight, Record
 from duebridge.store.replies import LeasedEnvelope
 from duebridge.telemetry import metrics
 from duebridge.worker.gauges import ShardCollector
+from duebridge.worker.crew import Crew
 from duebridge.worker.lane import Lane
 from duebridge_connectors.memory import MemoryPublisher
 from tests.support.checkout import ROOT
@@ -35,7 +36,7 @@ def documented() -> dict[str, tuple[str, set[str]]]:
 
 def exposed() -> dict[str, str]:
     registry = CollectorRegistry()
-    lane = Lane("b", MemoryPublisher(), WorkerSettings())
+    lane = Lane("b", MemoryPublisher(), WorkerSettings(), Crew(1, "lane"))
     for each in vars(metrics).values():
         if isinstance(each, MetricWrapperBase | metrics.LatenessHistogram):
             registry.register(each)

@@ -16,6 +16,7 @@ from tests.support.certificates import KEY_PASSWORD, Certificates, make_certific
 PROGRAM = """\
 from duebridge.config.models import WorkerSettings
 from duebridge.envelope import Target
+from duebridge.worker.crew import Crew
 from duebridge.worker.lane import Lane
 from duebridge.telemetry.logs import configure_logs
 from duebridge.ports.publisher import Delivery
@@ -29,7 +30,7 @@ class Defective:
 configure_logs()
 target, headers = Target("b", topic="t"), (("h", "canary-header"),)
 delivery = Delivery("a", target, b"canary-body", b"canary-key", headers)
-print(Lane("b", Defective(), WorkerSettings()).publish([delivery])[0].verdict.value)
+print(Lane("b", Defective(), WorkerSettings(), Crew(1, "lane")).publish([delivery])[0].verdict.value)
 """
 ON_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
 

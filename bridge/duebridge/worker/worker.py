@@ -83,6 +83,7 @@ class Worker:
 
     def _turn(self, view: ShardView) -> int:
         steps = (self._reclaim, self._resume, self._promote, self._claim, self._probe, self._shunt)
+        self._heartbeat()
         if view.is_pausing or self._stopping.is_set():
             return 0
         try:
