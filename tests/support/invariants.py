@@ -8,6 +8,7 @@ from duebridge.store.record import read_flight
 
 STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
 NOBODY = bytes(12)
+BEYOND_ANY_TIME = 2**52  # +inf: no dead-letter target yet; 2^52: it rejects the letter
 LONGEST_MS = 365 * 86_400_000
 KINDS_WITH_ATTEMPT = {"delivered", "shunted", "retried", "cancelled", "dropped", "expired", "dead"}
 KINDS_WITH_REASON = {"expired", "dead"}
@@ -64,14 +65,13 @@ def poll_of(found: Snapshot, now_ms: int) -> Poll:
     counts = [len(found[name]) for name in STATES]
     timed = ("pending", "suspect", "unack", "retry", "dead")
     firsts = [first_score(found[name]) for name in timed]
-    held_since = int(found["meta"].get(b"held_since", NONE))
     hydrated_until = int(found["meta"].get(b"hydrated_until", NONE))
     forget = first_score(found["forget"])
-    return Poll(now_ms, *counts, *firsts, held_since, forget, hydrated_until)
+    return Poll(now_ms, *counts, *firsts, forget, hydrated_until)
 
 
 def first_score(members: list[tuple[bytes, float]]) -> int:
-    scores = [score for _, score in members if score != float("inf")]
+    scores = [score for _, score in members if score < BEYOND_ANY_TIME]
     return int(min(scores, default=NONE))
 
 

@@ -20,7 +20,7 @@ from duebridge.worker.decide import (
 )
 
 NOW_MS = 1_800_000_000_000
-POLICY = RetryPolicy(max_attempts=3, initial="1s", max="1m", jitter="none")
+POLICY = RetryPolicy(max_attempts=3, initial=1000, max=60_000, jitter="none")
 TERMS = {
     kind: Terms(POLICY, hold_ms=30_000, is_letter=kind == "letter")
     for kind in ("envelope", "letter")
@@ -84,7 +84,8 @@ TABLE = [
     ("failed", "up", "worn", "bury attempts_exhausted counted", "retry 16000 end counted"),
     ("failed", "held", "since 30s", "retry 60000 end counted", "retry 16000 end counted"),
     ("nacked", "up", "fresh", "retry 1000 end counted unsure", SAME),
-    ("nacked", "up", "worn", "bury attempts_exhausted counted unsure", "retry 16000 end counted unsure"),
+    ("nacked", "up", "worn", "bury attempts_exhausted counted unsure",
+     "retry 16000 end counted unsure"),
     ("missing", "up", "fresh", "retry 1000 start", SAME),
     ("missing", "up", "worn", "retry 4000 start", "retry 16000 start"),
     ("missing", "up", "since 29s", "retry 1000 start", SAME),
