@@ -9,49 +9,35 @@ from duebridge.store.record import decoded_size
 from duebridge.store.replies import DamagedEnvelope, LeasedEnvelope
 from duebridge.store.transitions import NO_TAG, HoldClock, SetAside
 from duebridge.worker.decide import Situation, Terms, is_past_hold, set_aside
-from duebridge.worker.lane import Lane
+from duebridge.worker.lane import Group, Lane, Outgoing
 from duebridge.worker.messages import damaged_letter, dead_letter, delivery
 from duebridge.worker.shard import ShardView
 from duebridge.worker.targets import TargetHealth
 from duebridge.worker.window import Load
 
-WHEN_ROOM_MS = 250  # until a full target may have room again
-
-
-class Group(NamedTuple):
-    """The envelopes of a batch for one target; `is_probe`: they try a held one."""
-
-    health: TargetHealth
-    leased: Sequence[LeasedEnvelope]
-    load: Load
-    is_probe: bool = False
-
 
 class Batch(NamedTuple):
     """One claim, published only if it can still be settled within its lease.
 
-    Groups and damaged dead letters are published, in this order; `damaged` of a claim is not.
+    `outgoing` is published, then damaged dead letters; `damaged` of a claim is not.
     """
 
     view: ShardView
     lane: Lane
     token: bytes
-    groups: Sequence[Group]
+    outgoing: Outgoing
     damaged: Sequence[DamagedEnvelope]
     must_start_by: float
-    is_letter: bool = False
-    is_suspect: bool = False
 
     @property
-    def load(self) -> Load:
-        """Everything that it publishes."""
-        count = sum(group.load.envelopes for group in self.groups)
-        return Load(count, sum(group.load.size_bytes for group in self.groups))
+    def is_letter(self) -> bool:
+        """Whether its messages are dead letters."""
+        return self.outgoing.is_letter
 
     @property
     def leased(self) -> list[LeasedEnvelope]:
         """The envelopes that it publishes, group by group."""
-        return [leased for group in self.groups for leased in group.leased]
+        return [leased for group in self.outgoing.groups for leased in group.leased]
 
     @property
     def ids(self) -> list[str]:
@@ -65,10 +51,10 @@ class Batch(NamedTuple):
         if not self.is_letter:
             return [
                 delivery(leased, route, group.health.target)
-                for group in self.groups
+                for group in self.outgoing.groups
                 for leased in group.leased
             ]
-        letters = self.groups[0].health.target
+        letters = self.outgoing.groups[0].health.target
         return [
             *(dead_letter(leased, route, own, letters) for leased in self.leased),
             *(damaged_letter(damaged, route, own, letters) for damaged in self.damaged),
@@ -110,7 +96,7 @@ def _admit_up(admission: Admission, health: TargetHealth, leased: list[LeasedEnv
     if fitting:
         admission.groups.append(Group(health, fitting, load_of(fitting)))
     if rest := leased[len(fitting) :]:
-        admission.aside.append((health, [_until_room(each) for each in rest]))
+        admission.aside.append((health, _until_room(health, rest)))
 
 
 def _admit_held(
@@ -124,7 +110,7 @@ def _admit_held(
     last_tries = [each for each in leased if is_past_hold(each, terms, now.now_ms)]
     waiting = [each for each in leased if not is_past_hold(each, terms, now.now_ms)]
     tried = _fitting(last_tries, health.window.room())
-    aside = [_until_room(each) for each in last_tries[len(tried) :]]
+    aside = _until_room(health, last_tries[len(tried) :])
     is_probe = not tried and bool(waiting) and health.may_probe()
     if is_probe:
         tried, waiting = waiting[:1], waiting[1:]
@@ -136,8 +122,9 @@ def _admit_held(
         admission.aside.append((health, aside))
 
 
-def _until_room(leased: LeasedEnvelope) -> SetAside:
-    return SetAside(id=leased.id, delay_ms=WHEN_ROOM_MS, tag=NO_TAG)
+def _until_room(health: TargetHealth, leased: Iterable[LeasedEnvelope]) -> list[SetAside]:
+    delay_ms = round(health.window.half_settles_in_s() * 1000)
+    return [SetAside(id=each.id, delay_ms=delay_ms, tag=NO_TAG) for each in leased]
 
 
 def _fitting(leased: list[LeasedEnvelope], room: Load) -> list[LeasedEnvelope]:

@@ -19,7 +19,7 @@ from duebridge.store.wakeup import WakeListener
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
 from duebridge.worker.crew import Crew
-from duebridge.worker.lane import Lane
+from duebridge.worker.lane import Lane, thread_count
 from duebridge.worker.reload import (
     Changes,
     SwapRefused,
@@ -31,7 +31,7 @@ from duebridge.worker.reload import (
 from duebridge.worker.shard import ShardView
 from duebridge.worker.worker import Worker
 
-MAX_THREADS = 16  # per lane; each has at most one batch in flight
+SETTLERS = 3  # per lane: one may ping, the others settle what is not published
 CLOSE_WITHIN_S = 5.0
 CLOSE_MARGIN_S = 1.0
 
@@ -72,8 +72,9 @@ class Runner:
 
     def _lane(self, name: str, publisher: Publisher) -> Lane:
         settings = self._config.worker
-        threads = max(1, min(MAX_THREADS, settings.in_flight // settings.batch))
-        return Lane(name, publisher, settings, Crew(threads, f"lane-{name}"))
+        threads = Crew(thread_count(settings), f"lane-{name}")
+        settlers = Crew(SETTLERS, f"settle-{name}")
+        return Lane(name, publisher, settings, threads, settlers)
 
     def _open(self, route: Route) -> list[ShardView]:
         metrics.begin(route.name)
