@@ -3,7 +3,8 @@
 -- Return the rank that follows a row. If it is gone or has another score by now, the page begins at its
 -- score: rows may repeat, but none is skipped.
 local function rank_after(key, id, score)
-  if tonumber(redis.call('ZSCORE', key, id) or -1) == tonumber(score) then
+  local found = redis.call('ZSCORE', key, id)
+  if found and tonumber(found) == tonumber(score) then
     return redis.call('ZRANK', key, id) + 1
   end
   return redis.call('ZCOUNT', key, '-inf', '(' .. score)
