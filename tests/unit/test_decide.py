@@ -20,7 +20,7 @@ from duebridge.worker.decide import (
 )
 
 NOW_MS = 1_800_000_000_000
-POLICY = RetryPolicy(max_attempts=3, initial=1000, max=60_000, jitter="none")
+POLICY = RetryPolicy(max_attempts=3, initial="1s", max="60s", jitter="none")
 TERMS = {
     kind: Terms(POLICY, hold_ms=30_000, is_letter=kind == "letter")
     for kind in ("envelope", "letter")
