@@ -88,7 +88,7 @@ TABLE = [
      "retry 16000 end counted unsure"),
     ("missing", "up", "fresh", "retry 1000 start", SAME),
     ("missing", "up", "worn", "retry 4000 start", "retry 16000 start"),
-    ("missing", "up", "since 29s", "retry 1000 start", SAME),
+    ("missing", "up", "since 29s", "retry 1000 start", "retry 16000 start"),
     ("missing", "up", "since 30s", "bury target_missing", "retry 16000 start"),
     ("missing", "held", "fresh", "aside 30000 start", "retry 1000 start"),
     ("missing", "held", "since 29s", "aside 1000 start", "retry 1000 start"),
