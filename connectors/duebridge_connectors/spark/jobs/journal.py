@@ -26,10 +26,7 @@ from duebridge.store.keys import Shard
 from duebridge_connectors.spark.jobs.journal_table import DataFile, JournalTable, Manifest
 from duebridge_connectors.spark.source.dataframes import run_query, stream_journal
 from duebridge_connectors.spark.source.options import journal_options
-from duebridge_connectors.spark.source.planning import (
-    StoreAddress,
-    given_store,
-)
+from duebridge_connectors.spark.source.planning import StoreAddress, given_store
 from duebridge_connectors.spark.source.schema import JOURNAL
 
 SMALL_BYTES = 32 * 1024 * 1024
