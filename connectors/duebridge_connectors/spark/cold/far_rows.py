@@ -14,10 +14,10 @@ import pyarrow as pa
 from duebridge.durations import parse_duration_ms
 from duebridge.errors import EnvelopeError
 from duebridge.store.record import PackedRow
+from duebridge.store.routes import shard_number
 from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.source.arrow import arrow_schema, instants_ms, record_batch, values
 from duebridge_connectors.spark.source.packing import Packer
-from duebridge_connectors.spark.source.planning import shard_of
 from duebridge_connectors.spark.source.schema import COLD
 
 
@@ -52,7 +52,7 @@ def far_rows(job: FarJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
         for batch in batches:
             rows = []
             for row in filter(None, _far(job, packer, batch)):
-                shard = shard_of(row.id, len(shards))
+                shard = shard_number(row.id, len(shards))
                 if shard not in generations:
                     generations[shard] = notes[shard].new_generation()
                 rows.append(_cold(job, row, shard, generations[shard]))
@@ -73,7 +73,7 @@ def _far(job: FarJob, packer: Packer, batch: pa.RecordBatch) -> list[PackedRow |
     is_far = [job.boundary_ms <= due <= last_ms for due in _dues_ms(job, batch)]
     packed = iter(packer.pack(batch.filter(pa.array(is_far, pa.bool_()))).rows)
     rows = [next(packed) if far else None for far in is_far]
-    return [row if row is not None and _may_be_delivered(job, row) else None for row in rows]
+    return [row if row and _may_be_delivered(job, row) else None for row in rows]
 
 
 def _dues_ms(job: FarJob, batch: pa.RecordBatch) -> list[int]:
@@ -94,15 +94,6 @@ def _may_be_delivered(job: FarJob, row: PackedRow) -> bool:
 
 
 def _cold(job: FarJob, row: PackedRow, shard: int, generation: int) -> tuple[object, ...]:
-    return (
-        row.id,
-        job.batch,
-        shard,
-        job.resolved(row.due),
-        job.now_ms,
-        job.resolved(row.expires),
-        row.remember_ms,
-        generation,
-        row.content_hash,
-        row.blob,
-    )
+    due_ms, expires_ms = job.resolved(row.due), job.resolved(row.expires)
+    life = (due_ms, job.now_ms, expires_ms, row.remember_ms, generation)
+    return (row.id, job.batch, shard, *life, row.content_hash, row.blob)

@@ -50,7 +50,6 @@ class JournalSummary(msgspec.Struct, frozen=True):
     table_rows: int = 0
 
     def __str__(self) -> str:
-        """Return one line for people."""
         gaps = f"; {self.gaps} gaps, {self.lost_entries:,} entries lost" if self.gaps else ""
         return (
             f"{self.table}: {self.rows:,} rows in {self.batches} batches{gaps};"

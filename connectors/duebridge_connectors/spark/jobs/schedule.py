@@ -51,7 +51,7 @@ def run_schedule(
     derived = str(write_options.get("id_columns", "")).split(",")
     keep = tuple(filter(None, map(str.strip, derived)))
     rows = select_columns(frame, columns or {}, where, keep)
-    planned = plan_write({name: str(value) for name, value in write_options.items()}, rows.schema)
+    planned = plan_write(write_options, rows.schema)
     may_be_cold = cold and planned.options.on_conflict == "refuse" and not is_packed(rows.columns)
     if planned.route.cold_tier is None or not may_be_cold:
         return write_envelopes(rows, **write_options)

@@ -21,8 +21,9 @@ from duebridge.store.connection import Connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.record import PackedRow
 from duebridge.store.replies import ScheduleAnswer, ScheduleReply
+from duebridge.store.routes import shard_number
 from duebridge_connectors.spark.source.packing import Packer
-from duebridge_connectors.spark.source.planning import WriteJob, shard_of
+from duebridge_connectors.spark.source.planning import WriteJob
 from duebridge_connectors.spark.source.rejects import RejectWriter
 
 
@@ -66,7 +67,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         return cls(route=route, first_reason=first, **counts)
 
     def __str__(self) -> str:
-        """Return one line for people, without zero counts."""
         counts = format_counts(self, COUNTS)
         changed = "" if self.accepted or self.cold or self.replaced else "; nothing was changed"
         first = f"; the first reject: {self.first_reason}" if self.first_reason else ""
@@ -127,7 +127,7 @@ class Loader:
         found: list[list[int]] = [[] for _ in range(shards)]
         for index, row in enumerate(rows):
             if row is not None:
-                found[shard_of(row.id, shards)].append(index)
+                found[shard_number(row.id, shards)].append(index)
         return found
 
     def _send(

@@ -23,15 +23,7 @@ from duebridge.errors import EnvelopeError
 from duebridge.limits import MAX_HEADER_BYTES, MAX_HEADERS, check_envelope, with_whole_target
 from duebridge.ports.discovery import broker_type
 from duebridge.store.record import HASH_BYTES, PackedRow, pack_row
-from duebridge_connectors.spark.source.arrow import (
-    as_binary,
-    byte_strings,
-    column_or_none,
-    has_size,
-    header_rows,
-    instants_ms,
-    values,
-)
+from duebridge_connectors.spark.source import arrow
 from duebridge_connectors.spark.source.ids import derive_id, identifying_values
 from duebridge_connectors.spark.source.schema import PROPERTIES, is_packed
 
@@ -83,7 +75,7 @@ class Packer:
 
     def _ids(self, batch: pa.RecordBatch, refusals: dict[int, str]) -> list[str | None]:
         if not self._id_columns:
-            return values(batch, "id")
+            return arrow.values(batch, "id")
         ids: list[str | None] = []
         for index, given in enumerate(identifying_values(batch, self._id_columns)):
             try:
@@ -100,9 +92,9 @@ class Packer:
         for is_plain, envelope_id, body, key, headers, due, expires in zip(
             self._mask(batch),
             ids,
-            byte_strings(batch, "body"),
-            byte_strings(batch, "key"),
-            header_rows(batch),
+            arrow.byte_strings(batch, "body"),
+            arrow.byte_strings(batch, "key"),
+            arrow.header_rows(batch),
             self._dues(batch),
             self._expiries(batch),
             strict=True,
@@ -118,17 +110,17 @@ class Packer:
 
     def _mask(self, batch: pa.RecordBatch) -> list[bool]:
         """Return which rows are plain, judged by whole columns."""
-        body = as_binary(batch.column("body"))
-        checks = [has_size(body, 0, self._route.max_body)]
+        body = arrow.as_binary(batch.column("body"))
+        checks = [arrow.has_size(body, 0, self._route.max_body)]
         if not self._id_columns:
             ids = batch.column("id")
-            checks += [has_size(ids, 1, MAX_ID_BYTES), pc.ascii_is_printable(ids)]
-        columns = (column_or_none(batch, name) for name in _SELDOM)
+            checks += [arrow.has_size(ids, 1, MAX_ID_BYTES), pc.ascii_is_printable(ids)]
+        columns = (arrow.column_or_none(batch, name) for name in _SELDOM)
         checks += [pc.is_null(column) for column in columns if column is not None]
         return pc.fill_null(reduce(pc.and_, checks), False).to_pylist()  # type: ignore[no-any-return]
 
     def _dues(self, batch: pa.RecordBatch) -> list[Instant | None]:
-        at, delays = instants_ms(batch, "due_at"), values(batch, "delay")
+        at, delays = arrow.instants_ms(batch, "due_at"), arrow.values(batch, "delay")
         return [
             None
             if (one is None) == (other is None)
@@ -185,15 +177,15 @@ class _RowFields:
     """The columns of a batch as keyword arguments of `Envelope.new`."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
-        self._body = byte_strings(batch, "body")
+        self._body = arrow.byte_strings(batch, "body")
         self._fields: dict[str, list[Any]] = {
-            "at": instants_ms(batch, "due_at"),
-            "key": byte_strings(batch, "key"),
-            "headers": header_rows(batch),
+            "at": arrow.instants_ms(batch, "due_at"),
+            "key": arrow.byte_strings(batch, "key"),
+            "headers": arrow.header_rows(batch),
             "expires": _expiries(batch),
         }
         there = [name for name in ("delay", *_SELDOM) if name in batch.schema.names]
-        self._fields |= {name: values(batch, name) for name in there}
+        self._fields |= {name: arrow.values(batch, name) for name in there}
 
     def envelope(self, envelope_id: str, index: int) -> Envelope:
         """Build the envelope of a row; raises `EnvelopeError`."""
@@ -204,10 +196,10 @@ class _RowFields:
 
 
 def _expiries(batch: pa.RecordBatch) -> list[Any]:
-    column = column_or_none(batch, "expires")
+    column = arrow.column_or_none(batch, "expires")
     if column is None or pa.types.is_string(column.type) or pa.types.is_duration(column.type):
-        return values(batch, "expires")
-    return instants_ms(batch, "expires")
+        return arrow.values(batch, "expires")
+    return arrow.instants_ms(batch, "expires")
 
 
 def _relative(given: str | timedelta) -> Instant | None:
@@ -224,13 +216,13 @@ def _with_column_names(text: str) -> str:
 def _repacked(batch: pa.RecordBatch, horizon_ms: int) -> PackedBatch:
     """Return rows of the cold tier, already packed, unchanged."""
     columns = zip(
-        values(batch, "id"),
-        instants_ms(batch, "due_at"),
-        instants_ms(batch, "expires_at"),
-        values(batch, "remember_ms"),
-        values(batch, "content_hash"),
-        values(batch, "generation"),
-        values(batch, "blob"),
+        arrow.values(batch, "id"),
+        arrow.instants_ms(batch, "due_at"),
+        arrow.instants_ms(batch, "expires_at"),
+        arrow.values(batch, "remember_ms"),
+        arrow.values(batch, "content_hash"),
+        arrow.values(batch, "generation"),
+        arrow.values(batch, "blob"),
         strict=True,
     )
     rows: list[PackedRow | None] = []
