@@ -18,6 +18,7 @@ from duebridge.store.routes import shard_number
 from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.source.arrow import arrow_schema, instants_ms, record_batch, values
 from duebridge_connectors.spark.source.packing import Packer
+from duebridge_connectors.spark.source.planning import WriteJob
 from duebridge_connectors.spark.source.schema import COLD
 
 
@@ -25,16 +26,10 @@ class FarJob(msgspec.Struct, frozen=True):
     """A split of rows, as every task receives it: the instants are the same for all tasks."""
 
     tier: Tier
-    broker_type: str
-    remember_ms: int
-    id_columns: tuple[str, ...]
+    write: WriteJob
     now_ms: int
     boundary_ms: int
     batch: str
-
-    def packer(self) -> Packer:
-        """Return a packer for one task."""
-        return Packer(self.tier.route, self.broker_type, self.remember_ms, self.id_columns)
 
     def resolved(self, given: str) -> int:
         """Return an instant of a packed row (`+15000`, or epoch ms) as epoch ms; 0 for ''."""
@@ -46,7 +41,7 @@ def far_rows(job: FarJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
 
     It is taken before the rows count: later cancels bind the rows, earlier ones do not.
     """
-    schema, packer, shards = arrow_schema(COLD), job.packer(), job.tier.shards
+    schema, packer, shards = arrow_schema(COLD), job.write.packer(), job.tier.shards
     with job.tier.notes() as notes:
         generations: dict[int, int] = {}
         for batch in batches:
@@ -61,7 +56,7 @@ def far_rows(job: FarJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
 
 def near_rows(job: FarJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield all other rows, unchanged."""
-    packer = job.packer()
+    packer = job.write.packer()
     for batch in batches:
         is_near = [row is None for row in _far(job, packer, batch)]
         yield batch.filter(pa.array(is_near, pa.bool_()))

@@ -22,7 +22,6 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.record import PackedRow
 from duebridge.store.replies import ScheduleAnswer, ScheduleReply
 from duebridge.store.routes import shard_number
-from duebridge_connectors.spark.source.packing import Packer
 from duebridge_connectors.spark.source.planning import WriteJob
 from duebridge_connectors.spark.source.rejects import RejectWriter
 
@@ -93,7 +92,7 @@ class Loader:
         self._job = job
         self._rejects = rejects
         self._counts: Counter[str] = Counter()
-        self._packer = Packer(job.route, job.broker_type, options.remember, options.id_columns)
+        self._packer = job.packer()
         self._stores = address.delay_stores(connection, job.route.name, job.shards)
         rate = options.rows_per_second
         self._pace = rate and Pace(connection, address.namespace, job.run, rate)

@@ -32,6 +32,7 @@ from duebridge_connectors.spark.source.options import (
     read_options,
     write_options,
 )
+from duebridge_connectors.spark.source.packing import Packer
 from duebridge_connectors.spark.source.schema import check_columns
 
 
@@ -133,6 +134,11 @@ class WriteJob(msgspec.Struct, frozen=True):
     shards: int
     broker_type: str
     run: str
+
+    def packer(self) -> Packer:
+        """Return a packer for one task."""
+        options = self.options
+        return Packer(self.route, self.broker_type, options.remember, options.id_columns)
 
 
 def plan_write(
