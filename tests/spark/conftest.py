@@ -4,18 +4,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from duebridge.config.models import HOUR_MS
-from duebridge_connectors.spark.cold.tier import Tier
 from tests.spark.cold_route import ColdRoute
-from tests.spark.topics import Topics
-from tests.spark.world import LATER_MS, World
+from tests.spark.world import Topics, World
 from tests.support.checkout import ROOT, missing
 from tests.support.kafka_broker import KafkaBroker
 
@@ -52,8 +49,8 @@ def spark(kafka_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.fixture
-def world(tmp_path: Path, redis_url: str) -> Iterator[World]:
-    made = World(tmp_path, redis_url)
+def world(request: pytest.FixtureRequest, tmp_path: Path, redis_url: str) -> Iterator[World]:
+    made = World(tmp_path, redis_url, lambda: request.getfixturevalue("spark"))
     yield made
     made.delete()
 
@@ -67,15 +64,5 @@ def topics(world: World, kafka_bootstrap: str) -> Iterator[Topics]:
 
 
 @pytest.fixture
-def cold(spark: SparkSession, world: World) -> ColdRoute:
-    return ColdRoute(spark, world)
-
-
-@pytest.fixture
-def reach(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Let the horizon reach so far that what is due in a month is to come back."""
-
-    def pass_by(hours: int = 24) -> None:
-        monkeypatch.setattr(Tier, "boundary_ms", lambda _: LATER_MS + hours * HOUR_MS)
-
-    return pass_by
+def cold(world: World, monkeypatch: pytest.MonkeyPatch) -> ColdRoute:
+    return ColdRoute(world, monkeypatch)
