@@ -40,7 +40,7 @@ from departures import DAY, departure_of, read_rows
 from stage import PARTITIONS, ROOT, kafka_topics, local_brokers
 
 OUT = ROOT / ".services" / "demo-spark"
-JARS = ROOT / "deploy" / "local" / "spark_jars.py"
+JARS = [sys.executable, str(ROOT / "deploy" / "local" / "downloads.py"), "spark"]
 ROUTE = "boarding"
 WORKERS = 2
 CANCELLED = 20  # of the day, while they are cold
@@ -229,7 +229,7 @@ def play(console: Console, stack: ExitStack) -> int:
     topic = f"boarding-{secrets.token_hex(3)}"
     stack.enter_context(kafka_topics(bootstrap, [topic]))
     home = stack.enter_context(opened_home(bootstrap, topic))
-    jars = subprocess.check_output([sys.executable, str(JARS)], text=True).strip()
+    jars = subprocess.check_output(JARS, text=True).strip()
     session = opened_session("demo", has_kafka=True, more={"spark.jars": jars})
     demo = Demo(console, stack.enter_context(session), home, topic)
     demo.schedule()

@@ -11,16 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.deploy.cluster.image import STORE, WORKER, build_images
-from tests.support.checkout import ROOT
+from tests.support.checkout import ROOT, downloaded
 
 HERE = Path(__file__).resolve().parent
 
 
 def main(words: Sequence[str]) -> int:
-    tools = [sys.executable, "deploy/local/helm_tools.py"]
-    folder = subprocess.run(tools, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     near = shlex.split(os.environ.get("DUEBRIDGE_K8S_EXEC", ""))
-    asked = [*near, f"{folder.strip()}/kubectl", "--request-timeout=5s", "get", "nodes"]
+    asked = [*near, f"{downloaded('helm')}/kubectl", "--request-timeout=5s", "get", "nodes"]
     if subprocess.run(asked, cwd=ROOT, capture_output=True, check=False).returncode:
         sys.stdout.write("no cluster answers at KUBECONFIG: its tests are skipped\n")
         return 0
