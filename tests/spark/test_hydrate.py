@@ -14,9 +14,8 @@ from duebridge_connectors.spark.cold.commit_log import ColdLog
 from duebridge_connectors.spark.jobs import hydrate
 from tests.spark.cold_route import ColdRoute, Killed, die
 from tests.spark.world import LATER_MS, World
-from tests.support.backup import AT_ONCE, back_up, restored
 from tests.support.proxy import proxied
-from tests.support.servers import redis_server
+from tests.support.servers import AT_ONCE, back_up, redis_server, restored
 
 MONTH_MS = 30 * 24 * HOUR_MS
 
