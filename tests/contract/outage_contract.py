@@ -9,7 +9,7 @@ import pytest
 from duebridge.envelope import Target
 from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
 from tests.support.broker_under_test import BrokerUnderTest, delivery, verdicts
-from tests.support.listeners import free_port, silent_listener
+from tests.support.servers import free_port, silent_listener
 
 SHORT_DEADLINE_S = 2.0
 MARGIN_S = 1.0

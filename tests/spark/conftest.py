@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,16 +12,14 @@ from pyspark.sql import SparkSession
 
 from tests.spark.cold_route import ColdRoute
 from tests.spark.world import Topics, World
-from tests.support.checkout import ROOT, missing
+from tests.support.checkout import downloaded, missing
 from tests.support.kafka_broker import KafkaBroker
 
 
 @pytest.fixture(scope="session")
 def kafka_jars() -> str:
     """Spark's Kafka connector, as the setting `spark.jars` takes it."""
-    program = [sys.executable, str(ROOT / "deploy" / "local" / "spark_jars.py")]
-    done = subprocess.run(program, capture_output=True, text=True)
-    return done.stdout.strip() if not done.returncode else missing("the connector", done.stderr)
+    return downloaded("spark")
 
 
 @pytest.fixture(scope="session")

@@ -16,9 +16,8 @@ from duebridge_connectors.spark.jobs import demote, hydrate
 from duebridge_connectors.spark.jobs.demote import run_demote
 from tests.spark.cold_route import ColdRoute, Killed, die
 from tests.spark.world import LATER_MS, World
-from tests.support.backup import AT_ONCE, back_up, restored
 from tests.support.proxy import proxied
-from tests.support.servers import redis_server
+from tests.support.servers import AT_ONCE, back_up, redis_server, restored
 
 
 def test_demote_moves_what_is_due_beyond_the_horizon_as_it_is_and_nothing_else(

@@ -28,7 +28,7 @@ from duebridge_connectors.rabbitmq.errors import (
 from duebridge_connectors.rabbitmq.link import FIRST_DELAY_S, MOST_DELAY_S, Link
 from duebridge_connectors.rabbitmq.publisher import RabbitPublisher
 from duebridge_connectors.rabbitmq.settings import connection_parameters
-from tests.support.listeners import free_port
+from tests.support.servers import free_port
 
 DEFINED = [
     value
