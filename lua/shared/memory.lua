@@ -2,8 +2,21 @@
 -- `c` answers of calls, `r` remembered ids (due and hash); on a route with a cold tier `t` tombstones
 -- (generation, new due or zeros, the generation up to which rows are cancelled or zeros), `d` progress
 -- of a demoted batch (rows done, removed, void), `x` void copies of a batch.
--- A value begins with its expiry (6 bytes); forget.lua removes expired ones.
+-- A value begins with its expiry (6 bytes). Each write drops a few expired ones, and forget.lua the
+-- rest, so that a shard stays tidy without a worker, and with one that is idle.
+local few_expired, has_expired_ones = 8, true
+
+local function drop_expired()
+  local names = redis.call('ZRANGE', FORGET, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, few_expired)
+  has_expired_ones = #names == few_expired
+  if #names == 0 then return end
+  redis.call('HDEL', MEMORY, unpack(names))
+  redis.call('ZREM', FORGET, unpack(names))
+  few_expired = 2  -- of a batch: still more than it adds
+end
+
 local function memorize(name, value, keep_ms)
+  if has_expired_ones then drop_expired() end
   local expiry = NOW + keep_ms
   redis.call('HSET', MEMORY, name, six(expiry) .. value)
   redis.call('ZADD', FORGET, expiry, name)

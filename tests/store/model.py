@@ -74,6 +74,7 @@ class Model:
     cold_tier: int = 0
     generation: int = 0
     held_since: int | None = None
+    few_expired: int = 8
     versions: Iterator[int] = field(default_factory=lambda: count(1))
 
     def within(self, state: str, until: int | None = None) -> list[str]:
@@ -90,6 +91,16 @@ class Model:
     # ── what outlives an envelope or a call ─────────────────────────────────────────────────────
 
     def memorize(self, name: str, value: Any, keep: int) -> None:
+        """Keep a value; the first write of a call drops up to eight that are over, the others two.
+
+        Of values that end at one instant it drops the store's by their first letters; answers of
+        calls have other names there.
+        """
+        first = sorted((each.until, name) for name, each in self.memories.items())
+        for until, each in first[: self.few_expired]:
+            if until <= self.now:
+                del self.memories[each]
+        self.few_expired = 2
         self.memories[name] = Memory(self.now + keep, value)
 
     def recall(self, name: str) -> Any:

@@ -1,5 +1,8 @@
 """What outlives an envelope: remembered ids, and tombstones for the cold tier."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from duebridge.ports.publisher import Reason
@@ -70,6 +73,34 @@ def test_remember_of_a_stale_ack_changes_nothing(desk: Desk) -> None:
     desk.run_out()
     with desk.unchanged():
         assert desk.store.ack(claim.token, ["a"], remembering(claim)).stale == ["a"]
+
+
+KEPT_BY: dict[str, Callable[[Desk, str], Any]] = {
+    "remembered ids": lambda desk, name: (desk.pending(kept(name)), desk.store.cancel(name)),
+    "answers": lambda desk, name: (desk.pending(name), desk.store.reschedule(name, "+9", YEAR_MS)),
+    "tombstones": lambda desk, name: desk.again(cold_tier_ms=KEEP_MS).cancel(name),
+}
+
+
+@pytest.mark.parametrize("kind", KEPT_BY)
+def test_memory_stays_small_where_no_worker_forgets(desk: Desk, kind: str) -> None:
+    counts = []
+    for n in range(60):
+        KEPT_BY[kind](desk, f"id-{n}")
+        desk.clock.advance(KEEP_MS // 10)
+        counts.append(len(desk.check()["memory"]))
+    assert max(counts) <= 21, "what is over stays without a worker"
+
+
+def test_memory_drops_a_bounded_few_at_a_write_and_more_than_a_batch_adds(desk: Desk) -> None:
+    names, others = ([f"{kind}{n}" for n in range(50)] for kind in "ab")
+    desk.dead(*map(kept, names), *map(kept, others), kept("c"))
+    assert desk.store.drop(names) == ["dropped"] * 50
+    desk.clock.advance(KEEP_MS)
+    assert desk.store.drop(["c"]) == ["dropped"]
+    assert len(desk.snapshot()["memory"]) == 50 - 8 + 1
+    desk.store.drop(others)
+    assert len(desk.snapshot()["memory"]) == 51
 
 
 @pytest.fixture
