@@ -16,7 +16,7 @@ local function drop(id)
   local packed = redis.call('HGET', FLIGHT, id)
   if is_being_shunted(packed, tonumber(score)) then return 'in_flight' end
   items[#items + 1], items[#items + 2] = id, flight_note(packed or fresh_flight(six(NOW)))
-  finish(id, redis.call('HGET', ENVELOPES, id))
+  finish(id, redis.call('HGET', ENVELOPES, id), DIED)
   redis.call('ZREM', DEAD, id)
   return 'dropped'
 end

@@ -1,9 +1,10 @@
 #!lua
 -- schedule.lua: accept envelopes; each waits in pending until it is due.
 --
--- Transition  (unknown) -> pending; with `replace`, pending | ready | retry | dead -> pending
+-- Transition  (unknown) -> pending; replaced: pending | ready | retry | dead -> pending
 -- ARGV[3]  longest allowed delay, ms
--- ARGV[4]  1: different content under an existing id replaces it; 0: it is refused
+-- ARGV[4]  replace: different content replaces what has the id, and a remembered id begins a new
+--          life; replace_living: the former only; refuse: neither
 -- ARGV[5]  call id, so that a repeated call changes nothing and returns the same answer; ARGV[6]
 --          its lifetime, ms; '' for a call that is never repeated
 -- ARGV[7]  number of envelopes, then for each: id, due, expires ('' never), remember ms, hash,
@@ -11,7 +12,8 @@
 -- Returns  {now, status, due ms, status, due ms, ...}; a refused envelope changes nothing
 -- @include prelude batch record flight journal memory find_state judge accept
 
-local call = {max_delay = tonumber(ARGV[3]), replace = ARGV[4] == '1'}
+local call = {max_delay = tonumber(ARGV[3]), replace = ARGV[4] ~= 'refuse',
+  revives = ARGV[4] == 'replace'}
 local call_id, keep_ms, count = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local FIRST, WIDTH = 8, 7
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end

@@ -18,7 +18,7 @@ from duebridge.config.load import load_config, resolved_store_url
 from duebridge.config.models import Config, Route
 from duebridge.durations import format_instant, format_ms
 from duebridge.envelope import BodyGiven, Envelope, EnvelopeFields, checked_id, due_instant
-from duebridge.errors import ConfigError, EnvelopeError, StoreError, shown
+from duebridge.errors import ConfigError, EnvelopeError, shown
 from duebridge.limits import check_envelope, with_whole_target
 from duebridge.ports.settings import did_you_mean
 from duebridge.receipt import CancelAnswer, Known, MoveAnswer, Receipt
@@ -76,8 +76,10 @@ class Producer:
         """Store an envelope and return its receipt; the fields are those of `Envelope.new`.
 
         The status is `accepted`; `duplicate` if the id lives with the same content (the receipt has
-        its due instant); `conflict` if the id lives with other content, or `replaced` where
-        `on_conflict="replace"`; `in_flight` where it is too late to replace.
+        its due instant), or is remembered and was delivered; `cancelled` or `dead` if it is
+        remembered with this content and ended so: nothing was stored; `conflict` if the id lives
+        with other content. With `on_conflict="replace"` other content, and any under a remembered
+        id, is `replaced`, a new life; `in_flight` where it is too late for that.
 
         Raises `EnvelopeError` (nothing was stored), `StoreFull`, and `StoreUnavailable`: then
         call again with the same id, which is harmless.
@@ -258,8 +260,6 @@ def _receipt(route: Route, envelope: Envelope, answer: ScheduleReply) -> Receipt
     match answer.status:
         case "too_far" | "expires_before_due":
             return _refused(route, envelope, _why(route, answer))
-        case "cancelled":  # a cold row's answer, which a producer's envelope never is
-            raise StoreError(f"unexpected answer of the delay store: {answer.status}")
         case status:
             return Receipt(envelope.id, route.name, answer.due_at_ms, status)
 

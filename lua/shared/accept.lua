@@ -26,15 +26,17 @@ end
 local function end_cancelled(batch, given)
   local items = batch.cancelled
   items[#items + 1], items[#items + 2] = given.id, six(given.due) .. '\0\0\0\0'
-  remember_id(given.id, six(given.due), given.hash, given.remember)
+  remember_id(given.id, six(given.due), given.hash, CANCELLED, given.remember)
 end
 
 local function answer(batch, status, given)
   local reply, items = batch.reply, batch[status]
   reply[#reply + 1], reply[#reply + 2] = status, given.due
+  if given.has_ended then return end
   if status == 'cancelled' then return end_cancelled(batch, given) end
   if not items then return end
   add_record(batch, given)
+  if given.is_revived then items = batch.accepted end
   items[#items + 1], items[#items + 2] = given.id, six(given.due)
   if given.leaves then batch.leaving[#batch.leaving + 1] = given end
 end

@@ -35,17 +35,23 @@ local function judge_cold(given)
   if due > 0 and number_at(tombstone, 1, 6) >= given.generation then given.due = due end
 end
 
+local ENDED = {[CANCELLED] = 'cancelled', [DIED] = 'dead'}
+
 -- A cancelled cold row is remembered at once, and may come twice in a batch: read its memory again.
-local function judge_unknown(given)
+local function judge_unknown(call, given)
   local remembered = given.generation > 0 and recall('r' .. given.id) or given.remembered
+  if remembered and call.revives then
+    given.is_revived = true
+    return 'replaced'
+  end
   if remembered and string.sub(remembered, 7, 14) == given.hash then
-    given.due = number_at(remembered, 1, 6)
-    return 'duplicate'
+    given.due, given.has_ended = number_at(remembered, 1, 6), true
+    return ENDED[string.sub(remembered, 15, 15)] or 'duplicate'
   end
   return given.generation > 0 and judge_cold(given) or 'accepted'
 end
 
--- Return why a new envelope is refused; a duplicate is never refused.
+-- Return why a new envelope is refused; what was there before never is.
 local function refusal(call, given)
   if given.wanted - NOW_UP > call.max_delay then return 'too_far' end
   if given.expires > 0 and given.expires <= given.wanted then return 'expires_before_due' end
@@ -58,7 +64,7 @@ local function judge(batch, call, given, record)
   if seen or record then
     status = judge_living(call, given, seen or record, seen)
   else
-    status = judge_unknown(given)
+    status = judge_unknown(call, given)
   end
-  return batch[status] and refusal(call, given) or status
+  return not given.has_ended and batch[status] and refusal(call, given) or status
 end

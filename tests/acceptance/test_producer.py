@@ -167,11 +167,17 @@ def test_reschedule_moves_the_due_instant(producer: Producer) -> None:
             producer.reschedule("r", "a", delay=delay)
 
 
-def test_remember_by_the_route_makes_a_rerun_a_duplicate(build: Build) -> None:
+def test_remember_by_the_route_tells_a_rerun_what_became_of_it(build: Build) -> None:
     producer = build(remember="24h")
     producer.schedule("r", b"x", delay="1h", id="a")
     producer.cancel("r", "a")
-    assert producer.schedule("r", b"x", delay="1h", id="a").status == "duplicate"
+    assert producer.schedule("r", b"x", delay="1h", id="a").status == "cancelled"
+    assert producer.get("r", "a") is None
+    reopened = producer.schedule("r", b"x", delay="1h", id="a", on_conflict="replace")
+    known = producer.get("r", "a")
+    assert known is not None
+    assert (reopened.status, known.state, known.attempt) == ("replaced", "pending", 0)
+    producer.cancel("r", "a")
     assert producer.schedule("r", b"other", delay="1h", id="a").status == "accepted"
 
 

@@ -119,10 +119,10 @@ class Model:
             del self.memories[name]
         return len(over)
 
-    def end(self, id: str) -> None:
+    def end(self, id: str, ended: str) -> None:
         life = self.lives.pop(id)
         if life.content.remember:
-            self.memorize(f"r{id}", (life.due, life.content), life.content.remember)
+            self.memorize(f"r{id}", (life.due, life.content, ended), life.content.remember)
 
     # ── the verbs ───────────────────────────────────────────────────────────────────────────────
 
@@ -137,7 +137,8 @@ class Model:
         before: list[tuple[str, int | None]] | None = self.recall(f"c{call}")
         if before is not None:
             return before
-        answers, taken = [], set()
+        answers: list[tuple[str, int | None]] = []
+        taken = set()
         for place, (name, content) in enumerate(given):
             row = generations[place] if generations else 0
             status = self.schedule(name, content, replace and name not in taken, row)
@@ -163,24 +164,22 @@ class Model:
             return "conflict"
         if life is not None and self.may_go_out(life):
             return "in_flight"
-        if life is None and self.is_remembered(id, content):
-            return "duplicate"
+        remembered = None if life is not None else self.recall(f"r{id}")
+        if remembered is not None and not replace and remembered[1] == content:
+            ended: str = remembered[2]
+            return ended
         wanted = self.now + content.delay if content.at is None else content.at
         due = self.due_by_tombstone(id, generation, wanted) if life is None else wanted
         if due is None:
             if content.remember:
-                self.memorize(f"r{id}", (wanted, content), content.remember)
+                self.memorize(f"r{id}", (wanted, content, "cancelled"), content.remember)
             return "cancelled"
         expires = None if content.keep is None else self.now + content.keep
         if expires is not None and expires <= wanted:
             return "expires_before_due"
-        version = next(self.versions)
-        self.lives[id] = Life(content, due, expires, "pending", due, version=version)
-        return "accepted" if life is None else "replaced"
-
-    def is_remembered(self, id: str, content: Content) -> bool:
-        remembered = self.recall(f"r{id}")
-        return remembered is not None and bool(remembered[1] == content)
+        self.lives[id] = Life(content, due, expires, "pending", due, version=next(self.versions))
+        is_new = life is None and (remembered is None or not replace)
+        return "accepted" if is_new else "replaced"
 
     def due_by_tombstone(self, id: str, generation: int, wanted: int) -> int | None:
         """Return the due of a cold row, None where it was cancelled; a producer's obeys none."""
@@ -259,7 +258,7 @@ class Model:
     def _settle_one(self, how: str, id: str, delay: int) -> None:
         life = self.lives[id]
         if how in ("ack", "shunted") or (life.is_cancelled and how != "postpone"):
-            self.end(id)
+            self.end(id, {"ack": "duplicate", "shunted": "dead"}.get(how, "cancelled"))
             return
         was_single = life.is_single
         life.let_go()
@@ -281,7 +280,7 @@ class Model:
         for name in ids:
             life = self.lives[name]
             if life.is_cancelled:
-                self.end(name)
+                self.end(name, "cancelled")
                 continue
             life.expiries += counted
             life.singles += counted and life.is_single
@@ -312,7 +311,7 @@ class Model:
         if life.state == "unack":
             life.is_cancelled = True
             return "in_flight"
-        self.end(id)
+        self.end(id, "cancelled")
         return "in_flight" if life.is_unsure else "cancelled"
 
     def reschedule_call(self, id: str, delay: int, call: str) -> tuple[str, int]:
@@ -384,5 +383,5 @@ class Model:
             return "unknown"
         if self.is_shunted(life):
             return "in_flight"
-        self.end(id)
+        self.end(id, "dead")
         return "dropped"

@@ -36,6 +36,7 @@ MOVES = {
 }
 NEW_GENERATION = {"accepted", "replaced", "rescheduled", "replayed"}
 NEW_LIFE = {"accepted", "replaced"}
+ENDS = {b"\0": "duplicate", b"\1": "cancelled", b"\2": "dead"}
 COUNTERS = (b"generation", b"claims", b"journal_sequence", b"journal_bytes")
 
 
@@ -169,7 +170,7 @@ def memory(item: tuple[bytes, bytes]) -> tuple[Any, ...]:
         case b"t":
             return name.decode(), until, first, second, int.from_bytes(value[18:24])
         case b"r":
-            return name.decode(), until, first
+            return name.decode(), until, first, ENDS[value[20:]]
         case b"d":
             return name.decode(), until, first, second, int.from_bytes(value[18:24])
         case b"x":
@@ -185,7 +186,7 @@ def expected_memories(model: Model) -> list[tuple[Any, ...]]:
             case "t":
                 expected.append((name, until, value[0], value[1] or 0, value[2]))
             case "r":
-                expected.append((name, until, value[0]))
+                expected.append((name, until, value[0], value[2]))
             case "d":
                 expected.append((name, until, *value))
             case "x":

@@ -253,7 +253,7 @@ def test_schedule_of_remembered_rows_without_an_answer_stays_cancelled_when_repe
     assert desk.client.hlen(desk.key("memory")) == 0
     assert desk.again(now_ms=None).cancel("a") == "cancelled"
     (answer,) = store.schedule(rows[:1], max_delay_ms=YEAR_MS, keeps_answer=False)
-    assert answer.status == "duplicate"
+    assert answer.status == "cancelled"
 
 
 @pytest.mark.parametrize(

@@ -99,12 +99,15 @@ class DelayStore:
         max_delay_ms: int,
         remember_ms: int = 0,
         replace: bool = False,
+        revives: bool = True,
         keeps_answer: bool = True,
     ) -> list[ScheduleReply]:
         """Accept envelopes in one step: each is pending until due, or its answer says why not.
 
         At most `MAX_BATCH`, of `MAX_BATCH_BYTES` in all. `remember_ms` is the route's, for
-        envelopes without one of their own; a packed row goes as it is.
+        envelopes without one of their own; a packed row goes as it is. With `replace` other content
+        takes an id over, and a remembered id begins a new life, unless `revives` is false: then it
+        answers what became of it, so that a job that is repeated brings nothing back.
 
         A repeat after a lost reply changes nothing and answers as the first call did. Bulk loads
         give `keeps_answer=False`, since kept answers would fill the store: where the ids alone make
@@ -117,7 +120,8 @@ class DelayStore:
         is_kept = keeps_answer or replace or not all(row.remember_ms for row in rows)
         call_id = _new_call_id() if is_kept and self._repeat_for_s > 0 else b""
         fields: Iterable[Any] = chain.from_iterable(rows)
-        standard = (max_delay_ms, int(replace), call_id, self._keep_ms, len(rows))
+        mode = ("replace" if revives else "replace_living") if replace else "refuse"
+        standard = (max_delay_ms, mode, call_id, self._keep_ms, len(rows))
         return read_scheduled(self._run("schedule", *standard, *fields), len(rows))
 
     def promote(self, limit: int = MAX_BATCH, ready_full: int = READY_FULL) -> tuple[Poll, int]:

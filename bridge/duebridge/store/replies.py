@@ -28,7 +28,8 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]  # counters refuse to go d
 State: TypeAlias = Literal["pending", "ready", "unack", "retry", "dead"]
 Refusal: TypeAlias = Literal["too_far", "expires_before_due"]
 ScheduleAnswer: TypeAlias = (
-    Literal["accepted", "duplicate", "conflict", "replaced", "in_flight", "cancelled"] | Refusal
+    Literal["accepted", "duplicate", "conflict", "replaced", "in_flight", "cancelled", "dead"]
+    | Refusal
 )
 CancelAnswer: TypeAlias = Literal["cancelled", "in_flight", "dead", "unknown", "recorded"]
 MoveAnswer: TypeAlias = Literal["rescheduled", "in_flight", "dead", "unknown", "recorded"]
@@ -52,7 +53,8 @@ def read_text(word: bytes) -> str:
 class ScheduleReply(NamedTuple):
     """The store's answer for one envelope, and its due instant.
 
-    `cancelled` is a cold row's alone, which a tombstone binds.
+    `duplicate`, `cancelled` and `dead` are what became of a remembered id; `cancelled` is also the
+    answer for a cold row that a tombstone binds.
     """
 
     status: ScheduleAnswer
