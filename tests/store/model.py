@@ -138,12 +138,9 @@ class Model:
         if before is not None:
             return before
         answers: list[tuple[str, int | None]] = []
-        taken = set()
         for place, (name, content) in enumerate(given):
             row = generations[place] if generations else 0
-            status = self.schedule(name, content, replace and name not in taken, row)
-            if status in ("accepted", "replaced"):
-                taken.add(name)
+            status = self.schedule(name, content, replace, row)
             known = status in ("accepted", "replaced", "duplicate")
             answers.append((status, self.due_of(name) if known else None))
         self.answer(call, answers)
@@ -177,7 +174,10 @@ class Model:
         expires = None if content.keep is None else self.now + content.keep
         if expires is not None and expires <= wanted:
             return "expires_before_due"
-        self.lives[id] = Life(content, due, expires, "pending", due, version=next(self.versions))
+        is_unsure = life is not None and life.is_unsure
+        new = Life(content, due, expires, "pending", due, has_flown=is_unsure, is_unsure=is_unsure)
+        new.version = next(self.versions)
+        self.lives[id] = new
         is_new = life is None and (remembered is None or not replace)
         return "accepted" if is_new else "replaced"
 
