@@ -9,7 +9,8 @@
 --          its lifetime, ms; '' for a call that is never repeated
 -- ARGV[7]  number of envelopes, then for each: id, due, expires ('' never), remember ms, hash,
 --          generation ('0', or that of a cold row), blob
--- Returns  {now, status, due ms, status, due ms, ...}; a refused envelope changes nothing
+-- Returns  {now, status, due ms, status, due ms, ...}; a refused envelope changes nothing. What has
+--          the ids may exceed the byte limit: the last envelopes are then left to the next call
 -- @include prelude batch record flight journal memory find_state judge accept
 
 local call = {max_delay = tonumber(ARGV[3]), replace = ARGV[4] ~= 'refuse',
@@ -22,11 +23,11 @@ local before = call_id ~= '' and recall('c' .. call_id)
 if before then return cmsgpack.unpack(before) end
 
 local ids = first_fields(FIRST, WIDTH, count)
-local records = hmget(ENVELOPES, ids)
+local records = fetch(ids, MAX_BYTES)
 local remembered = recall_ids(ids)
-local batch = new_batch(count)
+local batch = new_batch(#ids)
 
-for i = 1, count do
+for i = 1, #ids do
   local at = FIRST + (i - 1) * WIDTH
   local due, expires, remember, hash = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
   local given = {id = ids[i], due = resolve(due), expires = expires ~= '' and resolve(expires) or 0,

@@ -245,7 +245,7 @@ _DROPPED = _by_bytes(DropAnswer)
 
 
 def read_scheduled(reply: object, count: int) -> list[ScheduleReply]:
-    """Return the answers for `count` envelopes, which stand behind the time."""
+    """Return the answers for the first of `count` envelopes, which stand behind the time."""
     flat = read_reply(reply, list[int | bytes])
     answers = _closed(flat[1::2], _SCHEDULED, count)
     return [ScheduleReply(*row) for row in _in_rows(answers, read_reply(flat[2::2], list[int]))]
@@ -264,12 +264,12 @@ def read_cancelled(reply: object) -> CancelAnswer:
 
 
 def read_replayed(reply: object, count: int) -> list[ReplayAnswer]:
-    """Return the answers for `count` ids, which stand behind the time."""
+    """Return the answers for the first of `count` ids, which stand behind the time."""
     return _behind_the_time(reply, _REPLAYED, count)
 
 
 def read_dropped(reply: object, count: int) -> list[DropAnswer]:
-    """Return the answers for `count` ids, which stand behind the time."""
+    """Return the answers for the first of `count` ids, which stand behind the time."""
     return _behind_the_time(reply, _DROPPED, count)
 
 
@@ -284,9 +284,9 @@ def _behind_the_time(reply: object, closed: Mapping[bytes, Any], count: int) -> 
 
 
 def _closed(given: object, closed: Mapping[bytes, Any], count: int) -> list[Any]:
-    """Return `count` words of a closed set; raises `StoreError` for others."""
+    """Return words of a closed set, at most `count` and one at least; raises `StoreError`."""
     words = read_reply(given, list[bytes])
-    if len(words) != count:
+    if not min(1, count) <= len(words) <= count:
         raise StoreError(f"expected {count} answers of the delay store; got {len(words)}")
     try:
         return [closed[word] for word in words]
