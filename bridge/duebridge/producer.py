@@ -23,14 +23,13 @@ from duebridge.limits import check_envelope, with_whole_target
 from duebridge.ports.settings import did_you_mean
 from duebridge.receipt import CancelAnswer, Known, MoveAnswer, Receipt
 from duebridge.store.batching import batches
-from duebridge.store.connection import Connection, open_connection
+from duebridge.store.connection import REPEAT_FOR_S, Connection, open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.fitness import check_fitness
 from duebridge.store.replies import RescheduleReply, ScheduleReply
 from duebridge.store.routes import RouteStore
 from duebridge.telemetry.tracing import Tracing, find_tracing
 
-REPEAT_FOR_S = 10.0  # how long a call is repeated while the store is away
 ROW_BYTES = 256  # of an envelope beside its body and key, some
 
 OnConflict: TypeAlias = Literal["refuse", "replace"]
@@ -52,7 +51,7 @@ class Producer:
         if not isinstance(config, Config) or connection is None:
             expected = "expected a Config and a Connection"
             raise ConfigError(f"Producer: {expected}; use Producer.from_config(path)")
-        check_fitness(connection, config.store.allow_unfit)
+        check_fitness(connection, config.store.allow_unfit, repeat_for_s)
         self._config = config
         self._connection = connection
         self._repeat_for_s = repeat_for_s
