@@ -3,6 +3,8 @@
 import random
 import re
 import struct
+import subprocess
+import sys
 import threading
 from contextlib import suppress
 from datetime import timedelta
@@ -342,6 +344,12 @@ def test_pack_more_than_could_be_read_again_is_refused() -> None:
     body, key = bytes(MAX_CONTENT_BYTES // 2), bytes(MAX_CONTENT_BYTES // 2)
     with pytest.raises(EnvelopeError, match=f"expected up to {MAX_CONTENT_BYTES} bytes of body"):
         pack(build({"body": body, "key": key}))
+
+
+def test_replies_are_read_first_in_many_threads_at_once() -> None:
+    words = [sys.executable, "-m", "tests.support.first_use", "300"]
+    ended = subprocess.run(words, cwd=ROOT, capture_output=True, timeout=100)
+    assert ended.returncode == 0, ended.stderr.decode()
 
 
 def test_pack_and_unpack_work_in_many_threads_at_once() -> None:

@@ -5,12 +5,13 @@ were claimed with it.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import msgspec
 
 from duebridge.errors import RecordDamaged, RecordTooNew, StoreError
-from duebridge.store.poll import Poll
+from duebridge.store.poll import Poll, Stats
 from duebridge.store.record import (
     FIRST_ATTEMPT,
     NOT_IN_FLIGHT,
@@ -342,3 +343,17 @@ def read_page(state: State, reply: object) -> Page:
         for id_bytes, score, record, flight in _in_rows(*columns)
     ]
     return Page(entries, (entries[-1].id, entries[-1].score_ms) if entries else None)
+
+
+def build_reply_types() -> None:
+    """Let msgspec learn the reply types, here and of the poll, before there are threads.
+
+    Two threads that convert to a new type at once may end the process (SIGSEGV, msgspec 0.22.0).
+    """
+    for form in (Stats, *globals().values()):
+        if isinstance(form, type) and issubclass(form, tuple):
+            with suppress(msgspec.ValidationError):
+                msgspec.convert((), form)
+
+
+build_reply_types()
