@@ -100,9 +100,11 @@ def test_write_again_after_a_part_was_delivered_changes_nothing(world: World) ->
     assert world.write(frame, "plain").accepted == 100
     delivered = world.deliver("plain", 100)
     assert delivered == {f"i{n}" for n in range(30)}
-    again = world.write(frame, "plain")
-    assert (again.duplicate, again.accepted) == (100, 0)
-    assert world.ids("plain") == {f"i{n}" for n in range(30, 100)}
+    assert world.producer().cancel("plain", "i40") == "cancelled"
+    for how in ("refuse", "replace"):
+        again = world.write(frame, "plain", on_conflict=how)
+        assert (again.duplicate, again.cancelled, again.rejects, again.rows) == (99, 1, 0, 100)
+    assert world.ids("plain") == {f"i{n}" for n in range(30, 100)} - {"i40"}
 
 
 def test_write_with_tasks_that_fail_counts_every_row_once(world: World) -> None:

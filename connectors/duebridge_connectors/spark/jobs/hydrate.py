@@ -43,8 +43,9 @@ _LIFE = ["id", "generation"]
 class HydrateSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The counts of a hydrate: all rows due before `until_ms` are in the store, except `left`.
 
-    `cancelled` rows had a tombstone, `pulled` ones were rescheduled to an earlier instant. `left`
-    were refused, mostly because the id exists with other content; the next run retries them.
+    `cancelled` rows had a tombstone, or are remembered as cancelled, `dead` ones as dead; `pulled`
+    ones were rescheduled to an earlier instant. `left` were refused, mostly because the id exists
+    with other content; the next run retries them.
     """
 
     route: str
@@ -52,12 +53,14 @@ class HydrateSummary(msgspec.Struct, frozen=True, kw_only=True):
     accepted: int = 0
     duplicate: int = 0
     cancelled: int = 0
+    dead: int = 0
     pulled: int = 0
     left: int = 0
     first_reason: str = ""
 
     def __str__(self) -> str:
-        counts = format_counts(self, ("accepted", "duplicate", "cancelled", "pulled", "left"))
+        names = ("accepted", "duplicate", "cancelled", "dead", "pulled", "left")
+        counts = format_counts(self, names)
         why = f" ({self.first_reason})" if self.left else ""
         return f"route {self.route}: {counts or 'nothing to bring back'}{why}"
 
@@ -143,6 +146,7 @@ class _Returning:
             accepted=summary.accepted,
             duplicate=summary.duplicate,
             cancelled=summary.cancelled,
+            dead=summary.dead,
             pulled=0 if self.early is None else self.early.count(),
             left=summary.rejects,
             first_reason=summary.first_reason,

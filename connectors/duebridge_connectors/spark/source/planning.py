@@ -120,9 +120,10 @@ def open_route(address: StoreAddress, config: Config, name: str) -> tuple[Route,
     """
     route = find_route(config, name)
     with address.connect() as connection:
-        check_fitness(connection, address.allow_unfit)
-        connection.load_scripts()
-        return route, Registry(connection, address.namespace).open_route(name, route.shards)
+        check_fitness(connection, address.allow_unfit, address.repeat_for_s)
+        connection.load_scripts(address.repeat_for_s)
+        registry = Registry(connection, address.namespace, address.repeat_for_s)
+        return route, registry.open_route(name, route.shards)
 
 
 class WriteJob(msgspec.Struct, frozen=True):
