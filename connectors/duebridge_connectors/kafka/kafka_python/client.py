@@ -181,7 +181,13 @@ class KafkaPythonClient:
 
 def refusal_of(error: BaseException) -> Refusal:
     """Return the refusal for an error."""
-    return Refusal(outcome_of(error), is_temporary(error))
+    return Refusal(outcome_of(error), is_temporary(type(error)))
+
+
+def part_of(future: Any) -> int:
+    """Return the partition of a record that was handed over, -1 if it has none yet."""
+    part: int | None = future._produce_future.topic_partition[1]
+    return -1 if part is None else part
 
 
 def _error_of(code: int, topic: str) -> Exception | None:
