@@ -31,8 +31,10 @@ from kafka.producer.future import FutureProduceResult, FutureRecordMetadata  # i
 DONE, MUTE, REFUSED = "confirmed", "mute", "refused by the client"
 MOVED, SHORT, LOST = "moved", "short of replicas", "lost"
 INVALID, BESIDE, DENIED = "invalid", "beside an invalid one", "denied"
+SLOW = "invalid, after most of the time"
+DEADLINE_S = 0.2
 
-C, FAILED, REJECTED = Verdict.CONFIRMED, Verdict.FAILED, Verdict.REJECTED
+C, REJECTED = Verdict.CONFIRMED, Verdict.REJECTED
 OPEN, AWAY, NO_TARGET = Verdict.INDETERMINATE, Verdict.UNAVAILABLE, Verdict.TARGET_FAILED
 TARGET_AWAY = Verdict.TARGET_UNAVAILABLE
 PART = 3
@@ -56,7 +58,11 @@ class Scripted:
 
     def next_answer(self, delivery: Delivery) -> str:
         self.sent.append(delivery.id)
-        return next(Scripted.answers)
+        answer = next(Scripted.answers)
+        if answer == SLOW:
+            time.sleep(0.45 * DEADLINE_S)
+            return INVALID
+        return answer
 
     def knows(self, topic: str) -> bool:
         return topic == "known"
@@ -146,7 +152,7 @@ def publisher(kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]
     monkeypatch.setattr(publisher_module, "RETRY_AFTER_S", (0.0, 0.0))
     monkeypatch.setattr(Scripted, "built", [], raising=False)
     monkeypatch.setattr(Scripted, "is_reachable", True)
-    with closing(open_publisher({}, 0.2)) as opened:
+    with closing(open_publisher({}, DEADLINE_S)) as opened:
         yield opened
 
 
@@ -230,11 +236,27 @@ def test_publish_while_another_hands_over_until_the_deadline_sends_nothing(
         assert publish(size=2) == [AWAY] * 2
 
 
-def test_publish_refused_with_no_way_to_try_alone_fails_them_all(
-    publisher: Publisher, publish: Publish
+def test_publish_refused_with_no_way_to_try_alone_counts_no_failure(
+    publisher: Publisher, send: Send
 ) -> None:
     publisher._single.close()
-    assert publish(INVALID, BESIDE, size=2) == [FAILED] * 2
+    outcomes = send(INVALID, BESIDE, size=2)
+    assert verdicts(outcomes) == [TARGET_AWAY] * 2
+    assert not any(outcome.may_be_published for outcome in outcomes)
+
+
+def test_publish_refused_with_time_for_one_alone_doubts_none_and_goes_on_the_next_time(
+    publish: Publish,
+) -> None:
+    for size in (3, 2):
+        refused = [BESIDE] * (size - 1)
+        assert publish(INVALID, *refused, SLOW, size=size) == [REJECTED] + [TARGET_AWAY] * len(
+            refused
+        )
+
+
+def test_publish_refused_and_mute_alone_leaves_only_that_one_in_doubt(publish: Publish) -> None:
+    assert publish(INVALID, BESIDE, BESIDE, MUTE, size=3) == [OPEN] + [TARGET_AWAY] * 2
 
 
 def test_publish_refused_tries_alone_by_a_client_of_single_records(publish: Publish) -> None:
