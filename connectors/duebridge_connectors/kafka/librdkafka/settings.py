@@ -29,7 +29,9 @@ DEFAULTS: Mapping[str, object] = {
     "linger.ms": 0,
     "log.connection.close": "false",
     "message.max.bytes": 1_048_576,
-    "reconnect.backoff.max.ms": 1_000,
+    "reconnect.backoff.max.ms": 2_000,
+    # It forgets its back-off as soon as a connection is accepted, so this sets the rate.
+    "reconnect.backoff.ms": 1_000,
 }
 
 # Kafka's names that differ in librdkafka.
