@@ -37,6 +37,7 @@ def nacked(rabbitmq_url: str) -> Iterator[Outcome]:
 def test_publish_to_a_fanout_with_a_full_queue_fails_and_is_unsure(nacked: Outcome) -> None:
     assert nacked.verdict is Verdict.FAILED
     assert nacked.may_be_published
+    assert "it is full, with overflow reject-publish" in nacked.error_message
 
 
 def test_cancel_after_a_nack_is_never_certain(nacked: Outcome, redis_url: str) -> None:

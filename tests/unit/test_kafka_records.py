@@ -168,6 +168,24 @@ def test_outcome_of_a_known_error_is_what_it_means(
     assert outcome.error.startswith(f"{type(answer).__name__}\n")
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (vendor.KafkaTimeoutError("no answer"), "no answer"),
+        (vendor.NotEnoughReplicasError("topic t"), "topic t"),
+        (vendor.KafkaTimeoutError(vendor.KafkaConnectionError("reset")), "reset"),
+        (
+            vendor.UnknownTopicOrPartitionError(None),
+            vendor.UnknownTopicOrPartitionError.description,
+        ),
+        (vendor.KafkaTimeoutError(), "KafkaTimeoutError"),
+        (ValueError("a b"), "a b"),
+    ],
+)
+def test_outcome_of_an_error_names_its_class_once(error: Exception, words: str) -> None:
+    assert outcome_of(error).error == f"{type(error).__name__}\n{words}"
+
+
 def test_errors_of_a_moment_are_temporary() -> None:
     assert is_temporary(vendor.NotLeaderForPartitionError)
     assert is_temporary(vendor.NotEnoughReplicasError)

@@ -245,7 +245,17 @@ _TEMPORARY = frozenset(
 def outcome_of(error: BaseException) -> Outcome:
     """Return the outcome of an error; INDETERMINATE for a class without a row."""
     verdict, reason, is_unsure = TABLE.get(type(error), UNKNOWN)
-    return Outcome(verdict, reason, type(error).__name__, str(error), is_unsure)
+    return Outcome(verdict, reason, type(error).__name__, words_of(error), is_unsure)
+
+
+def words_of(error: BaseException) -> str:
+    """Return what an error says, without the class name and number that `str` puts before it."""
+    if not isinstance(error, vendor.KafkaError):
+        return str(error)
+    words = error.args[0] if error.args else None
+    if isinstance(words, BaseException):
+        return words_of(words)
+    return str(words or getattr(error, "description", None) or type(error).__name__)
 
 
 def is_temporary(kind: type[BaseException]) -> bool:

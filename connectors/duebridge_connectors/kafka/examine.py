@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from duebridge.ports.checks import About, Destination, Finding, failure, ok, warning
 from duebridge_connectors.kafka.admin import Admin, CannotConnect, Topic
-from duebridge_connectors.kafka.settings import client_of, producer_config
+from duebridge_connectors.kafka.settings import client_of, producer_config, servers_of
 
 # Allowance for the key, the headers, the bridge's headers and a dead letter's headers.
 ROOM_BYTES = 4096
@@ -34,7 +34,8 @@ def examine(
             topics = admin.topics({_name(destination) for destination in destinations})
     except CannotConnect as error:
         remedy = "start it, or mend bootstrap_servers or the options that secure the connection"
-        return [failure(About.BROKER, place, f"no Kafka answers: {error}", remedy)]
+        where = ", ".join(servers_of(settings))
+        return [failure(About.BROKER, place, f"no Kafka answers at {where}: {error}", remedy)]
     found = [ok(About.BROKER, place, f"answers (brokers: {brokers})")]
     found += _packages(place, client_of(settings))
     for destination in destinations:

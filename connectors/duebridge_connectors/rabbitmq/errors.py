@@ -155,6 +155,16 @@ def outcome_of(error: BaseException) -> Outcome:
     return _outcome(TABLE.get(type(error), UNKNOWN), error)
 
 
+# The outcome of every basic.nack, which gives no reason.
+NACK = Outcome(
+    NACKED.verdict,
+    NACKED.reason,
+    vendor.NackError.__name__,
+    "a queue refused it (basic.nack): it is full, with overflow reject-publish, or it failed",
+    NACKED.is_unsure,
+)
+
+
 def not_sent(error: BaseException) -> Outcome:
     """Return UNAVAILABLE: an error came before the delivery was given to pika."""
     return _outcome(UNAVAILABLE, error)

@@ -41,7 +41,7 @@ def examine(
         with suppress(vendor.AMQPError):
             connection.close()
     except _CONNECTION_ERRORS as error:
-        found.append(_unreachable(place, parameters.virtual_host, error))
+        found.append(_unreachable(place, parameters, error))
     return found
 
 
@@ -52,19 +52,28 @@ def _parameters(settings: Mapping[str, object], deadline_s: float) -> Parameters
     return parameters
 
 
-def _unreachable(place: str, virtual_host: str, error: Exception) -> Finding:
+def _unreachable(place: str, parameters: Parameters, error: Exception) -> Finding:
     if isinstance(error, vendor.ProbableAuthenticationError):
-        found, remedy = "it refused the user or the password", "mend them in url"
+        found = f"it refused the user or the password: {_broker_words(error)}"
+        remedy = "mend them in url"
     elif isinstance(error, vendor.ProbableAccessDeniedError):
-        found = f"there is no virtual host {virtual_host!r}, or this user may not use it"
-        remedy = "mend it in url, or let the user in: rabbitmqctl set_permissions"
+        found = f"it refused virtual host {parameters.virtual_host!r}: {_broker_words(error)}"
+        remedy = "mend it in url, or its permissions or limits: rabbitmqctl"
     else:
         cause = root_cause(error)
         is_silent = isinstance(cause, AMQPConnectorException)  # whose text is only pika's own
         why = "nobody says AMQP there" if is_silent else f"{type(cause).__name__}: {cause}"
-        found = f"no RabbitMQ answers: {why}"
+        found = f"no RabbitMQ answers at {parameters.host}:{parameters.port}: {why}"
         remedy = "start it, or mend url (amqp:// or amqps://, host, port)"
     return failure(About.BROKER, place, found, remedy)
+
+
+def _broker_words(error: Exception) -> str:
+    """Return the reply text within pika's own: `ConnectionClosedByBroker: (530) 'NOT_ALLOWED ...'`.
+
+    pika guesses the cause from the stage of the handshake; only the broker's text names it.
+    """
+    return str(error).partition(") ")[2][1:-1] or str(error)
 
 
 def _examined(connection: Any, destination: Destination) -> list[Finding]:

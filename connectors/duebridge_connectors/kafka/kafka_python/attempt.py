@@ -15,7 +15,7 @@ from duebridge_connectors.kafka.attempt import (
     Refusal,
     not_sent,
 )
-from duebridge_connectors.kafka.errors import outcome_of
+from duebridge_connectors.kafka.errors import outcome_of, words_of
 from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient, part_of, refusal_of
 
 
@@ -42,7 +42,7 @@ class KafkaPythonAttempt(PublishAttempt[KafkaPythonClient]):
                 self._futures[index] = client.send(self.batch[index])
             except (vendor.KafkaTimeoutError, vendor.IllegalStateError) as error:
                 # The client has just lost the topic or was retired: another send would block.
-                lost[topic] = not_sent(str(error))
+                lost[topic] = not_sent(words_of(error))
                 self.record([index], lost[topic])
             except Exception as error:
                 self.record([index], outcome_of(error))
