@@ -213,7 +213,7 @@ def test_connect_a_topic_for_smaller_bodies_exits_1(
         "about": "route",
         "place": "routes.a.target",
         "found": f"max_body is 2048 bytes, but {limit} is 1000",
-        "remedy": "make the one at least 6144, or routes.a.max_body smaller",
+        "remedy": "raise the limit to 6144, or lower routes.a.max_body",
     }
 
 
@@ -239,7 +239,7 @@ def test_connect_brokers_that_are_not_there_exit_4_and_none_hides_another(
         "orders": f"no Kafka answers at {address}: KafkaConnectionError: 111 ECONNREFUSED",
         "mute": "RequestTimedOutError",
         "away": f"no RabbitMQ answers at {address}: ConnectionRefusedError",
-        "another": "nobody says AMQP there",
+        "another": "the server there does not speak AMQP",
         "closed": "it refused the user or the password: ACCESS_REFUSED",
         "nowhere": "it refused virtual host 'nowhere': NOT_ALLOWED - vhost nowhere not found",
     }

@@ -55,16 +55,20 @@ def _parameters(settings: Mapping[str, object], deadline_s: float) -> Parameters
 def _unreachable(place: str, parameters: Parameters, error: Exception) -> Finding:
     if isinstance(error, vendor.ProbableAuthenticationError):
         found = f"it refused the user or the password: {_broker_words(error)}"
-        remedy = "mend them in url"
+        remedy = "correct them in url"
     elif isinstance(error, vendor.ProbableAccessDeniedError):
         found = f"it refused virtual host {parameters.virtual_host!r}: {_broker_words(error)}"
-        remedy = "mend it in url, or its permissions or limits: rabbitmqctl"
+        remedy = "correct it in url, or change its permissions or limits (rabbitmqctl)"
     else:
         cause = root_cause(error)
         is_silent = isinstance(cause, AMQPConnectorException)  # whose text is only pika's own
-        why = "nobody says AMQP there" if is_silent else f"{type(cause).__name__}: {cause}"
+        why = (
+            "the server there does not speak AMQP"
+            if is_silent
+            else f"{type(cause).__name__}: {cause}"
+        )
         found = f"no RabbitMQ answers at {parameters.host}:{parameters.port}: {why}"
-        remedy = "start it, or mend url (amqp:// or amqps://, host, port)"
+        remedy = "start it, or correct url (amqp:// or amqps://, host, port)"
     return failure(About.BROKER, place, found, remedy)
 
 
@@ -113,9 +117,10 @@ def _refusal(
 
 def _refused(place: str, name: str, refusal: vendor.ChannelClosedByBroker) -> Finding:
     if refusal.reply_code == _NOT_FOUND:
-        remedy = "declare it, or mend the name: duebridge declares nothing"
+        remedy = "declare it, or fix the name: duebridge declares nothing"
         return failure(About.BROKER, place, f"{name} does not exist", remedy)
-    remedy = "mend the user's permissions" if refusal.reply_code == _UNAUTHORIZED else "see why"
+    is_closed = refusal.reply_code == _UNAUTHORIZED
+    remedy = "correct this user's permissions" if is_closed else "see the broker's log"
     found = f"{name} cannot be used: {refusal.reply_code} {refusal.reply_text}"
     return failure(About.ROUTE, place, found, remedy)
 
@@ -123,7 +128,7 @@ def _refused(place: str, name: str, refusal: vendor.ChannelClosedByBroker) -> Fi
 def _queue_problems(place: str, queue: str, limits: Limits) -> Iterator[Finding]:
     if limit := limits.drops_oldest:
         found = f"queue {queue!r} drops its oldest messages when it is full ({limit})"
-        remedy = "declare it with x-overflow: reject-publish; what is confirmed would else be lost"
+        remedy = "declare it with x-overflow: reject-publish; else confirmed messages are lost"
         yield failure(About.ROUTE, place, found, remedy)
     if not limits.is_durable:
         found = f"queue {queue!r} is not durable: a restart of the broker deletes it"
