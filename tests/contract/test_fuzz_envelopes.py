@@ -21,11 +21,11 @@ from duebridge.producer import Producer
 from duebridge.receipt import Receipt, Shown
 from duebridge.store.connection import Connection
 from duebridge_connectors.kafka.headers import plain_headers
-from tests.contract.rabbitmq_broker import RabbitBroker
 from tests.support.broker_under_test import Received
 from tests.support.drawn_envelopes import BATCH, Batch, Fields, batches, brief
 from tests.support.fuzzing import Lookout, embedded, fuzz, fuzz_config
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.rabbitmq_broker import RabbitBroker
 
 OURS = {"x-message-id", "x-route", "x-attempt", "x-due-at", "x-scheduled-at"}
 ROUTES: dict[str, Any] = {

@@ -147,31 +147,18 @@ def is_closed(admin: Any, topic: str) -> bool:
     return bool(described["error_code"] == TopicAuthorizationFailedError.errno)
 
 
-def examined_kafka_permissions(bootstrap: str, topic: str) -> Finding:
-    settings = {"type": "kafka", "bootstrap_servers": [bootstrap]}
-    each = Destination("r", "routes.r.target", Target("orders", topic=topic), 1000)
-    return examine("brokers.orders", settings, [each], 5.0)[-1]
-
-
-def test_examine_topic_that_we_may_not_write_fails(bootstrap: str) -> None:
-    finding = examined_kafka_permissions(bootstrap, "readonly")
-    assert (finding.severity, finding.about) == (Severity.FAILURE, About.ROUTE)
-    assert finding.found == "this user may not write topic readonly"
-
-
-def test_examine_topic_that_we_may_not_see_fails(bootstrap: str) -> None:
-    finding = examined_kafka_permissions(bootstrap, "hidden")
-    assert (finding.severity, finding.about) == (Severity.FAILURE, About.ROUTE)
-    assert "TopicAuthorizationFailedError" in finding.found
-
-
-def test_examine_topic_whose_limits_we_may_not_see_says_so(bootstrap: str) -> None:
-    finding = examined_kafka_permissions(bootstrap, "secretive")
-    assert finding.severity is Severity.OK
-    assert "limits unknown" in finding.found
-
-
-def test_examine_topic_that_is_open_is_ok(bootstrap: str) -> None:
-    finding = examined_kafka_permissions(bootstrap, "open")
-    assert finding.severity is Severity.OK
-    assert "max.message.bytes: 1048588" in finding.found
+@pytest.mark.parametrize(
+    ("topic", "severity", "found"),
+    [
+        ("readonly", Severity.FAILURE, "this user may not write topic readonly"),
+        ("hidden", Severity.FAILURE, "TopicAuthorizationFailedError"),
+        ("secretive", Severity.OK, "limits unknown"),
+        ("open", Severity.OK, "max.message.bytes: 1048588"),
+    ],
+)
+def test_examine_topic_says_what_we_may_do_and_see(
+    bootstrap: str, topic: str, severity: Severity, found: str
+) -> None:
+    finding = examined(bootstrap, destination(topic))[-1]
+    assert (finding.severity, finding.about) == (severity, About.ROUTE)
+    assert found in finding.found

@@ -12,9 +12,8 @@ import pytest
 from duebridge.envelope import Properties, Target
 from duebridge.ports.publisher import Delivery, Reason, Verdict
 from duebridge_connectors.kafka.publisher import KafkaPublisher
-from tests.contract.librdkafka_broker import LibrdkafkaBroker
 from tests.support.broker_under_test import delivery, ids, verdicts
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.kafka_broker import KafkaBroker, LibrdkafkaBroker
 
 DEADLINE_S = 15.0
 

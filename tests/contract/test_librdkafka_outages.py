@@ -15,9 +15,8 @@ from duebridge_connectors.kafka.librdkafka import open_librdkafka
 from duebridge_connectors.kafka.librdkafka.client import NO_TOPIC
 from duebridge_connectors.kafka.librdkafka.settings import producer_config
 from duebridge_connectors.kafka.publisher import KafkaPublisher
-from tests.contract.librdkafka_broker import LibrdkafkaBroker
 from tests.support.broker_under_test import delivery, ids, verdicts
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.kafka_broker import KafkaBroker, LibrdkafkaBroker
 from tests.support.own_kafka import ProxiedKafka, proxied_kafka
 from tests.support.proxy import Proxy
 from tests.support.servers import wait_until

@@ -5,13 +5,12 @@ from contextlib import closing
 
 import pytest
 
-from tests.contract.librdkafka_broker import LibrdkafkaBroker
 from tests.contract.memory_broker import MemoryBroker
 from tests.contract.publisher_contract import PublisherContract
-from tests.contract.rabbitmq_broker import RabbitBroker
 from tests.support.checkout import ROOT
 from tests.support.features import meanings
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.kafka_broker import KafkaBroker, LibrdkafkaBroker
+from tests.support.rabbitmq_broker import RabbitBroker
 
 
 class TestKafkaPublisher(PublisherContract):

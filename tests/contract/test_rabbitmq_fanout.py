@@ -9,9 +9,9 @@ import pytest
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Outcome, Verdict
 from duebridge.store.connection import open_connection
-from tests.contract.rabbitmq_broker import RabbitBroker
 from tests.support.broker_under_test import delivery
 from tests.support.desk import Desk, retrying
+from tests.support.rabbitmq_broker import RabbitBroker
 
 DEADLINE_S = 15.0
 
