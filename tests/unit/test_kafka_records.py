@@ -245,14 +245,8 @@ def test_look_up_a_brokers_error_gives_the_verdict_of_the_other_client() -> None
 @pytest.mark.parametrize(
     ("code", "verdict", "reason"),
     [
-        (KafkaError.MSG_SIZE_TOO_LARGE, Verdict.REJECTED, Reason.TOO_LARGE),
-        (KafkaError.INVALID_RECORD, Verdict.REJECTED, Reason.INVALID),
         (KafkaError._UNKNOWN_TOPIC, Verdict.TARGET_FAILED, Reason.TARGET_MISSING),
         (KafkaError._UNKNOWN_PARTITION, Verdict.TARGET_FAILED, Reason.TARGET_MISSING),
-        (KafkaError.UNKNOWN_TOPIC_OR_PART, Verdict.TARGET_FAILED, Reason.TARGET_MISSING),
-        (KafkaError.TOPIC_EXCEPTION, Verdict.TARGET_FAILED, Reason.TARGET_MISSING),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Verdict.TARGET_FAILED, Reason.UNAUTHORIZED),
-        (KafkaError.NOT_ENOUGH_REPLICAS, Verdict.TARGET_UNAVAILABLE, Reason.ATTEMPTS_EXHAUSTED),
         (KafkaError._INVALID_DIFFERENT_RECORD, Verdict.FAILED, Reason.ATTEMPTS_EXHAUSTED),
         (KafkaError._MSG_TIMED_OUT, Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
         (KafkaError._TRANSPORT, Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
