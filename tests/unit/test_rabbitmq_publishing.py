@@ -48,7 +48,7 @@ def test_look_up_each_vendor_error_finds_a_row() -> None:
 
 
 def test_rows_with_a_reason_of_their_own_are_those_that_can_be_buried_for_it() -> None:
-    for verdict, reason in (*TABLE.values(), *REPLIES.values()):
+    for verdict, reason, _ in (*TABLE.values(), *REPLIES.values()):
         is_own = reason is not EXHAUSTED
         assert is_own == (verdict in {Verdict.REJECTED, Verdict.TARGET_FAILED})
 

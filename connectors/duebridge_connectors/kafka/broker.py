@@ -66,10 +66,6 @@ class Kafka(BrokerType):
                 f"properties: expected only content_type on a Kafka route; got {', '.join(extra)}"
             )
 
-    def check_settings(self, settings: Mapping[str, object], publish_deadline_s: float) -> None:
-        """Open and close a publisher; see `BrokerType.check_settings`."""
-        open_publisher(settings, publish_deadline_s).close()
-
     def open_publisher(
         self, settings: Mapping[str, object], publish_deadline_s: float
     ) -> Publisher:
