@@ -16,7 +16,7 @@ from duebridge.store.keys import Shard
 from duebridge.store.reconnects import NotAsked, Reconnects
 from duebridge.store.routes import Registry
 from duebridge.store.scripts import names
-from tests.support.desk import Desk, ManualClock, envelope
+from tests.support.desk import Desk, ManualClock, acks, envelope
 from tests.support.proxy import proxied
 from tests.support.servers import free_port, redis_cluster, redis_server, wait_until
 
@@ -117,9 +117,9 @@ def test_store_that_comes_back_answers_a_repeated_call(store_at: StoreAt, port: 
         store = store_at(url_of(proxy.port), repeat_for_s=20)
         store.next()
         proxy.refuse(4)
-        assert store.ack(b"token", ["a"]).repeated
+        assert store.ack(acks(b"token", "a")).repeated
         assert proxy.refused == 4
-        assert not store.ack(b"token", ["a"]).repeated
+        assert not store.ack(acks(b"token", "a")).repeated
 
 
 STARTS: dict[str, Callable[[Connection, float], object]] = {

@@ -6,7 +6,7 @@ import pytest
 
 from duebridge.errors import StoreError
 from duebridge.ports.publisher import Reason
-from tests.support.desk import LEASE_MS, Desk, envelope
+from tests.support.desk import LEASE_MS, Desk, acks, envelope
 
 ENDS = pytest.mark.parametrize(("end", "done"), [("replay", "replayed"), ("drop", "dropped")])
 
@@ -20,7 +20,7 @@ def test_end_of_the_dead_refuses_while_a_shunt_holds_it(desk: Desk, end: str, do
     desk.clock.advance(1)
     assert getattr(desk.store, end)(["a", "a"]) == [done, "unknown"]
     with desk.unchanged():
-        assert desk.store.ack(claim.token, ["a"], shunted=True).stale == ["a"]
+        assert desk.store.ack(acks(claim.token, "a"), shunted=True).stale == ["a"]
 
 
 @ENDS

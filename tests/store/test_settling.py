@@ -10,20 +10,20 @@ from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import ERROR_BYTES, DelayStore
 from duebridge.store.transitions import Burial
 from tests.store.conftest import Opened
-from tests.support.desk import LEASE_MS, NOT_MINE, Desk, burial, retrying
+from tests.support.desk import LEASE_MS, NOT_MINE, Desk, acks, burial, postponed, retrying
 
 Settle = Callable[[DelayStore, bytes, Sequence[str]], Any]
 OF_A_CLAIM: dict[str, Settle] = {
-    "ack": lambda store, token, ids: store.ack(token, ids),
+    "ack": lambda store, token, ids: store.ack(acks(token, *ids)),
     "retry": lambda store, token, ids: store.retry(
-        token, [retrying(name, unsure=True, error="E\nx") for name in ids], target_failed=True
+        token, [retrying(name, unsure=True, error="E\nx", clock="start") for name in ids]
     ),
     "release": lambda store, token, ids: store.release(token, ids),
     "bury": lambda store, token, ids: store.bury(token, burials(*ids)),
 }
 OF_A_SHUNT: dict[str, Settle] = {
-    "shunted": lambda store, token, ids: store.ack(token, ids, shunted=True),
-    "postpone": lambda store, token, ids: store.postpone(token, ids, 5000),
+    "shunted": lambda store, token, ids: store.ack(acks(token, *ids), shunted=True),
+    "postpone": lambda store, token, ids: store.postpone(token, postponed(*ids)),
 }
 SETTLES = OF_A_CLAIM | OF_A_SHUNT
 EVERY = pytest.mark.parametrize("name", SETTLES)
@@ -75,7 +75,7 @@ def test_settle_after_the_lease_went_to_another_leaves_that_one_alone(
         check_stale(desk, name, first.token, "a")
     second = desk.store.claim(1, LEASE_MS) if is_claim else desk.store.shunt(1, LEASE_MS)
     check_stale(desk, name, first.token, "a")
-    assert desk.store.ack(second.token, ["a"], shunted=not is_claim).stale == []
+    assert desk.store.ack(acks(second.token, "a"), shunted=not is_claim).stale == []
     check_stale(desk, name, first.token, "a")
 
 
@@ -189,7 +189,7 @@ def test_bury_counts_and_doubts_only_when_told(desk: Desk) -> None:
 
 def test_postpone_ends_the_lease_and_waits(desk: Desk) -> None:
     claim = desk.shunt("a", "b")
-    settled = desk.store.postpone(claim.token, ["a"], 5000)
+    settled = desk.store.postpone(claim.token, postponed("a"))
     assert (settled.stale, settled.poll.dead) == ([], 2)
     assert desk.score_of("a", "dead") == desk.clock() + 5000
     assert not desk.flight_of("a").shunting
@@ -218,12 +218,3 @@ def test_release_of_a_single_claim_goes_back_among_the_suspects(desk: Desk) -> N
     assert desk.store.release(claim.token, ["a"]).stale == []
     assert desk.state_of("a") == "suspect"
     desk.check()
-
-
-def test_retry_for_a_failed_target_holds_the_route_since_the_first(desk: Desk) -> None:
-    claim = desk.unack("a", "b")
-    held_at = desk.clock()
-    desk.store.retry(claim.token, [retrying("a")], target_failed=True)
-    desk.clock.advance(500)
-    settled = desk.store.retry(claim.token, [retrying("b")], target_failed=True)
-    assert settled.poll.held_since_ms == held_at

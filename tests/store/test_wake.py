@@ -12,7 +12,7 @@ from duebridge.store.connection import Connection, open_connection
 from duebridge.store.embedded import stop_embedded
 from duebridge.store.replies import Claim
 from duebridge.worker.store_monitor import StoreMonitor
-from tests.support.desk import Desk, envelope
+from tests.support.desk import Desk, acks, envelope
 from tests.support.servers import wait_until
 
 WITHIN_S = 5.0
@@ -58,7 +58,7 @@ def release_twice(desk: Desk, claim: Claim) -> None:
 def look_and_settle(desk: Desk, claim: Claim) -> None:
     desk.store.next()
     desk.store.stats()
-    desk.store.ack(claim.token, ["a"])
+    desk.store.ack(acks(claim.token, "a"))
     desk.store.cancel("b")
 
 
