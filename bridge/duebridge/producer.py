@@ -18,7 +18,7 @@ from duebridge.config.load import load_config, resolved_store_url
 from duebridge.config.models import Config, Route
 from duebridge.durations import format_instant, format_ms
 from duebridge.envelope import BodyGiven, Envelope, EnvelopeFields, checked_id, due_instant
-from duebridge.errors import ConfigError, EnvelopeError, shown
+from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable, shown
 from duebridge.limits import check_envelope, with_whole_target
 from duebridge.ports.settings import did_you_mean
 from duebridge.receipt import CancelAnswer, Known, MoveAnswer, Receipt
@@ -81,11 +81,14 @@ class Producer:
         id, is `replaced`, a new life; `in_flight` where it is too late for that.
 
         Raises `EnvelopeError` (nothing was stored), `StoreFull`, and `StoreUnavailable`: then
-        call again with the same id, which is harmless.
+        call again with the same id, which is harmless; the error has it in `ids`.
         """
         envelope = Envelope.new(body, **fields)
-        scheduler = self._scheduler(route)
-        (receipt,) = scheduler.schedule([envelope], replace=_is_replace(on_conflict))
+        try:
+            scheduler = self._scheduler(route)
+            (receipt,) = scheduler.schedule([envelope], replace=_is_replace(on_conflict))
+        except StoreUnavailable as error:
+            raise error.about([envelope.id]) from error
         if receipt.status == "refused":
             raise EnvelopeError(receipt.error)
         return receipt
@@ -99,7 +102,7 @@ class Producer:
         The receipts are all in memory: for more than some 100,000 there is `schedule_stream`.
 
         Raises as `schedule` does, but `EnvelopeError` only for arguments of another type; batches
-        stored before the error stay stored.
+        stored before the error stay stored, and `ids` are those of the batch without an answer.
         """
         return list(self.schedule_stream(route, envelopes, on_conflict=on_conflict))
 
@@ -199,7 +202,20 @@ class _RouteScheduler:
         started_ns = time.time_ns()
         batch = [with_whole_target(envelope, self._route) for envelope in batch]
         receipts = self._refusals(batch)
-        valid = (place for place in range(len(batch)) if place not in receipts)
+        try:
+            self._store(batch, receipts, replace=replace)
+        except StoreUnavailable as error:
+            left = [each.id for place, each in enumerate(batch) if place not in receipts]
+            raise error.about(left) from error
+        ordered = [receipts[place] for place in range(len(batch))]
+        if self._tracing is not None:
+            pairs = list(zip(batch, ordered, strict=True))
+            self._tracing.scheduled(pairs, started_ns, time.time_ns())
+        return ordered
+
+    def _store(self, batch: list[Envelope], receipts: dict[int, Receipt], *, replace: bool) -> None:
+        """Store those that have no receipt yet, shard by shard, and enter their receipts."""
+        valid = [place for place in range(len(batch)) if place not in receipts]
         for shard, places in self.store.by_shard(valid, lambda place: batch[place].id):
             answers = shard.schedule(
                 [batch[place] for place in places],
@@ -209,11 +225,6 @@ class _RouteScheduler:
             )
             for place, answer in zip(places, answers, strict=True):
                 receipts[place] = _receipt(self._route, batch[place], answer)
-        ordered = [receipts[place] for place in range(len(batch))]
-        if self._tracing is not None:
-            pairs = list(zip(batch, ordered, strict=True))
-            self._tracing.scheduled(pairs, started_ns, time.time_ns())
-        return ordered
 
     def _refusals(self, batch: list[Envelope]) -> dict[int, Receipt]:
         """Return the receipts, by place, of envelopes that the route or its broker cannot carry."""

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from duebridge.envelope import Envelope
+from duebridge.errors import StoreUnavailable
 from duebridge.store.connection import Argument, Connection
 from duebridge.store.keys import Shard
 from duebridge.store.poll import NONE, Poll, Stats
@@ -128,7 +129,8 @@ class DelayStore:
             call_id = _new_call_id() if is_kept and self._repeat_for_s > 0 else b""
             fields: Iterable[Any] = chain.from_iterable(rest)
             standard = (max_delay_ms, mode, call_id, self._keep_ms, len(rest))
-            return read_scheduled(self._run("schedule", *standard, *fields), len(rest))
+            ids = [row.id for row in rest]
+            return read_scheduled(self._run("schedule", *standard, *fields, ids=ids), len(rest))
 
         return _answers_of(rows, call)
 
@@ -225,7 +227,8 @@ class DelayStore:
 
         def call(rest: Sequence[tuple[str, int]]) -> list[ReplayAnswer]:
             flat = [part for pair in rest for part in pair]
-            return read_replayed(self._run("replay", len(rest), *flat), len(rest))
+            asked = [each for each, _ in rest]
+            return read_replayed(self._run("replay", len(rest), *flat, ids=asked), len(rest))
 
         return _answers_of([*zip(ids, delays_ms or [0] * len(ids), strict=True)], call)
 
@@ -233,7 +236,7 @@ class DelayStore:
         """Delete dead envelopes; return one answer per id."""
 
         def call(rest: Sequence[str]) -> list[DropAnswer]:
-            return read_dropped(self._run("drop", len(rest), *rest), len(rest))
+            return read_dropped(self._run("drop", len(rest), *rest, ids=rest), len(rest))
 
         return _answers_of(ids, call)
 
@@ -244,7 +247,7 @@ class DelayStore:
         removed as soon as no worker holds it), `dead`, `unknown`, or `recorded` for the cold tier.
         """
         arguments = (id, _new_call_id(), self._keep_ms, self._cold_tier_ms)
-        return read_cancelled(self._run("cancel", *arguments))
+        return read_cancelled(self._run("cancel", *arguments, ids=[id]))
 
     def reschedule(self, id: str, due: str, max_delay_ms: int) -> RescheduleReply:  # noqa: A002
         """Give an envelope another due instant, `+15000` or epoch ms.
@@ -253,7 +256,7 @@ class DelayStore:
         `expires_before_due` changed nothing; `recorded` for the cold tier.
         """
         arguments = (id, due, max_delay_ms, _new_call_id(), self._keep_ms, self._cold_tier_ms)
-        return read_rescheduled(self._run("reschedule", *arguments))
+        return read_rescheduled(self._run("reschedule", *arguments, ids=[id]))
 
     def demote(self, batch: str, first: int, rows: Sequence[tuple[str, int]]) -> DemoteReply:
         """Remove rows, pairs of id and generation, that a batch of the cold tier has copied.
@@ -308,8 +311,11 @@ class DelayStore:
         poll, stale = read_reply(reply.value, StaleReply)
         return SettleReply(poll, [read_text(each) for each in stale], reply.repeated)
 
-    def _run(self, name: str, *arguments: Argument) -> Any:
-        return self._call(name, arguments, self._repeat_for_s).value
+    def _run(self, name: str, *arguments: Argument, ids: Sequence[str] = ()) -> Any:
+        try:
+            return self._call(name, arguments, self._repeat_for_s).value
+        except StoreUnavailable as error:
+            raise error.about(ids) from error
 
     def _run_once(self, name: str, *arguments: Argument) -> Any:
         return self._call(name, arguments, 0.0).value
