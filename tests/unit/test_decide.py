@@ -20,7 +20,7 @@ from duebridge.worker.decide import (
 )
 
 NOW_MS = 1_800_000_000_000
-POLICY = RetryPolicy(max_attempts=3, initial=1000, max=60_000, jitter="none")
+POLICY = RetryPolicy(max_attempts=3, initial="1s", max="60s", jitter="none")
 TERMS = {
     kind: Terms(POLICY, hold_ms=30_000, is_letter=kind == "letter")
     for kind in ("envelope", "letter")
@@ -88,7 +88,7 @@ TABLE = [
      "retry 16000 end counted unsure"),
     ("missing", "up", "fresh", "retry 1000 start", SAME),
     ("missing", "up", "worn", "retry 4000 start", "retry 16000 start"),
-    ("missing", "up", "since 29s", "retry 1000 start", SAME),
+    ("missing", "up", "since 29s", "retry 1000 start", "retry 16000 start"),
     ("missing", "up", "since 30s", "bury target_missing", "retry 16000 start"),
     ("missing", "held", "fresh", "aside 30000 start", "retry 1000 start"),
     ("missing", "held", "since 29s", "aside 1000 start", "retry 1000 start"),

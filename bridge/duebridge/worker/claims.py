@@ -52,7 +52,7 @@ class Claims:
             view.gather(claim.held)
         if claim.token:
             terms = Terms.of(view.route)
-            admission = admit(lane, view.target, claim.leased, terms, view.now_ms())
+            admission = admit(lane, view.target, claim, terms, view.now_ms())
             self._dispatcher.dispatch(view, lane, claim, admission, started_at, is_suspect=alone)
         return claim.taken
 
@@ -121,7 +121,12 @@ class Claims:
         )
         view.update(claim.poll)
         if claim.token:
-            group = Group(health, claim.leased, load_of(claim.leased), is_probe=not is_up)
+            group = Group(
+                health,
+                claim.leased,
+                Load(len(claim.leased), claim.decoded_bytes),
+                is_probe=not is_up,
+            )
             admission = Admission([group], [])
             self._dispatcher.dispatch(view, lane, claim, admission, started_at, is_letter=True)
         return claim.held
