@@ -62,10 +62,10 @@ class Targets:
         for worker in self.workers:
             for view in worker.views:
                 worker.wake(view)
-            for turns in range(300):
-                if not worker.run_once():
-                    break
-            assert turns < 299, "a worker turns for ever"
+            turns = 0
+            while worker.run_once():
+                turns += 1
+                assert turns < 300, "a worker turns for ever"
 
     def tried(self, topic: str) -> list[int]:
         """When a topic was tried."""
@@ -370,8 +370,8 @@ def test_envelope_never_goes_to_a_target_whose_tag_is_the_same(
     targets.run(2500)
     del targets.outcomes["gone"]
     targets.run(6000)
-    assert {to for _, id, to in targets.tries if id.startswith("a")} == {"gone"}
-    assert {to for _, id, to in targets.tries if id.startswith("b")} <= {"away", "dlt"}
+    assert {to for _, name, to in targets.tries if name.startswith("a")} == {"gone"}
+    assert {to for _, name, to in targets.tries if name.startswith("b")} <= {"away", "dlt"}
 
 
 def test_more_targets_than_a_worker_keeps_are_forgotten(
