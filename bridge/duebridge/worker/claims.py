@@ -77,7 +77,7 @@ class Claims:
             metrics.count_expired(view.route.name, claim.expired)
             expired += claim.expired
             if claim.held:
-                health.aside[shard] = NO_CURSOR
+                health.aside[shard] = after or NO_CURSOR
                 self._dispatcher.dispatch(
                     view, lane, claim, self._as_probe(view, health, claim), started_at
                 )
@@ -96,6 +96,7 @@ class Claims:
         others = [SetAside(id=each.id, delay_ms=0, tag=NO_TAG) for each in claim.leased]
         if own:
             return Admission([Group(health, own, load_of(own), is_probe=True)], [])
+        health.skip_probe()
         return Admission([], [(health, others)])
 
     def shunt(self, view: ShardView) -> int:

@@ -96,11 +96,18 @@ def run(
                 if until_empty and drain_check.is_complete(runner.config):
                     break
         finally:
-            if not runner.drain():  # a client still hangs: do not wait for its threads
-                sys.stderr.flush()
-                os._exit(0)
+            if not runner.drain():
+                end_at_once(sys.exc_info()[1])
     if until_empty:
         finish(is_yes=drain_check.is_empty)
+
+
+def end_at_once(error: BaseException | None) -> None:
+    """End the process without waiting for a client library that hangs."""
+    if error is not None:
+        print(f"duebridge: {error}", file=sys.stderr)  # noqa: T201 - the command's last word
+    sys.stderr.flush()
+    os._exit(0 if error is None else 1)
 
 
 def serve_health(runner: "Runner", monitor: "StoreMonitor", port: int, stack: ExitStack) -> None:
