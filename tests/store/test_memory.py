@@ -58,7 +58,7 @@ ENDS = {
     cancel_in_flight: "cancelled",
 }
 BECAME = pytest.mark.parametrize(
-    ("end", "became"), ENDS.items(), ids=lambda each: getattr(each, "__name__", "")
+    ("end", "became"), ENDS.items(), ids=lambda each: getattr(each, "__name__", None)
 )
 
 
