@@ -306,6 +306,16 @@ def test_cluster_that_is_not_there_is_unavailable() -> None:
     assert SECRET not in str(refused.value)
 
 
+def test_cluster_whose_first_connections_are_dropped_is_opened_by_who_is_patient(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    home = tmp_path_factory.mktemp("flaky")
+    with redis_cluster(home) as url, proxied(int(url.rsplit(":", 1)[1])) as proxy:
+        proxy.refuse(2)
+        open_connection(f"redis+cluster://127.0.0.1:{proxy.port}", 0.3, repeat_for_s=20.0).close()
+        assert proxy.refused == 2
+
+
 def test_wrong_password_of_a_cluster_is_unfit(tmp_path_factory: pytest.TempPathFactory) -> None:
     with redis_cluster(tmp_path_factory.mktemp("closed")) as url:
         with redis.Redis(port=int(url.rsplit(":", 1)[1])) as node:
