@@ -9,7 +9,7 @@ from duebridge.store.replies import Claim
 from duebridge.store.transitions import NO_TAG, SetAside
 from duebridge.telemetry import metrics
 from duebridge.worker.batch import Admission, admit, load_of
-from duebridge.worker.decide import Terms
+from duebridge.worker.decide import LEAST_WAIT_MS, Terms
 from duebridge.worker.dispatcher import Dispatcher
 from duebridge.worker.lane import Group, Lane
 from duebridge.worker.shard import BACKLOG, ShardView, claim_batch
@@ -77,7 +77,7 @@ class Claims:
             metrics.count_expired(view.route.name, claim.expired)
             expired += claim.expired
             if claim.held:
-                health.aside[shard] = after or NO_CURSOR
+                health.aside[shard] = NO_CURSOR
                 self._dispatcher.dispatch(
                     view, lane, claim, self._as_probe(view, health, claim), started_at
                 )
@@ -93,7 +93,7 @@ class Claims:
     def _as_probe(view: ShardView, health: TargetHealth, claim: Claim) -> Admission:
         """Admit what a probe found, unless another target has the same tag."""
         own = [each for each in claim.leased if view.target_of(each) == health.target]
-        others = [SetAside(id=each.id, delay_ms=0, tag=NO_TAG) for each in claim.leased]
+        others = [SetAside(id=each.id, delay_ms=LEAST_WAIT_MS, tag=NO_TAG) for each in claim.leased]
         if own:
             return Admission([Group(health, own, load_of(own), is_probe=True)], [])
         health.skip_probe()

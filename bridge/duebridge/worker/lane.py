@@ -245,12 +245,11 @@ class Lane:
                 health.aside.clear()
             self.targets.note_mode(health)
 
-    def note_aside(self, tag: str, shard: Shard) -> None:
+    def note_aside(self, health: TargetHealth, shard: Shard) -> None:
         """Note that a shard has envelopes set aside for a target, which may be up again by now."""
         with self.lock:
-            health = self.targets.tagged(tag)
-            if health is None or health.mode == "up":
-                self._recovered.append((tag, shard))
+            if health.mode == "up":
+                self._recovered.append((health.tag, shard))
             else:
                 health.aside.setdefault(shard, NO_CURSOR)
 
