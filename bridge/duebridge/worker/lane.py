@@ -85,7 +85,7 @@ class Lane:
         self._threads = threads
         self._settlers = settlers or threads
         self._monotonic = monotonic
-        self._outage = Outage("lane_closed", "lane_open", monotonic, broker=broker)
+        self._outage = Outage("lane_stopped", "lane_open", monotonic, broker=broker)
         self._next_ping_at: float | None = monotonic()
         self._is_pinging = False
         self._aside, self._aside_at = float(ASIDE_PER_S), monotonic()
