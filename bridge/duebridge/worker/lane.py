@@ -53,7 +53,7 @@ class Lane:
         self._publisher = publisher
         self._threads = threads
         self._monotonic = monotonic
-        self._outage = Outage("lane_closed", "lane_open", monotonic, broker=broker)
+        self._outage = Outage("lane_stopped", "lane_open", monotonic, broker=broker)
         self._next_ping_at: float | None = monotonic()
         self._is_pinging = False
         self._aside, self._aside_at = float(ASIDE_PER_S), monotonic()

@@ -60,12 +60,14 @@ def run(
     """
     from duebridge.admin.drain_check import DrainCheck
     from duebridge.config.load import load_config_text, read_config_text
+    from duebridge.store.workers import Workers
     from duebridge.telemetry.logs import configure_logs
     from duebridge.telemetry.metrics import observe_store_call
     from duebridge.telemetry.tracing import traced_process
     from duebridge.worker.process import Runner, tuned_gc
     from duebridge.worker.publishers import open_publishers
     from duebridge.worker.reload import LOOK_EVERY_S, Reload
+    from duebridge.worker.status import StatusWriter
     from duebridge.worker.store_monitor import StoreMonitor
 
     path = config_path(context, config)
@@ -85,6 +87,8 @@ def run(
         signals = Signals()
         reload = Reload(path, text, runner.swap)
         drain_check = DrainCheck(connection)
+        status = StatusWriter(runner.worker, Workers(connection, settings.store.namespace))
+        status.start()
         try:
             runner.start()
             while not signals.wait(LOOK_EVERY_S):
@@ -92,6 +96,7 @@ def run(
                 if until_empty and drain_check.is_complete(runner.config):
                     break
         finally:
+            status.close()
             runner.drain()
     if until_empty:
         finish(is_yes=drain_check.is_empty)
