@@ -7,6 +7,7 @@ from duebridge.store.poll import NONE, Poll, Stats
 from duebridge.store.record import read_flight
 
 STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
+FLOWN = ("ready", "suspect", "retry", "unack")
 NOBODY = bytes(12)
 LONGEST_MS = 365 * 86_400_000
 KINDS_WITH_ATTEMPT = {"delivered", "shunted", "retried", "cancelled", "dropped", "expired", "dead"}
@@ -64,10 +65,9 @@ def poll_of(found: Snapshot, now_ms: int) -> Poll:
     counts = [len(found[name]) for name in STATES]
     timed = ("pending", "suspect", "unack", "retry", "dead")
     firsts = [first_score(found[name]) for name in timed]
-    held_since = int(found["meta"].get(b"held_since", NONE))
     hydrated_until = int(found["meta"].get(b"hydrated_until", NONE))
     forget = first_score(found["forget"])
-    return Poll(now_ms, *counts, *firsts, held_since, forget, hydrated_until)
+    return Poll(now_ms, *counts, *firsts, forget, hydrated_until)
 
 
 def first_score(members: list[tuple[bytes, float]]) -> int:
@@ -75,11 +75,19 @@ def first_score(members: list[tuple[bytes, float]]) -> int:
     return int(min(scores, default=NONE))
 
 
+def dues(found: Snapshot) -> list[int]:
+    """Return when envelopes were due, of those at which the stats look."""
+    claimed = [name for state in FLOWN for name, _ in found[state][:100] if name in found["flight"]]
+    fresh = [score for state in ("pending", "ready") for _, score in found[state][:1]]
+    flights = [int.from_bytes(found["flight"][name][12:18]) for name in claimed]
+    return [*map(int, fresh), *flights]
+
+
 def check_stats(found: Snapshot, stats: Stats, now_ms: int) -> None:
     """Assert that what people see is what a snapshot has."""
     names = ("pending", "ready", "suspect", "retry")
     scores = [score for name in names for _, score in found[name]]
-    oldest = min((int(score) for score in scores if score <= now_ms), default=NONE)
+    oldest = min((due for due in dues(found) if due <= now_ms), default=NONE)
     due = [sum(score <= now_ms + ms for score in scores) for ms in (0, 60_000, 300_000)]
     counts = (len(found["journal"]), len(found["memory"]))
     meta = [int(found["meta"].get(name, 0)) for name in (b"generation", b"journal_sequence")]
