@@ -19,7 +19,7 @@ local stale = settle(ids, hmget(FLIGHT, ids), token, BY_SHUNT, function(id, flig
   if tried == '1' then f.letters, f.letter_error = f.letters + 1, message end
   clear_lease(f)
   packed[#packed + 1], packed[#packed + 2] = id, close_flight(f)
-  scores[#scores + 1], scores[#scores + 2] = delay < 0 and REJECTED or NOW_UP + delay, id
+  scores[#scores + 1], scores[#scores + 2] = delay < 0 and rejected_score() or NOW_UP + delay, id
 end)
 
 hset(FLIGHT, packed)

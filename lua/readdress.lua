@@ -1,18 +1,25 @@
 #!lua flags=allow-oom
 -- readdress.lua: make the dead envelopes due that wait for another dead-letter target.
 --
--- Transition  dead, without a target or rejected by one -> dead, due now
--- ARGV[3]  the dead-letter target in words; nothing moves while it is the one that was noted last
--- ARGV[4]  1: move them although the target is the same, at an operator's request
+-- Transition  dead, without a target or rejected by a former one -> dead, due now
+-- ARGV[3]  the dead-letter target in words
+-- ARGV[4]  1: also those that this target rejected, at an operator's request; on a first call only
 -- ARGV[5]  most to move
--- Returns  {poll, moved}; call it again until none is moved: then the target is noted
+-- Returns  {poll, moved}; call it again until none is moved
 -- @include prelude batch dead poll
 
-local target, is_asked = ARGV[3], ARGV[4] == '1'
-if not is_asked and redis.call('HGET', META, 'dead_letter') == target then return {poll(), 0} end
-local ids = redis.call('ZRANGE', DEAD, REJECTED, '+inf', 'BYSCORE', 'LIMIT', 0, limited(ARGV[5]))
+local target, is_asked, most = ARGV[3], ARGV[4] == '1', limited(ARGV[5])
+if is_asked or redis.call('HGET', META, 'dead_letter') ~= target then
+  redis.call('HINCRBY', META, 'readdressed', 1)
+  redis.call('HSET', META, 'dead_letter', target)
+end
+
 local scores = {}
-for i, id in ipairs(ids) do scores[2 * i - 1], scores[2 * i] = NOW, id end
+local function move(from, to)
+  local ids = redis.call('ZRANGE', DEAD, from, to, 'BYSCORE', 'LIMIT', 0, most - #scores / 2)
+  for _, id in ipairs(ids) do scores[#scores + 1], scores[#scores + 2] = NOW, id end
+end
+move(string.format('%.0f', REJECTED), '(' .. rejected_score())
+move('+inf', '+inf')
 zadd(DEAD, scores)
-if #ids == 0 then redis.call('HSET', META, 'dead_letter', target) end
-return {poll(), #ids}
+return {poll(), #scores / 2}

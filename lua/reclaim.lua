@@ -27,7 +27,7 @@ local function put_back(id, f)
   clear_lease(f)
   local scores, score = f.expiries >= SUSPECT_FROM and suspect or ready, f.due
   if is_poison(id, f) then
-    f.reason, scores, score = POISON, dead, dead_score
+    f.reason, f.held_since, scores, score = POISON, 0, dead, dead_score
   end
   scores[#scores + 1], scores[#scores + 2] = score, id
   packed[#packed + 1], packed[#packed + 2] = id, close_flight(f)

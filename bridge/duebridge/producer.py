@@ -18,19 +18,18 @@ from duebridge.config.load import load_config, resolved_store_url
 from duebridge.config.models import Config, Route
 from duebridge.durations import format_instant, format_ms
 from duebridge.envelope import BodyGiven, Envelope, EnvelopeFields, checked_id, due_instant
-from duebridge.errors import ConfigError, EnvelopeError, StoreError, shown
+from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable, shown
 from duebridge.limits import check_envelope, with_whole_target
 from duebridge.ports.settings import did_you_mean
 from duebridge.receipt import CancelAnswer, Known, MoveAnswer, Receipt
 from duebridge.store.batching import batches
-from duebridge.store.connection import Connection, open_connection
+from duebridge.store.connection import REPEAT_FOR_S, Connection, open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.fitness import check_fitness
 from duebridge.store.replies import RescheduleReply, ScheduleReply
 from duebridge.store.routes import RouteStore
 from duebridge.telemetry.tracing import Tracing, find_tracing
 
-REPEAT_FOR_S = 10.0  # how long a call is repeated while the store is away
 ROW_BYTES = 256  # of an envelope beside its body and key, some
 
 OnConflict: TypeAlias = Literal["refuse", "replace"]
@@ -52,7 +51,7 @@ class Producer:
         if not isinstance(config, Config) or connection is None:
             expected = "expected a Config and a Connection"
             raise ConfigError(f"Producer: {expected}; use Producer.from_config(path)")
-        check_fitness(connection, config.store.allow_unfit)
+        check_fitness(connection, config.store.allow_unfit, repeat_for_s)
         self._config = config
         self._connection = connection
         self._repeat_for_s = repeat_for_s
@@ -76,15 +75,20 @@ class Producer:
         """Store an envelope and return its receipt; the fields are those of `Envelope.new`.
 
         The status is `accepted`; `duplicate` if the id lives with the same content (the receipt has
-        its due instant); `conflict` if the id lives with other content, or `replaced` where
-        `on_conflict="replace"`; `in_flight` where it is too late to replace.
+        its due instant), or is remembered and was delivered; `cancelled` or `dead` if it is
+        remembered with this content and ended so: nothing was stored; `conflict` if the id lives
+        with other content. With `on_conflict="replace"` other content, and any under a remembered
+        id, is `replaced`, a new life; `in_flight` where it is too late for that.
 
         Raises `EnvelopeError` (nothing was stored), `StoreFull`, and `StoreUnavailable`: then
-        call again with the same id, which is harmless.
+        call again with the same id, which is harmless; the error has it in `ids`.
         """
         envelope = Envelope.new(body, **fields)
-        scheduler = self._scheduler(route)
-        (receipt,) = scheduler.schedule([envelope], replace=_is_replace(on_conflict))
+        try:
+            scheduler = self._scheduler(route)
+            (receipt,) = scheduler.schedule([envelope], replace=_is_replace(on_conflict))
+        except StoreUnavailable as error:
+            raise error.about([envelope.id]) from error
         if receipt.status == "refused":
             raise EnvelopeError(receipt.error)
         return receipt
@@ -98,7 +102,7 @@ class Producer:
         The receipts are all in memory: for more than some 100,000 there is `schedule_stream`.
 
         Raises as `schedule` does, but `EnvelopeError` only for arguments of another type; batches
-        stored before the error stay stored.
+        stored before the error stay stored, and `ids` are those of the batch without an answer.
         """
         return list(self.schedule_stream(route, envelopes, on_conflict=on_conflict))
 
@@ -198,7 +202,20 @@ class _RouteScheduler:
         started_ns = time.time_ns()
         batch = [with_whole_target(envelope, self._route) for envelope in batch]
         receipts = self._refusals(batch)
-        valid = (place for place in range(len(batch)) if place not in receipts)
+        try:
+            self._store(batch, receipts, replace=replace)
+        except StoreUnavailable as error:
+            left = [each.id for place, each in enumerate(batch) if place not in receipts]
+            raise error.about(left) from error
+        ordered = [receipts[place] for place in range(len(batch))]
+        if self._tracing is not None:
+            pairs = list(zip(batch, ordered, strict=True))
+            self._tracing.scheduled(pairs, started_ns, time.time_ns())
+        return ordered
+
+    def _store(self, batch: list[Envelope], receipts: dict[int, Receipt], *, replace: bool) -> None:
+        """Store those that have no receipt yet, shard by shard, and enter their receipts."""
+        valid = [place for place in range(len(batch)) if place not in receipts]
         for shard, places in self.store.by_shard(valid, lambda place: batch[place].id):
             answers = shard.schedule(
                 [batch[place] for place in places],
@@ -208,11 +225,6 @@ class _RouteScheduler:
             )
             for place, answer in zip(places, answers, strict=True):
                 receipts[place] = _receipt(self._route, batch[place], answer)
-        ordered = [receipts[place] for place in range(len(batch))]
-        if self._tracing is not None:
-            pairs = list(zip(batch, ordered, strict=True))
-            self._tracing.scheduled(pairs, started_ns, time.time_ns())
-        return ordered
 
     def _refusals(self, batch: list[Envelope]) -> dict[int, Receipt]:
         """Return the receipts, by place, of envelopes that the route or its broker cannot carry."""
@@ -258,8 +270,6 @@ def _receipt(route: Route, envelope: Envelope, answer: ScheduleReply) -> Receipt
     match answer.status:
         case "too_far" | "expires_before_due":
             return _refused(route, envelope, _why(route, answer))
-        case "cancelled":  # a cold row's answer, which a producer's envelope never is
-            raise StoreError(f"unexpected answer of the delay store: {answer.status}")
         case status:
             return Receipt(envelope.id, route.name, answer.due_at_ms, status)
 

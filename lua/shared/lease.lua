@@ -21,7 +21,7 @@ end
 
 local function expire(leases, id, record, flight)
   local f = open_flight(flight or fresh_flight(string.sub(record, 2, 7)))
-  f.reason, f.tag = EXPIRED, NO_TAG
+  f.reason, f.tag, f.held_since = EXPIRED, NO_TAG, 0
   local packed, dead, expired = leases.packed, leases.dead, leases.expired
   packed[#packed + 1], packed[#packed + 2] = id, close_flight(f)
   dead[#dead + 1], dead[#dead + 2] = leases.dead_score, id

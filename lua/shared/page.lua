@@ -1,10 +1,12 @@
 -- Pages of an index, ordered by score and then id.
 
--- Return the rank that follows a row. If its id is gone, the page begins at its score: rows may repeat,
--- but none is skipped.
+-- Return the rank that follows a row. If it is gone or has another score by now, the page begins at its
+-- score: rows may repeat, but none is skipped.
 local function rank_after(key, id, score)
-  local rank = redis.call('ZRANK', key, id)
-  if rank then return rank + 1 end
+  local found = redis.call('ZSCORE', key, id)
+  if found and tonumber(found) == tonumber(score) then
+    return redis.call('ZRANK', key, id) + 1
+  end
   return redis.call('ZCOUNT', key, '-inf', '(' .. score)
 end
 

@@ -122,7 +122,10 @@ def test_cancelled_task_leaves_a_call_that_had_begun_to_its_end(config: Path) ->
     asyncio.run(live())
 
 
-def test_opening_of_a_store_that_is_away_raises_where_it_is_awaited(tmp_path: Path) -> None:
+def test_opening_of_a_store_that_is_away_raises_where_it_is_awaited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Producer.__init__, "__defaults__", (None, None, 0.0))
     path = tmp_path / "duebridge.yaml"
     path.write_text(CONFIG.format(url="redis://127.0.0.1:1/0", namespace="n"))
 

@@ -1,5 +1,6 @@
 """The producer's API against a real store: what it answers, and what it refuses."""
 
+import pickle
 import secrets
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -12,10 +13,11 @@ import pytest
 
 from duebridge import AsyncProducer
 from duebridge.envelope import Envelope, Target
-from duebridge.errors import ConfigError, EnvelopeError
+from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable
 from duebridge.producer import Producer
 from duebridge.store.connection import open_connection
 from tests.acceptance.site import memory_config
+from tests.support.proxy import proxied
 
 BROKERS = {
     "memory": {"type": "memory"},
@@ -167,11 +169,45 @@ def test_reschedule_moves_the_due_instant(producer: Producer) -> None:
             producer.reschedule("r", "a", delay=delay)
 
 
-def test_remember_by_the_route_makes_a_rerun_a_duplicate(build: Build) -> None:
+def test_call_without_an_answer_raises_with_the_ids_to_call_again(
+    service: Callable[[str, str], str],
+) -> None:
+    store = {"namespace": f"p-{secrets.token_hex(6)}", "allow_unfit": ["persistence"]}
+    routes = {"r": {"target": {"broker": "b", "topic": "t"}}}
+    config = memory_config(routes, store=store, brokers={"b": BROKERS["memory"]})
+    with proxied(int(service("redis", "port"))) as proxy:
+        url = f"redis://127.0.0.1:{proxy.port}"
+        with Producer(config, open_connection(url), repeat_for_s=0) as producer:
+            producer.schedule("r", b"", delay="1h", id="first")
+            proxy.lose_reply_to(b"EVALSHA")
+            with pytest.raises(StoreUnavailable, match="; no answer for id '") as one:
+                producer.schedule("r", b"x", delay="1h")
+            again = producer.schedule("r", b"x", delay="1h", id=one.value.ids[0])
+            assert again.status == "duplicate", "the generated id can be used again"
+            envelopes = [Envelope.new(b"x", delay="1h", id=f"i{n}") for n in range(5)]
+            proxy.lose_reply_to(b"EVALSHA")
+            with pytest.raises(StoreUnavailable) as many:
+                producer.schedule_many("r", envelopes)
+            assert many.value.ids == ("i0", "i1", "i2", "i3", "i4")
+            assert "; no answer for 5 ids: 'i0', 'i1', 'i2', ..." in str(many.value)
+            assert pickle.loads(pickle.dumps(many.value)).ids == many.value.ids  # noqa: S301
+            proxy.lose_reply_to(b"EVALSHA")
+            with pytest.raises(StoreUnavailable) as cancelled:
+                producer.cancel("r", "i0")
+            assert cancelled.value.ids == ("i0",)
+
+
+def test_remember_by_the_route_tells_a_rerun_what_became_of_it(build: Build) -> None:
     producer = build(remember="24h")
     producer.schedule("r", b"x", delay="1h", id="a")
     producer.cancel("r", "a")
-    assert producer.schedule("r", b"x", delay="1h", id="a").status == "duplicate"
+    assert producer.schedule("r", b"x", delay="1h", id="a").status == "cancelled"
+    assert producer.get("r", "a") is None
+    reopened = producer.schedule("r", b"x", delay="1h", id="a", on_conflict="replace")
+    known = producer.get("r", "a")
+    assert known is not None
+    assert (reopened.status, known.state, known.attempt) == ("replaced", "pending", 0)
+    producer.cancel("r", "a")
     assert producer.schedule("r", b"other", delay="1h", id="a").status == "accepted"
 
 

@@ -1,4 +1,4 @@
-"""Answers that are lost, and topics that nobody made, on a real broker behind a proxy."""
+"""Lost answers and connections, and topics that nobody made, on a real broker behind a proxy."""
 
 import threading
 import time
@@ -15,14 +15,15 @@ from duebridge_connectors.kafka.librdkafka import open_librdkafka
 from duebridge_connectors.kafka.librdkafka.client import NO_TOPIC
 from duebridge_connectors.kafka.librdkafka.settings import producer_config
 from duebridge_connectors.kafka.publisher import KafkaPublisher
-from tests.contract.librdkafka_broker import LibrdkafkaBroker
 from tests.support.broker_under_test import delivery, ids, verdicts
+from tests.support.kafka_broker import KafkaBroker, LibrdkafkaBroker
 from tests.support.own_kafka import ProxiedKafka, proxied_kafka
 from tests.support.proxy import Proxy
 from tests.support.servers import wait_until
 
 DEADLINE_S = 3.0
 MARGIN_S = 1.0
+MOST_CONNECTIONS = 15  # within two publishes
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +141,21 @@ def test_publish_during_an_outage_leaves_only_the_first_batch_uncertain(
     proxy.hold()
     assert publish_in_time(publisher, batch_for(target)) == {Verdict.INDETERMINATE}
     assert publish_in_time(publisher, batch_for(target)) == {Verdict.UNAVAILABLE}
+
+
+@pytest.mark.parametrize("client", [KafkaBroker, LibrdkafkaBroker])
+def test_publish_behind_a_proxy_that_ends_each_connection_reconnects_seldom(
+    client: type[KafkaBroker], kafka: ProxiedKafka, proxy: Proxy, target: Target
+) -> None:
+    opened = client(kafka.bootstrap)
+    with closing(opened), closing(opened.open_at(proxy.port, DEADLINE_S)) as publisher:
+        assert publish_in_time(publisher, [delivery(target)]) == {Verdict.CONFIRMED}
+        before = proxy.refused
+        proxy.refuse(1000)
+        for _ in range(2):
+            assert Verdict.CONFIRMED not in publish_in_time(publisher, batch_for(target))
+        proxy.refuse(0)
+        assert 0 < proxy.refused - before <= MOST_CONNECTIONS
 
 
 def test_close_with_deliveries_under_way_ends_them_at_once_indeterminate(

@@ -1,5 +1,7 @@
 """What becomes of the dead: shunted to their target, replayed, dropped."""
 
+import os
+
 import pytest
 
 from duebridge.errors import StoreError
@@ -38,6 +40,32 @@ def test_end_of_1000_dead_is_one_step_and_1001_is_refused(desk: Desk, end: str, 
     with desk.unchanged(), pytest.raises(StoreError, match="LIMIT"):
         getattr(desk.store, end)([*ids, "x"])
     assert getattr(desk.store, end)(ids) == [done] * 1000
+
+
+@ENDS
+def test_end_of_large_dead_takes_several_short_calls(
+    desk: Desk, end: str, done: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = list("abcdef")
+    for name in ids:
+        desk.dead(envelope(name, body=os.urandom(300_000)))
+    called: list[str] = []
+    monkeypatch.setattr(desk.connection, "observe", lambda name, _: called.append(name))
+    assert getattr(desk.store, end)(ids) == [done] * 6
+    assert called == [end] * {"replay": 6, "drop": 2}[end]
+
+
+def test_schedule_over_large_envelopes_takes_several_short_calls(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = list("abcdef")
+    for name in ids:
+        desk.pending(envelope(name, body=os.urandom(300_000)))
+    called: list[str] = []
+    monkeypatch.setattr(desk.connection, "observe", lambda name, _: called.append(name))
+    answers = desk.schedule(*ids, replace=True)
+    assert [each.status for each in answers] == ["replaced"] * 6
+    assert called == ["schedule"] * 2
 
 
 def test_shunt_leases_inside_dead(desk: Desk) -> None:

@@ -14,7 +14,7 @@ from duebridge.store.poll import Poll
 from duebridge.store.record import LAYOUT, Flight, Record, pack_row, read_flight, read_record
 from duebridge.store.replies import Claim, ScheduleReply, SettleReply
 from duebridge.store.scripts import script
-from duebridge.store.transitions import Ack, Burial, Retry
+from duebridge.store.transitions import Ack, Burial, Retry, SetAside
 from tests.support.invariants import STATES, Snapshot, check_all, check_stats, poll_of
 
 NOW_MS = 1_700_000_000_000
@@ -75,6 +75,11 @@ def retrying(
     return Retry(id=id, delay_ms=delay_ms, is_failure=failed, is_unsure=unsure, error=error)
 
 
+def aside(id: str, delay_ms: int = 10_000, tag: str = "tag-of-t", **how: Any) -> SetAside:
+    """`how`: clock, is_unsure, error."""
+    return SetAside(id=id, delay_ms=delay_ms, tag=tag, **how)
+
+
 class Desk:
     """Brings ids into each state, and looks at every byte that the shard keeps.
 
@@ -123,6 +128,15 @@ class Desk:
     def retry(self, *given: Envelope | str, delay_ms: int = 1000, **how: Any) -> None:
         claim = self.unack(*given)
         assert self.put_back(claim, delay_ms=delay_ms, **how).stale == []
+
+    def set_aside(self, *given: Envelope | str, **how: Any) -> None:
+        """Put envelopes back that wait for a target; `how` as of `aside`."""
+        claim = self.unack(*given)
+        assert self.put_aside(claim, **how).stale == []
+
+    def put_aside(self, claim: Claim, **how: Any) -> SettleReply:
+        """Set everything of a claim aside."""
+        return self.store.set_aside(claim.token, [aside(name, **how) for name in claim.ids])
 
     def dead(self, *given: Envelope | str, reason: Reason = Reason.TOO_LARGE) -> None:
         claim = self.unack(*given)

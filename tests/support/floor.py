@@ -50,7 +50,7 @@ class Floor:
         return DelayStore(connection, shard, has_dead_letter=has_dead_letter, now_ms=self.now_ms)
 
     def _lane(self, threads: Executor) -> Lane:
-        return Lane("memory", self.publisher, self.config.worker, threads, self.monotonic)
+        return Lane("memory", self.publisher, self.config.worker, threads, None, self.monotonic)
 
     def new_worker(self, threads: Executor | None = None) -> Worker:
         """Return a worker on the same shards; its lane has `threads`, or is the floor's own."""

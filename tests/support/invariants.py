@@ -7,8 +7,8 @@ from duebridge.store.poll import NONE, Poll, Stats
 from duebridge.store.record import read_flight
 
 STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
-FLOWN = ("ready", "suspect", "retry", "unack")
 NOBODY = bytes(12)
+BEYOND_ANY_TIME = 2**52  # +inf: no dead-letter target yet; 2^52: it rejects the letter
 LONGEST_MS = 365 * 86_400_000
 KINDS_WITH_ATTEMPT = {"delivered", "shunted", "retried", "cancelled", "dropped", "expired", "dead"}
 KINDS_WITH_REASON = {"expired", "dead"}
@@ -71,23 +71,27 @@ def poll_of(found: Snapshot, now_ms: int) -> Poll:
 
 
 def first_score(members: list[tuple[bytes, float]]) -> int:
-    scores = [score for _, score in members if score != float("inf")]
+    scores = [score for _, score in members if score < BEYOND_ANY_TIME]
     return int(min(scores, default=NONE))
 
 
-def dues(found: Snapshot) -> list[int]:
-    """Return when envelopes were due, of those at which the stats look."""
-    claimed = [name for state in FLOWN for name, _ in found[state][:100] if name in found["flight"]]
-    fresh = [score for state in ("pending", "ready") for _, score in found[state][:1]]
-    flights = [int.from_bytes(found["flight"][name][12:18]) for name in claimed]
-    return [*map(int, fresh), *flights]
+def due_of(id: bytes, found: Snapshot) -> int:
+    """The due instant in a flight: a retry's score is its next attempt."""
+    packed: bytes = found["flight"].get(id, b"")
+    return int.from_bytes(packed[12:18]) if packed else NONE
 
 
 def check_stats(found: Snapshot, stats: Stats, now_ms: int) -> None:
     """Assert that what people see is what a snapshot has."""
     names = ("pending", "ready", "suspect", "retry")
     scores = [score for name in names for _, score in found[name]]
-    oldest = min((due for due in dues(found) if due <= now_ms), default=NONE)
+    dues = [int(score) for name in ("pending", "ready") for _, score in found[name][:1]]
+    dues += [
+        due_of(name, found)
+        for state in ("ready", "suspect", "retry", "unack")
+        for name, _ in found[state][:100]
+    ]
+    oldest = min((due for due in dues if 0 <= due <= now_ms), default=NONE)
     due = [sum(score <= now_ms + ms for score in scores) for ms in (0, 60_000, 300_000)]
     counts = (len(found["journal"]), len(found["memory"]))
     meta = [int(found["meta"].get(name, 0)) for name in (b"generation", b"journal_sequence")]

@@ -1,5 +1,7 @@
 """A row that is packed at once has the bytes that `Envelope.new` and `pack` would give it."""
 
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +13,9 @@ from duebridge.config.models import Route
 from duebridge.envelope import Envelope, Target
 from duebridge.errors import EnvelopeError
 from duebridge.limits import check_envelope
-from duebridge.store.record import pack
+from duebridge.ports import discovery
+from duebridge.store.record import pack_row
+from duebridge_connectors.memory import Memory
 from duebridge_connectors.spark.source.packing import Packer
 
 ROUTE = Route(name="r", target=Target("b", topic="t"), max_body="2000B")
@@ -67,13 +71,32 @@ def the_long_way(row: dict[str, Any], broker_type: str) -> tuple[Any, ...] | Non
         check_envelope(envelope, ROUTE, broker_type)
     except EnvelopeError:
         return None
-    packed = pack(envelope)
-    expires = "" if envelope.expires is None else str(envelope.expires)
-    due = str(envelope.due)
-    return (envelope.id, due, expires, HORIZON_MS, packed.content_hash, 0, packed.blob)
+    return pack_row(envelope, HORIZON_MS)
 
 
-@pytest.mark.parametrize("broker_type", ["kafka", "rabbitmq"])
+class Picky(Memory):
+    """A third party's type, which refuses by fields that no other broker looks at."""
+
+    def check_envelope(self, envelope: Envelope) -> None:
+        odd = envelope.due.ms % 2 or len(envelope.id) % 2
+        if odd or envelope.expires or any(name == "m" for name, _ in envelope.headers):
+            raise EnvelopeError("envelope: expected an even one")
+
+
+PICKY = Picky()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def picky() -> Iterator[None]:
+    """Install the type `picky`."""
+    mine = {"picky": EntryPoint("picky", f"{__name__}:PICKY", discovery.GROUP)}
+    installed = {**discovery._installed(), **mine}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(discovery, "_installed", lambda: installed)
+        yield
+
+
+@pytest.mark.parametrize("broker_type", ["kafka", "rabbitmq", "picky"])
 @given(given_rows=st.lists(rows, min_size=1, max_size=8))
 def test_pack_of_any_row_is_what_the_long_way_gives(
     broker_type: str, given_rows: list[dict[str, Any]]

@@ -80,7 +80,14 @@ def opened_store(config: "Config") -> "Iterator[Connection]":
 @contextmanager
 def opened_producer(config: "Config") -> "Iterator[Producer]":
     """Give a producer; raises as `opened_store` does, and `StoreUnfit`."""
-    from duebridge.producer import Producer
-
     with opened_store(config) as connection:
-        yield Producer(config, connection)
+        yield producer_on(config, connection)
+
+
+def producer_on(config: "Config", connection: "Connection") -> "Producer":
+    """Return a producer; where the store is away, a person is told at once."""
+    from duebridge.producer import Producer
+    from duebridge.store.fitness import check_fitness
+
+    check_fitness(connection, config.store.allow_unfit)
+    return Producer(config, connection)

@@ -37,13 +37,13 @@ class BrokerType(ABC):
     def check_envelope(self, envelope: Envelope) -> None:  # noqa: B027 - optional
         """Raise `EnvelopeError` if a message of this broker cannot carry the envelope."""
 
-    def check_settings(  # noqa: B027 - optional
-        self, settings: Mapping[str, object], publish_deadline_s: float
-    ) -> None:
+    def check_settings(self, settings: Mapping[str, object], publish_deadline_s: float) -> None:
         """Raise `ConfigError` if `open_publisher` would; uses no network.
 
-        The error text begins with the setting: `options.linger.ms: expected ...`.
+        The error text begins with the setting: `options.linger.ms: expected ...`. By default this
+        opens a publisher, which connects on first use only, and closes it.
         """
+        self.open_publisher(settings, publish_deadline_s).close()
 
     @abstractmethod
     def open_publisher(

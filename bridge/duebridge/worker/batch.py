@@ -6,52 +6,38 @@ from typing import NamedTuple
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Delivery
 from duebridge.store.record import decoded_size
-from duebridge.store.replies import DamagedEnvelope, LeasedEnvelope
+from duebridge.store.replies import Claim, DamagedEnvelope, LeasedEnvelope
 from duebridge.store.transitions import NO_TAG, HoldClock, SetAside
 from duebridge.worker.decide import Situation, Terms, is_past_hold, set_aside
-from duebridge.worker.lane import Lane
+from duebridge.worker.lane import Group, Lane, Outgoing
 from duebridge.worker.messages import damaged_letter, dead_letter, delivery
 from duebridge.worker.shard import ShardView
 from duebridge.worker.targets import TargetHealth
 from duebridge.worker.window import Load
 
-WHEN_ROOM_MS = 250  # until a full target may have room again
-
-
-class Group(NamedTuple):
-    """The envelopes of a batch for one target; `is_probe`: they try a held one."""
-
-    health: TargetHealth
-    leased: Sequence[LeasedEnvelope]
-    load: Load
-    is_probe: bool = False
-
 
 class Batch(NamedTuple):
     """One claim, published only if it can still be settled within its lease.
 
-    Groups and damaged dead letters are published, in this order; `damaged` of a claim is not.
+    `outgoing` is published, then damaged dead letters; `damaged` of a claim is not.
     """
 
     view: ShardView
     lane: Lane
     token: bytes
-    groups: Sequence[Group]
+    outgoing: Outgoing
     damaged: Sequence[DamagedEnvelope]
     must_start_by: float
-    is_letter: bool = False
-    is_suspect: bool = False
 
     @property
-    def load(self) -> Load:
-        """Everything that it publishes."""
-        count = sum(group.load.envelopes for group in self.groups)
-        return Load(count, sum(group.load.size_bytes for group in self.groups))
+    def is_letter(self) -> bool:
+        """Whether its messages are dead letters."""
+        return self.outgoing.is_letter
 
     @property
     def leased(self) -> list[LeasedEnvelope]:
         """The envelopes that it publishes, group by group."""
-        return [leased for group in self.groups for leased in group.leased]
+        return [leased for group in self.outgoing.groups for leased in group.leased]
 
     @property
     def ids(self) -> list[str]:
@@ -65,10 +51,10 @@ class Batch(NamedTuple):
         if not self.is_letter:
             return [
                 delivery(leased, route, group.health.target)
-                for group in self.groups
+                for group in self.outgoing.groups
                 for leased in group.leased
             ]
-        letters = self.groups[0].health.target
+        letters = self.outgoing.groups[0].health.target
         return [
             *(dead_letter(leased, route, own, letters) for leased in self.leased),
             *(damaged_letter(damaged, route, own, letters) for damaged in self.damaged),
@@ -82,35 +68,39 @@ class Admission(NamedTuple):
     aside: list[tuple[TargetHealth, list[SetAside]]]
 
 
-def admit(
-    lane: Lane, target: Target, leased: Sequence[LeasedEnvelope], terms: Terms, now_ms: int
-) -> Admission:
+def admit(lane: Lane, target: Target, claim: Claim, terms: Terms, now_ms: int) -> Admission:
     """Split claimed envelopes by target, and each group by the target's health and room."""
     admission = Admission([], [])
-    for to, some in _by_target(leased, target).items():
+    for to, some, load in _by_target(claim, target):
         health = lane.targets.of(to)
         if health.mode == "up":
-            _admit_up(admission, health, some)
+            _admit_up(admission, health, some, load)
         else:
             _admit_held(admission, health, some, Situation(now_ms, health.tag), terms)
     return admission
 
 
-def _by_target(
-    leased: Sequence[LeasedEnvelope], target: Target
-) -> dict[Target, list[LeasedEnvelope]]:
+def _by_target(claim: Claim, target: Target) -> list[tuple[Target, list[LeasedEnvelope], Load]]:
+    """Return the envelopes for each target, and how much they are."""
     found: dict[Target, list[LeasedEnvelope]] = {}
-    for each in leased:
+    if all(each.content.target is None for each in claim.leased):
+        whole = Load(len(claim.leased), claim.decoded_bytes)
+        return [(target, claim.leased, whole)] if claim.leased else []
+    for each in claim.leased:
         found.setdefault(each.content.target or target, []).append(each)
-    return found
+    return [(to, some, load_of(some)) for to, some in found.items()]
 
 
-def _admit_up(admission: Admission, health: TargetHealth, leased: list[LeasedEnvelope]) -> None:
-    fitting = _fitting(leased, health.window.room())
-    if fitting:
-        admission.groups.append(Group(health, fitting, load_of(fitting)))
-    if rest := leased[len(fitting) :]:
-        admission.aside.append((health, [_until_room(each) for each in rest]))
+def _admit_up(
+    admission: Admission, health: TargetHealth, leased: list[LeasedEnvelope], load: Load
+) -> None:
+    room = health.window.room()
+    if load.within(room) != load:
+        leased, rest = _split(leased, room)
+        admission.aside.append((health, _until_room(health, rest)))
+        load = load_of(leased)
+    if leased:
+        admission.groups.append(Group(health, leased, load))
 
 
 def _admit_held(
@@ -123,8 +113,8 @@ def _admit_held(
     """Give those past their hold a last try; else let one try the target when it is time."""
     last_tries = [each for each in leased if is_past_hold(each, terms, now.now_ms)]
     waiting = [each for each in leased if not is_past_hold(each, terms, now.now_ms)]
-    tried = _fitting(last_tries, health.window.room())
-    aside = [_until_room(each) for each in last_tries[len(tried) :]]
+    tried, rest = _split(last_tries, health.window.room())
+    aside = _until_room(health, rest)
     is_probe = not tried and bool(waiting) and health.may_probe()
     if is_probe:
         tried, waiting = waiting[:1], waiting[1:]
@@ -136,19 +126,22 @@ def _admit_held(
         admission.aside.append((health, aside))
 
 
-def _until_room(leased: LeasedEnvelope) -> SetAside:
-    return SetAside(id=leased.id, delay_ms=WHEN_ROOM_MS, tag=NO_TAG)
+def _until_room(health: TargetHealth, leased: Iterable[LeasedEnvelope]) -> list[SetAside]:
+    delay_ms = round(health.window.half_settles_in_s() * 1000)
+    return [SetAside(id=each.id, delay_ms=delay_ms, tag=NO_TAG) for each in leased]
 
 
-def _fitting(leased: list[LeasedEnvelope], room: Load) -> list[LeasedEnvelope]:
-    """Return the first envelopes that fit into a room; the first of all fits if any count does."""
+def _split(
+    leased: list[LeasedEnvelope], room: Load
+) -> tuple[list[LeasedEnvelope], list[LeasedEnvelope]]:
+    """Return what fits into a room, and the rest; where there is any room, the first fits."""
     size, count = 0, 0
     for each in leased[: room.envelopes]:
         size += decoded_size(each.record.blob)
         if count and size > room.size_bytes:
             break
         count += 1
-    return leased[:count]
+    return leased[:count], leased[count:]
 
 
 def load_of(leased: Iterable[LeasedEnvelope]) -> Load:

@@ -10,6 +10,10 @@ from concurrent.futures import Executor, Future
 from queue import SimpleQueue
 from typing import Any
 
+import structlog
+
+log = structlog.get_logger()
+
 Task = tuple["Future[Any]", Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
@@ -43,5 +47,6 @@ class Crew(Executor):
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(fn(*args, **kwargs))
-                except BaseException as error:  # the future carries it
+                except BaseException as error:  # nobody may ever ask the future
+                    log.exception("thread_failed")
                     future.set_exception(error)

@@ -9,7 +9,7 @@ from duebridge.store.transitions import Burial, Decision, HoldClock, Release, Re
 from duebridge.worker.backoff import retry_delay_ms
 
 LEAST_WAIT_MS = 10_000  # of what is set aside: the target's recovery ends the wait earlier
-LETTER_WAIT_MS = 1000  # of the dead letter that tried a held target
+PROBE_EVERY_MS = 1000  # of the dead letter that tried a held target
 DAMAGED_WAIT_MS = 5000
 
 
@@ -85,7 +85,7 @@ def set_aside(
     left_ms = hold_left_ms(leased, terms, now.now_ms)
     return SetAside(
         id=leased.id,
-        delay_ms=left_ms if runs else max(left_ms, LEAST_WAIT_MS),
+        delay_ms=left_ms if runs and left_ms else max(left_ms, LEAST_WAIT_MS),
         tag=now.tag,
         clock=clock,
         is_unsure=outcome is not None and outcome.may_be_published,
@@ -99,8 +99,8 @@ def _wait(
     """Wait for the target: set aside if it is held; else this envelope alone backs off."""
     if now.is_held and not terms.is_letter:
         return set_aside(leased, terms, now, clock, outcome)
-    delay_ms = LETTER_WAIT_MS if now.is_held else _backoff_ms(leased, terms)
-    if clock == "start":
+    delay_ms = PROBE_EVERY_MS if now.is_held else _backoff_ms(leased, terms)
+    if clock == "start" and not terms.is_letter:
         delay_ms = min(delay_ms, hold_left_ms(leased, terms, now.now_ms))
     return _retry(leased, outcome, delay_ms, is_failure=False, clock=clock)
 

@@ -13,7 +13,7 @@ from duebridge.store.replies import SettleReply
 from duebridge.store.transitions import NO_TAG, Ack, Decision, SetAside
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
-from duebridge.worker.batch import Batch, Group
+from duebridge.worker.batch import Batch
 from duebridge.worker.decide import (
     Situation,
     Terms,
@@ -21,6 +21,7 @@ from duebridge.worker.decide import (
     decide_damaged,
     decide_damaged_letter,
 )
+from duebridge.worker.lane import Group
 from duebridge.worker.settlement import Acks, report, settle, settle_letters
 from duebridge.worker.shard import ShardView
 
@@ -60,11 +61,11 @@ class Deliverer:
         except Exception:
             log.exception("batch_failed", route=batch.view.route.name)
         finally:
-            batch.lane.end(batch, outcomes)
+            batch.lane.end(batch.outgoing, outcomes)
 
     def _publish(self, batch: Batch) -> Sequence[Outcome]:
         if self._monotonic() > batch.must_start_by:
-            return [_LATE] * (batch.load.envelopes + len(batch.damaged))
+            return [_LATE] * (batch.outgoing.load.envelopes + len(batch.damaged))
         return batch.lane.publish(batch.deliveries())
 
     def _settle(
@@ -73,7 +74,7 @@ class Deliverer:
         """Ack the confirmed envelopes, and settle the others as `decide` says."""
         view, acks, decisions = batch.view, acks_of(batch, outcomes), []
         place = 0
-        for group in batch.groups:
+        for group in batch.outgoing.groups:
             some = outcomes[place : place + group.load.envelopes]
             place += group.load.envelopes
             decisions += self._decide(batch, group, some, started_at, now_ms)
@@ -81,7 +82,7 @@ class Deliverer:
         if batch.is_letter:
             self._settle_letters(batch, acks, decisions)
         else:
-            self.ack(view, acks, at_once=batch.is_suspect)
+            self.ack(view, acks, at_once=batch.outgoing.is_suspect)
             for reply in settle(view.store, batch.token, decisions):
                 self._note_settled(view, reply)
             metrics.count_decisions(view.route.name, len(acks), decisions)
@@ -136,8 +137,8 @@ class Deliverer:
         """Send the buffered acks of a shard."""
         try:
             self.ack(view, at_once=True)
-        except StoreError as error:  # the leases expire; this counts as no failure
-            log.warning("settle_failed", route=view.route.name, error=str(error))
+        except Exception as error:  # the leases expire; this counts as no failure
+            log.warning("settle_failed", route=view.route.name, error=_said(error))
 
     def put_back(self, batch: Batch, decisions: Sequence[Decision]) -> None:
         """Settle what a claim brought that is not published now."""
@@ -146,8 +147,8 @@ class Deliverer:
         try:
             for reply in carry_out(view.store, batch.token, decisions):
                 self._note_settled(view, reply)
-        except StoreError as error:  # the leases expire
-            log.warning("release_failed", route=view.route.name, error=str(error))
+        except Exception as error:  # the leases expire
+            log.warning("release_failed", route=view.route.name, error=_said(error))
         self._note_aside(batch, decisions)
 
     def _note_settled(self, view: ShardView, settled: SettleReply) -> None:
@@ -161,7 +162,7 @@ class Deliverer:
         """Have the targets know where envelopes wait for them, once these are there."""
         tags = {each.tag for each in decisions if isinstance(each, SetAside)} - {NO_TAG}
         for tag in tags:
-            batch.lane.note_aside(tag, batch.view)
+            batch.lane.note_aside(tag, batch.view.store.shard)
 
     def _observe(
         self, batch: Batch, outcomes: Sequence[Outcome], between_ms: tuple[int, int]
@@ -174,6 +175,10 @@ class Deliverer:
             self._tracing.published(route, leased, outcomes, between_ms)
 
 
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
+
+
 def acks_of(batch: Batch, outcomes: Sequence[Outcome]) -> list[Ack]:
     """Return the acks of the envelopes that a broker confirmed."""
     token = batch.token
@@ -182,7 +187,7 @@ def acks_of(batch: Batch, outcomes: Sequence[Outcome]) -> list[Ack]:
         for leased, outcome in zip(batch.leased, outcomes, strict=False)
         if outcome.verdict is Verdict.CONFIRMED
     ]
-    raw = zip(batch.damaged, outcomes[batch.load.envelopes :], strict=False)
+    raw = zip(batch.damaged, outcomes[batch.outgoing.load.envelopes :], strict=False)
     return acks + [
         Ack(each.id, token) for each, outcome in raw if outcome.verdict is Verdict.CONFIRMED
     ]

@@ -8,26 +8,54 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import structlog
 
 from duebridge.config.models import WorkerSettings
 from duebridge.ports.publisher import Delivery, Outcome, Publisher, Verdict
 from duebridge.store.batching import CALL_BYTES
+from duebridge.store.delay_store import NO_CURSOR
+from duebridge.store.keys import Shard
+from duebridge.store.replies import LeasedEnvelope
 from duebridge.telemetry import metrics
 from duebridge.worker.outage import Outage
-from duebridge.worker.shard import ShardView
 from duebridge.worker.targets import TargetHealth, TargetTable
 from duebridge.worker.window import Load, Window
 
-if TYPE_CHECKING:
-    from duebridge.worker.batch import Batch
-
+MAX_THREADS = 16  # per lane; each has at most one batch in flight
 PING_EVERY_S = 1.0
 ASIDE_PER_S = 5000  # so that a worker that alone cannot reach a target does not empty the shard
 
 log = structlog.get_logger()
+
+
+class Group(NamedTuple):
+    """The envelopes of a batch for one target; `is_probe`: they try a held one."""
+
+    health: TargetHealth
+    leased: Sequence[LeasedEnvelope]
+    load: Load
+    is_probe: bool = False
+
+
+class Outgoing(NamedTuple):
+    """The part of a batch that is published."""
+
+    groups: Sequence[Group]
+    is_letter: bool = False
+    is_suspect: bool = False
+
+    @property
+    def load(self) -> Load:
+        """How much it is."""
+        count = sum(group.load.envelopes for group in self.groups)
+        return Load(count, sum(group.load.size_bytes for group in self.groups))
+
+    @property
+    def is_side_batch(self) -> bool:
+        """Whether it may only use a part of the lane's threads: probes and dead letters."""
+        return self.is_letter or any(group.is_probe for group in self.groups)
 
 
 class Lane:
@@ -39,6 +67,7 @@ class Lane:
         publisher: Publisher,
         settings: WorkerSettings,
         threads: Executor,
+        settlers: Executor | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.broker = broker
@@ -47,11 +76,14 @@ class Lane:
         self.is_open = False
         self.was_reached = False
         self.letters = 0  # dead letters outstanding
+        self._side_batches = 0  # outstanding batches of probes and dead letters
+        self._confirmed_at = -1.0
         self.has_suspect = False  # a suspect is outstanding: it is published alone
-        self._recovered: list[tuple[str, ShardView]] = []
+        self._recovered: list[tuple[str, Shard]] = []
         self.lock = threading.Lock()
         self._publisher = publisher
         self._threads = threads
+        self._settlers = settlers or threads
         self._monotonic = monotonic
         self._outage = Outage("lane_stopped", "lane_open", monotonic, broker=broker)
         self._next_ping_at: float | None = monotonic()
@@ -71,8 +103,12 @@ class Lane:
     # ── publishing ──────────────────────────────────────────────────────────────────────────────
 
     def submit(self, run: Callable[..., None], *args: Any) -> "Future[None]":
-        """Run a call on one of the lane's threads."""
+        """Publish: run a call on one of the lane's threads."""
         return self._threads.submit(run, *args)
+
+    def settle(self, run: Callable[..., None], *args: Any) -> "Future[None]":
+        """Run a call that must not wait for a broker, on a thread that never publishes."""
+        return self._settlers.submit(run, *args)
 
     def publish(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
         """Publish a batch; return one outcome per delivery. Closes the lane on an outage."""
@@ -88,16 +124,18 @@ class Lane:
             )
             outcomes = [unknown] * len(batch)
         metrics.publish_seconds.labels(self.broker).observe(self._monotonic() - started_at)
-        self._judge(outcomes)
+        self._judge(outcomes, started_at)
         return outcomes
 
-    def _judge(self, outcomes: Sequence[Outcome]) -> None:
+    def _judge(self, outcomes: Sequence[Outcome], started_at: float) -> None:
         verdicts = {outcome.verdict for outcome in outcomes}
         if Verdict.UNAVAILABLE in verdicts:
             gone = next(each for each in outcomes if each.verdict is Verdict.UNAVAILABLE)
             self._close(gone.error_message)
-        elif verdicts == {Verdict.INDETERMINATE}:  # the broker, or only this target, is silent
-            with self.lock:
+        elif Verdict.CONFIRMED in verdicts:
+            self._confirmed_at = self._monotonic()
+        elif verdicts == {Verdict.INDETERMINATE} and self._confirmed_at < started_at:
+            with self.lock:  # nothing was confirmed to anyone meanwhile
                 self.window.restart()
             self._next_ping_at = self._next_ping_at or self._monotonic()
 
@@ -113,7 +151,7 @@ class Lane:
         is_due = self._next_ping_at is not None and self._monotonic() >= self._next_ping_at
         if is_due and not self._is_pinging:
             self._is_pinging = True
-            self._threads.submit(self._ping)
+            self._settlers.submit(self._ping)
 
     def _ping(self) -> None:
         try:
@@ -159,53 +197,64 @@ class Lane:
         half = max(1, self.window.size.envelopes // 2) - self.letters
         return room._replace(envelopes=max(0, min(room.envelopes, half)))
 
-    def begin(self, batch: "Batch") -> None:
+    def may_start_side_batch(self) -> bool:
+        """Whether another batch of probes or dead letters may go out.
+
+        They may wait for a silent target until the deadline, on half of the threads at most.
+        """
+        return self._side_batches < max(1, thread_count(self.settings) // 2)
+
+    def begin(self, outgoing: Outgoing) -> None:
         """Count a batch as outstanding."""
         with self.lock:
-            self.window.take(batch.load)
-            for group in batch.groups:
+            self._count(outgoing, 1)
+            self.window.take(outgoing.load)
+            for group in outgoing.groups:
                 group.health.window.take(group.load)
                 if group.is_probe:
                     group.health.probe()
-            if batch.is_letter:
-                self.letters += batch.load.envelopes
-            self.has_suspect |= batch.is_suspect
+                    self.targets.note_mode(group.health)
 
-    def end(self, batch: "Batch", outcomes: Sequence[Outcome] = ()) -> None:
+    def end(self, outgoing: Outgoing, outcomes: Sequence[Outcome] = ()) -> None:
         """Count a batch as settled; the windows follow what was confirmed."""
         place = 0
         with self.lock:
-            for group in batch.groups:
+            self._count(outgoing, -1)
+            for group in outgoing.groups:
                 some = outcomes[place : place + group.load.envelopes]
                 place += group.load.envelopes
-                done = _confirmed(some, group.load)
-                group.health.window.give_back(group.load, done)
-                self.window.give_back(group.load, done)
-                self.confirms += done.envelopes
+                confirmed = _confirmed(some, group.load)
+                group.health.window.give_back(group.load, confirmed)
+                self.window.give_back(group.load, confirmed)
+                self.confirms += confirmed.envelopes
                 if group.is_probe:
                     group.health.give_up_probe()
-            if batch.is_letter:
-                self.letters -= batch.load.envelopes
-            if batch.is_suspect:
-                self.has_suspect = False
+
+    def _count(self, outgoing: Outgoing, sign: int) -> None:
+        self._side_batches += sign * outgoing.is_side_batch
+        if outgoing.is_letter:
+            self.letters += sign * outgoing.load.envelopes
+        if outgoing.is_suspect:
+            self.has_suspect = sign > 0
 
     def judge(self, health: TargetHealth, outcomes: Sequence[Outcome], started_at: float) -> None:
         """Note the outcomes of a batch to one target; see `TargetHealth.judge`."""
         with self.lock:
             if health.judge(outcomes, started_at):
-                self._recovered += [(health.tag, view) for view in health.aside]
+                self._recovered += [(health.tag, shard) for shard in health.aside]
                 health.aside.clear()
+            self.targets.note_mode(health)
 
-    def note_aside(self, tag: str, view: ShardView) -> None:
+    def note_aside(self, tag: str, shard: Shard) -> None:
         """Note that a shard has envelopes set aside for a target, which may be up again by now."""
         with self.lock:
             health = self.targets.tagged(tag)
             if health is None or health.mode == "up":
-                self._recovered.append((tag, view))
+                self._recovered.append((tag, shard))
             else:
-                health.aside.add(view)
+                health.aside.setdefault(shard, NO_CURSOR)
 
-    def take_recovered(self) -> list[tuple[str, ShardView]]:
+    def take_recovered(self) -> list[tuple[str, Shard]]:
         """Return the shards with envelopes to resume, each with the tag of the target."""
         with self.lock:
             recovered, self._recovered = self._recovered, []
@@ -229,6 +278,12 @@ class Lane:
     def end_threads(self) -> None:
         """End the lane's threads once they have nothing left to do; does not wait."""
         self._threads.shutdown(wait=False)
+        self._settlers.shutdown(wait=False)
+
+
+def thread_count(settings: WorkerSettings) -> int:
+    """Return how many batches a lane publishes at once."""
+    return max(1, min(MAX_THREADS, settings.in_flight // settings.batch))
 
 
 def _confirmed(outcomes: Sequence[Outcome], load: Load) -> Load:

@@ -11,7 +11,7 @@ import structlog
 
 from duebridge.config.models import Config, Route
 from duebridge.ports.publisher import Publisher
-from duebridge.store.connection import Connection
+from duebridge.store.connection import REPEAT_FOR_S, Connection
 from duebridge.store.fitness import check_fitness
 from duebridge.store.keys import Shard
 from duebridge.store.routes import Registry, RouteStore
@@ -19,7 +19,7 @@ from duebridge.store.wakeup import WakeListener
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
 from duebridge.worker.crew import Crew
-from duebridge.worker.lane import Lane
+from duebridge.worker.lane import Lane, thread_count
 from duebridge.worker.reload import (
     Changes,
     SwapRefused,
@@ -31,7 +31,7 @@ from duebridge.worker.reload import (
 from duebridge.worker.shard import ShardView
 from duebridge.worker.worker import Worker
 
-MAX_THREADS = 16  # per lane; each has at most one batch in flight
+SETTLERS = 3  # per lane: one may ping, the others settle what is not published
 CLOSE_WITHIN_S = 5.0
 CLOSE_MARGIN_S = 1.0
 
@@ -57,9 +57,9 @@ class Runner:
         self._config = config
         self._connection = connection
         self._is_watched = is_watched
-        for fault in check_fitness(connection, config.store.allow_unfit):
+        for fault in check_fitness(connection, config.store.allow_unfit, REPEAT_FOR_S):
             log.warning("store_unfit", fault=fault)
-        connection.load_scripts()
+        connection.load_scripts(REPEAT_FOR_S)
         self.lanes = {name: self._lane(name, each) for name, each in publishers.items()}
         self._registry = Registry(connection, config.store.namespace)
         self._views = {name: self._open(route) for name, route in config.routes.items()}
@@ -72,8 +72,9 @@ class Runner:
 
     def _lane(self, name: str, publisher: Publisher) -> Lane:
         settings = self._config.worker
-        threads = max(1, min(MAX_THREADS, settings.in_flight // settings.batch))
-        return Lane(name, publisher, settings, Crew(threads, f"lane-{name}"))
+        threads = Crew(thread_count(settings), f"lane-{name}")
+        settlers = Crew(SETTLERS, f"settle-{name}")
+        return Lane(name, publisher, settings, threads, settlers)
 
     def _open(self, route: Route) -> list[ShardView]:
         metrics.begin(route.name)

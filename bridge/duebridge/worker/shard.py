@@ -16,7 +16,7 @@ from duebridge.errors import StoreError
 from duebridge.store.batching import CALL_BYTES, CALL_ROWS
 from duebridge.store.delay_store import NO_CURSOR, READY_FULL, DelayStore
 from duebridge.store.poll import NONE, Poll, Stats
-from duebridge.store.replies import Claim
+from duebridge.store.replies import Claim, LeasedEnvelope
 
 POLL_EVERY_S = 1.0  # upper bound: a lost wake-up hint costs no more than this
 STATS_EVERY_S = 5.0  # refresh interval of the gauges
@@ -88,6 +88,10 @@ class ShardView:
             must_poll = self._must_poll  # a hint may be newer than this poll
             self.update(poll)
             self._must_poll = must_poll
+
+    def target_of(self, leased: LeasedEnvelope) -> Target:
+        """Return where an envelope goes: its own target, or the route's."""
+        return leased.content.target or self.target
 
     def must_poll(self) -> None:
         """Poll the store before the next step."""

@@ -57,7 +57,7 @@ def _held(lane: Lane, views: Sequence[ShardView], now_ms: int) -> Iterator[HeldT
 
 
 def _waiting(health: TargetHealth) -> set[str]:
-    return {view.route.name for view in health.aside}
+    return {shard.route for shard in list(health.aside)}
 
 
 def _routes_by_target(views: Sequence[ShardView]) -> tuple[dict[object, set[str]], ...]:

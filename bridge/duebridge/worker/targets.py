@@ -6,14 +6,15 @@ confirms is up.
 """
 
 import time
+from base64 import b32encode
 from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
 from typing import Literal, NamedTuple, TypeAlias
-from zlib import crc32
 
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Outcome, Verdict
+from duebridge.store.keys import Shard
 from duebridge.worker.outage import Outage
-from duebridge.worker.shard import ShardView
 from duebridge.worker.window import Window
 
 PROBE_EVERY_S = 1.0
@@ -37,11 +38,14 @@ class TargetHealth:
 
     def __init__(self, target: Target, window: Window, monotonic: Callable[[], float]) -> None:
         self.target = target
-        self.tag = f"{crc32(str(target).encode()):08x}"
+        self.tag = b32encode(
+            blake2b(repr(target.as_dict()).encode(), digest_size=5).digest()
+        ).decode()
         self.window = window
         self.mode: Mode = "up"
         self.is_at_fault = False
-        self.aside: set[ShardView] = set()
+        # The shards with envelopes set aside for it, and how far they were searched for a probe.
+        self.aside: dict[Shard, tuple[str, str]] = {}
         self._monotonic = monotonic
         self._outage = Outage("target_held", "target_up", monotonic, target=str(target))
         self._answered: dict[int, float] = {}
@@ -49,8 +53,8 @@ class TargetHealth:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it may be forgotten."""
-        return self.mode == "up" and not self.window.outstanding.envelopes
+        """Whether it may be forgotten: nothing is out to it, and nothing waits for it."""
+        return not self.window.outstanding.envelopes and not self.aside
 
     def may_probe(self) -> bool:
         """Whether one envelope may try the held target now."""
@@ -59,6 +63,10 @@ class TargetHealth:
     def probe(self) -> None:
         """Note that an envelope tries the held target."""
         self.mode = "probing"
+
+    def skip_probe(self) -> None:
+        """Wait for the next probe, since no envelope was found to try the target with."""
+        self._next_probe_at = self._monotonic() + PROBE_EVERY_S
 
     def sleep_s(self) -> float:
         """Return seconds until the next probe."""
@@ -129,6 +137,7 @@ class TargetTable:
         self._monotonic = monotonic
         self._known: dict[Target, TargetHealth] = {}
         self._tagged: dict[str, TargetHealth] = {}
+        self._held: dict[Target, TargetHealth] = {}
 
     def of(self, target: Target) -> TargetHealth:
         """Return the health of a target, up if it is new."""
@@ -145,11 +154,21 @@ class TargetTable:
 
     def held(self) -> list[TargetHealth]:
         """Return the targets that are not up."""
-        return [each for each in list(self._known.values()) if each.mode != "up"]
+        return list(self._held.values())
+
+    def note_mode(self, health: TargetHealth) -> None:
+        """Keep track of the targets that are not up."""
+        if health.mode == "up":
+            self._held.pop(health.target, None)
+        else:
+            self._held[health.target] = health
 
     def _make_room(self) -> None:
+        """Forget a tenth of the idle targets: those that are up first, then held ones."""
         if len(self._known) < MOST_TARGETS:
             return
         idle = [target for target, each in self._known.items() if each.is_idle]
+        idle.sort(key=lambda target: target in self._held)
         for target in idle[: max(1, len(idle) // 10)]:
             self._tagged.pop(self._known.pop(target).tag, None)
+            self._held.pop(target, None)

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+LEAST_WAIT_S = 0.05
+
 
 class Load(NamedTuple):
     """A number of envelopes, and their decoded bytes."""
@@ -69,6 +71,13 @@ class Window:
         if left.envelopes <= 0 or (left.size_bytes <= 0 and self.outstanding.envelopes):
             return EMPTY
         return left.at_least(EMPTY)
+
+    def half_settles_in_s(self) -> float:
+        """Return after how long half of what is outstanding is expected to be settled."""
+        if self._last_rate is None:
+            return self._settle_within_s / 4
+        expected_s = self.outstanding.envelopes / 2 / max(self._last_rate[0], 1e-6)
+        return min(max(expected_s, LEAST_WAIT_S), self._settle_within_s)
 
     def take(self, load: Load) -> None:
         """Count a batch as outstanding."""

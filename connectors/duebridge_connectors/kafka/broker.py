@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from duebridge.envelope import Envelope
+from duebridge.envelope import Envelope, Properties
 from duebridge.errors import EnvelopeError
 from duebridge.ports.baseline import BaselineClient
 from duebridge.ports.broker import BrokerType
@@ -17,6 +17,7 @@ from duebridge_connectors.kafka import import_client, open_publisher
 
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")
 _TOPIC_EXPECTED = "letters, digits, dots (not alone), dashes and underscores"
+_NO_PROPERTIES = Properties()
 _PROPERTIES = {"content_type"}  # becomes the header content-type; Kafka has no properties
 
 
@@ -56,16 +57,14 @@ class Kafka(BrokerType):
         if envelope.body is None and envelope.key is None:
             raise EnvelopeError("body: expected a key beside a body of None, which deletes a key")
         properties = envelope.properties
+        if properties == _NO_PROPERTIES:  # as almost always, and Spark asks about every row
+            return
         names = properties.__struct_fields__
         given = {name for name in names if getattr(properties, name) is not None}
         if extra := sorted(given - _PROPERTIES):
             raise EnvelopeError(
                 f"properties: expected only content_type on a Kafka route; got {', '.join(extra)}"
             )
-
-    def check_settings(self, settings: Mapping[str, object], publish_deadline_s: float) -> None:
-        """Open and close a publisher; see `BrokerType.check_settings`."""
-        open_publisher(settings, publish_deadline_s).close()
 
     def open_publisher(
         self, settings: Mapping[str, object], publish_deadline_s: float

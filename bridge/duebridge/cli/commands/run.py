@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from contextlib import ExitStack, suppress
 from queue import Empty, SimpleQueue
@@ -14,7 +15,7 @@ from duebridge.cli import INTERRUPTED
 from duebridge.cli.exits import finish
 from duebridge.cli.output import STDERR
 from duebridge.cli.session import ConfigOption, config_path, opened_store
-from duebridge.errors import ConfigError
+from duebridge.errors import BridgeError, ConfigError
 
 if TYPE_CHECKING:
     from duebridge.worker.process import Runner
@@ -93,11 +94,15 @@ def run(
             runner.start()
             while not signals.wait(LOOK_EVERY_S):
                 reload.run_once(is_asked=signals.take_reload())
+                if not runner.is_alive:
+                    raise BridgeError("the worker's loop has ended; see the log")
                 if until_empty and drain_check.is_complete(runner.config):
                     break
         finally:
             status.close()
-            runner.drain()
+            if not runner.drain():  # a client still hangs: do not wait for its threads
+                sys.stderr.flush()
+                os._exit(0)
     if until_empty:
         finish(is_yes=drain_check.is_empty)
 
