@@ -5,14 +5,20 @@ import logging
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 import structlog
 
+from duebridge.errors import StoreError, StoreUnavailable
+from duebridge.ports.publisher import CONFIRMED, Outcome, Verdict
 from duebridge.telemetry.logs import QUIET_S, LibraryHandler
 from tests.acceptance.site import fetch, running
 from tests.support.command import Command, wait_until
+from tests.support.floor import Floor
 from tests.support.servers import free_port
 
 DEAD = """\
@@ -133,3 +139,93 @@ def test_library_that_repeats_itself_gets_a_line_a_while_with_a_count() -> None:
         ("other", None),
         ("kafka", 3),
     ]
+
+
+def logged(floor: Floor, *ms: int) -> list[dict[str, Any]]:
+    """Let the worker turn after each of these times; return what it logs at info and above."""
+    with structlog.testing.capture_logs() as logs:
+        for each in ms:
+            floor.turn(each)
+    return [dict(each) for each in logs if each["log_level"] != "debug"]
+
+
+@pytest.mark.parametrize(
+    ("error", "begins", "ends"),
+    [
+        (StoreUnavailable("no answer"), "store_unavailable", "store_back"),
+        (StoreError("NOPERM"), "store_failed", "store_works"),
+    ],
+)
+def test_log_of_a_store_that_fails_is_a_line_at_both_ends_with_a_count(
+    floor: Floor, monkeypatch: pytest.MonkeyPatch, error: StoreError, begins: str, ends: str
+) -> None:
+    def fail() -> None:
+        raise error
+
+    floor.turn()
+    with monkeypatch.context() as patch:
+        for view in floor.views.values():
+            patch.setattr(view, "refresh", fail)
+        (begin,) = logged(floor, *[2000] * 10)
+    (end,) = logged(floor, 2000, 2000)
+    assert (begin["event"], end["event"]) == (begins, ends)
+    assert str(error) in begin["error"]
+    assert (end["after_s"], end["failures"]) == (20.0, 20)
+
+
+def test_log_of_settling_that_fails_is_a_line_at_both_ends(
+    floor: Floor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise StoreUnavailable("no answer")
+
+    floor.turn()
+    with monkeypatch.context() as patch:
+        patch.setattr(floor.stores["r"], "ack", fail)
+        floor.schedule("a", delay="1s")
+        (begin,) = logged(floor, 1000)
+        floor.schedule("b", delay="1s")
+        assert logged(floor, 1000, 2000) == []
+    assert (begin["event"], begin["error"]) == ("settle_failed", "no answer")
+    floor.schedule("c", delay="1s")
+    (end,) = logged(floor, 1000)
+    assert (end["event"], end["failures"]) == ("settle_works", 2)
+
+
+def test_log_of_deaths_that_the_store_found_has_reason_and_count(
+    build_floor: Callable[..., Floor],
+) -> None:
+    floor = build_floor(poison=1, lease="30s", dead_letter=None)
+    floor.turn()
+    floor.schedule("late", "later", delay="1s", expires="2s")
+    lines = logged(floor, 3000)
+    assert [(each["event"], each["reason"], each["count"]) for each in lines] == [
+        ("buried", "expired", 2)
+    ]
+    floor.schedule("deadly", delay="0ms")
+    store = floor.stores["r"]
+    store.promote()
+    for alone in (False, False, True):
+        assert store.claim(1, 30_000, alone=alone).ids == ["deadly"]
+        floor.advance(30_000)
+        if not alone:
+            store.reclaim()
+    lines = logged(floor, 0)
+    assert [(each["event"], each.get("reason")) for each in lines] == [
+        ("reclaimed", None),
+        ("buried", "poison"),
+    ]
+
+
+def test_log_of_a_held_target_is_a_line_at_both_ends_and_none_a_try(floor: Floor) -> None:
+    missing = Outcome(Verdict.TARGET_FAILED, error_class="Missing", error_message="no topic t")
+    floor.publisher.script(lambda _: missing)
+    floor.schedule("a", "b", delay="1s")
+    lines = logged(floor, *[1000] * 60)
+    assert [(each["event"], each.get("error")) for each in lines] == [
+        ("target_held", "Missing: no topic t")
+    ]
+    floor.publisher.script(lambda _: CONFIRMED)
+    (line,) = logged(floor, *[1000] * 5)
+    assert (line["event"], line["target"]) == ("target_up", "memory:t")
+    assert line["failures"] >= 50
