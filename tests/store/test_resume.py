@@ -8,7 +8,8 @@ from tests.support.desk import LEASE_MS, Desk, aside, envelope
 
 def resume_all(store: DelayStore, tag: str = "", limit: int = 2) -> int:
     """Resume page by page; return how many pages it took."""
-    cursor, pages = NO_CURSOR, 0
+    cursor: tuple[str, str] | None = NO_CURSOR
+    pages = 0
     while cursor is not None:
         reply = store.resume(tag, limit, cursor)
         cursor, pages = reply.cursor, pages + 1

@@ -24,7 +24,7 @@ from duebridge_connectors.memory import MemoryPublisher
 from tests.support.certificates import KEY_PASSWORD, Certificates
 from tests.support.checkout import ROOT
 from tests.support.command import Command
-from tests.support.desk import Desk
+from tests.support.desk import Desk, acks, postponed
 from tests.support.documented import documented, documented_acl
 from tests.support.servers import free_port, redis_server, wait_until
 
@@ -104,19 +104,6 @@ def url_of(
 
 
 @pytest.fixture
-def open_at() -> Iterator[OpenAt]:
-    opened: list[Connection] = []
-
-    def open_at(url: str) -> Connection:
-        opened.append(open_connection(url, 3.0))
-        return opened[-1]
-
-    yield open_at
-    for connection in opened:
-        connection.close()
-
-
-@pytest.fixture
 def connection(open_at: OpenAt, url_of: UrlOf) -> Connection:
     return open_at(url_of())
 
@@ -149,7 +136,7 @@ def test_worker_of_the_least_user_delivers_and_hears_hints(
     publisher = MemoryPublisher()
     assert check_fitness(connection) == []
     runner = Runner(config, connection, {"here": publisher})
-    (view,) = runner.workers[0].views
+    (view,) = runner.worker.views
     wake = view.store.shard.wake
     runner.start()
     try:
@@ -165,10 +152,10 @@ def test_every_transition_of_the_least_user_is_permitted(open_at: OpenAt, url_of
     desk = Desk(open_at(url_of()), "duebridge")
     store = desk.store
     claim = desk.shunt("shunted", "postponed")
-    assert store.postpone(claim.token, ["postponed"], 1000).stale == []
-    assert store.ack(claim.token, ["shunted"], shunted=True).stale == []
+    assert store.postpone(claim.token, postponed("postponed")).stale == []
+    assert store.ack(acks(claim.token, "shunted"), shunted=True).stale == []
     claim = desk.unack("done", "back")
-    assert store.ack(claim.token, ["done"]).stale == []
+    assert store.ack(acks(claim.token, "done")).stale == []
     assert store.release(claim.token, ["back"]).stale == []
     assert store.cancel("back") == "cancelled"
     desk.dead("dead", "dropped")

@@ -61,6 +61,7 @@ def run(
     """
     from duebridge.admin.drain_check import DrainCheck
     from duebridge.config.load import load_config_text, read_config_text
+    from duebridge.store.connection import REPEAT_FOR_S
     from duebridge.store.workers import Workers
     from duebridge.telemetry.logs import configure_logs
     from duebridge.telemetry.metrics import observe_store_call
@@ -78,7 +79,7 @@ def run(
     with ExitStack() as stack:
         stack.enter_context(tuned_gc())
         publishers = open_publishers(settings, stack)
-        connection = stack.enter_context(opened_store(settings))
+        connection = stack.enter_context(opened_store(settings, REPEAT_FOR_S))
         connection.observe = observe_store_call
         is_watched, tracing = health_port is not None, stack.enter_context(traced_process())
         runner = Runner(settings, connection, publishers, is_watched=is_watched, tracing=tracing)
