@@ -1,5 +1,6 @@
 """What a worker says of itself: held targets in the store and in its metrics."""
 
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
@@ -13,6 +14,8 @@ from duebridge.store.connection import Connection, open_connection
 from duebridge.store.workers import HeldTarget, LaneRecord, WorkerRecord, Workers
 from duebridge.worker.gauges import register
 from duebridge.worker.status import StatusWriter
+from tests.acceptance.site import running
+from tests.support.command import Command, wait_until
 from tests.support.floor import START_MS, Floor
 from tests.support.servers import free_port
 
@@ -155,3 +158,38 @@ def _as_reader(connection: Connection, acl: Callable[..., Any]) -> str:
     acl("reader", enabled=True, nopass=True, keys=["*"], commands=["+get", "+client"])
     path = connection.client.connection_pool.connection_kwargs["path"]
     return f"unix://reader:x@{path}"
+
+
+UNROUTABLE = """\
+version: 1
+store: {{url: "{store}"}}
+brokers: {{rabbit: {{type: rabbitmq, url: "{rabbit}"}}}}
+routes:
+  r: {{target: {{broker: rabbit, exchange: "", routing_key: "{queue}"}}}}
+"""
+
+
+def test_unroutable_target_is_named_by_stats_doctor_and_events_until_the_worker_drains(
+    duebridge: Command, rabbitmq_url: str
+) -> None:
+    queue = f"nowhere-{secrets.token_hex(4)}"
+    config = UNROUTABLE.format(store=duebridge.url, rabbit=rabbitmq_url, queue=queue)
+    duebridge.file.write_text(config)
+
+    def held() -> Any:
+        (route,) = duebridge("stats", "--output", "json").json()["routes"]
+        return route.get("held")
+
+    with running(duebridge) as worker:
+        duebridge("send", "r", "x", "--delay", "0s", "--id", "a")
+        wait_until(held, "the target to be held")
+        ((target,), text) = held(), duebridge("doctor").out
+        assert (target["target"], target["workers"]) == (f"rabbit:/{queue}", 1)
+        assert "NO_ROUTE" in target["error"]
+        assert f"the target rabbit:/{queue} fails: {target['error']}" in text
+        events = duebridge("events", "--output", "json").json_lines()
+        retried = next(each for each in events if each["kind"] == "retried")
+        assert retried["error_class"]
+        assert retried["next_at_ms"] > retried["at_ms"]
+        assert worker.end() == 0
+    assert held() is None
