@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+import msgspec
 import pytest
 import redis
 
@@ -17,6 +18,7 @@ from duebridge.producer import Producer
 from duebridge.store.connection import Connection, open_connection
 from duebridge.store.fitness import check_fitness
 from duebridge.store.routes import Registry
+from duebridge.store.workers import KEPT_MS, WorkerRecord, Workers
 from duebridge.worker.process import Runner
 from duebridge_connectors.memory import MemoryPublisher
 from tests.support.certificates import KEY_PASSWORD, Certificates
@@ -168,6 +170,20 @@ def test_every_transition_of_the_least_user_is_permitted(open_at: OpenAt, url_of
     desk.retry("retry")
     assert store.cancel("retry") == "cancelled"
     desk.suspect("suspect")
+
+
+def test_worker_record_of_the_least_user_is_written_read_and_removed(
+    store: SecureRedis, open_at: OpenAt, url_of: UrlOf
+) -> None:
+    workers = Workers(open_at(url_of()), "duebridge")
+    worker = WorkerRecord("id", "host", 1, "1.0", 1, 1)
+    workers.write(worker)
+    assert workers.read_if_allowed() == [worker]
+    with with_right(store, "-mget"):
+        assert workers.read_if_allowed() is None
+    workers.write(msgspec.structs.replace(worker, at_ms=KEPT_MS + 2))
+    workers.remove("id")
+    assert workers.read_if_allowed() == []
 
 
 def test_documented_rights_have_every_command_of_every_script() -> None:

@@ -88,7 +88,7 @@ def check_stats(found: Snapshot, stats: Stats, now_ms: int) -> None:
     dues = [int(score) for name in ("pending", "ready") for _, score in found[name][:1]]
     dues += [
         due_of(each, found)
-        for name in ("suspect", "retry", "unack")
+        for name in ("ready", "suspect", "retry", "unack")
         for each, _ in found[name][:100]
     ]
     oldest = min((due for due in dues if 0 <= due <= now_ms), default=NONE)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from duebridge.ports.publisher import Reason
 from duebridge.store.batching import CALL_BYTES, CALL_ROWS
 from duebridge.store.delay_store import NO_CURSOR
 from duebridge.store.replies import Claim
@@ -12,6 +13,7 @@ from duebridge.worker.batch import Admission, admit, load_of
 from duebridge.worker.decide import LEAST_WAIT_MS, Terms
 from duebridge.worker.dispatcher import Dispatcher
 from duebridge.worker.lane import Group, Lane
+from duebridge.worker.settlement import report_buried
 from duebridge.worker.shard import BACKLOG, ShardView, claim_batch
 from duebridge.worker.targets import TargetHealth
 from duebridge.worker.window import EMPTY, Load
@@ -48,6 +50,7 @@ class Claims:
         claim = claim_batch(view, room.envelopes, limit_bytes, alone=alone, promote=promote_limit)
         view.update(claim.poll)
         metrics.count_expired(view.route.name, claim.expired)
+        report_buried(view.route.name, Reason.EXPIRED, claim.expired)
         if promote_limit:
             view.gather(claim.held)
         if claim.token:
@@ -75,6 +78,7 @@ class Claims:
             )
             view.update(claim.poll)
             metrics.count_expired(view.route.name, claim.expired)
+            report_buried(view.route.name, Reason.EXPIRED, claim.expired)
             expired += claim.expired
             if claim.held:
                 health.aside[shard] = NO_CURSOR

@@ -22,6 +22,7 @@ from duebridge.worker.decide import (
     decide_damaged_letter,
 )
 from duebridge.worker.lane import Group
+from duebridge.worker.outage import Outage
 from duebridge.worker.settlement import Acks, report, settle, settle_letters
 from duebridge.worker.shard import ShardView
 from duebridge.worker.targets import TargetHealth
@@ -46,6 +47,7 @@ class Deliverer:
         self._note_poll = note_poll
         self._monotonic = monotonic
         self._tracing = tracing
+        self._outage = Outage("settle_failed", "settle_works", monotonic)
 
     def run(self, batch: Batch) -> None:
         """Deliver a batch; whatever happens, its share of the windows is given back."""
@@ -57,7 +59,7 @@ class Deliverer:
             self._settle(batch, outcomes, started_at, answered_at_ms)
             self._observe(batch, outcomes, (started_at_ms, answered_at_ms))
         except StoreError as error:  # the leases expire; this counts as no failure
-            log.warning("settle_failed", route=batch.view.route.name, error=str(error))
+            self._outage.begin(str(error))
             self._note_poll(batch.view, None)
         except Exception:
             log.exception("batch_failed", route=batch.view.route.name)
@@ -142,7 +144,7 @@ class Deliverer:
         try:
             self.ack(view, at_once=True)
         except Exception as error:  # the leases expire; this counts as no failure
-            log.warning("settle_failed", route=view.route.name, error=_said(error))
+            self._outage.begin(_said(error))
 
     def put_back(
         self, batch: Batch, decisions: Sequence[Decision], waiting: Sequence[TargetHealth] = ()
@@ -154,10 +156,11 @@ class Deliverer:
             for reply in carry_out(view.store, batch.token, decisions):
                 self._note_settled(view, reply)
         except Exception as error:  # the leases expire
-            log.warning("release_failed", route=view.route.name, error=_said(error))
+            self._outage.begin(_said(error))
         self._note_aside(batch, waiting)
 
     def _note_settled(self, view: ShardView, settled: SettleReply) -> None:
+        self._outage.end()
         self._note_poll(view, settled.poll)
         if settled.stale and not settled.repeated:
             metrics.leases_lost.labels(view.route.name).inc(len(settled.stale))

@@ -62,12 +62,14 @@ def run(
     from duebridge.admin.drain_check import DrainCheck
     from duebridge.config.load import load_config_text, read_config_text
     from duebridge.store.connection import REPEAT_FOR_S
+    from duebridge.store.workers import Workers
     from duebridge.telemetry.logs import configure_logs
     from duebridge.telemetry.metrics import observe_store_call
     from duebridge.telemetry.tracing import traced_process
     from duebridge.worker.process import Runner, tuned_gc
     from duebridge.worker.publishers import open_publishers
     from duebridge.worker.reload import LOOK_EVERY_S, Reload
+    from duebridge.worker.status import StatusWriter
     from duebridge.worker.store_monitor import StoreMonitor
 
     path = config_path(context, config)
@@ -87,6 +89,8 @@ def run(
         signals = Signals()
         reload = Reload(path, text, runner.swap)
         drain_check = DrainCheck(connection)
+        status = StatusWriter(runner.worker, Workers(connection, settings.store.namespace))
+        status.start()
         try:
             runner.start()
             while not signals.wait(LOOK_EVERY_S):
@@ -96,6 +100,7 @@ def run(
                 if until_empty and drain_check.is_complete(runner.config):
                     break
         finally:
+            status.close()
             if not runner.drain():
                 end_at_once(sys.exc_info()[1])
     if until_empty:
