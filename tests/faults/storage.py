@@ -90,14 +90,14 @@ class Storage:
         """Remove the journals, and return what there was and what else is left."""
         for shard in self.shards:
             _forget_answers(self.connection, shard)
-        keys = [key.decode() for key in self._keys()]
+        keys = [key.decode() for key in self._keys(":")]
         with_journal = stored_bytes(self.connection)
         self.client.unlink(*(f"{shard.shard.tag}:journal" for shard in self.shards))
         without = stored_bytes(self.connection)
         return Leftovers(keys, with_journal - without, without - self.before_bytes)
 
-    def _keys(self) -> Iterator[bytes]:
-        yield from self.client.scan_iter(match=f"{{{self._namespace}:*", count=1000)
+    def _keys(self, after_namespace: str = "") -> Iterator[bytes]:
+        yield from self.client.scan_iter(f"{{{self._namespace}{after_namespace}*", count=1000)
 
     def close(self) -> None:
         """Remove everything, and close the connection."""
