@@ -7,7 +7,6 @@ confirms, in whatever process.
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection
@@ -27,6 +26,7 @@ from tests.support.command import (
     hear_ctrl_c,
     wait_until,
 )
+from tests.support.versions import CURRENT, Version
 
 RECORDING = ROOT / "tests" / "acceptance" / "recording.py"
 CONFIG = """\
@@ -41,17 +41,6 @@ routes:
     target: {{broker: here, topic: others}}
     dead_letter: {{broker: here, topic: others-dlt}}
 """
-
-
-class Version(NamedTuple):
-    """A duebridge: the interpreter that has it, what is put before its path, and where it lies."""
-
-    python: str
-    path: str
-    where: Path
-
-
-CURRENT = Version(sys.executable, "", ROOT)
 
 
 class Recorded(NamedTuple):

@@ -1,29 +1,21 @@
 """Two versions on one store: at once while an upgrade rolls, one after the other, and back."""
 
 import json
-import shutil
-import subprocess
 import sys
-import sysconfig
-import tarfile
-import tempfile
-import zipfile
 from collections import Counter
-from io import BytesIO
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.site import CURRENT, Site, Version, fetch
-from tests.support.checkout import ROOT, copy_tree, environment, missing
+from tests.acceptance.site import Site, fetch
+from tests.support.checkout import copy_tree, environment
 from tests.support.command import wait_until
+from tests.support.versions import CURRENT, Version, previous
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.long]
 
 BOTH_WAYS = [("previous", "current"), ("current", "previous")]
 COUNT = 400
-PREVIOUS = "3abcf69"  # whoever releases names the commit of the release
-PACKAGES = sysconfig.get_paths()["purelib"]
 NEXT_LAYOUT = {
     "LAYOUT = 1\n": "LAYOUT = 2\n",
     "if data[:1] != bytes([LAYOUT]) or": "if not 1 <= data[0] <= LAYOUT or",
@@ -32,42 +24,6 @@ NEXT_LAYOUT = {
         "return record and #record >= PREFIX_BYTES and string.byte(record) <= 2"
     ),
 }
-
-
-def previous() -> Version:
-    """Return the version of the commit `PREVIOUS`; it is built once, and kept for later runs."""
-    words = ["git", "cat-file", "-e", f"{PREVIOUS}^{{commit}}"]
-    if subprocess.run(words, cwd=ROOT, capture_output=True).returncode:
-        missing(f"the commit {PREVIOUS}", "fetch the whole history: git fetch --unshallow")
-    name = f"duebridge-{PREVIOUS}-{sys.version_info.major}.{sys.version_info.minor}"
-    home = ROOT / ".services" / name  # it refers to the dependencies of this checkout
-    if not home.exists():
-        home.parent.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="duebridge-build-") as made:
-            _install(_wheel(Path(made)), Path(made) / "env")
-            shutil.move(Path(made) / "env", home)
-    return Version(str(home / "bin" / "python"), "", home)
-
-
-def _wheel(home: Path) -> Path:
-    archive = ["git", "archive", "--format=tar", PREVIOUS]
-    done = subprocess.run(archive, cwd=ROOT, check=True, capture_output=True)
-    with tarfile.open(fileobj=BytesIO(done.stdout)) as files:
-        files.extractall(home / "code", filter="data")
-    words = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory"]
-    subprocess.run([*words, home], cwd=home / "code", check=True, capture_output=True)
-    [wheel] = home.glob("*.whl")
-    return wheel
-
-
-def _install(wheel: Path, home: Path) -> None:
-    """Unpack a wheel into an environment that has our dependencies, and nothing else of ours."""
-    words = [sys.executable, "-m", "venv", "--without-pip", str(home)]
-    subprocess.run(words, check=True, capture_output=True)
-    [packages] = home.glob("lib/python*/site-packages")
-    with zipfile.ZipFile(wheel) as files:
-        files.extractall(packages)  # noqa: S202
-    (packages / "dependencies.pth").write_text(f"{PACKAGES}\n")
 
 
 def following(home: Path) -> Version:

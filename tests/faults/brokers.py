@@ -1,14 +1,14 @@
-"""The two brokers as a scenario sees them: a target of its own, and an independent consumer.
+"""The two brokers as a scenario sees them: targets of its own, and an independent consumer.
 
-The consumer writes a history: every message it is given, copies included.
+The consumer writes a history: every message it is given, copies included. `settings`, `target` and
+`dead_letter` of a side are as the configuration has them; `service` is its name in deploy/local.
 """
 
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import pika
 from kafka import KafkaConsumer, TopicPartition
@@ -18,6 +18,7 @@ from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from duebridge.audit import HistoryEvent, Op, Phase, fingerprint
 from duebridge.envelope import EnvelopeFields, Properties
 from tests.faults.judgement import Historian, now_ms
+from tests.faults.kafka_cluster import NODES
 from tests.faults.stack import Stack
 
 SETTLED_WITHIN_S = 30.0
@@ -26,70 +27,77 @@ HEARTBEAT_S = 4
 AWAY = (pika.exceptions.AMQPError, AMQPConnectorException, OSError)
 
 
-class BrokerSide(Protocol):
-    """What a scenario needs of a broker; `service` is its name in deploy/local."""
-
-    service: str
-    settings: dict[str, Any]
-    target: dict[str, str]
-    dead_letter: dict[str, str]
-
-    def fields(self, place: int) -> EnvelopeFields:
-        """Return what an envelope has that only this broker carries."""
-
-    def collect(self) -> None:
-        """Write down everything that has arrived by now."""
-
-    def close(self) -> None: ...
-
-
 class KafkaSide:
     """Topics whose record time is the broker's own, read from offset 0 to the end."""
 
     service = "kafka"
 
     def __init__(
-        self, stack: Stack, home: Path, name: str, *, linked: bool, in_cluster: bool
+        self,
+        stack: Stack,
+        history: Historian,
+        name: str,
+        broker: str,
+        *,
+        linked: bool,
+        in_cluster: bool,
     ) -> None:
         self.bootstrap = stack.cluster.bootstrap if in_cluster else stack.kafka_bootstrap()
         way = stack.kafka_bootstrap(linked=True) if linked else self.bootstrap
         self.settings = {"type": "kafka", "bootstrap_servers": [way]}
-        self._replicas = 3 if in_cluster else 1
-        self.topic = name
-        self.target = {"broker": "side", "topic": name}
-        self.dead_letter = {"broker": "side", "topic": f"{name}-dlt"}
-        self._history = Historian(home, "consumer")
+        self._replicas = len(NODES) if in_cluster else 1
+        self._broker, self.topic = broker, name
+        self._history = history
+        self._ops: dict[str, Op] = {}
         self._read: dict[str, dict[Any, int]] = {}
-        self.create(name)
-        self.create(f"{name}-dlt")
+        self.target = self.open("")
+        self.dead_letter = self.open("-dlt", dead=True)
 
-    def create(self, topic: str) -> None:
+    def open(self, word: str, *, dead: bool = False, is_missing: bool = False) -> dict[str, str]:
+        """Return one more target, which is read too; a missing one is not made."""
+        target = {"broker": self._broker, "topic": f"{self.topic}{word}"}
+        self._ops[target["topic"]] = Op.DEAD_LETTER if dead else Op.TARGET
+        if not is_missing:
+            self.make(target)
+        return target
+
+    def make(self, target: dict[str, str]) -> None:
+        self.create(target["topic"], num_partitions=2, replication_factor=self._replicas)
+
+    def create(self, topic: str, *, configs: dict[str, str] | None = None, **wanted: Any) -> None:
         """Make a topic, perhaps once more: it is then read from its beginning."""
         self._read[topic] = {}
-        configs = {"message.timestamp.type": "LogAppendTime"}
-        configs["min.insync.replicas"] = str((self._replicas + 1) // 2)
-        wanted = {"num_partitions": 2, "replication_factor": self._replicas, "configs": configs}
-        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
-        admin.create_topics({topic: wanted})
-        admin.close()
+        least = {"min.insync.replicas": str(wanted.get("replication_factor", 1))}
+        every = {"message.timestamp.type": "LogAppendTime", **least, **(configs or {})}
+        with self.admin() as admin:
+            admin.create_topics({topic: {**wanted, "configs": every}})
+
+    def admin(self) -> Any:
+        return closing(KafkaAdminClient(bootstrap_servers=self.bootstrap))
+
+    def remove(self, target: dict[str, str]) -> None:
+        with self.admin() as admin:
+            admin.delete_topics([target["topic"]])
+        del self._read[target["topic"]]
 
     def fields(self, place: int) -> EnvelopeFields:
         return {"key": b"%d" % (place % 97)}
 
     def collect(self) -> None:
-        self.collect_topic(self.target["topic"], Op.TARGET)
-        self.collect_topic(self.dead_letter["topic"], Op.DEAD_LETTER)
+        """Write down everything that has arrived by now."""
+        for topic in self._read:
+            self.collect_topic(topic)
 
-    def collect_topic(self, topic: str, op: Op) -> int:
+    def collect_topic(self, topic: str) -> int:
         """Write down what is new in a topic; returns how much."""
-        read = self._read[topic]
+        read, op = self._read[topic], self._ops[topic]
         before = sum(read.values())
         for records in unread(self.bootstrap, topic, read):
             self._history.write(_read(record, op) for record in records)
         return sum(read.values()) - before
 
     def close(self) -> None:
-        self._history.close()
+        """Topics stay: they go with the run's broker."""
 
 
 def unread(bootstrap: str, topic: str, read: dict[Any, int]) -> Iterator[list[Any]]:
@@ -113,52 +121,65 @@ def _read(record: Any, op: Op) -> HistoryEvent:
 
 
 class RabbitSide:
-    """A durable queue behind an exchange, with a consumer attached before anything is due."""
+    """Durable queues behind exchanges, each with a consumer attached before anything is due."""
 
     service = "rabbitmq"
 
-    def __init__(self, stack: Stack, home: Path, name: str, *, linked: bool) -> None:
+    def __init__(
+        self, stack: Stack, history: Historian, name: str, broker: str, *, linked: bool
+    ) -> None:
         self._url = stack.rabbitmq_url()
         self.settings = {"type": "rabbitmq", "url": stack.rabbitmq_url(linked=linked)}
         self.settings["options"] = {"heartbeat": HEARTBEAT_S}
-        self.name = name
-        self.target = {"broker": "side", "exchange": name, "routing_key": "due"}
-        self.dead_letter = {"broker": "side", "exchange": "", "routing_key": f"{name}-dead"}
-        self._queues = {name: Op.TARGET, f"{name}-dead": Op.DEAD_LETTER}
-        self.declare(*self._queues)
-        self._history = Historian(home, "consumer")
+        self._broker, self.name = broker, name
+        self._history = history
+        self._queues: dict[str, Op] = {}
         self._copies: set[tuple[str, Any]] = set()
-        self._idle = dict.fromkeys(self._queues, 0)
+        self._idle: dict[str, int] = {}
         self._stop, self._paused = threading.Event(), threading.Event()
-        self._threads = [
-            threading.Thread(target=self._consume, args=(each,), daemon=True)
-            for each in self._queues
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads: list[threading.Thread] = []
+        self.target = self.open("")
+        self.dead_letter = self.open("-dead", dead=True)
 
-    def declare(self, *queues: str) -> None:
-        """Make the exchange, these queues and the binding, whichever is not there."""
-        with self._connected() as connection:
+    def open(self, word: str, *, dead: bool = False, is_missing: bool = False) -> dict[str, str]:
+        queue = f"{self.name}{word}"
+        target = {"broker": self._broker, "exchange": queue, "routing_key": "due"}
+        if not is_missing:
+            self.make(target)
+        self.declare_queue(queue)
+        self._queues[queue], self._idle[queue] = Op.DEAD_LETTER if dead else Op.TARGET, 0
+        thread = threading.Thread(target=self._consume, args=(queue,), daemon=True)
+        thread.start()
+        self._threads.append(thread)
+        return target
+
+    def make(self, target: dict[str, str], kind: str = "direct") -> None:
+        """Make the exchange, the queue of its name and the binding, whichever is not there."""
+        exchange = target["exchange"]
+        self.declare_queue(exchange)
+        with self.connected() as connection:
             channel = connection.channel()
-            channel.exchange_declare(self.name, "direct", durable=True)
-            for queue in queues:
-                channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum"})
-            channel.queue_bind(self.name, self.name, "due")
+            channel.exchange_declare(exchange, kind, durable=True)
+            channel.queue_bind(exchange, exchange, target["routing_key"])
 
-    def _connected(self) -> Any:
+    def declare_queue(self, queue: str) -> None:
+        with self.connected() as connection:
+            kind = {"x-queue-type": "quorum"}
+            connection.channel().queue_declare(queue, durable=True, arguments=kind)
+
+    def remove(self, target: dict[str, str]) -> None:
+        with self.connected() as connection:
+            connection.channel().exchange_delete(target["exchange"])
+
+    def connected(self) -> Any:
         return pika.BlockingConnection(pika.URLParameters(self._url))
 
     def fields(self, place: int) -> EnvelopeFields:
         return {"type": "fault", "correlation_id": str(place), "priority": place % 5}
 
     def unbind(self) -> None:
-        with self._connected() as connection:
+        with self.connected() as connection:
             connection.channel().queue_unbind(self.name, self.name, "due")
-
-    def delete_exchange(self) -> None:
-        with self._connected() as connection:
-            connection.channel().exchange_delete(self.name)
 
     def pause(self) -> None:
         """Stop consuming, so that the queue fills, until `resume`."""
@@ -177,7 +198,7 @@ class RabbitSide:
     def _consume_once(self, queue: str) -> None:
         if self._paused.is_set():
             return
-        with self._connected() as connection:
+        with self.connected() as connection:
             channel = connection.channel()
             channel.basic_qos(prefetch_count=500)
             for method, properties, body in channel.consume(queue, inactivity_timeout=0.2):
@@ -221,7 +242,7 @@ class RabbitSide:
                 give_up_at = time.monotonic() + SETTLED_WITHIN_S
 
     def _left(self, queue: str) -> int:
-        with self._connected() as connection:
+        with self.connected() as connection:
             declared = connection.channel().queue_declare(queue, passive=True)
             return int(declared.method.message_count)
 
@@ -229,8 +250,10 @@ class RabbitSide:
         self._stop.set()
         for thread in self._threads:
             thread.join()
-        with suppress(pika.exceptions.AMQPError), self._connected() as connection:
+        with suppress(pika.exceptions.AMQPError), self.connected() as connection:
             for queue in self._queues:
                 connection.channel().queue_delete(queue)
-            connection.channel().exchange_delete(self.name)
-        self._history.close()
+                connection.channel().exchange_delete(queue)
+
+
+BrokerSide: TypeAlias = KafkaSide | RabbitSide

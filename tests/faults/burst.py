@@ -21,19 +21,15 @@ import redis
 from kafka.admin import KafkaAdminClient
 
 from duebridge.bench.figures import percentile
-from duebridge.bench.meter import CallCounter, Meter
-from duebridge.config.load import load_config
 from duebridge.envelope import Envelope
 from duebridge.producer import Producer
-from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import MAX_BATCH, MAX_BATCH_BYTES, READY_FULL, DelayStore
-from duebridge.store.routes import RouteStore
 from duebridge.store.scripts import names, script
 from tests.faults.brokers import unread
-from tests.faults.judgement import leftovers, stored_bytes
 from tests.faults.observed_worker import read_touched
 from tests.faults.rig import meanwhile
 from tests.faults.scenario import Bound, Result
+from tests.faults.storage import Storage, dataset_bytes
 from tests.support.checkout import ROOT
 from tests.support.servers import redis_server, wait_until
 
@@ -55,17 +51,14 @@ routes: {{burst: {{target: {{broker: side, topic: {topic}}}}}}}
 """
 
 
-class Seen(msgspec.Struct):
+class Most(msgspec.Struct):
     """What was the most while it was delivered, and how fast that went."""
 
     ready: int = 0
-    fork_us: int = 0
-    forks: int = 0
     per_s: float = 0.0
 
-    def look(self, client: Any, store: DelayStore) -> None:
+    def look(self, store: DelayStore) -> None:
         self.ready = max(self.ready, store.next().ready)
-        self.fork_us = max(self.fork_us, int(client.info("stats")["latest_fork_usec"]))
 
 
 class Burst:
@@ -81,15 +74,12 @@ class Burst:
         url = f"redis://127.0.0.1:{port}/0"
         path = home / "duebridge.yaml"
         path.write_text(CONFIG.format(store=url, kafka=kafka, topic=self._topic))
-        self._connection = open_connection(url)
-        self._client: Any = self._connection.client
-        self._server_pid = self._client.info("server")["process_id"]
-        self._is_first = put_first(self._server_pid)
+        self._storage = Storage(url, path)
+        self._client, self._connection = self._storage.client, self._storage.connection
+        put_first(self._client.info("server")["process_id"])
         self._producer = Producer.from_config(path)
-        route = load_config(path).routes["burst"]
-        self._store = RouteStore.open(self._connection, "burst", route).shards[0]
+        (self._store,) = self._storage.shards
         self._touched = home / "touched.jsonl"
-        self._meter = Meter(self._connection, CallCounter())
         self._create_topic()
         self._worker = self._start_worker(path)
 
@@ -112,7 +102,6 @@ class Burst:
 
     def run(self) -> Result:
         """Schedule all, wait until all was delivered, and judge what was seen."""
-        before_bytes = stored_bytes(self._connection)
         due_ms = self._store.next().now_ms + self._lead_ms()
         envelopes = (self._envelope(place, due_ms) for place in range(self._count))
         accepted = sum(
@@ -120,12 +109,11 @@ class Burst:
             for receipt in self._producer.schedule_stream("burst", envelopes)
         )
         is_in_time = self._store.next().now_ms < due_ms
-        taken_bytes = self._meter.dataset_bytes() - before_bytes
+        taken_bytes = dataset_bytes(self._connection) - self._storage.before_bytes
         seen = self._drain(due_ms)
         stopped_in_s = self._stop_worker()
-        cores = core_times_s(self._server_pid)
         bounds = [*time_bounds(read_times(self._client)), *self._touched_bounds()]
-        left = leftovers(self._connection, self._store.shard, before_bytes)
+        left = self._storage.leftovers()
         bounds += [
             Bound("ready at once, most", seen.ready, READY_FULL),
             Bound(
@@ -136,11 +124,6 @@ class Burst:
             Bound("journal, MiB", round(left.journal_bytes / 2**20, 1), JOURNAL_MIB),
             Bound("exit by SIGTERM, s", round(stopped_in_s, 1), 10),
             Bound("memory that the burst took, MiB", round(taken_bytes / 2**20)),
-            Bound("pauses of the server for a fork", seen.forks),
-            Bound("longest of them, ms", round(seen.fork_us / 1000, 1)),
-            Bound("server was put before all else (1: yes)", int(self._is_first)),
-            Bound("server ran, s", round(cores[0], 1)),
-            Bound("server stood by for want of a core, s", round(cores[1], 1)),
             Bound("delivered a second", round(seen.per_s)),
         ]
         violations = self._arrivals(due_ms) | left.violations()
@@ -161,16 +144,15 @@ class Burst:
     def _envelope(self, place: int, due_ms: int) -> Envelope:
         return Envelope.new(os.urandom(self._body_bytes), at=due_ms, id=_id(place))
 
-    def _drain(self, due_ms: int) -> Seen:
+    def _drain(self, due_ms: int) -> Most:
         """Wait until nothing is left; half-way, let the append-only file be written anew."""
-        seen, forks = Seen(), self._forks()
-        with meanwhile(lambda: seen.look(self._client, self._store), LOOK_EVERY_S):
+        seen = Most()
+        with meanwhile(lambda: seen.look(self._store), LOOK_EVERY_S):
             self._wait_for_less(self._count // 2)
             with suppress(redis.ResponseError):  # the server does so just now, by itself
                 self._client.bgrewriteaof()
             self._wait_for_less(1)
             seen.per_s = 1000 * self._count / (self._store.next().now_ms - due_ms)
-        seen.forks = self._forks() - forks
         return seen
 
     def _wait_for_less(self, count: int) -> None:
@@ -178,9 +160,6 @@ class Burst:
             return self._store.next().envelopes < count
 
         wait_until(is_less, f"fewer than {count} envelopes", DRAINED_WITHIN_S)
-
-    def _forks(self) -> int:
-        return int(self._client.info("stats")["total_forks"])
 
     def _stop_worker(self) -> float:
         began = time.monotonic()
@@ -233,7 +212,7 @@ class Burst:
         with closing(KafkaAdminClient(bootstrap_servers=self._kafka)) as admin:
             admin.delete_topics([self._topic])
         self._producer.close()
-        self._connection.close()
+        self._storage.close()
 
 
 def _id(place: int) -> str:
@@ -293,21 +272,12 @@ def share(millis: Sequence[float], part: float) -> float:
     return round(percentile(sorted(millis), part), 2)
 
 
-def put_first(pid: int) -> bool:
-    """Let this server run before all else, as one with a core of its own would; False if refused.
+def put_first(pid: int) -> None:
+    """Let this server run before all else, if we may, as one with a core of its own would.
 
     Here it shares two cores with brokers, workers and a JVM: without it, most of the slowest calls
     are calls in whose middle the server stood by.
     """
     policy = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK  # what rewrites its file stays one of many
-    try:
+    with suppress(PermissionError):
         os.sched_setscheduler(pid, policy, os.sched_param(1))
-    except PermissionError:
-        return False
-    return True
-
-
-def core_times_s(pid: int) -> tuple[float, float]:
-    """Return how long the server has run, and how long it stood by ready for want of a core."""
-    ran_ns, waited_ns, _ = map(int, Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split())
-    return ran_ns / 1e9, waited_ns / 1e9

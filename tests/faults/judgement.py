@@ -1,35 +1,19 @@
-"""Histories on disk, what a run leaves in the store, and the verdict on both."""
+"""Histories on disk, what they say of each envelope, and the verdict on it."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TypeAlias
 
 import msgspec
 
-from duebridge.admin.listing import Listing
-from duebridge.audit import (
-    AuditVerdict,
-    Bounds,
-    HistoryEvent,
-    Op,
-    Phase,
-    audit,
-    history_of,
-    whole_histories,
-)
-from duebridge.bench.meter import CallCounter, Meter
-from duebridge.store.connection import Connection
-from duebridge.store.delay_store import DelayStore
-from duebridge.store.keys import Shard
-from duebridge.store.routes import RouteStore
-from tests.faults.scenario import Scenario
+from duebridge.audit import Bounds, HistoryEvent, Op, Phase, audit, history_of, whole_histories
+from duebridge.ports.publisher import Reason
+from duebridge.store.journal import JournalEntry
+from tests.faults.scenario import Bound, Scenario
 
+WELL_S = 2.0  # how late may be what is well, or is so again
 SUFFIX = ".history.jsonl"
-LASTING_KEYS = {"journal", "meta"}  # of a shard that is empty
-# What a server takes for itself meanwhile, half of it for statistics of commands new to it.
-SLACK_BYTES = 1024 * 1024
-LATER_MS = 4_102_444_800_000  # the year 2100
 
 
 class Historian:
@@ -63,83 +47,92 @@ def read_histories(home: Path) -> list[HistoryEvent]:
     ]
 
 
-class Leftovers(NamedTuple):
-    """Keys, the journal among them, and how many bytes more than before the rest takes."""
+class Seen:
+    """All that came of a run: when each was due and arrived or was buried, copies included.
 
-    keys: list[str]
-    journal_bytes: int
-    more_bytes: int
-
-    def violations(self) -> dict[str, list[str]]:
-        """Return the keys and the memory that no live envelope needs."""
-        keys = [key for key in self.keys if key.rsplit(":", 1)[1] not in LASTING_KEYS]
-        more = [f"{self.more_bytes} bytes"] if self.more_bytes > SLACK_BYTES else []
-        found = {"left_over_keys": keys, "left_over_memory": more}
-        return {kind: what for kind, what in found.items() if what}
-
-
-def stored_bytes(connection: Connection) -> int:
-    """Return the memory of what is stored, without the slow log, which the server counts to it.
-
-    A server that is nearly empty may deduct more for its buffers than it has: less than nothing.
+    The envelopes of a test's own are asked for by the word that their ids begin with.
     """
-    client: Any = connection.client
-    client.slowlog_reset()
-    return signed(Meter(connection, CallCounter()).dataset_bytes())
+
+    def __init__(self, events: Sequence[HistoryEvent], journal: Iterable[JournalEntry]) -> None:
+        self.history = history_of(events)
+        self.verdict = audit(self.history)
+        self.due_ms = {each.id: each.due_at_ms for each in self.history.accepted}
+        letters = [each.id for each in self.history.dead]
+        self.letter_copies = len(letters) - len(set(letters))  # beyond the first of each
+        self._buried_ms: dict[str, int] = {}
+        self.exhausted: set[str] = set()
+        self.confirmed_ms: list[int] = []  # when the store had word of confirms
+        for entry in journal:
+            if entry.kind == "delivered":
+                self.confirmed_ms.append(entry.at_ms)
+            if entry.kind == "dead":
+                self._buried_ms |= {each: entry.at_ms for each, _ in entry.items}
+                self.exhausted |= {
+                    each for each, note in entry.items if note.reason == Reason.ATTEMPTS_EXHAUSTED
+                }
+
+    def arrived_ms(self, word: str, *, dead: bool = False) -> dict[str, int]:
+        """Return when each came first, to its target or as a dead letter."""
+        events = self.history.dead if dead else self.history.delivered
+        latest_first = sorted(events, key=lambda each: -each.at_ms)
+        return {each.id: each.at_ms for each in latest_first if each.id.startswith(word)}
+
+    def late(
+        self, word: str, limit_s: float | None = None, since_ms: int = 0, *, dead: bool = False
+    ) -> Bound:
+        """Bound how long after due, or after an instant if that is later, the last one came."""
+        found = self.arrived_ms(word, dead=dead)
+        late_ms = (at - max(self.due_ms.get(each, at), since_ms) for each, at in found.items())
+        what = f"{word}: latest{' as dead letter' if dead else ''} after "
+        what += "the target was well, s" if since_ms else "due, s"
+        return Bound(what, round(max(late_ms, default=0) / 1000, 2), limit_s)
+
+    def well(self, word: str, since_ms: int = 0) -> list[Bound]:
+        """Bound what no fault of others may delay or stop."""
+        return [self.late(word, WELL_S, since_ms), self.missing(word)]
+
+    def missing(self, word: str, *, dead: bool = False) -> Bound:
+        """Bound how many came to no target, or are no dead letter, although they should."""
+        wanted = {each for each in self.due_ms if each.startswith(word)}
+        wanted -= self.history.cancelled | self.history.excused
+        wanted -= self.arrived_ms(word).keys()
+        dead_ones = self.arrived_ms(word, dead=True).keys() if dead else set()
+        what = f"{word}: not {'sent as dead letters' if dead else 'delivered'}"
+        return Bound(what, len(wanted - dead_ones), 0)
+
+    def buried(self, word: str, from_s: float, to_s: float) -> list[Bound]:
+        """Bound how many were not buried, and when after their due the others were."""
+        wanted = [each for each in self.due_ms if each.startswith(word)]
+        after_s = [
+            (self._buried_ms[each] - self.due_ms[each]) / 1000
+            for each in wanted
+            if each in self._buried_ms
+        ]
+        return [
+            Bound(f"{word}: not buried", len(wanted) - len(after_s), 0),
+            Bound(f"{word}: buried before {from_s:g} s", sum(s < from_s for s in after_s), 0),
+            Bound(f"{word}: buried after, s, at most", max(after_s, default=0), to_s),
+        ]
 
 
-def signed(unsigned: int) -> int:
-    """Return a number of 64 bits that went below zero as what it is."""
-    return unsigned - 2**64 if unsigned >= 2**63 else unsigned
+Look: TypeAlias = Callable[[Seen], Sequence[Bound]]  # once everything that came was seen
 
 
-def leftovers(connection: Connection, shard: Shard, before_bytes: int) -> Leftovers:
-    """Remove the journal, and return what there was and what else is left in the namespace."""
-    client: Any = connection.client
-    _forget_answers(connection, shard)
-    found = client.scan_iter(match=f"{{{shard.namespace}:*", count=1000)
-    keys = [key.decode() for key in found]
-    with_journal = stored_bytes(connection)
-    client.unlink(f"{shard.tag}:journal")
-    without = stored_bytes(connection)
-    return Leftovers(keys, with_journal - without, without - before_bytes)
-
-
-def _forget_answers(connection: Connection, shard: Shard) -> None:
-    """Let go of what is kept for repeated calls, as the store does by itself after a minute."""
-    store = DelayStore(connection, shard, now_ms=lambda: LATER_MS)
-    while store.forget()[1]:
-        pass
-
-
-def dump(home: Path, route: RouteStore) -> None:
-    """Write down every envelope that the store still has, and its state."""
-    entries = [found.entry for found in Listing(route.shards[0].shard.route, route.shards).walk()]
-    history = Historian(home, "store")
-    history.write(
-        HistoryEvent(now_ms(), Op.STORE, Phase.OK, each.id, answer=each.state) for each in entries
-    )
-    history.close()
-
-
-def judge(
-    home: Path, scenario: Scenario, faults: int, left: Leftovers
-) -> tuple[AuditVerdict, dict[str, list[str]]]:
-    """Return the verdict, and the ids by what is wrong with them; so many faults were tried."""
-    events = read_histories(home)
-    verdict = audit(history_of(events))
+def judge(seen: Seen, scenario: Scenario, may_repeat: int) -> dict[str, list[str]]:
+    """Return the ids by what is wrong with them; faults may have made so many copies."""
     bounds = Bounds(
-        duplicates=scenario.window * scenario.workers * faults * scenario.may_repeat,
-        dead=verdict.accepted * scenario.may_bury,
+        duplicates=may_repeat * scenario.may_repeat, dead=seen.verdict.accepted * scenario.may_bury
     )
-    violations = verdict.violations(bounds)
-    violations |= left.violations()
-    if violations:
-        _tell(home, events, violations)
-    return verdict, violations
+    violations = seen.verdict.violations(bounds)
+    if seen.letter_copies > bounds.duplicates:
+        violations["letters_twice"] = [f"{seen.letter_copies} copies"]
+    if seen.exhausted and not scenario.may_count:
+        violations["exhausted"] = sorted(seen.exhausted)
+    return violations
 
 
-def _tell(home: Path, events: list[HistoryEvent], violations: Mapping[str, list[str]]) -> None:
+def tell(home: Path, events: list[HistoryEvent], violations: Mapping[str, list[str]]) -> None:
+    """Write down the whole history of every id with which something is wrong."""
     ids = {each for found in violations.values() for each in found}
     lines = [
         msgspec.json.encode(event).decode()

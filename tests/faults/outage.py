@@ -7,35 +7,23 @@ allows one attempt, so that a single failure that is counted is a dead letter.
 
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import msgspec
 
-from duebridge.store.journal import Journal
-from tests.faults.judgement import now_ms
-from tests.faults.rig import WITHIN_S, Rig, meanwhile
-from tests.faults.scenario import Bound, Result, Scenario
-from tests.faults.stack import NAMES, Stack
+from tests.faults.judgement import Look, Seen, now_ms
+from tests.faults.rig import Rig, meanwhile, run_scenario
+from tests.faults.scenario import Bound, Config, Result, Scenario
+from tests.faults.stack import Stack
 
 PER_SECOND, SHORT_PER_SECOND = 1000, 500  # the former fills the windows before the deadline
-WINDOW = 5000  # as `worker.in_flight` by default
 LOOK_EVERY_S = 0.25
 FIRST_FEW = 3  # connections beyond one a second that chance may bring
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+LATE_MS = 2**60  # where there was none
 SHORT_S = 60.0  # an outage below that has short deadlines, to see several of them
 DRAINS_WITHIN_S = 600.0
-CONFIG = """
-version: 1
-store: {{url: "{store}", namespace: {namespace}}}
-brokers:
-  side: {broker}
-worker: {{in_flight: {window}, publish_deadline: DEADLINE}}
-defaults: {{lease: LEASE, retry: {{max_attempts: 1, initial: 100ms, max: 1s}}}}
-routes:
-  faults: {{target: {target}, dead_letter: {dead_letter}}}
-"""
 
 
 class Outage(msgspec.Struct):
@@ -97,26 +85,26 @@ def run_outage(stack: Stack, broker: str, home: Path, seed: str, seconds: float)
     deadline_s, lease_s = (2, 4) if is_short else (15, 30)
     per_second = SHORT_PER_SECOND if is_short else PER_SECOND
     outage = Outage(deadline_s)
+
+    def arrange(rig: Rig, config: Config) -> None:
+        config["worker"] = {"publish_deadline": f"{deadline_s}s"}
+        config["defaults"]["lease"] = f"{lease_s}s"
+        config["defaults"]["retry"]["max_attempts"] = 1
+
     scenario = Scenario(
         "outage",
         lambda rig: strike(rig, outage, seconds),
         through=frozenset({"broker"}),
         over_s=seconds,
-        config=CONFIG.replace("DEADLINE", f"{deadline_s}s").replace("LEASE", f"{lease_s}s"),
-        window=WINDOW,
+        arrange=arrange,
         drains_within_s=DRAINS_WITHIN_S,
     )
-    stack.up(*NAMES)
-    rig = Rig(stack, scenario, broker, home, seed, round(per_second * seconds))
-    try:
-        result = rig.run()
-    finally:
-        rig.close()
-    bounds = outage.bounds(result.dead, rig.stopped_in_s)
-    return msgspec.structs.replace(result, bounds=bounds, size=f"{seconds:g} s")
+    count = round(per_second * seconds)
+    result = run_scenario(stack, scenario, broker, home, seed, count)
+    return msgspec.structs.replace(result, size=f"{seconds:g} s")
 
 
-def strike(rig: Rig, outage: Outage, seconds: float) -> None:
+def strike(rig: Rig, outage: Outage, seconds: float) -> Look:
     """Freeze the broker for half of the time, kill it for the rest, start it."""
     service = rig.side.service
     stays, leaves = rig.workers
@@ -127,40 +115,22 @@ def strike(rig: Rig, outage: Outage, seconds: float) -> None:
             rig.stack.signal(service, signal.SIGSTOP)
             rig.see_logged(fault, '"lane_stopped"')
             outage.stopped_after_s = time.monotonic() - began
-            outage.left_after_s = seconds_to_leave(leaves)
+            outage.left_after_s = rig.seconds_to_leave(leaves)
             outage.alone_from = time.monotonic()
-            sleep_until(began + seconds / 2)
+            rig.sleep_until(began + seconds / 2)
             outage.killed_at = time.monotonic()
             rig.stack.signal(service, signal.SIGKILL)
-            sleep_until(began + seconds)
+            rig.sleep_until(began + seconds)
             outage.ended_at = time.monotonic()
         outage.connected_at = list(rig.stack.links[service].connected_at)
-        last = Journal(rig.store, rig.shard).last()
+        started_ms = now_ms()
         rig.stack.up(service)
-    see_first_publish(rig, outage, last)
+        answered_ms = now_ms()
 
+    def look(seen: Seen) -> list[Bound]:
+        """Give the bounds, and how long after the broker's answer the store had a confirm."""
+        after_ms = min((at for at in seen.confirmed_ms if at >= started_ms), default=LATE_MS)
+        outage.published_after_s = max(0, after_ms - answered_ms) / 1000
+        return outage.bounds(len(seen.history.dead), rig.stopped_in_s)
 
-def seconds_to_leave(worker: "subprocess.Popen[bytes]") -> float:
-    began = time.monotonic()
-    worker.terminate()
-    worker.wait(60)
-    return time.monotonic() - began
-
-
-def sleep_until(at: float) -> None:
-    time.sleep(max(0.0, at - time.monotonic()))
-
-
-def see_first_publish(rig: Rig, outage: Outage, last: int) -> None:
-    """Note how long after the broker's answer the store first had word of a confirm."""
-    answered_ms, journal = now_ms(), Journal(rig.store, rig.shard)
-    outage.published_after_s = WITHIN_S
-
-    def is_published() -> bool:
-        for entry in journal.read(last, journal.last()):
-            if entry.kind == "delivered":
-                outage.published_after_s = max(0, entry.at_ms - answered_ms) / 1000
-                return True
-        return False
-
-    rig.see(is_published)
+    return look

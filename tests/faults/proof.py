@@ -17,7 +17,6 @@ import time
 import traceback
 from collections.abc import Sequence
 from hashlib import sha256
-from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -26,10 +25,10 @@ from tests.faults.burst import BODY_BYTES, LARGE_BYTES, run_burst
 from tests.faults.outage import run_outage
 from tests.faults.rig import run_scenario
 from tests.faults.scenario import BROKERS, Result
+from tests.faults.scenarios.worker_faults import library
 from tests.faults.stack import NAMES, Stack
 from tests.faults.table import MATRIX, SCENARIOS
 from tests.faults.tally import TRIALS, Run, enough, report
-from tests.faults.worker_faults import library
 from tests.support.checkout import ROOT
 
 HOME = ROOT / ".services" / "proof"
@@ -51,6 +50,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--only", default="", help="these scenarios, by name")
     parser.add_argument("--broker", choices=BROKERS, help="this broker only")
     parser.add_argument("--seed", default="1", help="another one makes other envelopes")
+    parser.add_argument("--rounds", type=int, default=1000, help="begin no round beyond so many")
     parser.add_argument("--hours", type=float, default=3.0, help="begin no run after so long")
     parser.add_argument("--anew", action="store_true", help="forget the runs of an earlier proof")
     parser.add_argument("--outage-s", type=float, default=600, help="how long a broker is away")
@@ -126,9 +126,10 @@ class Proof:
         """Run rounds, each whole, until there is enough or the time is over."""
         folder = Path(tempfile.mkdtemp(prefix="stack-", dir=self._home))
         stack = Stack(folder)
-        numbers = count(TRIALS)
         try:
-            while not self.is_over() and self._round(stack, next(numbers)):
+            for number in range(TRIALS, self._chosen.rounds + 1):
+                if self.is_over() or not self._round(stack, number):
+                    break
                 self.write_report()
         finally:
             stack.close()

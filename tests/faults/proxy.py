@@ -2,6 +2,7 @@
 
 link.cut()           end every connection       link.hole()    nothing passes, nothing is closed
 link.cut(by_reset=True)                        link.slow(s)   every chunk waits so long
+link.throttle(n)     n bytes of requests a second, of all connections together
 link.drop_replies(n) forward the request, drop its reply and the connection
 link.heal()          pass everything again; what a hole held back goes on
 """
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 
 CHUNK_BYTES = 65536
 CALL_WITHIN_S = 10.0
+PIECES_PER_S = 20  # of a throttled link
 LINGER_0 = struct.pack("ii", 1, 0)
 
 T = TypeVar("T")
@@ -76,6 +78,7 @@ class Link:
         self._open = asyncio.Event()
         self._open.set()
         self._slow_s, self._to_lose = 0.0, 0
+        self._bytes_per_s, self._free_at = 0, 0.0
         self._loses: Callable[[bytes], bool] = bool
         self.held_bytes = self.slowed = self.lost_replies = 0
         self.connected_at: list[float] = []  # monotonic, of every attempt, also of failed ones
@@ -91,6 +94,10 @@ class Link:
     def slow(self, seconds: float) -> None:
         """Keep every chunk back for so long."""
         self._wires.call(self._set(slow_s=seconds))
+
+    def throttle(self, bytes_per_s: int) -> None:
+        """Let so many bytes of requests through in a second."""
+        self._wires.call(self._set(bytes_per_s=bytes_per_s))
 
     def drop_replies(self, times: int, to: Callable[[bytes], bool] = bool) -> None:
         """Lose the replies to the next requests that `to` is true of, one a connection."""
@@ -113,10 +120,12 @@ class Link:
         *,
         is_open: bool = True,
         slow_s: float = 0.0,
+        bytes_per_s: int = 0,
         to_lose: int = 0,
         loses: Callable[[bytes], bool] = bool,
     ) -> None:
         self._slow_s, self._to_lose, self._loses = slow_s, to_lose, loses
+        self._bytes_per_s = bytes_per_s
         (self._open.set if is_open else self._open.clear)()
 
     async def _end_all(self, *, by_reset: bool) -> int:
@@ -148,8 +157,9 @@ class Link:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pipe: _Pipe
     ) -> None:
         with suppress(OSError):
-            while data := await reader.read(CHUNK_BYTES):
+            while data := await reader.read(self._bytes_per_s // PIECES_PER_S or CHUNK_BYTES):
                 await self._obstruct(data)
+                await self._wait_for_room(len(data))
                 if self._to_lose and not pipe.loses_reply and self._loses(data):
                     self._to_lose -= 1
                     pipe.loses_reply = True
@@ -175,3 +185,10 @@ class Link:
         if self._slow_s:
             self.slowed += 1
             await asyncio.sleep(self._slow_s)
+
+    async def _wait_for_room(self, size: int) -> None:
+        if self._bytes_per_s:
+            self.slowed += 1
+            now = time.monotonic()
+            self._free_at = max(self._free_at, now) + size / self._bytes_per_s
+            await asyncio.sleep(self._free_at - now)

@@ -8,37 +8,28 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from duebridge.audit import Op, Phase
-from duebridge.config.load import load_config
 from duebridge.errors import StoreError
-from duebridge.producer import Producer
-from duebridge.store.connection import open_connection
-from duebridge.store.poll import Stats
-from duebridge.store.routes import RouteStore
 from tests.faults.brokers import BrokerSide, KafkaSide, RabbitSide
-from tests.faults.judgement import Historian, dump, judge, leftovers, stored_bytes
-from tests.faults.scenario import Bound, Result, Scenario
+from tests.faults.judgement import Historian, Look, Seen, judge, read_histories, tell
+from tests.faults.scenario import Bound, Config, Result, Scenario
 from tests.faults.stack import NAMES, Stack
-from tests.faults.traffic import ROUTE, Traffic
+from tests.faults.storage import Storage
+from tests.faults.traffic import ROUTE, NotedProducer, Traffic
 
 LEASE_S = 3.0
 WITHIN_S = 60.0
 PAUSE_S = 0.01
 MANY, MANY_WITHIN_S = 100, 2.0  # envelopes in flight that a fault waits for
 
-CONFIG = """
-version: 1
-store: {{url: "{store}", namespace: {namespace}}}
-brokers:
-  side: {broker}
-worker: {{in_flight: {window}, batch: 100, publish_deadline: 1300ms, drain: 10s}}
-defaults: {{lease: 3s, retry: {{max_attempts: 5, initial: 100ms, max: 1s}}}}
-routes:
-  faults: {{target: {target}, dead_letter: {dead_letter}}}
-"""
+WORKER = {"in_flight": 500, "batch": 100, "publish_deadline": "1300ms", "drain": "10s"}
+DEFAULTS = {"lease": "3s"}
+RETRY = {"max_attempts": 5, "initial": "100ms", "max": "1s"}
+LOOK_EVERY_S, COUNT_EVERY_S = 0.05, 1.0
 
 
 @contextmanager
@@ -60,13 +51,19 @@ def meanwhile(look: Callable[[], object], every_s: float) -> Iterator[None]:
 
 
 class Fault:
-    """One fault that is being injected; effective once it struck and its effect was seen."""
+    """One fault that is being injected; effective once it struck and its effect was seen.
+
+    `in_flight` is the most that workers held at once until it was over; it struck `strikes` times.
+    """
 
     def __init__(self, name: str, in_flight: int, logged_bytes: Mapping[Path, int]) -> None:
         self.name = name
         self.logged_bytes = logged_bytes  # of each log, when it struck
         self.in_flight = in_flight
-        self.effect = ""
+        self.effect, self.strikes = "", 1
+
+    def note(self, in_flight: int) -> None:
+        self.in_flight = max(self.in_flight, in_flight)
 
     @property
     def is_effective(self) -> bool:
@@ -82,46 +79,55 @@ class Rig:
         self.stack = stack
         self.scenario = scenario
         self.home = home
+        self.count = count
         self._began = time.monotonic()
-        self._seed = seed
-        self._namespace = f"faults-{seed}"
-        self.side = self._open_side(broker)
-        self.config_path = self._write_config("store")
-        producer_path = self._write_config("producer")
+        self.seed = seed
+        self.namespace = f"faults-{seed}"
+        self._consumer = Historian(home, "consumer")
+        self.sides: list[BrokerSide] = []
+        self.side: Any = self.open_side(broker, linked="broker" in scenario.through)
+        self.targets: dict[str, dict[str, str]] = {}  # more of them, by the scenario's own words
+        config = self._config()
+        scenario.arrange(self, config)
+        self.config_path = self._write_config(config, "store")
         self.workers: list[subprocess.Popen[bytes]] = []
         self.faults: list[Fault] = []
         self.bounds: list[Bound] = []
         self.emptied_s = self.stopped_in_s = 0.0
         self._nemesis = Historian(home, "faults")
-        self._producers = Historian(home, "producer")
-        self.store = open_connection(stack.store_url())
-        route = load_config(self.config_path).routes[ROUTE]
-        self._route = RouteStore.open(self.store, self._namespace, route)
-        self.shard = self._route.shards[0].shard
-        self._before_bytes = stored_bytes(self.store)
-        self._producer = Producer.from_config(producer_path)
-        self.traffic = Traffic(
-            self._producer, self._producers, seed, count, scenario.over_s, self.side.fields
-        )
+        self.store = Storage(stack.store_url(), self.config_path)
+        path = self._write_config(config, "producer")
+        self.producer = NotedProducer(path, home, "producer")
+        traffic = NotedProducer(path, home, "traffic")
+        self.traffic = Traffic(traffic, seed, count, scenario.over_s, self.side.fields)
 
-    def _open_side(self, broker: str) -> BrokerSide:
-        linked, given = "broker" in self.scenario.through, (self.stack, self.home, self._namespace)
-        if broker == "kafka":
-            return KafkaSide(*given, linked=linked, in_cluster=self.scenario.in_cluster)
-        return RabbitSide(*given, linked=linked)
+    def open_side(self, kind: str, broker: str = "side", *, linked: bool = False) -> BrokerSide:
+        """Return a broker by a name of its own in the configuration; it is read and closed too."""
+        given = (self.stack, self._consumer, f"{self.namespace}-{broker}", broker)
+        if kind == "kafka":
+            in_cluster = self.scenario.in_cluster
+            side: Any = KafkaSide(*given, linked=linked, in_cluster=in_cluster)
+        else:
+            side = RabbitSide(*given, linked=linked)
+        self.sides.append(side)
+        return side
 
-    def _write_config(self, party: str) -> Path:
+    def _config(self) -> Config:
+        route = {"target": self.side.target, "dead_letter": self.side.dead_letter}
+        return {
+            "version": 1,
+            "store": {"namespace": self.namespace},
+            "brokers": {"side": self.side.settings},
+            "worker": {**WORKER},
+            "defaults": {**DEFAULTS, "retry": {**RETRY}},
+            "routes": {ROUTE: route},
+        }
+
+    def _write_config(self, config: Config, party: str) -> Path:
         """Write the configuration of a party, whose way to the store may be its link."""
         path = self.home / f"{party}.yaml"
-        text = (self.scenario.config or CONFIG).format(
-            store=self.stack.store_url(party if party in self.scenario.through else ""),
-            namespace=self._namespace,
-            broker=json.dumps(self.side.settings),
-            window=self.scenario.window,
-            target=json.dumps(self.side.target),
-            dead_letter=json.dumps(self.side.dead_letter),
-        )
-        path.write_text(text)
+        url = self.stack.store_url(party if party in self.scenario.through else "")
+        path.write_text(json.dumps({**config, "store": {**config["store"], "url": url}}))
         return path
 
     # ── what a fault uses ───────────────────────────────────────────────────────────────────────
@@ -132,7 +138,8 @@ class Rig:
         in_flight = self._most_in_flight()
         fault = Fault(name, in_flight, {log: log.stat().st_size for log in self._logs()})
         self._nemesis.note(Op.FAULT, Phase.INVOKE, name, answer=f"{fault.in_flight} in flight")
-        yield fault
+        with meanwhile(lambda: fault.note(self.in_flight()), LOOK_EVERY_S):
+            yield fault
         phase = Phase.OK if fault.is_effective else Phase.INFO
         self._nemesis.note(Op.FAULT, phase, name, answer=fault.effect)
         self.faults.append(fault)
@@ -157,6 +164,10 @@ class Rig:
             time.sleep(PAUSE_S)
         return True
 
+    def sleep_until(self, at: float) -> None:
+        """Let things be as they are until an instant, monotonic."""
+        time.sleep(max(0.0, at - time.monotonic()))
+
     def see_logged(self, fault: Fault, event: str) -> None:
         """Take a new line of a worker's log for the fault's effect."""
         self.take(fault, f"logged {event}", lambda: self.logged(event, fault.logged_bytes) > 0)
@@ -166,22 +177,36 @@ class Rig:
         if self.see(is_so):
             fault.effect = effect
 
-    def start_worker(self, **environment: str) -> "subprocess.Popen[bytes]":
-        program = Path(sys.executable).with_name("duebridge")
-        command: list[str | Path] = [program, "--config", self.config_path, "run"]
+    def start_worker(self, *program: str | Path, **environment: str) -> "subprocess.Popen[bytes]":
+        """Start `duebridge run`, or another version's, as a program that takes its arguments."""
+        program = program or (Path(sys.executable).with_name("duebridge"),)
         env = os.environ | environment
         with (self.home / f"worker-{len(self.workers)}.log").open("wb") as log:
-            worker = subprocess.Popen(command, stdout=log, stderr=log, env=env)
+            command = [*program, "--config", self.config_path, "run"]
+            worker = subprocess.Popen(command, stdout=log, stderr=log, env=env, cwd=self.home)
         self.workers.append(worker)
         return worker
 
-    def stats(self) -> Stats:
-        return self._route.shards[0].stats()
+    def start_workers(self, count: int, *program: str) -> None:
+        """Start so many, and wait until each has said so."""
+        for _ in range(count):
+            self.start_worker(*program)
+        self.see(lambda: self.logged('"started"') >= len(self.workers))
+
+    def seconds_to_leave(self, worker: "subprocess.Popen[bytes]") -> float:
+        """Return how long a worker takes to end by SIGTERM; one that does not is killed."""
+        began = time.monotonic()
+        worker.terminate()
+        try:
+            worker.wait(WITHIN_S)
+        except subprocess.TimeoutExpired:
+            worker.kill()
+        return round(time.monotonic() - began, 1)
 
     def in_flight(self) -> int:
         """Envelopes that a worker holds; 0 also while the store does not answer."""
         try:
-            return self.stats().poll.unack
+            return self.store.poll()["unack"]
         except StoreError:
             return 0
 
@@ -197,30 +222,30 @@ class Rig:
 
     def run(self) -> Result:
         """Break what the scenario says under traffic; returns what came of it."""
-        for _ in range(self.scenario.workers):
-            self.start_worker()
-        self.see(lambda: self.logged('"started"') >= self.scenario.workers)
-        self.traffic.start()
-        self.scenario.inject(self)
-        self.traffic.finish()
-        self.traffic.join()
-        if self.traffic.error is not None:
-            raise self.traffic.error
-        ended_at = time.monotonic()
-        self.see(self._is_empty, self.scenario.drains_within_s)
-        self.emptied_s = time.monotonic() - ended_at
+        self.start_workers(self.scenario.workers)
+        has_traffic, counts = self.scenario.over_s > 0, not self.scenario.may_count
+        with meanwhile(self.store.note_failures, COUNT_EVERY_S) if counts else nullcontext():
+            if has_traffic:
+                self.traffic.start()
+            look = self.scenario.inject(self)
+            if has_traffic:
+                self.traffic.finish()
+            ended_at = time.monotonic()
+            self.see(self.is_empty, self.scenario.drains_within_s)
+            self.emptied_s = time.monotonic() - ended_at
         self.stop_workers()
-        self.side.collect()
-        dump(self.home, self._route)
-        return self._result()
+        for side in self.sides:
+            side.collect()
+        self.store.dump(self.home)
+        return self._result(look)
 
-    def _is_empty(self) -> bool:
+    def is_empty(self) -> bool:
+        """Whether nothing waits, nor is dead, unless that may stay."""
         try:
-            poll = self.stats().poll
+            found = self.store.poll()
         except StoreError:
             return False
-        waiting = poll.pending + poll.ready + poll.suspect + poll.unack + poll.retry
-        return waiting + poll.dead == 0
+        return found.total() == (found["dead"] if self.scenario.keeps_dead else 0)
 
     def stop_workers(self) -> None:
         began = time.monotonic()
@@ -232,13 +257,22 @@ class Rig:
             worker.wait(timeout=30)
         self.stopped_in_s = time.monotonic() - began
 
-    def _result(self) -> Result:
-        left = leftovers(self.store, self.shard, self._before_bytes)
-        verdict, violations = judge(self.home, self.scenario, len(self.faults), left)
+    def _result(self, look: Look | None) -> Result:
+        events = read_histories(self.home)
+        seen = Seen(events, self.store.journal())
+        left = self.store.leftovers()
+        may_repeat = sum(each.in_flight * each.strikes for each in self.faults)
+        violations = judge(seen, self.scenario, may_repeat)
+        violations |= {} if self.scenario.keeps_dead else left.violations()
+        if self.store.failures:
+            violations["counted"] = sorted(self.store.failures)
+        if violations:
+            tell(self.home, events, violations)
+        verdict = seen.verdict
         return Result(
             scenario=self.scenario.name,
             broker=self.side.service,
-            seed=self._seed,
+            seed=self.seed,
             violations=violations,
             planned=self.scenario.faults,
             effective=sum(fault.is_effective for fault in self.faults),
@@ -246,30 +280,30 @@ class Rig:
             accepted=verdict.accepted,
             delivered=verdict.delivered,
             dead=verdict.dead,
-            duplicates=verdict.duplicate_copies,
+            duplicates=verdict.duplicate_copies + seen.letter_copies,
             recovered=len(verdict.recovered),
             cancelled=verdict.cancelled,
             seconds=round(time.monotonic() - self._began, 1),
             emptied_s=round(self.emptied_s, 1),
-            bounds=self.bounds,
+            bounds=[*self.bounds, *(look(seen) if look else ())],
         )
 
     def close(self) -> None:
         self.traffic.stop()
-        if self.traffic.is_alive():
-            self.traffic.join()
         for worker in self.workers:
             worker.kill()
             worker.wait()
         for link in self.stack.links.values():
             link.heal()
-        self._producer.close()
-        self.side.close()
-        for key in self.store.client.scan_iter(match=f"{{{self._namespace}*", count=1000):
-            self.store.client.unlink(key)
+        for each in (
+            self.producer,
+            self.traffic.producer,
+            *self.sides,
+            self._consumer,
+            self._nemesis,
+        ):
+            each.close()
         self.store.close()
-        self._nemesis.close()
-        self._producers.close()
 
 
 def run_scenario(

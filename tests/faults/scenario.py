@@ -1,41 +1,57 @@
 """A fault scenario as a value, and what came of it."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
 if TYPE_CHECKING:
+    from tests.faults.judgement import Look
     from tests.faults.rig import Rig
 
-BROKERS = ("kafka", "rabbitmq")
+KAFKA, RABBITMQ = ("kafka",), ("rabbitmq",)
+BROKERS = (*KAFKA, *RABBITMQ)
 COUNT = 2000
-WINDOW = 500  # worker.in_flight of the rig: what one fault of one worker may lawfully repeat
 DRAINS_WITHIN_S = 60.0
+
+Config: TypeAlias = dict[str, Any]  # of a bridge, as YAML has it
+
+
+def as_it_is(rig: "Rig", config: Config) -> None:
+    """Change nothing."""
 
 
 class Scenario(NamedTuple):
     """What is broken, and what may lawfully come of it.
 
+    `inject` breaks it, and may return what gives the bounds once everything that came was seen.
+    `arrange` changes the rig's configuration and opens more targets before any worker starts.
     `faults` are planned; fewer that struck messages in flight and whose effect was seen make the
     run INVALID. `through` names the links that are used instead of the straight way. `may_repeat`:
-    a fault may repeat what one worker has in flight. `may_bury`: it may end envelopes as dead.
-    `in_cluster`: the target is in three Kafka brokers. `config`: the rig's own where it is empty.
+    a fault may repeat what is in flight. `may_bury`: it may end envelopes as dead. `may_count`: it
+    may count as an envelope's failure. `keeps_dead`: what is dead may stay in the store.
+    `in_cluster`: the target is in two Kafka brokers. `over_s`: in so many seconds the traffic has
+    scheduled its count; 0 is none at all.
     """
 
     name: str
-    inject: "Callable[[Rig], None]"
+    inject: "Callable[[Rig], Look | None]"
     faults: int = 1
     workers: int = 2
-    brokers: tuple[str, ...] = BROKERS
+    brokers: Sequence[str] = BROKERS
     through: frozenset[str] = frozenset()
     may_repeat: bool = True
     may_bury: bool = False
     over_s: float = 2.0
+    may_count: bool = True
+    keeps_dead: bool = False
     in_cluster: bool = False
-    config: str = ""
-    window: int = WINDOW
+    arrange: "Callable[[Rig, Config], None]" = as_it_is
     drains_within_s: float = DRAINS_WITHIN_S
+
+
+# Two Kafka brokers, and an outage of theirs: the target's state, never the message's fault.
+IN_CLUSTER: Config = {"brokers": KAFKA, "in_cluster": True, "may_count": False}
 
 
 class Bound(msgspec.Struct, frozen=True):

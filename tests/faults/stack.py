@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.faults.kafka_cluster import KafkaCluster, ask
+from tests.faults.kafka_cluster import KafkaCluster
 from tests.faults.proxy import Wires
 from tests.support.checkout import ROOT
+from tests.support.own_kafka import ask
 from tests.support.servers import free_port
 
 NAMES = ("redis", "kafka", "rabbitmq")
@@ -77,7 +78,7 @@ class Stack:
 
     @cached_property
     def cluster(self) -> KafkaCluster:
-        """Three more Kafka brokers, from the first scenario that needs them on."""
+        """Two more Kafka brokers, from the first scenario that needs them on."""
         return KafkaCluster(self.home / "cluster", self.home)
 
     def close(self) -> None:

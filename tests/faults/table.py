@@ -1,8 +1,9 @@
 """Every scenario, by name; and the slice of them that the default suite runs."""
 
-from tests.faults import broker_faults, network_faults, store_faults, worker_faults
+from importlib import import_module
 
-FAMILIES = (worker_faults, store_faults, broker_faults, network_faults)
+NAMES = ("worker", "store", "broker", "target", "letter", "network")
+FAMILIES = [import_module(f"tests.faults.scenarios.{name}_faults") for name in NAMES]
 SCENARIOS = {each.name: each for family in FAMILIES for each in family.SCENARIOS}
 MATRIX = [(each.name, broker) for each in SCENARIOS.values() for broker in each.brokers]
 SLICE = [
@@ -14,6 +15,8 @@ SLICE = [
     ("binding_deleted", "rabbitmq"),
     ("broker_link_replies_lost", "kafka"),
     ("store_link_replies_lost", "rabbitmq"),
+    ("fan_out_full", "rabbitmq"),
+    ("reopened", "kafka"),
 ]
 LONG_SLICE = [
     ("broker_frozen", "rabbitmq"),
@@ -22,4 +25,12 @@ LONG_SLICE = [
     ("store_scripts_flushed", "kafka"),
     ("store_full", "rabbitmq"),
     ("store_clients_killed", "kafka"),
+    ("slow_link", "kafka"),
+    ("own_target_missing", "kafka"),
+    ("own_target_missing", "rabbitmq"),
+    ("letters_missing", "rabbitmq"),
+    ("letters_rejected", "kafka"),
+    ("letters_slow", "kafka"),
+    ("stop_amid_letters", "rabbitmq"),
+    ("stopped_beside_silent_store", "kafka"),
 ]

@@ -1,14 +1,20 @@
 """What many runs add up to, and the page that says so: pure functions of the runs."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
 
 from tests.faults.rig import LEASE_S
-from tests.faults.scenario import BROKERS, Result
+from tests.faults.scenario import BROKERS, Bound, Result
 from tests.faults.table import MATRIX
 
+SUMS = {
+    **{name: name for name in ("accepted", "delivered", "dead", "cancelled", "recovered")},
+    "effective": "effective faults",
+    "duplicates": "repeated",
+}
 ZERO = ("lost", "early", "after_cancel", "unexpected", "corrupt", "stuck", "in_two_places")
 
 TRIALS = 0  # the round of an outage or a burst: it adds nothing to what the rounds accepted
@@ -64,23 +70,10 @@ def report(runs: Sequence[Run], commit: str, machine: str, count: int) -> str:
 def _totals(runs: Sequence[Run]) -> list[str]:
     rows = {"": list(BROKERS), "---": ["---:"] * len(BROKERS)}
     found = [of_broker(runs, broker) for broker in BROKERS]
-    for name in (
-        "accepted",
-        "delivered",
-        "dead",
-        "cancelled",
-        "recovered",
-        "effective",
-        "duplicates",
-    ):
-        label = {"effective": "effective faults", "duplicates": "repeated"}.get(name, name)
+    for name, label in SUMS.items():
         rows[label] = [f"{sum(getattr(each, name) for each in of):,}" for of in found]
     emptied = [max((each.emptied_s for each in of), default=0) for of in found]
     rows["longest until empty, s"] = [f"{each:.1f}" for each in emptied]
-    bounds = [[bound for each in of for bound in each.bounds] for of in found]
-    for what in sorted({each.what for of in bounds for each in of}):
-        most = (max((each.found for each in of if each.what == what), default="") for of in bounds)
-        rows[f"longest {what}"] = [str(each) for each in most]
     for kind in ZERO:
         counts = (sum(len(each.violations.get(kind, [])) for each in of) for of in found)
         rows[f"**{kind.replace('_', ' ')}**"] = [str(count) for count in counts]
@@ -90,18 +83,18 @@ def _totals(runs: Sequence[Run]) -> list[str]:
 
 
 def _bounds(runs: Sequence[Run]) -> list[str]:
-    lines = ["| trial | what | found | limit | |", "|---|---|---:|---:|---|"]
-    tried = [run.result for run in runs if run.round == TRIALS and run.result.outcome != "INVALID"]
-    for result in tried:
-        name = f"{result.scenario} of {result.size}, {result.broker}"
-        wrong = {kind: len(ids) for kind, ids in result.violations.items()}
-        lines += [
-            f"| {name} | {kind} | {count} | 0 | **BROKEN** |" for kind, count in wrong.items()
-        ]
-        for each in result.bounds:
-            found, limit = each.words
-            lines.append(f"| {name} | {each.what} | {found} | {limit} | {each.verdict} |")
-    return lines if tried else ["**not run**"]
+    """Return the worst of each bound, and what else was wrong with an outage or a burst."""
+    worst: dict[tuple[str, str], Bound] = {}
+    for result in (run.result for run in runs if run.result.outcome != "INVALID"):
+        name = f"{result.scenario}{result.size and f' of {result.size}'}, {result.broker}"
+        wrong = [Bound(kind, len(ids), 0) for kind, ids in result.violations.items() if result.size]
+        for each in (*wrong, *result.bounds):
+            key = name, each.what
+            worst[key] = max(each, worst.get(key, each), key=attrgetter("found"))
+    lines = ["| run | what | found | limit | |", "|---|---|---:|---:|---|"]
+    for (name, what), each in worst.items():
+        lines.append(f"| {name} | {what} | {' | '.join(each.words)} | {each.verdict} |")
+    return lines if worst else ["**not run**"]
 
 
 def _rows(runs: Sequence[Run]) -> list[str]:
@@ -111,18 +104,12 @@ def _rows(runs: Sequence[Run]) -> list[str]:
     ]
     for name, broker in MATRIX:
         found = [each for each in of_broker(runs, broker) if each.scenario == name]
-        cells: list[object] = [0, "", "", "", "", "**not run**", ""]
-        if found:
-            numbers = ("effective", "accepted", "duplicates", "dead")
-            sums = [sum(getattr(each, number) for each in found) for number in numbers]
-            outcomes = ", ".join(sorted({each.outcome for each in found}))
-            cells = [
-                len(found),
-                *sums,
-                outcomes,
-                next((s for each in found for s in each.seen), ""),
-            ]
-        lines.append(f"| {name} | {broker} | {' | '.join(map(str, cells))} |")
+        numbers = ("effective", "accepted", "duplicates", "dead")
+        sums = [sum(getattr(each, number) for each in found) for number in numbers]
+        outcomes = ", ".join(sorted({each.outcome for each in found})) or "**not run**"
+        seen = next((s for each in found for s in each.seen), "")
+        cells = [name, broker, len(found), *sums, outcomes, seen]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     return lines
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.support.certificates import Certificates
 from tests.support.checkout import ROOT, missing
@@ -64,12 +64,8 @@ listener.name.sasl.scram-sha-512.sasl.jaas.config={MODULES}.scram.ScramLoginModu
 listener.name.sasl.oauthbearer.sasl.jaas.config=\
 {MODULES}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";
 """
-ASK = """
-import json, sys
-sys.path.insert(0, "deploy/local")
-import kafka_server
-print(json.dumps([kafka_server._java(), kafka_server.new_cluster_id()]))
-"""
+ASK = "import kafka_server; answer = [kafka_server._java(), kafka_server.new_cluster_id()]"
+STARTED_WITHIN_S = 60
 
 
 class SecureKafka(NamedTuple):
@@ -126,20 +122,56 @@ def _running(
     more: Mapping[str, str] | None = None,
     users: Sequence[str] = (),
 ) -> Iterator[None]:
-    asked = subprocess.run([sys.executable, "-c", ASK], cwd=ROOT, capture_output=True)
-    if asked.returncode:
-        missing("a Kafka of the test's own", "run `make services-up` to see why")
-    java, cluster = json.loads(asked.stdout)
-    config = home / "server.properties"
-    config.write_text((CONFIG + lines).format(home=home, **ports, **(more or {})))
-    with (home / "server.log").open("wb") as log:
-        words = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config), *users]
-        subprocess.run([*java, *words], stdout=log, stderr=log, check=True)
-        server = subprocess.Popen([*java, "kafka.Kafka", str(config)], stdout=log, stderr=log)
     try:
-        for port in ports.values():
-            wait_until(partial(listens, port), f"Kafka, see {home}/server.log", within_s=60)
+        java, cluster = ask(ROOT, ASK)
+    except subprocess.CalledProcessError:
+        missing("a Kafka of the test's own", "run `make services-up` to see why")
+    config = (CONFIG + lines).format(home=home, **ports, **(more or {}))
+    node = KafkaNode(home, config, tuple(ports.values()), java, cluster, users)
+    node.start()
+    try:
+        node.wait()
         yield
     finally:
-        server.kill()
-        server.wait()
+        node.kill()
+
+
+def ask(checkout: Path, program: str) -> Any:
+    """Return the `answer` of a program that uses the modules of deploy/local."""
+    whole = f"import json, sys\nsys.path.insert(0, 'deploy/local')\n{program}\n"
+    command = [sys.executable, "-c", f"{whole}print(json.dumps(answer))"]
+    return json.loads(subprocess.run(command, cwd=checkout, capture_output=True, check=True).stdout)
+
+
+class KafkaNode:
+    """One server in a home of its own, formatted by its construction; `kill` it, or it stays."""
+
+    def __init__(
+        self,
+        home: Path,
+        config: str,
+        ports: Sequence[int],
+        java: Sequence[str],
+        cluster: str,
+        users: Sequence[str] = (),
+    ) -> None:
+        self._home, self._ports, self._java = home, ports, java
+        self._config = home / "server.properties"
+        self._config.write_text(config)
+        storage = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._config)]
+        subprocess.run([*java, *storage, *users], stdout=subprocess.DEVNULL, check=True)
+
+    def start(self) -> None:
+        with (self._home / "server.log").open("ab") as log:
+            command = [*self._java, "kafka.Kafka", str(self._config)]
+            self._server = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def wait(self) -> None:
+        """Wait until it listens."""
+        for port in self._ports:
+            what = f"Kafka, see {self._home}/server.log"
+            wait_until(partial(listens, port), what, STARTED_WITHIN_S)
+
+    def kill(self) -> None:
+        self._server.kill()
+        self._server.wait()

@@ -47,7 +47,7 @@ def slow(rig: Rig, link: Link, party: str, fault: Fault) -> None:
 
 
 def lose_replies(rig: Rig, link: Link, party: str, fault: Fault) -> None:
-    before = link.lost_replies
+    before, fault.strikes = link.lost_replies, LOST
     shas = [script(name).sha.encode() for name in STORE_CALLS.get(party, ())]
 
     def carries_work(request: bytes) -> bool:

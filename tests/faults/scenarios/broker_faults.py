@@ -3,9 +3,8 @@
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 from kafka.admin import (
     ACL,
@@ -14,19 +13,18 @@ from kafka.admin import (
     ACLPermissionType,
     ConfigResource,
     ConfigResourceType,
-    KafkaAdminClient,
     ResourcePattern,
     ResourceType,
 )
 
-from duebridge.audit import Op
-from tests.faults.brokers import KafkaSide, RabbitSide
-from tests.faults.kafka_cluster import FOLLOWERS
+from tests.faults.brokers import RabbitSide
+from tests.faults.kafka_cluster import FOLLOWER
 from tests.faults.rig import LEASE_S, Rig
-from tests.faults.scenario import Scenario
+from tests.faults.scenario import IN_CLUSTER, KAFKA, RABBITMQ, Config, Scenario
 
 LEAST_BYTES = "1000"  # less than the traffic's big bodies, more than its small ones
 QUIET_LOOKS = 3
+GONE_S = 25.0
 LEAST_LENGTH = '{"max-length":10,"overflow":"reject-publish"}'
 
 
@@ -45,23 +43,14 @@ def freeze(rig: Rig) -> None:
         rig.see(lambda: time.monotonic() > until)
 
 
-def kafka(rig: Rig) -> KafkaSide:
-    assert isinstance(rig.side, KafkaSide)
-    return rig.side
-
-
-def admin(rig: Rig) -> Any:
-    return closing(KafkaAdminClient(bootstrap_servers=kafka(rig).bootstrap))
-
-
 @contextmanager
 def standstill(rig: Rig) -> Iterator[None]:
     """Freeze every worker and read all that arrived: what goes with the topic has been seen."""
     for worker in rig.workers:
         worker.send_signal(signal.SIGSTOP)
-    side, quiet = kafka(rig), 0
+    side, quiet = rig.side, 0
     while quiet < QUIET_LOOKS:
-        quiet = 0 if side.collect_topic(side.topic, Op.TARGET) else quiet + 1
+        quiet = 0 if side.collect_topic(side.topic) else quiet + 1
     try:
         yield
     finally:
@@ -70,41 +59,42 @@ def standstill(rig: Rig) -> Iterator[None]:
 
 
 def delete_topic(rig: Rig) -> None:
-    side = kafka(rig)
+    side = rig.side
     with rig.fault("topic deleted and made again") as fault:
-        with standstill(rig), admin(rig) as client:
-            client.delete_topics([side.topic])
+        with standstill(rig):
+            side.remove(side.target)
         rig.see_logged(fault, '"target_failed"')
-        side.create(side.topic)
+        side.make(side.target)
 
 
 def shrink_topic(rig: Rig) -> None:
-    with rig.fault(f"topic takes {LEAST_BYTES} bytes") as fault, admin(rig) as client:
+    with rig.fault(f"topic takes {LEAST_BYTES} bytes") as fault, rig.side.admin() as client:
         limit = {"max.message.bytes": LEAST_BYTES}
-        resource = ConfigResource(ConfigResourceType.TOPIC, kafka(rig).topic, limit)
+        resource = ConfigResource(ConfigResourceType.TOPIC, rig.side.topic, limit)
         client.alter_configs([resource])
         rig.see_logged(fault, "too_large")
 
 
 def deny(rig: Rig) -> None:
-    resource = ResourcePattern(ResourceType.TOPIC, kafka(rig).topic)
+    resource = ResourcePattern(ResourceType.TOPIC, rig.side.topic)
     who = ("User:ANONYMOUS", "*", ACLOperation.WRITE, ACLPermissionType.DENY, resource)
-    with rig.fault("writing to the topic denied") as fault, admin(rig) as client:
+    with rig.fault("writing to the topic denied") as fault, rig.side.admin() as client:
         client.create_acls([ACL(*who)])
         rig.see_logged(fault, '"target_failed"')
         client.delete_acls([ACLFilter(*who)])
 
 
-def kill_followers(rig: Rig) -> None:
-    with rig.fault("two of three brokers killed") as fault:
-        rig.stack.cluster.kill(*FOLLOWERS)
+def kill_follower(gone_s: float, rig: Rig) -> None:
+    with rig.fault("one of two brokers killed") as fault:
+        until = time.monotonic() + gone_s
+        rig.stack.cluster.kill(FOLLOWER)
         rig.see_logged(fault, "NotEnoughReplicas")
-        rig.stack.cluster.start(*FOLLOWERS)
+        rig.see(lambda: time.monotonic() > until)
+        rig.stack.cluster.start(FOLLOWER)
 
 
-def rabbitmq(rig: Rig) -> RabbitSide:
-    assert isinstance(rig.side, RabbitSide)
-    return rig.side
+def retry_by_default(rig: Rig, config: Config) -> None:
+    del config["defaults"]["retry"]
 
 
 def raise_alarm(rig: Rig) -> None:
@@ -118,13 +108,13 @@ def raise_alarm(rig: Rig) -> None:
 
 def delete(part: str, delete_it: Callable[[RabbitSide], None], rig: Rig) -> None:
     with rig.fault(f"{part} deleted and made again") as fault:
-        delete_it(rabbitmq(rig))
+        delete_it(rig.side)
         rig.see_logged(fault, '"target_failed"')
-        rabbitmq(rig).declare()
+        rig.side.make(rig.side.target)
 
 
 def fill_queue(rig: Rig) -> None:
-    side = rabbitmq(rig)
+    side = rig.side
     with rig.fault("queue full, reject-publish") as fault:
         rig.stack.rabbitmqctl("set_policy", side.name, f"^{side.name}$", LEAST_LENGTH)
         side.pause()
@@ -147,20 +137,18 @@ def close_connections(rig: Rig) -> None:
         )
 
 
-KAFKA, RABBITMQ = ("kafka",), ("rabbitmq",)
+STAY_AWAY = partial(kill_follower, GONE_S)
+DELETE_EXCHANGE = partial(delete, "exchange", lambda side: side.remove(side.target))
 SCENARIOS = [
     Scenario("broker_killed", kill),
     Scenario("broker_frozen", freeze),
     Scenario("topic_deleted", delete_topic, brokers=KAFKA),
     Scenario("topic_too_small", shrink_topic, brokers=KAFKA, may_bury=True),
     Scenario("topic_denied", deny, brokers=KAFKA),
-    Scenario("not_enough_replicas", kill_followers, brokers=KAFKA, may_bury=True, in_cluster=True),
+    Scenario("not_enough_replicas", partial(kill_follower, 0), **IN_CLUSTER),
+    Scenario("replicas_gone", STAY_AWAY, over_s=20, arrange=retry_by_default, **IN_CLUSTER),
     Scenario("memory_alarm", raise_alarm, brokers=RABBITMQ),
-    Scenario(
-        "exchange_deleted",
-        partial(delete, "exchange", RabbitSide.delete_exchange),
-        brokers=RABBITMQ,
-    ),
+    Scenario("exchange_deleted", DELETE_EXCHANGE, brokers=RABBITMQ),
     Scenario("binding_deleted", partial(delete, "binding", RabbitSide.unbind), brokers=RABBITMQ),
     Scenario("queue_full", fill_queue, brokers=RABBITMQ, may_bury=True),
     Scenario("heartbeat_missed", freeze_beyond_heartbeat, brokers=RABBITMQ),

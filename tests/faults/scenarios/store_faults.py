@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 from tests.faults.rig import LEASE_S, Rig
 from tests.faults.scenario import Bound, Scenario
@@ -14,10 +13,6 @@ from tests.faults.scenario import Bound, Scenario
 EXIT_UNFIT = 3
 CLAIMED_WITHIN_S = 5
 TIMES = 5
-
-
-def client(rig: Rig) -> Any:
-    return rig.store.client
 
 
 def stop_and_start(number: signal.Signals, rig: Rig) -> None:
@@ -37,7 +32,7 @@ def see_claim(rig: Rig) -> None:
 
 
 def claims(rig: Rig) -> int:
-    return int(client(rig).hget(rig.shard.key("meta"), "claims") or 0)
+    return int(rig.store.client.hget(rig.store.shards[0].shard.key("meta"), "claims") or 0)
 
 
 def freeze(rig: Rig) -> None:
@@ -49,36 +44,38 @@ def freeze(rig: Rig) -> None:
 
 def flush_scripts(rig: Rig) -> None:
     def misses() -> int:
-        return int(client(rig).info("errorstats").get("errorstat_NOSCRIPT", {}).get("count", 0))
+        return int(
+            rig.store.client.info("errorstats").get("errorstat_NOSCRIPT", {}).get("count", 0)
+        )
 
     for _ in range(TIMES):
         with rig.fault("scripts flushed") as fault:
             before = misses()
-            client(rig).script_flush()
+            rig.store.client.script_flush()
             rig.take(fault, "NOSCRIPT was answered", lambda before=before: misses() > before)  # type: ignore[misc]
 
 
 def kill_clients(rig: Rig) -> None:
     for _ in range(TIMES):
-        rig.see(lambda: len(client(rig).client_list(_type="normal")) > rig.scenario.workers)
+        rig.see(lambda: len(rig.store.client.client_list(_type="normal")) > rig.scenario.workers)
         with rig.fault("every client of the store killed") as fault:
-            killed = client(rig).client_kill_filter(_type="normal", skipme=True)
+            killed = rig.store.client.client_kill_filter(_type="normal", skipme=True)
             if killed >= rig.scenario.workers:
                 fault.effect = f"{killed} connections ended"
 
 
 @contextmanager
 def configured(rig: Rig, name: str, value: str, usual: str) -> Iterator[None]:
-    client(rig).config_set(name, value)
+    rig.store.client.config_set(name, value)
     try:
         yield
     finally:
-        client(rig).config_set(name, usual)
+        rig.store.client.config_set(name, usual)
 
 
 def fill(rig: Rig) -> None:
     with rig.fault("store out of memory") as fault, configured(rig, "maxmemory", "1", "0"):
-        rig.take(fault, "schedule was refused", lambda: rig.traffic.refused > 0)
+        rig.take(fault, "schedule was refused", lambda: rig.traffic.producer.refused > 0)
 
 
 def fill_disk(rig: Rig) -> None:
@@ -88,7 +85,7 @@ def fill_disk(rig: Rig) -> None:
         limit_bytes = max(file.stat().st_size for file in files) + 1
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (limit_bytes, resource.RLIM_INFINITY))
         try:
-            rig.see(lambda: client(rig).info("persistence")["aof_last_write_status"] == "err")
+            rig.see(lambda: rig.store.client.info("persistence")["aof_last_write_status"] == "err")
             rig.see_logged(fault, "MISCONF")
         finally:
             unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
