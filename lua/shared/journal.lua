@@ -31,8 +31,10 @@ local function journal(kind, items, details)
   local packed, detailed = cmsgpack.pack(items), details and cmsgpack.pack(details) or ''
   local sequence = redis.call('HINCRBY', META, 'journal_sequence', 1)
   local total = redis.call('HINCRBY', META, 'journal_bytes', #packed + #detailed + ENTRY_OVERHEAD)
-  local fields = {'k', kind, 't', NOW, 'b', total, 'i', packed}
-  if details then fields[9], fields[10] = 'd', detailed end
-  redis.call('XADD', JOURNAL, sequence .. '-0', unpack(fields))
+  if details then
+    redis.call('XADD', JOURNAL, sequence .. '-0', 'k', kind, 't', NOW, 'b', total, 'i', packed, 'd', detailed)
+  else
+    redis.call('XADD', JOURNAL, sequence .. '-0', 'k', kind, 't', NOW, 'b', total, 'i', packed)
+  end
   if total > tonumber(ARGV[2]) then trim_journal(total, tonumber(ARGV[2])) end
 end
