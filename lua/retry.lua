@@ -20,12 +20,13 @@ local settled = settle_claim(first_fields(FIRST, WIDTH, count), token, function(
   note_failure(f, counts, unsure, message)
   note_hold(f, hold)
   f.retries = f.retries + 1
-  scores[#scores + 1], scores[#scores + 2] = NOW_UP + tonumber(delay), id
-  return ''
+  local next_try = NOW_UP + tonumber(delay)
+  scores[#scores + 1], scores[#scores + 2] = next_try, id
+  return '', failure_detail(next_try, message)
 end)
 
 hset(FLIGHT, settled.flights)
 zadd(RETRY, scores)
-journal('retried', settled.items)
+journal('retried', settled.items, settled.details)
 leave_unack(settled)
 return {poll(), settled.stale}

@@ -21,12 +21,13 @@ local settled = settle_claim(first_fields(FIRST, WIDTH, count), token, function(
   note_failure(f, '0', unsure, message)
   note_hold(f, hold)
   f.tag = tag
-  scores[#scores + 1], scores[#scores + 2] = NOW_UP + tonumber(delay), id
-  return message ~= '' and '' or nil
+  local next_try = NOW_UP + tonumber(delay)
+  scores[#scores + 1], scores[#scores + 2] = next_try, id
+  if message ~= '' then return '', failure_detail(next_try, message) end
 end)
 
 hset(FLIGHT, settled.flights)
 zadd(RETRY, scores)
-journal('retried', settled.items)
+journal('retried', settled.items, settled.details)
 leave_unack(settled)
 return {poll(), settled.stale}

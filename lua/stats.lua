@@ -1,9 +1,9 @@
 #!lua flags=no-writes
 -- stats.lua: return the poll plus figures for operators and gauges.
 --
--- Returns  {poll, due now, due within 60 s, within 300 s, oldest due ms (-1: nothing is due; of the first
---          100 of each state), journal
---          entries, memories, scheduled, newest journal entry, newest that was kept (-1: never)};
+-- Returns  {poll, due now, due within 60 s, within 300 s, oldest due ms (-1: nothing is due; of what was
+--          claimed before, only the first 100 of each state count), journal entries, memories, scheduled,
+--          newest journal entry, newest that was kept (-1: never)};
 --          due counts unleased envelopes that wait for delivery now, in any state
 -- @include prelude batch flight poll
 
@@ -17,10 +17,10 @@ local function note_due(due)
   if due >= 0 and due <= NOW and (oldest < 0 or due < oldest) then oldest = due end
 end
 
--- A retry's score is its next attempt: the due instant is in its flight.
+-- The score of what was retried is its next attempt: the due instant is in its flight.
 note_due(first_score(PENDING))
 note_due(first_score(READY))
-for _, key in ipairs({SUSPECT, RETRY, UNACK}) do
+for _, key in ipairs({READY, SUSPECT, RETRY, UNACK}) do
   local ids = redis.call('ZRANGE', key, 0, 99)
   for _, flight in ipairs(hmget(FLIGHT, ids)) do
     if flight then note_due(number_at(whole_flight(flight), 13, 18)) end

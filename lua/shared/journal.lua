@@ -1,8 +1,17 @@
 -- The journal: one entry per batch: `k` kind, `t` ms, `b` running total of bytes, `i` items (msgpack:
--- id, note, ...). Its stream id is its dense sequence number. A note begins with the due instant (6
--- bytes); then come the attempt (4) and the reason (1) where the kind has them.
+-- id, note, ...), and of retried and dead `d` details (msgpack: one per item; older readers skip it).
+-- Its stream id is its dense sequence number. A note begins with the due instant (6 bytes); then come
+-- the attempt (4) and the reason (1) where the kind has them. A detail is the next try (6 bytes, ms, 0:
+-- none) and the class of the error.
 -- ARGV[2]  the cap in bytes; each entry drops at most 8 of the oldest while the stream is over it
 local ENTRY_OVERHEAD = 48
+local MOST_CLASS = 64  -- bytes of the class in a detail
+
+-- The detail of an envelope that failed with `message`, whose first line is the class of the error.
+local function failure_detail(next_try, message)
+  local first_line = string.find(message, '\n', 1, true) or #message + 1
+  return six(next_try) .. string.sub(message, 1, math.min(first_line - 1, MOST_CLASS))
+end
 
 local function trim_journal(total, cap)
   local dropped = tonumber(redis.call('HGET', META, 'journal_dropped') or 0)
@@ -17,11 +26,13 @@ local function trim_journal(total, cap)
   redis.call('XDEL', JOURNAL, unpack(ids))
 end
 
-local function journal(kind, items)
+local function journal(kind, items, details)
   if #items == 0 then return end
-  local packed = cmsgpack.pack(items)
+  local packed, detailed = cmsgpack.pack(items), details and cmsgpack.pack(details) or ''
   local sequence = redis.call('HINCRBY', META, 'journal_sequence', 1)
-  local total = redis.call('HINCRBY', META, 'journal_bytes', #packed + ENTRY_OVERHEAD)
-  redis.call('XADD', JOURNAL, sequence .. '-0', 'k', kind, 't', NOW, 'b', total, 'i', packed)
+  local total = redis.call('HINCRBY', META, 'journal_bytes', #packed + #detailed + ENTRY_OVERHEAD)
+  local fields = {'k', kind, 't', NOW, 'b', total, 'i', packed}
+  if details then fields[9], fields[10] = 'd', detailed end
+  redis.call('XADD', JOURNAL, sequence .. '-0', unpack(fields))
   if total > tonumber(ARGV[2]) then trim_journal(total, tonumber(ARGV[2])) end
 end

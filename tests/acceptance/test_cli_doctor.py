@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from duebridge.store.keys import Shard, routes_key
+from duebridge.store.workers import HeldTarget, LaneRecord, WorkerRecord, Workers
 from tests.acceptance.site import running
 from tests.support.command import Command, Done, kill_due, wait_until
 
@@ -71,7 +72,19 @@ def write_a_newer_layout(duebridge: Command, client: Any) -> None:
 
 
 def hold(duebridge: Command, client: Any) -> None:
-    client.hset(REMINDERS.key("meta"), "held_since", 1_767_225_600_000)
+    held = HeldTarget("here", "here:reminders", "312 NO_ROUTE", 1, True, 0, ("reminders",))
+    say(duebridge, held=(held,))
+
+
+def say(duebridge: Command, **fields: Any) -> None:
+    """Write the record of a worker that has run for a minute."""
+    with closing(duebridge.connection()) as connection:
+        record = WorkerRecord("id", "node-7", 42, "1.0", 1, 60_000, **fields)
+        Workers(connection, "duebridge").write(record)
+
+
+def stop_a_lane(duebridge: Command, client: Any) -> None:
+    say(duebridge, lanes=(LaneRecord("here", False, "403 ACCESS_REFUSED"),))
 
 
 def die(duebridge: Command, client: Any) -> None:
@@ -95,7 +108,7 @@ LEFT = "in the store, not in the configuration (envelopes: 1)"
     [
         (leave_the_configuration, 1, "failure", LEFT, ""),
         (write_a_newer_layout, 3, "failure", "have layout 9", "upgrade duebridge"),
-        (hold, 1, "failure", "it is held", ""),
+        (hold, 1, "failure", "here:reminders fails: 312 NO_ROUTE", "create or bind it"),
         (die, 0, "warning", "dead envelopes: 1, and", "duebridge dead ls reminders"),
         (be_late, 1, "failure", "has been due for", "start one: duebridge run"),
         (be_late, 1, "failure", "and no worker listens", "start one: duebridge run"),
@@ -112,6 +125,17 @@ def test_doctor_of_a_route_says_what_is_wrong_and_what_to_do(
     assert (done.code, finding["severity"]) == (code, severity)
     assert finding["place"] == "routes.reminders"
     assert remedy in finding["remedy"]
+
+
+def test_doctor_names_the_worker_that_does_not_reach_its_broker(
+    duebridge: Command, client: Any
+) -> None:
+    stop_a_lane(duebridge, client)
+    done = doctor(duebridge)
+    finding = findings(done)["brokers.here"]
+    assert done.code == 4
+    expected = "worker node-7 (pid 42) does not reach it: 403 ACCESS_REFUSED"
+    assert (finding["severity"], finding["found"]) == ("failure", expected)
 
 
 def test_doctor_is_content_once_a_worker_runs(duebridge: Command) -> None:

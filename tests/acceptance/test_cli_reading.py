@@ -2,6 +2,7 @@
 
 import json
 import signal
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.transitions import Retry
+from duebridge.store.workers import HeldTarget, WorkerRecord, Workers
 from tests.support.command import CONFIG, Command, kill_due
 
 AT = 1_893_456_000_000  # 2030
@@ -56,6 +58,26 @@ def test_stats_marks_a_route_that_left_the_configuration(duebridge: Command) -> 
     table = duebridge("stats").out.splitlines()
     assert not table[1].endswith("not in the configuration")
     assert table[2].endswith("not in the configuration")
+
+
+def test_stats_shows_a_failing_target_with_its_error_and_what_waits(
+    duebridge: Command, client: Any
+) -> None:
+    duebridge("send", "reminders", "hello", "--delay", "1h")
+    held = HeldTarget("here", "here:reminders", "312 NO_ROUTE", AT, True, 0, ("reminders",))
+    with closing(duebridge.connection()) as connection:
+        record = WorkerRecord("id", "node-7", 42, "1.0", 1, 1, held=(held,))
+        Workers(connection, "duebridge").write(record)
+    reminders, invoices = duebridge("stats", "--output", "json").json()["routes"]
+    assert reminders["held_since_ms"] == AT
+    assert reminders["held"] == [
+        {"target": "here:reminders", "error": "312 NO_ROUTE", "since_ms": AT, "waiting": 0,
+         "workers": 1, "at_fault": True}
+    ]  # fmt: skip
+    assert invoices["held_since_ms"] == 0
+    assert "held" not in invoices
+    assert "2030-01-01" in (line := duebridge("stats").out.splitlines()[1])
+    assert line.endswith("target here:reminders: 312 NO_ROUTE")
 
 
 def test_stats_of_an_unused_route_opens_no_route(duebridge: Command) -> None:
@@ -220,6 +242,7 @@ def test_events_tell_a_life_in_the_order_of_time(duebridge: Command) -> None:
     assert events[1] == {
         "kind": "dead", "at_ms": events[1]["at_ms"], "route": "reminders", "shard": 0, "id": "a",
         "due_at_ms": events[0]["due_at_ms"], "attempt": 1, "reason": "too_large",
+        "error_class": "TooLarge",
     }  # fmt: skip
     assert [each["at_ms"] for each in events] == sorted(each["at_ms"] for each in events)
     of_route = duebridge("events", "reminders", "--limit", "2").out.splitlines()

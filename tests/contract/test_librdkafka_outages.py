@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from duebridge.envelope import Target
-from duebridge.ports.publisher import BrokerUnavailable, Delivery, Verdict
+from duebridge.ports.publisher import Delivery, Verdict
 from duebridge_connectors.kafka.librdkafka import open_librdkafka
 from duebridge_connectors.kafka.librdkafka.client import NO_TOPIC
 from duebridge_connectors.kafka.librdkafka.settings import producer_config
 from duebridge_connectors.kafka.publisher import KafkaPublisher
-from tests.support.broker_under_test import delivery, ids, verdicts
+from tests.support.broker_under_test import answers_again, delivery, ids, verdicts
 from tests.support.kafka_broker import KafkaBroker, LibrdkafkaBroker
 from tests.support.own_kafka import ProxiedKafka, proxied_kafka
 from tests.support.proxy import Proxy
@@ -70,19 +70,6 @@ def publish_in_time(publisher: KafkaPublisher[Any], batch: Sequence[Delivery]) -
     return found
 
 
-def recover(publisher: KafkaPublisher[Any]) -> None:
-    """Return once the broker answers again."""
-
-    def answers() -> bool:
-        try:
-            publisher.ping()
-        except BrokerUnavailable:
-            return False
-        return True
-
-    wait_until(answers, "an answer")
-
-
 def test_publish_to_a_missing_topic_creates_none_even_where_the_broker_would(
     broker: LibrdkafkaBroker, publisher: KafkaPublisher[Any]
 ) -> None:
@@ -103,7 +90,7 @@ def test_publish_whose_answers_are_lost_is_indeterminate_and_may_be_there(
     assert arrived  # how many of them the first request took is up to the client
     assert arrived == ids(batch)[: len(arrived)]
     proxy.release()
-    recover(publisher)
+    assert answers_again(publisher)
     assert publish_in_time(publisher, batch_for(target)) == {Verdict.CONFIRMED}
 
 
@@ -130,7 +117,7 @@ def test_publish_what_waited_behind_a_lost_answer_never_goes_out_later(
             assert [run.result() for run in runs] == [{Verdict.INDETERMINATE}] * 2
         assert publisher.replaced == is_wedged
         proxy.release()
-        recover(publisher)
+        assert answers_again(publisher)
         assert publish_in_time(publisher, after) == {Verdict.CONFIRMED}
     assert ids(broker.read_all(target))[2:] == ids([sent, *after])
 

@@ -14,9 +14,9 @@ from structlog.testing import capture_logs
 from duebridge.envelope import Target
 from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Publisher, Verdict
 from duebridge_connectors.rabbitmq import open_publisher
-from tests.support.broker_under_test import delivery, ids, verdicts
+from tests.support.broker_under_test import answers_again, delivery, ids, verdicts
 from tests.support.proxy import Proxy, proxied
-from tests.support.rabbitmq_broker import RabbitBroker, answers_again, seconds_since
+from tests.support.rabbitmq_broker import RabbitBroker, seconds_since
 from tests.support.servers import silent_listener
 
 DEADLINE_S = 15.0

@@ -12,10 +12,10 @@ from duebridge.ports.publisher import BrokerUnavailable, Reason, Verdict
 from duebridge_connectors.rabbitmq import open_publisher
 from duebridge_connectors.rabbitmq.examine import examine
 from duebridge_connectors.rabbitmq.publisher import RabbitPublisher
-from tests.support.broker_under_test import delivery, verdicts
+from tests.support.broker_under_test import answers_again, delivery, verdicts
 from tests.support.own_rabbitmq import PrivateRabbit
 from tests.support.proxy import proxied
-from tests.support.rabbitmq_broker import RabbitBroker, answers_again, seconds_since
+from tests.support.rabbitmq_broker import RabbitBroker, seconds_since
 
 DEADLINE_S = 15.0
 SHORT_DEADLINE_S = 2.0

@@ -12,6 +12,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from duebridge.config.models import WorkerSettings
 from duebridge.telemetry import metrics
+from duebridge.worker.crew import Crew
 from duebridge.worker.gauges import ShardCollector
 from duebridge.worker.lane import Lane
 from duebridge_connectors.memory import MemoryPublisher
@@ -35,7 +36,9 @@ def exposed() -> set[str]:
     for metric in vars(metrics).values():
         if isinstance(metric, MetricWrapperBase | metrics.LatenessHistogram):
             registry.register(metric)
-    registry.register(ShardCollector(list, [Lane("b", MemoryPublisher(), WorkerSettings())]))
+    registry.register(
+        ShardCollector(list, [Lane("b", MemoryPublisher(), WorkerSettings(), Crew(1, "lane"))])
+    )
     metrics.lateness.observe("r", [0.1])
     return {each.name + "_total" * (each.type == "counter") for each in registry.collect()}
 

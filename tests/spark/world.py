@@ -18,10 +18,10 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.record import Record
 from duebridge.store.routes import shard_number
-from duebridge.store.transitions import RememberedId
 from duebridge_connectors.spark.source.dataframes import write_envelopes
 from duebridge_connectors.spark.source.loader import Summary
 from tests.support.command import ENVIRONMENT, FORKS, Done
+from tests.support.desk import remembering
 from tests.support.kafka_broker import KafkaBroker
 
 LATER_MS = 1_000 * int((datetime.now(UTC) + timedelta(days=30)).timestamp())
@@ -148,12 +148,7 @@ class World:
         store = self.store(route)
         store.promote()
         claim = store.claim(count, 30_000)
-        kept = [
-            RememberedId(place, each.record.remember_ms, each.record.content_hash)
-            for place, each in enumerate(claim.leased)
-            if each.record.remember_ms
-        ]
-        assert store.ack(claim.token, claim.ids, kept).stale == []
+        assert store.ack(remembering(claim)).stale == []
         return set(claim.ids)
 
     def delete(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.record import pack_row
 from duebridge.store.replies import Claim, LeasedEnvelope, SettleReply
-from duebridge.worker.settlement import remembered
+from duebridge.store.transitions import Ack, Postponement, SetAside
 from tests.store.ledger import Ledger, Story
 from tests.store.model import POISON, Content, Model
 from tests.support.desk import LEASE_MS, YEAR_MS, burial, envelope, retrying
@@ -29,6 +29,14 @@ class Held:
         """Return some of the ids; all of them where the mask has none."""
         ids = list(self.stories)
         return [name for n, name in enumerate(ids) if mask >> n & 1] or ids
+
+    def acks(self, ids: Sequence[str]) -> list[Ack]:
+        """Acks of some of the ids, with what is remembered."""
+        records = {each.id: each.record for each in self.leased}
+        return [
+            Ack(name, self.token, records[name].remember_ms, records[name].content_hash)
+            for name in ids
+        ]
 
 
 class Call(NamedTuple):
@@ -173,6 +181,10 @@ def promote(limit: int) -> Call:
     )
 
 
+def resume() -> Call:
+    return Call("resume", lambda store: store.resume()[1], lambda model, *_: model.resume())
+
+
 def reclaim(counted: bool) -> Call:
     return Call(
         "reclaim",
@@ -247,11 +259,10 @@ def settle(held: Held, ids: Sequence[str], how: str, delay: int) -> Call:
 
 def ack_together(parts: Sequence[tuple[Held, str]]) -> Call:
     """One ack for confirms of several claims."""
-    tokens, ids = b"".join(held.token for held, _ in parts), [name for _, name in parts]
-    leased = [each for held, _ in parts for each in held.leased]
+    acks = [ack for held, name in parts for ack in held.acks([name])]
     return Call(
         "ack",
-        lambda store: store.ack(tokens, ids, remembered(leased, ids)),
+        lambda store: store.ack(acks),
         lambda model, *_: [
             stale for held, name in parts for stale in model.settle("ack", held.token, [name], 0)
         ],
@@ -265,10 +276,16 @@ def _settled(
 ) -> SettleReply:
     match how:
         case "ack" | "shunted":
-            keep = remembered(held.leased, ids)
-            return store.ack(held.token, ids, keep, shunted=how == "shunted")
+            return store.ack(held.acks(ids), shunted=how == "shunted")
         case "postpone":
-            return store.postpone(held.token, ids, delay)
+            letters = [Postponement(name, delay, "E\nx") for name in ids]
+            return store.postpone(held.token, letters)
+        case "set_aside":
+            aside = [
+                SetAside(id=name, delay_ms=delay, tag="THETARGT", clock="start", error="E")
+                for name in ids
+            ]
+            return store.set_aside(held.token, aside)
         case "release":
             return store.release(held.token, ids)
         case "bury" | "bury_unsure":
@@ -276,9 +293,7 @@ def _settled(
             burials = [burial(name, unsure=is_unsure, error="E\nx") for name in ids]
             return store.bury(held.token, burials)
         case _:
-            failed, unsure = how == "failed", how == "unsure"
-            retries = [
-                retrying(name, delay_ms=delay, failed=failed, unsure=unsure, error="E")
-                for name in ids
-            ]
-            return store.retry(held.token, retries, target_failed=how == "target_failed")
+            facts: dict[str, Any] = {"failed": how == "failed", "unsure": how == "unsure"}
+            facts["clock"] = "start" if how == "target_failed" else "end"
+            retries = [retrying(name, delay_ms=delay, error="E", **facts) for name in ids]
+            return store.retry(held.token, retries)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from duebridge.store.delay_store import DelayStore
-from tests.support.desk import Desk, burial, envelope, retrying
+from tests.support.desk import Desk, acks, burial, envelope, postponed, retrying
 
 TOKEN = bytes(range(12))
 CALLS: dict[str, Callable[[DelayStore], Any]] = {
@@ -12,7 +12,7 @@ CALLS: dict[str, Callable[[DelayStore], Any]] = {
     "schedule": lambda store: store.schedule([envelope("a"), envelope("b")], max_delay_ms=10**9),
     "promote": lambda store: store.promote(),
     "claim": lambda store: store.claim(9, 30_000),
-    "ack": lambda store: store.ack(TOKEN, ["a"]),
+    "ack": lambda store: store.ack(acks(TOKEN, "a")),
     "retry": lambda store: store.retry(
         TOKEN, [retrying("b", delay_ms=9, unsure=True, error="E\nno")]
     ),
@@ -20,7 +20,7 @@ CALLS: dict[str, Callable[[DelayStore], Any]] = {
     "bury": lambda store: store.bury(TOKEN, [burial("d")]),
     "reclaim": lambda store: store.reclaim(),
     "shunt": lambda store: store.shunt(9, 30_000),
-    "postpone": lambda store: store.postpone(TOKEN, ["d"], 5),
+    "postpone": lambda store: store.postpone(TOKEN, postponed("d")),
     "replay": lambda store: store.replay(["d", "e"]),
     "drop": lambda store: store.drop(["d", "e"]),
     "cancel": lambda store: store.cancel("e"),

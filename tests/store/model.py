@@ -50,6 +50,9 @@ class Life:
     is_cancelled: bool = False
     is_single: bool = False
     is_shunting: bool = False
+    is_aside: bool = False
+    held_since: int = 0
+    letters: int = 0
     reason: int = 0
     version: int = 0  # stands for the generation, which the model only hears of
 
@@ -73,7 +76,6 @@ class Model:
     memories: dict[str, Memory] = field(default_factory=dict)
     cold_tier: int = 0
     generation: int = 0
-    held_since: int | None = None
     few_expired: int = 8
     versions: Iterator[int] = field(default_factory=lambda: count(1))
 
@@ -213,8 +215,9 @@ class Model:
         for name in ids:
             life = self.lives[name]
             life.has_flown = True
+            life.is_aside = False
             if life.expires is not None and life.expires <= self.now:
-                life.reason = Reason.EXPIRED
+                life.reason, life.held_since = Reason.EXPIRED, 0
                 life.go("dead", self.now)
             else:
                 life.attempt, life.is_single = life.attempt + 1, alone
@@ -240,20 +243,11 @@ class Model:
         for name in ids:
             if name not in stale:
                 self._settle_one(how, name, delay)
-        if len(stale) < len(ids):
-            self._hold_route(how)
         return stale
 
     def is_held(self, id: str, token: bytes, is_shunt: bool) -> bool:
         life = self.lives.get(id)
         return life is not None and life.token == token and life.is_shunting == is_shunt
-
-    def _hold_route(self, how: str) -> None:
-        """A target that failed holds the route; a confirm ends that."""
-        if how == "target_failed" and self.held_since is None:
-            self.held_since = self.now
-        elif how == "ack":
-            self.held_since = None
 
     def _settle_one(self, how: str, id: str, delay: int) -> None:
         life = self.lives[id]
@@ -264,8 +258,15 @@ class Model:
         life.let_go()
         life.failures += how in FAILURES
         life.is_unsure |= how in ("unsure", "bury_unsure")
+        if how in ("target_failed", "set_aside"):
+            life.held_since = life.held_since or self.now
+        elif how not in ("release", "postpone"):
+            life.held_since = 0
         if how in ("failed", "unsure", "target_failed"):
             life.retries += 1
+            life.go("retry", self.now + delay)
+        elif how == "set_aside":
+            life.is_aside = True
             life.go("retry", self.now + delay)
         elif how == "release":
             life.go("suspect" if was_single else "ready", life.due)
@@ -273,7 +274,16 @@ class Model:
             life.reason = Reason.INVALID
             life.go("dead", self.now)
         else:
+            life.letters += 1
             life.go("dead", self.now + delay)
+
+    def resume(self) -> int:
+        """A target is well again: what was set aside for it is ready."""
+        ids = [name for name in self.within("retry") if self.lives[name].is_aside]
+        for name in ids:
+            life = self.lives[name]
+            life.go("suspect" if life.expiries >= SUSPECT_FROM else "ready", life.due)
+        return len(ids)
 
     def reclaim(self, *, counted: bool) -> int:
         ids = self.within("unack", self.now)
@@ -288,7 +298,7 @@ class Model:
             life.let_go()
             life.go("suspect" if life.expiries >= SUSPECT_FROM else "ready", life.due)
             if life.singles >= POISON:
-                life.reason = Reason.POISON
+                life.reason, life.held_since = Reason.POISON, 0
                 life.go("dead", self.now)
         return len(ids)
 
@@ -333,6 +343,7 @@ class Model:
         if life.expires is not None and life.expires <= self.now + delay:
             return "expires_before_due"
         life.due, life.version = self.now + delay, next(self.versions)
+        life.held_since, life.is_aside = 0, False
         life.go("pending", life.due)
         return "rescheduled"
 

@@ -133,14 +133,12 @@ def check_note(name: str, kind: str, note: Note, old: Seen, new: Seen) -> None:
 
 
 def check_agreement(found: Snapshot, model: Model) -> None:
-    """Assert that states, scores, records, flights, memories and the hold are the model's."""
+    """Assert that states, scores, records, flights and memories are the model's."""
     scores = {name.decode(): (state, score) for state in STATES for name, score in found[state]}
     assert scores == {name: (life.state, life.score) for name, life in model.lives.items()}
     for name, life in model.lives.items():
         assert kept(found, name.encode()) == expected_of(life), name
     assert sorted(map(memory, found["memory"].items())) == expected_memories(model)
-    held_since = found["meta"].get(b"held_since")
-    assert (None if held_since is None else int(held_since)) == model.held_since
 
 
 def kept(found: Snapshot, id: bytes) -> dict[str, Any]:
@@ -150,9 +148,10 @@ def kept(found: Snapshot, id: bytes) -> dict[str, Any]:
     token = packed[:12] if packed and packed[:12] != NOBODY else None
     counts = (flight.attempt, flight.failures, flight.retries, flight.expiries, flight.singles)
     marks = (flight.unsure, flight.cancel, flight.shunting, flight.reason)
+    tail = (flight.held_since_ms, flight.letters)
     return {
         "record": (record.due_at_ms, record.expires_at_ms or None, record.remember_ms),
-        "flight": (bool(packed), token, counts, marks),
+        "flight": (bool(packed), token, counts, marks, tail),
     }
 
 
@@ -161,7 +160,7 @@ def expected_of(life: Life) -> dict[str, Any]:
     marks = (life.is_unsure, life.is_cancelled, life.is_shunting, life.reason)
     return {
         "record": (life.due, life.expires, life.content.remember),
-        "flight": (life.has_flown, life.token, counts, marks),
+        "flight": (life.has_flown, life.token, counts, marks, (life.held_since, life.letters)),
     }
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from duebridge.errors import StoreError
-from tests.support.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, envelope
+from tests.support.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, acks, envelope
 
 
 @pytest.mark.parametrize("state", ["pending", "ready", "retry"])
@@ -29,7 +29,7 @@ def test_cancel_in_unack_leaves_a_mark_and_changes_no_lease(desk: Desk) -> None:
     assert desk.store.cancel("a") == "in_flight"
     assert desk.journal() == [("accepted", ["a"])]
     desk.check()
-    assert desk.store.ack(claim.token, ["a"]).stale == []
+    assert desk.store.ack(acks(claim.token, "a")).stale == []
 
 
 def cancel(desk: Desk, call_id: str) -> bytes:

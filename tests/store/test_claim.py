@@ -7,7 +7,7 @@ from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.replies import Claim
 from tests.store.conftest import Opened
-from tests.support.desk import LEASE_MS, NOW_MS, Desk, burial, envelope
+from tests.support.desk import LEASE_MS, NOW_MS, Desk, acks, burial, envelope
 
 
 def test_claim_hands_out_the_record_and_the_content(desk: Desk) -> None:
@@ -41,7 +41,7 @@ def test_claim_under_a_token_goes_on_with_that_claim(desk: Desk) -> None:
     assert (more.token, more.ids) == (first.token, ["c"])
     whole = first.joined(more)
     assert (whole.token, whole.ids, whole.poll) == (first.token, ["a", "b", "c"], more.poll)
-    assert desk.store.ack(whole.token, whole.ids).stale == []
+    assert desk.store.ack(acks(whole.token, *whole.ids)).stale == []
 
 
 def test_claim_takes_no_more_bytes_than_asked(desk: Desk) -> None:

@@ -16,7 +16,7 @@ from duebridge.store.keys import Shard
 from duebridge.store.reconnects import NotAsked, Reconnects
 from duebridge.store.routes import Registry
 from duebridge.store.scripts import names
-from tests.support.desk import Desk, ManualClock, envelope
+from tests.support.desk import Desk, ManualClock, acks, envelope
 from tests.support.proxy import proxied
 from tests.support.servers import free_port, redis_cluster, redis_server, wait_until
 
@@ -117,9 +117,9 @@ def test_store_that_comes_back_answers_a_repeated_call(store_at: StoreAt, port: 
         store = store_at(url_of(proxy.port), repeat_for_s=20)
         store.next()
         proxy.refuse(4)
-        assert store.ack(b"token", ["a"]).repeated
+        assert store.ack(acks(b"token", "a")).repeated
         assert proxy.refused == 4
-        assert not store.ack(b"token", ["a"]).repeated
+        assert not store.ack(acks(b"token", "a")).repeated
 
 
 STARTS: dict[str, Callable[[Connection, float], object]] = {
@@ -304,6 +304,16 @@ def test_cluster_that_is_not_there_is_unavailable() -> None:
     with pytest.raises(StoreUnavailable) as refused:
         open_connection(f"redis+cluster://:{SECRET}@127.0.0.1:{free_port()}", 0.3)
     assert SECRET not in str(refused.value)
+
+
+def test_cluster_whose_first_connections_are_dropped_is_opened_by_who_is_patient(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    home = tmp_path_factory.mktemp("flaky")
+    with redis_cluster(home) as url, proxied(int(url.rsplit(":", 1)[1])) as proxy:
+        proxy.refuse(2)
+        open_connection(f"redis+cluster://127.0.0.1:{proxy.port}", 0.3, repeat_for_s=20.0).close()
+        assert proxy.refused == 2
 
 
 def test_wrong_password_of_a_cluster_is_unfit(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -1,12 +1,14 @@
 """What becomes of the dead: shunted to their target, replayed, dropped."""
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from duebridge.errors import StoreError
 from duebridge.ports.publisher import Reason
-from tests.support.desk import LEASE_MS, Desk, envelope
+from tests.support.desk import LEASE_MS, NOW_MS, Desk, acks, envelope
 
 ENDS = pytest.mark.parametrize(("end", "done"), [("replay", "replayed"), ("drop", "dropped")])
 
@@ -20,7 +22,7 @@ def test_end_of_the_dead_refuses_while_a_shunt_holds_it(desk: Desk, end: str, do
     desk.clock.advance(1)
     assert getattr(desk.store, end)(["a", "a"]) == [done, "unknown"]
     with desk.unchanged():
-        assert desk.store.ack(claim.token, ["a"], shunted=True).stale == ["a"]
+        assert desk.store.ack(acks(claim.token, "a"), shunted=True).stale == ["a"]
 
 
 @ENDS
@@ -42,30 +44,29 @@ def test_end_of_1000_dead_is_one_step_and_1001_is_refused(desk: Desk, end: str, 
     assert getattr(desk.store, end)(ids) == [done] * 1000
 
 
-@ENDS
-def test_end_of_large_dead_takes_several_short_calls(
-    desk: Desk, end: str, done: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ids = list("abcdef")
-    for name in ids:
-        desk.dead(envelope(name, body=os.urandom(300_000)))
-    called: list[str] = []
-    monkeypatch.setattr(desk.connection, "observe", lambda name, _: called.append(name))
-    assert getattr(desk.store, end)(ids) == [done] * 6
-    assert called == [end] * {"replay": 6, "drop": 2}[end]
+LARGE: dict[str, tuple[str, Callable[[Desk], Any], Any, int]] = {
+    "replay": ("dead", lambda desk: desk.store.replay([*"abcdef"]), "replayed", 6),
+    "drop": ("dead", lambda desk: desk.store.drop([*"abcdef"]), "dropped", 2),
+    "schedule": (
+        "pending",
+        lambda desk: desk.schedule(*"abcdef", replace=True),
+        ("replaced", NOW_MS + 1000),
+        2,
+    ),
+}
 
 
-def test_schedule_over_large_envelopes_takes_several_short_calls(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", LARGE)
+def test_call_over_large_envelopes_is_several_short_ones(
+    desk: Desk, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids = list("abcdef")
-    for name in ids:
-        desk.pending(envelope(name, body=os.urandom(300_000)))
+    state, call, answer, calls = LARGE[name]
+    for each in "abcdef":
+        desk.bring(state, envelope(each, body=os.urandom(300_000)))
     called: list[str] = []
     monkeypatch.setattr(desk.connection, "observe", lambda name, _: called.append(name))
-    answers = desk.schedule(*ids, replace=True)
-    assert [each.status for each in answers] == ["replaced"] * 6
-    assert called == ["schedule"] * 2
+    assert call(desk) == [answer] * 6
+    assert called == [name] * calls
 
 
 def test_shunt_leases_inside_dead(desk: Desk) -> None:

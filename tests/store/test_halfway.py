@@ -10,7 +10,7 @@ import redis
 from duebridge.errors import StoreError
 from duebridge.store.connection import open_connection
 from duebridge.store.replies import Claim
-from tests.support.desk import LEASE_MS, YEAR_MS, Desk, burial, envelope
+from tests.support.desk import LEASE_MS, YEAR_MS, Desk, burial, envelope, postponed
 from tests.support.invariants import STATES
 from tests.support.servers import redis_server
 
@@ -55,7 +55,10 @@ MOVES: dict[str, tuple[Bring, Move]] = {
     "bury": (lambda d: d.unack("a"), lambda d, held: d.store.bury(held.token, [burial("a")])),
     "reclaim": (run_out, lambda desk, _: desk.store.reclaim(poison=1)),
     "shunt": (lambda desk: desk.dead("a", "b"), lambda desk, _: desk.store.shunt(9, LEASE_MS)),
-    "postpone": (lambda d: d.shunt("a"), lambda d, held: d.store.postpone(held.token, ["a"], 5)),
+    "postpone": (
+        lambda d: d.shunt("a"),
+        lambda d, held: d.store.postpone(held.token, postponed("a")),
+    ),
     "replay": (lambda desk: desk.dead("a"), lambda desk, _: desk.store.replay(["a"])),
     "reschedule": (far, lambda desk, _: desk.store.reschedule("a", "+70", YEAR_MS)),
 }

@@ -6,9 +6,10 @@ import pytest
 
 from duebridge.admin.events import EnvelopeEvent, EventReader
 from duebridge.errors import RecordDamaged
-from duebridge.store.journal import PAGE, Journal
+from duebridge.store.journal import PAGE, Journal, Note, read_entry
+from duebridge.store.transitions import SetAside
 from tests.store.conftest import Opened
-from tests.support.desk import NOW_MS, Desk
+from tests.support.desk import NOW_MS, Desk, burial, retrying
 
 
 def test_journal_keeps_everything_up_to_its_cap(open_desk: Opened) -> None:
@@ -247,3 +248,51 @@ def test_first_of_a_journal_is_the_oldest_entry_that_is_there(desk: Desk) -> Non
     assert journal.first() == 2
     desk.client.xdel(desk.key("journal"), "2-0", "3-0")
     assert journal.first() == 4
+
+
+def last_note(desk: Desk) -> Note:
+    ((_, note),) = desk.entries()[-1].items
+    return note
+
+
+def test_retried_note_has_the_class_of_the_error_and_the_next_try(desk: Desk) -> None:
+    claim = desk.unack("a")
+    failed = retrying("a", delay_ms=5_000, error="Refused\nby the queue")
+    desk.store.retry(claim.token, [failed])
+    note = last_note(desk)
+    assert (note.error_class, note.next_at_ms) == ("Refused", desk.clock() + 5_000)
+    assert (note.attempt, note.reason) == (1, None)
+
+
+def test_retried_note_of_what_is_set_aside_has_both_and_of_what_was_not_tried_there_is_none(
+    desk: Desk,
+) -> None:
+    claim = desk.unack("a", "b")
+    aside = [SetAside(id="a", delay_ms=600, tag="12345678", clock="start", error="Missing\nno t")]
+    aside.append(SetAside(id="b", delay_ms=600, tag="12345678", clock="start"))
+    desk.store.set_aside(claim.token, aside)
+    note = last_note(desk)
+    assert (note.error_class, note.next_at_ms) == ("Missing", desk.clock() + 600)
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [("TooLarge\nx", "TooLarge"), ("", ""), ("E" * 65, "E" * 64), ("\nx", ""), ("E", "E")],
+)
+def test_dead_note_has_the_class_of_the_error_bounded(desk: Desk, error: str, kept: str) -> None:
+    claim = desk.unack("a")
+    desk.store.bury(claim.token, [burial("a", error=error)])
+    note = last_note(desk)
+    assert (note.error_class, note.next_at_ms) == (kept, None)
+
+
+def test_retried_entry_is_the_same_for_a_reader_that_knows_no_details(desk: Desk) -> None:
+    claim = desk.unack("a", "b")
+    desk.store.retry(claim.token, [retrying(each, error="Refused\nx") for each in "ab"])
+    stream_id, fields = desk.client.xrevrange(desk.key("journal"), count=1)[0]
+    del fields[b"d"]
+    entry = read_entry(stream_id, fields)
+    assert [(name, note.reason, note.attempt) for name, note in entry.items] == [
+        ("a", None, 1),
+        ("b", None, 1),
+    ]

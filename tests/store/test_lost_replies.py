@@ -12,7 +12,7 @@ from duebridge.errors import StoreUnavailable
 from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import DelayStore
 from tests.store.conftest import Opened
-from tests.support.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, burial, envelope, retrying
+from tests.support.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, acks, burial, envelope, retrying
 from tests.support.proxy import Proxy, proxied
 from tests.support.servers import redis_cluster, redis_server
 
@@ -147,7 +147,7 @@ def test_call_is_repeated_and_done_once(desk: Desk, lossy: Lossy, name: str) -> 
 
 
 SETTLED: dict[str, tuple[Callable[[DelayStore, bytes], Any], str | None, tuple[int, int]]] = {
-    "ack": (lambda store, token: store.ack(token, ["a"]), None, (0, 0)),
+    "ack": (lambda store, token: store.ack(acks(token, "a")), None, (0, 0)),
     "retry": (lambda store, token: store.retry(token, [retrying("a")]), "retry", (1, 1)),
     "release": (lambda store, token: store.release(token, ["a"]), "ready", (0, 0)),
     "bury": (lambda store, token: store.bury(token, [burial("a")]), "dead", (1, 0)),

@@ -18,19 +18,19 @@ def kept(id: str = "a", body: bytes = b"x"):
 
 def deliver(desk: Desk) -> None:
     claim = desk.unack(kept())
-    desk.store.ack(claim.token, ["a"], remembering(claim))
+    desk.store.ack(remembering(claim))
 
 
 def deliver_after_a_retry(desk: Desk) -> None:
     desk.retry(kept())
     desk.clock.advance(1000)
     claim = desk.claim_all()
-    desk.store.ack(claim.token, ["a"], remembering(claim))
+    desk.store.ack(remembering(claim))
 
 
 def shunt(desk: Desk) -> None:
     claim = desk.shunt(kept())
-    desk.store.ack(claim.token, ["a"], remembering(claim), shunted=True)
+    desk.store.ack(remembering(claim), shunted=True)
 
 
 def cancel(desk: Desk) -> None:
@@ -58,7 +58,7 @@ ENDS = {
     cancel_in_flight: "cancelled",
 }
 BECAME = pytest.mark.parametrize(
-    ("end", "became"), ENDS.items(), ids=lambda each: getattr(each, "__name__", "")
+    ("end", "became"), ENDS.items(), ids=lambda each: getattr(each, "__name__", None)
 )
 
 
@@ -130,7 +130,7 @@ def test_remembered_id_of_an_earlier_version_was_delivered(desk: Desk) -> None:
 def test_remember_off_forgets_at_once(desk: Desk) -> None:
     claim = desk.unack("a")
     assert remembering(claim)[0].remember_ms == 0
-    desk.store.ack(claim.token, ["a"], remembering(claim))
+    desk.store.ack(remembering(claim))
     assert desk.snapshot()["memory"] == {}
     desk.pending("a")
 
@@ -139,7 +139,7 @@ def test_remember_of_a_stale_ack_changes_nothing(desk: Desk) -> None:
     claim = desk.unack(kept())
     desk.run_out()
     with desk.unchanged():
-        assert desk.store.ack(claim.token, ["a"], remembering(claim)).stale == ["a"]
+        assert desk.store.ack(remembering(claim)).stale == ["a"]
 
 
 KEPT_BY: dict[str, Callable[[Desk, str], Any]] = {

@@ -8,7 +8,7 @@ from duebridge.errors import StoreError
 from duebridge.store.record import NOT_IN_FLIGHT
 from duebridge.store.replies import Entry
 from tests.store.conftest import Opened
-from tests.support.desk import NOW_MS, Desk, envelope
+from tests.support.desk import NOW_MS, Desk, envelope, retrying
 
 
 @pytest.mark.parametrize("state", ["pending", "ready", "suspect", "unack", "retry", "dead"])
@@ -167,3 +167,16 @@ def test_stats_know_the_oldest_due_wherever_it_waits(desk: Desk, state: str) -> 
     stats = desk.store.stats()
     assert stats.oldest_due_at_ms == due
     assert stats.oldest_due_age_ms == desk.clock() - due
+
+
+@pytest.mark.parametrize("state", ["unack", "retry", "ready"])
+def test_stats_age_counts_from_due_and_not_from_the_last_retry(desk: Desk, state: str) -> None:
+    claim = desk.unack("a")
+    due = claim.leased[0].record.due_at_ms
+    desk.clock.advance(10_000)
+    if state != "unack":
+        desk.store.retry(claim.token, [retrying("a", delay_ms=1_000)])
+    if state == "ready":
+        desk.clock.advance(1_000)
+        desk.store.promote()
+    assert desk.store.stats().oldest_due_at_ms == due

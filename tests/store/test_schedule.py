@@ -7,7 +7,7 @@ from duebridge.store.connection import Connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.record import PackedRow, pack, pack_row
 from tests.store.conftest import Opened
-from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, burial, envelope
+from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, acks, burial, envelope, postponed
 from tests.support.invariants import STATES
 
 
@@ -161,8 +161,8 @@ def test_schedule_into_a_full_store_is_refused_and_drains_still_work(
 
 def drain(desk: Desk, claim) -> None:
     store = desk.store
-    assert store.ack(claim.token, ["a"]).stale == []
-    desk.run("retry", claim.token, 0, 1, "b", 10, 1, 0, "E\nmessage")
+    assert store.ack(acks(claim.token, "a")).stale == []
+    desk.run("retry", claim.token, 1, "b", 10, 1, 0, 0, "E\nmessage")
     desk.run("bury", claim.token, "", 1, "c", 1, 1, 0, "E\nmessage")
     assert store.release(claim.token, ["d"]).stale == []
     leased = store.claim(1, 1000)
@@ -172,8 +172,8 @@ def drain(desk: Desk, claim) -> None:
     assert store.promote()[1] == 1
     shunted = store.shunt(2, 1000)
     ids = [each.id for each in shunted.leased]
-    assert store.ack(shunted.token, ids[:1], shunted=True).stale == []
-    assert store.postpone(shunted.token, ids[1:], 10).stale == []
+    assert store.ack(acks(shunted.token, *ids[:1]), shunted=True).stale == []
+    assert store.postpone(shunted.token, postponed(*ids[1:], delay_ms=10)).stale == []
     assert store.cancel("i") == "cancelled"
     assert store.reschedule("j", "+10", YEAR_MS).status == "rescheduled"
     dead = [each.id for each in store.list("dead").entries if not each.flight.shunting]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+import msgspec
 import pytest
 import redis
 
@@ -17,12 +18,13 @@ from duebridge.producer import Producer
 from duebridge.store.connection import Connection, open_connection
 from duebridge.store.fitness import check_fitness
 from duebridge.store.routes import Registry
+from duebridge.store.workers import KEPT_MS, WorkerRecord, Workers
 from duebridge.worker.process import Runner
 from duebridge_connectors.memory import MemoryPublisher
 from tests.support.certificates import KEY_PASSWORD, Certificates
 from tests.support.checkout import ROOT
 from tests.support.command import Command
-from tests.support.desk import Desk
+from tests.support.desk import Desk, acks, postponed
 from tests.support.documented import documented, documented_acl
 from tests.support.servers import free_port, redis_server, wait_until
 
@@ -102,19 +104,6 @@ def url_of(
 
 
 @pytest.fixture
-def open_at() -> Iterator[OpenAt]:
-    opened: list[Connection] = []
-
-    def open_at(url: str) -> Connection:
-        opened.append(open_connection(url, 3.0))
-        return opened[-1]
-
-    yield open_at
-    for connection in opened:
-        connection.close()
-
-
-@pytest.fixture
 def connection(open_at: OpenAt, url_of: UrlOf) -> Connection:
     return open_at(url_of())
 
@@ -147,7 +136,7 @@ def test_worker_of_the_least_user_delivers_and_hears_hints(
     publisher = MemoryPublisher()
     assert check_fitness(connection) == []
     runner = Runner(config, connection, {"here": publisher})
-    (view,) = runner.workers[0].views
+    (view,) = runner.worker.views
     wake = view.store.shard.wake
     runner.start()
     try:
@@ -163,10 +152,10 @@ def test_every_transition_of_the_least_user_is_permitted(open_at: OpenAt, url_of
     desk = Desk(open_at(url_of()), "duebridge")
     store = desk.store
     claim = desk.shunt("shunted", "postponed")
-    assert store.postpone(claim.token, ["postponed"], 1000).stale == []
-    assert store.ack(claim.token, ["shunted"], shunted=True).stale == []
+    assert store.postpone(claim.token, postponed("postponed")).stale == []
+    assert store.ack(acks(claim.token, "shunted"), shunted=True).stale == []
     claim = desk.unack("done", "back")
-    assert store.ack(claim.token, ["done"]).stale == []
+    assert store.ack(acks(claim.token, "done")).stale == []
     assert store.release(claim.token, ["back"]).stale == []
     assert store.cancel("back") == "cancelled"
     desk.dead("dead", "dropped")
@@ -181,6 +170,20 @@ def test_every_transition_of_the_least_user_is_permitted(open_at: OpenAt, url_of
     desk.retry("retry")
     assert store.cancel("retry") == "cancelled"
     desk.suspect("suspect")
+
+
+def test_worker_record_of_the_least_user_is_written_read_and_removed(
+    store: SecureRedis, open_at: OpenAt, url_of: UrlOf
+) -> None:
+    workers = Workers(open_at(url_of()), "duebridge")
+    worker = WorkerRecord("id", "host", 1, "1.0", 1, 1)
+    workers.write(worker)
+    assert workers.read_if_allowed() == [worker]
+    with with_right(store, "-mget"):
+        assert workers.read_if_allowed() is None
+    workers.write(msgspec.structs.replace(worker, at_ms=KEPT_MS + 2))
+    workers.remove("id")
+    assert workers.read_if_allowed() == []
 
 
 def test_documented_rights_have_every_command_of_every_script() -> None:

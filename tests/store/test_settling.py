@@ -10,20 +10,31 @@ from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import ERROR_BYTES, DelayStore
 from duebridge.store.transitions import Burial
 from tests.store.conftest import Opened
-from tests.support.desk import LEASE_MS, NOT_MINE, Desk, burial, retrying
+from tests.support.desk import (
+    LEASE_MS,
+    NOT_MINE,
+    NOW_MS,
+    Desk,
+    acks,
+    burial,
+    envelope,
+    postponed,
+    remembering,
+    retrying,
+)
 
 Settle = Callable[[DelayStore, bytes, Sequence[str]], Any]
 OF_A_CLAIM: dict[str, Settle] = {
-    "ack": lambda store, token, ids: store.ack(token, ids),
+    "ack": lambda store, token, ids: store.ack(acks(token, *ids)),
     "retry": lambda store, token, ids: store.retry(
-        token, [retrying(name, unsure=True, error="E\nx") for name in ids], target_failed=True
+        token, [retrying(name, unsure=True, error="E\nx", clock="start") for name in ids]
     ),
     "release": lambda store, token, ids: store.release(token, ids),
     "bury": lambda store, token, ids: store.bury(token, burials(*ids)),
 }
 OF_A_SHUNT: dict[str, Settle] = {
-    "shunted": lambda store, token, ids: store.ack(token, ids, shunted=True),
-    "postpone": lambda store, token, ids: store.postpone(token, ids, 5000),
+    "shunted": lambda store, token, ids: store.ack(acks(token, *ids), shunted=True),
+    "postpone": lambda store, token, ids: store.postpone(token, postponed(*ids)),
 }
 SETTLES = OF_A_CLAIM | OF_A_SHUNT
 EVERY = pytest.mark.parametrize("name", SETTLES)
@@ -40,12 +51,10 @@ def check_stale(desk: Desk, name: str, token: bytes, *ids: str) -> None:
 
 
 @EVERY
-@pytest.mark.parametrize("token", [NOT_MINE, bytes(12), b""])
-def test_settle_with_a_strange_token_is_stale_and_changes_nothing(
-    desk: Desk, name: str, token: bytes
-) -> None:
-    take(desk, name, "a")
-    check_stale(desk, name, token, "a", "nobody")
+def test_settle_with_a_strange_token_is_stale_and_changes_nothing(desk: Desk, name: str) -> None:
+    token = take(desk, name, "a", "b").token
+    for strange in (NOT_MINE, bytes(12), b"", token[:-1], token + b"x"):
+        check_stale(desk, name, strange, "a", "b", "nobody")
 
 
 @EVERY
@@ -75,7 +84,7 @@ def test_settle_after_the_lease_went_to_another_leaves_that_one_alone(
         check_stale(desk, name, first.token, "a")
     second = desk.store.claim(1, LEASE_MS) if is_claim else desk.store.shunt(1, LEASE_MS)
     check_stale(desk, name, first.token, "a")
-    assert desk.store.ack(second.token, ["a"], shunted=not is_claim).stale == []
+    assert desk.store.ack(acks(second.token, "a"), shunted=not is_claim).stale == []
     check_stale(desk, name, first.token, "a")
 
 
@@ -189,7 +198,7 @@ def test_bury_counts_and_doubts_only_when_told(desk: Desk) -> None:
 
 def test_postpone_ends_the_lease_and_waits(desk: Desk) -> None:
     claim = desk.shunt("a", "b")
-    settled = desk.store.postpone(claim.token, ["a"], 5000)
+    settled = desk.store.postpone(claim.token, postponed("a"))
     assert (settled.stale, settled.poll.dead) == ([], 2)
     assert desk.score_of("a", "dead") == desk.clock() + 5000
     assert not desk.flight_of("a").shunting
@@ -220,10 +229,71 @@ def test_release_of_a_single_claim_goes_back_among_the_suspects(desk: Desk) -> N
     desk.check()
 
 
-def test_retry_for_a_failed_target_holds_the_route_since_the_first(desk: Desk) -> None:
+def test_ack_is_journalled_with_due_and_attempt(desk: Desk) -> None:
+    desk.retry("a")
+    desk.clock.advance(1000)
+    claim = desk.claim_all()
+    desk.store.ack(acks(claim.token, "a"))
+    entry = desk.last_entry()
+    assert (entry.kind, entry.at_ms) == ("delivered", desk.clock())
+    assert entry.items == [("a", (NOW_MS + 1000, 2, None))]
+
+
+def test_ack_forgets_everything_of_an_envelope(desk: Desk) -> None:
     claim = desk.unack("a", "b")
-    held_at = desk.clock()
-    desk.store.retry(claim.token, [retrying("a")], target_failed=True)
-    desk.clock.advance(500)
-    settled = desk.store.retry(claim.token, [retrying("b")], target_failed=True)
-    assert settled.poll.held_since_ms == held_at
+    settled = desk.store.ack(acks(claim.token, "a", "b"))
+    assert (settled.stale, settled.repeated, settled.poll.unack) == ([], False, 0)
+    found = desk.check()
+    left = {name for name, value in found.items() if value}
+    assert left == {"meta", "journal"}, "an ack left orphans"
+
+
+def test_ack_of_several_claims_takes_each_by_its_own_token(desk: Desk) -> None:
+    first, second = desk.unack("a", "b"), desk.unack("c")
+    settled = desk.store.ack(acks(first.token, "a", "b") + acks(second.token, "c"))
+    assert (settled.stale, settled.poll.unack) == ([], 0)
+    assert {name for name, value in desk.check().items() if value} == {"meta", "journal"}
+
+
+def test_ack_of_several_claims_with_the_token_of_another_is_stale(desk: Desk) -> None:
+    first, second = desk.unack("a", "b"), desk.unack("c")
+    settled = desk.store.ack(acks(first.token, "a", "b", "c"))
+    assert settled.stale == ["c"]
+    settled = desk.store.ack(acks(first.token, "c") + acks(second.token, "nobody"))
+    assert settled.stale == ["c", "nobody"]
+
+
+def test_ack_of_mixed_ids_acks_what_it_holds(desk: Desk) -> None:
+    claim = desk.unack("a", "b")
+    assert desk.store.ack(acks(claim.token, "nobody", "a", "other")).stale == ["nobody", "other"]
+    assert desk.journal()[-1] == ("delivered", ["a"])
+
+
+def test_ack_of_a_marked_one_is_a_delivery(desk: Desk) -> None:
+    claim = desk.unack("a")
+    assert desk.store.cancel("a") == "in_flight"
+    assert desk.store.ack(acks(claim.token, "a")).stale == []
+    assert desk.journal()[-1] == ("delivered", ["a"])
+
+
+def test_ack_of_a_dead_letter_ends_it_as_shunted(desk: Desk) -> None:
+    claim = desk.shunt("a", "b")
+    assert desk.store.ack(acks(claim.token, "a", "b"), shunted=True).stale == []
+    assert desk.last_entry().kind == "shunted"
+    assert [note.attempt for _, note in desk.last_entry().items] == [1, 1]
+    assert {name for name, value in desk.check().items() if value} == {"meta", "journal"}
+
+
+def test_ack_of_several_claims_remembers_each_id_with_its_own_hash(desk: Desk) -> None:
+    kept = envelope("c", remember="1h")
+    first, second = desk.unack("a", "b"), desk.unack(kept)
+    desk.store.ack(remembering(first) + remembering(second))
+    assert [each.status for each in desk.schedule("a", kept)] == ["accepted", "duplicate"]
+
+
+def test_ack_of_1000_of_the_longest_ids_is_one_step(desk: Desk) -> None:
+    ids = [f"{n:04d}{'x' * 251}" for n in range(1000)]
+    claim = desk.unack(*[envelope(name, remember="1h") for name in ids])
+
+    assert desk.store.ack(remembering(claim)).stale == []
+    assert len(desk.check()["memory"]) == 1000

@@ -62,11 +62,12 @@ SETTLED = {
     "exhausted, arrived": "bury_unsure",
     "failed": "failed",
     "target failed": "target_failed",
+    "held": "set_aside",
     "away": "release",
     "rejected": "bury",
 }
 ARRIVED = ("confirmed", "arrived", "exhausted, arrived")
-CAME_TO_NOTHING = ("failed", "target failed", "away", "rejected")
+CAME_TO_NOTHING = ("failed", "target failed", "held", "away", "rejected")
 HEARD = st.sampled_from(["confirmed", "confirmed", *SETTLED])
 FIRST_HEARD = st.sampled_from(["rejected", "exhausted, arrived", "arrived", "failed", "confirmed"])
 
@@ -260,6 +261,10 @@ class Bridge(Machine):
         parts = [(held, name) for held, name in all_parts if held.heard[name] == "confirmed"]
         if parts:
             self.say(process, calls.ack_together(parts), parts, fate)
+
+    @deed(2, when=within("retry"))
+    def resume(self, worker: int, fate: str) -> None:
+        self.ask(self.processes[worker], calls.resume(), fate)
 
     @deed(1, when=within("unack"), counted=st.sampled_from([True, True, False]))
     def reclaim(self, worker: int, counted: bool, fate: str) -> None:

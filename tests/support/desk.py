@@ -14,7 +14,7 @@ from duebridge.store.poll import Poll
 from duebridge.store.record import LAYOUT, Flight, Record, pack_row, read_flight, read_record
 from duebridge.store.replies import Claim, ScheduleReply, SettleReply
 from duebridge.store.scripts import script
-from duebridge.store.transitions import Ack, Burial, Retry, SetAside
+from duebridge.store.transitions import Ack, Burial, HoldClock, Postponement, Retry, SetAside
 from tests.support.invariants import STATES, Snapshot, check_all, check_stats, poll_of
 
 NOW_MS = 1_700_000_000_000
@@ -70,9 +70,21 @@ def burial(
 
 
 def retrying(
-    id: str, delay_ms: int = 1, failed: bool = True, unsure: bool = False, error: str = ""
+    id: str,
+    delay_ms: int = 1,
+    failed: bool = True,
+    unsure: bool = False,
+    error: str = "",
+    clock: HoldClock = "end",
 ) -> Retry:
-    return Retry(id=id, delay_ms=delay_ms, is_failure=failed, is_unsure=unsure, error=error)
+    return Retry(
+        id=id, delay_ms=delay_ms, is_failure=failed, is_unsure=unsure, error=error, clock=clock
+    )
+
+
+def postponed(*ids: str, delay_ms: int = 5000) -> list[Postponement]:
+    """Dead letters that could not be sent."""
+    return [Postponement(each, delay_ms, "E\nno") for each in ids]
 
 
 def aside(id: str, delay_ms: int = 10_000, tag: str = "tag-of-t", **how: Any) -> SetAside:

@@ -75,9 +75,9 @@ def first_score(members: list[tuple[bytes, float]]) -> int:
     return int(min(scores, default=NONE))
 
 
-def due_of(id: bytes, found: Snapshot) -> int:
+def due_of(member: bytes, found: Snapshot) -> int:
     """The due instant in a flight: a retry's score is its next attempt."""
-    packed: bytes = found["flight"].get(id, b"")
+    packed: bytes = found["flight"].get(member, b"")
     return int.from_bytes(packed[12:18]) if packed else NONE
 
 
@@ -87,7 +87,9 @@ def check_stats(found: Snapshot, stats: Stats, now_ms: int) -> None:
     scores = [score for name in names for _, score in found[name]]
     dues = [int(score) for name in ("pending", "ready") for _, score in found[name][:1]]
     dues += [
-        due_of(id, found) for name in ("suspect", "retry", "unack") for id, _ in found[name][:100]
+        due_of(each, found)
+        for name in ("ready", "suspect", "retry", "unack")
+        for each, _ in found[name][:100]
     ]
     oldest = min((due for due in dues if 0 <= due <= now_ms), default=NONE)
     due = [sum(score <= now_ms + ms for score in scores) for ms in (0, 60_000, 300_000)]

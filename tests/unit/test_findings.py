@@ -11,11 +11,13 @@ from duebridge.admin import broker_checks as examination
 from duebridge.admin.broker_checks import destinations_of, examine_brokers
 from duebridge.admin.doctor import route_findings
 from duebridge.admin.drain_check import DrainCheck, Leftover, count_drainable, leftovers
+from duebridge.admin.held import HeldStats, held_of, stopped_lanes
 from duebridge.admin.operator import RouteStats
 from duebridge.config.models import Config
 from duebridge.errors import ConfigError
 from duebridge.ports.checks import About, Finding, Severity, ok
 from duebridge.store.connection import open_connection
+from duebridge.store.workers import HeldTarget, LaneRecord, WorkerRecord
 from duebridge_connectors.memory import Memory
 from tests.support.servers import free_port
 
@@ -37,6 +39,8 @@ CONFIG = Config.model_validate(
     }
 )
 IDLE = RouteStats("r", 0, 0, 0, 0, 0, 0, 0, 2)
+HELD = HeldStats("b:t", "312 NO_ROUTE", 1_800_000_000_000, 1, 1, at_fault=True)
+LETTERS_HELD = HeldStats("b:t", "312 NO_ROUTE", 1_800_000_000_000, 0, 1, dead_letter=True)
 
 
 def found_of(listeners: int | None, **changed: Any) -> list[Finding]:
@@ -71,8 +75,9 @@ def test_findings_of_a_route_that_is_well_are_ok(
         (0, {"pending": 1, "oldest_due_age_ms": 5_001}, "failure", "due for 5s, and no worker"),
         (1, {"pending": 1, "oldest_due_age_ms": 60_001}, "warning", "due for 1m"),
         (None, {"pending": 1, "oldest_due_age_ms": 60_001}, "warning", "due for 1m"),
-        (1, {"held_since_ms": 1, "retry": 1}, "failure", "it is held"),
-        (1, {"held_since_ms": 1}, "warning", "nothing waits to try its target"),
+        (1, {"held": (HELD,), "retry": 1}, "failure", "fails: 312 NO_ROUTE (waiting: 1)"),
+        (1, {"held": (HELD,)}, "failure", "since 2027-01-15T08:00:00.000Z: the target b:t fails"),
+        (1, {"held": (LETTERS_HELD,)}, "warning", "the dead-letter target b:t fails: 312 NO_ROUTE"),
         (1, {"configured": False, "retry": 1}, "failure", "not in the configuration"),
     ],
 )
@@ -83,6 +88,29 @@ def test_findings_of_a_route_beyond_a_bound_are_one(
     assert finding.severity == severity
     assert found in finding.found
     assert finding.remedy
+
+
+def test_held_of_a_route_merges_what_several_workers_say() -> None:
+    later = HeldTarget("b", "b:t", "newer", 7, False, 0, ("r",))
+    sooner = HeldTarget("b", "b:t", "older", 5, True, 0, ("r", "s"))
+    letters = HeldTarget("b", "b:d", "gone", 6, True, 0, (), ("r",))
+    records = [worker(held=(sooner,)), worker(held=(later, letters))]
+    assert held_of(records, "r", waiting=4, dead=2) == [
+        HeldStats("b:t", "newer", 5, 4, 2, at_fault=True),
+        HeldStats("b:d", "gone", 6, 2, 1, at_fault=True, dead_letter=True),
+    ]
+    assert [each.target for each in held_of(records, "s", waiting=0, dead=0)] == ["b:t"]
+
+
+@pytest.mark.parametrize(("age_ms", "count"), [(1_999, 0), (2_000, 1)])
+def test_stopped_lanes_are_those_of_workers_beyond_their_start(age_ms: int, count: int) -> None:
+    lanes = (LaneRecord("open", True), LaneRecord("shut", False, "ACCESS_REFUSED"))
+    found = stopped_lanes([worker(lanes=lanes, at_ms=age_ms)])
+    assert [(each.broker, each.error) for each in found] == [("shut", "ACCESS_REFUSED")] * count
+
+
+def worker(at_ms: int = 0, **fields: Any) -> WorkerRecord:
+    return WorkerRecord("id", "host", 1, "1.0", 0, at_ms, **fields)
 
 
 def test_findings_of_an_absent_route_that_may_be_absent_only_warn() -> None:

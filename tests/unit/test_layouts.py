@@ -142,7 +142,7 @@ def test_read_flight_of_a_cut_one_is_damage(size: int) -> None:
 def test_reasons_that_the_scripts_know_have_their_numbers() -> None:
     expired, poison = re.findall(r"\d+", lua("flight", r"local EXPIRED, POISON = (\d+, \d+)"))
     assert (int(expired), int(poison)) == (Reason.EXPIRED, Reason.POISON)
-    for script, reason in (("claim", Reason.EXPIRED), ("reclaim", Reason.POISON)):
+    for script, reason in (("shared/lease", Reason.EXPIRED), ("reclaim", Reason.POISON)):
         assert f".. '\\{reason}'" in (ROOT / "lua" / f"{script}.lua").read_text()
 
 
@@ -151,7 +151,7 @@ def test_six_byte_integers_hold_every_instant_that_is_allowed() -> None:
     assert 2 * MAX_MS <= 2**48
 
 
-POLL = [0] * 15
+POLL = [0] * 14
 
 
 def test_read_reply_with_a_count_below_zero_is_a_store_error() -> None:

@@ -14,14 +14,15 @@ from duebridge.ports.publisher import Outcome, Verdict
 from duebridge.store.record import Content, Flight, Record
 from duebridge.store.replies import LeasedEnvelope
 from duebridge.telemetry import metrics
-from duebridge.worker.gauges import ShardCollector
 from duebridge.worker.crew import Crew
+from duebridge.worker.gauges import ShardCollector
 from duebridge.worker.lane import Lane
 from duebridge_connectors.memory import MemoryPublisher
 from tests.support.checkout import ROOT
 
 LABELS = {
     "route", "broker", "shard", "state", "cause", "reason", "version", "window", "script", "fault",
+    "target",
 }  # fmt: skip
 ROW = re.compile(r"^\| `(duebridge_[a-z_]+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
 

@@ -30,7 +30,8 @@ class Defective:
 configure_logs()
 target, headers = Target("b", topic="t"), (("h", "canary-header"),)
 delivery = Delivery("a", target, b"canary-body", b"canary-key", headers)
-print(Lane("b", Defective(), WorkerSettings(), Crew(1, "lane")).publish([delivery])[0].verdict.value)
+lane = Lane("b", Defective(), WorkerSettings(), Crew(1, "lane"))
+print(lane.publish([delivery])[0].verdict.value)
 """
 ON_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
 

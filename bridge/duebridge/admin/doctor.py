@@ -5,6 +5,7 @@ Brokers are checked by `duebridge.admin.broker_checks`. The checks only read.
 
 from collections.abc import Callable, Iterator, Sequence
 
+from duebridge.admin.held import HeldStats, StoppedLane, count_serving, stopped_lanes
 from duebridge.admin.operator import Operator, RouteStats
 from duebridge.config.models import Config
 from duebridge.durations import format_instant, format_ms
@@ -21,6 +22,7 @@ from duebridge.store.fitness import (
 from duebridge.store.keys import Shard
 from duebridge.store.record import LAYOUT
 from duebridge.store.routes import Registry
+from duebridge.store.workers import WorkerRecord
 
 SHARD_PENDING = 1_000_000  # the intended size of a shard
 CLOCK_MS = 1_000
@@ -115,9 +117,28 @@ def _memory(vitals: Vitals) -> Finding:
 
 def check_routes(config: Config, connection: Connection) -> Iterator[Finding]:
     """Yield what hinders the stored envelopes."""
-    routes = Operator(config, connection).stats()
-    for route, listeners in zip(routes, _listeners(config, connection, routes), strict=True):
-        yield from route_findings(config, route, listeners)
+    operator = Operator(config, connection)
+    routes = operator.stats()
+    listeners = _listeners(config, connection, routes, operator.workers())
+    for route, count in zip(routes, listeners, strict=True):
+        yield from route_findings(config, route, count)
+
+
+def check_workers(config: Config, connection: Connection) -> Iterator[Finding]:
+    """Yield the brokers that a worker does not reach, with the error that it met."""
+    records = Operator(config, connection).workers()
+    if records is None:
+        text = "the store's user may not read what the workers say of themselves"
+        remedy = "give it the rights of docs/security.md, to see failing targets and stopped lanes"
+        yield warning(About.STORE, "store.url", text, remedy)
+    yield from map(lane_finding, stopped_lanes(records or ()))
+
+
+def lane_finding(lane: StoppedLane) -> Finding:
+    """Return the finding of a stopped lane."""
+    text = f"worker {lane.host} (pid {lane.pid}) does not reach it: {lane.error}"
+    remedy = "mend the broker, or its settings where that worker runs; it tries each second"
+    return failure(About.BROKER, f"brokers.{lane.broker}", text, remedy)
 
 
 def route_findings(config: Config, route: RouteStats, listeners: int | None) -> list[Finding]:
@@ -132,16 +153,24 @@ def route_findings(config: Config, route: RouteStats, listeners: int | None) -> 
 
 
 def _listeners(
-    config: Config, connection: Connection, routes: Sequence[RouteStats]
+    config: Config,
+    connection: Connection,
+    routes: Sequence[RouteStats],
+    records: Sequence[WorkerRecord] | None,
 ) -> Sequence[int | None]:
-    """Return the number of workers that listen to each route; None without the right to ask."""
+    """Return the number of workers that listen to each route; None without the right to ask.
+
+    Older workers listen, but do not say so.
+    """
     shards = [Shard(config.store.namespace, route.route, 0) for route in routes]
     try:
         return count_listeners(connection, shards)
     except StoreUnavailable:
         raise
     except StoreError:  # the store's user may have no right to ask
-        return [None] * len(routes)
+        if not records:
+            return [None] * len(routes)
+        return [count_serving(records, route.route) for route in routes]
 
 
 def _absent(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
@@ -157,14 +186,7 @@ def _absent(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
 
 
 def _faults(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
-    if route.held_since_ms and not route.waiting:
-        since = format_instant(route.held_since_ms)
-        text = f"it has been held since {since}, and nothing waits to try its target"
-        yield warning(About.ROUTE, place, text, "the next delivery ends the hold")
-    elif route.held_since_ms:
-        text = "it is held: its target failed, and nothing has been confirmed since"
-        remedy = "see the finding about its target; delivery resumes once that is fixed"
-        yield failure(About.ROUTE, place, text, remedy)
+    yield from (_held(place, route, each) for each in route.held)
     if route.pending > SHARD_PENDING * route.shards:  # ids spread evenly over the shards
         text = f"{route.pending} are pending in {route.shards} shards, meant for 1,000,000 each"
         remedy = "make a new route with more shards, send there, and drain this one"
@@ -176,6 +198,18 @@ def _faults(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
             f"see `duebridge dead ls {route.route}`; configure a dead_letter target for future ones"
         )
         yield warning(About.ROUTE, place, text, remedy)
+
+
+def _held(place: str, route: RouteStats, held: HeldStats) -> Finding:
+    what = "dead-letter target" if held.dead_letter else "target"
+    since = f"since {format_instant(held.since_ms)}"
+    text = f"it is held {since}: the {what} {held.target} fails: {held.error}"
+    if not (route.waiting or held.waiting):
+        return warning(About.ROUTE, place, text, "nothing waits; the next delivery will tell")
+    remedy = "see the broker: nothing is buried meanwhile, and delivery resumes by itself"
+    if held.at_fault:
+        remedy = "create or bind it, or grant the right to it; delivery then resumes by itself"
+    return failure(About.ROUTE, place, f"{text} (waiting: {held.waiting})", remedy)
 
 
 def _cold(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
@@ -209,7 +243,13 @@ def _late(place: str, route: RouteStats, listeners: int | None) -> Iterator[Find
 
 
 CONNECT_CHECKS: tuple[Check, ...] = (check_fit, check_registered, check_absent)
-DOCTOR_CHECKS: tuple[Check, ...] = (check_fit, check_registered, check_vitals, check_routes)
+DOCTOR_CHECKS: tuple[Check, ...] = (
+    check_fit,
+    check_registered,
+    check_vitals,
+    check_workers,
+    check_routes,
+)
 
 
 def check_store(

@@ -16,8 +16,10 @@ class EnvelopeEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """One transition of one envelope; instants in epoch ms.
 
     `kind` is accepted, replaced, delivered, retried, dead, expired, shunted, cancelled,
-    rescheduled, replayed or dropped. A `gap` has no id: `lost_entries` entries of the journal, each
-    of up to 1,000 envelopes, were cut by its cap before they were read.
+    rescheduled, replayed or dropped. `retried` and `dead` have the class of the error, `retried`
+    the latest instant of the next try: a target that is well again ends the wait. A `gap` has no
+    id: `lost_entries` entries of the journal, each of up to 1,000 envelopes, were cut by its cap
+    before they were read.
     """
 
     kind: str
@@ -28,6 +30,8 @@ class EnvelopeEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     due_at_ms: int = 0
     attempt: int | None = None
     reason: str = ""
+    error_class: str = ""
+    next_at_ms: int | None = None
     lost_entries: int = 0
 
 
@@ -92,4 +96,6 @@ def _events(journal: Journal, entry: JournalEntry) -> Iterator[EnvelopeEvent]:
             note.due_at_ms,
             note.attempt,
             "" if note.reason is None else reason_word(note.reason),
+            note.error_class,
+            note.next_at_ms,
         )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from duebridge.admin.held import HeldStats, held_of
 from duebridge.config.models import Config
 from duebridge.errors import ConfigError
 from duebridge.receipt import Shown
@@ -17,15 +18,17 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import Journal
 from duebridge.store.poll import Stats
 from duebridge.store.routes import Registry, RouteStore
+from duebridge.store.workers import WorkerRecord, Workers
 
 
 class RouteStats(msgspec.Struct, frozen=True, omit_defaults=True):
     """A route's envelopes by state, over all its shards; `ready` includes suspects.
 
     `oldest_due_age_ms` is how long the oldest undelivered envelope has been due, 0 if none is.
-    `held_since_ms` is the epoch ms of the first of the target errors that hold the route, 0 if it
-    is not held. `cold_left_ms` is how long cold envelopes can wait for the next hydrate, None
-    without a cold tier. `configured` is false if only the store has the route.
+    `held` are its failing targets, as the workers say; `held_since_ms` is the epoch ms of the first
+    failure of those that are no dead-letter targets, 0 without one. `cold_left_ms` is how long cold
+    envelopes can wait for the next hydrate, None without a cold tier. `configured` is false if only
+    the store has the route.
     """
 
     route: str
@@ -39,6 +42,7 @@ class RouteStats(msgspec.Struct, frozen=True, omit_defaults=True):
     shards: int
     configured: bool = True
     cold_left_ms: int | None = None
+    held: tuple[HeldStats, ...] = ()
 
     @property
     def waiting(self) -> int:
@@ -64,12 +68,18 @@ class Operator:
         self._config = config
         self._connection = connection
         self._registry = Registry(connection, config.store.namespace)
+        self._workers = Workers(connection, config.store.namespace)
 
     def stats(self, routes: Iterable[str] = ()) -> list[RouteStats]:
         """Return the stats of these routes; of every route, configured ones first, by default."""
         shards = self._shards()
         names = [self._known(name, shards) for name in routes] or self._names(shards)
-        return [self._route_stats(name, shards[name]) for name in names]
+        records = self.workers() or []
+        return [self._route_stats(name, shards[name], records) for name in names]
+
+    def workers(self) -> list[WorkerRecord] | None:
+        """Return what the workers say of themselves; None without the right to read it."""
+        return self._workers.read_if_allowed()
 
     def now_ms(self) -> int:
         """Return the store's time."""
@@ -118,9 +128,13 @@ class Operator:
                 status.update(zip(batch, settle(store, batch), strict=True))
         return [DeadSettlement(one_id, route, status[one_id]) for one_id in distinct]
 
-    def _route_stats(self, name: str, shards: int) -> RouteStats:
+    def _route_stats(self, name: str, shards: int, records: list[WorkerRecord]) -> RouteStats:
         found = [store.stats() for store in self._open(name, shards).shards]
-        return _summed(name, found, configured=name in self._config.routes)
+        stats = _summed(name, found, configured=name in self._config.routes)
+        due = stats.ready + stats.unack + stats.retry
+        held = held_of(records, name, waiting=due, dead=stats.dead)
+        since = min((each.since_ms for each in held if not each.dead_letter), default=0)
+        return msgspec.structs.replace(stats, held=tuple(held), held_since_ms=since)
 
     def _known(self, route: str, shards: dict[str, int]) -> str:
         if route not in shards:

@@ -67,13 +67,13 @@ def load(context: typer.Context, given: Path | None) -> "Config":
 
 
 @contextmanager
-def opened_store(config: "Config") -> "Iterator[Connection]":
+def opened_store(config: "Config", repeat_for_s: float = 0.0) -> "Iterator[Connection]":
     """Give a connection to the store; raises `ConfigError` or `StoreError`, without the URL."""
     from duebridge.config.load import resolved_store_url
     from duebridge.store.connection import opened_connection
 
     allow_interrupts()
-    with opened_connection(resolved_store_url(config)) as connection:
+    with opened_connection(resolved_store_url(config), repeat_for_s) as connection:
         yield connection
 
 

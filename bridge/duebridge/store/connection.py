@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
@@ -104,18 +105,7 @@ class Connection:
 
         Raises as the call does.
         """
-        give_up_at = time.monotonic() + repeat_for_s
-        pause_s, repeated = FIRST_PAUSE_S, False
-        while True:
-            try:
-                return Reply(self._asked(call), repeated)
-            except StoreUnavailable as error:
-                wait_s = random.uniform(pause_s / 2, pause_s)  # noqa: S311 - jitter
-                if time.monotonic() + wait_s >= give_up_at:
-                    raise
-                repeated |= not isinstance(error, NotAsked)
-            time.sleep(wait_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        return _repeat(lambda: self._asked(call), repeat_for_s)
 
     def _asked(self, call: Callable[[], T]) -> T:
         self._reconnects.check()
@@ -152,6 +142,21 @@ class Connection:
     def close(self) -> None:
         """Close every socket."""
         self.client.close()
+
+
+def _repeat(call: Callable[[], Any], repeat_for_s: float) -> Reply:
+    give_up_at = time.monotonic() + repeat_for_s
+    pause_s, repeated = FIRST_PAUSE_S, False
+    while True:
+        try:
+            return Reply(call(), repeated)
+        except StoreUnavailable as error:
+            wait_s = random.uniform(pause_s / 2, pause_s)  # noqa: S311 - jitter
+            if time.monotonic() + wait_s >= give_up_at:
+                raise
+            repeated |= not isinstance(error, NotAsked)
+        time.sleep(wait_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
 def _encoded(argument: Argument) -> Argument:
@@ -200,8 +205,12 @@ def _from_text(error: RedisError) -> StoreError:
     return StoreError(text)
 
 
-def open_connection(url: str, socket_timeout_s: float = SOCKET_TIMEOUT_S) -> Connection:
+def open_connection(
+    url: str, socket_timeout_s: float = SOCKET_TIMEOUT_S, repeat_for_s: float = 0.0
+) -> Connection:
     """Return a connection to the store that `url` names; connects at the first call.
+
+    To a Cluster it connects at once, for which `repeat_for_s` is the patience.
 
     `redis://` and `unix://` are standalone, `redis+cluster://` is a Cluster, `embedded:DIR` is a
     server of our own (`duebridge.store.embedded`); `rediss://` and `rediss+cluster://` are the same
@@ -220,7 +229,9 @@ def open_connection(url: str, socket_timeout_s: float = SOCKET_TIMEOUT_S) -> Con
     try:
         _check_url_options(url)
         if url.startswith(("redis+cluster://", "rediss+cluster://")):
-            return _open_cluster(url.replace("+cluster", "", 1), options)
+            opening = partial(_open_cluster, url.replace("+cluster", "", 1), options)
+            opened: Connection = _repeat(opening, repeat_for_s).value
+            return opened
         if url.startswith(("redis://", "rediss://")):
             return Connection(redis.Redis.from_url(url, socket_keepalive=True, **options))
         return Connection(redis.Redis.from_url(url, **options))
@@ -230,10 +241,10 @@ def open_connection(url: str, socket_timeout_s: float = SOCKET_TIMEOUT_S) -> Con
 
 
 @contextmanager
-def opened_connection(url: str) -> Iterator[Connection]:
+def opened_connection(url: str, repeat_for_s: float = 0.0) -> Iterator[Connection]:
     """Give a connection; raises as `open_connection`, and nothing that would quote the url."""
     try:
-        connection = open_connection(url)
+        connection = open_connection(url, repeat_for_s=repeat_for_s)
     except ValueError:  # what is wrong with a URL may be said by quoting its password
         raise ConfigError("store.url: expected a URL that can be read; got another") from None
     except OSError as error:

@@ -15,6 +15,7 @@ from duebridge.store.keys import Shard
 PAGE = 16  # entries a read: at most some 4 MiB, since one has up to 1,000 items
 
 _DUE_BYTES, _ATTEMPT_BYTES, _REASON_BYTES = 6, 10, 11  # of a note up to and with that field
+_NEXT_BYTES = 6  # of a detail
 
 EventKind: TypeAlias = Literal[
     "accepted",
@@ -33,11 +34,17 @@ EventKind: TypeAlias = Literal[
 
 
 class Note(NamedTuple):
-    """The note of an entry about one envelope; None for a field that its kind lacks."""
+    """The note of an entry about one envelope; None for a field that its kind lacks.
+
+    `error_class` is what failed, "" if unknown. What waits for its target may go before
+    `next_at_ms`.
+    """
 
     due_at_ms: int
     attempt: int | None
     reason: int | None
+    next_at_ms: int | None = None
+    error_class: str = ""
 
 
 class JournalEntry(NamedTuple):
@@ -142,30 +149,38 @@ class Journal:
 def read_entry(stream_id: bytes, fields: dict[bytes, bytes]) -> JournalEntry:
     """Return an entry of the stream; raises `RecordDamaged` where it cannot be read."""
     sequence, packed = _sequence(stream_id), fields.get(b"i", b"")
+    detailed = fields.get(b"d", b"")
     try:
         flat = _strings(packed)
+        details = _strings(detailed) if detailed else [b""] * (len(flat) // 2)
         items = [
-            (name.decode(errors="backslashreplace"), _note(note))
-            for name, note in zip(flat[::2], flat[1::2], strict=True)
+            (name.decode(errors="backslashreplace"), _note(note, detail))
+            for name, note, detail in zip(flat[::2], flat[1::2], details, strict=True)
         ]
         kind = cast(EventKind, fields[b"k"].decode())
         at_ms, total = int(fields[b"t"]), int(fields[b"b"])
     except (KeyError, ValueError, IndexError, struct.error) as error:
         raise RecordDamaged(f"journal entry {sequence}: {type(error).__name__}: {error}") from error
-    return JournalEntry(sequence, kind, at_ms, total, items, len(packed))
+    return JournalEntry(sequence, kind, at_ms, total, items, len(packed) + len(detailed))
 
 
 def _sequence(stream_id: bytes) -> int:
     return int(stream_id.removesuffix(b"-0"))
 
 
-def _note(note: bytes) -> Note:
+def _note(note: bytes, detail: bytes) -> Note:
     """Return a note; a newer duebridge may have appended more fields."""
     if len(note) < _DUE_BYTES:
         raise ValueError(f"expected a note of {_DUE_BYTES} bytes or more; got {note!r}")
     attempt = int.from_bytes(note[_DUE_BYTES:_ATTEMPT_BYTES]) if len(note) > _DUE_BYTES else None
     reason = note[_ATTEMPT_BYTES] if len(note) >= _REASON_BYTES else None
-    return Note(int.from_bytes(note[:_DUE_BYTES]), attempt, reason)
+    return Note(
+        int.from_bytes(note[:_DUE_BYTES]),
+        attempt,
+        reason,
+        int.from_bytes(detail[:_NEXT_BYTES]) or None,
+        detail[_NEXT_BYTES:].decode(errors="backslashreplace"),
+    )
 
 
 def _strings(packed: bytes) -> list[bytes]:

@@ -55,3 +55,13 @@ class Shard(NamedTuple):
 def routes_key(namespace: str) -> str:
     """Return the key of the hash that has each route's layout and number of shards."""
     return f"{{{namespace}}}:routes"
+
+
+def workers_key(namespace: str) -> str:
+    """Return the key of the index of workers: id → when it last wrote its record, ms."""
+    return f"{{{namespace}}}:workers"
+
+
+def worker_key(namespace: str, worker_id: str) -> str:
+    """Return the key of a worker's record."""
+    return f"{{{namespace}}}:worker:{worker_id}"

@@ -3,15 +3,17 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from duebridge.ports.publisher import Reason
 from duebridge.store.batching import CALL_BYTES, CALL_ROWS
 from duebridge.store.delay_store import NO_CURSOR
 from duebridge.store.replies import Claim
 from duebridge.store.transitions import NO_TAG, SetAside
 from duebridge.telemetry import metrics
 from duebridge.worker.batch import Admission, admit, load_of
-from duebridge.worker.decide import Terms
+from duebridge.worker.decide import LEAST_WAIT_MS, Terms
 from duebridge.worker.dispatcher import Dispatcher
 from duebridge.worker.lane import Group, Lane
+from duebridge.worker.settlement import report_buried
 from duebridge.worker.shard import BACKLOG, ShardView, claim_batch
 from duebridge.worker.targets import TargetHealth
 from duebridge.worker.window import EMPTY, Load
@@ -48,6 +50,7 @@ class Claims:
         claim = claim_batch(view, room.envelopes, limit_bytes, alone=alone, promote=promote_limit)
         view.update(claim.poll)
         metrics.count_expired(view.route.name, claim.expired)
+        report_buried(view.route.name, Reason.EXPIRED, claim.expired)
         if promote_limit:
             view.gather(claim.held)
         if claim.token:
@@ -75,6 +78,7 @@ class Claims:
             )
             view.update(claim.poll)
             metrics.count_expired(view.route.name, claim.expired)
+            report_buried(view.route.name, Reason.EXPIRED, claim.expired)
             expired += claim.expired
             if claim.held:
                 health.aside[shard] = NO_CURSOR
@@ -93,9 +97,10 @@ class Claims:
     def _as_probe(view: ShardView, health: TargetHealth, claim: Claim) -> Admission:
         """Admit what a probe found, unless another target has the same tag."""
         own = [each for each in claim.leased if view.target_of(each) == health.target]
-        others = [SetAside(id=each.id, delay_ms=0, tag=NO_TAG) for each in claim.leased]
+        others = [SetAside(id=each.id, delay_ms=LEAST_WAIT_MS, tag=NO_TAG) for each in claim.leased]
         if own:
             return Admission([Group(health, own, load_of(own), is_probe=True)], [])
+        health.skip_probe()
         return Admission([], [(health, others)])
 
     def shunt(self, view: ShardView) -> int:

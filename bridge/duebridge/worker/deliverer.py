@@ -10,7 +10,7 @@ from duebridge.ports.publisher import Outcome, Verdict
 from duebridge.store.batching import in_calls
 from duebridge.store.poll import Poll
 from duebridge.store.replies import SettleReply
-from duebridge.store.transitions import NO_TAG, Ack, Decision, SetAside
+from duebridge.store.transitions import Ack, Decision, SetAside
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
 from duebridge.worker.batch import Batch
@@ -22,8 +22,10 @@ from duebridge.worker.decide import (
     decide_damaged_letter,
 )
 from duebridge.worker.lane import Group
+from duebridge.worker.outage import Outage
 from duebridge.worker.settlement import Acks, report, settle, settle_letters
 from duebridge.worker.shard import ShardView
+from duebridge.worker.targets import TargetHealth
 
 log = structlog.get_logger()
 
@@ -45,6 +47,7 @@ class Deliverer:
         self._note_poll = note_poll
         self._monotonic = monotonic
         self._tracing = tracing
+        self._outage = Outage("settle_failed", "settle_works", monotonic)
 
     def run(self, batch: Batch) -> None:
         """Deliver a batch; whatever happens, its share of the windows is given back."""
@@ -56,7 +59,7 @@ class Deliverer:
             self._settle(batch, outcomes, started_at, answered_at_ms)
             self._observe(batch, outcomes, (started_at_ms, answered_at_ms))
         except StoreError as error:  # the leases expire; this counts as no failure
-            log.warning("settle_failed", route=batch.view.route.name, error=str(error))
+            self._outage.begin(str(error))
             self._note_poll(batch.view, None)
         except Exception:
             log.exception("batch_failed", route=batch.view.route.name)
@@ -74,10 +77,13 @@ class Deliverer:
         """Ack the confirmed envelopes, and settle the others as `decide` says."""
         view, acks, decisions = batch.view, acks_of(batch, outcomes), []
         place = 0
+        waiting: list[TargetHealth] = []
         for group in batch.outgoing.groups:
             some = outcomes[place : place + group.load.envelopes]
             place += group.load.envelopes
-            decisions += self._decide(batch, group, some, started_at, now_ms)
+            decided = self._decide(batch, group, some, started_at, now_ms)
+            decisions += decided
+            waiting += [group.health] * any(isinstance(each, SetAside) for each in decided)
         decisions += damaged_decisions(batch, outcomes[place:])
         if batch.is_letter:
             self._settle_letters(batch, acks, decisions)
@@ -87,7 +93,7 @@ class Deliverer:
                 self._note_settled(view, reply)
             metrics.count_decisions(view.route.name, len(acks), decisions)
         report_batch(batch, decisions)
-        self._note_aside(batch, decisions)
+        self._note_aside(batch, waiting)
 
     def _decide(
         self,
@@ -138,31 +144,33 @@ class Deliverer:
         try:
             self.ack(view, at_once=True)
         except Exception as error:  # the leases expire; this counts as no failure
-            log.warning("settle_failed", route=view.route.name, error=_said(error))
+            self._outage.begin(_said(error))
 
-    def put_back(self, batch: Batch, decisions: Sequence[Decision]) -> None:
-        """Settle what a claim brought that is not published now."""
+    def put_back(
+        self, batch: Batch, decisions: Sequence[Decision], waiting: Sequence[TargetHealth] = ()
+    ) -> None:
+        """Settle what a claim brought that is not published now; some wait for held targets."""
         view = batch.view
         carry_out: Callable[..., list[SettleReply]] = settle_letters if batch.is_letter else settle
         try:
             for reply in carry_out(view.store, batch.token, decisions):
                 self._note_settled(view, reply)
         except Exception as error:  # the leases expire
-            log.warning("release_failed", route=view.route.name, error=_said(error))
-        self._note_aside(batch, decisions)
+            self._outage.begin(_said(error))
+        self._note_aside(batch, waiting)
 
     def _note_settled(self, view: ShardView, settled: SettleReply) -> None:
+        self._outage.end()
         self._note_poll(view, settled.poll)
         if settled.stale and not settled.repeated:
             metrics.leases_lost.labels(view.route.name).inc(len(settled.stale))
             log.warning("lease_lost", route=view.route.name, count=len(settled.stale))
 
     @staticmethod
-    def _note_aside(batch: Batch, decisions: Sequence[Decision]) -> None:
+    def _note_aside(batch: Batch, waiting: Sequence[TargetHealth]) -> None:
         """Have the targets know where envelopes wait for them, once these are there."""
-        tags = {each.tag for each in decisions if isinstance(each, SetAside)} - {NO_TAG}
-        for tag in tags:
-            batch.lane.note_aside(tag, batch.view.store.shard)
+        for health in waiting:
+            batch.lane.note_aside(health, batch.view.store.shard)
 
     def _observe(
         self, batch: Batch, outcomes: Sequence[Outcome], between_ms: tuple[int, int]

@@ -7,13 +7,14 @@ from concurrent.futures import Future, wait
 import structlog
 
 from duebridge.store.replies import Claim
-from duebridge.store.transitions import Decision, Release
+from duebridge.store.transitions import NO_TAG, Decision, Release
 from duebridge.telemetry import metrics
 from duebridge.worker.batch import Admission, Batch
 from duebridge.worker.decide import wait_for_upgrade
 from duebridge.worker.deliverer import Deliverer
 from duebridge.worker.lane import Lane, Outgoing
 from duebridge.worker.shard import ShardView
+from duebridge.worker.targets import TargetHealth
 
 START_MARGIN_S = 0.5  # reserved from the lease for settling after the publish deadline
 
@@ -57,11 +58,13 @@ class Dispatcher:
             log.error("record_too_new", route=view.route.name)
         put_back: list[Decision] = [Release(each) for each in claim.surplus]
         put_back += [wait_for_upgrade(each) if is_letter else Release(each) for each in newer]
-        for _, aside in admission.aside:
+        waiting: list[TargetHealth] = []
+        for health, aside in admission.aside:
             put_back += aside
             lane.count_aside(len(aside))
+            waiting += [health] * any(each.tag != NO_TAG for each in aside)
         if put_back:
-            self._track(lane.settle(self._deliverer.put_back, batch, put_back), None)
+            self._track(lane.settle(self._deliverer.put_back, batch, put_back, waiting), None)
         if outgoing.load.envelopes or damaged:
             self._publish(batch)
 

@@ -4,7 +4,7 @@ A scrape reads the latest poll and statistics and makes no store call. All worke
 route report the same values: aggregate by maximum, not by sum.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from typing import NamedTuple
 
@@ -15,10 +15,13 @@ from duebridge.telemetry.metrics import build_info, lateness
 from duebridge.worker.lane import Lane
 from duebridge.worker.probes import oldest_due_age_ms
 from duebridge.worker.shard import ShardView
+from duebridge.worker.status import MOST_HELD, held_targets, since_ms
 from duebridge.worker.store_monitor import StoreMonitor
 
 STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
 SHARD = ["route", "shard"]
+MOST_LABEL = 200  # characters
+TARGET = ["broker", "target"]
 
 
 class ShardGauge(NamedTuple):
@@ -52,7 +55,7 @@ SHARD_GAUGES = (
     ShardGauge("duebridge_due", "Envelopes due now", lambda of: of.stats and of.stats.due),
     ShardGauge(
         "duebridge_oldest_due_age_seconds",
-        "Age of the oldest unclaimed due envelope",
+        "Age of the oldest due envelope",
         _oldest_due_age_s,
     ),
     ShardGauge(
@@ -98,6 +101,7 @@ class ShardCollector(Collector):
             yield family
         yield from _counts(views)
         yield from self._of_lanes()
+        yield from _held(views, self._lanes)
         yield from _of_store(self._monitor)
 
     def _of_lanes(self) -> Iterable[Metric]:
@@ -109,6 +113,25 @@ class ShardCollector(Collector):
             stopped.add_metric([lane.broker], int(not lane.is_open))
             in_flight.add_metric([lane.broker], lane.in_flight)
         yield from (stopped, in_flight)
+
+
+def _held(views: Sequence[tuple[ShardView, list[str]]], lanes: Iterable[Lane]) -> Iterable[Metric]:
+    """Yield which routes this worker holds, and the `MOST_HELD` targets that it holds longest."""
+    route = GaugeMetricFamily("duebridge_held", "1: the target of the route fails", labels=SHARD)
+    target = GaugeMetricFamily("duebridge_target_held", "1: the target fails", labels=TARGET)
+    since = GaugeMetricFamily(
+        "duebridge_target_held_seconds", "Time since the target first failed", labels=TARGET
+    )
+    shards = [view for view, _ in views]
+    held = [each for lane in lanes for each in held_targets(lane, shards, now_ms=0)]
+    names = {name for each in held for name in each.routes}
+    for view, labels in views:
+        route.add_metric(labels, int(view.route.name in names))
+    for each in sorted(held, key=since_ms)[:MOST_HELD]:
+        target_labels = [each.broker, each.target[:MOST_LABEL]]
+        target.add_metric(target_labels, 1)
+        since.add_metric(target_labels, -each.since_ms / 1000)  # before `now_ms`, which is 0
+    yield from (route, target, since)
 
 
 def _labels(view: ShardView) -> list[str]:

@@ -85,7 +85,7 @@ class Lane:
         self._threads = threads
         self._settlers = settlers or threads
         self._monotonic = monotonic
-        self._outage = Outage("lane_closed", "lane_open", monotonic, broker=broker)
+        self._outage = Outage("lane_stopped", "lane_open", monotonic, broker=broker)
         self._next_ping_at: float | None = monotonic()
         self._is_pinging = False
         self._aside, self._aside_at = float(ASIDE_PER_S), monotonic()
@@ -245,12 +245,11 @@ class Lane:
                 health.aside.clear()
             self.targets.note_mode(health)
 
-    def note_aside(self, tag: str, shard: Shard) -> None:
+    def note_aside(self, health: TargetHealth, shard: Shard) -> None:
         """Note that a shard has envelopes set aside for a target, which may be up again by now."""
         with self.lock:
-            health = self.targets.tagged(tag)
-            if health is None or health.mode == "up":
-                self._recovered.append((tag, shard))
+            if health.mode == "up":
+                self._recovered.append((health.tag, shard))
             else:
                 health.aside.setdefault(shard, NO_CURSOR)
 

@@ -1,5 +1,6 @@
 """Logs an outage with one line when it begins and one when it is over, and a count between."""
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -9,7 +10,10 @@ log = structlog.get_logger()
 
 
 class Outage:
-    """The outages of one thing: a store, a broker, a target. `fields` name it in every line."""
+    """The outages of one thing: a store, a broker, a target. `fields` name it in every line.
+
+    Thread-safe.
+    """
 
     def __init__(
         self,
@@ -23,6 +27,7 @@ class Outage:
         self._fields = fields
         self._since: float | None = None
         self._times = 0
+        self._lock = threading.Lock()
         self.error = ""
 
     @property
@@ -37,16 +42,21 @@ class Outage:
 
     def begin(self, error: str) -> None:
         """Note a failure; log only the first of an outage."""
-        self.error = error
-        self._times += 1
-        if self._since is None:
-            self._since = self._monotonic()
+        with self._lock:
+            self.error = error
+            self._times += 1
+            is_first = self._since is None
+            if is_first:
+                self._since = self._monotonic()
+        if is_first:
             log.warning(self._begins, error=error, **self._fields)
 
     def end(self, **more: object) -> None:
         """Log that it is over, after how long and how many failures, if it was on."""
         if self._since is None:
             return
-        lasted_s = round(self.lasted_s, 3)
-        log.info(self._ends, after_s=lasted_s, failures=self._times, **self._fields, **more)
-        self._since, self._times, self.error = None, 0, ""
+        with self._lock:
+            lasted_s, times, was_on = round(self.lasted_s, 3), self._times, self.is_on
+            self._since, self._times, self.error = None, 0, ""
+        if was_on:
+            log.info(self._ends, after_s=lasted_s, failures=times, **self._fields, **more)

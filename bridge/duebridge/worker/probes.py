@@ -157,6 +157,6 @@ def oldest_due_age_ms(view: ShardView, stats: Stats) -> int:
     """Return the age in ms of the oldest due envelope; it keeps rising during a store outage."""
     if view.is_heard:
         return stats.oldest_due_age_ms
-    firsts = (stats.oldest_due_at_ms, view.poll.first_pending_ms, view.poll.first_retry_ms)
+    firsts = (stats.oldest_due_at_ms, view.poll.first_pending_ms)
     oldest_ms = min((first for first in firsts if first != NONE), default=view.now_ms())
     return max(0, view.now_ms() - oldest_ms)

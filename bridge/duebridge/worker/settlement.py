@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
+from duebridge.ports.publisher import Reason
 from duebridge.store.batching import in_calls
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.replies import SettleReply
@@ -141,6 +142,12 @@ def report(view: ShardView, attempts: dict[str, int], decisions: Sequence[Decisi
             level(kind, count=len(lines), **lines[0])
         for line in lines:
             log.debug("envelope", became=kind, **line)
+
+
+def report_buried(route: str, reason: Reason, count: int) -> None:
+    """Log what the store itself buried: expired envelopes, and poison; counted elsewhere."""
+    if count:
+        log.warning("buried", route=route, reason=reason.word, count=count)
 
 
 def _fields(route: str, decision: Retry | Burial, attempts: dict[str, int]) -> dict[str, object]:

@@ -136,7 +136,6 @@ class TargetTable:
         self._new_window = new_window
         self._monotonic = monotonic
         self._known: dict[Target, TargetHealth] = {}
-        self._tagged: dict[str, TargetHealth] = {}
         self._held: dict[Target, TargetHealth] = {}
 
     def of(self, target: Target) -> TargetHealth:
@@ -145,12 +144,7 @@ class TargetTable:
         if found is None:
             self._make_room()
             found = self._known[target] = TargetHealth(target, self._new_window(), self._monotonic)
-            self._tagged[found.tag] = found
         return found
-
-    def tagged(self, tag: str) -> TargetHealth | None:
-        """Return the health of a target by its tag; None of one that is not known."""
-        return self._tagged.get(tag)
 
     def held(self) -> list[TargetHealth]:
         """Return the targets that are not up."""
@@ -170,5 +164,5 @@ class TargetTable:
         idle = [target for target, each in self._known.items() if each.is_idle]
         idle.sort(key=lambda target: target in self._held)
         for target in idle[: max(1, len(idle) // 10)]:
-            self._tagged.pop(self._known.pop(target).tag, None)
+            del self._known[target]
             self._held.pop(target, None)

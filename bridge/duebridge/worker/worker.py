@@ -18,6 +18,7 @@ from threading import Event
 import structlog
 
 from duebridge.errors import StoreError, StoreUnavailable
+from duebridge.ports.publisher import Reason
 from duebridge.store.batching import CALL_ROWS, PROMOTE_ROWS
 from duebridge.store.delay_store import NO_CURSOR
 from duebridge.store.poll import Poll
@@ -28,6 +29,7 @@ from duebridge.worker.deliverer import Deliverer
 from duebridge.worker.dispatcher import Dispatcher
 from duebridge.worker.lane import Lane
 from duebridge.worker.outage import Outage
+from duebridge.worker.settlement import report_buried
 from duebridge.worker.shard import ShardView
 
 RESUME_ROWS = 500
@@ -58,6 +60,7 @@ class Worker:
         self._dispatcher = Dispatcher(self._deliverer, self._woken.set, monotonic)
         self._claims = Claims(self.lanes, self._dispatcher, lambda: self.views, monotonic)
         self._store_outage = Outage("store_unavailable", "store_back", monotonic)
+        self._store_fault = Outage("store_failed", "store_works", monotonic)
         self._first = 0
         self._heartbeat_at = monotonic()
 
@@ -76,8 +79,10 @@ class Worker:
         for view in self._deliverer.acks.overdue():
             self._dispatcher.send_acks(self._lane(view), view)
         moved = sum(self._turn(view) for view in self._in_turn())
-        if self._store_outage.is_on and all(view.is_heard for view in self.views):
+        is_away = self._store_outage.is_on or self._store_fault.is_on
+        if is_away and all(view.is_heard for view in self.views):
             self._store_outage.end()
+            self._store_fault.end()
         return moved
 
     def _note_recovered(self, lane: Lane) -> None:
@@ -106,8 +111,8 @@ class Worker:
                 moved += step(view)
         except StoreUnavailable as error:
             self._store_outage.begin(str(error))
-        except StoreError:
-            log.exception("store_failed", route=view.route.name)
+        except StoreError as error:
+            self._store_fault.begin(f"route {view.route.name}: {error}")
         else:
             return moved
         view.mark_unreachable()
@@ -123,6 +128,7 @@ class Worker:
         view.update(poll)
         metrics.count_reclaimed(view.route.name, count, poisoned)
         log.warning("reclaimed", route=view.route.name, count=count)
+        report_buried(view.route.name, Reason.POISON, poisoned)
         return count
 
     def _resume(self, view: ShardView) -> int:

@@ -49,9 +49,10 @@ def events(
     """Print what happened to the envelopes, oldest first.
 
     All shards are merged by time. The kinds are accepted, replaced, delivered, retried, dead,
-    expired, shunted, cancelled, rescheduled, replayed and dropped. The journal is capped: a gap
-    says how many entries were cut before they were read. --limit applies to past events, not to
-    those that --follow adds.
+    expired, shunted, cancelled, rescheduled, replayed and dropped. A retry tells
+    what failed and when the next try is; what waits for a target goes as soon as the target is
+    well. The journal is capped: a gap says how many entries were cut before they were read. --limit
+    applies to past events, not to those that --follow adds.
     """
     from duebridge.admin.events import EventReader
     from duebridge.admin.operator import Operator
@@ -95,4 +96,7 @@ def _line(event: "EnvelopeEvent") -> str:
     parts += [printable(event.id), f"due {format_instant(event.due_at_ms)}"]
     if event.attempt is not None:
         parts.append(f"attempt {event.attempt}")
-    return "  ".join([*parts, *([event.reason] if event.reason else [])])
+    parts += [each for each in (event.reason, event.error_class) if each]
+    if event.next_at_ms is not None:
+        parts.append(f"next try {format_instant(event.next_at_ms)}")
+    return "  ".join(map(printable, parts))

@@ -61,12 +61,15 @@ def run(
     """
     from duebridge.admin.drain_check import DrainCheck
     from duebridge.config.load import load_config_text, read_config_text
+    from duebridge.store.connection import REPEAT_FOR_S
+    from duebridge.store.workers import Workers
     from duebridge.telemetry.logs import configure_logs
     from duebridge.telemetry.metrics import observe_store_call
     from duebridge.telemetry.tracing import traced_process
     from duebridge.worker.process import Runner, tuned_gc
     from duebridge.worker.publishers import open_publishers
     from duebridge.worker.reload import LOOK_EVERY_S, Reload
+    from duebridge.worker.status import StatusWriter
     from duebridge.worker.store_monitor import StoreMonitor
 
     path = config_path(context, config)
@@ -76,7 +79,7 @@ def run(
     with ExitStack() as stack:
         stack.enter_context(tuned_gc())
         publishers = open_publishers(settings, stack)
-        connection = stack.enter_context(opened_store(settings))
+        connection = stack.enter_context(opened_store(settings, REPEAT_FOR_S))
         connection.observe = observe_store_call
         is_watched, tracing = health_port is not None, stack.enter_context(traced_process())
         runner = Runner(settings, connection, publishers, is_watched=is_watched, tracing=tracing)
@@ -86,6 +89,8 @@ def run(
         signals = Signals()
         reload = Reload(path, text, runner.swap)
         drain_check = DrainCheck(connection)
+        status = StatusWriter(runner.worker, Workers(connection, settings.store.namespace))
+        status.start()
         try:
             runner.start()
             while not signals.wait(LOOK_EVERY_S):
@@ -95,11 +100,19 @@ def run(
                 if until_empty and drain_check.is_complete(runner.config):
                     break
         finally:
-            if not runner.drain():  # a client still hangs: do not wait for its threads
-                sys.stderr.flush()
-                os._exit(0)
+            status.close()
+            if not runner.drain():
+                end_at_once(sys.exc_info()[1])
     if until_empty:
         finish(is_yes=drain_check.is_empty)
+
+
+def end_at_once(error: BaseException | None) -> None:
+    """End the process without waiting for a client library that hangs."""
+    if error is not None:
+        print(f"duebridge: {error}", file=sys.stderr)  # noqa: T201 - the command's last word
+    sys.stderr.flush()
+    os._exit(0 if error is None else 1)
 
 
 def serve_health(runner: "Runner", monitor: "StoreMonitor", port: int, stack: ExitStack) -> None:

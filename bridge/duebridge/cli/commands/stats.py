@@ -43,7 +43,8 @@ def stats(
 ) -> None:
     """Count the envelopes of every route by state.
 
-    Ages are milliseconds; in JSON, instants are epoch milliseconds, 0 if there is none. A route
+    Ages are milliseconds; in JSON, instants are epoch milliseconds, 0 if there is none. A failing
+    target is shown with the broker's error; in JSON, "held" has each, if any. A route
     that is in the store but not in the configuration is marked ("configured": false). With --watch
     the table is refreshed in place on a terminal; in JSON each round is a line.
     """
@@ -86,5 +87,17 @@ def _row(route: "RouteStats") -> tuple[str, ...]:
         f"{route.oldest_due_age_ms}ms" if route.oldest_due_age_ms else "-",
         format_instant(route.held_since_ms),
         str(route.shards),
-        "" if route.configured else "not in the configuration",
+        _note(route),
     )
+
+
+def _note(route: "RouteStats") -> str:
+    """Return what is wrong with a route; of several failing targets, the one that fails longest."""
+    if not route.configured:
+        return "not in the configuration"
+    if not route.held:
+        return ""
+    first, *others = route.held
+    kind = "dead-letter target" if first.dead_letter else "target"
+    more = f" (and {len(others)} more)" if others else ""
+    return f"{kind} {first.target}: {first.error}{more}"

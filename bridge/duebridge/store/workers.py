@@ -1,0 +1,105 @@
+"""What each worker last said of itself: its lanes, and the targets that it holds.
+
+A worker repeats its record every few seconds; the store forgets it after `KEPT_MS`. A worker whose
+store user may not write it delivers all the same.
+"""
+
+from typing import Any
+
+import msgspec
+
+from duebridge.config.fields import checked_name
+from duebridge.errors import StoreError, StoreUnavailable
+from duebridge.store.connection import Connection, translated_errors
+from duebridge.store.keys import worker_key, workers_key
+
+KEPT_MS = 15_000
+
+
+class LaneRecord(msgspec.Struct, frozen=True):
+    """A worker's path to a broker; `window` and `outstanding` count envelopes."""
+
+    broker: str
+    is_open: bool
+    error: str = ""
+    window: int = 0
+    outstanding: int = 0
+
+
+class HeldTarget(msgspec.Struct, frozen=True):
+    """A target that a worker holds since its failure at `since_ms`; `error` is its latest.
+
+    `is_at_fault`: it is missing or forbids, so that the clock of `hold` runs. `routes` deliver to
+    it, `letters_of` send their dead letters there.
+    """
+
+    broker: str
+    target: str
+    error: str
+    since_ms: int
+    is_at_fault: bool = False
+    outstanding: int = 0
+    routes: tuple[str, ...] = ()
+    letters_of: tuple[str, ...] = ()
+
+
+class WorkerRecord(msgspec.Struct, frozen=True):
+    """One worker process, at the store's time `at_ms`; `routes` are those that it serves."""
+
+    id: str
+    host: str
+    pid: int
+    version: str
+    started_at_ms: int
+    at_ms: int
+    lanes: tuple[LaneRecord, ...] = ()
+    held: tuple[HeldTarget, ...] = ()
+    routes: tuple[str, ...] = ()
+
+
+class Workers:
+    """The records of a namespace's workers. All methods raise `StoreError`."""
+
+    def __init__(self, connection: Connection, namespace: str) -> None:
+        self._client: Any = connection.client
+        self._namespace = checked_name("namespace", namespace)
+        self._index = workers_key(namespace)
+
+    def write(self, record: WorkerRecord) -> None:
+        """Replace a worker's record, and forget the workers that said nothing for `KEPT_MS`."""
+        key, until = worker_key(self._namespace, record.id), record.at_ms - KEPT_MS
+        with translated_errors():
+            self._client.set(key, msgspec.json.encode(record), px=KEPT_MS)
+            self._client.zadd(self._index, {record.id: record.at_ms})
+            if gone := self._client.zrange(self._index, "-inf", until, byscore=True):
+                self._client.zrem(self._index, *gone)
+
+    def remove(self, worker_id: str) -> None:
+        """Remove a worker's record, by expiry: its user needs no right to delete."""
+        with translated_errors():
+            self._client.zrem(self._index, worker_id)
+            self._client.set(worker_key(self._namespace, worker_id), b"", px=1)
+
+    def read(self) -> list[WorkerRecord]:
+        """Return the records of the workers that are up, by id; damaged ones are left out."""
+        with translated_errors():
+            ids = sorted(self._client.zrange(self._index, 0, -1))
+            keys = [worker_key(self._namespace, each.decode(errors="replace")) for each in ids]
+            found = self._client.mget(keys) if keys else []
+        return [record for packed in found if packed and (record := _decoded(packed))]
+
+    def read_if_allowed(self) -> list[WorkerRecord] | None:
+        """Return the records; None if the store's user has no right to read them."""
+        try:
+            return self.read()
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            return None
+
+
+def _decoded(packed: bytes) -> WorkerRecord | None:
+    try:
+        return msgspec.json.decode(packed, type=WorkerRecord)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
