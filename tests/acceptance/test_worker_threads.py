@@ -61,7 +61,7 @@ def test_lane_goes_on_after_its_client_raised(
     works: Works, logs: list[Any], method: str, event: str, error: Exception
 ) -> None:
     lane = works.runner.lanes["a"]
-    faulty = lane._publisher = Faulty(lane._publisher, method, error)  # type: ignore[assignment]
+    faulty = lane._publisher = Faulty(lane._publisher, method, error)
     with started(works):
         if method == "publish":
             for n in range(TIMES):
