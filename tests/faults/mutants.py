@@ -45,7 +45,7 @@ UNROUTABLE = (
 HALFWAY = "tests/store/test_halfway.py::test_move_that_fails_halfway_loses_no_envelope"
 CANCEL = "tests/store/test_cancel.py::test_cancel_"
 REMOVE_READY = "redis.call('ZREMRANGEBYRANK', source, 0, #ids - 1)\n"
-LEASE = "hset_as_table(FLIGHT, packed)\nzadd(UNACK, unack)"
+LEASE = "write_leases(leases)"
 SECONDS_UP = "NOW_UP + tonumber(string.sub(given, 2))"
 
 MUTANTS = {
@@ -53,31 +53,27 @@ MUTANTS = {
         "a batch is acked before it is published",
         f"{DELIVERY}retry_after_failure_waits_for_the_backoff_and_counts",
         {
-            "outcomes = self._publish(batch)": "view.store.ack(claim.token, claim.ids);"
-            " outcomes = self._publish(batch)"
+            "outcomes = self._publish(batch)": "batch.view.store.ack("
+            "[Ack(each, batch.token) for each in batch.ids]); outcomes = self._publish(batch)"
         },
     ),
     "doubt_taken_for_a_confirm": Mutant(
         "a delivery that nobody answered is acked",
         f"{DELIVERY}indeterminate_alone_counts_no_failure_but_is_unsure",
-        {
-            "return _retry(leased, outcome, route, is_failure=counts, is_unsure=True)": ""
-            "return Ack(leased.id)"
-        },
+        {"if outcome.verdict is Verdict.CONFIRMED ] raw": "if outcome.may_be_published ] raw"},
     ),
     "outage_burns_a_retry": Mutant(
         "a broker that is away counts as a failure of each envelope",
         f"{DELIVERY}unavailable_releases_and_stops_the_lane_until_it_answers",
-        {
-            "return Release(leased.id)": "return _retry(leased, outcome, route, is_failure=True,"
-            " is_unsure=False)"
-        },
+        {"return Release(leased.id)": "return _fail(leased, outcome, terms)"},
     ),
     "dead_letter_acked_unconfirmed": Mutant(
         "a dead letter leaves the store though its target did not confirm it",
         f"{DELIVERY}keep_dead_letter_that_cannot_be_sent_until_it_can",
-        {"outcome.verdict is Verdict.CONFIRMED": "outcome.verdict is not Verdict.UNAVAILABLE"},
-        script="dead_letters.py",
+        {
+            "if outcome.verdict is Verdict.CONFIRMED ] raw": ""
+            "if outcome.verdict is not Verdict.UNAVAILABLE ] raw"
+        },
     ),
     "publish_beyond_the_lease": Mutant(
         "a batch is published with too little of its lease left",
@@ -109,7 +105,7 @@ MUTANTS = {
     "source_before_destination": Mutant(
         "a claim leaves ready before the lease is written: a failure between loses it",
         f"{HALFWAY}[claim]",
-        {f"{REMOVE_READY}return": "return", LEASE: REMOVE_READY + LEASE},
+        {f"{LEASE} {REMOVE_READY}": f"{REMOVE_READY}{LEASE}\n"},
         script="claim.lua",
     ),
     "write_error_swallowed": Mutant(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from duebridge.store.delay_store import DelayStore
-from tests.support.desk import Desk, acks, burial, envelope, postponed, retrying
+from tests.support.desk import Desk, acks, aside, burial, envelope, postponed, retrying
 
 TOKEN = bytes(range(12))
 CALLS: dict[str, Callable[[DelayStore], Any]] = {
@@ -16,6 +16,10 @@ CALLS: dict[str, Callable[[DelayStore], Any]] = {
     "retry": lambda store: store.retry(
         TOKEN, [retrying("b", delay_ms=9, unsure=True, error="E\nno")]
     ),
+    "set_aside": lambda store: store.set_aside(TOKEN, [aside("b")]),
+    "resume": lambda store: store.resume("THETARGT", 9),
+    "probe": lambda store: store.probe("THETARGT", 30_000, 9),
+    "readdress": lambda store: store.readdress("kafka:dlt", 9),
     "release": lambda store: store.release(TOKEN, ["c"]),
     "bury": lambda store: store.bury(TOKEN, [burial("d")]),
     "reclaim": lambda store: store.reclaim(),

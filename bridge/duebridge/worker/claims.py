@@ -109,7 +109,7 @@ class Claims:
             return 0
         lane = self._lanes[view.dead_letter.broker]
         health = lane.targets.of(view.dead_letter)
-        room = lane.letter_room(has_live_work=self._has_live_work(lane))
+        room = lane.letter_room(serves_live=self._serves_live(lane))
         is_up = health.mode == "up"
         room = room.within(health.window.room()) if is_up else Load(int(health.may_probe()), 1)
         limit = min(room.envelopes, lane.settings.batch, CALL_ROWS)
@@ -139,8 +139,8 @@ class Claims:
     def _lane(self, view: ShardView) -> Lane:
         return self._lanes[view.target.broker]
 
-    def _has_live_work(self, lane: Lane) -> bool:
-        return any(view.poll.ready for view in self._views() if view.target.broker == lane.broker)
+    def _serves_live(self, lane: Lane) -> bool:
+        return any(view.target.broker == lane.broker for view in self._views())
 
     def can_promote(self, view: ShardView) -> bool:
         """Return whether the claim can also promote: one call instead of two for a trickle."""

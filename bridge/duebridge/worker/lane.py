@@ -189,10 +189,13 @@ class Lane:
         with self.lock:
             return self.window.room() if self.is_open else Load()
 
-    def letter_room(self, *, has_live_work: bool) -> Load:
-        """Return the room for dead letters: half a window at most while live envelopes wait."""
+    def letter_room(self, *, serves_live: bool) -> Load:
+        """Return the room for dead letters: half a window at most beside live envelopes.
+
+        Those that arrive later must not wait for letters that nobody confirms.
+        """
         room = self.room()
-        if not has_live_work:
+        if not serves_live:
             return room
         half = max(1, self.window.size.envelopes // 2) - self.letters
         return room._replace(envelopes=max(0, min(room.envelopes, half)))
