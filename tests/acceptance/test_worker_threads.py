@@ -55,7 +55,7 @@ def schedule(works: Works, *ids: str) -> None:
 
 @BY_ERROR
 @pytest.mark.parametrize(
-    ("method", "event"), [("ping", "lane_closed"), ("publish", "publisher_failed")]
+    ("method", "event"), [("ping", "lane_stopped"), ("publish", "publisher_failed")]
 )
 def test_lane_goes_on_after_its_client_raised(
     works: Works, logs: list[Any], method: str, event: str, error: Exception

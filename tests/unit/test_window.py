@@ -179,11 +179,7 @@ class Reference:
             if self._confirmed.reaches(size):
                 self._rates.append(self._confirmed.envelopes / max(self._busy_s, 1e-6))
                 self._busy_s, has_settled = -1.0, False
-        if (
-            self._busy_s < 0
-            and not has_settled
-            and self._line.window.outstanding.reaches(self._line.window.size)
-        ):
+        if self._busy_s < 0 and not has_settled and self._line.window.room() == EMPTY:
             self._busy_s, self._confirmed = 0.0, EMPTY
 
     def restart(self) -> None:

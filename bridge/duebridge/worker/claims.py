@@ -71,25 +71,23 @@ class Claims:
 
     def _probe_target(self, view: ShardView, lane: Lane, health: TargetHealth) -> int:
         shard, expired = view.store.shard, 0
+        search = health.aside[shard]
         for _ in range(PROBE_PAGES):
             started_at = self._monotonic()
-            claim, after = view.store.probe(
-                health.tag, view.route.lease, PROBE_ROWS, health.aside[shard]
-            )
+            claim, after = view.store.probe(health.tag, view.route.lease, PROBE_ROWS, search.cursor)
+            search.cursor = after or NO_CURSOR
             view.update(claim.poll)
             metrics.count_expired(view.route.name, claim.expired)
             report_buried(view.route.name, Reason.EXPIRED, claim.expired)
             expired += claim.expired
             if claim.held:
-                health.aside[shard] = NO_CURSOR
                 self._dispatcher.dispatch(
                     view, lane, claim, self._as_probe(view, health, claim), started_at
                 )
                 return claim.taken
             if after is None:
-                del health.aside[shard]
+                lane.end_search(health, shard, search)
                 return expired
-            health.aside[shard] = after
         health.skip_probe()  # the search goes on then
         return expired
 

@@ -15,12 +15,11 @@ import structlog
 from duebridge.config.models import WorkerSettings
 from duebridge.ports.publisher import Delivery, Outcome, Publisher, Verdict
 from duebridge.store.batching import CALL_BYTES
-from duebridge.store.delay_store import NO_CURSOR
 from duebridge.store.keys import Shard
 from duebridge.store.replies import LeasedEnvelope
 from duebridge.telemetry import metrics
 from duebridge.worker.outage import Outage
-from duebridge.worker.targets import TargetHealth, TargetTable
+from duebridge.worker.targets import Search, TargetHealth, TargetTable
 from duebridge.worker.window import Load, Window
 
 MAX_THREADS = 16  # per lane; each has at most one batch in flight
@@ -254,7 +253,14 @@ class Lane:
             if health.mode == "up":
                 self._recovered.append((health.tag, shard))
             else:
-                health.aside.setdefault(shard, NO_CURSOR)
+                known = health.aside.get(shard, Search())
+                health.aside[shard] = Search(known.cursor)
+
+    def end_search(self, health: TargetHealth, shard: Shard, search: Search) -> None:
+        """Note that a search found nothing, unless envelopes were set aside meanwhile."""
+        with self.lock:
+            if health.aside.get(shard) is search:
+                del health.aside[shard]
 
     def take_recovered(self) -> list[tuple[str, Shard]]:
         """Return the shards with envelopes to resume, each with the tag of the target."""

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Outcome, Verdict
+from duebridge.store.delay_store import NO_CURSOR
 from duebridge.store.keys import Shard
 from duebridge.worker.outage import Outage
 from duebridge.worker.window import Window
@@ -33,6 +34,13 @@ class TargetStatus(NamedTuple):
     outstanding: int
 
 
+class Search:
+    """How far a shard was searched for an envelope that tries a target. The loop alone moves it."""
+
+    def __init__(self, cursor: tuple[str, str] = NO_CURSOR) -> None:
+        self.cursor = cursor
+
+
 class TargetHealth:
     """One target. `is_at_fault`: it is missing or forbids, so that the clock of `hold` runs."""
 
@@ -44,8 +52,7 @@ class TargetHealth:
         self.window = window
         self.mode: Mode = "up"
         self.is_at_fault = False
-        # The shards with envelopes set aside for it, and how far they were searched for a probe.
-        self.aside: dict[Shard, tuple[str, str]] = {}
+        self.aside: dict[Shard, Search] = {}  # the shards with envelopes set aside for it
         self._monotonic = monotonic
         self._outage = Outage("target_held", "target_up", monotonic, target=str(target))
         self._answered: dict[int, float] = {}

@@ -66,11 +66,17 @@ class Window:
         self._last_rate: tuple[float, float] | None = None
 
     def room(self) -> Load:
-        """Return how much more may go out; one envelope of any size may, if nothing is out."""
+        """Return how much more may go out; one envelope of any size may, if nothing is out.
+
+        A window that was full opens by a quarter at least: many small batches would make a link
+        slow, and then the window small (the silly window of TCP, RFC 813).
+        """
+        return EMPTY if self._is_full() else self.size.minus(self.outstanding).at_least(EMPTY)
+
+    def _is_full(self) -> bool:
         left = self.size.minus(self.outstanding)
-        if left.envelopes <= 0 or (left.size_bytes <= 0 and self.outstanding.envelopes):
-            return EMPTY
-        return left.at_least(EMPTY)
+        least = min(self._start.envelopes, -(-self.size.envelopes // 4))
+        return left.envelopes < least or (left.size_bytes <= 0 and self.outstanding.envelopes > 0)
 
     def half_settles_in_s(self) -> float:
         """Return after how long half of what is outstanding is expected to be settled."""
@@ -103,7 +109,7 @@ class Window:
         self._confirmed = self._last_rate = None
 
     def _measure_if_full(self) -> None:
-        if self._confirmed is None and self.outstanding.reaches(self.size):
+        if self._confirmed is None and self._is_full():
             self._confirmed, self._busy_s = EMPTY, 0.0
 
     def _follow(self, confirmed: Load) -> None:
