@@ -34,7 +34,15 @@ class StoreError(BridgeError):
 
 
 class StoreUnavailable(StoreError):
-    """The delay store did not answer in time; a write may or may not have happened."""
+    """The delay store did not answer in time; a write may or may not have happened.
+
+    `ids` are the envelopes of a write whose answer is missing. Make the call again with the same
+    ids, which is harmless.
+    """
+
+    def __init__(self, message: str = "", *, ids: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.ids = ids
 
 
 class StoreFull(StoreError):

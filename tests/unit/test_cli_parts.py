@@ -4,6 +4,7 @@ import errno
 import inspect
 import io
 import os
+import pickle
 import threading
 from datetime import UTC, datetime
 
@@ -22,7 +23,14 @@ from duebridge.cli.jsonl import Base64, Line, is_empty, json_value, parse_line, 
 from duebridge.config.fields import parse_size_bytes
 from duebridge.durations import format_instant
 from duebridge.envelope import HeaderValue
-from duebridge.errors import BridgeError, ConfigError, EnvelopeError, JobFailed, StoreError
+from duebridge.errors import (
+    BridgeError,
+    ConfigError,
+    EnvelopeError,
+    JobFailed,
+    StoreError,
+    StoreUnavailable,
+)
 from duebridge.ports.checks import About, failure, ok, warning
 from duebridge.ports.publisher import BrokerUnavailable
 
@@ -209,6 +217,11 @@ def test_exit_code_of_an_error_is_its_class_and_of_every_subclass(
 def test_exit_code_of_every_error_of_the_product_is_known() -> None:
     defined = [each for _, each in inspect.getmembers(errors, inspect.isclass)]
     assert {exit_code(each("why")) for each in defined if each is not BridgeError} == {1, 2, 3}
+
+
+def test_store_unavailable_carries_its_ids_through_a_pickle() -> None:
+    sent = pickle.loads(pickle.dumps(StoreUnavailable("away", ids=("a", "b"))))  # noqa: S301 - ours
+    assert (str(sent), sent.ids, StoreUnavailable("away").ids) == ("away", ("a", "b"), ())
 
 
 @pytest.mark.parametrize(
