@@ -23,6 +23,7 @@ BROKERS = {
     "rabbitmq": {"type": "rabbitmq", "url": "amqp://localhost/"},
 }
 REPEATED = [("h", "1"), ("h", "2")]
+SECONDS = 4_102_444_800  # the year 2100
 Build = Callable[..., Producer]
 
 
@@ -58,10 +59,12 @@ def producer(build: Build) -> Producer:
         ({"delay": "1s", "headers": {f"h{i}": "v" for i in range(65)}}, "at most 64; got 65"),
         ({"delay": "1s", "headers": {"h": "v" * 40_000}}, "at most 32768 bytes; got 40001"),
         ({"delay": "1s", "target": Target("b", topic="else")}, "allow_targets of route 'r'"),
+        ({"at": SECONDS}, "at: expected epoch milliseconds; got 4102444800, which looks like"),
+        ({"delay": "1s", "expires": SECONDS}, "expires: expected epoch milliseconds; got 4102"),
         ({"dealy": "5s"}, "unknown field 'dealy', did you mean delay?"),
         ({"delay": "1s", "on_conflict": "ignore"}, "expected refuse or replace; got 'ignore'"),
     ],
-    ids=range(9),
+    ids=range(11),
 )
 def test_schedule_refused_says_why_and_stores_nothing(
     producer: Producer, fields: dict[str, Any], message: str
@@ -162,6 +165,8 @@ def test_reschedule_moves_the_due_instant(producer: Producer) -> None:
     assert known is not None
     assert abs(known.due_at_ms - at.timestamp() * 1000) <= 1
     assert producer.reschedule("r", "nobody", delay="1s") == "unknown"
+    with pytest.raises(EnvelopeError, match="looks like seconds"):
+        producer.reschedule("r", "a", at=SECONDS)
     for delay, field in (("6h", "expires"), ("400d", "max_delay")):
         with pytest.raises(EnvelopeError, match=field):
             producer.reschedule("r", "a", delay=delay)

@@ -106,6 +106,8 @@ def test_format_ms_can_be_read_back(ms: int) -> None:
     ("at", "ms"),
     [
         (0, 0),
+        (10**9 - 1, 10**9 - 1),
+        (10**10, 10**10),
         (1_767_225_600_000, 1_767_225_600_000),
         (datetime(2026, 1, 1, tzinfo=UTC), 1_767_225_600_000),
         (datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))), 1_767_225_600_000),
@@ -129,6 +131,14 @@ def test_parse_instant_of_a_readable_one_gives_epoch_ms_rounded_up(at: object, m
 def test_parse_instant_of_anything_else_is_refused_with_what_was_expected(at: object) -> None:
     with pytest.raises(EnvelopeError, match=r"at: expected .*; got "):
         parse_instant_ms(at)
+
+
+@pytest.mark.parametrize("seconds", [10**9, 1_767_225_600, 10**10 - 1])
+def test_parse_instant_of_what_looks_like_seconds_says_so(seconds: int) -> None:
+    said = f"^expires: expected epoch milliseconds; got {seconds}, which looks like seconds$"
+    with pytest.raises(EnvelopeError, match=said):
+        parse_instant_ms(seconds, "expires")
+    assert parse_instant_ms(datetime(1970, 2, 1, tzinfo=UTC)) == 2_678_400_000
 
 
 def test_parse_instant_of_a_naive_datetime_says_that_it_is_naive() -> None:

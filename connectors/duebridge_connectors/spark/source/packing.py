@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duebridge.config.models import Route
-from duebridge.durations import MAX_MS, parse_duration_ms
+from duebridge.durations import LIKE_SECONDS, MAX_MS, parse_duration_ms
 from duebridge.envelope import Envelope, Headers, Target
 from duebridge.errors import EnvelopeError
 from duebridge.limits import (
@@ -157,7 +157,7 @@ class Packer:
         if given is None:
             return None
         if isinstance(given, int):
-            return str(given) if 0 <= given <= MAX_MS else None
+            return str(given) if 0 <= given <= MAX_MS and given not in LIKE_SECONDS else None
         if given not in self._texts:
             if len(self._texts) >= MAX_CACHED:
                 self._texts.clear()
