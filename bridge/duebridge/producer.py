@@ -7,6 +7,7 @@ It needs the store and the routes of a configuration, and no broker.
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, Unpack, get_args
@@ -18,7 +19,7 @@ from duebridge.config.load import load_config, resolved_store_url
 from duebridge.config.models import Config, Route
 from duebridge.durations import format_instant, format_ms
 from duebridge.envelope import BodyGiven, Envelope, EnvelopeFields, checked_id, due_instant
-from duebridge.errors import ConfigError, EnvelopeError, StoreError, shown
+from duebridge.errors import ConfigError, EnvelopeError, StoreError, StoreUnavailable, shown
 from duebridge.limits import check_envelope, with_whole_target
 from duebridge.ports.settings import did_you_mean
 from duebridge.receipt import CancelAnswer, Known, MoveAnswer, Receipt
@@ -80,11 +81,15 @@ class Producer:
         `on_conflict="replace"`; `in_flight` where it is too late to replace.
 
         Raises `EnvelopeError` (nothing was stored), `StoreFull`, and `StoreUnavailable`: then
-        call again with the same id, which is harmless.
+        call again with the same id, which is harmless. A drawn id is in the error's `ids`.
         """
         envelope = Envelope.new(body, **fields)
-        scheduler = self._scheduler(route)
-        (receipt,) = scheduler.schedule([envelope], replace=_is_replace(on_conflict))
+        try:
+            scheduler = self._scheduler(route)
+            (receipt,) = scheduler.schedule([envelope], replace=_is_replace(on_conflict))
+        except StoreUnavailable as error:
+            error.ids = (envelope.id,)
+            raise
         if receipt.status == "refused":
             raise EnvelopeError(receipt.error)
         return receipt
@@ -98,7 +103,7 @@ class Producer:
         The receipts are all in memory: for more than some 100,000 there is `schedule_stream`.
 
         Raises as `schedule` does, but `EnvelopeError` only for arguments of another type; batches
-        stored before the error stay stored.
+        stored before the error stay stored, and its `ids` are those of one batch, without answers.
         """
         return list(self.schedule_stream(route, envelopes, on_conflict=on_conflict))
 
@@ -124,7 +129,8 @@ class Producer:
         other answers. Raises `EnvelopeError` for an id that is not text in UTF-8.
         """
         text = checked_id(id)
-        return self._shard(route, text).cancel(text)
+        with _naming(text):
+            return self._shard(route, text).cancel(text)
 
     def reschedule(
         self,
@@ -141,7 +147,8 @@ class Producer:
         """
         settings, text = find_route(self._config, route), checked_id(id)
         due = due_instant(delay, at)
-        answer = self._shard(route, text).reschedule(text, str(due), settings.max_delay)
+        with _naming(text):
+            answer = self._shard(route, text).reschedule(text, str(due), settings.max_delay)
         if answer.status == "too_far" or answer.status == "expires_before_due":
             raise EnvelopeError(_why(settings, answer))
         return answer.status
@@ -198,6 +205,22 @@ class _RouteScheduler:
         started_ns = time.time_ns()
         batch = [with_whole_target(envelope, self._route) for envelope in batch]
         receipts = self._refusals(batch)
+        try:
+            self._store_valid(batch, receipts, replace)
+        except StoreUnavailable as error:
+            left = (each.id for place, each in enumerate(batch) if place not in receipts)
+            error.ids = tuple(left)
+            raise
+        ordered = [receipts[place] for place in range(len(batch))]
+        if self._tracing is not None:
+            pairs = list(zip(batch, ordered, strict=True))
+            self._tracing.scheduled(pairs, started_ns, time.time_ns())
+        return ordered
+
+    def _store_valid(
+        self, batch: list[Envelope], receipts: dict[int, Receipt], replace: bool
+    ) -> None:
+        """Store what has no receipt yet, and add its receipts by place."""
         valid = (place for place in range(len(batch)) if place not in receipts)
         for shard, places in self.store.by_shard(valid, lambda place: batch[place].id):
             answers = shard.schedule(
@@ -208,11 +231,6 @@ class _RouteScheduler:
             )
             for place, answer in zip(places, answers, strict=True):
                 receipts[place] = _receipt(self._route, batch[place], answer)
-        ordered = [receipts[place] for place in range(len(batch))]
-        if self._tracing is not None:
-            pairs = list(zip(batch, ordered, strict=True))
-            self._tracing.scheduled(pairs, started_ns, time.time_ns())
-        return ordered
 
     def _refusals(self, batch: list[Envelope]) -> dict[int, Receipt]:
         """Return the receipts, by place, of envelopes that the route or its broker cannot carry."""
@@ -232,6 +250,16 @@ def find_route(config: Config, name: str) -> Route:
     known = ", ".join(sorted(config.routes)) or "none"
     close = did_you_mean(name, config.routes)
     raise ConfigError(f"route: expected one of the configuration ({known}); got {name!r}{close}")
+
+
+@contextmanager
+def _naming(envelope_id: str) -> Iterator[None]:
+    """Add the id to a `StoreUnavailable` without ids."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        error.ids = error.ids or (envelope_id,)
+        raise
 
 
 def _is_replace(on_conflict: OnConflict) -> bool:

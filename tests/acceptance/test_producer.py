@@ -12,10 +12,13 @@ import pytest
 
 from duebridge import AsyncProducer
 from duebridge.envelope import Envelope, Target
-from duebridge.errors import ConfigError, EnvelopeError
+from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable
 from duebridge.producer import Producer
 from duebridge.store.connection import open_connection
+from duebridge.store.routes import shard_number
 from tests.acceptance.site import memory_config
+from tests.support.proxy import Proxy, proxied
+from tests.support.servers import redis_server
 
 BROKERS = {
     "memory": {"type": "memory"},
@@ -197,6 +200,55 @@ def test_cancel_and_reschedule_of_what_may_be_cold_are_recorded(build: Build) ->
     producer = build(cold_tier={"path": "/cold", "horizon": "7d"})
     assert producer.reschedule("r", "a", delay="1h") == "recorded"
     assert producer.cancel("r", "a") == "recorded"
+
+
+@pytest.fixture
+def lossy(tmp_path: Path) -> Iterator[tuple[Producer, Proxy]]:
+    """A producer that repeats no call, and the proxy that loses replies of its store."""
+    with redis_server(tmp_path) as port, proxied(port) as proxy:
+        store = {"url": f"redis://127.0.0.1:{proxy.port}/0", "allow_unfit": ["persistence"]}
+        routes = {"r": {"target": {"broker": "memory", "topic": "t"}, "shards": 2}}
+        config = memory_config(routes, store=store)
+        with Producer(config, open_connection(config.store.url), repeat_for_s=0) as producer:
+            yield producer, proxy
+
+
+def unanswered(call: Callable[[], object]) -> list[str]:
+    with pytest.raises(StoreUnavailable) as lost:
+        call()
+    return sorted(lost.value.ids)
+
+
+def test_call_without_an_answer_names_the_ids_to_call_again_with(
+    lossy: tuple[Producer, Proxy],
+) -> None:
+    producer, proxy = lossy
+    proxy.lose_reply_to(b"HSETNX")  # the first call opens the route
+    (drawn,) = unanswered(lambda: producer.schedule("r", b"x", delay="1h"))
+    assert producer.schedule("r", b"x", delay="1h", id=drawn).status == "accepted"
+    proxy.lose_reply_to(b"EVALSHA")
+    (drawn,) = unanswered(lambda: producer.schedule("r", b"x", delay="1h"))
+    assert producer.schedule("r", b"x", delay="1h", id=drawn).status == "duplicate"
+    for call in (producer.cancel, partial(producer.reschedule, delay="2h")):
+        proxy.lose_reply_to(b"EVALSHA")
+        assert unanswered(partial(call, "r", drawn)) == [drawn]
+
+
+def test_schedule_many_without_an_answer_names_what_has_no_receipt(
+    lossy: tuple[Producer, Proxy],
+) -> None:
+    producer, proxy = lossy
+    batch = [Envelope.new(b"x", delay="1h", id=f"id{number}") for number in range(9)]
+    producer.schedule_many("r", batch[:1])
+    first, second = (
+        sorted(each.id for each in batch if shard_number(each.id, 2) == number)
+        for number in (shard_number("id0", 2), 1 - shard_number("id0", 2))
+    )
+    proxy.lose_reply_to(second[0].encode())
+    assert unanswered(lambda: producer.schedule_many("r", batch)) == second
+    proxy.lose_reply_to(b"EVALSHA")
+    assert unanswered(lambda: producer.schedule_many("r", batch)) == sorted(first + second)
+    assert {each.status for each in producer.schedule_many("r", batch)} == {"duplicate"}
 
 
 @pytest.mark.parametrize("kind", [Producer, AsyncProducer])

@@ -227,6 +227,12 @@ def test_store_unavailable_carries_its_ids_through_a_pickle() -> None:
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [
+        (StoreUnavailable("no answer", ids=("a", "b")), 3, "duebridge: no answer"),
+        (
+            StoreUnavailable("no answer", ids=("a",)),
+            3,
+            "duebridge: no answer; whether it was done is unknown: repeat the command with id a",
+        ),
         (StoreError("two\nlines"), 3, "duebridge: two\\nlines"),
         (BrokerUnavailable("no answer"), 4, "duebridge: no answer"),
         (OSError(errno.ENOSPC, "No space left", "out.txt"), 2, "duebridge: out.txt: No space left"),

@@ -17,7 +17,7 @@ from pathlib import Path
 import typer
 
 from duebridge.cli.output import OutputClosed, complain, discard_output
-from duebridge.errors import ConfigError, EnvelopeError, JobFailed, StoreError
+from duebridge.errors import ConfigError, EnvelopeError, JobFailed, StoreError, StoreUnavailable
 from duebridge.ports.publisher import BrokerUnavailable
 
 DONE, NO, USAGE, STORE, BROKER, DEFECT, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
@@ -76,6 +76,8 @@ def _line(error: Exception) -> str:
         return f"{error.filename}: {why}" if error.filename else why
     if exit_code(error) == DEFECT:
         return _defect_line(error)
+    if isinstance(error, StoreUnavailable) and len(error.ids) == 1:
+        return f"{error}; whether it was done is unknown: repeat the command with id {error.ids[0]}"
     return str(error)
 
 
