@@ -38,7 +38,10 @@ OnConflict: TypeAlias = Literal["refuse", "replace"]
 
 
 class Producer:
-    """Schedules envelopes. May be shared by threads; close it, or use it as a context manager."""
+    """Schedules envelopes. May be shared by threads, and used on both sides of a fork.
+
+    Close it, or use it as a context manager.
+    """
 
     def __init__(
         self,
