@@ -20,7 +20,7 @@ from duebridge.config.models import Config, Route
 from duebridge.durations import format_instant, format_ms
 from duebridge.envelope import BodyGiven, Envelope, EnvelopeFields, checked_id, due_instant
 from duebridge.errors import ConfigError, EnvelopeError, StoreError, StoreUnavailable, shown
-from duebridge.limits import check_envelope, with_whole_target
+from duebridge.limits import RouteLimits, with_whole_target
 from duebridge.ports.settings import did_you_mean
 from duebridge.receipt import CancelAnswer, Known, MoveAnswer, Receipt
 from duebridge.store.batching import batches
@@ -187,20 +187,18 @@ class Producer:
                 route,
                 repeat_for_s=self._repeat_for_s,
             )
-            broker_type = self._config.brokers[route.target.broker].type
-            self._routes[name] = _RouteScheduler(route, store, broker_type, self._tracing)
+            limits = RouteLimits.of(self._config, route)
+            self._routes[name] = _RouteScheduler(limits, store, self._tracing)
         return self._routes[name]
 
 
 class _RouteScheduler:
     """Schedules the envelopes of one route."""
 
-    def __init__(
-        self, route: Route, store: RouteStore, broker_type: str, tracing: Tracing | None
-    ) -> None:
+    def __init__(self, limits: RouteLimits, store: RouteStore, tracing: Tracing | None) -> None:
         self.store = store
-        self._route = route
-        self._broker_type = broker_type
+        self._limits = limits
+        self._route = limits.route
         self._tracing = tracing
 
     def schedule(self, batch: list[Envelope], *, replace: bool) -> list[Receipt]:
@@ -236,11 +234,11 @@ class _RouteScheduler:
                 receipts[place] = _receipt(self._route, batch[place], answer)
 
     def _refusals(self, batch: list[Envelope]) -> dict[int, Receipt]:
-        """Return the receipts, by place, of envelopes that the route or its broker cannot carry."""
+        """Return the receipts, by place, of envelopes that the route's limits refuse."""
         refusals: dict[int, Receipt] = {}
         for place, envelope in enumerate(batch):
             try:
-                check_envelope(envelope, self._route, self._broker_type)
+                self._limits.check(envelope)
             except EnvelopeError as error:
                 refusals[place] = _refused(self._route, envelope, str(error))
         return refusals

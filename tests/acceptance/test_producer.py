@@ -111,7 +111,7 @@ def test_schedule_own_target_that_the_route_permits_is_taken(build: Build) -> No
         ("rabbitmq", b"x", {"key": b"k"}, "RabbitMQ"),
         ("rabbitmq", b"x", {"headers": REPEATED}, "RabbitMQ"),
         ("rabbitmq", b"x", {"priority": 5, "type": "t"}, None),
-        ("kafka", b"x", {"priority": 5}, "only content_type on a Kafka route; got priority"),
+        ("kafka", b"x", {"priority": 5}, "only content_type on Kafka; got priority"),
         ("kafka", None, {}, "expected a key beside a body of None"),
         ("kafka", None, {"key": b"k", "headers": REPEATED}, None),
     ],

@@ -1,20 +1,27 @@
 """A row that is packed at once has the bytes that `Envelope.new` and `pack` would give it."""
 
+from functools import cache
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duebridge.config.models import Route
-from duebridge.envelope import Envelope, Target
+from duebridge.config.models import Config
+from duebridge.envelope import Envelope
 from duebridge.errors import EnvelopeError
-from duebridge.limits import check_envelope
+from duebridge.limits import RouteLimits
 from duebridge.store.record import pack
+from duebridge_connectors.memory import Memory
 from duebridge_connectors.spark.source.packing import Packer
 
-ROUTE = Route(name="r", target=Target("b", topic="t"), max_body="2000B")
+BROKERS = {
+    "memory": {"type": "memory"},
+    "kafka": {"type": "kafka", "bootstrap_servers": ["localhost:9092"]},
+    "rabbitmq": {"type": "rabbitmq", "url": "amqp://localhost"},
+}
 HORIZON_MS = 1000
 
 ids = st.one_of(st.text(max_size=12), st.sampled_from([None, "a", "ü", "a b", "x" * 256]))
@@ -51,20 +58,31 @@ TYPES = {
 }
 
 
+@cache
+def limits(target: str, dead_letter: str = "") -> RouteLimits:
+    place = {"rabbitmq": {"exchange": "", "routing_key": "q"}}
+    route: dict[str, Any] = {"max_body": "2000B"}
+    for key, broker in (("target", target), ("dead_letter", dead_letter)):
+        if broker:
+            route[key] = {"broker": broker, **place.get(broker, {"topic": key})}
+    config = Config.model_validate({"version": 1, "brokers": BROKERS, "routes": {"r": route}})
+    return RouteLimits.of(config, config.routes["r"])
+
+
 def batch_of(given_rows: list[dict[str, Any]]) -> pa.RecordBatch:
     columns = {name: [row[name] for row in given_rows] for name in TYPES}
     arrays = [pa.array(column, TYPES[name]) for name, column in columns.items()]
     return pa.RecordBatch.from_arrays(arrays, list(TYPES))
 
 
-def the_long_way(row: dict[str, Any], broker_type: str) -> tuple[Any, ...] | None:
+def the_long_way(row: dict[str, Any], limits: RouteLimits) -> tuple[Any, ...] | None:
     fields = {**row, "at": row["due_at"]}
     del fields["due_at"], fields["body"]
     if row["id"] is None:
         return None
     try:
         envelope = Envelope.new(row["body"], **fields)
-        check_envelope(envelope, ROUTE, broker_type)
+        limits.check(envelope)
     except EnvelopeError:
         return None
     packed = pack(envelope)
@@ -73,18 +91,33 @@ def the_long_way(row: dict[str, Any], broker_type: str) -> tuple[Any, ...] | Non
     return (envelope.id, due, expires, HORIZON_MS, packed.content_hash, 0, packed.blob)
 
 
-@pytest.mark.parametrize("broker_type", ["kafka", "rabbitmq"])
+@pytest.mark.parametrize(
+    "brokers", [("kafka",), ("rabbitmq",), ("kafka", "rabbitmq"), ("rabbitmq", "kafka")]
+)
 @given(given_rows=st.lists(rows, min_size=1, max_size=8))
 def test_pack_of_any_row_is_what_the_long_way_gives(
-    broker_type: str, given_rows: list[dict[str, Any]]
+    brokers: tuple[str, ...], given_rows: list[dict[str, Any]]
 ) -> None:
-    packer = Packer(ROUTE, broker_type, HORIZON_MS)
+    packer = Packer(limits(*brokers), HORIZON_MS)
     for _ in range(2):  # the second time header names and durations are known
         packing = packer.pack(batch_of(given_rows))
-        expected = [the_long_way(row, broker_type) for row in given_rows]
+        expected = [the_long_way(row, limits(*brokers)) for row in given_rows]
         assert packing.rows == expected
         assert packing.refusals.keys() == {n for n, row in enumerate(expected) if row is None}
         assert all(packing.refusals.values())
+
+
+def test_pack_for_a_broker_of_another_type_asks_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Memory, envelope: Envelope, *_: Any) -> None:
+        raise EnvelopeError(f"body: {envelope.id} is not for files")
+
+    monkeypatch.setattr(Memory, "check_envelope", refuse)
+    monkeypatch.setattr("duebridge.limits.broker_type", lambda _: Memory())
+    end = msgspec.structs.replace(limits("memory").delivery, type="file")
+    packer = Packer(msgspec.structs.replace(limits("memory"), delivery=end), HORIZON_MS)
+    names = [pa.array(["a"]), pa.array([b"x"]), pa.array(["1s"])]
+    packing = packer.pack(pa.RecordBatch.from_arrays(names, ["id", "body", "delay"]))
+    assert packing.refusals == {0: "body: a is not for files"}
 
 
 def test_pack_of_instants_rounds_up_and_takes_any_unit() -> None:
@@ -92,6 +125,6 @@ def test_pack_of_instants_rounds_up_and_takes_any_unit() -> None:
     batch = pa.RecordBatch.from_arrays(
         [pa.array(["a", "b", "c"]), pa.array([b"x"] * 3), us], ["id", "body", "due_at"]
     )
-    packing = Packer(ROUTE, "memory", HORIZON_MS).pack(batch)
+    packing = Packer(limits("memory"), HORIZON_MS).pack(batch)
     assert [row and row.due for row in packing.rows] == ["1001", None, "0"]
     assert packing.refusals.keys() == {1}

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from duebridge.durations import parse_duration_ms
 from duebridge.errors import EnvelopeError
+from duebridge.limits import RouteLimits
 from duebridge.store.record import PackedRow
 from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.source.arrow import arrow_schema, instants_ms, record_batch, values
@@ -25,7 +26,7 @@ class FarJob(msgspec.Struct, frozen=True):
     """A split of rows, as every task receives it: the instants are the same for all tasks."""
 
     tier: Tier
-    broker_type: str
+    limits: RouteLimits
     remember_ms: int
     id_columns: tuple[str, ...]
     now_ms: int
@@ -34,7 +35,7 @@ class FarJob(msgspec.Struct, frozen=True):
 
     def packer(self) -> Packer:
         """Return a packer for one task."""
-        return Packer(self.tier.route, self.broker_type, self.remember_ms, self.id_columns)
+        return Packer(self.limits, self.remember_ms, self.id_columns)
 
     def resolved(self, given: str) -> int:
         """Return an instant of a packed row (`+15000`, or epoch ms) as epoch ms; 0 for ''."""

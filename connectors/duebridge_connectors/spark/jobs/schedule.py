@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from duebridge.config.load import load_config
 from duebridge.errors import ConfigError
+from duebridge.limits import RouteLimits
 from duebridge_connectors.spark.cold.batches import write_batch
 from duebridge_connectors.spark.cold.commit_log import SCHEDULED
 from duebridge_connectors.spark.cold.far_rows import FarJob, far_rows, near_rows
@@ -108,10 +109,9 @@ def schedule_far(spark: SparkSession, rows: DataFrame, options: WriteOptions) ->
 
 def _job(tier: Tier, options: WriteOptions) -> FarJob:
     now_ms = tier.now_ms()
-    brokers = load_config(str(options.config)).brokers
     return FarJob(
         tier,
-        brokers[tier.route.target.broker].type,
+        RouteLimits.of(load_config(str(options.config)), tier.route),
         options.remember,
         options.id_columns,
         now_ms,

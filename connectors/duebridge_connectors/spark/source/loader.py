@@ -93,7 +93,7 @@ class Loader:
         self._job = job
         self._rejects = rejects
         self._counts: Counter[str] = Counter()
-        self._packer = Packer(job.route, job.broker_type, options.remember, options.id_columns)
+        self._packer = Packer(job.limits, options.remember, options.id_columns)
         self._stores = address.delay_stores(connection, job.route.name, job.shards)
         rate = options.rows_per_second
         self._pace = rate and Pace(connection, address.namespace, job.run, rate)

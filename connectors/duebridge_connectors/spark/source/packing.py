@@ -1,9 +1,9 @@
 """Packs rows of an Arrow batch for the store; a row that is no valid envelope gets a reason.
 
     batch ─▶ find plain rows by whole columns ─▶ plain: packed directly
-                                              └▶ others: Envelope.new, check_envelope, pack
+                                              └▶ others: Envelope.new, RouteLimits.check, pack
 
-`Envelope.new` and `check_envelope` would accept a plain row unchanged; both paths give the same
+`Envelope.new` and `RouteLimits` would accept a plain row unchanged; both paths give the same
 bytes. Every doubtful row takes the full path, so only those two functions refuse rows.
 """
 
@@ -17,14 +17,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duebridge.config.models import Route
 from duebridge.durations import LIKE_SECONDS, MAX_MS, parse_duration_ms
 from duebridge.envelope import Envelope, Headers, Target
 from duebridge.errors import EnvelopeError
 from duebridge.limits import (
     MAX_HEADER_BYTES,
     MAX_HEADERS,
-    check_envelope,
+    RouteLimits,
     with_whole_target,
 )
 from duebridge.store.record import COMPRESS_FROM_BYTES, HASH_BYTES, PLAIN, PackedRow, pack
@@ -44,6 +43,7 @@ MAX_ID_BYTES = 255
 MAX_CACHED = 10_000
 UTF8_BYTES = 4  # of a character, at most
 _SELDOM = ("max_attempts", "remember", "target", *PROPERTIES)
+_KNOWN_TYPES = {"kafka", "memory", "rabbitmq"}  # others check every row by themselves
 _DOUBTFUL = "?"  # an expiry that needs the full path
 
 
@@ -58,11 +58,11 @@ class Packer:
     """Packs batches for one route. Not thread-safe."""
 
     def __init__(
-        self, route: Route, broker_type: str, horizon_ms: int, id_columns: tuple[str, ...] = ()
+        self, limits: RouteLimits, horizon_ms: int, id_columns: tuple[str, ...] = ()
     ) -> None:
         """Remember ids at least as long as `horizon_ms` after their envelope's end."""
-        self._route = route
-        self._broker_type = broker_type
+        self._limits = limits
+        route = self._route = limits.route
         self._horizon_ms = max(horizon_ms, route.remember)
         self._id_columns = id_columns
         self._encode = msgspec.msgpack.Encoder().encode
@@ -75,7 +75,9 @@ class Packer:
             return _repacked(batch, self._horizon_ms)
         refusals: dict[int, str] = {}
         ids = self._ids(batch, refusals)
-        rows: list[PackedRow | None] = list(self._pack_plain(batch, ids))
+        rows: list[PackedRow | None] = [None] * batch.num_rows
+        if self._limits.types <= _KNOWN_TYPES:
+            rows = list(self._pack_plain(batch, ids))
         doubtful = [index for index, row in enumerate(rows) if row is None]
         if doubtful:
             given = _RowFields(batch)
@@ -134,7 +136,7 @@ class Packer:
         if not self._id_columns:
             ids = batch.column("id")
             checks += [has_size(ids, 1, MAX_ID_BYTES), pc.ascii_is_printable(ids)]
-        absent = [*_SELDOM, "key"] if self._broker_type == "rabbitmq" else _SELDOM
+        absent = [*_SELDOM, "key"] if self._limits.delivery.type == "rabbitmq" else _SELDOM
         columns = (column_or_none(batch, name) for name in absent)
         checks += [pc.is_null(column) for column in columns if column is not None]
         return pc.fill_null(reduce(pc.and_, checks), False).to_pylist()  # type: ignore[no-any-return]
@@ -170,7 +172,7 @@ class Packer:
             if name not in known:
                 return False
             size += len(name) + (len(value) if isinstance(value, str | bytes) else UTF8_BYTES)
-        if self._broker_type == "rabbitmq" and len({name for name, _ in headers}) < len(headers):
+        if "rabbitmq" in self._limits.types and len({name for name, _ in headers}) < len(headers):
             return False
         return len(headers) <= MAX_HEADERS and size * UTF8_BYTES <= MAX_HEADER_BYTES
 
@@ -178,7 +180,7 @@ class Packer:
         if envelope_id is None:
             raise EnvelopeError("id: expected text; got null")
         envelope = with_whole_target(fields.envelope(envelope_id, index), self._route)
-        check_envelope(envelope, self._route, self._broker_type)
+        self._limits.check(envelope)
         if len(self._header_names) < MAX_CACHED:
             self._header_names.update(name for name, _ in envelope.headers)
         packed = pack(envelope)

@@ -17,6 +17,7 @@ from duebridge.config.load import load_config
 from duebridge.config.models import Config, Route
 from duebridge.config.secrets import resolve_at
 from duebridge.errors import ConfigError
+from duebridge.limits import RouteLimits
 from duebridge.producer import find_route
 from duebridge.store.connection import Connection, opened_connection
 from duebridge.store.delay_store import DelayStore
@@ -134,10 +135,14 @@ class WriteJob(msgspec.Struct, frozen=True):
 
     options: WriteOptions
     address: StoreAddress
-    route: Route
+    limits: RouteLimits
     shards: int
-    broker_type: str
     run: str
+
+    @property
+    def route(self) -> Route:
+        """The route that is written to."""
+        return self.limits.route
 
 
 def plan_write(given: Mapping[str, str], schema: StructType, overwrite: bool = False) -> WriteJob:
@@ -153,7 +158,7 @@ def plan_write(given: Mapping[str, str], schema: StructType, overwrite: bool = F
     address = store_address(options, config)
     route, shards = open_route(address, config, options.route)
     run = options.run or _run_of(given.get("checkpointLocation"))
-    return WriteJob(options, address, route, shards, config.brokers[route.target.broker].type, run)
+    return WriteJob(options, address, RouteLimits.of(config, route), shards, run)
 
 
 def plan_read(given: Mapping[str, str]) -> tuple[ReadOptions, StoreAddress, list[Shard]]:
