@@ -24,7 +24,7 @@ _PART = re.compile(rf"({_NUMBER})(ms|[wdhms])")
 _PARTS = re.compile(DURATION_PATTERN)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_EXPECTED = 'a duration such as "500ms", "2.5s", "15m", "1h30m", "3d", "2w", or a timedelta'
+_EXPECTED = 'a duration such as "500ms", "2.5s", "15m", "1h30m", "3d", "2w"'
 
 
 def parse_duration_ms(value: object, name: str = "delay") -> int:
@@ -43,7 +43,8 @@ def parse_duration_ms(value: object, name: str = "delay") -> int:
         ms = _parse_text(value, name)
     else:
         hint = " (seconds or milliseconds?)" if isinstance(value, int | float) else ""
-        raise EnvelopeError(f"{name}: expected {_EXPECTED}; got {shown(value)}{hint}")
+        expected = f"{_EXPECTED}, or a timedelta"
+        raise EnvelopeError(f"{name}: expected {expected}; got {shown(value)}{hint}")
     if not 0 <= ms <= MAX_MS:
         raise EnvelopeError(f"{name}: expected between 0 and {MAX_MS}ms; got {shown(value)}")
     return ms

@@ -51,6 +51,7 @@ def found_of(listeners: int | None, **changed: Any) -> list[Finding]:
         (1, {"pending": 2 * MILLION}),
         (1, {"pending": 1, "oldest_due_age_ms": 60_000}),
         (0, {"configured": False}),
+        (0, {"held_since_ms": 1}),  # it may be well again
         (1, {"dead": 5}),  # they wait for the dead-letter target
         (None, {"pending": 1, "oldest_due_age_ms": 60_000}),
     ],
@@ -66,8 +67,9 @@ def test_findings_of_a_route_that_is_well_are_ok(
     ("listeners", "changed", "severity", "found"),
     [
         (1, {"pending": 2 * MILLION + 1}, "warning", "2000001 are pending in 2 shards"),
-        (0, {"pending": 1}, "warning", "envelopes wait, and no worker listens"),
-        (0, {"pending": 1, "oldest_due_age_ms": 5_000}, "warning", "no worker listens"),
+        (0, {"pending": 1}, "warning", "envelopes wait, and no worker serves this route"),
+        (0, {"retry": 1, "held_since_ms": 1}, "warning", "and no worker serves this route"),
+        (0, {"pending": 1, "oldest_due_age_ms": 5_000}, "warning", "no worker serves"),
         (0, {"pending": 1, "oldest_due_age_ms": 5_001}, "failure", "due for 5s, and no worker"),
         (1, {"pending": 1, "oldest_due_age_ms": 60_001}, "warning", "due for 1m"),
         (None, {"pending": 1, "oldest_due_age_ms": 60_001}, "warning", "due for 1m"),

@@ -124,6 +124,8 @@ def route_findings(config: Config, route: RouteStats, listeners: int | None) -> 
     """Return the findings of a route's figures; `listeners` is None if unknown."""
     place = f"routes.{route.route}"
     faults = [*_absent(config, place, route), *_faults(config, place, route)]
+    if listeners != 0:  # without a worker nothing tries the target: it may be well again
+        faults += _held(place, route)
     if route.configured:
         faults += [*_late(place, route, listeners), *_cold(config, place, route)]
     heard = "not told" if listeners is None else str(listeners)
@@ -156,7 +158,7 @@ def _absent(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
     yield failure(About.ROUTE, place, found, remedy)
 
 
-def _faults(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
+def _held(place: str, route: RouteStats) -> Iterator[Finding]:
     if route.held_since_ms and not route.waiting:
         since = format_instant(route.held_since_ms)
         text = f"it has been held since {since}, and nothing waits to try its target"
@@ -165,6 +167,9 @@ def _faults(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
         text = "it is held: its target failed, and nothing has been confirmed since"
         remedy = "see the finding about its target; delivery resumes once that is fixed"
         yield failure(About.ROUTE, place, text, remedy)
+
+
+def _faults(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
     if route.pending > SHARD_PENDING * route.shards:  # ids spread evenly over the shards
         text = f"{route.pending} are pending in {route.shards} shards, meant for 1,000,000 each"
         remedy = "make a new route with more shards, send there, and drain this one"
@@ -198,13 +203,13 @@ def _late(place: str, route: RouteStats, listeners: int | None) -> Iterator[Find
     age_ms = route.oldest_due_age_ms
     text = f"the oldest envelope has been due for {format_ms(age_ms - age_ms % 1000)}"
     if listeners == 0 and age_ms > UNHEARD_MS:
-        found = f"{text}, and no worker listens"
+        found = f"{text}, and no worker serves this route"
         yield failure(About.ROUTE, place, found, "start one: duebridge run")
     elif age_ms > LATE_MS:
         remedy = "see the workers' logs and the findings about the broker; or start more workers"
         yield warning(About.ROUTE, place, text, remedy)
     elif listeners == 0 and route.pending + route.ready + route.retry:
-        found = "envelopes wait, and no worker listens"
+        found = "envelopes wait, and no worker serves this route"
         yield warning(About.ROUTE, place, found, "start one before they are due: duebridge run")
 
 
