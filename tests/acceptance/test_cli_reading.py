@@ -58,12 +58,6 @@ def test_stats_marks_a_route_that_left_the_configuration(duebridge: Command) -> 
     assert table[2].endswith("not in the configuration")
 
 
-def test_stats_of_an_unused_route_opens_no_route(duebridge: Command) -> None:
-    assert duebridge("stats").code == 0
-    duebridge.file.write_text(duebridge.file.read_text().replace("shards: 3", "shards: 2"))
-    assert duebridge("send", "invoices", "hello", "--delay", "1h").code == 0
-
-
 @pytest.mark.parametrize(("env", "is_colored"), [({}, True), ({"NO_COLOR": "1"}, False)])
 def test_table_on_a_terminal_is_colored_unless_no_color(
     duebridge: Command, env: dict[str, str], is_colored: bool
