@@ -75,11 +75,6 @@ def test_parse_duration_of_a_bare_number_asks_for_its_unit(value: object) -> Non
         parse_duration_ms(value)
 
 
-def test_parse_duration_names_the_field_it_read() -> None:
-    with pytest.raises(EnvelopeError, match=r"^expires: expected"):
-        parse_duration_ms("soon", "expires")
-
-
 @given(st.integers(0, 10**9), st.sampled_from(list(MS_PER_UNIT)))
 def test_parse_duration_of_whole_numbers_is_exact(number: int, unit: str) -> None:
     ms = number * MS_PER_UNIT[unit]
@@ -143,11 +138,6 @@ def test_parse_instant_of_what_looks_like_seconds_says_so(seconds: int) -> None:
     with pytest.raises(EnvelopeError, match=said):
         parse_instant_ms(seconds, "expires")
     assert parse_instant_ms(datetime(1970, 2, 1, tzinfo=UTC)) == 2_678_400_000
-
-
-def test_parse_instant_of_a_naive_datetime_says_that_it_is_naive() -> None:
-    with pytest.raises(EnvelopeError, match="expected an aware datetime; got naive"):
-        parse_instant_ms(datetime(2026, 1, 1))
 
 
 @given(st.datetimes(datetime(1970, 1, 1), datetime(6000, 1, 1), timezones=st.just(UTC)))
