@@ -53,7 +53,7 @@ bench: venv services-up ## the bridge against the bare clients, ratios in one ru
 	  --kafka "$$DUEBRIDGE_TEST_KAFKA_BOOTSTRAP" --rabbitmq "$$DUEBRIDGE_TEST_RABBITMQ_URL" $(BENCH)
 
 bench-check: venv services-up ## CPU and store calls a message beside the committed ones (--update)
-	$(VENV)/python -m tests.bench.check $(BENCH)
+	@eval "$$($(SERVICES) env)"; $(VENV)/python -m tests.bench.check $(BENCH)
 
 proof: venv ## hours of faults and load, written to docs/proof.md; resumable (PROOF=--help)
 	$(VENV)/python -m tests.faults.proof $(PROOF)

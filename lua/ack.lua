@@ -25,7 +25,8 @@ if #acked == 0 then return {poll(), stale} end
 for at = 6 + count, #ARGV, 3 do
   local place, remember_ms, hash = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), ARGV[at + 2]
   if is_acked[place] then
-    remember_id(ids[place], string.sub(flights[place], 13, 18), hash, remember_ms)
+    local due, ended = string.sub(flights[place], 13, 18), is_shunt and DIED or DELIVERED
+    remember_id(ids[place], due, hash, ended, remember_ms)
   end
 end
 

@@ -38,6 +38,6 @@ end
 local record = redis.call('HGET', ENVELOPES, id)
 local note = packed and flight_note(packed) or due_or(record, six(NOW)) .. '\0\0\0\0'
 journal('cancelled', {id, note})
-finish(id, record)
+finish(id, record, CANCELLED)
 redis.call('ZREM', key, id)
 return answered(is_unsure(packed) and 'in_flight' or 'cancelled')

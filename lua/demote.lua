@@ -10,7 +10,6 @@
 --          rows of a call to the next call
 -- @include prelude batch record journal memory
 
-local ONE_MIB = 1048576  -- of records per call: a short script does not block other clients
 local batch, first, keep, count = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 if keep == 0 then return redis.error_reply('COLD expected a route with a cold tier') end
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 rows a call') end
@@ -26,7 +25,7 @@ local FIRST = 7
 for at = FIRST + 2 * (done - first), FIRST - 2 + 2 * count, 2 do
   ids[#ids + 1], generations[#generations + 1] = ARGV[at], tonumber(ARGV[at + 1])
 end
-local records = fetch(ids, ONE_MIB)
+local records = fetch(ids, MAX_BYTES)
 local flights = hmget(FLIGHT, ids)
 
 -- A copy has no attempts, so an envelope that was ever claimed stays.

@@ -1,17 +1,20 @@
 #!lua
 -- schedule.lua: accept envelopes; each waits in pending until it is due.
 --
--- Transition  (unknown) -> pending; with `replace`, pending | ready | retry | dead -> pending
+-- Transition  (unknown) -> pending; replaced: pending | ready | retry | dead -> pending
 -- ARGV[3]  longest allowed delay, ms
--- ARGV[4]  1: different content under an existing id replaces it; 0: it is refused
+-- ARGV[4]  replace: different content replaces what has the id, and a remembered id begins a new
+--          life; replace_living: the former only; refuse: neither
 -- ARGV[5]  call id, so that a repeated call changes nothing and returns the same answer; ARGV[6]
 --          its lifetime, ms; '' for a call that is never repeated
 -- ARGV[7]  number of envelopes, then for each: id, due, expires ('' never), remember ms, hash,
 --          generation ('0', or that of a cold row), blob
--- Returns  {now, status, due ms, status, due ms, ...}; a refused envelope changes nothing
+-- Returns  {now, status, due ms, status, due ms, ...}; a refused envelope changes nothing. What has
+--          the ids may exceed the byte limit: the last envelopes are then left to the next call
 -- @include prelude batch record flight journal memory find_state judge accept
 
-local call = {max_delay = tonumber(ARGV[3]), replace = ARGV[4] == '1'}
+local call = {max_delay = tonumber(ARGV[3]), replace = ARGV[4] ~= 'refuse',
+  revives = ARGV[4] == 'replace'}
 local call_id, keep_ms, count = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local FIRST, WIDTH = 8, 7
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
@@ -20,11 +23,11 @@ local before = call_id ~= '' and recall('c' .. call_id)
 if before then return cmsgpack.unpack(before) end
 
 local ids = first_fields(FIRST, WIDTH, count)
-local records = hmget(ENVELOPES, ids)
+local records = fetch(ids, MAX_BYTES)
 local remembered = recall_ids(ids)
-local batch = new_batch(count)
+local batch = new_batch(#ids)
 
-for i = 1, count do
+for i = 1, #ids do
   local at = FIRST + (i - 1) * WIDTH
   local due, expires, remember, hash = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
   local given = {id = ids[i], due = resolve(due), expires = expires ~= '' and resolve(expires) or 0,

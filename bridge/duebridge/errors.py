@@ -13,6 +13,9 @@ BridgeError
         └── RecordTooNew a newer duebridge wrote it; leave it to a newer worker
 """
 
+from collections.abc import Sequence
+from typing import Self
+
 
 class BridgeError(Exception):
     """The base class of all errors that duebridge raises."""
@@ -41,13 +44,18 @@ class StoreError(BridgeError):
 class StoreUnavailable(StoreError):
     """The delay store did not answer in time; a write may or may not have happened.
 
-    `ids` are the envelopes of a write whose answer is missing. Make the call again with the same
-    ids, which is harmless.
+    `ids` are the envelopes without an answer, so that the same call can be made again with them,
+    which is harmless. It is empty where the call was about none.
     """
 
-    def __init__(self, message: str = "", *, ids: tuple[str, ...] = ()) -> None:
-        super().__init__(message)
-        self.ids = ids
+    def __init__(self, message: str = "", ids: Sequence[str] = ()) -> None:
+        self._message = message
+        self.ids = tuple(ids)
+        super().__init__(message + (f"; no answer for {_counted(ids)}" if ids else ""))
+
+    def about(self, ids: Sequence[str]) -> Self:
+        """Return this error with the ids of these envelopes."""
+        return type(self)(self._message, ids)
 
 
 class StoreFull(StoreError):
@@ -66,6 +74,15 @@ class RecordTooNew(RecordDamaged):
     """A stored record has a layout that requires a newer duebridge."""
 
 
+def _counted(ids: Sequence[str]) -> str:
+    """Return the number of ids and the first few, for a message."""
+    if len(ids) == 1:
+        return f"id {shown(ids[0])}"
+    more = ", ..." if len(ids) > FEW else ""
+    return f"{len(ids)} ids: {', '.join(map(shown, ids[:FEW]))}{more}"
+
+
+FEW = 3
 MOST_SHOWN = 200  # characters
 
 

@@ -19,19 +19,18 @@ from duebridge.config.load import load_config, resolved_store_url
 from duebridge.config.models import Config, Route
 from duebridge.durations import format_instant, format_ms
 from duebridge.envelope import BodyGiven, Envelope, EnvelopeFields, checked_id, due_instant
-from duebridge.errors import ConfigError, EnvelopeError, StoreError, StoreUnavailable, shown
+from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable, shown
 from duebridge.limits import RouteLimits, with_whole_target
 from duebridge.ports.settings import did_you_mean
 from duebridge.receipt import CancelAnswer, Known, MoveAnswer, Receipt
 from duebridge.store.batching import batches
-from duebridge.store.connection import Connection, open_connection
+from duebridge.store.connection import REPEAT_FOR_S, Connection, open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.fitness import check_fitness
 from duebridge.store.replies import RescheduleReply, ScheduleReply
 from duebridge.store.routes import RouteStore
 from duebridge.telemetry.tracing import Tracing, find_tracing
 
-REPEAT_FOR_S = 10.0  # how long a call is repeated while the store is away
 ROW_BYTES = 256  # of an envelope beside its body and key, some
 
 OnConflict: TypeAlias = Literal["refuse", "replace"]
@@ -56,7 +55,7 @@ class Producer:
         if not isinstance(config, Config) or connection is None:
             expected = "expected a Config and a Connection"
             raise ConfigError(f"Producer: {expected}; use Producer.from_config(path)")
-        check_fitness(connection, config.store.allow_unfit)
+        check_fitness(connection, config.store.allow_unfit, repeat_for_s)
         self._config = config
         self._connection = connection
         self._repeat_for_s = repeat_for_s
@@ -80,19 +79,18 @@ class Producer:
         """Store an envelope and return its receipt; the fields are those of `Envelope.new`.
 
         The status is `accepted`; `duplicate` if the id lives with the same content (the receipt has
-        its due instant); `conflict` if the id lives with other content, or `replaced` where
-        `on_conflict="replace"`; `in_flight` where it is too late to replace.
+        its due instant), or is remembered and was delivered; `cancelled` or `dead` if it is
+        remembered with this content and ended so: nothing was stored; `conflict` if the id lives
+        with other content. With `on_conflict="replace"` other content, and any under a remembered
+        id, is `replaced`, a new life; `in_flight` where it is too late for that.
 
         Raises `EnvelopeError` (nothing was stored), `StoreFull`, and `StoreUnavailable`: then
-        call again with the same id, which is harmless. A drawn id is in the error's `ids`.
+        call again with the same id, which is harmless; the error has it in `ids`.
         """
         envelope = Envelope.new(body, **fields)
-        try:
+        with _naming(envelope.id):
             scheduler = self._scheduler(route)
             (receipt,) = scheduler.schedule([envelope], replace=_is_replace(on_conflict))
-        except StoreUnavailable as error:
-            error.ids = (envelope.id,)
-            raise
         if receipt.status == "refused":
             raise EnvelopeError(receipt.error)
         return receipt
@@ -106,7 +104,7 @@ class Producer:
         The receipts are all in memory: for more than some 100,000 there is `schedule_stream`.
 
         Raises as `schedule` does, but `EnvelopeError` only for arguments of another type; batches
-        stored before the error stay stored, and its `ids` are those of one batch, without answers.
+        stored before the error stay stored, and `ids` are those of the batch without an answer.
         """
         return list(self.schedule_stream(route, envelopes, on_conflict=on_conflict))
 
@@ -207,22 +205,19 @@ class _RouteScheduler:
         batch = [with_whole_target(envelope, self._route) for envelope in batch]
         receipts = self._refusals(batch)
         try:
-            self._store_valid(batch, receipts, replace)
+            self._store(batch, receipts, replace=replace)
         except StoreUnavailable as error:
-            left = (each.id for place, each in enumerate(batch) if place not in receipts)
-            error.ids = tuple(left)
-            raise
+            left = [each.id for place, each in enumerate(batch) if place not in receipts]
+            raise error.about(left) from error
         ordered = [receipts[place] for place in range(len(batch))]
         if self._tracing is not None:
             pairs = list(zip(batch, ordered, strict=True))
             self._tracing.scheduled(pairs, started_ns, time.time_ns())
         return ordered
 
-    def _store_valid(
-        self, batch: list[Envelope], receipts: dict[int, Receipt], replace: bool
-    ) -> None:
-        """Store what has no receipt yet, and add its receipts by place."""
-        valid = (place for place in range(len(batch)) if place not in receipts)
+    def _store(self, batch: list[Envelope], receipts: dict[int, Receipt], *, replace: bool) -> None:
+        """Store those that have no receipt yet, shard by shard, and enter their receipts."""
+        valid = [place for place in range(len(batch)) if place not in receipts]
         for shard, places in self.store.by_shard(valid, lambda place: batch[place].id):
             answers = shard.schedule(
                 [batch[place] for place in places],
@@ -255,12 +250,11 @@ def find_route(config: Config, name: str) -> Route:
 
 @contextmanager
 def _naming(envelope_id: str) -> Iterator[None]:
-    """Add the id to a `StoreUnavailable` without ids."""
+    """Name the id in a `StoreUnavailable`, also of the call that opens the route."""
     try:
         yield
     except StoreUnavailable as error:
-        error.ids = error.ids or (envelope_id,)
-        raise
+        raise error.about([envelope_id]) from error
 
 
 def _is_replace(on_conflict: OnConflict) -> bool:
@@ -287,8 +281,6 @@ def _receipt(route: Route, envelope: Envelope, answer: ScheduleReply) -> Receipt
     match answer.status:
         case "too_far" | "expires_before_due":
             return _refused(route, envelope, _why(route, answer))
-        case "cancelled":  # a cold row's answer, which a producer's envelope never is
-            raise StoreError(f"unexpected answer of the delay store: {answer.status}")
         case status:
             return Receipt(envelope.id, route.name, answer.due_at_ms, status)
 

@@ -10,7 +10,7 @@ from duebridge.store.record import Content
 from duebridge.store.replies import CancelAnswer, Entry, MoveAnswer, State
 
 ReceiptStatus: TypeAlias = Literal[
-    "accepted", "duplicate", "conflict", "replaced", "in_flight", "refused"
+    "accepted", "duplicate", "conflict", "replaced", "in_flight", "cancelled", "dead", "refused"
 ]
 KnownState: TypeAlias = State | Literal["cold"]  # cold: in the files of the cold tier
 
@@ -29,7 +29,8 @@ __all__ = [
 class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
     """The answer for one envelope; `due_at_ms` is the store's, in epoch ms.
 
-    In bulk, `status` may also be `refused`: then nothing of this envelope was stored, `error` says
+    `cancelled` and `dead` tell how a remembered id ended: nothing of this envelope was stored. In
+    bulk, `status` may also be `refused`: then nothing of this envelope was stored, `error` says
     why, and a due instant that was given as a delay is 0.
     """
 

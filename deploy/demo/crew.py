@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkstemp
@@ -12,7 +12,6 @@ from tempfile import mkstemp
 from duebridge.config.load import load_config, resolved_store_url
 from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.poll import Poll
 from duebridge.store.routes import RouteStore
 
 START_WITHIN_S = 30.0
@@ -40,14 +39,14 @@ class Crew:
         for _ in range(count):
             self._workers.append(self._start_one(len(self._workers)))
         give_up_at = time.monotonic() + START_WITHIN_S
-        while not all(STARTED in self._log(number) for number in range(count)):
+        while not all(STARTED in self._log(number).read_text() for number in range(count)):
             if self.alive < count or time.monotonic() > give_up_at:
                 raise RuntimeError(f"the workers did not start; their logs: {self.keep_logs()}")
             time.sleep(PAUSE_S)
 
     def _start_one(self, number: int) -> "subprocess.Popen[bytes]":
         program = Path(sys.executable).with_name("duebridge")
-        with self._log_file(number).open("wb") as log:
+        with self._log(number).open("wb") as log:
             return subprocess.Popen(
                 [str(program), "--config", str(self._config), "run"],
                 stdin=subprocess.DEVNULL,
@@ -61,7 +60,7 @@ class Crew:
         """How many of them run."""
         return sum(worker.poll() is None for worker in self._workers)
 
-    def kill_first(self, stores: Sequence[DelayStore]) -> int:
+    def kill_first(self, stores: Collection[DelayStore]) -> int:
         """SIGKILL the first worker, if possible while it holds messages; returns how many.
 
         It is frozen first: what is still in unack after a moment is in its hands, not the others'.
@@ -91,17 +90,14 @@ class Crew:
         """Put the workers' whole logs into one file that outlives the demo, and return it."""
         descriptor, name = mkstemp(prefix="duebridge-demo-", suffix=".log")
         with open(descriptor, "w") as file:
-            file.writelines(self._log(number) for number in range(len(self._workers)))
+            file.writelines(self._log(number).read_text() for number in range(len(self._workers)))
         return Path(name)
 
-    def _log(self, number: int) -> str:
-        return self._log_file(number).read_text(errors="replace")
-
-    def _log_file(self, number: int) -> Path:
+    def _log(self, number: int) -> Path:
         return self._config.with_name(f"worker-{number + 1}.log")
 
 
-def _held_frozen(victim: "subprocess.Popen[bytes]", stores: Sequence[DelayStore]) -> set[str]:
+def _held_frozen(victim: "subprocess.Popen[bytes]", stores: Collection[DelayStore]) -> set[str]:
     """Freeze a worker and return what it holds; it runs on if that is nothing."""
     victim.send_signal(signal.SIGSTOP)
     before = _in_unack(stores)
@@ -112,7 +108,7 @@ def _held_frozen(victim: "subprocess.Popen[bytes]", stores: Sequence[DelayStore]
     return held
 
 
-def _in_unack(stores: Sequence[DelayStore]) -> set[str]:
+def _in_unack(stores: Collection[DelayStore]) -> set[str]:
     return {entry.id for store in stores for entry in store.list("unack").entries}
 
 
@@ -122,7 +118,7 @@ class StoreView:
     def __init__(self, path: Path) -> None:
         config = load_config(path)
         self._connection = open_connection(resolved_store_url(config))
-        self._stores = {
+        self.stores = {
             name: RouteStore.open(self._connection, config.store.namespace, route).shards[0]
             for name, route in config.routes.items()
         }
@@ -131,18 +127,11 @@ class StoreView:
         """Close the connection."""
         self._connection.close()
 
-    def stores(self) -> list[DelayStore]:
-        """Return the store of every route."""
-        return [*self._stores.values()]
-
-    def poll(self, route: str) -> Poll:
-        """Return how many envelopes of a route are in each state."""
-        return self._stores[route].next()
-
     @property
     def is_empty(self) -> bool:
         """Whether every envelope was delivered, cancelled, or sent on as a dead letter."""
-        return not any(getattr(self.poll(route), each) for route in self._stores for each in STATES)
+        polls = [store.next() for store in self.stores.values()]
+        return not any(getattr(poll, state) for poll in polls for state in STATES)
 
     def held(self, routes: Iterable[str]) -> dict[str, str]:
         """Return what is left of some routes, id to state."""
@@ -150,5 +139,5 @@ class StoreView:
             entry.id: state
             for route in routes
             for state in STATES
-            for entry in self._stores[route].list(state, limit=PAGE).entries
+            for entry in self.stores[route].list(state, limit=PAGE).entries
         }

@@ -4,8 +4,6 @@ Two workers move it to Kafka and RabbitMQ, one of them is killed, and in the end
 read back and judged. Whatever happens, nothing is left behind.
 """
 
-import signal
-import subprocess
 import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -19,30 +17,12 @@ from crew import Crew, StoreView
 from departures import DAY_NAME, read_departures
 from ledger import conclusion, holds, verdict_table
 from show import DAY_S, Show
-from stage import local_brokers, opened_stage
+from stage import local_brokers, opened_stage, performed
 
 WORKERS = 2
-HELD, BROKEN, INTERRUPTED = 0, 1, 130
 
 
-def main() -> int:
-    """Run the demo; returns 0 where the guarantee held, 1 where it did not, 130 after Ctrl-C."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    console = Console(highlight=False)
-    try:
-        with ExitStack() as stack:
-            try:
-                return play(console, stack)
-            finally:
-                clean_up_undisturbed(console)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except subprocess.CalledProcessError:
-        console.print("Kafka and RabbitMQ could not be started; why is said above.")
-        return BROKEN
-
-
-def play(console: Console, stack: ExitStack) -> int:
+def play(console: Console, stack: ExitStack) -> bool:
     """Tell the whole story; what must be taken away at its end is on the stack."""
     departures = read_departures()
     console.print(f"{len(departures)} departures from New York on {DAY_NAME}, in {DAY_S:.0f} s.")
@@ -71,15 +51,8 @@ def play(console: Console, stack: ExitStack) -> int:
     console.print(conclusion(verdicts), style=style, soft_wrap=True)
     if not has_held:
         console.print(f"What the workers said: {crew.keep_logs()}", soft_wrap=True)
-    return HELD if has_held else BROKEN
-
-
-def clean_up_undisturbed(console: Console) -> None:
-    """Let no second Ctrl-C leave anything behind of what is now taken away."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    console.print("Cleaning up: workers, delay store, topics, queue.")
+    return has_held
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(performed(play, "Cleaning up: workers, delay store, topics, queue."))

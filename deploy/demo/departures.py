@@ -69,14 +69,8 @@ def read_rows() -> Iterator[dict[str, str]]:
 
 def read_departures() -> list[Departure]:
     """Return the day's departures by scheduled time."""
-    return sorted(departures_of(read_rows()), key=lambda each: (each.scheduled_min, each.id))
-
-
-def departures_of(rows: Iterable[Mapping[str, str]]) -> Iterator[Departure]:
-    """Yield the departures of the day among the rows of the year."""
-    for row in rows:
-        if (row["year"], row["month"], row["day"]) == DAY:
-            yield departure_of(row)
+    rows = (row for row in read_rows() if (row["year"], row["month"], row["day"]) == DAY)
+    return sorted(map(departure_of, rows), key=lambda each: (each.scheduled_min, each.id))
 
 
 def departure_of(row: Mapping[str, str]) -> Departure:

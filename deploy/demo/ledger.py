@@ -4,7 +4,7 @@ With what the readers saw, the answers make the history that the audit judges.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from duebridge.audit import Accepted, Arrived, AuditVerdict, History
@@ -85,7 +85,7 @@ class Ledger:
 
 
 def holds(verdicts: Mapping[str, AuditVerdict]) -> bool:
-    """Whether the guarantee was kept on every route."""
+    """Whether the guarantee was kept on every route, and by all of them together."""
     return all(verdict.holds for verdict in verdicts.values())
 
 
@@ -96,15 +96,12 @@ def verdict_table(verdicts: Mapping[str, AuditVerdict]) -> Table:
     for name in verdicts:
         table.add_column(f"{name}\n{TARGETS.get(name, '')}", justify="right")
     for name in (*COUNTS, *VIOLATIONS):
-        label = LABELS.get(name, name.replace("_", " "))
-        table.add_row(label, *(_cell(getattr(each, name)) for each in verdicts.values()))
+        found = [getattr(each, name) for each in verdicts.values()]
+        cells = [str(each if isinstance(each, int) else len(each)) for each in found]
+        table.add_row(LABELS.get(name, name.replace("_", " ")), *cells)
     for percent, name in PERCENTILES.items():
         table.add_row(f"lateness {name}", *(_late(each, percent) for each in verdicts.values()))
     return table
-
-
-def _cell(value: Any) -> str:
-    return str(value if isinstance(value, int) else len(value))
 
 
 def _late(verdict: AuditVerdict, percent: float) -> str:

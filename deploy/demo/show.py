@@ -6,8 +6,9 @@ On a terminal the view is a table that renews itself; elsewhere a plain line eve
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import InitVar, dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -52,14 +53,9 @@ class Board:
     """Shows what `counts` and `clock` say; may be told events by any thread."""
 
     def __init__(
-        self,
-        console: Console,
-        clock: Callable[[], str],
-        counts: Callable[[], Mapping[str, Counts]],
+        self, console: Console, clock: Callable[[], str], counts: Callable[[], dict[str, Counts]]
     ) -> None:
-        self._console = console
-        self._clock = clock
-        self._counts = counts
+        self._console, self._clock, self._counts = console, clock, counts
         self._milestones: list[Text] = []
         self._news: deque[Text] = deque(maxlen=LINES_OF_NEWS)
         self._over = threading.Event()
@@ -90,13 +86,11 @@ class Board:
             printer.join()
 
     def _print_lines(self) -> None:
-        while not self._over.wait(LINE_EVERY_S):
-            self._print_line()
-        self._print_line()
-
-    def _print_line(self) -> None:
-        parts = [f"{route}: {counts}" for route, counts in self._counts().items()]
-        self._console.print(f"{self._clock()}  {' | '.join(parts)}", soft_wrap=True)
+        is_over = False
+        while not is_over:
+            is_over = self._over.wait(LINE_EVERY_S)
+            parts = [f"{route}: {counts}" for route, counts in self._counts().items()]
+            self._console.print(f"{self._clock()}  {' | '.join(parts)}", soft_wrap=True)
 
     def _view(self) -> Group:
         news = [*self._news]
@@ -106,46 +100,40 @@ class Board:
     def _table(self) -> Table:
         title = f"New York, {self._clock()}"
         table = Table(title=title, box=SIMPLE_HEAD, title_style="bold", title_justify="left")
-        table.add_column("route")
-        table.add_column("target")
-        for name in Counts._fields:
-            table.add_column(name, justify="right")
+        for name in ("route", "target", *Counts._fields):
+            table.add_column(name, justify="right" if name in Counts._fields else "left")
         for route, counts in self._counts().items():
             cells = (str(count) if count else "·" for count in counts)
             table.add_row(route, TARGETS[route], *cells)
         return table
 
 
+@dataclass
 class Show:
     """One performance: `schedule`, `perform`, `verdicts`, in this order."""
 
-    def __init__(
-        self,
-        console: Console,
-        stage: Stage,
-        producer: Producer,
-        view: StoreView,
-        crew: Crew,
-        departures: Sequence[Departure],
-    ) -> None:
-        self._stage = stage
-        self._producer = producer
-        self._view = view
-        self._crew = crew
-        self._departures = departures
+    console: InitVar[Console]
+    stage: Stage
+    producer: Producer
+    view: StoreView
+    crew: Crew
+    departures: Sequence[Departure]
+
+    def __post_init__(self, console: Console) -> None:
+        """Set the first boarding a moment ahead."""
         self._ledger = Ledger()
-        self._timetable = Timetable.of(departures, now_ms() + int(LEAD_S * 1000), DAY_S)
-        self._board = Board(console, self._clock, self._counts)
+        self._timetable = Timetable.of(self.departures, now_ms() + int(LEAD_S * 1000), DAY_S)
+        self._board = Board(console, lambda: self._timetable.clock_at(now_ms()), self._counts)
 
     def schedule(self) -> None:
         """Hand every departure of the day to the delay store; all of them are accepted."""
         for route in ROUTES:
-            mine = [each for each in self._departures if each.route == route]
+            mine = [each for each in self.departures if each.route == route]
             envelopes = [envelope_of(each, self._timetable) for each in mine]
-            receipts = self._producer.schedule_many(route, envelopes)
+            receipts = self.producer.schedule_many(route, envelopes)
             for envelope, receipt in zip(envelopes, receipts, strict=True):
                 self._ledger.note_receipt(envelope, receipt)
-        self._board.announce(f"{len(self._departures)} envelopes wait in the store")
+        self._board.announce(f"{len(self.departures)} envelopes wait in the store")
 
     def perform(self) -> None:
         """Live through the day until the store is empty, or until it should have been long ago."""
@@ -157,7 +145,7 @@ class Show:
 
     def _acts(self) -> list[Act]:
         """Return what is to be done, in order of time."""
-        news = news_of(self._departures, self._timetable)
+        news = news_of(self.departures, self._timetable)
         kill_at_ms = self._timetable.start_ms + int(DAY_S * 1000 * KILL_AFTER)
         acts = [(each.at_ms, partial(self._announce, each)) for each in news]
         return sorted([*acts, (kill_at_ms, self._kill)], key=lambda act: act[0])
@@ -165,55 +153,47 @@ class Show:
     def _announce(self, news: News) -> None:
         route, flight = news.departure.route, news.departure.id
         if news.due_ms is None:
-            answer = self._producer.cancel(route, flight)
+            answer = self.producer.cancel(route, flight)
             self._ledger.note_cancel(route, flight, answer)
             self._board.tell(f"cancel {flight}: {answer}")
         else:
-            answer = self._producer.reschedule(route, flight, at=news.due_ms)
+            answer = self.producer.reschedule(route, flight, at=news.due_ms)
             self._ledger.note_reschedule(route, flight, answer, news.due_ms)
             late = f"{news.departure.delay_min} minutes late"
             self._board.tell(f"reschedule {flight}, {late}: {answer}")
 
     def _kill(self) -> None:
-        held = self._crew.kill_first(self._view.stores())
+        held = self.crew.kill_first(self.view.stores.values())
         story = f"worker 1 killed (SIGKILL), messages in its hands: {held}"
-        self._board.announce(f"{story}; workers left: {self._crew.alive}", style="bold red")
+        self._board.announce(f"{story}; workers left: {self.crew.alive}", style="bold red")
 
     def _wait_at_rest(self) -> None:
         last_due_ms = self._ledger.last_due_ms
         wait_until(last_due_ms)
         give_up_at_ms = last_due_ms + int(REST_WITHIN_S * 1000)
-        while not self._view.is_empty and now_ms() < give_up_at_ms:
+        while not self.view.is_empty and now_ms() < give_up_at_ms:
             time.sleep(PAUSE_S)
-        over = "the store is empty" if self._view.is_empty else "gave up: the store is not empty"
+        over = "the store is empty" if self.view.is_empty else "gave up: the store is not empty"
         moved = f"{self._ledger.rescheduled} envelopes were rescheduled on the way"
         self._board.announce(f"{over}; {moved}")
 
     def verdicts(self) -> dict[str, AuditVerdict]:
         """Return the audit's verdict on each route and on all, of what the brokers have to show."""
-        seen = self._stage.read_all()
+        seen = self.stage.read_all()
         judged = {route: [route] for route in ROUTES} | {ALL: [*ROUTES]}
         return {
-            name: audit(self._ledger.history(routes, seen, self._view.held(routes)))
+            name: audit(self._ledger.history(routes, seen, self.view.held(routes)))
             for name, routes in judged.items()
         }
-
-    def _clock(self) -> str:
-        return self._timetable.clock_at(now_ms())
 
     def _counts(self) -> dict[str, Counts]:
         return {route: self._counts_of(route) for route in ROUTES}
 
     def _counts_of(self, route: str) -> Counts:
-        poll = self._view.poll(route)
-        return Counts(
-            poll.pending,
-            poll.ready + poll.suspect,
-            poll.unack,
-            poll.retry,
-            self._stage.count(route, is_dead=False),
-            self._stage.count(route, is_dead=True) + poll.dead,
-        )
+        poll = self.view.stores[route].next()
+        arrived, letters = (self.stage.count(route, is_dead=each) for each in (False, True))
+        waiting = poll.pending, poll.ready + poll.suspect, poll.unack, poll.retry
+        return Counts(*waiting, arrived, letters + poll.dead)
 
 
 def now_ms() -> int:

@@ -7,13 +7,13 @@ Kafka really has. What is left is the report, its tables and the journal, in one
 import json
 import secrets
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -37,10 +37,10 @@ from rich.table import Table
 
 from crew import Crew
 from departures import DAY, departure_of, read_rows
-from stage import PARTITIONS, ROOT, kafka_topics, local_brokers
+from stage import PARTITIONS, ROOT, kafka_topics, local_brokers, performed
 
 OUT = ROOT / ".services" / "demo-spark"
-JARS = ROOT / "deploy" / "local" / "spark_jars.py"
+JARS = [sys.executable, str(ROOT / "deploy" / "local" / "downloads.py"), "spark"]
 ROUTE = "boarding"
 WORKERS = 2
 CANCELLED = 20  # of the day, while they are cold
@@ -49,7 +49,6 @@ BEGINS_IN = timedelta(seconds=3)  # once the workers run: what is moved is punct
 DAY_TAKES = timedelta(seconds=30)
 ARRIVES_WITHIN_S = 180.0
 LOOK_EVERY_S = 0.5
-INTERRUPTED = 130
 PAGE = 50_000
 TEXT = ("id", "key", "body")
 SCHEMA = pa.schema(
@@ -110,49 +109,56 @@ def of_the_day(path: Path) -> Iterator[Part]:
         yield Part(row["id"], (row["boarding"] - midnight) / timedelta(days=1))
 
 
+@dataclass(frozen=True)
 class Demo:
     """The story, step by step; each says what it did."""
 
-    def __init__(self, console: Console, spark: SparkSession, home: Path, topic: str) -> None:
-        self._console = console
-        self._spark = spark
-        self._home = home
-        self._topic = topic
-        self._config = str(home / "duebridge.yaml")
-        self._year = home / "year.parquet"
+    console: Console
+    spark: SparkSession
+    home: Path
+    topic: str
+
+    @property
+    def config(self) -> str:
+        """The path of the configuration."""
+        return str(self.home / "duebridge.yaml")
+
+    @property
+    def year(self) -> Path:
+        """The file of all reminders."""
+        return self.home / "year.parquet"
 
     def schedule(self) -> None:
         """Let the year begin tomorrow: its first week waits in the store, all else is cold."""
-        count = write_year(self._year)
+        count = write_year(self.year)
         self._say(f"{count:,} departures of 2013 as Parquet")
         days = (datetime.now(UTC).date() - date(2013, 1, 1)).days + 1
-        due_at = f"boarding + INTERVAL {days} DAY"
-        columns = {"due_at": due_at}
-        self._say(run_schedule(self._spark, [str(self._year)], columns=columns, **self._to()))
+        columns = {"due_at": f"boarding + INTERVAL {days} DAY"}
+        self._say(run_schedule(self.spark, [str(self.year)], columns=columns, **self._to()))
 
     def bring_a_day_forward(self) -> list[Part]:
         """Move a cold day to the next hour, cancel some of it; returns what is to come."""
-        day = list(of_the_day(self._year))
+        day = list(of_the_day(self.year))
         cancelled, coming = day[:CANCELLED], day[CANCELLED:]
-        with Producer.from_config(self._config) as producer:
+        with Producer.from_config(self.config) as producer:
             answers = Counter(producer.cancel(ROUTE, name) for name, _ in cancelled)
             answers += moved(producer, coming, datetime.now(UTC) + FIRST)
         self._say(
             f"27 November, while it is cold: {len(cancelled)} cancelled, {len(coming)} moved to the"
             f" next hour; the store says {told(answers)}"
         )
-        self._say(run_hydrate(self._spark, **self._to()))
+        self._say(run_hydrate(self.spark, **self._to()))
         return coming
 
     def deliver(self, coming: list[Part], bootstrap: str) -> None:
         """Let workers run until all has arrived; raises `TimeoutError`."""
-        crew = Crew(Path(self._config))
+        crew = Crew(Path(self.config))
         crew.start(WORKERS)
         try:
-            with Producer.from_config(self._config) as producer:
+            with Producer.from_config(self.config) as producer:
                 answers = moved(producer, coming, datetime.now(UTC) + BEGINS_IN)
             self._say(f"now that it is back: moved to the next half minute; {told(answers)}")
-            wait_for(bootstrap, self._topic, len(coming))
+            wait_for(bootstrap, self.topic, len(coming))
         finally:
             crew.stop()
         self._say(f"{len(coming):,} messages are in Kafka")
@@ -160,18 +166,18 @@ class Demo:
     def judge(self) -> Reconciliation:
         """Keep the journal, hold everything against it, and write the page."""
         journal, verdict = str(OUT / "journal"), str(OUT / "verdict")
-        self._say(run_journal(self._spark, journal, config=self._config))
-        found = run_reconcile(self._spark, self._config, journal=journal, out=verdict)
+        self._say(run_journal(self.spark, journal, config=self.config))
+        found = run_reconcile(self.spark, self.config, journal=journal, out=verdict)
         violations = f"{verdict}/violations"
-        sources = {"config": self._config, "journal": journal, "violations": violations}
-        self._say(run_report(self._spark, str(OUT), **sources))
+        sources = {"config": self.config, "journal": journal, "violations": violations}
+        self._say(run_report(self.spark, str(OUT), **sources))
         return found
 
     def _to(self) -> dict[str, str]:
-        return {"config": self._config, "route": ROUTE}
+        return {"config": self.config, "route": ROUTE}
 
     def _say(self, done: object) -> None:
-        self._console.print(f"[dim]{datetime.now(UTC):%H:%M:%S}[/]  {done}", soft_wrap=True)
+        self.console.print(f"[dim]{datetime.now(UTC):%H:%M:%S}[/]  {done}", soft_wrap=True)
 
 
 def moved(producer: Producer, day: list[Part], begins: datetime) -> Counter[str]:
@@ -209,29 +215,19 @@ def verdict_table(found: Reconciliation) -> Table:
     return table
 
 
-@contextmanager
-def opened_home(bootstrap: str, topic: str) -> Iterator[Path]:
-    """Give a folder with a configuration, a store and a cold tier; nothing of it is left."""
-    with TemporaryDirectory(prefix="duebridge-demo-") as name:
-        Path(name, "duebridge.yaml").write_text(
-            CONFIG.format(home=name, bootstrap=bootstrap, route=ROUTE, topic=topic)
-        )
-        try:
-            yield Path(name)
-        finally:
-            stop_embedded(f"{name}/store")
-
-
-def play(console: Console, stack: ExitStack) -> int:
-    """Tell the whole story; returns 0 where the guarantee held."""
+def play(console: Console, stack: ExitStack) -> bool:
+    """Tell the whole story; returns whether the guarantee held."""
     shutil.rmtree(OUT, ignore_errors=True)
     bootstrap = stack.enter_context(local_brokers("kafka"))[0]
     topic = f"boarding-{secrets.token_hex(3)}"
     stack.enter_context(kafka_topics(bootstrap, [topic]))
-    home = stack.enter_context(opened_home(bootstrap, topic))
-    jars = subprocess.check_output([sys.executable, str(JARS)], text=True).strip()
+    home = stack.enter_context(TemporaryDirectory(prefix="duebridge-demo-"))
+    stack.callback(stop_embedded, f"{home}/store")
+    config = CONFIG.format(home=home, bootstrap=bootstrap, route=ROUTE, topic=topic)
+    Path(home, "duebridge.yaml").write_text(config)
+    jars = subprocess.check_output(JARS, text=True).strip()
     session = opened_session("demo", has_kafka=True, more={"spark.jars": jars})
-    demo = Demo(console, stack.enter_context(session), home, topic)
+    demo = Demo(console, stack.enter_context(session), Path(home), topic)
     demo.schedule()
     demo.deliver(demo.bring_a_day_forward(), bootstrap)
     found = demo.judge()
@@ -239,22 +235,8 @@ def play(console: Console, stack: ExitStack) -> int:
     style = "bold green" if found.holds else "bold red"
     console.print(str(found), style=style, soft_wrap=True)
     console.print(f"The report: {OUT / 'report.html'}", soft_wrap=True)
-    return 0 if found.holds else 1
-
-
-def main() -> int:
-    """Run the demo; returns 0 where the guarantee held, 1 where it did not, 130 after Ctrl-C."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    console = Console(highlight=False)
-    try:
-        with ExitStack() as stack:
-            return play(console, stack)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except subprocess.CalledProcessError:
-        console.print("Kafka or Spark's connector could not be had; why is said above.")
-        return 1
+    return found.holds
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(performed(play, "Cleaning up: workers, delay store, cold tier, topic."))

@@ -1,13 +1,12 @@
 """The same services as containers, for machines whose packages do not have them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
-from state import Place, Service, ServiceError, ports
+from packages import run_quietly
+from state import Place, Service, ports
 
 COMPOSE = Path(__file__).resolve().parent / "compose.yaml"
 
@@ -15,21 +14,15 @@ COMPOSE = Path(__file__).resolve().parent / "compose.yaml"
 def is_there() -> bool:
     """Whether an engine answers and understands `compose`."""
     docker = shutil.which("docker") or "/bin/false"
-    for asked in (["version", "--format", "{{.Server.Version}}"], ["compose", "version"]):
-        words = ["timeout", "10", docker, *asked]
-        if subprocess.run(words, capture_output=True, check=False).returncode:
-            return False
-    return True
+    asked = (["version", "--format", "{{.Server.Version}}"], ["compose", "version"])
+    commands = [["timeout", "10", docker, *words] for words in asked]
+    return not any(subprocess.run(each, capture_output=True).returncode for each in commands)
 
 
 def _compose(place: Place, port: int, name: str, *arguments: str) -> str:
     environment = {**os.environ, f"DUEBRIDGE_{name.upper()}_PORT": str(port)}
     command = ["docker", "compose", "-p", f"duebridge-{place.tag}", "-f", str(COMPOSE)]
-    command += [*arguments, name]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise ServiceError(f"{done.stderr.strip()}\nthis failed: {' '.join(command)}")
-    return done.stdout
+    return run_quietly([*command, *arguments, name], environment)
 
 
 def start(place: Place, name: str) -> Service:

@@ -1,17 +1,12 @@
 """Apache Kafka in KRaft mode, broker and controller in one process, from Maven's jars."""
 
-from __future__ import annotations
+import secrets
 
-import base64
-import uuid
-from pathlib import Path
-
+import downloads
 import packages
-from maven_jars import fetched
 from process import spawn
 from state import HOST, Place, Service, ports
 
-POM = Path(__file__).resolve().parent / "kafka" / "pom.xml"
 CONFIG = """\
 process.roles=broker,controller
 node.id=1
@@ -42,20 +37,15 @@ JVM = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-Djava.awt.headless=true"]
 LOGGING = {"defaultLogLevel": "warn", "showDateTime": "true", "dateTimeFormat": "HH:mm:ss.SSS"}
 
 
-def jars() -> Path:
-    """Return the folder of jars, fetched by the first caller."""
-    return fetched(POM, packages.kafka_jars(), "kafka_2.13-*.jar", "Apache Kafka (44 MB)")
-
-
 def new_cluster_id() -> str:
     """Return a random id that no option parser takes for an option."""
-    drawn = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
+    drawn = secrets.token_urlsafe(16)
     return new_cluster_id() if drawn.startswith("-") else drawn
 
 
 def _java(*arguments: str) -> list[str]:
     logging = [f"-Dorg.slf4j.simpleLogger.{key}={value}" for key, value in LOGGING.items()]
-    return [packages.java(), *JVM, *logging, "-cp", f"{jars()}/*", *arguments]
+    return [packages.java(), *JVM, *logging, "-cp", f"{downloads.kafka()}/*", *arguments]
 
 
 def start(place: Place) -> Service:

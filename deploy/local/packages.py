@@ -1,12 +1,10 @@
 """The programs that the services need: find them, install them, or say what to type."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from glob import glob
 from pathlib import Path
@@ -33,11 +31,6 @@ def which(name: str) -> str:
     if found := shutil.which(name, path=os.environ.get("PATH", os.defpath) + EXTRA_PATH):
         return found
     raise ServiceError(f"{name} is not installed")
-
-
-def maven() -> str:
-    """Return Maven's program."""
-    return which("mvn")
 
 
 def rabbitmq() -> str:
@@ -76,7 +69,8 @@ def missing(names: Iterable[str]) -> list[str]:
     wanted: dict[str, dict[str, Callable[[], str]]] = {
         "redis": {"redis": partial(which, "redis-server")},
         "rabbitmq": {"rabbitmq": rabbitmq},
-        "kafka": {"java": java} | ({} if kafka_jars().is_dir() else {"maven": maven}),
+        "kafka": {"java": java}
+        | ({} if kafka_jars().is_dir() else {"maven": partial(which, "mvn")}),
         "tools": {"prometheus": lambda: which("promtool") and which("prometheus")},
     }
     return [need for name in names for need, find in wanted[name].items() if not _is_there(find)]
@@ -97,11 +91,8 @@ def _as_root() -> list[str] | None:
     if os.geteuid() == 0:
         return []
     sudo = [shutil.which("sudo") or "false", "-n"]
-    return (
-        None
-        if subprocess.run([*sudo, "true"], capture_output=True, check=False).returncode
-        else sudo
-    )
+    done = subprocess.run([*sudo, "true"], capture_output=True, check=False)
+    return None if done.returncode else sudo
 
 
 def can_install() -> bool:
@@ -130,11 +121,12 @@ def install(absent: Iterable[str]) -> None:
         run_quietly([*apt, "install", *names])
 
 
-def run_quietly(command: list[str]) -> None:
+def run_quietly(command: list[str], env: Mapping[str, str] | None = None) -> str:
     """Run a program whose many words only matter when it fails; raises `ServiceError`."""
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env, check=False
     )
     if done.returncode != 0:
         last = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
         raise ServiceError(f"{last}\nthis failed: {' '.join(command)}")
+    return done.stdout

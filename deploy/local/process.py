@@ -1,9 +1,8 @@
-"""Detached processes: start one, know it again later, stop it, show the end of its log."""
-
-from __future__ import annotations
+"""Detached processes: start one, know it again later, ask whether it serves, stop it."""
 
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +11,27 @@ from pathlib import Path
 
 from state import Place, Service
 
-# Kept until this command ends: a Popen that is collected earlier warns about its running child.
-_children: list[subprocess.Popen[bytes]] = []
+# What a server is asked over a raw socket, and the bytes that its answer has at an offset.
+PROBES = {
+    # While it loads its file, Redis answers "-LOADING".
+    "redis": (b"PING\r\n", 0, b"+PONG\r\n"),
+    # The method connection.start of AMQP 0-9-1.
+    "rabbitmq": (b"AMQP\0\0\x09\x01", 7, b"\0\x0a\0\x0a"),
+    # ApiVersions, version 0, correlation id 7: the same id and no error.
+    "kafka": (b"\0\0\0\x0b\0\x12\0\0\0\0\0\x07\0\x01d", 4, b"\0\0\0\x07\0\0"),
+}
+
+
+def answers(service: Service) -> bool:
+    """Tell whether a server answers at this address in its own protocol."""
+    request, offset, expected = PROBES[service.name]
+    try:
+        with socket.create_connection((service.host, service.port), timeout=2.0) as caller:
+            caller.sendall(request)
+            with caller.makefile("rb") as answer:
+                return answer.read(offset + len(expected))[offset:] == expected
+    except OSError:
+        return False
 
 
 def start_time(pid: int) -> str:
@@ -41,7 +59,7 @@ def spawn(
     env: Mapping[str, str] | None = None,
 ) -> Service:
     """Start a process that survives this command and its terminal."""
-    data, log = place.data(name), place.log(name)
+    data, log = place.data(name), place.data("log") / f"{name}.log"
     with log.open("ab") as output:
         child = subprocess.Popen(
             command,
@@ -52,7 +70,6 @@ def spawn(
             env=env,
             start_new_session=True,
         )
-    _children.append(child)
     started = start_time(child.pid) or "gone"
     return Service(name, port, log=str(log), data=str(data), pid=child.pid, start_time=started)
 
@@ -76,11 +93,9 @@ def end(services: Sequence[Service], seconds: float = 30.0) -> None:
                 os.killpg(service.pid, number)
         if wait_until(lambda: not any(map(is_alive, services)), seconds):
             break
-    _children[:] = [child for child in _children if child.poll() is None]
 
 
 def tail(log: Path, lines: int = 20) -> str:
     """Return the end of a log, and where the rest is."""
-    text = log.read_text("utf-8", "replace") if log.exists() else ""
-    last = "\n".join(f"    {line}" for line in text.splitlines()[-lines:])
-    return f"{last}\n  log: {log}"
+    last = log.read_text("utf-8", "replace").splitlines()[-lines:]
+    return "\n    ".join(["", *last, f"log: {log}"])

@@ -1,15 +1,12 @@
 """RabbitMQ beside any other on the machine: own node name, cookie, ports and port mapper (epmd)."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import subprocess
-import time
 from pathlib import Path
 
 import packages
-from process import spawn
+from process import spawn, wait_until
 from state import HOST, Place, Service, is_free, kept_ports, ports
 
 EPMD_SECONDS = 10.0
@@ -69,9 +66,7 @@ def environment(place: Place, data: Path, kept: dict[str, int]) -> dict[str, str
 def start_port_mapper(env: dict[str, str], port: int) -> None:
     """Start an epmd and wait until it listens: a node that starts its own may ask it too soon."""
     subprocess.run([packages.which("epmd"), "-daemon"], env=env, check=True)
-    until = time.monotonic() + EPMD_SECONDS
-    while is_free(port) and time.monotonic() < until:
-        time.sleep(0.02)
+    wait_until(lambda: not is_free(port), EPMD_SECONDS)
 
 
 def end_port_mapper(place: Place) -> None:

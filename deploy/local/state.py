@@ -1,18 +1,15 @@
 """Where a checkout keeps its services: folder, lock, ports and services.json."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json
 import os
 import socket
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 # Another address only where clients are elsewhere, such as the pods of a test cluster.
 HOST = os.environ.get("DUEBRIDGE_SERVICES_HOST", "127.0.0.1")
@@ -51,10 +48,6 @@ class Place:
         (folder := self.home / name).mkdir(parents=True, exist_ok=True)
         return folder
 
-    def log(self, name: str) -> Path:
-        """Return the file for a service's output."""
-        return self.data("log") / f"{name}.log"
-
 
 @dataclass(frozen=True)
 class Service:
@@ -67,6 +60,8 @@ class Service:
     data: str = ""
     engine: str = "native"
     started_by_us: bool = True
+    # Who alone asked for it (`up --owner`), and so may stop it with `down --owner`.
+    owner: str = ""
     pid: int = 0
     start_time: str = ""
 
@@ -80,7 +75,7 @@ class Service:
         return {ADDRESSES[self.name][0]: self.address, **vars(self)}
 
     @classmethod
-    def from_json(cls, name: str, entry: dict[str, Any]) -> Service:
+    def from_json(cls, name: str, entry: dict[str, Any]) -> Self:
         """Read an entry; one written by hand needs no more than its port."""
         known = {each.name for each in fields(cls)} & set(entry)
         return cls(**{"name": name, **{key: entry[key] for key in known}})
@@ -101,10 +96,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text("utf-8"))) if path.exists() else {}
-    except (TypeError, ValueError) as broken:
-        raise ServiceError(f"{path} is broken ({broken}); delete it and try again") from None
+    return dict(json.loads(path.read_text("utf-8"))) if path.exists() else {}
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
@@ -117,11 +109,11 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 
 def load(place: Place) -> dict[str, Service]:
     """Read services.json."""
-    entries = _read(where := place.home / "services.json")
+    where = place.home / "services.json"
     try:
-        return {name: Service.from_json(name, entry) for name, entry in entries.items()}
-    except TypeError as unknown:
-        raise ServiceError(f"{where} has an entry without what it needs ({unknown})") from None
+        return {name: Service.from_json(name, entry) for name, entry in _read(where).items()}
+    except (TypeError, ValueError) as broken:
+        raise ServiceError(f"{where} is broken ({broken}); mend or delete it") from None
 
 
 def save(place: Place, services: dict[str, Service]) -> None:
@@ -152,13 +144,3 @@ def ports(place: Place, names: Iterable[str]) -> dict[str, int]:
             kept[name] = next(block + offset for block in blocks if is_free(block + offset))
     _write(place.home / "ports.json", kept)
     return kept
-
-
-def print_found(find: Callable[[], object]) -> int:
-    """Print what a program finds; problems become one message and exit code 1."""
-    try:
-        print(find())
-    except (ServiceError, OSError) as problem:
-        print(problem, file=sys.stderr)
-        return 1
-    return 0

@@ -10,15 +10,18 @@ local function return_generations(batch)
   if batch.generation < batch.last then next_generation(batch.generation - batch.last) end
 end
 
+-- Add a record, or put it in the place of the one that it replaces in this batch.
 local function add_record(batch, given)
   batch.generation = batch.generation + 1
-  local record = new_record(given.due, given.expires, given.remember, batch.generation, given.hash,
+  given.record = new_record(given.due, given.expires, given.remember, batch.generation, given.hash,
     given.blob)
-  batch.seen[given.id] = record
-  local n = #batch.records
-  batch.records[n + 1], batch.records[n + 2] = given.id, record
+  local earlier = batch.seen[given.id]
+  given.place = earlier and earlier.place or #batch.records
+  batch.seen[given.id] = given
+  local n = given.place
+  batch.records[n + 1], batch.records[n + 2] = given.id, given.record
   batch.scores[n + 1], batch.scores[n + 2] = given.due, given.id
-  batch.largest = math.max(batch.largest, #record)
+  batch.largest = math.max(batch.largest, #given.record)
   batch.earliest = math.min(batch.earliest, given.due)
 end
 
@@ -26,23 +29,32 @@ end
 local function end_cancelled(batch, given)
   local items = batch.cancelled
   items[#items + 1], items[#items + 2] = given.id, six(given.due) .. '\0\0\0\0'
-  remember_id(given.id, six(given.due), given.hash, given.remember)
+  remember_id(given.id, six(given.due), given.hash, CANCELLED, given.remember)
 end
 
 local function answer(batch, status, given)
   local reply, items = batch.reply, batch[status]
   reply[#reply + 1], reply[#reply + 2] = status, given.due
+  if given.has_ended then return end
   if status == 'cancelled' then return end_cancelled(batch, given) end
   if not items then return end
   add_record(batch, given)
+  if given.is_revived then items = batch.accepted end
   items[#items + 1], items[#items + 2] = given.id, six(given.due)
   if given.leaves then batch.leaving[#batch.leaving + 1] = given end
 end
 
--- Remove a replaced envelope from its old state after the new one is written.
+-- Remove a replaced envelope from its old state after the new one is written. A dead one may be out
+-- under this id: the new life is unsure as well.
 local function leave_old_state(given)
+  if given.is_unsure then
+    local f = open_flight(fresh_flight(six(given.due)))
+    f.unsure = 1
+    redis.call('HSET', FLIGHT, given.id, close_flight(f))
+  else
+    redis.call('HDEL', FLIGHT, given.id)
+  end
   if given.leaves ~= PENDING then redis.call('ZREM', given.leaves, given.id) end
-  redis.call('HDEL', FLIGHT, given.id)
 end
 
 local function write_batch(batch)

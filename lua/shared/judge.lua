@@ -9,19 +9,24 @@ local function recall_ids(ids)
   return found
 end
 
+-- Whether a delivery of what has the id may be out, so that it cannot be replaced; `given` gets the
+-- key that it leaves, and whether it is unsure.
+local function may_be_out(given)
+  local state, key, score = find_state(given.id)
+  local flight = redis.call('HGET', FLIGHT, given.id)
+  given.leaves, given.is_unsure = key, is_unsure(flight)
+  return state == 'unack' or (state ~= 'dead' and given.is_unsure)
+    or is_being_shunted(flight, score or 0)
+end
+
 -- The id exists: equal content is a duplicate; other content replaces it only if it is not in flight.
-local function judge_living(call, given, record, is_of_this_batch)
+-- `earlier` is the envelope of this batch that has the id, if one does.
+local function judge_living(call, given, record, earlier)
   if not is_known(record) then return 'conflict' end
   given.due = number_at(record, 2, 7)
   if string.sub(record, 32, 39) == given.hash then return 'duplicate' end
-  if not call.replace or is_of_this_batch then return 'conflict' end
-  local state, key, score = find_state(given.id)
-  local flight = redis.call('HGET', FLIGHT, given.id)
-  local may_be_out = state ~= 'dead' and is_unsure(flight)
-  if state == 'unack' or may_be_out or is_being_shunted(flight, score or 0) then
-    return 'in_flight'
-  end
-  given.leaves = key
+  if not call.replace then return 'conflict' end
+  if earlier and earlier.is_unsure or not earlier and may_be_out(given) then return 'in_flight' end
   given.due = given.wanted
   return 'replaced'
 end
@@ -35,17 +40,23 @@ local function judge_cold(given)
   if due > 0 and number_at(tombstone, 1, 6) >= given.generation then given.due = due end
 end
 
+local ENDED = {[CANCELLED] = 'cancelled', [DIED] = 'dead'}
+
 -- A cancelled cold row is remembered at once, and may come twice in a batch: read its memory again.
-local function judge_unknown(given)
+local function judge_unknown(call, given)
   local remembered = given.generation > 0 and recall('r' .. given.id) or given.remembered
+  if remembered and call.revives then
+    given.is_revived = true
+    return 'replaced'
+  end
   if remembered and string.sub(remembered, 7, 14) == given.hash then
-    given.due = number_at(remembered, 1, 6)
-    return 'duplicate'
+    given.due, given.has_ended = number_at(remembered, 1, 6), true
+    return ENDED[string.sub(remembered, 15, 15)] or 'duplicate'
   end
   return given.generation > 0 and judge_cold(given) or 'accepted'
 end
 
--- Return why a new envelope is refused; a duplicate is never refused.
+-- Return why a new envelope is refused; what was there before never is.
 local function refusal(call, given)
   if given.wanted - NOW_UP > call.max_delay then return 'too_far' end
   if given.expires > 0 and given.expires <= given.wanted then return 'expires_before_due' end
@@ -54,11 +65,11 @@ end
 local function judge(batch, call, given, record)
   if given.generation == 0 then given.due = math.max(given.due, NOW) end
   given.wanted = given.due
-  local seen, status = batch.seen[given.id], nil
-  if seen or record then
-    status = judge_living(call, given, seen or record, seen)
+  local earlier, status = batch.seen[given.id], nil
+  if earlier or record then
+    status = judge_living(call, given, earlier and earlier.record or record, earlier)
   else
-    status = judge_unknown(given)
+    status = judge_unknown(call, given)
   end
-  return batch[status] and refusal(call, given) or status
+  return not given.has_ended and batch[status] and refusal(call, given) or status
 end

@@ -42,7 +42,7 @@ local function next_generation(count) return redis.call('HINCRBY', META, 'genera
 
 -- Return the records of ids, in order: as many as fit in `budget` bytes, but at least one; `ids` is cut
 -- to them. No record is larger than meta's `largest`, so that a read is bounded before it is made.
-local MAX_BYTES = 4194304
+local MAX_BYTES = 1048576  -- reading 1 MiB takes the server 2 ms
 
 local function fetch(ids, budget)
   local largest = tonumber(redis.call('HGET', META, 'largest') or 1)

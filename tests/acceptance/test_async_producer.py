@@ -160,7 +160,10 @@ def test_producers_made_and_used_before_a_fork_work_in_both_processes(config: Pa
                 assert producer.get("r", f"{name}-{kind}"), (name, kind)
 
 
-def test_opening_of_a_store_that_is_away_raises_where_it_is_awaited(tmp_path: Path) -> None:
+def test_opening_of_a_store_that_is_away_raises_where_it_is_awaited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Producer.__init__, "__defaults__", (None, None, 0.0))
     path = tmp_path / "duebridge.yaml"
     path.write_text(CONFIG.format(url="redis://127.0.0.1:1/0", namespace="n"))
 

@@ -44,6 +44,20 @@ def test_send_other_content_conflicts_and_exits_1(duebridge: Command) -> None:
     assert (replaced.code, replaced.json()["status"]) == (0, "replaced")
 
 
+def test_send_of_a_remembered_id_that_was_cancelled_says_so_and_exits_1(
+    duebridge: Command,
+) -> None:
+    line = b'{"body": "hi", "id": "a", "delay": "1h", "remember": "1h"}'
+    words = ("send", "reminders", "-", "--jsonl", "--output", "json")
+    duebridge(*words, stdin=line)
+    duebridge("cancel", "reminders", "a")
+    refused = duebridge(*words, stdin=line)
+    assert (refused.code, refused.json()["status"]) == (1, "cancelled")
+    assert "line 1: cancelled: id a; it ended so before, --on-conflict replace" in refused.err
+    replaced = duebridge(*words, "--on-conflict", "replace", stdin=line)
+    assert (replaced.code, replaced.json()["status"]) == (0, "replaced")
+
+
 def test_send_from_file_and_standard_input_is_the_same_body(duebridge: Command) -> None:
     body = bytes(range(256))
     (duebridge.home / "body.bin").write_bytes(body)

@@ -17,7 +17,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient
 
 from duebridge.store.embedded import stop_embedded
-from tests.support.checkout import ROOT, missing
+from tests.support.checkout import ROOT, downloaded
 from tests.support.command import PROGRAM
 
 EXAMPLES = ROOT / "examples"
@@ -155,11 +155,7 @@ def test_consume_order_that_always_fails_ends_among_the_failed(
 
 
 def test_render_kubernetes_values_gives_scaled_workers() -> None:
-    words = [sys.executable, str(ROOT / "deploy" / "local" / "helm_tools.py")]
-    found = subprocess.run(words, capture_output=True, text=True, check=False)
-    if found.returncode:
-        missing("helm", found.stderr.strip())
-    helm = f"{found.stdout.strip()}/helm"
+    helm = f"{downloaded('helm')}/helm"
     values = str(EXAMPLES / "kubernetes" / "values.yaml")
     template = [helm, "template", "demo", str(CHART), "-f", values]
     shown = subprocess.run(template, capture_output=True, text=True, check=False)

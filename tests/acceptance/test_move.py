@@ -17,9 +17,8 @@ from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from tests.acceptance.site import CONFIG, Site
-from tests.support.backup import AT_ONCE, back_up, restored
 from tests.support.command import wait_until
-from tests.support.servers import redis_server
+from tests.support.servers import AT_ONCE, back_up, redis_server, restored
 
 pytestmark = pytest.mark.timeout(120)
 

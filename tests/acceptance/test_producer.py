@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,6 +16,7 @@ from duebridge.envelope import Envelope, Target
 from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable
 from duebridge.producer import Producer
 from duebridge.store.connection import open_connection
+from duebridge.store.reconnects import Reconnects
 from duebridge.store.routes import shard_number
 from tests.acceptance.site import memory_config
 from tests.support.proxy import Proxy, proxied
@@ -156,11 +158,17 @@ def test_reschedule_moves_the_due_instant(producer: Producer) -> None:
             producer.reschedule("r", "a", delay=delay)
 
 
-def test_remember_by_the_route_makes_a_rerun_a_duplicate(build: Build) -> None:
+def test_remember_by_the_route_tells_a_rerun_what_became_of_it(build: Build) -> None:
     producer = build(remember="24h")
     producer.schedule("r", b"x", delay="1h", id="a")
     producer.cancel("r", "a")
-    assert producer.schedule("r", b"x", delay="1h", id="a").status == "duplicate"
+    assert producer.schedule("r", b"x", delay="1h", id="a").status == "cancelled"
+    assert producer.get("r", "a") is None
+    reopened = producer.schedule("r", b"x", delay="1h", id="a", on_conflict="replace")
+    known = producer.get("r", "a")
+    assert known is not None
+    assert (reopened.status, known.state, known.attempt) == ("replaced", "pending", 0)
+    producer.cancel("r", "a")
     assert producer.schedule("r", b"other", delay="1h", id="a").status == "accepted"
 
 
@@ -190,7 +198,10 @@ def lossy(tmp_path: Path) -> Iterator[tuple[Producer, Proxy]]:
         store = {"url": f"redis://127.0.0.1:{proxy.port}/0", "allow_unfit": ["persistence"]}
         routes = {"r": {"target": {"broker": "memory", "topic": "t"}, "shards": 2}}
         config = memory_config(routes, store=store)
-        with Producer(config, open_connection(config.store.url), repeat_for_s=0) as producer:
+        connection = open_connection(config.store.url)
+        hours = count(0, 3600)  # no pause after a failure is long by this clock
+        connection._reconnects = Reconnects(lambda: float(next(hours)))
+        with Producer(config, connection, repeat_for_s=0) as producer:
             yield producer, proxy
 
 

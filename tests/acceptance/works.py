@@ -25,6 +25,7 @@ class Works:
         self.namespace = f"test-{secrets.token_hex(6)}"
         self.publishers = {"a": MemoryPublisher(), "b": MemoryPublisher()}
         self.config = self.configured(routes, **route)
+        self.url = url
         self.connection = open_connection(url)
         self.producer = Producer(self.config, self.connection)
         self.runner = Runner(self.config, open_connection(url), self.publishers, tracing=tracing)

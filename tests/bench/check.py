@@ -1,7 +1,7 @@
 """Compares what the bridge costs with the figures committed here: `make bench-check`.
 
-    python -m tests.bench.check            # exit 1 where a figure is more than 20 % above its own
-    python -m tests.bench.check --update   # write the figures of this run into baseline.json
+    make bench-check                    # exit 1 where a figure is more than 20 % above its own
+    make bench-check BENCH=--update     # write the figures of this run into baseline.json
 
 No wall time is compared, and no microsecond: a machine twice as fast would pass with twice the
 work. CPU is compared as a multiple of what the same client publishing alone took in the same run,
@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Any
 
 BASELINE = Path(__file__).with_name("baseline.json")
-SERVICES = Path(__file__).resolve().parents[2] / ".services" / "services.json"
 DUEBRIDGE = str(Path(sys.executable).with_name("duebridge"))
 TOLERANCE = 0.2
 ADDRESSES = {
-    "--store": ("DUEBRIDGE_TEST_REDIS_URL", "redis", "url"),
-    "--kafka": ("DUEBRIDGE_TEST_KAFKA_BOOTSTRAP", "kafka", "bootstrap"),
-    "--rabbitmq": ("DUEBRIDGE_TEST_RABBITMQ_URL", "rabbitmq", "url"),
+    "--store": "DUEBRIDGE_TEST_REDIS_URL",
+    "--kafka": "DUEBRIDGE_TEST_KAFKA_BOOTSTRAP",
+    "--rabbitmq": "DUEBRIDGE_TEST_RABBITMQ_URL",
 }
 
 Figures = dict[str, float]
@@ -33,19 +32,11 @@ Row = Mapping[str, Any]
 
 def run_bench(*options: str) -> list[Row]:
     """Run the command on the local services; returns its rows."""
-    command = [DUEBRIDGE, "bench", *addresses(), "--output", "json", *options]
+    found = {flag: os.environ.get(name) for flag, name in ADDRESSES.items()}
+    addresses = [word for flag, value in found.items() if value for word in (flag, value)]
+    command = [DUEBRIDGE, "bench", *addresses, "--output", "json", *options]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def addresses() -> list[str]:
-    """Return the flags that name the services, from the environment or `make services-up`."""
-    known = json.loads(SERVICES.read_text()) if SERVICES.exists() else {}
-    found: list[str] = []
-    for flag, (variable, service, field) in ADDRESSES.items():
-        address = os.environ.get(variable) or known.get(service, {}).get(field)
-        found += [flag, address] if address else []
-    return found
 
 
 def figures_of(rows: Iterable[Row]) -> Figures:
@@ -89,10 +80,9 @@ def faults_of(found: Figures, committed: Figures) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--update", action="store_true", help="commit the figures of this run")
-    parser.add_argument("--count", default="10000")
     parser.add_argument("--rounds", default="5")
     asked = parser.parse_args(arguments)
-    rows = run_bench("--only", "bridge", "--count", asked.count, "--rounds", asked.rounds)
+    rows = run_bench("--only", "bridge", "--count", "10000", "--rounds", asked.rounds)
     found = figures_of(rows)
     if asked.update:
         BASELINE.write_text(json.dumps(found, indent=2) + "\n")

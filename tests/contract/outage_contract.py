@@ -9,10 +9,12 @@ import pytest
 from duebridge.envelope import Target
 from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
 from tests.support.broker_under_test import BrokerUnderTest, delivery, verdicts
-from tests.support.listeners import free_port, silent_listener
+from tests.support.proxy import proxied
+from tests.support.servers import free_port, silent_listener
 
 SHORT_DEADLINE_S = 2.0
 MARGIN_S = 1.0
+MOST_CONNECTIONS = 8  # within one ping
 
 
 class OutageContract:
@@ -33,6 +35,15 @@ class OutageContract:
             closing(broker.open_at(port, SHORT_DEADLINE_S)) as publisher,
         ):
             self._raises_in_time(publisher)
+
+    def test_ping_a_broker_that_ends_each_connection_reconnects_seldom(
+        self, broker: BrokerUnderTest
+    ) -> None:
+        with proxied(free_port()) as proxy:
+            proxy.refuse(1000)
+            with closing(broker.open_at(proxy.port, SHORT_DEADLINE_S)) as publisher:
+                self._raises_in_time(publisher)
+            assert proxy.refused <= MOST_CONNECTIONS
 
     def test_publish_to_an_absent_broker_is_unavailable_within_the_deadline(
         self, broker: BrokerUnderTest

@@ -8,6 +8,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -17,9 +18,9 @@ from duebridge.envelope import Target
 from duebridge.ports.publisher import Delivery, Publisher
 from tests.contract.publisher_contract import PublisherContract
 from tests.support.broker_under_test import BRIDGE_ID, Received
-from tests.support.features import Features
+from tests.support.checkout import ROOT
+from tests.support.kafka_broker import KafkaBroker
 
-ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "tests" / "support" / "file_connector"
 
 
@@ -55,20 +56,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 class FileBroker:
     """A directory of files."""
 
-    features = Features(
-        broker="file",
-        largest_body=1_000_000,
-        keys=True,
-        null_body=True,
-        typed_headers=False,
-        null_header_values=True,
-        ordered_headers=True,
-        repeated_header_names=True,
-        properties=False,
-        missing_target=True,
-        size_limit=False,
-        invalid=False,
-    )
+    features = replace(KafkaBroker.features, broker="file", size_limit=False, invalid=False)
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

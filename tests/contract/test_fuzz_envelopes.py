@@ -1,13 +1,11 @@
 """Any envelope is refused in words, or stored and delivered byte for byte, by real brokers too."""
 
 import re
-import reprlib
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from datetime import UTC, datetime, timedelta, timezone
-from enum import IntEnum
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,21 +14,19 @@ from hypothesis import strategies as st
 
 from duebridge.admin.operator import Operator
 from duebridge.config.models import Config
-from duebridge.envelope import Envelope, HeaderValue, Properties, Target
+from duebridge.envelope import Envelope, Headers, HeaderValue, Properties, Target
 from duebridge.errors import EnvelopeError
 from duebridge.ports.publisher import Delivery, Publisher, Reason
 from duebridge.producer import Producer
 from duebridge.receipt import Receipt, Shown
 from duebridge.store.connection import Connection
 from duebridge_connectors.kafka.headers import plain_headers
-from tests.contract.rabbitmq_broker import RabbitBroker
 from tests.support.broker_under_test import Received
+from tests.support.drawn_envelopes import BATCH, Batch, Fields, batches, brief
 from tests.support.fuzzing import Lookout, embedded, fuzz, fuzz_config
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.rabbitmq_broker import RabbitBroker
 
-MAX_BODY_BYTES = 16 * 1024
-HUGE = 10**5000  # Python itself refuses to print it
-BATCH = 10
 OURS = {"x-message-id", "x-route", "x-attempt", "x-due-at", "x-scheduled-at"}
 ROUTES: dict[str, Any] = {
     "r": {
@@ -43,139 +39,7 @@ ROUTES: dict[str, Any] = {
 GATHERED_MS = 10  # what is due may be kept back so long for what is due next
 SETTLED_MS = 1000
 REFUSAL = re.compile(r": .*(expected .+|did you mean)", re.DOTALL)
-Fields = dict[str, Any]
 Content = tuple[Any, ...]
-
-
-class Text(str):
-    """A str, and not exactly one."""
-
-
-class Number(int):
-    """An int, and not exactly one."""
-
-
-class Bytes(bytes):
-    """A bytes, and not exactly one."""
-
-
-class Level(IntEnum):
-    """A number with a name."""
-
-    LOW = 1
-
-
-class Batch(list[Fields]):
-    """What is handed over at once; shown short, since Python itself cannot show all of it."""
-
-    def __repr__(self) -> str:
-        return "\n".join(map(brief, self))
-
-
-def brief(fields: Fields) -> str:
-    """The fields of one envelope on a line."""
-    return ", ".join(f"{name}={_brief(value)}" for name, value in fields.items())
-
-
-def _brief(value: object) -> str:
-    try:
-        return reprlib.repr(value)
-    except ValueError:  # HUGE
-        return "a number of too many digits"
-
-
-# What may be handed to `Envelope.new`: in order, but for up to two fields that need not be.
-
-any_text = st.text(st.characters(exclude_categories=()), max_size=30)  # surrogates too
-any_text |= st.sampled_from(["", "\0", "\ud800", "é" * 127, "é" * 128, "x" * 255, "x" * 256, "x\n"])
-word = st.text("abcdefgh-._:é☃ ", min_size=1, max_size=12)
-some_bytes = st.binary(max_size=64) | st.sampled_from([b"\0", b"\xff" * MAX_BODY_BYTES, b"{}\r\n"])
-some_bytes |= st.builds(bytes.__mul__, st.binary(min_size=1, max_size=9), st.integers(0, 1500))
-header_value = st.binary(max_size=20) | word | st.integers(-(2**63), 2**63 - 1)
-header_value |= st.booleans() | st.none()
-numbers = [2**31, 2**47, 2**48, 2**63, 2**64, -(2**63), HUGE, -HUGE, Number(7), Level.LOW]
-anything = st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | any_text
-anything |= st.binary(max_size=5) | st.lists(st.integers(0, 3), max_size=3)
-anything |= st.dictionaries(word, st.integers(), max_size=2)
-anything |= st.sampled_from([*numbers, Text("odd"), Bytes(b"odd"), bytearray(b"odd"), object()])
-duration = st.timedeltas(timedelta(0), timedelta(days=300))
-duration |= st.builds("{}{}".format, st.integers(0, 999), st.sampled_from(["ms", "s", "m", "h"]))
-odd_duration = st.sampled_from(
-    [
-        *("1", "-1s", "1.s", "٣s", "1e3s", " 1s ", "0.0000001ms", "1y", "366d", 1.5, float("nan")),
-        *(
-            "9" * 18 + "d",
-            "9" * 5000 + "d",
-            timedelta.max,
-            timedelta.min,
-            timedelta(microseconds=1),
-        ),
-    ]
-)
-EDGE_OF_TIME = timezone(timedelta(hours=-23, minutes=-59))
-odd_instant = st.sampled_from(
-    [
-        *(0, -1, 1, 2**47, 2**47 + 1, 1.0, True, Number(5), datetime(2026, 1, 1), datetime.max),
-        *(datetime.max.replace(tzinfo=EDGE_OF_TIME), datetime.min.replace(tzinfo=UTC)),
-    ]
-)
-known_target = st.builds(Target, st.just("memory"), topic=st.sampled_from(["t-1", "t-ü"]))
-odd_target = st.builds(Target, word, topic=any_text, exchange=st.none() | word)
-odd_target |= st.sampled_from(
-    [Target("memory"), Target("memory", topic="t-1", exchange="e", routing_key="k")]
-)
-odd_headers = st.sampled_from(
-    [[("x-route", "mine")], {"X-DLQ-reason": "mine"}, [("big", b"x" * 40_000)], [("a", 1)] * 2]
-)
-odd_headers |= st.lists(st.tuples(any_text | anything, anything), max_size=70)
-when = st.builds(lambda delay: {"delay": delay}, duration)
-when |= st.builds(lambda seconds: {"soon_s": seconds}, st.integers(-99, 9**6))  # at, after now
-when |= st.builds(lambda ms: {"at": ms}, st.integers(0, 2 * 10**12))
-in_order = st.fixed_dictionaries(
-    {"body": some_bytes},
-    optional={
-        "id": word,
-        "expires": duration,
-        "key": some_bytes,
-        "headers": st.lists(st.tuples(word, header_value), max_size=5)
-        | st.dictionaries(word, header_value, max_size=5),
-        "max_attempts": st.integers(1, 10_000),
-        "remember": duration,
-        "target": known_target,
-        "priority": st.integers(0, 255),
-        "timestamp": st.integers(0, 2**40),
-        "content_type": word,
-    },
-)
-ODD: dict[str, st.SearchStrategy[Any]] = {
-    "body": anything,
-    "id": any_text,
-    "delay": odd_duration | duration,
-    "at": odd_instant,
-    "expires": odd_duration | odd_instant | duration,
-    "remember": odd_duration,
-    "headers": odd_headers,
-    "max_attempts": st.sampled_from([0, -1, 10_001, True]),
-    "target": known_target | odd_target,
-    "priority": st.integers(-300, 300),
-    "timestamp": st.integers(-(2**65), 2**65),
-    "expiration": any_text | st.just("3600000"),
-    **dict.fromkeys(["content_type", "content_encoding", "correlation_id"], any_text),
-    **dict.fromkeys(["reply_to", "type", "app_id", "user_id"], any_text),
-    "nonsense": anything,
-}
-
-
-@st.composite
-def envelope_fields(draw: st.DrawFn) -> Fields:
-    """What is given to `Envelope.new`, the body with it."""
-    fields = {**draw(in_order), **draw(when)}
-    for name in draw(st.lists(st.sampled_from(sorted(ODD)), max_size=2)):
-        fields[name] = draw(ODD[name] | ODD[name] | anything)
-    return fields
-
-
-batches = st.lists(envelope_fields(), min_size=BATCH, max_size=BATCH).map(Batch)
 
 
 @pytest.fixture(scope="module")
@@ -321,31 +185,22 @@ DEADLINE_S = 15.0
 DAY_MS = 86_400_000
 MAY_NEVER_GO = {Reason.EXPIRED, Reason.INVALID}
 
-Form = Callable[[Envelope], tuple[Any, ...]]
+Form = Callable[[Envelope | Received], tuple[Any, ...]]
 
 
-def kafka_form(envelope: Envelope) -> tuple[Any, ...]:
-    """An envelope as an independent consumer of Kafka reads it."""
-    return envelope.body, envelope.key, plain_headers(envelope.headers, envelope.properties)
+def kafka_form(each: Envelope | Received) -> tuple[Any, ...]:
+    """An envelope, or what arrived of it, as an independent consumer of Kafka reads it."""
+    return each.body, each.key, plain_headers(_theirs(each), each.properties)
 
 
-def rabbitmq_form(envelope: Envelope) -> tuple[Any, ...]:
-    """An envelope as an independent consumer of RabbitMQ reads it: headers in any order."""
-    return envelope.body, sorted_headers(envelope.headers), envelope.properties
+def rabbitmq_form(each: Envelope | Received) -> tuple[Any, ...]:
+    """As an independent consumer of RabbitMQ reads it: headers in any order."""
+    headers = sorted(f"{name!r} {plain(value)}" for name, value in _theirs(each))
+    return each.body, headers, each.properties
 
 
-def sorted_headers(headers: Sequence[tuple[str, HeaderValue]]) -> list[str]:
-    return sorted(f"{name!r} {plain(value)}" for name, value in headers)
-
-
-def kafka_read(received: Received) -> tuple[Any, ...]:
-    headers = [pair for pair in received.headers if pair[0] not in OURS]
-    return received.body, received.key, headers
-
-
-def rabbitmq_read(received: Received) -> tuple[Any, ...]:
-    headers = [pair for pair in received.headers if pair[0] not in OURS]
-    return received.body, sorted_headers(headers), received.properties
+def _theirs(each: Envelope | Received) -> Headers:
+    return tuple(pair for pair in each.headers if pair[0] not in OURS)
 
 
 class Sample:
@@ -372,12 +227,12 @@ class Sample:
             floor.turn(SETTLED_MS)
         assert floor.stores["r"].next().envelopes == floor.stores["r"].next().dead
 
-    def check(self, found: Sequence[Received], form: Form, read: Any) -> None:
+    def check(self, found: Sequence[Received], form: Form) -> None:
         """Nothing is lost, nothing is other than it was."""
         arrived = {each.id: each for each in found}
         for name, envelope in self.accepted.items():
             if name in arrived:
-                assert read(arrived[name]) == form(envelope)
+                assert form(arrived[name]) == form(envelope)
             else:
                 known = self.producer.get("r", name)
                 assert known is not None, envelope
@@ -401,25 +256,27 @@ def draw_into(sample: Sample) -> None:
     assert sample.accepted
 
 
-def test_envelopes_arrive_on_kafka_as_they_were_given(
-    connection: Connection, kafka_bootstrap: str
-) -> None:
-    with closing(KafkaBroker(kafka_bootstrap)) as broker:
-        target = Target("kafka", topic=f"fuzz-{secrets.token_hex(6)}")
-        broker.create(target)
-        with closing(broker.open(DEADLINE_S)) as publisher:
-            sample = Sample(connection, target.as_dict(), publisher)
-            draw_into(sample)
-        sample.check(broker.read_all(target), kafka_form, kafka_read)
+@pytest.fixture(params=["kafka", "rabbitmq"])
+def case(
+    request: pytest.FixtureRequest, service: Callable[[str, str], str]
+) -> Iterator[tuple[Any, Target, Form]]:
+    """Return a real broker, a new target, and how to compare what arrives there."""
+    topic = f"fuzz-{secrets.token_hex(6)}"
+    if request.param == "kafka":
+        with closing(KafkaBroker(service("kafka", "bootstrap"))) as broker:
+            yield broker, Target("kafka", topic=topic), kafka_form
+    else:
+        with closing(RabbitBroker(service("rabbitmq", "url"))) as rabbit:
+            target = Target("rabbitmq", exchange=topic, routing_key="due")
+            yield rabbit, target, rabbitmq_form
 
 
-def test_envelopes_arrive_on_rabbitmq_as_they_were_given(
-    connection: Connection, rabbitmq_url: str
+def test_envelopes_arrive_on_a_real_broker_as_they_were_given(
+    connection: Connection, case: tuple[Any, Target, Form]
 ) -> None:
-    with closing(RabbitBroker(rabbitmq_url)) as broker:
-        target = Target("rabbitmq", exchange=f"fuzz-{secrets.token_hex(6)}", routing_key="due")
-        broker.create(target)
-        with closing(broker.open(DEADLINE_S)) as publisher:
-            sample = Sample(connection, target.as_dict(), publisher)
-            draw_into(sample)
-        sample.check(broker.read_all(target), rabbitmq_form, rabbitmq_read)
+    broker, target, form = case
+    broker.create(target)
+    with closing(broker.open(DEADLINE_S)) as publisher:
+        sample = Sample(connection, target.as_dict(), publisher)
+        draw_into(sample)
+    sample.check(broker.read_all(target), form)

@@ -14,7 +14,7 @@ from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient
 from duebridge_connectors.kafka.settings import producer_config
 from tests.support.broker_under_test import delivery
 from tests.support.kafka_broker import KafkaBroker
-from tests.support.listeners import free_port
+from tests.support.servers import free_port
 
 from kafka import errors as vendor  # isort: skip
 

@@ -13,10 +13,9 @@ from duebridge.envelope import Target
 from duebridge.ports.publisher import Verdict
 from duebridge_connectors.kafka.librdkafka.client import LibrdkafkaClient, RequestFailed
 from duebridge_connectors.kafka.librdkafka.settings import producer_config
-from tests.contract.librdkafka_broker import LibrdkafkaBroker
 from tests.support.broker_under_test import delivery, verdicts
-from tests.support.kafka_broker import KafkaBroker
-from tests.support.listeners import free_port
+from tests.support.kafka_broker import KafkaBroker, LibrdkafkaBroker
+from tests.support.servers import free_port
 
 PARTITIONS = 12
 

@@ -1,4 +1,4 @@
-"""Answers that are lost, and topics that nobody made, on a real broker behind a proxy."""
+"""Lost answers and connections, and topics that nobody made, on a real broker behind a proxy."""
 
 import threading
 import time
@@ -10,19 +10,20 @@ from typing import Any
 import pytest
 
 from duebridge.envelope import Target
-from duebridge.ports.publisher import BrokerUnavailable, Delivery, Verdict
+from duebridge.ports.publisher import Delivery, Verdict
 from duebridge_connectors.kafka.librdkafka import open_librdkafka
 from duebridge_connectors.kafka.librdkafka.client import NO_TOPIC
 from duebridge_connectors.kafka.librdkafka.settings import producer_config
 from duebridge_connectors.kafka.publisher import KafkaPublisher
-from tests.contract.librdkafka_broker import LibrdkafkaBroker
-from tests.support.broker_under_test import delivery, ids, verdicts
+from tests.support.broker_under_test import answers_again, delivery, ids, verdicts
+from tests.support.kafka_broker import KafkaBroker, LibrdkafkaBroker
 from tests.support.own_kafka import ProxiedKafka, proxied_kafka
 from tests.support.proxy import Proxy
 from tests.support.servers import wait_until
 
 DEADLINE_S = 3.0
 MARGIN_S = 1.0
+MOST_CONNECTIONS = 15  # within two publishes
 
 
 @pytest.fixture(scope="module")
@@ -69,19 +70,6 @@ def publish_in_time(publisher: KafkaPublisher[Any], batch: Sequence[Delivery]) -
     return found
 
 
-def recover(publisher: KafkaPublisher[Any]) -> None:
-    """Return once the broker answers again."""
-
-    def answers() -> bool:
-        try:
-            publisher.ping()
-        except BrokerUnavailable:
-            return False
-        return True
-
-    wait_until(answers, "an answer")
-
-
 def test_publish_to_a_missing_topic_creates_none_even_where_the_broker_would(
     broker: LibrdkafkaBroker, publisher: KafkaPublisher[Any]
 ) -> None:
@@ -102,7 +90,7 @@ def test_publish_whose_answers_are_lost_is_indeterminate_and_may_be_there(
     assert arrived  # how many of them the first request took is up to the client
     assert arrived == ids(batch)[: len(arrived)]
     proxy.release()
-    recover(publisher)
+    assert answers_again(publisher)
     assert publish_in_time(publisher, batch_for(target)) == {Verdict.CONFIRMED}
 
 
@@ -129,7 +117,7 @@ def test_publish_what_waited_behind_a_lost_answer_never_goes_out_later(
             assert [run.result() for run in runs] == [{Verdict.INDETERMINATE}] * 2
         assert publisher.replaced == is_wedged
         proxy.release()
-        recover(publisher)
+        assert answers_again(publisher)
         assert publish_in_time(publisher, after) == {Verdict.CONFIRMED}
     assert ids(broker.read_all(target))[2:] == ids([sent, *after])
 
@@ -140,6 +128,21 @@ def test_publish_during_an_outage_leaves_only_the_first_batch_uncertain(
     proxy.hold()
     assert publish_in_time(publisher, batch_for(target)) == {Verdict.INDETERMINATE}
     assert publish_in_time(publisher, batch_for(target)) == {Verdict.UNAVAILABLE}
+
+
+@pytest.mark.parametrize("client", [KafkaBroker, LibrdkafkaBroker])
+def test_publish_behind_a_proxy_that_ends_each_connection_reconnects_seldom(
+    client: type[KafkaBroker], kafka: ProxiedKafka, proxy: Proxy, target: Target
+) -> None:
+    opened = client(kafka.bootstrap)
+    with closing(opened), closing(opened.open_at(proxy.port, DEADLINE_S)) as publisher:
+        assert publish_in_time(publisher, [delivery(target)]) == {Verdict.CONFIRMED}
+        before = proxy.refused
+        proxy.refuse(1000)
+        for _ in range(2):
+            assert Verdict.CONFIRMED not in publish_in_time(publisher, batch_for(target))
+        proxy.refuse(0)
+        assert 0 < proxy.refused - before <= MOST_CONNECTIONS
 
 
 def test_close_with_deliveries_under_way_ends_them_at_once_indeterminate(

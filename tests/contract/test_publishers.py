@@ -5,10 +5,12 @@ from contextlib import closing
 
 import pytest
 
-from tests.contract.librdkafka_broker import LibrdkafkaBroker
+from tests.contract.memory_broker import MemoryBroker
 from tests.contract.publisher_contract import PublisherContract
-from tests.contract.rabbitmq_broker import RabbitBroker
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.checkout import ROOT
+from tests.support.features import meanings
+from tests.support.kafka_broker import KafkaBroker, LibrdkafkaBroker
+from tests.support.rabbitmq_broker import RabbitBroker
 
 
 class TestKafkaPublisher(PublisherContract):
@@ -30,3 +32,14 @@ class TestRabbitPublisher(PublisherContract):
     def broker(self, rabbitmq_url: str) -> Iterator[RabbitBroker]:
         with closing(RabbitBroker(rabbitmq_url)) as broker:
             yield broker
+
+
+def test_features_are_those_of_the_guide() -> None:
+    declared = [b.features for b in (KafkaBroker, LibrdkafkaBroker, MemoryBroker, RabbitBroker)]
+    rows = [["", *(each.broker for each in declared)], ["---"] * 5]
+    for name, meaning in meanings().items():
+        rows.append([meaning, *("yes" if getattr(each, name) else "no" for each in declared)])
+    sizes = [f"{each.largest_body:,}" for each in declared]
+    rows.append(["largest body that the tests send, bytes", *sizes])
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    assert table in (ROOT / "connectors" / "README.md").read_text("utf-8")

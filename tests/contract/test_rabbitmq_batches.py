@@ -13,8 +13,8 @@ import pytest
 from duebridge.envelope import Headers, Properties, Target
 from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
 from duebridge_connectors.rabbitmq.publisher import RabbitPublisher
-from tests.contract.rabbitmq_broker import RabbitBroker, answers_again
-from tests.support.broker_under_test import delivery, ids, verdicts
+from tests.support.broker_under_test import answers_again, delivery, ids, verdicts
+from tests.support.rabbitmq_broker import RabbitBroker
 
 DEADLINE_S = 15.0
 CONFIRMED = Verdict.CONFIRMED

@@ -14,10 +14,10 @@ from structlog.testing import capture_logs
 from duebridge.envelope import Target
 from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Publisher, Verdict
 from duebridge_connectors.rabbitmq import open_publisher
-from tests.contract.rabbitmq_broker import RabbitBroker, answers_again, seconds_since
-from tests.support.broker_under_test import delivery, ids, verdicts
-from tests.support.listeners import silent_listener
+from tests.support.broker_under_test import answers_again, delivery, ids, verdicts
 from tests.support.proxy import Proxy, proxied
+from tests.support.rabbitmq_broker import RabbitBroker, seconds_since
+from tests.support.servers import silent_listener
 
 DEADLINE_S = 15.0
 SHORT_DEADLINE_S = 2.0

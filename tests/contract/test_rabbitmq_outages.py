@@ -10,11 +10,12 @@ import pytest
 from duebridge.envelope import Target
 from duebridge.ports.publisher import BrokerUnavailable, Reason, Verdict
 from duebridge_connectors.rabbitmq import open_publisher
+from duebridge_connectors.rabbitmq.examine import examine
 from duebridge_connectors.rabbitmq.publisher import RabbitPublisher
-from tests.contract.private_rabbitmq import PrivateRabbit
-from tests.contract.rabbitmq_broker import RabbitBroker, answers_again, seconds_since
-from tests.support.broker_under_test import delivery, verdicts
+from tests.support.broker_under_test import answers_again, delivery, verdicts
+from tests.support.own_rabbitmq import PrivateRabbit
 from tests.support.proxy import proxied
+from tests.support.rabbitmq_broker import RabbitBroker, seconds_since
 
 DEADLINE_S = 15.0
 SHORT_DEADLINE_S = 2.0
@@ -51,6 +52,15 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 def opened(rabbit: PrivateRabbit, deadline_s: float) -> RabbitPublisher:
     return open_publisher({"url": rabbit.url}, deadline_s)
+
+
+def test_examine_a_full_virtual_host_keeps_the_brokers_words(rabbit: PrivateRabbit) -> None:
+    rabbit.control("add_vhost", "full")
+    rabbit.control("set_permissions", "-p", "full", "guest", ".*", ".*", ".*")
+    rabbit.control("set_vhost_limits", "-p", "full", '{"max-connections": 0}')
+    settings = {"type": "rabbitmq", "url": rabbit.url.rpartition("/")[0] + "/full"}
+    (finding,) = examine("brokers.billing", settings, [], 5.0)
+    assert "connection limit (0) is reached" in finding.found
 
 
 def test_publish_to_a_blocking_broker_waits_then_is_refused_until_it_unblocks(

@@ -13,13 +13,13 @@ from duebridge.cli.exits import BROKER, exit_code
 from duebridge.config.secrets import resolve_at
 from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
 from duebridge_connectors.rabbitmq import open_publisher
-from tests.contract.private_rabbitmq import PrivateRabbit
-from tests.contract.rabbitmq_broker import RabbitBroker
 from tests.support import certificates as own
 from tests.support.broker_under_test import delivery, ids, verdicts
 from tests.support.certificates import KEY_PASSWORD, Certificates
 from tests.support.checkout import missing
 from tests.support.documented import documented
+from tests.support.own_rabbitmq import PrivateRabbit
+from tests.support.rabbitmq_broker import RabbitBroker
 from tests.support.servers import free_port, listens, wait_until
 
 USER = "shop"

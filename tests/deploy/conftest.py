@@ -2,25 +2,20 @@
 
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.deploy.chart import Chart
-from tests.support.checkout import ROOT, missing
+from tests.support.checkout import downloaded, missing
 
 Promtool = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
 def chart() -> Chart:
-    fetch = [sys.executable, str(ROOT / "deploy" / "local" / "helm_tools.py")]
-    done = subprocess.run(fetch, capture_output=True, text=True, check=False)
-    if done.returncode:
-        missing("helm", done.stderr.strip())
-    return Chart(f"{done.stdout.strip()}/helm")
+    return Chart(f"{downloaded('helm')}/helm")
 
 
 @pytest.fixture(scope="session")

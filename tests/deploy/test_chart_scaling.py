@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.chart import MODES, Chart, ChartRefused, Object, one
+from tests.deploy.chart import MODES, Chart, Object, one
 from tests.deploy.conftest import Promtool
 
 MINE = 'namespace="shop",service="demo-duebridge",window="60s"'
@@ -89,15 +89,3 @@ def test_keda_asks_the_workers_own_page(chart: Chart) -> None:
         "valueLocation": "totals.due_within_s.300",
         "targetValue": "250000",
     }
-
-
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({"mode": "keda"}, r"scaling\.keda\.serverAddress: expected"),
-        ({"mode": "hpa", "min": 11}, r"scaling\.max: expected at least scaling\.min \(11\)"),
-    ],
-)
-def test_scaling_that_cannot_work_is_refused(chart: Chart, values: Object, said: str) -> None:
-    with pytest.raises(ChartRefused, match=said):
-        chart.given({f"scaling.{name}": value for name, value in values.items()})

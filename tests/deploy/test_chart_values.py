@@ -1,18 +1,28 @@
-"""values.yaml and its schema: one source with duebridge.yaml, and wrong values are refused."""
+"""values.yaml and its schema: one source with duebridge.yaml, and wrong values are refused.
+
+Every object of every mode is what API servers and operators accept. `schemas/` has strict schemas
+(an unknown key is refused): of the oldest Kubernetes that Chart.yaml accepts, out of the wheel
+kubernetes-validate, and of the operators' custom resources.
+"""
 
 import json
+from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 import yaml
+from jsonschema import Draft7Validator
 
 from deploy.helm import schema
 from deploy.helm.values import Values
 from duebridge.config.schema import config_schema
-from tests.deploy.chart import FOLDER, Chart, ChartRefused
+from tests.deploy.chart import FOLDER, MODES, Chart, ChartRefused, Object, one, values_of
 from tests.support.checkout import ROOT
 
 EXAMPLE = ROOT / "docs" / "duebridge.example.yaml"
+HYDRATE = {"run": "hydrate", "args": ["a"], "schedule": "@daily"}
+NO_BUDGET = (0, "0%", "101%", -1)
 VALUES = yaml.safe_load((FOLDER / "values.yaml").read_text("utf-8"))
 
 
@@ -57,6 +67,18 @@ def test_example_of_every_setting_is_taken_as_config(chart: Chart, tmp_path: Pat
         ({"secrets.env": {"REDIS_URL": {"value": "redis://redis"}}}, "secrets/env/REDIS_URL"),
         ({"spark.jobs": {"a": {"run": "schedule", "schedule": "@daily"}}}, "spark/jobs/a/run"),
         ({"spark.jobs": {"a": {"run": "hydrate", "schedule": "daily"}}}, "spark/jobs/a/schedule"),
+        ({"spark.jobs": {"n" * 38: HYDRATE}}, r"spark\.jobs\.n+: expected at most 52"),
+        ({"scaling.mode": "keda"}, r"scaling\.keda\.serverAddress: expected"),
+        (
+            {"scaling.mode": "hpa", "scaling.min": 11},
+            r"scaling\.max: expected at least scaling\.min \(11\)",
+        ),
+        # a budget that would block a drain
+        *(({"podDisruptionBudget.maxUnavailable": each}, "maxUnavailable") for each in NO_BUDGET),
+        (
+            {"valkey.enabled": True, "config.store": {"url": "redis://r"}},
+            r"store\.url: expected none",
+        ),
     ],
 )
 def test_wrong_value_is_refused_by_its_place(
@@ -79,3 +101,48 @@ def test_program_of_the_chart_is_this_one() -> None:
     project = (ROOT / "pyproject.toml").read_text("utf-8")
     about = yaml.safe_load((FOLDER / "Chart.yaml").read_text("utf-8"))
     assert f'version = "{about["appVersion"]}"' in project
+
+
+SCHEMAS = Path(__file__).parent / "schemas"
+
+
+def validators() -> Iterator[tuple[str, Draft7Validator]]:
+    """Yield a validator for each kind, by `apiVersion kind`."""
+    for path in SCHEMAS.glob("*.json"):
+        file = json.loads(path.read_text("utf-8"))
+        for kind, rules in file["kinds"].items():
+            yield kind, Draft7Validator({**rules, "$defs": file["$defs"]})
+
+
+VALIDATORS = dict(validators())
+
+
+def errors(rendered: Object) -> list[str]:
+    """Return what is wrong with an object; a kind without a schema is wrong."""
+    kind = f"{rendered['apiVersion']} {rendered['kind']}"
+    if kind not in VALIDATORS:
+        return [f"{kind}: no schema"]
+    found = VALIDATORS[kind].iter_errors(rendered)
+    return [f"{kind}: {error.json_path}: {error.message[:200]}" for error in found]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_render_mode_makes_only_valid_objects_each_once(chart: Chart, mode: str) -> None:
+    rendered = chart.mode(mode)
+    assert rendered
+    assert [error for each in rendered for error in errors(each)] == []
+    names = [(each["kind"], each["metadata"]["name"]) for each in rendered]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_lint_mode_finds_nothing(chart: Chart, mode: str) -> None:
+    chart.run("lint", "--strict", "deploy/helm/duebridge", "-f", str(values_of(mode)))
+
+
+def test_validate_misspelled_key_or_unknown_kind_fails(chart: Chart) -> None:
+    wrong = deepcopy(one(chart.mode("keda-prometheus"), "ScaledObject"))
+    wrong["spec"]["minReplicas"] = wrong["spec"].pop("minReplicaCount")
+    [error] = errors(wrong)
+    assert "minReplicas" in error
+    assert errors({**wrong, "kind": "Route"}) == ["keda.sh/v1alpha1 Route: no schema"]

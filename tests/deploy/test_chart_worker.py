@@ -118,12 +118,6 @@ def test_budget_always_allows_an_eviction(chart: Chart, mode: str) -> None:
     assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
 
-@pytest.mark.parametrize("value", [0, "0%", "101%", -1])
-def test_budget_that_would_block_a_drain_is_refused(chart: Chart, value: object) -> None:
-    with pytest.raises(ChartRefused, match="maxUnavailable"):
-        chart.given({"podDisruptionBudget.maxUnavailable": value})
-
-
 def test_spread_never_keeps_a_pod_waiting(chart: Chart) -> None:
     spread = pod_of(chart.mode("kafka"))["topologySpreadConstraints"]
     assert {each["whenUnsatisfiable"] for each in spread} == {"ScheduleAnyway"}

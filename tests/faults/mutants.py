@@ -140,6 +140,18 @@ MUTANTS = {
         "tests/store/test_memory.py::test_cancel_of_a_cold_row_is_recorded_and_binds_it[valkey]",
         {"given.generation > 0 and judge_cold(given) or 'accepted'": "'accepted'"},
     ),
+    "end_forgotten": Mutant(
+        "a remembered id that was cancelled is told as delivered",
+        "tests/store/test_memory.py"
+        "::test_remembered_id_answers_what_became_of_it_for_its_time[valkey-cancel-cancelled]",
+        {"ENDED[string.sub(remembered, 15, 15)] or 'duplicate'": "'duplicate'"},
+    ),
+    "unsure_forgotten": Mutant(
+        "what replaces a dead envelope that may be out is cancelled for certain",
+        "tests/store/test_schedule.py"
+        "::test_replace_of_a_dead_envelope_that_may_be_out_stays_unsure[valkey-cancel]",
+        {"if given.is_unsure then local f": "if false then local f"},
+    ),
 }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from duebridge.config.models import HOUR_MS
 from duebridge_connectors.spark.cold import batches
@@ -38,12 +38,16 @@ STEPS = {
 
 
 class ColdRoute:
-    """Runs demote and hydrate; `reach` lets the horizon pass what is due in a month."""
+    """Runs demote and hydrate, as the configuration has them or with another horizon."""
 
-    def __init__(self, spark: SparkSession, world: World, route: str = "cold") -> None:
-        self.spark = spark
-        self.world = world
+    def __init__(self, world: World, patch: pytest.MonkeyPatch, route: str = "cold") -> None:
+        self.world, self.spark = world, world.spark
+        self._patch = patch
         self.to = {"config": world.config, "route": route}
+
+    def reach(self, hours: int = 24) -> None:
+        """Let the horizon reach so far that what is due in a month is to come back."""
+        self._patch.setattr(Tier, "boundary_ms", lambda _: LATER_MS + hours * HOUR_MS)
 
     @property
     def tier(self) -> Tier:
@@ -73,7 +77,7 @@ class ColdRoute:
 
     def warm(self) -> set[str]:
         """The ids in the store."""
-        return self.world.ids("cold", number=0) | self.world.ids("cold", number=1)
+        return self.world.ids("cold")
 
     def rows(self, files: Sequence[str] | None = None) -> DataFrame:
         """The rows of these files, or of all that count; void ones among them."""

@@ -2,30 +2,24 @@
 
 import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from duebridge.config.models import HOUR_MS
-from duebridge_connectors.spark.cold.tier import Tier
 from tests.spark.cold_route import ColdRoute
-from tests.spark.topics import Topics
-from tests.spark.world import LATER_MS, World
-from tests.support.checkout import ROOT, missing
+from tests.spark.world import Topics, World
+from tests.support.checkout import downloaded, missing
 from tests.support.kafka_broker import KafkaBroker
 
 
 @pytest.fixture(scope="session")
 def kafka_jars() -> str:
     """Spark's Kafka connector, as the setting `spark.jars` takes it."""
-    program = [sys.executable, str(ROOT / "deploy" / "local" / "spark_jars.py")]
-    done = subprocess.run(program, capture_output=True, text=True)
-    return done.stdout.strip() if not done.returncode else missing("the connector", done.stderr)
+    return downloaded("spark")
 
 
 @pytest.fixture(scope="session")
@@ -52,8 +46,8 @@ def spark(kafka_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.fixture
-def world(tmp_path: Path, redis_url: str) -> Iterator[World]:
-    made = World(tmp_path, redis_url)
+def world(request: pytest.FixtureRequest, tmp_path: Path, redis_url: str) -> Iterator[World]:
+    made = World(tmp_path, redis_url, lambda: request.getfixturevalue("spark"))
     yield made
     made.delete()
 
@@ -67,15 +61,5 @@ def topics(world: World, kafka_bootstrap: str) -> Iterator[Topics]:
 
 
 @pytest.fixture
-def cold(spark: SparkSession, world: World) -> ColdRoute:
-    return ColdRoute(spark, world)
-
-
-@pytest.fixture
-def reach(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Let the horizon reach so far that what is due in a month is to come back."""
-
-    def pass_by(hours: int = 24) -> None:
-        monkeypatch.setattr(Tier, "boundary_ms", lambda _: LATER_MS + hours * HOUR_MS)
-
-    return pass_by
+def cold(world: World, monkeypatch: pytest.MonkeyPatch) -> ColdRoute:
+    return ColdRoute(world, monkeypatch)

@@ -9,9 +9,10 @@ file HOME/slow; demote, which is over too soon to be caught otherwise, when ther
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -40,46 +41,33 @@ SETTINGS = {
 }
 
 
-class Jobs:
-    """Every job, by what the test has prepared below `home`; each may be run again."""
+class Jobs(NamedTuple):
+    """Every job; each may be run again."""
 
-    def __init__(self, spark: SparkSession, config: str, home: Path) -> None:
-        self._spark = spark
-        self._config = config
-        self._home = home
+    schedule: Callable[..., Summary]
+    intake: Callable[..., IntakeSummary]
+    replay: Callable[..., ReplaySummary]
+    hydrate: Callable[..., HydrateSummary]
+    demote: Callable[..., object]
+    journal: Callable[..., object]
+    reconcile: Callable[..., object]
+    report: Callable[..., object]
 
-    def schedule(self, **more: int) -> Summary:
-        rows = [str(self._home / "rows.parquet")]
-        return run_schedule(self._spark, rows, **self._to("plain"), **more)
 
-    def intake(self, topic: str, **more: int) -> IntakeSummary:
-        checkpoint = str(self._home / "intake")
-        wanted = Intake(topic=topic, checkpoint=checkpoint, columns={"delay": "'0ms'"})
-        return run_intake(self._spark, wanted, **self._to("split"), **more)
-
-    def replay(self, topic: str, **more: int) -> ReplaySummary:
-        wanted = Replay(topic=topic, broker="kafka", delay="1h")
-        return run_replay(self._spark, wanted, is_dry_run=False, config=self._config, **more)
-
-    def hydrate(self, **more: int) -> HydrateSummary:
-        return run_hydrate(self._spark, **self._to("cold"), **more)
-
-    def demote(self) -> object:
-        return run_demote(self._spark, **self._to("frozen"))
-
-    def journal(self, every: str | None = None) -> object:
-        table = str(self._home / "journal")
-        return run_journal(self._spark, table, every=every, config=self._config)
-
-    def reconcile(self) -> object:
-        out = str(self._home / "verdict")
-        return run_reconcile(self._spark, self._config, routes=["plain"], out=out)
-
-    def report(self) -> object:
-        return run_report(self._spark, str(self._home / "report"), config=self._config)
-
-    def _to(self, route: str) -> dict[str, str]:
-        return {"config": self._config, "route": route}
+def prepared(spark: SparkSession, config: str, home: Path, topic: str, letters: str) -> Jobs:
+    """Return the jobs on two topics, and on what the test has left below `home`."""
+    records = Intake(topic=topic, checkpoint=f"{home}/intake", columns={"delay": "'0ms'"})
+    dead = Replay(topic=letters, broker="kafka", delay="1h")
+    return Jobs(
+        partial(run_schedule, spark, [f"{home}/rows.parquet"], config=config, route="plain"),
+        partial(run_intake, spark, records, config=config, route="split"),
+        partial(run_replay, spark, dead, is_dry_run=False, config=config),
+        partial(run_hydrate, spark, config=config, route="cold"),
+        partial(run_demote, spark, config=config, route="frozen"),
+        partial(run_journal, spark, f"{home}/journal", config=config),
+        partial(run_reconcile, spark, config, routes=["plain"], out=f"{home}/verdict"),
+        partial(run_report, spark, f"{home}/report", config=config),
+    )
 
 
 def all_due_in_a_month(_: Tier) -> int:
@@ -99,7 +87,7 @@ def begin(job: Callable[..., object], *given: object, **options: Any) -> None:
 def main() -> None:
     config, home, topic, letters, jars = sys.argv[1:]
     with opened_session("killed", more={**SETTINGS, "spark.jars": jars}) as spark:
-        jobs = Jobs(spark, config, Path(home))
+        jobs = prepared(spark, config, Path(home), topic, letters)
         real = Tier.boundary_ms
         Tier.boundary_ms = lambda tier: (  # type: ignore[method-assign]
             all_due_in_a_month(tier) if tier.route.name == "cold" else real(tier)
@@ -109,8 +97,8 @@ def main() -> None:
         begin(again_and_again, jobs.report)
         wait_until((Path(home) / "slow").exists, "slow", TOLD_WITHIN_S)
         begin(jobs.schedule, rows_per_second=RATE)
-        begin(jobs.intake, topic, rows_per_second=RATE)
-        begin(jobs.replay, letters, rows_per_second=RATE)
+        begin(jobs.intake, rows_per_second=RATE)
+        begin(jobs.replay, rows_per_second=RATE)
         begin(jobs.hydrate, rows_per_second=RATE)
         wait_until((Path(home) / "demote").exists, "demote", TOLD_WITHIN_S)
         jobs.demote()

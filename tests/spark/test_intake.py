@@ -14,8 +14,7 @@ from duebridge_connectors.spark.kafka_source import topic_of
 from duebridge_connectors.spark.session import job_error
 from tests.spark.by_hand import read_by_hand
 from tests.spark.test_rows import rejected
-from tests.spark.topics import RECORDED_AT_MS, Record, Topics
-from tests.spark.world import LATER_MS, World
+from tests.spark.world import LATER_MS, RECORDED_AT_MS, Sent, Topics, World
 
 DUE = {"due_at": str(LATER_MS)}
 
@@ -44,19 +43,19 @@ def topic_ref(spark: SparkSession, topics: Topics, topic: str) -> Any:
 
 
 def test_intake_takes_each_record_once_with_key_headers_and_delay(
-    spark: SparkSession, world: World, topics: Topics, take_in: Run
+    world: World, topics: Topics, take_in: Run
 ) -> None:
     topic = topics.make()
     late_s = LATER_MS // 1000 - RECORDED_AT_MS // 1000
     headers = (("x-delay", f"{late_s}s".encode()), ("a", b"1"), ("a", b"2"))
-    topics.fill(topic, [Record(b"one", b"k", headers, partition=1)])
+    topics.fill(topic, [Sent(b"one", b"k", headers, partition=1)])
     assert counts(take_in(topic, columns={}, delay_header="x-delay")) == (1, 0, 0)
-    topic_id = topic_ref(spark, topics, topic).id
+    topic_id = topic_ref(world.spark, topics, topic).id
     (row,) = read_by_hand(world, route="plain")
     assert (row["id"], row["body"], row["key"]) == (f"{topic_id}:1:0", b"one", b"k")
     assert tuple((each["name"], each["value"]) for each in row["headers"]) == headers
     assert row["due_at"].timestamp() == LATER_MS // 1000
-    topics.fill(topic, [Record(b"two", None, headers, partition=1)])
+    topics.fill(topic, [Sent(b"two", None, headers, partition=1)])
     assert counts(take_in(topic, columns={}, delay_header="x-delay")) == (1, 0, 0)
     assert world.ids("plain") == {f"{topic_id}:1:0", f"{topic_id}:1:1"}
 
@@ -65,7 +64,7 @@ def test_intake_in_bounded_batches_rejects_what_is_no_envelope(
     world: World, topics: Topics, take_in: Run
 ) -> None:
     topic = topics.make(partitions=1)
-    topics.fill(topic, [Record(b"x"), Record(b"y" * 2000), Record(b"z")])
+    topics.fill(topic, [Sent(b"x"), Sent(b"y" * 2000), Sent(b"z")])
     summary = take_in(topic, max_offsets=2, rejects=str(world.home / "rejects"))
     assert (counts(summary), summary.batches) == ((2, 0, 1), 2)
     (row,) = rejected(world.home / "rejects")
@@ -77,10 +76,10 @@ def test_intake_of_a_topic_made_anew_reads_it_from_its_beginning_under_other_ids
     world: World, topics: Topics, take_in: Run
 ) -> None:
     topic = topics.make(partitions=1)
-    topics.fill(topic, [Record(b"x")] * 3)
+    topics.fill(topic, [Sent(b"x")] * 3)
     assert counts(take_in(topic)) == (3, 0, 0)
     topics.make_anew(topic, partitions=1)
-    topics.fill(topic, [Record(b"x")] * 5)
+    topics.fill(topic, [Sent(b"x")] * 5)
     again = take_in(topic, start="latest")
     assert (counts(again), again.is_made_anew) == ((5, 0, 0), True)
     assert len(world.ids("plain")) == 8
@@ -90,7 +89,7 @@ def test_intake_while_its_topic_is_made_anew_fails_and_then_goes_on(
     spark: SparkSession, topics: Topics, take_in: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = topics.make(partitions=1)
-    topics.fill(topic, [Record(b"x")] * 3)
+    topics.fill(topic, [Sent(b"x")] * 3)
     asked = topic_ref(spark, topics, topic)
     answers = iter([asked, asked, asked._replace(id="another")])
     monkeypatch.setattr("duebridge_connectors.spark.jobs.intake.topic_of", lambda *_: next(answers))

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from duebridge.errors import ConfigError
@@ -22,36 +21,43 @@ from duebridge_connectors.spark.jobs.journal import (
 )
 from duebridge_connectors.spark.jobs.journal_table import DataFile, JournalTable
 from duebridge_connectors.spark.source.schema import JOURNAL
-from tests.spark.world import World
+from tests.spark.cold_route import Killed
+from tests.spark.world import World, setting
+
+
+class Table:
+    """The table of a world's journal."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.home = world, world.home / "journal"
+        self.files = JournalTable(str(self.home))
+
+    def run(self, **options: Any) -> JournalSummary:
+        return run_journal(self.world.spark, self.files.root, config=self.world.config, **options)
+
+    def rows(self) -> DataFrame:
+        return read_journal(self.world.spark, self.files.root)
+
+    def ids(self) -> list[str]:
+        return sorted(row.id for row in self.rows().select("id").collect())
+
+    def on_disk(self) -> set[str]:
+        found = self.home.glob("day=*/**/*.parquet")
+        return {str(each.relative_to(self.home)) for each in found}
 
 
 @pytest.fixture
-def table(world: World) -> str:
-    return str(world.home / "journal")
-
-
-def run(spark: SparkSession, world: World, table: str, **options: Any) -> JournalSummary:
-    return run_journal(spark, table, config=world.config, **options)
-
-
-def ids(spark: SparkSession, table: str) -> list[str]:
-    return sorted(row.id for row in read_journal(spark, table).select("id").collect())
-
-
-def on_disk(table: str) -> set[str]:
-    return {str(each.relative_to(table)) for each in Path(table).glob("day=*/**/*.parquet")}
+def table(world: World) -> Table:
+    return Table(world)
 
 
 def test_by_day_gives_the_utc_day_and_a_gap_that_of_finding_it(spark: SparkSession) -> None:
     late = datetime(2026, 3, 1, 23, 59, 59, tzinfo=UTC)
     rows = spark.createDataFrame([("accepted", late), ("gap", None)], "kind string, at timestamp")
-    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
-    try:
+    with setting(spark, "spark.sql.session.timeZone", "Asia/Tokyo"):
         found = with_day(rows, date(2026, 3, 5)).select("kind", "day")
         wanted = [("accepted", date(2026, 3, 1)), ("gap", date(2026, 3, 5))]
         assertDataFrameEqual(found, spark.createDataFrame(wanted, "kind string, day date"))
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
 def lags(world: World) -> list[int | None]:
@@ -60,33 +66,33 @@ def lags(world: World) -> list[int | None]:
 
 
 def test_run_journal_again_adds_what_is_new_and_tells_the_store_how_far_it_is(
-    spark: SparkSession, world: World, table: str
+    world: World, table: Table
 ) -> None:
     world.accept("split", *[f"a{number}" for number in range(10)])
     assert lags(world) == [None] * 4
-    first = run(spark, world, table, max_entries_per_trigger=4)
+    first = table.run(max_entries_per_trigger=4)
     assert (first.rows, first.batches, first.table_rows) == (10, 3, 10)
     assert lags(world) == [0] * 4
     world.accept("split", "a10")
     assert sorted(lag for lag in lags(world) if lag is not None) == [0, 0, 0, 1]
     world.accept("plain", "b")
-    assert run(spark, world, table).rows == 2
-    assert run(spark, world, table).rows == 0
-    assert ids(spark, table) == sorted([f"a{number}" for number in range(11)] + ["b"])
-    found = {(row.day, row.route) for row in read_journal(spark, table).collect()}
+    assert table.run().rows == 2
+    assert table.run().rows == 0
+    assert table.ids() == sorted([f"a{number}" for number in range(11)] + ["b"])
+    found = {(row.day, row.route) for row in table.rows().collect()}
     today = datetime.now(UTC).date()
     assert found == {(today, "split"), (today, "plain")}
 
 
-def test_run_journal_keeps_a_gap_and_says_so(spark: SparkSession, world: World, table: str) -> None:
+def test_run_journal_keeps_a_gap_and_says_so(world: World, table: Table) -> None:
     for name in "abc":
         world.schedule("plain", name, at=5)
     world.cut("plain", 1, 2)
     world.deliver("plain", 1)
-    done = run(spark, world, table)
+    done = table.run()
     assert (done.rows, done.gaps, done.lost_entries) == (3, 1, 2)
     assert "1 gaps, 2 entries lost" in str(done)
-    found = read_journal(spark, table)
+    found = table.rows()
     assert found.columns == [*JOURNAL.fieldNames(), "day"]
     names = ["kind", "route", "shard", "sequence", "position", "id", "attempt", "lost_entries"]
     assert [tuple(row) for row in found.orderBy("sequence").select(names).collect()] == [
@@ -98,21 +104,21 @@ def test_run_journal_keeps_a_gap_and_says_so(spark: SparkSession, world: World, 
 
 @pytest.mark.long
 def test_run_journal_merges_small_files_and_disturbs_no_reader(
-    spark: SparkSession, world: World, table: str, monkeypatch: pytest.MonkeyPatch
+    world: World, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job, "MERGE_FROM_FILES", 3)
     world.accept("plain", *"ab")
-    assert run(spark, world, table, route="plain", max_entries_per_trigger=1).merged_files == 0
-    older = read_journal(spark, table)
+    assert table.run(route="plain", max_entries_per_trigger=1).merged_files == 0
+    older = table.rows()
     world.accept("plain", *"cd")
-    done = run(spark, world, table, route="plain", max_entries_per_trigger=1)
+    done = table.run(route="plain", max_entries_per_trigger=1)
     assert (done.batches, done.merged_files, done.table_files, done.table_rows) == (2, 3, 2, 4)
     assert older.count() == 2
-    assert ids(spark, table) == [*"abcd"]
-    assert len(on_disk(table)) == 5
-    run(spark, world, table, route="plain", keep="0ms")
-    assert len(on_disk(table)) == 2
-    assert ids(spark, table) == [*"abcd"]
+    assert table.ids() == [*"abcd"]
+    assert len(table.on_disk()) == 5
+    table.run(route="plain", keep="0ms")
+    assert len(table.on_disk()) == 2
+    assert table.ids() == [*"abcd"]
 
 
 @pytest.mark.parametrize("step", ["take_over", "commit", "newest"])
@@ -120,34 +126,30 @@ def test_run_journal_merges_small_files_and_disturbs_no_reader(
     "call", [1, *(pytest.param(call, marks=pytest.mark.long) for call in (2, 3))]
 )
 def test_batches_killed_at_any_step_and_begun_again_are_in_the_table_once(
-    spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch, step: str, call: int
+    table: Table, monkeypatch: pytest.MonkeyPatch, step: str, call: int
 ) -> None:
     """The batches are as Spark gives them; merging begins with the second, so it is killed too."""
     monkeypatch.setattr(job, "MERGE_FROM_FILES", 2)
-    checkpoint = Path(table) / "_checkpoint"
+    checkpoint = table.home / "_checkpoint"
     checkpoint.mkdir(parents=True)
     (checkpoint / "metadata").write_text('{"id":"a query"}')
     with monkeypatch.context() as patched:
         patched.setattr(JournalTable, step, killed_after(getattr(JournalTable, step), call))
         with pytest.raises(Killed):
-            add_batches(spark, table)
-    add_batches(spark, table)
-    assert ids(spark, table) == ["id-0", "id-1"]
-    JournalTable(table).sweep(0)
-    assert ids(spark, table) == ["id-0", "id-1"]
-    assert on_disk(table) == {each.path for each in JournalTable(table).newest().files}
+            add_batches(table)
+    add_batches(table)
+    assert table.ids() == ["id-0", "id-1"]
+    table.files.sweep(0)
+    assert table.ids() == ["id-0", "id-1"]
+    assert table.on_disk() == {each.path for each in table.files.newest().files}
 
 
-def add_batches(spark: SparkSession, table: str) -> None:
-    sink = JournalSink(spark, JournalTable(table))
+def add_batches(table: Table) -> None:
+    sink = JournalSink(table.world.spark, table.files)
     at = datetime(2026, 3, 1, tzinfo=UTC)
     for number in range(2):
         row = ("accepted", at, "plain", 0, number, 0, f"id-{number}", at, None, None, 0)
-        sink.add(spark.createDataFrame([row], JOURNAL), number)
-
-
-class Killed(Exception):
-    """Nothing of ours handles it, as nothing would a signal."""
+        sink.add(table.world.spark.createDataFrame([row], JOURNAL), number)
 
 
 def killed_after(real: Any, call: int) -> Any:
@@ -164,20 +166,18 @@ def killed_after(real: Any, call: int) -> Any:
 
 
 @pytest.mark.long
-def test_run_journal_with_another_checkpoint_is_refused(
-    spark: SparkSession, world: World, table: str
-) -> None:
+def test_run_journal_with_another_checkpoint_is_refused(world: World, table: Table) -> None:
     world.accept("plain", "a")
-    run(spark, world, table)
-    (Path(table) / "_checkpoint").rename(world.home / "elsewhere")
+    table.run()
+    (table.home / "_checkpoint").rename(world.home / "elsewhere")
     with pytest.raises(PySparkException, match="expected the checkpoint that it was written with"):
-        run(spark, world, table)
-    assert ids(spark, table) == ["a"]
+        table.run()
+    assert table.ids() == ["a"]
 
 
-def test_read_journal_of_nothing_says_what_was_expected(spark: SparkSession, table: str) -> None:
+def test_read_journal_of_nothing_says_what_was_expected(table: Table) -> None:
     with pytest.raises(ConfigError, match="expected a table that the job journal wrote"):
-        read_journal(spark, table)
+        table.rows()
 
 
 def test_small_files_of_a_day_that_is_over_are_merged_to_one() -> None:

@@ -122,13 +122,15 @@ def test_journal_limit_is_shared_out_between_shards(world: World) -> None:
     assert reader.latestOffset(first, limit) == {"open/0": [1, 2], "plain/0": [1, 8]}
 
 
-def test_journal_read_as_a_table_is_what_there_is(spark: SparkSession, world: World) -> None:
+def test_journal_read_as_a_table_is_what_there_is(world: World) -> None:
     world.schedule("plain", "cut", at=5)
     world.schedule("plain", "a", at=5)
     world.cut("plain", 1)
     world.deliver("plain", 2)
     options = {"config": world.config, "stream": "journal"}
-    rows = spark.read.format("duebridge").options(**options).load().orderBy("sequence").collect()
+    rows = (
+        world.spark.read.format("duebridge").options(**options).load().orderBy("sequence").collect()
+    )
     assert [(row.kind, row.id, row.attempt, row.lost_entries) for row in rows] == [
         ("gap", None, None, 1),
         ("accepted", "a", None, 0),

@@ -12,7 +12,7 @@ from duebridge.config.load import load_config
 from duebridge.config.models import Config
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.kafka_source import kafka_options
-from tests.spark.topics import Record, Topics
+from tests.spark.world import Sent, Topics
 from tests.support.certificates import KEY_PASSWORD, Certificates, make_certificates
 from tests.support.documented import documented
 from tests.support.kafka_broker import KafkaBroker
@@ -61,7 +61,7 @@ def test_read_a_secured_topic_as_documented_and_show_no_secret(
     with closing(KafkaBroker(f"127.0.0.1:{secured.open}")) as broker:
         topics = Topics(broker)
         topic = topics.make()
-        topics.fill(topic, [Record(b"read by Spark")])
+        topics.fill(topic, [Sent(b"read by Spark")])
         rows = spark.read.format("kafka").options(**options).option("subscribe", topic).load()
         assert [bytes(row["value"]) for row in rows.collect()] == [b"read by Spark"]
     plan = rows._jdf.queryExecution().toString()  # type: ignore[operator]

@@ -1,5 +1,6 @@
-"""A driver killed in the middle of every job, and each job run again: nothing lost or twice."""
+"""A driver that Ctrl-C or a kill ends, and each job run again: nothing lost or twice."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -11,16 +12,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.journal import read_journal
+from duebridge_connectors.spark.session import deferred_interrupts, quiet_py4j
 from tests.spark.cold_route import ColdRoute
-from tests.spark.driver import Jobs, all_due_in_a_month
+from tests.spark.driver import Jobs, all_due_in_a_month, prepared
 from tests.spark.test_replay import dead
-from tests.spark.topics import Record, Topics
-from tests.spark.world import LATER_MS, World
+from tests.spark.world import LATER_MS, Sent, Topics, World
 from tests.support.command import ENVIRONMENT
 from tests.support.servers import wait_until
 
@@ -31,11 +31,6 @@ SLOW = ("plain", "split", "open", "cold")  # routes of schedule, intake, replay 
 IDS = [f"i{number:04d}" for number in range(ROWS)]
 
 
-def stored(world: World, route: str) -> set[str]:
-    shards = {"split": 4, "cold": 2}.get(route, 1)
-    return set().union(*(world.ids(route, number=number) for number in range(shards)))
-
-
 def files(home: Path, pattern: str) -> bool:
     return any(home.glob(pattern))
 
@@ -43,16 +38,16 @@ def files(home: Path, pattern: str) -> bool:
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_every_job_killed_in_the_middle_and_run_again_loses_nothing_and_repeats_nothing(
-    spark: SparkSession, world: World, topics: Topics, kafka_jars: str
+    world: World, topics: Topics, kafka_jars: str
 ) -> None:
     home = world.home
     rows = {"id": IDS, "body": IDS, "due_at": [LATER_MS] * ROWS}  # each process has its LATER_MS
     pq.write_table(pa.table(rows), home / "rows.parquet")
     world.schedule("cold", *IDS)
-    assert run_demote(spark, config=world.config, route="cold").removed == ROWS
+    assert run_demote(world.spark, config=world.config, route="cold").removed == ROWS
     world.schedule("frozen", *IDS)
     topic, letters = topics.make(), topics.make()
-    topics.fill(topic, (Record(name.encode()) for name in IDS))
+    topics.fill(topic, (Sent(name.encode()) for name in IDS))
     topics.fill(letters, dead(*IDS, route="open"))
     with killed_driver(world, topic, letters, kafka_jars) as driver:
         wait_until(lambda: is_reported(home, driver), f"see {home}/driver.log", within_s=200)
@@ -61,17 +56,18 @@ def test_every_job_killed_in_the_middle_and_run_again_loses_nothing_and_repeats_
         wait_until(lambda: is_begun(world, begun), begun, within_s=120)
         (home / "demote").touch()
         wait_until(lambda: files(home, f"{FROZEN}/*-demoted.json"), "demote", within_s=60)
-    before = {route: len(stored(world, route)) for route in SLOW}
+    before = {route: len(world.ids(route)) for route in SLOW}
     assert all(BEGUN <= count < ROWS for count in before.values()), before
     assert not files(home, f"{FROZEN}/*-removed.json"), "demote was over"
     delivered = world.deliver("split", 100)  # what is gone already is not scheduled again
     assert delivered
-    run_again(Jobs(spark, world.config, home), topic, letters)
-    left = stored(world, "split") | world.ids("split", "ready")
+    run_again(prepared(world.spark, world.config, home, topic, letters))
+    left = world.ids("split") | world.ids("split", "ready")
     assert (len(left), left & delivered) == (ROWS - len(delivered), set())
-    assert all(len(stored(world, route)) == ROWS for route in ("plain", "open", "cold"))
-    assert (stored(world, "frozen"), ColdRoute(spark, world, "frozen").ids()) == (set(), IDS)
-    accepted = read_journal(spark, str(home / "journal")).where("kind = 'accepted'")
+    assert all(len(world.ids(route)) == ROWS for route in ("plain", "open", "cold"))
+    assert world.ids("frozen") == set()
+    assert ColdRoute(world, pytest.MonkeyPatch(), "frozen").ids() == IDS
+    accepted = read_journal(world.spark, str(home / "journal")).where("kind = 'accepted'")
     assert dict(accepted.groupBy("route").count().collect()) == {
         **dict.fromkeys((*SLOW, "frozen"), ROWS),
         "cold": 2 * ROWS,  # before it was cold, and when it came back
@@ -93,10 +89,9 @@ def killed_driver(world: World, *words: str) -> Iterator["subprocess.Popen[bytes
         driver.wait()
 
 
-def run_again(jobs: Jobs, topic: str, letters: str) -> None:
+def run_again(jobs: Jobs) -> None:
     """Do what anybody does whose driver was killed; each job finds what the killed one stored."""
-    schedule, intake = jobs.schedule(), jobs.intake(topic).rows
-    for done in (schedule, intake, jobs.replay(letters).rows[0]):
+    for done in (jobs.schedule(), jobs.intake().rows, jobs.replay().rows[0]):
         assert done.accepted + done.duplicate == ROWS
         assert done.duplicate > 0
     with pytest.MonkeyPatch.context() as later:
@@ -113,5 +108,38 @@ def is_reported(home: Path, driver: "subprocess.Popen[bytes]") -> bool:
 
 
 def is_begun(world: World, begun: dict[str, int]) -> bool:
-    begun |= {route: len(stored(world, route)) for route in SLOW}
+    begun |= {route: len(world.ids(route)) for route in SLOW}
     return all(count >= BEGUN for count in begun.values())
+
+
+def start(reached: list[str]) -> None:
+    with deferred_interrupts():
+        signal.raise_signal(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as Spark sets one of its own
+        reached.append("the end")
+
+
+def test_ctrl_c_while_a_session_starts_is_heard_once_it_has() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    reached: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        start(reached)
+    assert reached == ["the end"]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_start_that_nobody_interrupts_ends_as_it_would_anyway() -> None:
+    with deferred_interrupts():
+        pass
+    with pytest.raises(ValueError, match="no Java"), deferred_interrupts():
+        raise ValueError("no Java")
+
+
+def test_call_that_ctrl_c_ended_is_not_logged_and_all_else_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with quiet_py4j():
+        logging.getLogger().error("KeyboardInterrupt while sending command.")
+        logging.getLogger("py4j.clientserver").error("something else")
+    logging.getLogger().error("KeyboardInterrupt while sending command.")
+    assert [record.name for record in caplog.records] == ["py4j.clientserver", "root"]

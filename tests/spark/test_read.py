@@ -4,21 +4,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import Reason
 from duebridge.store.transitions import Burial, Retry
-from duebridge_connectors.spark.source.dataframes import write_envelopes
 from duebridge_connectors.spark.source.planning import plan_read
 from tests.spark.by_hand import read_by_hand
 from tests.spark.world import LATER_MS, World
-
-
-def read(spark: SparkSession, world: World, **options: Any) -> DataFrame:
-    reading = spark.read.format("duebridge").option("config", world.config)
-    return reading.options(**options).load()
 
 
 def numbered(count: int) -> list[str]:
@@ -27,28 +19,24 @@ def numbered(count: int) -> list[str]:
 
 def stored(world: World, name: str) -> tuple[int, bytes, bytes]:
     """What a way back must keep of an envelope."""
-    entry = world.store("plain").get(name)
-    assert entry is not None
-    assert entry.record is not None
-    return entry.record.due_at_ms, entry.record.blob, entry.record.content_hash
+    _, record = world.record("plain", name)
+    return record.due_at_ms, record.blob, record.content_hash
 
 
-def test_read_of_a_split_route_has_every_row_once_by_shard(
-    spark: SparkSession, world: World
-) -> None:
+def test_read_of_a_split_route_has_every_row_once_by_shard(world: World) -> None:
     world.schedule("split", *numbered(2500))
-    frame = read(spark, world, route="split", state="pending", page=100)
+    frame = world.read(route="split", state="pending", page=100)
     assert frame.rdd.getNumPartitions() == 4
     assert frame.count() == frame.select("id").distinct().count() == 2500
     assert {row.shard for row in frame.select("shard").distinct().collect()} == {0, 1, 2, 3}
     assert "redis://" not in frame._jdf.queryExecution().toString()  # type: ignore[operator]
 
 
-def test_read_of_an_envelope_has_all_that_it_was_given(spark: SparkSession, world: World) -> None:
+def test_read_of_an_envelope_has_all_that_it_was_given(world: World) -> None:
     headers = [("n", "text"), ("n", 5), ("m", None), ("t", True)]
     world.schedule("plain", "a", key=b"k", headers=headers, content_type="text/plain",
                    max_attempts=4, remember="1d")  # fmt: skip
-    (row,) = read(spark, world, route="plain").collect()
+    (row,) = world.read(route="plain").collect()
     assert (row.id, row.route, row.shard, row.state) == ("a", "plain", 0, "pending")
     assert row.due_at.replace(tzinfo=UTC) == datetime.fromtimestamp(LATER_MS / 1000, UTC)
     assert row.waits_for == row.due_at
@@ -60,7 +48,7 @@ def test_read_of_an_envelope_has_all_that_it_was_given(spark: SparkSession, worl
     assert row.generation > 0
 
 
-def test_read_of_every_state_names_it(spark: SparkSession, world: World) -> None:
+def test_read_of_every_state_names_it(world: World) -> None:
     world.schedule("plain", *numbered(5), at=5)
     world.schedule("split", "other")
     store = world.store("plain")
@@ -70,7 +58,7 @@ def test_read_of_every_state_names_it(spark: SparkSession, world: World) -> None
     why: dict[str, Any] = {"is_failure": True, "is_unsure": False, "error": "E\nrefused"}
     store.retry(claim.token, [Retry(id=retried, delay_ms=60_000, **why)])
     store.bury(claim.token, [Burial(id=dead, reason=Reason.TOO_LARGE, **why)])
-    rows = {row.id: row for row in read(spark, world).collect()}
+    rows = {row.id: row for row in world.read().collect()}
     states = sorted(row.state for row in rows.values())
     assert states == ["dead", "pending", "ready", "ready", "retry", "unack"]
     found = rows[retried]
@@ -88,14 +76,14 @@ def test_read_of_a_due_window_ends_before_its_end(world: World) -> None:
     assert {row["id"] for row in rows} == {"w2", "w3", "w4"}
 
 
-def test_read_packed_goes_back_as_it_was(spark: SparkSession, world: World) -> None:
+def test_read_packed_goes_back_as_it_was(world: World) -> None:
     world.schedule("plain", *numbered(20), delay="30d", headers={"n": b"v"})
-    packed = read(spark, world, route="plain", content="packed")
+    packed = world.read(route="plain", content="packed")
     kept = packed.drop("route", "shard", "state", "scheduled_at").localCheckpoint()
     before = {name: stored(world, name) for name in world.ids("plain")}
     for name in before:
         assert world.producer().cancel("plain", name) == "cancelled"
-    assert write_envelopes(kept, **world.options("plain")).accepted == 20
+    assert world.write(kept, "plain").accepted == 20
     assert {name: stored(world, name) for name in before} == before
 
 
@@ -129,8 +117,3 @@ def test_read_of_wrong_options_names_them(
     with pytest.raises(ConfigError, match=expected) as refused:
         plan_read({"config": world.config, **options})
     assert "hunter2" not in str(refused.value)
-
-
-def test_read_of_a_wrong_option_is_refused_by_spark(spark: SparkSession, world: World) -> None:
-    with pytest.raises(PySparkException, match="option states: unknown, did you mean state"):
-        read(spark, world, states="dead")

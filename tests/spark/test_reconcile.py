@@ -2,16 +2,12 @@
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from kafka import KafkaProducer
-from kafka.admin import KafkaAdminClient
 from pyspark.sql import DataFrame, SparkSession
 
 from duebridge.audit import fingerprint
@@ -25,30 +21,25 @@ from duebridge_connectors.spark.jobs.reconcile import Reconciliation, run_reconc
 from duebridge_connectors.spark.jobs.report import run_report
 from duebridge_connectors.spark.transforms.facts import arrived_in_kafka
 from tests.spark.test_records import Header, records
-from tests.spark.world import LATER_MS, World
+from tests.spark.world import LATER_MS, Sent, Topics, World
 
-TOPIC_CONFIGS = {"message.timestamp.type": "LogAppendTime"}
+BY_BROKER = {"message.timestamp.type": "LogAppendTime"}
 
 
 class Scene:
     """A route to a topic of its own, whose worker is played by the test."""
 
-    def __init__(self, spark: SparkSession, world: World, bootstrap: str) -> None:
-        self.spark, self.world = spark, world
-        self.topic, letters = world.namespace, f"{world.namespace}-dlt"
-        wanted = {"num_partitions": 2, "replication_factor": 1, "configs": TOPIC_CONFIGS}
-        with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
-            admin.create_topics(dict.fromkeys((self.topic, letters), wanted))
-        world.use(world.url, bootstrap)
+    def __init__(self, world: World, topics: Topics) -> None:
+        self.spark, self.world, self._topics = world.spark, world, topics
+        self.topic, self.letters = (topics.make(configs=BY_BROKER) for _ in range(2))
         config = yaml.safe_load(Path(world.config).read_text())
         config["routes"] = {name: config["routes"][name] for name in ("plain", "amqp")}
         config["routes"]["plain"] |= {
             "target": {"broker": "kafka", "topic": self.topic},
-            "dead_letter": {"broker": "kafka", "topic": letters},
+            "dead_letter": {"broker": "kafka", "topic": self.letters},
             "cold_tier": {"path": str(world.home / "cold"), "horizon": "7d"},
         }
         Path(world.config).write_text(yaml.safe_dump(config))
-        self._kafka = KafkaProducer(bootstrap_servers=bootstrap)
 
     def accept(self, *names: str, at: int = 5) -> None:
         for name in names:
@@ -59,18 +50,16 @@ class Scene:
         self.world.deliver("plain", 100)
 
     def publish(self, *names: str, body: bytes | None = None, **more: str) -> None:
-        topic = f"{self.topic}-dlt" if more else self.topic
-        for name in names:
-            now_ms = str(int(time.time() * 1000))
-            texts = {"x-message-id": name, "x-route": "plain", "x-scheduled-at": now_ms, **more}
-            headers = [(key.replace("_", "-"), text.encode()) for key, text in texts.items()]
-            self._kafka.send(topic, body or body_of(name), headers=headers).get(10)
+        texts = {"x-route": "plain", "x-scheduled-at": str(int(time.time() * 1000)), **more}
+        same = [(key.replace("_", "-"), text.encode()) for key, text in texts.items()]
+        records = [
+            Sent(body or body_of(name), None, (("x-message-id", name.encode()), *same))
+            for name in names
+        ]
+        self._topics.fill(self.letters if more else self.topic, records)
 
     def judge(self, **more: Any) -> Reconciliation:
         return run_reconcile(self.spark, self.world.config, routes=["plain"], **more)
-
-    def close(self) -> None:
-        self._kafka.close()
 
 
 def body_of(name: str) -> bytes:
@@ -78,9 +67,8 @@ def body_of(name: str) -> bytes:
 
 
 @pytest.fixture
-def scene(spark: SparkSession, world: World, kafka_bootstrap: str) -> Iterator[Scene]:
-    with closing(Scene(spark, world, kafka_bootstrap)) as made:
-        yield made
+def scene(world: World, topics: Topics) -> Scene:
+    return Scene(world, topics)
 
 
 def plant(scene: Scene) -> None:
@@ -125,14 +113,13 @@ def test_reconcile_names_every_violation_that_was_planted(scene: Scene) -> None:
     assert (route.accepted, route.delivered, route.dead, route.held) == (10, 7, 2, 3)
     assert (route.cancelled, route.duplicate_copies) == (1, 1)
     assert "BROKEN: lost: plain/lost; early: plain/early;" in str(found)
-    kinds = {row.kind: [f"plain/{row.id}"] for row in read(scene, f"{out}/violations").collect()}
+    kinds = {
+        row.kind: [f"plain/{row.id}"]
+        for row in scene.spark.read.parquet(f"{out}/violations").collect()
+    }
     assert kinds == PLANTED
-    story = read(scene, f"{out}/stories").where("id = 'lost'").orderBy("sequence")
+    story = scene.spark.read.parquet(f"{out}/stories").where("id = 'lost'").orderBy("sequence")
     assert [row.kind for row in story.collect()] == ["accepted", "delivered"]
-
-
-def read(scene: Scene, path: str) -> DataFrame:
-    return scene.spark.read.parquet(path)
 
 
 def test_reconcile_of_a_table_judges_what_is_in_it_and_holds(scene: Scene) -> None:
@@ -172,11 +159,9 @@ def test_reconcile_and_report_count_what_is_cold(scene: Scene) -> None:
     assert done.waiting == 1
 
 
-def test_reconcile_of_a_broker_that_spark_cannot_read_wants_an_export(
-    spark: SparkSession, world: World
-) -> None:
+def test_reconcile_of_a_broker_that_spark_cannot_read_wants_an_export(world: World) -> None:
     with pytest.raises(ConfigError, match="expected an export of a consumer for amqp"):
-        run_reconcile(spark, world.config)
+        run_reconcile(world.spark, world.config)
 
 
 def test_export_of_a_consumer_is_read_from_lines_of_json(

@@ -14,19 +14,18 @@ from duebridge.errors import ConfigError, EnvelopeError
 from duebridge_connectors.spark.jobs.replay import LetterCount, Replay, ReplaySummary, run_replay
 from duebridge_connectors.spark.source.loader import Summary
 from tests.spark.by_hand import read_by_hand
-from tests.spark.test_letters import letter
+from tests.spark.test_records import letter
 from tests.spark.test_rows import rejected
-from tests.spark.topics import Record, Topics
-from tests.spark.world import World
+from tests.spark.world import Sent, Topics, World
 from tests.support.command import ENVIRONMENT, PROGRAM
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.servers import wait_until
 
 
-def dead(*ids: str, route: str = "plain", **changed: bytes | None) -> list[Record]:
+def dead(*ids: str, route: str = "plain", **changed: bytes | None) -> list[Sent]:
     given = {"x_dlq_route": route.encode(), "x_dlq_target": f"kafka:{route}".encode(), **changed}
     headers = [letter(x_message_id=name.encode(), **given) for name in ids]
-    return [Record(b"body", b"k", tuple(of)) for of in headers]
+    return [Sent(b"body", b"k", tuple(of)) for of in headers]
 
 
 Run = Callable[..., ReplaySummary]
@@ -37,7 +36,7 @@ def replayed(spark: SparkSession, world: World, topics: Topics) -> Run:
     """Fill a new topic with these letters and replay it; without letters, the same once more."""
     topic = topics.make()
 
-    def run(*letters: Record, rejects: str | None = None, **more: Any) -> ReplaySummary:
+    def run(*letters: Sent, rejects: str | None = None, **more: Any) -> ReplaySummary:
         topics.fill(topic, letters)
         wanted = Replay(**{"topic": topic, "broker": "kafka", "delay": "1h", **more})
         options = {"rejects": rejects} if rejects else {}
@@ -54,7 +53,7 @@ def test_replay_schedules_to_each_route_once_and_leaves_what_it_may_not(
         *dead("a"),  # as a shunt leaves that was killed after its publish
         *dead("c", route="split"),
         *dead("d", x_replays=b"3"),
-        Record(b"damaged", None, (("x-dlq-route", b"plain"),)),
+        Sent(b"damaged", None, (("x-dlq-route", b"plain"),)),
     )
     counts = [(rows.route, rows.accepted, rows.duplicate) for rows in first.rows]
     assert (counts, first.is_complete) == ([("plain", 2, 1), ("split", 1, 0)], False)
@@ -97,12 +96,10 @@ def test_replay_to_a_target_of_its_own_keeps_it_where_the_route_permits_it(
     assert row["reject_reason"].startswith("target: expected one that allow_targets")
 
 
-def test_replay_in_a_dry_run_counts_and_touches_nothing(
-    spark: SparkSession, world: World, topics: Topics
-) -> None:
+def test_replay_in_a_dry_run_counts_and_touches_nothing(world: World, topics: Topics) -> None:
     topic = topics.make()
     topics.fill(topic, dead("a", "b") + dead("c", x_dlq_reason=b"expired", x_replays=b"9"))
-    summary = run_replay(spark, Replay(topic=topic, broker="kafka"), config=world.config)
+    summary = run_replay(world.spark, Replay(topic=topic, broker="kafka"), config=world.config)
     counted = [("plain", "too_large", "ready", 2), ("plain", "expired", "looped", 1)]
     assert summary.letters == [LetterCount(*of) for of in counted]
     assert (summary.ready, summary.rows) == (2, [])

@@ -12,7 +12,7 @@ from duebridge_connectors.spark.jobs.report import run_report
 from duebridge_connectors.spark.page.figures import ReportFigures
 from duebridge_connectors.spark.page.html import render_page
 from duebridge_connectors.spark.transforms.figures import KINDS, figures, forecast, gaps, reasons
-from tests.spark.world import World
+from tests.spark.world import World, setting
 
 START = datetime(2026, 3, 1, 22, 30, tzinfo=UTC)
 COLUMNS = "kind string, at timestamp, route string, id string, due_at timestamp, attempt int,"
@@ -39,11 +39,8 @@ def journal(spark: SparkSession) -> DataFrame:
 
 
 def test_figures_by_hour_count_each_kind_and_measure_lateness(spark: SparkSession) -> None:
-    spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")  # half an hour off
-    try:
+    with setting(spark, "spark.sql.session.timeZone", "Asia/Kolkata"):  # half an hour off
         rows = figures(journal(spark), "hour").orderBy("at").collect()
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
     assert [row.delivered for row in rows] == [2, 1, 0]
     first, second, third = rows
     assert (first.accepted, first.retried, first.repeated) == (1, 1, 1)
@@ -71,17 +68,17 @@ def test_forecast_counts_what_waits_by_the_hour_it_falls_due(spark: SparkSession
     assertDataFrameEqual(forecast(frame), wanted)
 
 
-def test_run_report_writes_a_page_without_id_or_body(spark: SparkSession, world: World) -> None:
+def test_run_report_writes_a_page_without_id_or_body(world: World) -> None:
     world.schedule("plain", "secret-id-1", "secret-id-2")
     world.schedule("plain", "secret-id-3", at=5)
     world.deliver("plain", 10)
     out = str(world.home / "report")
-    done = run_report(spark, out, config=world.config)
+    done = run_report(world.spark, out, config=world.config)
     assert (done.accepted, done.delivered, done.waiting) == (3, 1, 2)
     text = (world.home / "report" / "report.html").read_text()
     assert "secret" not in text
     assert "plain" in text
-    assert spark.read.parquet(f"{out}/forecast").count() >= 1
+    assert world.spark.read.parquet(f"{out}/forecast").count() >= 1
 
 
 class _Links(HTMLParser):

@@ -129,7 +129,7 @@ def test_write_with_a_rate_takes_its_time(world: World) -> None:
 def test_write_to_a_store_that_stays_away_is_refused_before_any_row(world: World) -> None:
     world.use("redis://127.0.0.1:1/0")
     with pytest.raises(StoreUnavailable, match="did not answer"):
-        write_by_hand(world, [row("a")])
+        write_by_hand(world, [row("a")], store_deadline="300ms")
 
 
 def test_options_that_are_wrong_are_all_named(world: World) -> None:

@@ -1,6 +1,7 @@
-"""Bulk schedule: which columns of an input become an envelope's, and what the command says."""
+"""Bulk schedule: columns, counts, and what is due beyond the horizon of a cold tier."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,6 +11,7 @@ from duebridge.errors import ConfigError
 from duebridge_connectors.spark.commands.job import parse_pairs
 from duebridge_connectors.spark.jobs.schedule import run_schedule
 from duebridge_connectors.spark.transforms.envelopes import select_columns
+from tests.spark.cold_route import ColdRoute
 from tests.spark.world import LATER_MS, World
 
 MADE = {"body": "concat('order ', number)", "due_at": f"{LATER_MS} + cast(number as bigint)"}
@@ -32,21 +34,21 @@ def test_choose_columns_makes_keeps_and_leaves_out(spark: SparkSession) -> None:
 
 
 def test_schedule_csv_stores_each_row_once_and_counts_the_refused(
-    spark: SparkSession, world: World, orders: str
+    world: World, orders: str
 ) -> None:
     options = world.options("plain", id_columns="number")
-    first = run_schedule(spark, [orders], form="csv", columns=MADE, **options)
+    first = run_schedule(world.spark, [orders], form="csv", columns=MADE, **options)
     assert (first.accepted, first.refused) == (2, 1)
-    again = run_schedule(spark, [orders], form="csv", columns=MADE, **options)
+    again = run_schedule(world.spark, [orders], form="csv", columns=MADE, **options)
     assert (again.accepted, again.duplicate, again.refused) == (0, 2, 1)
     assert len(world.ids("plain")) == 2
 
 
-def test_schedule_from_what_cannot_be_read_is_refused(spark: SparkSession, world: World) -> None:
+def test_schedule_from_what_cannot_be_read_is_refused(world: World) -> None:
     with pytest.raises(ConfigError, match=r"format: expected one of parquet, .*; got 'xls'"):
-        run_schedule(spark, ["x"], form="xls", **world.options("plain"))
+        run_schedule(world.spark, ["x"], form="xls", **world.options("plain"))
     with pytest.raises(ConfigError, match="the name of one table; got 2"):
-        run_schedule(spark, ["x", "y"], form="table", **world.options("plain"))
+        run_schedule(world.spark, ["x", "y"], form="table", **world.options("plain"))
 
 
 def test_read_pairs_without_a_sign_are_refused() -> None:
@@ -62,3 +64,54 @@ def test_run_the_command_schedules_and_ends_with_the_counts(world: World, orders
     done = world.command(*words, "--where", "number > 7", "--output", "json")
     assert (done.code, done.json()["accepted"]) == (0, 1), done.err
     assert done.err == "", "the counts are said once"
+
+
+SCHEMA = "id string, body string, due_at bigint, delay string, expires string"
+ROWS = [
+    ("far", "x", LATER_MS, None, None),
+    ("far too", "x", None, "40d", "41d"),
+    ("near", "x", None, "6d", None),
+    ("late", "x", 5, None, None),
+    ("too far", "x", None, "400d", None),
+    ("expires first", "x", LATER_MS, None, "20d"),
+    ("too large", "x" * 300_000, LATER_MS, None, None),
+    ("undue", "x", None, None, None),
+]
+
+
+def scheduled(to: ColdRoute, rows: list[tuple[Any, ...]], **options: Any) -> Any:
+    to.spark.createDataFrame(rows, SCHEMA).createOrReplaceTempView("given")
+    return run_schedule(to.spark, ["given"], form="table", **to.to, **options)
+
+
+def test_schedule_sends_far_rows_to_the_cold_tier_and_all_others_to_the_store(
+    cold: ColdRoute,
+) -> None:
+    done = scheduled(cold, ROWS)
+    assert (done.cold, done.accepted, done.refused, done.rows) == (2, 2, 4, 8)
+    assert (cold.warm(), cold.ids()) == ({"near", "late"}, ["far", "far too"])
+    again = scheduled(cold, ROWS)
+    assert (again.cold, again.accepted, again.duplicate, again.refused) == (0, 0, 4, 4)
+
+
+def test_cold_row_that_was_scheduled_straight_obeys_a_cancel_and_comes_back(
+    cold: ColdRoute,
+) -> None:
+    producer = cold.world.producer()
+    assert producer.cancel("cold", "kept") == "recorded", "before it exists: it binds nothing"
+    rows = [(name, "x", LATER_MS, None, None) for name in ("kept", "cancelled", "moved")]
+    assert scheduled(cold, rows).cold == 3
+    assert producer.cancel("cold", "cancelled") == "recorded"
+    assert producer.reschedule("cold", "moved", at=LATER_MS + 7) == "recorded"
+    cold.reach(hours=1)
+    done = cold.hydrate()
+    assert (done.accepted, done.cancelled, cold.warm()) == (2, 1, {"kept", "moved"})
+    assert cold.world.due("cold", "kept") == LATER_MS
+    assert cold.world.due("cold", "moved") == LATER_MS + 7
+    receipt = producer.schedule("cold", b"x", id="kept", at=LATER_MS)
+    assert receipt.status == "duplicate", "its content is what a producer would have stored"
+
+
+def test_schedule_that_keeps_all_in_the_store_writes_no_file(cold: ColdRoute) -> None:
+    done = scheduled(cold, ROWS[:1], cold=False)
+    assert (done.cold, done.accepted, cold.ids()) == (0, 1, [])

@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.store.cold import ColdNotes
-from duebridge_connectors.spark.jobs.hydrate import run_hydrate
 from duebridge_connectors.spark.jobs.intake import Intake, run_intake
 from duebridge_connectors.spark.jobs.journal import read_journal, run_journal
 from duebridge_connectors.spark.kafka_source import topic_of
@@ -24,9 +23,9 @@ from duebridge_connectors.spark.source.ids import derive_id
 from duebridge_connectors.spark.source.schema import COLD, JOURNAL
 from duebridge_connectors.spark.transforms.letters import replay_envelopes
 from tests.spark.by_hand import write_by_hand
-from tests.spark.test_letters import letter, letters
-from tests.spark.topics import Record, Topics
-from tests.spark.world import LATER_MS, World
+from tests.spark.cold_route import ColdRoute
+from tests.spark.test_records import letter, letters
+from tests.spark.world import LATER_MS, Sent, Topics, World
 
 QUERY = "bf457969-92c7-4b3b-962a-7a39ccf9ffab"
 BATCH = {"batchWatermarkMs": 0, "batchTimestampMs": 1795322511397}
@@ -56,7 +55,7 @@ def checkpoint(offsets: object) -> dict[str, str]:
 
 
 def test_run_journal_goes_on_with_a_table_and_a_checkpoint_of_an_earlier_version(
-    spark: SparkSession, world: World
+    world: World,
 ) -> None:
     table = world.home / "journal"
     world.accept("plain", "a", "b", "c")
@@ -70,37 +69,36 @@ def test_run_journal_goes_on_with_a_table_and_a_checkpoint_of_an_earlier_version
     manifest = {"version": 1, "query": QUERY, "batch": 0, "files": [known], "retired": []}
     leave(table, {"_manifests/000000000001.json": json.dumps(manifest)})
     leave(table / "_checkpoint", checkpoint({"plain/0": [1, 2]}))
-    done = run_journal(spark, str(table), config=world.config, route="plain")
+    done = run_journal(world.spark, str(table), config=world.config, route="plain")
     assert (done.rows, done.table_rows) == (1, 3)
-    found = read_journal(spark, str(table)).select("route", "id").collect()
+    found = read_journal(world.spark, str(table)).select("route", "id").collect()
     assert sorted(map(tuple, found)) == [("plain", "a"), ("plain", "b"), ("plain", "c")]
 
 
 def test_intake_goes_on_with_a_checkpoint_of_an_earlier_version(
-    spark: SparkSession, world: World, topics: Topics
+    world: World, topics: Topics
 ) -> None:
     topic = topics.make()
-    topics.fill(topic, [Record(b"%d" % n, partition=n % 2) for n in range(4)])
+    topics.fill(topic, [Sent(b"%d" % n, partition=n % 2) for n in range(4)])
     options = {"kafka.bootstrap.servers": topics.bootstrap}
     place = world.home / "checkpoint"
-    of_topic = place / topic_of(spark, options, topic).id
+    of_topic = place / topic_of(world.spark, options, topic).id
     leave(of_topic, checkpoint({topic: {"0": 2, "1": 1}}))
     leave(of_topic, {"sources/0/0": "\0" + f"v1\n{json.dumps({topic: {'0': 0, '1': 0}})}"})
     wanted = Intake(topic=topic, checkpoint=str(place), columns={"due_at": str(LATER_MS)})
-    done = run_intake(spark, wanted, **world.options("plain"))
+    done = run_intake(world.spark, wanted, **world.options("plain"))
     assert (done.is_made_anew, done.rows.accepted) == (False, 1)
     assert world.ids("plain") == {f"{of_topic.name}:1:1"}
 
 
-def test_hydrate_brings_back_what_an_earlier_version_made_cold(
-    spark: SparkSession, world: World, reach: Any
-) -> None:
+def test_hydrate_brings_back_what_an_earlier_version_made_cold(cold: ColdRoute) -> None:
+    world = cold.world
     notes = ColdNotes(world.connection, world.store("cold").shard)
     rows = [_cold(world, name, notes.new_generation()) for name in ("a", "b")]
     root = world.home / "cold" / "route=cold"
     at = datetime.fromtimestamp(LATER_MS / 1000, UTC)
     hour = {"due_date": F.lit(at.date()), "due_hour": F.lit(at.hour)}
-    written = spark.createDataFrame(rows, COLD).withColumns(hour).coalesce(1).write
+    written = world.spark.createDataFrame(rows, COLD).withColumns(hour).coalesce(1).write
     written.partitionBy(*hour).parquet(f"{root}/batch=B", compression="zstd")
     (file,) = root.glob("batch=B/**/*.parquet")
     commit = {"batch": "B", "at_ms": 1795322468323, "rows": 2, "checksum": "-4893240934850323"}
@@ -109,8 +107,8 @@ def test_hydrate_brings_back_what_an_earlier_version_made_cold(
     demoted = {"kind": "demoted", **commit, "files": files}
     commits = {"B-demoted.json": json.dumps(demoted), "B-removed.json": json.dumps(removed)}
     leave(root / "_commits", commits)
-    reach(hours=1)
-    done = run_hydrate(spark, config=world.config, route="cold")
+    cold.reach(hours=1)
+    done = cold.hydrate()
     assert (done.accepted, done.left) == (2, 0)
     assert world.due("cold", "b") == LATER_MS
 
@@ -118,10 +116,7 @@ def test_hydrate_brings_back_what_an_earlier_version_made_cold(
 def _cold(world: World, name: str, generation: int) -> tuple[Any, ...]:
     """A row as the tier has it, by way of another route that the store still has."""
     write_by_hand(world, [{"id": name, "body": name, "due_at": LATER_MS}])
-    entry = world.store("plain").get(name)
-    assert entry is not None
-    record = entry.record
-    assert record is not None
+    _, record = world.record("plain", name)
     due = (LATER_MS, 1, 0, 0, generation)
     return (name, "B", 0, *due, bytearray(record.content_hash), bytearray(record.blob))
 

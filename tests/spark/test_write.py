@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.envelope import Target
@@ -17,18 +17,17 @@ from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge_connectors.spark import register
 from duebridge_connectors.spark.session import job_error
-from duebridge_connectors.spark.source.dataframes import write_envelopes
 from tests.spark.test_rows import rejected
-from tests.spark.world import LATER_MS, World
+from tests.spark.world import LATER_MS, World, setting
 from tests.support.proxy import proxied
 from tests.support.servers import wait_until
 
 SCHEMA = "id string, body string, due_at bigint"
 
 
-def numbered(spark: SparkSession, count: int, parts: int = 4) -> DataFrame:
+def numbered(world: World, count: int, parts: int = 4) -> DataFrame:
     """So many envelopes, due in a month."""
-    return spark.range(0, count, 1, parts).select(
+    return world.spark.range(0, count, 1, parts).select(
         F.format_string("n-%06d", "id").alias("id"),
         F.concat(F.lit("body of "), F.col("id").cast("string")).alias("body"),
         (F.lit(LATER_MS) + F.col("id")).alias("due_at"),
@@ -60,22 +59,22 @@ def failing_once(frame: DataFrame, world: World) -> DataFrame:
     return frame.mapInArrow(rows, frame.schema)
 
 
-def test_write_without_register_stores_every_row(spark: SparkSession, world: World) -> None:
-    frame = numbered(spark, 3000)
+def test_write_without_register_stores_every_row(world: World) -> None:
+    frame = numbered(world, 3000)
     frame.write.format("duebridge").options(**world.options("split")).mode("append").save()
-    assert sum(len(world.ids("split", number=number)) for number in range(4)) == 3000
+    assert len(world.ids("split")) == 3000
     assert world.due("split", "n-000007") == LATER_MS + 7
 
 
-def test_write_of_every_column_is_what_a_producer_stores(spark: SparkSession, world: World) -> None:
+def test_write_of_every_column_is_what_a_producer_stores(world: World) -> None:
     at = datetime.fromtimestamp(LATER_MS / 1000, UTC)
-    frame = spark.createDataFrame(
+    frame = world.spark.createDataFrame(
         [("a", b"x", at, b"k", {"n": b"v"}, "400d", 3, "1d", ("kafka", "open-1"), "text/plain")],
         "id string, body binary, due_at timestamp, key binary, headers map<string, binary>,"
         " expires string, max_attempts int, remember string,"
         " target struct<broker: string, topic: string>, content_type string",
     )
-    assert write_envelopes(frame, **world.options("open")).accepted == 1
+    assert world.write(frame, "open").accepted == 1
     receipt = world.producer().schedule(
         "open", b"x", id="a", at=at, key=b"k", headers={"n": b"v"}, expires="400d", max_attempts=3,
         remember="1d", target=Target("kafka", topic="open-1"), content_type="text/plain",
@@ -83,12 +82,11 @@ def test_write_of_every_column_is_what_a_producer_stores(spark: SparkSession, wo
     assert receipt.status == "duplicate", "the content hash is the same"
 
 
-def test_write_beyond_max_rejects_fails_and_keeps_them(spark: SparkSession, world: World) -> None:
+def test_write_beyond_max_rejects_fails_and_keeps_them(world: World) -> None:
     rejects = world.home / "rejects"
-    frame = spark.createDataFrame([(f"i{n}", None, LATER_MS) for n in range(9)], SCHEMA)
-    options = world.options("plain", rejects=str(rejects), max_rejects=3)
+    frame = world.spark.createDataFrame([(f"i{n}", None, LATER_MS) for n in range(9)], SCHEMA)
     with pytest.raises(PySparkException) as caught:
-        write_envelopes(frame, **options)
+        world.write(frame, "plain", rejects=str(rejects), max_rejects=3)
     error = job_error(caught.value)
     assert isinstance(error, JobFailed)
     said = "route plain: expected at most 3 rows refused (max_rejects); got 9"
@@ -96,40 +94,33 @@ def test_write_beyond_max_rejects_fails_and_keeps_them(spark: SparkSession, worl
     assert len(rejected(rejects)) == 9
 
 
-def test_write_again_after_a_part_was_delivered_changes_nothing(
-    spark: SparkSession, world: World
-) -> None:
+def test_write_again_after_a_part_was_delivered_changes_nothing(world: World) -> None:
     rows = [(f"i{n}", "x", 5 if n < 30 else LATER_MS) for n in range(100)]
-    frame = spark.createDataFrame(rows, SCHEMA)
-    assert write_envelopes(frame, **world.options("plain")).accepted == 100
+    frame = world.spark.createDataFrame(rows, SCHEMA)
+    assert world.write(frame, "plain").accepted == 100
     delivered = world.deliver("plain", 100)
     assert delivered == {f"i{n}" for n in range(30)}
-    again = write_envelopes(frame, **world.options("plain"))
-    assert (again.duplicate, again.accepted) == (100, 0)
-    assert world.ids("plain") == {f"i{n}" for n in range(30, 100)}
+    assert world.producer().cancel("plain", "i40") == "cancelled"
+    for how in ("refuse", "replace"):
+        again = world.write(frame, "plain", on_conflict=how)
+        assert (again.duplicate, again.cancelled, again.rejects, again.rows) == (99, 1, 0, 100)
+    assert world.ids("plain") == {f"i{n}" for n in range(30, 100)} - {"i40"}
 
 
-def test_write_with_tasks_that_fail_counts_every_row_once(
-    spark: SparkSession, world: World
-) -> None:
+def test_write_with_tasks_that_fail_counts_every_row_once(world: World) -> None:
     rejects = world.home / "rejects"
-    frame = numbered(spark, 30_000, parts=6)
+    frame = numbered(world, 30_000, parts=6)
     bad = F.when(F.col("due_at") % 100 == 0, F.lit("x" * 2000)).otherwise(F.lit("x" * 400))
     frame = failing_once(frame.withColumn("body", bad), world)
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 1000)
-    try:
-        summary = write_envelopes(frame, **world.options("plain", rejects=str(rejects)))
-    finally:
-        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    with setting(world.spark, "spark.sql.execution.arrow.maxRecordsPerBatch", "1000"):
+        summary = world.write(frame, "plain", rejects=str(rejects))
     assert (summary.rows, summary.refused) == (30_000, 300)
     assert summary.duplicate > 0, "tasks failed after they had stored something"
     assert len(rejected(rejects)) == 300
     assert len(world.ids("plain")) == 29_700
 
 
-def test_write_while_the_store_goes_away_loses_nothing(
-    spark: SparkSession, world: World, service: Any
-) -> None:
+def test_write_while_the_store_goes_away_loses_nothing(world: World, service: Any) -> None:
     with proxied(int(service("redis", "port"))) as proxy:
         world.use(f"redis://127.0.0.1:{proxy.port}/0")
         proxy.lose_reply_to(b"n-005000")
@@ -140,42 +131,39 @@ def test_write_while_the_store_goes_away_loses_nothing(
 
         away = Thread(target=go_away)
         away.start()
-        options = world.options("plain", rows_per_second=5000)
-        summary = write_envelopes(numbered(spark, 10_000), **options)
+        summary = world.write(numbered(world, 10_000), "plain", rows_per_second=5000)
         away.join()
         assert (proxy.lost, proxy.refused) == (1, 6)
     assert (summary.rows, summary.accepted + summary.duplicate) == (10_000, 10_000)
     assert len(world.ids("plain")) == 10_000
 
 
-def test_write_with_a_password_in_clear_is_refused_and_never_shown(
-    spark: SparkSession, world: World
+def test_options_that_are_wrong_are_refused_by_spark_and_a_password_is_never_shown(
+    world: World,
 ) -> None:
     options = world.options("plain", store="redis://:hunter2@127.0.0.1:1/0")
-    frame = numbered(spark, 1).write.format("duebridge").options(**options).mode("append")
+    frame = numbered(world, 1).write.format("duebridge").options(**options).mode("append")
     with pytest.raises(PySparkException, match=r"expected its password as \$\{VAR\}") as refused:
         frame.save()
     assert "hunter2" not in str(refused.value)
+    with pytest.raises(PySparkException, match="option states: unknown, did you mean state"):
+        world.read(states="dead")
 
 
-def test_write_and_read_in_a_thread_of_its_own_know_the_format(
-    spark: SparkSession, world: World
-) -> None:
-    frame = spark.createDataFrame([("a", "b", LATER_MS)], SCHEMA)
+def test_write_and_read_in_a_thread_of_its_own_know_the_format(world: World) -> None:
+    frame = world.spark.createDataFrame([("a", "b", LATER_MS)], SCHEMA)
     with ThreadPoolExecutor(1) as thread:
-        written = thread.submit(write_envelopes, frame, **world.options("plain"))
-        assert written.result().accepted == 1
+        assert thread.submit(world.write, frame, "plain").result().accepted == 1
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(register, spark).result()
-        reader = spark.read.format("duebridge").option("config", world.config)
-        assert thread.submit(lambda: reader.load().count()).result() == 1
+        thread.submit(register, world.spark).result()
+        assert thread.submit(lambda: world.read().count()).result() == 1
 
 
 class Feed:
     """A query of files that it takes up, one a micro-batch."""
 
-    def __init__(self, spark: SparkSession, world: World) -> None:
-        self.spark = spark
+    def __init__(self, world: World) -> None:
+        self.spark = world.spark
         self.source, self.rejects, self.summary, self.checkpoint = (
             world.home / name for name in ("feed", "rejects", "summary", "checkpoint")
         )
@@ -189,10 +177,8 @@ class Feed:
 
     def run(self) -> None:
         reader = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-        writer = (
-            reader.json(str(self.source)).writeStream.format("duebridge").options(**self.options)
-        )
-        writer.option("checkpointLocation", str(self.checkpoint))
+        writer = reader.json(str(self.source)).writeStream.format("duebridge")
+        writer.options(**self.options).option("checkpointLocation", str(self.checkpoint))
         assert writer.trigger(availableNow=True).start().awaitTermination(60)
 
     def forget_last_commit(self) -> None:
@@ -206,10 +192,8 @@ class Feed:
         return [(done["accepted"], done["duplicate"], done["refused"]) for done in found]
 
 
-def test_stream_of_a_batch_that_runs_again_stores_and_rejects_once(
-    spark: SparkSession, world: World
-) -> None:
-    feed = Feed(spark, world)
+def test_stream_of_a_batch_that_runs_again_stores_and_rejects_once(world: World) -> None:
+    feed = Feed(world)
     feed.add("one", "a", "b")
     feed.run()
     assert feed.counts() == [(2, 0, 1)]

@@ -1,22 +1,33 @@
-"""A configuration with a namespace of its own, and the store behind it as a test sees it."""
+"""A configuration with a namespace of its own, and the store and topics behind it."""
 
 import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from kafka import KafkaProducer
+from pyspark.sql import DataFrame, SparkSession
 
 from duebridge.config.load import load_config
-from duebridge.envelope import Envelope
+from duebridge.envelope import Envelope, Target
 from duebridge.producer import Producer
 from duebridge.store.connection import Connection, open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
+from duebridge.store.record import Record
+from duebridge.store.routes import shard_number
 from duebridge.store.transitions import RememberedId
+from duebridge_connectors.spark.source.dataframes import write_envelopes
+from duebridge_connectors.spark.source.loader import Summary
 from tests.support.command import ENVIRONMENT, FORKS, Done
+from tests.support.kafka_broker import KafkaBroker
 
 LATER_MS = 1_000 * int((datetime.now(UTC) + timedelta(days=30)).timestamp())
 COMMAND_WITHIN_S = 100.0
 JAVA_SAYS = "WARNING: Using incubator modules: jdk.incubator.vector\n"  # when it starts
+SHARDS = {"split": 4, "cold": 2}
 CONFIG = """
 version: 1
 store: {{url: "{url}", namespace: {namespace}}}
@@ -42,16 +53,32 @@ routes:
 """
 
 
+@contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    before = spark.conf.get(name)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.set(name, before)
+
+
 class World:
     """A configuration with a namespace of its own, and what the store has in it."""
 
-    def __init__(self, home: Path, url: str) -> None:
+    def __init__(self, home: Path, url: str, session: Callable[[], SparkSession]) -> None:
+        """Start no Spark session before a test asks for `spark`."""
         self.home = home
         self.url = url
+        self._session = session
         self.namespace = f"spark-{secrets.token_hex(6)}"
         self.config = str(home / "duebridge.yaml")
         self.connection: Connection = open_connection(url)
         self.use(url)
+
+    @property
+    def spark(self) -> SparkSession:
+        return self._session()
 
     def use(self, url: str, bootstrap: str = "localhost:9092") -> None:
         """Reach the store by this url from now on, and Kafka by these servers."""
@@ -66,6 +93,13 @@ class World:
 
     def options(self, route: str, **more: object) -> dict[str, Any]:
         return {"config": self.config, "route": route, **more}
+
+    def write(self, frame: DataFrame, route: str, **more: Any) -> Summary:
+        return write_envelopes(frame, **self.options(route, **more))
+
+    def read(self, **options: Any) -> DataFrame:
+        reader = self.spark.read.format("duebridge").option("config", self.config)
+        return reader.options(**options).load()
 
     def store(self, route: str, number: int = 0, **options: Any) -> DelayStore:
         return DelayStore(self.connection, Shard(self.namespace, route, number), **options)
@@ -95,11 +129,19 @@ class World:
         known = self.producer().get(route, name)
         return known and known.due_at_ms
 
-    def ids(self, route: str, state: str = "pending", number: int = 0) -> set[str]:
-        """The ids of a shard's state, at most 100,000."""
-        key = f"{Shard(self.namespace, route, number).tag}:{state}"
+    def ids(self, route: str, state: str = "pending") -> set[str]:
+        """The ids of a route's state, at most 100,000 of each shard."""
         client: Any = self.connection.client
-        return {name.decode() for name in client.zrange(key, 0, 100_000)}
+        keys = (f"{self.store(route, n).shard.tag}:{state}" for n in range(SHARDS.get(route, 1)))
+        return {name.decode() for key in keys for name in client.zrange(key, 0, 100_000)}
+
+    def record(self, route: str, name: str) -> tuple[int, Record]:
+        """The number of an id's shard, and its record."""
+        number = shard_number(name, SHARDS.get(route, 1))
+        entry = self.store(route, number).get(name)
+        assert entry is not None
+        assert entry.record is not None
+        return number, entry.record
 
     def deliver(self, route: str, count: int) -> set[str]:
         """Deliver what is due, as a worker would, and return its ids."""
@@ -119,3 +161,42 @@ class World:
         for key in client.scan_iter(f"{{{self.namespace}*", count=1000):
             client.delete(key)
         self.connection.close()
+
+
+RECORDED_AT_MS = 1_700_000_000_000
+FOR_GOOD = {"retention.ms": "-1"}  # what is recorded that long ago would be cut at any moment
+
+
+class Sent(NamedTuple):
+    """What a producer sends."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    partition: int | None = None
+
+
+class Topics:
+    """The broker, and the topics of the test."""
+
+    def __init__(self, broker: KafkaBroker) -> None:
+        self._broker = broker
+        self.bootstrap = broker.bootstrap
+
+    def make(self, partitions: int = 2, configs: Mapping[str, str] = FOR_GOOD) -> str:
+        target = self._broker.missing_target()
+        self._broker.create(target, partitions, configs)
+        return str(target.topic)
+
+    def make_anew(self, name: str, partitions: int = 2) -> None:
+        """Delete a topic, and make one of the same name."""
+        target = Target("kafka", topic=name)
+        self._broker.delete(target)
+        self._broker.create(target, partitions, FOR_GOOD)
+
+    def fill(self, name: str, records: Iterable[Sent]) -> None:
+        """Send all of them, as of RECORDED_AT_MS."""
+        with closing(KafkaProducer(bootstrap_servers=self.bootstrap, linger_ms=5)) as producer:
+            for value, key, headers, partition in records:
+                producer.send(name, value, key, list(headers), partition, RECORDED_AT_MS)
+            producer.flush()

@@ -5,6 +5,7 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,6 +61,15 @@ def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
     yield opened
     opened.close()
     stop_embedded(home)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Connection]:
+    """A server of the test's own."""
+    connection = open_connection(f"embedded:{tmp_path}")
+    yield connection
+    connection.close()
+    stop_embedded(tmp_path)
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Story:
-    """One accepted envelope. `out`: hand-outs of which nobody knows that they came to nothing.
+    """One accepted envelope. `out`: hand-outs of which nobody knows that they came to nothing;
+    `out_before`: such ones of what it replaced.
 
     What `is_never_out` must not arrive; what `is_given_up` must not be handed out again.
     """
@@ -17,6 +18,7 @@ class Story:
     due: int
     attempt: int = 0
     out: int = 0
+    out_before: int = 0
     arrivals: int = 0
     is_in_doubt: bool = False
     is_never_out: bool = False
@@ -41,12 +43,14 @@ class Ledger:
         before = self.stories.get(id)
         if before is not None and status == "replaced":
             before.is_never_out = not before.out
-        self.stories[id] = Story(due)
+        replaced = before if before is not None and not before.is_ended else Story(0)
+        self.stories[id] = Story(due, out_before=replaced.out + replaced.out_before)
 
     def cancelled(self, id: str, answer: str) -> None:
         if answer == "cancelled":
             story = self.stories[id]
-            assert not story.out, f"{id} is cancelled for certain while a delivery may be out"
+            is_out = story.out + story.out_before
+            assert not is_out, f"{id} is cancelled for certain while a delivery may be out"
             story.is_never_out = True
         if answer in ("cancelled", "in_flight"):
             self.stories[id].is_given_up = self.stories[id].is_ended = True

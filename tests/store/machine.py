@@ -174,6 +174,7 @@ class Machine(RuleBasedStateMachine):
         has_run, is_kept = bool(asked.sent), self.model.recall(f"c{asked.number}") is not None
         answer, asked.sent, poll = self.wire.carry(lambda: call.ask(self.store), asked.sent)
         answered = call.read(answer)
+        self.model.few_expired = 8
         assert answered == call.expect(self.model, asked.number, answer)
         made = None if is_kept else call.told(self.ledger, answer)
         self.look()

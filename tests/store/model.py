@@ -74,6 +74,7 @@ class Model:
     cold_tier: int = 0
     generation: int = 0
     held_since: int | None = None
+    few_expired: int = 8
     versions: Iterator[int] = field(default_factory=lambda: count(1))
 
     def within(self, state: str, until: int | None = None) -> list[str]:
@@ -90,6 +91,16 @@ class Model:
     # ── what outlives an envelope or a call ─────────────────────────────────────────────────────
 
     def memorize(self, name: str, value: Any, keep: int) -> None:
+        """Keep a value; the first write of a call drops up to eight that are over, the others two.
+
+        Of values that end at one instant it drops the store's by their first letters; answers of
+        calls have other names there.
+        """
+        first = sorted((each.until, name) for name, each in self.memories.items())
+        for until, each in first[: self.few_expired]:
+            if until <= self.now:
+                del self.memories[each]
+        self.few_expired = 2
         self.memories[name] = Memory(self.now + keep, value)
 
     def recall(self, name: str) -> Any:
@@ -108,10 +119,10 @@ class Model:
             del self.memories[name]
         return len(over)
 
-    def end(self, id: str) -> None:
+    def end(self, id: str, ended: str) -> None:
         life = self.lives.pop(id)
         if life.content.remember:
-            self.memorize(f"r{id}", (life.due, life.content), life.content.remember)
+            self.memorize(f"r{id}", (life.due, life.content, ended), life.content.remember)
 
     # ── the verbs ───────────────────────────────────────────────────────────────────────────────
 
@@ -126,12 +137,10 @@ class Model:
         before: list[tuple[str, int | None]] | None = self.recall(f"c{call}")
         if before is not None:
             return before
-        answers, taken = [], set()
+        answers: list[tuple[str, int | None]] = []
         for place, (name, content) in enumerate(given):
             row = generations[place] if generations else 0
-            status = self.schedule(name, content, replace and name not in taken, row)
-            if status in ("accepted", "replaced"):
-                taken.add(name)
+            status = self.schedule(name, content, replace, row)
             known = status in ("accepted", "replaced", "duplicate")
             answers.append((status, self.due_of(name) if known else None))
         self.answer(call, answers)
@@ -152,24 +161,25 @@ class Model:
             return "conflict"
         if life is not None and self.may_go_out(life):
             return "in_flight"
-        if life is None and self.is_remembered(id, content):
-            return "duplicate"
+        remembered = None if life is not None else self.recall(f"r{id}")
+        if remembered is not None and not replace and remembered[1] == content:
+            ended: str = remembered[2]
+            return ended
         wanted = self.now + content.delay if content.at is None else content.at
         due = self.due_by_tombstone(id, generation, wanted) if life is None else wanted
         if due is None:
             if content.remember:
-                self.memorize(f"r{id}", (wanted, content), content.remember)
+                self.memorize(f"r{id}", (wanted, content, "cancelled"), content.remember)
             return "cancelled"
         expires = None if content.keep is None else self.now + content.keep
         if expires is not None and expires <= wanted:
             return "expires_before_due"
-        version = next(self.versions)
-        self.lives[id] = Life(content, due, expires, "pending", due, version=version)
-        return "accepted" if life is None else "replaced"
-
-    def is_remembered(self, id: str, content: Content) -> bool:
-        remembered = self.recall(f"r{id}")
-        return remembered is not None and bool(remembered[1] == content)
+        is_unsure = life is not None and life.is_unsure
+        new = Life(content, due, expires, "pending", due, has_flown=is_unsure, is_unsure=is_unsure)
+        new.version = next(self.versions)
+        self.lives[id] = new
+        is_new = life is None and (remembered is None or not replace)
+        return "accepted" if is_new else "replaced"
 
     def due_by_tombstone(self, id: str, generation: int, wanted: int) -> int | None:
         """Return the due of a cold row, None where it was cancelled; a producer's obeys none."""
@@ -248,7 +258,7 @@ class Model:
     def _settle_one(self, how: str, id: str, delay: int) -> None:
         life = self.lives[id]
         if how in ("ack", "shunted") or (life.is_cancelled and how != "postpone"):
-            self.end(id)
+            self.end(id, {"ack": "duplicate", "shunted": "dead"}.get(how, "cancelled"))
             return
         was_single = life.is_single
         life.let_go()
@@ -270,7 +280,7 @@ class Model:
         for name in ids:
             life = self.lives[name]
             if life.is_cancelled:
-                self.end(name)
+                self.end(name, "cancelled")
                 continue
             life.expiries += counted
             life.singles += counted and life.is_single
@@ -301,7 +311,7 @@ class Model:
         if life.state == "unack":
             life.is_cancelled = True
             return "in_flight"
-        self.end(id)
+        self.end(id, "cancelled")
         return "in_flight" if life.is_unsure else "cancelled"
 
     def reschedule_call(self, id: str, delay: int, call: str) -> tuple[str, int]:
@@ -373,5 +383,5 @@ class Model:
             return "unknown"
         if self.is_shunted(life):
             return "in_flight"
-        self.end(id)
+        self.end(id, "dead")
         return "dropped"

@@ -36,6 +36,7 @@ MOVES = {
 }
 NEW_GENERATION = {"accepted", "replaced", "rescheduled", "replayed"}
 NEW_LIFE = {"accepted", "replaced"}
+ENDS = {b"\0": "duplicate", b"\1": "cancelled", b"\2": "dead"}
 COUNTERS = (b"generation", b"claims", b"journal_sequence", b"journal_bytes")
 
 
@@ -66,31 +67,34 @@ def check_step(before: Snapshot, after: Snapshot, now_ms: int) -> None:
     nobody = Seen(GONE, None, read_flight(b""))
     for name in {*was, *is_now, *said}:
         old, new = was.get(name, nobody), is_now.get(name, nobody)
-        entry, note = said.get(name, (None, None))
-        kind = entry.kind if entry else ""
+        all_said = said.get(name, [])
+        entry, note = all_said[-1] if all_said else (None, None)
+        assert {each.kind for each, _ in all_said[1:]} <= {"replaced"}, f"{name}: {all_said}"
+        kind = all_said[0][0].kind if all_said else ""
         check_move(name, kind, old, new)
         check_generation(name, kind, old, new, int(before["meta"].get(b"generation", 0)))
         check_attempt(name, kind, old, new)
         if entry and note:
             assert entry.at_ms == now_ms, entry
             check_note(name, kind, note, old, new)
-    given = sum(entry.kind in NEW_GENERATION for entry, _ in said.values())
+    given = sum(entry.kind in NEW_GENERATION for each in said.values() for entry, _ in each)
     counted = [int(found["meta"].get(b"generation", 0)) for found in (before, after)]
     assert counted[1] - counted[0] == given, "the counter is how often a due instant was given"
     generations = [each.record.generation for each in is_now.values() if each.record]
     assert len(set(generations)) == len(generations), "two envelopes of one generation"
 
 
-def entries_between(before: Snapshot, after: Snapshot) -> dict[str, tuple[JournalEntry, Note]]:
-    """Return what was said of each id since: once, since one call moves an id once."""
+def entries_between(
+    before: Snapshot, after: Snapshot
+) -> dict[str, list[tuple[JournalEntry, Note]]]:
+    """Return what was said of each id since: once, unless a batch replaces what it brought."""
     last = int(before["meta"].get(b"journal_sequence", 0))
-    said: dict[str, tuple[JournalEntry, Note]] = {}
+    said: dict[str, list[tuple[JournalEntry, Note]]] = {}
     for each in after["journal"][len(before["journal"]) :]:
         entry = read_entry(*each)
         assert entry.sequence > last
         for name, note in entry.items:
-            assert name not in said, f"{name} is journalled twice in one call"
-            said[name] = (entry, note)
+            said.setdefault(name, []).append((entry, note))
     return said
 
 
@@ -169,7 +173,7 @@ def memory(item: tuple[bytes, bytes]) -> tuple[Any, ...]:
         case b"t":
             return name.decode(), until, first, second, int.from_bytes(value[18:24])
         case b"r":
-            return name.decode(), until, first
+            return name.decode(), until, first, ENDS[value[20:]]
         case b"d":
             return name.decode(), until, first, second, int.from_bytes(value[18:24])
         case b"x":
@@ -185,7 +189,7 @@ def expected_memories(model: Model) -> list[tuple[Any, ...]]:
             case "t":
                 expected.append((name, until, value[0], value[1] or 0, value[2]))
             case "r":
-                expected.append((name, until, value[0]))
+                expected.append((name, until, value[0], value[2]))
             case "d":
                 expected.append((name, until, *value))
             case "x":

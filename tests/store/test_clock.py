@@ -1,12 +1,24 @@
-"""The server's own clock, with no other: nothing is claimable before its due instant."""
+"""Nothing is claimable before its due instant, by the server's own clock and in any locale.
+
+Lua compares texts by the server's locale, and so must compare numbers: under `en_US.UTF-8`, which
+many systems give to all they start, `a` comes before `B`.
+"""
 
 import random
+import shutil
+import subprocess
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
 
 from duebridge.envelope import Envelope
+from duebridge.store.connection import open_connection
 from tests.store.conftest import Opened
-from tests.support.desk import YEAR_MS, Desk
+from tests.support.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, envelope
+from tests.support.servers import redis_server
 
 WITHIN_S = 20.0
 
@@ -83,3 +95,73 @@ def test_due_in_whole_seconds_fires_no_part_of_a_second_early(desk: Desk) -> Non
         assert desk.claim_all().leased == []
         desk.clock.now_ms = due
         assert [each.id for each in desk.claim_all().leased] == [str(ms)]
+
+
+SMALL_A = NOW_MS - NOW_MS % 256 + ord("a")
+LARGE_B = NOW_MS - NOW_MS % 256 + ord("B")
+assert LARGE_B < SMALL_A
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    home = tmp_path_factory.mktemp("locale")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOCPATH", str(make_locale(home)))
+        patch.setenv("LC_ALL", "en_US.UTF-8")
+        with redis_server(home) as port:
+            yield port
+
+
+def make_locale(home: Path) -> Path:
+    if not Path("/usr/share/i18n/locales/en_US").exists() or not shutil.which("localedef"):
+        pytest.skip("no source of a locale here: install the package `locales`")
+    target = home / "en_US.UTF-8"
+    subprocess.run(["localedef", "-i", "en_US", "-f", "UTF-8", str(target)], check=True)
+    return home
+
+
+@pytest.fixture
+def local_desk(port: int) -> Iterator[Desk]:
+    opened = open_connection(f"redis://127.0.0.1:{port}")
+    assert opened.client.eval("return 'a' < 'B' and 1 or 0", 0) == 1, "the locale took no effect"
+    yield Desk(opened, "locale")
+    opened.client.flushdb()
+    opened.close()
+
+
+def test_claim_in_any_locale_expires_what_is_over_and_nothing_else(local_desk: Desk) -> None:
+    local_desk.clock.now_ms = LARGE_B - 1
+    local_desk.schedule(
+        envelope("later", at=0, expires=SMALL_A), envelope("now", at=0, expires=LARGE_B)
+    )
+    local_desk.clock.now_ms = LARGE_B
+    assert [each.id for each in local_desk.claim_all().leased] == ["later"]
+    assert local_desk.state_of("now") == "dead"
+    local_desk.clock.now_ms = LARGE_B - 1
+    local_desk.schedule(envelope("over", at=0, expires=LARGE_B))
+    local_desk.clock.now_ms = SMALL_A
+    assert local_desk.claim_all().leased == []
+    assert local_desk.state_of("over") == "dead"
+
+
+def test_reschedule_in_any_locale_knows_what_is_before_an_expiry(local_desk: Desk) -> None:
+    local_desk.clock.now_ms = LARGE_B - 1
+    local_desk.schedule(envelope("a", at=0, expires=SMALL_A), envelope("b", at=0, expires=LARGE_B))
+    assert local_desk.store.reschedule("a", str(LARGE_B), YEAR_MS)[0] == "rescheduled"
+    assert local_desk.store.reschedule("b", str(SMALL_A), YEAR_MS)[0] == "expires_before_due"
+
+
+def test_replay_in_any_locale_keeps_an_expiry_to_come(local_desk: Desk) -> None:
+    local_desk.clock.now_ms = LARGE_B - 2000
+    local_desk.dead(envelope("a", expires=SMALL_A))
+    local_desk.clock.now_ms = LARGE_B
+    assert local_desk.store.replay(["a"], [0]) == ["replayed"]
+    assert local_desk.record_of("a").expires_at_ms == SMALL_A
+
+
+def test_claim_in_any_locale_knows_a_newer_layout(local_desk: Desk) -> None:
+    local_desk.suspect("a")
+    local_desk.make_newer("a")
+    local_desk.store.claim(1, LEASE_MS, alone=True)
+    local_desk.run_out(poison=1)
+    assert local_desk.state_of("a") == "suspect"

@@ -188,48 +188,42 @@ def test_hydrated_until_is_what_was_noted_and_in_every_poll(desk: Desk) -> None:
     assert desk.store.next().cold_left_ms == 7
 
 
-@pytest.fixture
-def partly_cold(open_desk: Opened) -> Desk:
-    """A desk of a route with a cold tier, of which some rows are cold."""
-    made = open_desk(cold_tier_ms=YEAR_MS)
-    made.pending("other")
-    return made
+def names(desk: Desk) -> set[bytes]:
+    return {name for name in desk.check()["memory"] if name[:1] in (b"t", b"x")}
 
 
-def names(partly_cold: Desk) -> set[bytes]:
-    return {name for name in partly_cold.check()["memory"] if name[:1] in (b"t", b"x")}
+def test_lift_drops_tombstones_and_void_copies(desk: Desk) -> None:
+    desk.pending("other")
+    desk.store.cancel("a")
+    desk.store.reschedule("b", "+5000", YEAR_MS)
+    desk.store.demote("B", 0, [("c/d", 1)])
+    assert names(desk) == {b"ta", b"tb", b"xB/c/d"}
+    assert desk.store.lift(2, ["ta", "tb", "xB/c/d"]) == 3
+    assert names(desk) == set()
 
 
-def test_lift_drops_tombstones_and_void_copies(partly_cold: Desk) -> None:
-    partly_cold.store.cancel("a")
-    partly_cold.store.reschedule("b", "+5000", YEAR_MS)
-    partly_cold.store.demote("B", 0, [("c/d", 1)])
-    assert names(partly_cold) == {b"ta", b"tb", b"xB/c/d"}
-    assert partly_cold.store.lift(2, ["ta", "tb", "xB/c/d"]) == 3
-    assert names(partly_cold) == set()
-
-
-def test_lift_keeps_a_tombstone_that_was_left_meanwhile(partly_cold: Desk) -> None:
-    partly_cold.store.cancel("a")
+def test_lift_keeps_a_tombstone_that_was_left_meanwhile(desk: Desk) -> None:
+    desk.pending("other")
+    desk.store.cancel("a")
     began = 2  # the counter stood at 1
-    partly_cold.pending("another")
-    partly_cold.store.cancel("a")
-    assert partly_cold.store.lift(began, ["ta"]) == 0
-    assert names(partly_cold) == {b"ta"}
+    desk.pending("another")
+    desk.store.cancel("a")
+    assert desk.store.lift(began, ["ta"]) == 0
+    assert names(desk) == {b"ta"}
 
 
-def test_lift_of_what_is_not_there_changes_nothing(partly_cold: Desk) -> None:
-    with partly_cold.unchanged():
-        assert partly_cold.store.lift(9, ["tnobody", "xB/nobody"]) == 0
+def test_lift_of_what_is_not_there_changes_nothing(desk: Desk) -> None:
+    with desk.unchanged():
+        assert desk.store.lift(9, ["tnobody", "xB/nobody"]) == 0
 
 
-def test_lift_of_1000_is_one_step_and_1001_is_refused(partly_cold: Desk) -> None:
+def test_lift_of_1000_is_one_step_and_1001_is_refused(desk: Desk) -> None:
     given = [f"t{n:04d}" for n in range(1000)]
     for name in given:
-        partly_cold.store.cancel(name[1:])
+        desk.store.cancel(name[1:])
     with pytest.raises(StoreError, match="LIMIT"):
-        partly_cold.store.lift(9, [*given, "x"])
-    assert partly_cold.store.lift(9, given) == 1000
+        desk.store.lift(9, [*given, "x"])
+    assert desk.store.lift(9, given) == 1000
 
 
 def test_demote_of_what_was_claimed_before_keeps_its_attempts(desk: Desk) -> None:

@@ -11,9 +11,12 @@ import redis
 from duebridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnfit
 from duebridge.store.connection import Connection, open_connection
 from duebridge.store.delay_store import DelayStore
+from duebridge.store.fitness import check_fitness
 from duebridge.store.keys import Shard
+from duebridge.store.reconnects import NotAsked, Reconnects
+from duebridge.store.routes import Registry
 from duebridge.store.scripts import names
-from tests.support.desk import Desk, envelope
+from tests.support.desk import Desk, ManualClock, envelope
 from tests.support.proxy import proxied
 from tests.support.servers import free_port, redis_cluster, redis_server, wait_until
 
@@ -117,6 +120,66 @@ def test_store_that_comes_back_answers_a_repeated_call(store_at: StoreAt, port: 
         assert store.ack(b"token", ["a"]).repeated
         assert proxy.refused == 4
         assert not store.ack(b"token", ["a"]).repeated
+
+
+STARTS: dict[str, Callable[[Connection, float], object]] = {
+    "check": lambda connection, patience: check_fitness(connection, ("persistence",), patience),
+    "scripts": lambda connection, patience: connection.load_scripts(patience),
+    "registry": lambda connection, patience: Registry(connection, "n", patience).open_route("r", 1),
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_start_survives_connections_that_are_dropped(
+    open_at: Callable[..., Connection], port: int, name: str
+) -> None:
+    with proxied(port) as proxy:
+        proxy.refuse(3)
+        connection = open_at(url_of(proxy.port), 0.3)
+        with pytest.raises(StoreUnavailable):
+            STARTS[name](connection, 0.0)
+        STARTS[name](connection, 20.0)
+        assert proxy.refused == 3
+
+
+def test_store_that_accepts_and_resets_is_asked_a_few_times_a_second(
+    open_at: Callable[..., Connection], port: int
+) -> None:
+    with proxied(port) as proxy:
+        proxy.refuse(10**6)
+        connection = open_at(url_of(proxy.port), 0.3)
+        shards = [DelayStore(connection, Shard("n", "r", number)) for number in range(8)]
+        until = time.monotonic() + 1.5
+        while time.monotonic() < until:
+            for shard in shards:
+                with pytest.raises(StoreUnavailable):
+                    shard.next()
+        assert 2 < proxy.refused < 14
+
+
+def test_connection_that_did_not_last_counts_as_none() -> None:
+    clock = ManualClock(0)
+    reconnects = Reconnects(lambda: clock() / 1000)
+
+    def wait_ms() -> int:
+        """Let a call fail, and return how long none is asked then."""
+        reconnects.check()
+        reconnects.failed()
+        for waited in range(1000):
+            with suppress(NotAsked):
+                reconnects.check()
+                reconnects.answered()
+                return waited
+            clock.advance(1)
+        raise AssertionError("asked no more")
+
+    pauses = [wait_ms() for _ in range(8)]
+    assert pauses[0] == 0
+    for pause, most in zip(pauses[1:6], (20, 40, 80, 160, 320), strict=True):
+        assert most // 2 <= pause <= most + 1
+    assert all(250 <= each <= 501 for each in pauses[6:])
+    clock.advance(2001)
+    assert wait_ms() == 0
 
 
 def test_claim_of_a_store_that_is_away_is_asked_once(store_at: StoreAt, port: int) -> None:
@@ -241,6 +304,16 @@ def test_cluster_that_is_not_there_is_unavailable() -> None:
     with pytest.raises(StoreUnavailable) as refused:
         open_connection(f"redis+cluster://:{SECRET}@127.0.0.1:{free_port()}", 0.3)
     assert SECRET not in str(refused.value)
+
+
+def test_cluster_whose_first_connections_are_dropped_is_opened_by_who_is_patient(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    home = tmp_path_factory.mktemp("flaky")
+    with redis_cluster(home) as url, proxied(int(url.rsplit(":", 1)[1])) as proxy:
+        proxy.refuse(2)
+        open_connection(f"redis+cluster://127.0.0.1:{proxy.port}", 0.3, repeat_for_s=20.0).close()
+        assert proxy.refused == 2
 
 
 def test_wrong_password_of_a_cluster_is_unfit(tmp_path_factory: pytest.TempPathFactory) -> None:

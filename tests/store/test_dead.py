@@ -1,10 +1,14 @@
 """What becomes of the dead: shunted to their target, replayed, dropped."""
 
+import os
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from duebridge.errors import StoreError
 from duebridge.ports.publisher import Reason
-from tests.support.desk import LEASE_MS, Desk, envelope
+from tests.support.desk import LEASE_MS, NOW_MS, Desk, envelope
 
 ENDS = pytest.mark.parametrize(("end", "done"), [("replay", "replayed"), ("drop", "dropped")])
 
@@ -38,6 +42,31 @@ def test_end_of_1000_dead_is_one_step_and_1001_is_refused(desk: Desk, end: str, 
     with desk.unchanged(), pytest.raises(StoreError, match="LIMIT"):
         getattr(desk.store, end)([*ids, "x"])
     assert getattr(desk.store, end)(ids) == [done] * 1000
+
+
+LARGE: dict[str, tuple[str, Callable[[Desk], Any], Any, int]] = {
+    "replay": ("dead", lambda desk: desk.store.replay([*"abcdef"]), "replayed", 6),
+    "drop": ("dead", lambda desk: desk.store.drop([*"abcdef"]), "dropped", 2),
+    "schedule": (
+        "pending",
+        lambda desk: desk.schedule(*"abcdef", replace=True),
+        ("replaced", NOW_MS + 1000),
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_call_over_large_envelopes_is_several_short_ones(
+    desk: Desk, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, call, answer, calls = LARGE[name]
+    for each in "abcdef":
+        desk.bring(state, envelope(each, body=os.urandom(300_000)))
+    called: list[str] = []
+    monkeypatch.setattr(desk.connection, "observe", lambda name, _: called.append(name))
+    assert call(desk) == [answer] * 6
+    assert called == [name] * calls
 
 
 def test_shunt_leases_inside_dead(desk: Desk) -> None:

@@ -285,6 +285,8 @@ def turn_through(floor: Floor) -> None:
 
 def finish(floor: Floor, logs: list[Any]) -> None:
     """Let every lease and pause end: nothing is lost, or other than it was, or left behind."""
+    store = floor.stores["r"]
+    DelayStore(store._connection, store.shard, repeat_for_s=10.0).next()
     for _ in range(5):
         floor.turn(LEASE_MS + 1000)
     assert SECRET not in str(logs)

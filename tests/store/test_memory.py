@@ -1,5 +1,8 @@
 """What outlives an envelope: remembered ids, and tombstones for the cold tier."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from duebridge.ports.publisher import Reason
@@ -41,20 +44,87 @@ def cancel_in_flight(desk: Desk) -> None:
     desk.store.bury(claim.token, [burial("a", Reason.TOO_LARGE)])
 
 
-ENDS = [deliver, deliver_after_a_retry, shunt, cancel, cancel_in_flight]
+def drop(desk: Desk) -> None:
+    desk.dead(kept())
+    assert desk.store.drop(["a"]) == ["dropped"]
 
 
-@pytest.mark.parametrize("end", ENDS, ids=lambda end: end.__name__)
-def test_remember_answers_duplicate_after_the_end_for_its_time(desk: Desk, end) -> None:
+ENDS = {
+    deliver: "duplicate",
+    deliver_after_a_retry: "duplicate",
+    shunt: "dead",
+    drop: "dead",
+    cancel: "cancelled",
+    cancel_in_flight: "cancelled",
+}
+BECAME = pytest.mark.parametrize(
+    ("end", "became"), ENDS.items(), ids=lambda each: getattr(each, "__name__", None)
+)
+
+
+@BECAME
+def test_remembered_id_answers_what_became_of_it_for_its_time(
+    desk: Desk, end: Callable[[Desk], None], became: str
+) -> None:
     end(desk)
     assert desk.state_of("a") is None
     desk.clock.advance(KEEP_MS - 1)
     with desk.unchanged():
-        assert desk.schedule(kept()) == [("duplicate", NOW_MS + 1000)]
+        assert desk.schedule(kept(), kept(), max_delay_ms=1) == [(became, NOW_MS + 1000)] * 2
     desk.clock.advance(1)
     desk.store.forget()
     assert desk.snapshot()["memory"] == {}
     desk.pending(kept())
+
+
+@BECAME
+@pytest.mark.parametrize("body", [b"x", b"other"])
+def test_replace_under_a_remembered_id_begins_a_new_life(
+    desk: Desk, end: Callable[[Desk], None], became: str, body: bytes
+) -> None:
+    end(desk)
+    due = desk.clock() + 1000
+    assert desk.schedule(kept(body=body), replace=True) == [("replaced", due)]
+    entry = desk.last_entry()
+    assert (entry.kind, entry.items) == ("accepted", [("a", (due, None, None))]), (
+        "a life of its own"
+    )
+    desk.check()
+    desk.clock.advance(1000)
+    (leased,) = desk.claim_all().leased
+    assert (leased.content.body, leased.flight.attempt) == (body, 1)
+
+
+@BECAME
+def test_replace_by_a_job_brings_nothing_back(
+    desk: Desk, end: Callable[[Desk], None], became: str
+) -> None:
+    end(desk)
+    with desk.unchanged():
+        (answer,) = desk.schedule(kept(), replace=True, revives=False)
+    assert answer.status == became
+    (other,) = desk.schedule(kept(body=b"other"), replace=True, revives=False)
+    assert other.status == "accepted"
+
+
+def test_remembered_id_with_other_content_is_accepted(desk: Desk) -> None:
+    cancel(desk)
+    assert desk.schedule(kept(body=b"y")) == [("accepted", NOW_MS + 1000)]
+
+
+def test_replace_under_a_remembered_id_may_be_refused(desk: Desk) -> None:
+    cancel(desk)
+    with desk.unchanged():
+        (answer,) = desk.schedule(kept(), replace=True, max_delay_ms=1)
+    assert answer.status == "too_far"
+
+
+def test_remembered_id_of_an_earlier_version_was_delivered(desk: Desk) -> None:
+    """Version 0.2.0 kept no end."""
+    cancel(desk)
+    value = desk.client.hget(desk.key("memory"), "ra")
+    desk.client.hset(desk.key("memory"), "ra", value[:20])
+    assert desk.schedule(kept()) == [("duplicate", NOW_MS + 1000)]
 
 
 def test_remember_off_forgets_at_once(desk: Desk) -> None:
@@ -70,6 +140,34 @@ def test_remember_of_a_stale_ack_changes_nothing(desk: Desk) -> None:
     desk.run_out()
     with desk.unchanged():
         assert desk.store.ack(claim.token, ["a"], remembering(claim)).stale == ["a"]
+
+
+KEPT_BY: dict[str, Callable[[Desk, str], Any]] = {
+    "remembered ids": lambda desk, name: (desk.pending(kept(name)), desk.store.cancel(name)),
+    "answers": lambda desk, name: (desk.pending(name), desk.store.reschedule(name, "+9", YEAR_MS)),
+    "tombstones": lambda desk, name: desk.again(cold_tier_ms=KEEP_MS).cancel(name),
+}
+
+
+@pytest.mark.parametrize("kind", KEPT_BY)
+def test_memory_stays_small_where_no_worker_forgets(desk: Desk, kind: str) -> None:
+    counts = []
+    for n in range(60):
+        KEPT_BY[kind](desk, f"id-{n}")
+        desk.clock.advance(KEEP_MS // 10)
+        counts.append(len(desk.check()["memory"]))
+    assert max(counts) <= 21, "what is over stays without a worker"
+
+
+def test_memory_drops_a_bounded_few_at_a_write_and_more_than_a_batch_adds(desk: Desk) -> None:
+    names, others = ([f"{kind}{n}" for n in range(50)] for kind in "ab")
+    desk.dead(*map(kept, names), *map(kept, others), kept("c"))
+    assert desk.store.drop(names) == ["dropped"] * 50
+    desk.clock.advance(KEEP_MS)
+    assert desk.store.drop(["c"]) == ["dropped"]
+    assert len(desk.snapshot()["memory"]) == 50 - 8 + 1
+    desk.store.drop(others)
+    assert len(desk.snapshot()["memory"]) == 51
 
 
 @pytest.fixture
@@ -101,12 +199,12 @@ def test_cancel_of_a_cold_row_is_recorded_and_binds_it(cold: Desk) -> None:
     assert (entry.kind, entry.items) == ("cancelled", [("a", (NOW_MS + DAY_MS, 0, None))])
 
 
-def test_cancelled_cold_row_that_comes_again_is_a_duplicate(cold: Desk) -> None:
+def test_cancelled_cold_row_that_comes_again_is_journalled_once(cold: Desk) -> None:
     generation = demote(cold)
     cold.store.cancel("a")
     row = envelope("a", at=NOW_MS + DAY_MS, remember="1h")
     answers = [cold.schedule(row, generations=[generation])[0].status for _ in range(2)]
-    assert answers == ["cancelled", "duplicate"]
+    assert answers == ["cancelled", "cancelled"]
     assert [kind for kind, _ in cold.journal()].count("cancelled") == 1
 
 
@@ -150,7 +248,8 @@ def test_remembered_id_is_told_before_a_tombstone(cold: Desk) -> None:
     assert cold.store.cancel("a") == "cancelled"
     assert cold.store.reschedule("a", "+5", YEAR_MS).status == "recorded"
     answers = cold.schedule(kept(), generations=[generation])
-    assert [each.status for each in answers] == ["duplicate"]
+    assert [each.status for each in answers] == ["cancelled"]
+    assert [kind for kind, _ in cold.journal()].count("cancelled") == 1
 
 
 def test_tombstone_binds_no_row_with_a_later_generation(cold: Desk) -> None:

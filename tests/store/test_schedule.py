@@ -7,7 +7,8 @@ from duebridge.store.connection import Connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.record import PackedRow, pack, pack_row
 from tests.store.conftest import Opened
-from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, envelope
+from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, burial, envelope
+from tests.support.invariants import STATES
 
 
 def test_schedule_of_an_unknown_id_makes_it_pending(desk: Desk) -> None:
@@ -212,11 +213,49 @@ def test_schedule_with_replace_waits_for_nobody_who_may_deliver(desk: Desk, stat
         assert [each.status for each in desk.schedule(other(), replace=True)] == ["in_flight"]
 
 
-def test_schedule_with_replace_twice_in_one_batch_takes_the_first(desk: Desk) -> None:
-    desk.pending("a")
-    answers = desk.schedule(other(delay="5s"), other(delay="6s"), replace=True)
-    assert [each.status for each in answers] == ["replaced", "conflict"]
-    assert desk.score_of("a", "pending") == NOW_MS + 5000
+STREAM = [
+    envelope("a"), envelope("b"), envelope("a"), other(), other(), envelope("a", "9d"),
+    envelope("a", "7s", expires="8s"), envelope("b", "2s", expires="1s"), other(), other("c"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("state", ["", *STATES, "shunting", "unsure"])
+def test_schedule_of_an_id_twice_answers_alike_in_one_call_and_in_many(
+    open_desk: Opened, state: str, replace: bool
+) -> None:
+    desks = together, apart = open_desk(), open_desk()
+    for desk in desks:
+        if state == "unsure":
+            claim = desk.unack("a")
+            desk.store.bury(claim.token, [burial("a", unsure=True)])
+        elif state:
+            desk.bring(state, "a")
+    options = {"replace": replace, "max_delay_ms": DAY_MS}
+    answers = together.schedule(*STREAM, **options)
+    assert answers == [apart.schedule(each, **options)[0] for each in STREAM]
+    found, expected = together.check(), apart.check()
+    for each in (found, expected):
+        del each["meta"], each["journal"]
+        each["flight"] = {name: packed[12:] for name, packed in each["flight"].items()}  # no token
+    assert found == expected
+    journals = [[(kind, name) for kind, ids in desk.journal() for name in ids] for desk in desks]
+    assert sorted(journals[0]) == sorted(journals[1])
+
+
+@pytest.mark.parametrize("how", ["cancel", "reschedule", "replace"])
+def test_replace_of_a_dead_envelope_that_may_be_out_stays_unsure(desk: Desk, how: str) -> None:
+    claim = desk.unack("a")
+    desk.store.bury(claim.token, [burial("a", unsure=True)])
+    assert [each.status for each in desk.schedule(other(), replace=True)] == ["replaced"]
+    assert (desk.flight_of("a").unsure, desk.flight_of("a").attempt) == (True, 0)
+    answers = {
+        "cancel": lambda: desk.store.cancel("a"),
+        "reschedule": lambda: desk.store.reschedule("a", "+1", YEAR_MS).status,
+        "replace": lambda: desk.schedule("a", replace=True)[0].status,
+    }
+    assert answers[how]() == "in_flight"
+    assert desk.state_of("a") == (None if how == "cancel" else "pending")
 
 
 def test_schedule_with_replace_that_is_refused_leaves_the_old(desk: Desk) -> None:
@@ -253,7 +292,7 @@ def test_schedule_of_remembered_rows_without_an_answer_stays_cancelled_when_repe
     assert desk.client.hlen(desk.key("memory")) == 0
     assert desk.again(now_ms=None).cancel("a") == "cancelled"
     (answer,) = store.schedule(rows[:1], max_delay_ms=YEAR_MS, keeps_answer=False)
-    assert answer.status == "duplicate"
+    assert answer.status == "cancelled"
 
 
 @pytest.mark.parametrize(

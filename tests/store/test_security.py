@@ -102,19 +102,6 @@ def url_of(
 
 
 @pytest.fixture
-def open_at() -> Iterator[OpenAt]:
-    opened: list[Connection] = []
-
-    def open_at(url: str) -> Connection:
-        opened.append(open_connection(url, 3.0))
-        return opened[-1]
-
-    yield open_at
-    for connection in opened:
-        connection.close()
-
-
-@pytest.fixture
 def connection(open_at: OpenAt, url_of: UrlOf) -> Connection:
     return open_at(url_of())
 

@@ -17,7 +17,6 @@ from duebridge.ports.checks import Finding, Severity
 from duebridge.store import fitness
 from duebridge.store.connection import Connection, open_connection
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.embedded import stop_embedded
 from duebridge.store.fitness import Vitals, check_fitness, count_listeners, read_vitals
 from duebridge.store.keys import SHARD_KEYS, Shard, routes_key
 from duebridge.store.record import LAYOUT
@@ -25,14 +24,6 @@ from duebridge.store.routes import RegisteredRoute, Registry
 from tests.store.conftest import Opened
 from tests.support.desk import Desk
 from tests.support.servers import free_port, redis_server, wait_until
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Connection]:
-    connection = open_connection(f"embedded:{tmp_path}")
-    yield connection
-    connection.close()
-    stop_embedded(tmp_path)
 
 
 def test_check_embedded_server_is_fit(server: Connection) -> None:

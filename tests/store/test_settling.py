@@ -10,7 +10,16 @@ from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import ERROR_BYTES, DelayStore
 from duebridge.store.transitions import Burial
 from tests.store.conftest import Opened
-from tests.support.desk import LEASE_MS, NOT_MINE, Desk, burial, retrying
+from tests.support.desk import (
+    LEASE_MS,
+    NOT_MINE,
+    NOW_MS,
+    Desk,
+    burial,
+    envelope,
+    remembering,
+    retrying,
+)
 
 Settle = Callable[[DelayStore, bytes, Sequence[str]], Any]
 OF_A_CLAIM: dict[str, Settle] = {
@@ -40,12 +49,10 @@ def check_stale(desk: Desk, name: str, token: bytes, *ids: str) -> None:
 
 
 @EVERY
-@pytest.mark.parametrize("token", [NOT_MINE, bytes(12), b""])
-def test_settle_with_a_strange_token_is_stale_and_changes_nothing(
-    desk: Desk, name: str, token: bytes
-) -> None:
-    take(desk, name, "a")
-    check_stale(desk, name, token, "a", "nobody")
+def test_settle_with_a_strange_token_is_stale_and_changes_nothing(desk: Desk, name: str) -> None:
+    token = take(desk, name, "a", "b").token
+    for strange in (NOT_MINE, bytes(12), b"", token[:-1], token + b"x"):
+        check_stale(desk, name, strange, "a", "b", "nobody")
 
 
 @EVERY
@@ -227,3 +234,89 @@ def test_retry_for_a_failed_target_holds_the_route_since_the_first(desk: Desk) -
     desk.clock.advance(500)
     settled = desk.store.retry(claim.token, [retrying("b")], target_failed=True)
     assert settled.poll.held_since_ms == held_at
+
+
+def test_ack_is_journalled_with_due_and_attempt(desk: Desk) -> None:
+    desk.retry("a")
+    desk.clock.advance(1000)
+    claim = desk.claim_all()
+    desk.store.ack(claim.token, ["a"])
+    entry = desk.last_entry()
+    assert (entry.kind, entry.at_ms) == ("delivered", desk.clock())
+    assert entry.items == [("a", (NOW_MS + 1000, 2, None))]
+
+
+def test_ack_forgets_everything_of_an_envelope(desk: Desk) -> None:
+    claim = desk.unack("a", "b")
+    settled = desk.store.ack(claim.token, ["a", "b"])
+    assert (settled.stale, settled.repeated, settled.poll.unack) == ([], False, 0)
+    found = desk.check()
+    left = {name for name, value in found.items() if value}
+    assert left == {"meta", "journal"}, "an ack left orphans"
+
+
+def test_ack_of_several_claims_takes_each_by_its_own_token(desk: Desk) -> None:
+    first, second = desk.unack("a", "b"), desk.unack("c")
+    settled = desk.store.ack(first.token * 2 + second.token, ["a", "b", "c"])
+    assert (settled.stale, settled.poll.unack) == ([], 0)
+    assert {name for name, value in desk.check().items() if value} == {"meta", "journal"}
+
+
+def test_ack_of_several_claims_with_the_token_of_another_is_stale(desk: Desk) -> None:
+    first, second = desk.unack("a", "b"), desk.unack("c")
+    settled = desk.store.ack(first.token * 3, ["a", "b", "c"])
+    assert settled.stale == ["c"]
+    settled = desk.store.ack(first.token + second.token, ["c", "nobody"])
+    assert settled.stale == ["c", "nobody"]
+
+
+def test_ack_of_mixed_ids_acks_what_it_holds(desk: Desk) -> None:
+    claim = desk.unack("a", "b")
+    assert desk.store.ack(claim.token, ["nobody", "a", "other"]).stale == ["nobody", "other"]
+    assert desk.journal()[-1] == ("delivered", ["a"])
+
+
+def test_ack_of_a_marked_one_is_a_delivery(desk: Desk) -> None:
+    claim = desk.unack("a")
+    assert desk.store.cancel("a") == "in_flight"
+    assert desk.store.ack(claim.token, ["a"]).stale == []
+    assert desk.journal()[-1] == ("delivered", ["a"])
+
+
+def test_ack_of_a_dead_letter_ends_it_as_shunted(desk: Desk) -> None:
+    claim = desk.shunt("a", "b")
+    assert desk.store.ack(claim.token, ["a", "b"], shunted=True).stale == []
+    assert desk.last_entry().kind == "shunted"
+    assert [note.attempt for _, note in desk.last_entry().items] == [1, 1]
+    assert {name for name, value in desk.check().items() if value} == {"meta", "journal"}
+
+
+def test_ack_of_several_claims_remembers_each_id_with_its_own_hash(desk: Desk) -> None:
+    kept = envelope("c", remember="1h")
+    first, second = desk.unack("a", "b"), desk.unack(kept)
+    brought = [each._replace(place=2) for each in remembering(second)]
+    desk.store.ack(first.token * 2 + second.token, ["a", "b", "c"], brought)
+    assert [each.status for each in desk.schedule("a", kept)] == ["accepted", "duplicate"]
+
+
+def test_ack_of_1000_of_the_longest_ids_is_one_step(desk: Desk) -> None:
+    ids = [f"{n:04d}{'x' * 251}" for n in range(1000)]
+    claim = desk.unack(*[envelope(name, remember="1h") for name in ids])
+
+    assert desk.store.ack(claim.token, ids, remembering(claim)).stale == []
+    assert len(desk.check()["memory"]) == 1000
+
+
+def test_ack_ends_the_hold_of_a_route(desk: Desk) -> None:
+    claim = desk.unack("a", "b")
+    desk.run("retry", claim.token, 1, 1, "a", 1, 0, 0, "")
+    assert desk.store.next().is_held
+    assert not desk.store.ack(claim.token, ["b"]).poll.is_held
+
+
+def test_ack_of_a_dead_letter_or_a_stale_one_does_not_end_the_hold(desk: Desk) -> None:
+    shunt = desk.shunt("d")
+    claim = desk.unack("a")
+    desk.run("retry", claim.token, 1, 1, "a", 1, 0, 0, "")
+    assert desk.store.ack(shunt.token, ["d"], shunted=True).poll.is_held
+    assert desk.store.ack(claim.token, ["a"]).poll.is_held

@@ -2,14 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from duebridge.store.batching import Pace
-from duebridge.store.connection import Connection, open_connection
-from duebridge.store.embedded import stop_embedded
+from duebridge.store.connection import Connection
 from duebridge.store.replies import Claim
 from duebridge.worker.store_monitor import StoreMonitor
 from tests.support.desk import Desk, envelope
@@ -88,14 +86,6 @@ def test_call_wakes_for_what_is_sooner_than_all_that_waits(
     listener.heard()
     call(desk, brought)
     assert listener.heard() == [desk.clock() + ms for ms in expected]
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Connection]:
-    connection = open_connection(f"embedded:{tmp_path}")
-    yield connection
-    connection.close()
-    stop_embedded(tmp_path)
 
 
 def test_watch_of_a_fit_store_sees_its_memory_and_what_is_forgotten(server: Connection) -> None:

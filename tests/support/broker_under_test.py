@@ -2,14 +2,17 @@
 
 import itertools
 import secrets
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from threading import Event
 from typing import Protocol
 
 import pytest
 
 from duebridge.envelope import Headers, HeaderValue, Properties, Target
-from duebridge.ports.publisher import Delivery, Outcome, Publisher, Verdict
+from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Publisher, Verdict
 from tests.support.features import Features
 
 BRIDGE_ID = "x-message-id"
@@ -93,3 +96,14 @@ def as_text(value: HeaderValue) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
     return str(value).lower().encode() if isinstance(value, bool) else str(value).encode()
+
+
+def answers_again(publisher: Publisher, within_s: float = 30.0) -> bool:
+    """Ask until the broker answers."""
+    give_up_at = time.monotonic() + within_s
+    while time.monotonic() < give_up_at:
+        with suppress(BrokerUnavailable):
+            publisher.ping()
+            return True
+        Event().wait(0.05)
+    return False

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,6 +18,13 @@ def missing(service: str, remedy: str) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(message)
     pytest.skip(message)
+
+
+def downloaded(name: str) -> str:
+    """Return what deploy/local/downloads.py prints for a name; without it, see `missing`."""
+    program = [sys.executable, str(ROOT / "deploy" / "local" / "downloads.py"), name]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    return missing(name, done.stderr) if done.returncode else done.stdout.strip()
 
 
 def copy_tree(target: Path) -> None:

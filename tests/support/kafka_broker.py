@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
@@ -33,6 +34,8 @@ class KafkaBroker:
         invalid=True,
     )
 
+    client = "kafka-python"
+
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self._created: set[str] = set()
@@ -46,11 +49,16 @@ class KafkaBroker:
     def open(
         self, deadline_s: float, options: Mapping[str, object] | None = None
     ) -> KafkaPublisher[Any]:
-        settings = {"bootstrap_servers": [self.bootstrap], "options": options or {}}
-        return open_publisher(settings, deadline_s)
+        return self._open(self.bootstrap, deadline_s, options or {})
 
     def open_at(self, port: int, deadline_s: float) -> KafkaPublisher[Any]:
-        return open_publisher({"bootstrap_servers": [f"127.0.0.1:{port}"]}, deadline_s)
+        return self._open(f"127.0.0.1:{port}", deadline_s, {})
+
+    def _open(
+        self, server: str, deadline_s: float, options: Mapping[str, object]
+    ) -> KafkaPublisher[Any]:
+        settings = {"client": self.client, "bootstrap_servers": [server], "options": options}
+        return open_publisher(settings, deadline_s)
 
     def missing_target(self) -> Target:
         return Target("kafka", topic=f"contract-{secrets.token_hex(6)}")
@@ -108,6 +116,13 @@ class KafkaBroker:
         target = self.missing_target()
         self.create(target, configs={"cleanup.policy": "compact"})
         return delivery(target), delivery(target, key=b"k")
+
+
+class LibrdkafkaBroker(KafkaBroker):
+    """A `KafkaBroker` whose publishers are of `client: librdkafka`."""
+
+    features = replace(KafkaBroker.features, broker="librdkafka")
+    client = "librdkafka"
 
 
 def _received(record: Any) -> Received:

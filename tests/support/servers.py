@@ -1,4 +1,4 @@
-"""Real servers for the tests of the delay store."""
+"""Real servers for the tests of the delay store, snapshots of one, and ports without any."""
 
 import shutil
 import socket
@@ -70,3 +70,39 @@ def redis_cluster(home: Path) -> Iterator[str]:
 
             wait_until(is_ok, "the Cluster to be ok")
         yield f"redis+cluster://127.0.0.1:{port}"
+
+
+AT_ONCE = ("--repl-diskless-sync-delay", "0")  # a copy waits five seconds for others to join
+
+
+def back_up(port: int, file: Path) -> None:
+    program = shutil.which("redis-cli") or missing("redis-cli", "install Redis 7")
+    words = [program, "-u", f"redis://127.0.0.1:{port}", "--rdb", str(file)]
+    subprocess.run(words, check=True, capture_output=True)
+
+
+@contextmanager
+def restored(file: Path, home: Path) -> Iterator[int]:
+    """A server that began with a snapshot, and has an append-only file since; gives its port."""
+    home.mkdir()
+    shutil.copy(file, home / "backup.rdb")
+    with redis_server(home, "--dbfilename", "backup.rdb") as port, redis.Redis(port=port) as client:
+        client.config_set("appendonly", "yes")
+
+        def is_written() -> bool:
+            info = client.info("persistence")
+            is_idle = not (info["aof_rewrite_in_progress"] or info["aof_rewrite_scheduled"])
+            return bool(info["aof_enabled"]) and is_idle
+
+        wait_until(is_written, "the append-only file", within_s=60)
+        yield port
+
+
+@contextmanager
+def silent_listener() -> Iterator[int]:
+    """Give a port that takes connections and never says a word.
+
+    Nobody has to accept: the kernel completes the handshake of what is in the backlog.
+    """
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        yield int(server.getsockname()[1])

@@ -66,7 +66,7 @@ def test_naming_a_missing_client_says_what_to_install() -> None:
     ("old", "new", "expected"),
     [
         ('["localhost:9092"]', '["localhost:9092"], options: {acks: 0}',
-         "f.yaml:3:80 brokers.orders.options.acks: the bridge's own"),
+         "f.yaml:3:80 brokers.orders.options.acks: the bridge sets it"),
         ('["localhost:9092"]', '["localhost:9092"], options: {lingerms: 5}',
          "f.yaml:3:74 brokers.orders.options.lingerms: unknown option, did you mean linger.ms?"),
         ("localhost:9092", "localhost",

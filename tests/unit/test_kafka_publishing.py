@@ -2,19 +2,19 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from types import ModuleType
 from typing import Any, ClassVar
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
 import duebridge_connectors.kafka.kafka_python.connection as python_connection
 import duebridge_connectors.kafka.librdkafka.connection as lib_connection
 import duebridge_connectors.kafka.publisher as publisher_module
 from duebridge.envelope import Target
-from duebridge.ports.publisher import BrokerUnavailable, Delivery, Verdict
+from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Verdict
 from duebridge_connectors.kafka.errors import RequestFailed
 from duebridge_connectors.kafka.kafka_python import open_kafka_python
 from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient, refusal_of
@@ -22,16 +22,22 @@ from duebridge_connectors.kafka.librdkafka import open_librdkafka
 from duebridge_connectors.kafka.librdkafka.client import Answered, LibrdkafkaClient
 from duebridge_connectors.kafka.librdkafka.errors import answered_refusal
 from duebridge_connectors.kafka.publisher import KafkaPublisher
+from tests.support.broker_under_test import verdicts
 
 from kafka import errors as vendor  # isort: skip
+from kafka import TopicPartition  # isort: skip
 from kafka.producer.future import FutureProduceResult, FutureRecordMetadata  # isort: skip
 
 DONE, MUTE, REFUSED = "confirmed", "mute", "refused by the client"
 MOVED, SHORT, LOST = "moved", "short of replicas", "lost"
 INVALID, BESIDE, DENIED = "invalid", "beside an invalid one", "denied"
+SLOW = "invalid, after most of the time"
+DEADLINE_S = 0.2
 
-C, FAILED, REJECTED = Verdict.CONFIRMED, Verdict.FAILED, Verdict.REJECTED
+C, REJECTED = Verdict.CONFIRMED, Verdict.REJECTED
 OPEN, AWAY, NO_TARGET = Verdict.INDETERMINATE, Verdict.UNAVAILABLE, Verdict.TARGET_FAILED
+TARGET_AWAY = Verdict.TARGET_UNAVAILABLE
+PART = 3
 
 
 class Scripted:
@@ -52,7 +58,11 @@ class Scripted:
 
     def next_answer(self, delivery: Delivery) -> str:
         self.sent.append(delivery.id)
-        return next(Scripted.answers)
+        answer = next(Scripted.answers)
+        if answer == SLOW:
+            time.sleep(0.45 * DEADLINE_S)
+            return INVALID
+        return answer
 
     def knows(self, topic: str) -> bool:
         return topic == "known"
@@ -87,10 +97,14 @@ class Python(Scripted, KafkaPythonClient):
         answer = self.next_answer(delivery)
         if answer == REFUSED:
             raise vendor.MessageSizeTooLargeError("x")
-        future = FutureRecordMetadata(FutureProduceResult(None), 0, 0, None, 0, 0, 0)
+        result = FutureProduceResult(TopicPartition("known", PART))
+        future = FutureRecordMetadata(result, 0, 0, None, 0, 0, 0)
         if answer == MUTE:
             return future
-        return future.success("0") if answer == DONE else future.failure(self.errors[answer]("x"))
+        if answer == DONE:
+            result.success((0, -1, None))
+            return future
+        return future.failure(self.errors[answer]("x"))
 
     def look_up(self, topics: Collection[str], timeout_s: float) -> dict[str, Any]:
         missing = refusal_of(vendor.UnknownTopicOrPartitionError("missing"))
@@ -111,7 +125,8 @@ class Lib(Scripted, LibrdkafkaClient):
         if answer == REFUSED:
             raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
         if answer != MUTE:
-            on_answer(None if answer == DONE else KafkaError(self.errors[answer]), None)
+            error = None if answer == DONE else KafkaError(self.errors[answer])
+            on_answer(error, Message(partition=PART))
 
     def look_up(self, topics: Collection[str], timeout_s: float) -> dict[str, Any]:
         missing = answered_refusal(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
@@ -137,24 +152,32 @@ def publisher(kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]
     monkeypatch.setattr(publisher_module, "RETRY_AFTER_S", (0.0, 0.0))
     monkeypatch.setattr(Scripted, "built", [], raising=False)
     monkeypatch.setattr(Scripted, "is_reachable", True)
-    with closing(open_publisher({}, 0.2)) as opened:
+    with closing(open_publisher({}, DEADLINE_S)) as opened:
         yield opened
 
 
+Send = Callable[..., Sequence[Outcome]]
 Publish = Callable[..., list[Verdict]]
 
 
 @pytest.fixture
-def publish(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> Publish:
-    def publish(*answers: str, size: int = 1, topics: tuple[str, ...] = ()) -> list[Verdict]:
+def send(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> Send:
+    """Publish so many deliveries, which meet these answers."""
+
+    def send(*answers: str, size: int = 1, topics: tuple[str, ...] = ()) -> Sequence[Outcome]:
         monkeypatch.setattr(Scripted, "answers", iter(answers), raising=False)
         where = topics or ("known",) * size
         batch = [Delivery(str(n), Target("k", topic=each), b"") for n, each in enumerate(where)]
         outcomes = publisher.publish(batch)
         assert next(Scripted.answers, "all used") == "all used"
-        return [outcome.verdict for outcome in outcomes]
+        return outcomes
 
-    return publish
+    return send
+
+
+@pytest.fixture
+def publish(send: Send) -> Publish:
+    return lambda *answers, **options: verdicts(send(*answers, **options))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +186,7 @@ def publish(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> Publish:
         ([MUTE, DONE, DONE], [OPEN, C, C]),
         ([LOST, DONE], [OPEN, C]),
         ([SHORT, DONE, DONE], [C, C]),
-        ([SHORT, SHORT, SHORT], [FAILED]),
+        ([SHORT, SHORT, SHORT], [TARGET_AWAY]),
         ([REFUSED, DONE], [REJECTED, C]),
         ([DENIED, DONE], [NO_TARGET, C]),
         ([BESIDE, INVALID, BESIDE, DONE, INVALID, DONE], [C, REJECTED, C]),
@@ -178,11 +201,25 @@ def test_publish_concludes_from_answers_and_tries_again_what_may_pass(
 
 
 @pytest.mark.parametrize("kind", ["kafka-python"], indirect=True)
-@pytest.mark.parametrize("answers", [[MOVED] * 3, [SHORT, MOVED, MOVED]])
-def test_publish_to_a_partition_that_may_have_stored_it_stays_indeterminate(
-    publish: Publish, answers: list[str]
+@pytest.mark.parametrize(
+    "answers", [[MOVED] * 3, [SHORT, MOVED, MOVED], [MOVED, SHORT, SHORT], [MOVED, DENIED]]
+)
+def test_publish_to_a_partition_that_may_have_stored_it_stays_unsure(
+    send: Send, answers: list[str]
 ) -> None:
-    assert publish(*answers) == [OPEN]
+    (outcome,) = send(*answers)
+    assert outcome.verdict is TARGET_AWAY
+    assert outcome.may_be_published
+
+
+def test_publish_names_the_partition_of_an_answer_and_shares_the_outcome(
+    kind: str, send: Send
+) -> None:
+    first, second, lost = send(DONE, DONE, LOST, size=3)
+    assert [first.part, second.part, lost.part] == [PART] * 3
+    assert first is second
+    (unanswered,) = send(MUTE)
+    assert unanswered.part == (PART if kind == "kafka-python" else -1)
 
 
 def test_publish_to_unknown_topics_goes_after_the_known_ones(publish: Publish) -> None:
@@ -199,11 +236,27 @@ def test_publish_while_another_hands_over_until_the_deadline_sends_nothing(
         assert publish(size=2) == [AWAY] * 2
 
 
-def test_publish_refused_with_no_way_to_try_alone_fails_them_all(
-    publisher: Publisher, publish: Publish
+def test_publish_refused_with_no_way_to_try_alone_counts_no_failure(
+    publisher: Publisher, send: Send
 ) -> None:
     publisher._single.close()
-    assert publish(INVALID, BESIDE, size=2) == [FAILED] * 2
+    outcomes = send(INVALID, BESIDE, size=2)
+    assert verdicts(outcomes) == [TARGET_AWAY] * 2
+    assert not any(outcome.may_be_published for outcome in outcomes)
+
+
+def test_publish_refused_with_time_for_one_alone_doubts_none_and_goes_on_the_next_time(
+    publish: Publish,
+) -> None:
+    for size in (3, 2):
+        refused = [BESIDE] * (size - 1)
+        assert publish(INVALID, *refused, SLOW, size=size) == [REJECTED] + [TARGET_AWAY] * len(
+            refused
+        )
+
+
+def test_publish_refused_and_mute_alone_leaves_only_that_one_in_doubt(publish: Publish) -> None:
+    assert publish(INVALID, BESIDE, BESIDE, MUTE, size=3) == [OPEN] + [TARGET_AWAY] * 2
 
 
 def test_publish_refused_tries_alone_by_a_client_of_single_records(publish: Publish) -> None:
@@ -231,7 +284,7 @@ def test_publish_after_a_lost_answer_to_nobody_is_unavailable(publish: Publish) 
 
 @pytest.mark.parametrize("kind", ["librdkafka"], indirect=True)
 def test_publish_after_the_deadline_tries_nothing_again(publish: Publish) -> None:
-    assert publish(SHORT, MUTE, size=2) == [FAILED, OPEN]
+    assert publish(SHORT, MUTE, size=2) == [TARGET_AWAY, OPEN]
 
 
 @pytest.mark.parametrize("kind", ["librdkafka"], indirect=True)

@@ -10,7 +10,7 @@ from kafka.partitioner.default import DefaultPartitioner
 
 from duebridge.envelope import Headers, Properties
 from duebridge.ports.publisher import Reason, Verdict
-from duebridge_connectors.kafka.errors import TABLE, is_temporary, outcome_of
+from duebridge_connectors.kafka.errors import TABLE, Row, is_temporary, outcome_of
 from duebridge_connectors.kafka.headers import kafka_headers
 from duebridge_connectors.kafka.kafka_python import partitioner
 from duebridge_connectors.kafka.kafka_python.partitioner import RUN_S, RunPartitioner
@@ -131,9 +131,9 @@ def test_look_up_each_vendor_error_finds_a_row() -> None:
 
 @pytest.mark.parametrize("table", [TABLE, OWN], ids=["kafka-python", "librdkafka"])
 def test_rows_with_a_reason_of_their_own_are_those_that_can_be_buried_for_it(
-    table: Mapping[object, tuple[Verdict, Reason]],
+    table: Mapping[object, Row],
 ) -> None:
-    for error, (verdict, reason) in table.items():
+    for error, (verdict, reason, _) in table.items():
         is_own = reason is not Reason.ATTEMPTS_EXHAUSTED
         assert is_own == (verdict in {Verdict.REJECTED, Verdict.TARGET_FAILED}), error
 
@@ -150,15 +150,12 @@ def test_rows_with_a_reason_of_their_own_are_those_that_can_be_buried_for_it(
         (vendor.UnknownTopicOrPartitionError("x"), Verdict.TARGET_FAILED, Reason.TARGET_MISSING),
         (vendor.TopicAuthorizationFailedError("x"), Verdict.TARGET_FAILED, Reason.UNAUTHORIZED),
         (vendor.ClusterAuthorizationFailedError("x"), Verdict.TARGET_FAILED, Reason.UNAUTHORIZED),
-        (vendor.NotEnoughReplicasError("x"), Verdict.FAILED, Reason.ATTEMPTS_EXHAUSTED),
+        (vendor.NotEnoughReplicasError("x"), Verdict.TARGET_UNAVAILABLE, Reason.ATTEMPTS_EXHAUSTED),
         (vendor.KafkaConnectionError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
         (vendor.KafkaTimeoutError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
         (vendor.RequestTimedOutError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
         (vendor.for_code(32_000)("new"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
         (vendor.IllegalStateError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
-        (vendor.NotEnoughReplicasAfterAppendError("x"), Verdict.INDETERMINATE,
-         Reason.ATTEMPTS_EXHAUSTED),
-        (vendor.NotLeaderForPartitionError("x"), Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
     ],
 )  # fmt: skip
 def test_outcome_of_a_known_error_is_what_it_means(
@@ -171,10 +168,55 @@ def test_outcome_of_a_known_error_is_what_it_means(
     assert outcome.error.startswith(f"{type(answer).__name__}\n")
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (vendor.KafkaTimeoutError("no answer"), "no answer"),
+        (vendor.NotEnoughReplicasError("topic t"), "topic t"),
+        (vendor.KafkaTimeoutError(vendor.KafkaConnectionError("reset")), "reset"),
+        (
+            vendor.UnknownTopicOrPartitionError(None),
+            vendor.UnknownTopicOrPartitionError.description,
+        ),
+        (vendor.KafkaTimeoutError(), "KafkaTimeoutError"),
+        (ValueError("a b"), "a b"),
+    ],
+)
+def test_outcome_of_an_error_names_its_class_once(error: Exception, words: str) -> None:
+    assert outcome_of(error).error == f"{type(error).__name__}\n{words}"
+
+
 def test_errors_of_a_moment_are_temporary() -> None:
-    assert is_temporary(vendor.NotLeaderForPartitionError("x"))
-    assert is_temporary(vendor.NotEnoughReplicasError("x"))
-    assert not is_temporary(vendor.InvalidRecordError("x"))
+    assert is_temporary(vendor.NotLeaderForPartitionError)
+    assert is_temporary(vendor.NotEnoughReplicasError)
+    assert not is_temporary(vendor.InvalidRecordError)
+    assert not is_temporary(vendor.NotEnoughReplicasAfterAppendError)
+
+
+UNSURE = (
+    vendor.KafkaStorageError,
+    vendor.NotEnoughReplicasAfterAppendError,
+    vendor.NotLeaderForPartitionError,
+)
+
+
+@pytest.mark.parametrize("error", UNSURE)
+def test_outcome_of_a_failed_partition_that_may_have_appended_is_unsure_by_either_client(
+    error: type[vendor.BrokerResponseError],
+) -> None:
+    for outcome in (outcome_of(error("x")), answered_refusal(KafkaError(error.errno)).outcome):
+        assert outcome.verdict is Verdict.TARGET_UNAVAILABLE
+        assert outcome.may_be_published
+
+
+@pytest.mark.parametrize("table", [TABLE, OWN], ids=["kafka-python", "librdkafka"])
+def test_rows_are_unsure_where_the_answer_was_lost_or_came_after_the_append(
+    table: Mapping[object, Row],
+) -> None:
+    unsure = {error for error, row in table.items() if row.is_unsure}
+    lost = {error for error, row in table.items() if row.verdict is Verdict.INDETERMINATE}
+    assert unsure - lost == (set(UNSURE) if table is TABLE else set())
+    assert lost <= unsure
 
 
 def _raised_by(call: object) -> BaseException:
@@ -203,19 +245,12 @@ def test_look_up_a_brokers_error_gives_the_verdict_of_the_other_client() -> None
 @pytest.mark.parametrize(
     ("code", "verdict", "reason"),
     [
-        (KafkaError.MSG_SIZE_TOO_LARGE, Verdict.REJECTED, Reason.TOO_LARGE),
-        (KafkaError.INVALID_RECORD, Verdict.REJECTED, Reason.INVALID),
         (KafkaError._UNKNOWN_TOPIC, Verdict.TARGET_FAILED, Reason.TARGET_MISSING),
         (KafkaError._UNKNOWN_PARTITION, Verdict.TARGET_FAILED, Reason.TARGET_MISSING),
-        (KafkaError.UNKNOWN_TOPIC_OR_PART, Verdict.TARGET_FAILED, Reason.TARGET_MISSING),
-        (KafkaError.TOPIC_EXCEPTION, Verdict.TARGET_FAILED, Reason.TARGET_MISSING),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Verdict.TARGET_FAILED, Reason.UNAUTHORIZED),
-        (KafkaError.NOT_ENOUGH_REPLICAS, Verdict.FAILED, Reason.ATTEMPTS_EXHAUSTED),
         (KafkaError._INVALID_DIFFERENT_RECORD, Verdict.FAILED, Reason.ATTEMPTS_EXHAUSTED),
         (KafkaError._MSG_TIMED_OUT, Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
         (KafkaError._TRANSPORT, Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
         (KafkaError._PURGE_QUEUE, Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
-        (KafkaError.NOT_LEADER_FOR_PARTITION, Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
         (-20_000, Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
         (32_000, Verdict.INDETERMINATE, Reason.ATTEMPTS_EXHAUSTED),
     ],

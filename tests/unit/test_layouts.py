@@ -3,6 +3,8 @@
 import random
 import re
 import struct
+import subprocess
+import sys
 import threading
 from contextlib import suppress
 from datetime import timedelta
@@ -23,6 +25,7 @@ from duebridge.store.record import (
     FIRST_ATTEMPT,
     LAYOUT,
     MAX_CONTENT_BYTES,
+    MAX_READ_BYTES,
     NOT_IN_FLIGHT,
     PLAIN,
     ZSTD,
@@ -299,13 +302,18 @@ def zstd(content: bytes, **options: Any) -> bytes:
         ZSTD + b"no frame at all",
         zstd(b"\xc1"),
         zstd(msgspec.msgpack.encode([b"x"]), write_content_size=False),
-        zstd(bytes(MAX_CONTENT_BYTES + 1)),
+        zstd(bytes(MAX_READ_BYTES + 1)),
     ],
     ids=range(17),
 )  # fmt: skip
 def test_unpack_of_a_damaged_blob_is_damage_and_nothing_else(blob: bytes) -> None:
     with pytest.raises(RecordDamaged, match=r"^blob"):
         unpack(blob)
+
+
+def test_unpack_of_a_body_of_an_earlier_version_may_be_larger_than_one_of_now() -> None:
+    body = bytes(2 * MAX_CONTENT_BYTES)
+    assert unpack(zstd(msgspec.msgpack.encode([body]))) == Content(body)
 
 
 def test_unpack_of_a_bomb_with_a_false_size_does_not_inflate() -> None:
@@ -336,6 +344,12 @@ def test_pack_more_than_could_be_read_again_is_refused() -> None:
     body, key = bytes(MAX_CONTENT_BYTES // 2), bytes(MAX_CONTENT_BYTES // 2)
     with pytest.raises(EnvelopeError, match=f"expected up to {MAX_CONTENT_BYTES} bytes of body"):
         pack(build({"body": body, "key": key}))
+
+
+def test_replies_are_read_first_in_many_threads_at_once() -> None:
+    words = [sys.executable, "-m", "tests.support.first_use", "300"]
+    ended = subprocess.run(words, cwd=ROOT, capture_output=True, timeout=100)
+    assert ended.returncode == 0, ended.stderr.decode()
 
 
 def test_pack_and_unpack_work_in_many_threads_at_once() -> None:

@@ -46,7 +46,7 @@ REPEATED = [("h", "1"), ("h", "2")]
 
 @cache
 def limits(target: str, dead_letter: str = "") -> RouteLimits:
-    route: dict[str, Any] = {"max_body": "2MiB"}
+    route: dict[str, Any] = {"max_body": "1MiB"}
     for key, broker in (("target", target), ("dead_letter", dead_letter)):
         if broker:
             is_rabbit = BROKERS[broker]["type"] == "rabbitmq"
@@ -86,8 +86,8 @@ ACCEPTED = [
     (("rabbitmq", "kafka"), {"priority": 5, "reply_to": "q"}),
     (("memory",), {"body": None, "headers": REPEATED}),
     (("kafka",), {"body": b"x" * (MIB - 600)}),
-    (("referred",), {"body": b"x" * (2 * MIB)}),
-    (("rabbitmq", "rabbitmq"), {"body": b"x" * (2 * MIB), "headers": {"h": "v" * 32_000}}),
+    (("referred",), {"body": b"x" * MIB}),
+    (("rabbitmq", "rabbitmq"), {"body": b"x" * MIB, "headers": {"h": "v" * 32_000}}),
     (("narrow",), {"headers": {"h": "v" * 2500}}),
 ]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pika import BasicProperties, spec
 from pika.adapters.select_connection import SelectConnection
-from pika.frame import Body, Header, Method, decode_frame
+from pika.frame import Body, Header, Method
 
 from duebridge.envelope import Headers, Properties, Target
 from duebridge.ports.publisher import Delivery
@@ -32,19 +32,10 @@ values = (
     | st.none()
 )
 headers_given = st.dictionaries(short, values, max_size=6).map(lambda d: tuple(d.items()))
-TEXTS = (
-    "content_type",
-    "content_encoding",
-    "correlation_id",
-    "reply_to",
-    "type",
-    "app_id",
-    "user_id",
-    "expiration",
-)
+NUMBERS = {"priority", "timestamp"}
 properties_given = st.builds(
     Properties,
-    **{name: st.none() | short for name in TEXTS},
+    **{name: st.none() | short for name in sorted(set(Properties.__struct_fields__) - NUMBERS)},
     priority=st.none() | st.integers(0, 255),
     timestamp=st.none() | st.integers(0, 2**64 - 1),
 )
@@ -54,14 +45,14 @@ def message(headers: Headers = (), properties: Properties | None = None) -> Deli
     return Delivery("id-1", TARGET, b"body", None, headers, properties)
 
 
-def as_pika_writes_it(delivery: Delivery, size: int) -> bytes:
+def header_by_pika(delivery: Delivery, size: int, channel: int = 1) -> bytes:
     known = delivery.properties or Properties()
     named = {name: getattr(known, name) for name in Properties.__struct_fields__}
     properties = BasicProperties(
         headers=dict(delivery.headers) or None, delivery_mode=2, message_id=delivery.id, **named
     )
-    frame: bytes = Header(1, size, properties).marshal()
-    return frame[7:-1]
+    frame: bytes = Header(channel, size, properties).marshal()
+    return frame
 
 
 @given(headers_given, st.none() | properties_given, st.integers(0, 2**40))
@@ -69,14 +60,7 @@ def test_encode_anything_writes_the_bytes_of_pika(
     headers: Headers, properties: Properties | None, size: int
 ) -> None:
     delivery = message(headers, properties)
-    assert header_payload(delivery, size) == as_pika_writes_it(delivery, size)
-
-
-def test_encode_each_header_type_reads_back_the_same() -> None:
-    headers: Headers = (("a", b"\xff"), ("b", "ü"), ("c", 2**40), ("d", True), ("e", None))
-    payload = header_payload(message(headers), 0)
-    frame = b"\2\0\1" + len(payload).to_bytes(4, "big") + payload + b"\xce"
-    assert decode_frame(frame)[1].properties.headers == dict(headers)  # type: ignore[union-attr]
+    assert header_payload(delivery, size) == header_by_pika(delivery, size)[7:-1]
 
 
 @pytest.mark.parametrize(
@@ -130,31 +114,24 @@ def test_look_for_risk_without_a_user_name_takes_any_user_id_for_one() -> None:
 
 
 def pending(body: bytes, exchange: str = "e", routing_key: str = "k") -> PendingMessage:
-    target = Target("rabbitmq", exchange=exchange, routing_key=routing_key)
-    header = header_payload(Delivery("id", target, body), len(body))
+    header = header_payload(message(), len(body))
     method = publish_payload(exchange, routing_key)
-    return PendingMessage(PublishBatch(1), 0, "id", routing_key, method, header, body, False)
+    return PendingMessage(PublishBatch(1), 0, "id-1", routing_key, method, header, body, False)
 
 
-def as_pika_writes_it_rabbitmq_wire(
-    body: bytes, exchange: str, key: str, channel: int, frame_max: int
-) -> bytes:
+def frames_by_pika(body: bytes, exchange: str, key: str, channel: int, frame_max: int) -> bytes:
     method = spec.Basic.Publish(exchange=exchange, routing_key=key, mandatory=True)
-    properties = BasicProperties(delivery_mode=2, message_id="id")
     size = frame_max - 8
     pieces = [body[start : start + size] for start in range(0, len(body), size)]
-    frames = [
-        Method(channel, method),
-        Header(channel, len(body), properties),
-        *(Body(channel, piece) for piece in pieces),
-    ]
-    return b"".join(frame.marshal() for frame in frames)
+    bodies = b"".join(Body(channel, piece).marshal() for piece in pieces)
+    first: bytes = Method(channel, method).marshal()
+    return first + header_by_pika(message(), len(body), channel) + bodies
 
 
 @given(st.binary(max_size=9000), st.text("eé", max_size=9), st.integers(1, 65535))
 def test_write_a_message_gives_the_bytes_of_pika(body: bytes, name: str, channel: int) -> None:
     written = b"".join(buffers([pending(body, name, name)], channel, 4096))
-    assert written == as_pika_writes_it_rabbitmq_wire(body, name, name, channel, 4096)
+    assert written == frames_by_pika(body, name, name, channel, 4096)
 
 
 @pytest.mark.parametrize("frame_max", [4096, 131072, 0])
@@ -162,7 +139,7 @@ def test_write_many_and_large_keeps_order_in_buffers_of_bounded_size(frame_max: 
     sent = [pending(bytes([n]) * size) for n, size in enumerate([0, 1, 10**6, 300, 200_000, 0])]
     written = list(buffers(sent, 7, frame_max))
     expected_max = frame_max or BUFFER_BYTES + 8
-    expected = [as_pika_writes_it_rabbitmq_wire(p.body, "e", "k", 7, expected_max) for p in sent]
+    expected = [frames_by_pika(p.body, "e", "k", 7, expected_max) for p in sent]
     assert b"".join(written) == b"".join(expected)
     assert max(map(len, written)) < BUFFER_BYTES + max(frame_max, BUFFER_BYTES) + 1000
 

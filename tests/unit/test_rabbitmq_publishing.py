@@ -28,7 +28,7 @@ from duebridge_connectors.rabbitmq.errors import (
 from duebridge_connectors.rabbitmq.link import FIRST_DELAY_S, MOST_DELAY_S, Link
 from duebridge_connectors.rabbitmq.publisher import RabbitPublisher
 from duebridge_connectors.rabbitmq.settings import connection_parameters
-from tests.support.listeners import free_port
+from tests.support.servers import free_port
 
 DEFINED = [
     value
@@ -48,7 +48,7 @@ def test_look_up_each_vendor_error_finds_a_row() -> None:
 
 
 def test_rows_with_a_reason_of_their_own_are_those_that_can_be_buried_for_it() -> None:
-    for verdict, reason in (*TABLE.values(), *REPLIES.values()):
+    for verdict, reason, _ in (*TABLE.values(), *REPLIES.values()):
         is_own = reason is not EXHAUSTED
         assert is_own == (verdict in {Verdict.REJECTED, Verdict.TARGET_FAILED})
 

@@ -1,19 +1,22 @@
 """A row that is packed at once has the bytes that `Envelope.new` and `pack` would give it."""
 
+from collections.abc import Iterator
 from functools import cache
+from importlib.metadata import EntryPoint
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope
 from duebridge.errors import EnvelopeError
-from duebridge.limits import RouteLimits
-from duebridge.store.record import pack
+from duebridge.limits import End, RouteLimits
+from duebridge.ports import discovery
+from duebridge.store.record import pack_row
 from duebridge_connectors.memory import Memory
 from duebridge_connectors.spark.source.packing import Packer
 
@@ -21,6 +24,7 @@ BROKERS = {
     "memory": {"type": "memory"},
     "kafka": {"type": "kafka", "bootstrap_servers": ["localhost:9092"]},
     "rabbitmq": {"type": "rabbitmq", "url": "amqp://localhost"},
+    "picky": {"type": "memory"},
 }
 HORIZON_MS = 1000
 
@@ -66,7 +70,14 @@ def limits(target: str, dead_letter: str = "") -> RouteLimits:
         if broker:
             route[key] = {"broker": broker, **place.get(broker, {"topic": key})}
     config = Config.model_validate({"version": 1, "brokers": BROKERS, "routes": {"r": route}})
-    return RouteLimits.of(config, config.routes["r"])
+    found = RouteLimits.of(config, config.routes["r"])
+    ends = {"delivery": found.delivery, "dead_letter": found.dead_letter}
+    return replace(found, **{name: named(end) for name, end in ends.items()})
+
+
+def named(end: End | None) -> End | None:
+    """Return an end whose type is what its broker is called."""
+    return end and replace(end, type=end.broker)
 
 
 def batch_of(given_rows: list[dict[str, Any]]) -> pa.RecordBatch:
@@ -85,14 +96,37 @@ def the_long_way(row: dict[str, Any], limits: RouteLimits) -> tuple[Any, ...] | 
         limits.check(envelope)
     except EnvelopeError:
         return None
-    packed = pack(envelope)
-    expires = "" if envelope.expires is None else str(envelope.expires)
-    due = str(envelope.due)
-    return (envelope.id, due, expires, HORIZON_MS, packed.content_hash, 0, packed.blob)
+    return pack_row(envelope, HORIZON_MS)
+
+
+class Picky(Memory):
+    """A third party's type, which refuses by fields that no other broker looks at."""
+
+    def check_envelope(self, envelope: Envelope, *_: Any) -> None:
+        odd = envelope.due.ms % 2 or len(envelope.id) % 2
+        if odd or envelope.expires or any(name == "m" for name, _ in envelope.headers):
+            raise EnvelopeError("envelope: expected an even one")
+
+
+PICKY = Picky()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def picky() -> Iterator[None]:
+    """Install the type `picky`."""
+    mine = {"picky": EntryPoint("picky", f"{__name__}:PICKY", discovery.GROUP)}
+    installed = {**discovery._installed(), **mine}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(discovery, "_installed", lambda: installed)
+        yield
 
 
 @pytest.mark.parametrize(
-    "brokers", [("kafka",), ("rabbitmq",), ("kafka", "rabbitmq"), ("rabbitmq", "kafka")]
+    "brokers",
+    [
+        *[("kafka",), ("rabbitmq",), ("picky",)],
+        *[("kafka", "rabbitmq"), ("rabbitmq", "kafka"), ("kafka", "picky")],
+    ],
 )
 @given(given_rows=st.lists(rows, min_size=1, max_size=8))
 def test_pack_of_any_row_is_what_the_long_way_gives(
@@ -105,19 +139,6 @@ def test_pack_of_any_row_is_what_the_long_way_gives(
         assert packing.rows == expected
         assert packing.refusals.keys() == {n for n, row in enumerate(expected) if row is None}
         assert all(packing.refusals.values())
-
-
-def test_pack_for_a_broker_of_another_type_asks_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Memory, envelope: Envelope, *_: Any) -> None:
-        raise EnvelopeError(f"body: {envelope.id} is not for files")
-
-    monkeypatch.setattr(Memory, "check_envelope", refuse)
-    monkeypatch.setattr("duebridge.limits.broker_type", lambda _: Memory())
-    end = msgspec.structs.replace(limits("memory").delivery, type="file")
-    packer = Packer(msgspec.structs.replace(limits("memory"), delivery=end), HORIZON_MS)
-    names = [pa.array(["a"]), pa.array([b"x"]), pa.array(["1s"])]
-    packing = packer.pack(pa.RecordBatch.from_arrays(names, ["id", "body", "delay"]))
-    assert packing.refusals == {0: "body: a is not for files"}
 
 
 def test_pack_of_instants_rounds_up_and_takes_any_unit() -> None:

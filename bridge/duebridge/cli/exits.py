@@ -93,7 +93,7 @@ def _line(error: Exception) -> str:
     if exit_code(error) == DEFECT:
         return _defect_line(error)
     if isinstance(error, StoreUnavailable) and len(error.ids) == 1:
-        return f"{error}; whether it was done is unknown: repeat the command with id {error.ids[0]}"
+        return f"{error}; whether it was done is unknown: repeat the command with this id"
     return str(error)
 
 

@@ -67,20 +67,27 @@ def load(context: typer.Context, given: Path | None) -> "Config":
 
 
 @contextmanager
-def opened_store(config: "Config") -> "Iterator[Connection]":
+def opened_store(config: "Config", repeat_for_s: float = 0.0) -> "Iterator[Connection]":
     """Give a connection to the store; raises `ConfigError` or `StoreError`, without the URL."""
     from duebridge.config.load import resolved_store_url
     from duebridge.store.connection import opened_connection
 
     allow_interrupts()
-    with opened_connection(resolved_store_url(config)) as connection:
+    with opened_connection(resolved_store_url(config), repeat_for_s) as connection:
         yield connection
 
 
 @contextmanager
 def opened_producer(config: "Config") -> "Iterator[Producer]":
     """Give a producer; raises as `opened_store` does, and `StoreUnfit`."""
-    from duebridge.producer import Producer
-
     with opened_store(config) as connection:
-        yield Producer(config, connection)
+        yield producer_on(config, connection)
+
+
+def producer_on(config: "Config", connection: "Connection") -> "Producer":
+    """Return a producer; where the store is away, a person is told at once."""
+    from duebridge.producer import Producer
+    from duebridge.store.fitness import check_fitness
+
+    check_fitness(connection, config.store.allow_unfit)
+    return Producer(config, connection)

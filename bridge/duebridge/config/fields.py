@@ -18,7 +18,7 @@ from duebridge.errors import ConfigError, EnvelopeError
 from duebridge.ports.settings import Text, expected, fault
 
 MAX_WRITTEN = 64  # characters of a duration or a size
-MAX_BODY_BYTES = 64 * 1024 * 1024  # upper bound of max_body and of a record's body
+MAX_BODY_BYTES = 1024 * 1024  # upper bound of max_body: no other call is served while it is written
 
 # For the JSON Schema only (editors); the loader validates separately.
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
@@ -78,6 +78,13 @@ def _size(value: object) -> int:
         return parse_size_bytes(value)
     except ValueError as error:
         raise expected(_what(str(error)).removeprefix("expected ")) from None
+
+
+def _body_size(size_bytes: int) -> int:
+    if size_bytes > MAX_BODY_BYTES:
+        most = format_bytes(MAX_BODY_BYTES)
+        raise expected(f"at most {most}, since the store serves nobody else while it writes a body")
+    return size_bytes
 
 
 def _what(message: str) -> str:
@@ -143,6 +150,7 @@ _SIZE_WRITTEN = _written(r"\s*[0-9]{1,9}(B|KiB|MiB|GiB)\s*", "a size such as 512
 
 Ms = Annotated[int, BeforeValidator(_duration), _Short, _DURATION, _as_text(format_ms)]
 Bytes = Annotated[int, BeforeValidator(_size), _Short, _SIZE_WRITTEN, _as_text(format_bytes)]
+BodyBytes = Annotated[Bytes, AfterValidator(_body_size)]
 Whole = Annotated[int, BeforeValidator(_whole)]
 StoreUrl = Annotated[Text, AfterValidator(_store_url)]
 Name = Annotated[str, AfterValidator(_name), _written(NAME, NAME_EXPECTED)]

@@ -57,13 +57,13 @@ class BrokerType(ABC):
         """
         self.check_envelope(envelope, headers, settings)
 
-    def check_settings(  # noqa: B027 - optional
-        self, settings: Mapping[str, object], publish_deadline_s: float
-    ) -> None:
+    def check_settings(self, settings: Mapping[str, object], publish_deadline_s: float) -> None:
         """Raise `ConfigError` if `open_publisher` would; uses no network.
 
-        The error text begins with the setting: `options.linger.ms: expected ...`.
+        The error text begins with the setting: `options.linger.ms: expected ...`. By default this
+        opens a publisher, which connects on first use only, and closes it.
         """
+        self.open_publisher(settings, publish_deadline_s).close()
 
     @abstractmethod
     def open_publisher(

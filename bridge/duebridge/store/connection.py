@@ -8,7 +8,8 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 import redis
@@ -21,12 +22,15 @@ from redis.retry import Retry
 from duebridge.config.store_url import url_fault
 from duebridge.errors import ConfigError, StoreError, StoreFull, StoreUnavailable, StoreUnfit
 from duebridge.ports.tls import TlsFiles, client_context, hinted
+from duebridge.store.reconnects import NotAsked, Reconnects
 from duebridge.store.scripts import Script, names, script
 
+T = TypeVar("T")
 Argument: TypeAlias = bytes | str | int
 Client: TypeAlias = "redis.Redis | RedisCluster"
 
 SOCKET_TIMEOUT_S = 5.0
+REPEAT_FOR_S = 10.0  # the usual patience of a call while the store is away
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
 TLS_FILES = TlsFiles("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password")
 URL_OPTIONS = ("db", *map(str, TLS_FILES), "ssl_check_hostname")
@@ -70,12 +74,17 @@ class Connection:
     ) -> None:
         self.client = client
         self.observe = observe
+        self._reconnects = Reconnects()
 
-    def load_scripts(self) -> None:
+    def load_scripts(self, repeat_for_s: float = 0.0) -> None:
         """Load every script into the server, so that no later call has to send one."""
-        with translated_errors():
-            for name in names():
-                self.client.script_load(script(name).source)
+
+        def load() -> None:
+            with translated_errors():
+                for name in names():
+                    self.client.script_load(script(name).source)
+
+        self.patiently(load, repeat_for_s)
 
     def run(
         self,
@@ -89,17 +98,24 @@ class Connection:
         Raises `StoreUnavailable` (the script may have run), `StoreFull`, `StoreUnfit` and
         `StoreError`.
         """
-        give_up_at = time.monotonic() + repeat_for_s
-        pause_s, repeated = FIRST_PAUSE_S, False
-        while True:
-            try:
-                return Reply(self._run_timed(called, keys, arguments), repeated)
-            except StoreUnavailable:
-                wait_s = random.uniform(pause_s / 2, pause_s)  # noqa: S311 - jitter
-                if time.monotonic() + wait_s >= give_up_at:
-                    raise
-            time.sleep(wait_s)
-            pause_s, repeated = min(2 * pause_s, LONGEST_PAUSE_S), True
+        return self.patiently(lambda: self._run_timed(called, keys, arguments), repeat_for_s)
+
+    def patiently(self, call: Callable[[], Any], repeat_for_s: float) -> Reply:
+        """Return the answer of a call; repeat it for `repeat_for_s` while the store is away.
+
+        Raises as the call does.
+        """
+        return _repeat(lambda: self._asked(call), repeat_for_s)
+
+    def _asked(self, call: Callable[[], T]) -> T:
+        self._reconnects.check()
+        try:
+            answer = call()
+        except StoreUnavailable:
+            self._reconnects.failed()
+            raise
+        self._reconnects.answered()
+        return answer
 
     def _run_timed(self, called: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
         started_at = time.perf_counter()
@@ -126,6 +142,21 @@ class Connection:
     def close(self) -> None:
         """Close every socket."""
         self.client.close()
+
+
+def _repeat(call: Callable[[], Any], repeat_for_s: float) -> Reply:
+    give_up_at = time.monotonic() + repeat_for_s
+    pause_s, repeated = FIRST_PAUSE_S, False
+    while True:
+        try:
+            return Reply(call(), repeated)
+        except StoreUnavailable as error:
+            wait_s = random.uniform(pause_s / 2, pause_s)  # noqa: S311 - jitter
+            if time.monotonic() + wait_s >= give_up_at:
+                raise
+            repeated |= not isinstance(error, NotAsked)
+        time.sleep(wait_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
 def _encoded(argument: Argument) -> Argument:
@@ -174,8 +205,12 @@ def _from_text(error: RedisError) -> StoreError:
     return StoreError(text)
 
 
-def open_connection(url: str, socket_timeout_s: float = SOCKET_TIMEOUT_S) -> Connection:
+def open_connection(
+    url: str, socket_timeout_s: float = SOCKET_TIMEOUT_S, repeat_for_s: float = 0.0
+) -> Connection:
     """Return a connection to the store that `url` names; connects at the first call.
+
+    To a Cluster it connects at once, for which `repeat_for_s` is the patience.
 
     `redis://` and `unix://` are standalone, `redis+cluster://` is a Cluster, `embedded:DIR` is a
     server of our own (`duebridge.store.embedded`); `rediss://` and `rediss+cluster://` are the same
@@ -194,7 +229,9 @@ def open_connection(url: str, socket_timeout_s: float = SOCKET_TIMEOUT_S) -> Con
     try:
         _check_url_options(url)
         if url.startswith(("redis+cluster://", "rediss+cluster://")):
-            return _open_cluster(url.replace("+cluster", "", 1), options)
+            opening = partial(_open_cluster, url.replace("+cluster", "", 1), options)
+            opened: Connection = _repeat(opening, repeat_for_s).value
+            return opened
         if url.startswith(("redis://", "rediss://")):
             return Connection(redis.Redis.from_url(url, socket_keepalive=True, **options))
         return Connection(redis.Redis.from_url(url, **options))
@@ -204,10 +241,10 @@ def open_connection(url: str, socket_timeout_s: float = SOCKET_TIMEOUT_S) -> Con
 
 
 @contextmanager
-def opened_connection(url: str) -> Iterator[Connection]:
+def opened_connection(url: str, repeat_for_s: float = 0.0) -> Iterator[Connection]:
     """Give a connection; raises as `open_connection`, and nothing that would quote the url."""
     try:
-        connection = open_connection(url)
+        connection = open_connection(url, repeat_for_s=repeat_for_s)
     except ValueError:  # what is wrong with a URL may be said by quoting its password
         raise ConfigError("store.url: expected a URL that can be read; got another") from None
     except OSError as error:

@@ -8,9 +8,10 @@ Instants and durations are ms. Every method raises `StoreUnavailable` when the s
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from duebridge.envelope import Envelope
+from duebridge.errors import StoreUnavailable
 from duebridge.store.connection import Argument, Connection
 from duebridge.store.keys import Shard
 from duebridge.store.poll import NONE, Poll, Stats
@@ -46,8 +47,11 @@ from duebridge.store.replies import (
 from duebridge.store.scripts import script
 from duebridge.store.transitions import Burial, RememberedId, Retry
 
+Row = TypeVar("Row")
+Answer = TypeVar("Answer")
+
 MAX_BATCH = 1000  # envelopes in one call: lua/shared/batch.lua
-MAX_BATCH_BYTES = 4 * 1024 * 1024
+MAX_BATCH_BYTES = 1024 * 1024  # of records that one call reads: lua/shared/record.lua
 JOURNAL_CAP_BYTES = 64 * 1024 * 1024
 READY_FULL = 10_000
 KEEP_ANSWER_FACTOR = 2  # of the time that a client repeats a call
@@ -99,12 +103,16 @@ class DelayStore:
         max_delay_ms: int,
         remember_ms: int = 0,
         replace: bool = False,
+        revives: bool = True,
         keeps_answer: bool = True,
     ) -> list[ScheduleReply]:
-        """Accept envelopes in one step: each is pending until due, or its answer says why not.
+        """Accept envelopes: each is pending until due, or its answer says why not.
 
-        At most `MAX_BATCH`, of `MAX_BATCH_BYTES` in all. `remember_ms` is the route's, for
-        envelopes without one of their own; a packed row goes as it is.
+        At most `MAX_BATCH`, of `MAX_BATCH_BYTES` in all; it is one step unless records of more
+        bytes have the ids. `remember_ms` is the route's, for
+        envelopes without one of their own; a packed row goes as it is. With `replace` other content
+        takes an id over, and a remembered id begins a new life, unless `revives` is false: then it
+        answers what became of it, so that a job that is repeated brings nothing back.
 
         A repeat after a lost reply changes nothing and answers as the first call did. Bulk loads
         give `keeps_answer=False`, since kept answers would fill the store: where the ids alone make
@@ -115,10 +123,16 @@ class DelayStore:
             for given in envelopes
         ]
         is_kept = keeps_answer or replace or not all(row.remember_ms for row in rows)
-        call_id = _new_call_id() if is_kept and self._repeat_for_s > 0 else b""
-        fields: Iterable[Any] = chain.from_iterable(rows)
-        standard = (max_delay_ms, int(replace), call_id, self._keep_ms, len(rows))
-        return read_scheduled(self._run("schedule", *standard, *fields), len(rows))
+        mode = ("replace" if revives else "replace_living") if replace else "refuse"
+
+        def call(rest: Sequence[PackedRow]) -> list[ScheduleReply]:
+            call_id = _new_call_id() if is_kept and self._repeat_for_s > 0 else b""
+            fields: Iterable[Any] = chain.from_iterable(rest)
+            standard = (max_delay_ms, mode, call_id, self._keep_ms, len(rest))
+            ids = [row.id for row in rest]
+            return read_scheduled(self._run("schedule", *standard, *fields, ids=ids), len(rest))
+
+        return _answers_of(rows, call)
 
     def promote(self, limit: int = MAX_BATCH, ready_full: int = READY_FULL) -> tuple[Poll, int]:
         """Make due envelopes ready; return how many."""
@@ -210,13 +224,21 @@ class DelayStore:
 
     def replay(self, ids: Sequence[str], delays_ms: Sequence[int] = ()) -> list[ReplayAnswer]:
         """Schedule dead envelopes again; return one answer per id."""
-        pairs = zip(ids, delays_ms or [0] * len(ids), strict=True)
-        flat = [part for pair in pairs for part in pair]
-        return read_replayed(self._run("replay", len(ids), *flat), len(ids))
+
+        def call(rest: Sequence[tuple[str, int]]) -> list[ReplayAnswer]:
+            flat = [part for pair in rest for part in pair]
+            asked = [each for each, _ in rest]
+            return read_replayed(self._run("replay", len(rest), *flat, ids=asked), len(rest))
+
+        return _answers_of([*zip(ids, delays_ms or [0] * len(ids), strict=True)], call)
 
     def drop(self, ids: Sequence[str]) -> list[DropAnswer]:
         """Delete dead envelopes; return one answer per id."""
-        return read_dropped(self._run("drop", len(ids), *ids), len(ids))
+
+        def call(rest: Sequence[str]) -> list[DropAnswer]:
+            return read_dropped(self._run("drop", len(rest), *rest, ids=rest), len(rest))
+
+        return _answers_of(ids, call)
 
     def cancel(self, id: str) -> CancelAnswer:  # noqa: A002 - the public name of the field
         """Prevent the delivery of an envelope.
@@ -225,7 +247,7 @@ class DelayStore:
         removed as soon as no worker holds it), `dead`, `unknown`, or `recorded` for the cold tier.
         """
         arguments = (id, _new_call_id(), self._keep_ms, self._cold_tier_ms)
-        return read_cancelled(self._run("cancel", *arguments))
+        return read_cancelled(self._run("cancel", *arguments, ids=[id]))
 
     def reschedule(self, id: str, due: str, max_delay_ms: int) -> RescheduleReply:  # noqa: A002
         """Give an envelope another due instant, `+15000` or epoch ms.
@@ -234,7 +256,7 @@ class DelayStore:
         `expires_before_due` changed nothing; `recorded` for the cold tier.
         """
         arguments = (id, due, max_delay_ms, _new_call_id(), self._keep_ms, self._cold_tier_ms)
-        return read_rescheduled(self._run("reschedule", *arguments))
+        return read_rescheduled(self._run("reschedule", *arguments, ids=[id]))
 
     def demote(self, batch: str, first: int, rows: Sequence[tuple[str, int]]) -> DemoteReply:
         """Remove rows, pairs of id and generation, that a batch of the cold tier has copied.
@@ -289,8 +311,11 @@ class DelayStore:
         poll, stale = read_reply(reply.value, StaleReply)
         return SettleReply(poll, [read_text(each) for each in stale], reply.repeated)
 
-    def _run(self, name: str, *arguments: Argument) -> Any:
-        return self._call(name, arguments, self._repeat_for_s).value
+    def _run(self, name: str, *arguments: Argument, ids: Sequence[str] = ()) -> Any:
+        try:
+            return self._call(name, arguments, self._repeat_for_s).value
+        except StoreUnavailable as error:
+            raise error.about(ids) from error
 
     def _run_once(self, name: str, *arguments: Argument) -> Any:
         return self._call(name, arguments, 0.0).value
@@ -299,6 +324,14 @@ class DelayStore:
         now: Argument = "" if self._now_ms is None else self._now_ms()
         standard = (now, self._journal_cap_bytes)
         return self._connection.run(script(name), self._keys, (*standard, *arguments), repeat_for_s)
+
+
+def _answers_of(rows: Sequence[Row], call: Callable[[Sequence[Row]], list[Answer]]) -> list[Answer]:
+    """Return the answers for all rows; a call may leave the last ones to the next."""
+    answers = call(rows)
+    while len(answers) < len(rows):
+        answers += call(rows[len(answers) :])
+    return answers
 
 
 def _new_call_id() -> bytes:

@@ -45,12 +45,15 @@ def _is_by_node(answer: Info) -> bool:
 LEAST = {"Redis": (7, 0), "Valkey": (7, 2)}
 
 
-def check_fitness(connection: Connection, allow_unfit: tuple[str, ...] = ()) -> list[str]:
+def check_fitness(
+    connection: Connection, allow_unfit: tuple[str, ...] = (), repeat_for_s: float = 0.0
+) -> list[str]:
     """Return the faults that are allowed by name: `version`, `eviction`, `persistence`.
 
-    Raises `StoreUnfit`, naming everything that is wrong and how to mend it.
+    Raises `StoreUnfit`, naming everything that is wrong and how to mend it; and `StoreUnavailable`
+    after `repeat_for_s`.
     """
-    found = fitness_faults(connection)
+    found = connection.patiently(lambda: fitness_faults(connection), repeat_for_s).value
     refused = [f"{name}: {fault}" for name, fault in found.items() if name not in allow_unfit]
     if refused:
         raise StoreUnfit(

@@ -24,7 +24,8 @@ _FLIGHT = Struct(">12sHIIHHHHBBBBBHIHI")
 PLAIN, ZSTD = b"\x00", b"\x01"
 COMPRESS_FROM_BYTES = 512  # below it, zstd saves nothing worth its time
 KEEP_COMPRESSED_BELOW = 0.9  # of the plain size
-MAX_CONTENT_BYTES = MAX_BODY_BYTES  # a damaged blob must not inflate without end
+MAX_CONTENT_BYTES = 2 * MAX_BODY_BYTES  # of body, key and headers; bounds what a script writes
+MAX_READ_BYTES = 64 * 1024 * 1024  # as much as 0.2.0 wrote; a damaged blob must not grow further
 HASH_BYTES = 8
 
 
@@ -220,6 +221,6 @@ def unpack(blob: bytes) -> Content:
 
 def _decompress(packed: bytes) -> bytes:
     size = zstandard.frame_content_size(packed)
-    if not 0 <= size <= MAX_CONTENT_BYTES:
-        raise RecordDamaged(f"blob: expected up to {MAX_CONTENT_BYTES} bytes; got {size}")
+    if not 0 <= size <= MAX_READ_BYTES:
+        raise RecordDamaged(f"blob: expected up to {MAX_READ_BYTES} bytes; got {size}")
     return _zstd.decompressor.decompress(packed)

@@ -5,12 +5,13 @@ were claimed with it.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import msgspec
 
 from duebridge.errors import RecordDamaged, RecordTooNew, StoreError
-from duebridge.store.poll import Poll
+from duebridge.store.poll import Poll, Stats
 from duebridge.store.record import (
     FIRST_ATTEMPT,
     NOT_IN_FLIGHT,
@@ -28,7 +29,8 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]  # counters refuse to go d
 State: TypeAlias = Literal["pending", "ready", "unack", "retry", "dead"]
 Refusal: TypeAlias = Literal["too_far", "expires_before_due"]
 ScheduleAnswer: TypeAlias = (
-    Literal["accepted", "duplicate", "conflict", "replaced", "in_flight", "cancelled"] | Refusal
+    Literal["accepted", "duplicate", "conflict", "replaced", "in_flight", "cancelled", "dead"]
+    | Refusal
 )
 CancelAnswer: TypeAlias = Literal["cancelled", "in_flight", "dead", "unknown", "recorded"]
 MoveAnswer: TypeAlias = Literal["rescheduled", "in_flight", "dead", "unknown", "recorded"]
@@ -52,7 +54,8 @@ def read_text(word: bytes) -> str:
 class ScheduleReply(NamedTuple):
     """The store's answer for one envelope, and its due instant.
 
-    `cancelled` is a cold row's alone, which a tombstone binds.
+    `duplicate`, `cancelled` and `dead` are what became of a remembered id; `cancelled` is also the
+    answer for a cold row that a tombstone binds.
     """
 
     status: ScheduleAnswer
@@ -243,7 +246,7 @@ _DROPPED = _by_bytes(DropAnswer)
 
 
 def read_scheduled(reply: object, count: int) -> list[ScheduleReply]:
-    """Return the answers for `count` envelopes, which stand behind the time."""
+    """Return the answers for the first of `count` envelopes, which stand behind the time."""
     flat = read_reply(reply, list[int | bytes])
     answers = _closed(flat[1::2], _SCHEDULED, count)
     return [ScheduleReply(*row) for row in _in_rows(answers, read_reply(flat[2::2], list[int]))]
@@ -262,12 +265,12 @@ def read_cancelled(reply: object) -> CancelAnswer:
 
 
 def read_replayed(reply: object, count: int) -> list[ReplayAnswer]:
-    """Return the answers for `count` ids, which stand behind the time."""
+    """Return the answers for the first of `count` ids, which stand behind the time."""
     return _behind_the_time(reply, _REPLAYED, count)
 
 
 def read_dropped(reply: object, count: int) -> list[DropAnswer]:
-    """Return the answers for `count` ids, which stand behind the time."""
+    """Return the answers for the first of `count` ids, which stand behind the time."""
     return _behind_the_time(reply, _DROPPED, count)
 
 
@@ -282,9 +285,9 @@ def _behind_the_time(reply: object, closed: Mapping[bytes, Any], count: int) -> 
 
 
 def _closed(given: object, closed: Mapping[bytes, Any], count: int) -> list[Any]:
-    """Return `count` words of a closed set; raises `StoreError` for others."""
+    """Return words of a closed set, at most `count` and one at least; raises `StoreError`."""
     words = read_reply(given, list[bytes])
-    if len(words) != count:
+    if not min(1, count) <= len(words) <= count:
         raise StoreError(f"expected {count} answers of the delay store; got {len(words)}")
     try:
         return [closed[word] for word in words]
@@ -340,3 +343,17 @@ def read_page(state: State, reply: object) -> Page:
         for id_bytes, score, record, flight in _in_rows(*columns)
     ]
     return Page(entries, (entries[-1].id, entries[-1].score_ms) if entries else None)
+
+
+def build_reply_types() -> None:
+    """Let msgspec learn the reply types, here and of the poll, before there are threads.
+
+    Two threads that convert to a new type at once may end the process (SIGSEGV, msgspec 0.22.0).
+    """
+    for form in (Stats, *globals().values()):
+        if isinstance(form, type) and issubclass(form, tuple):
+            with suppress(msgspec.ValidationError):
+                msgspec.convert((), form)
+
+
+build_reply_types()

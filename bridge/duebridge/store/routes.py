@@ -1,6 +1,7 @@
 """The routes in the store: what it has registered of them, their shards, and the shard of an id."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 from zlib import crc32
 
@@ -69,7 +70,9 @@ class RouteStore:
             connection,
             namespace,
             route.name,
-            Registry(connection, namespace).open_route(route.name, route.shards),
+            Registry(connection, namespace, max(repeat_for_s, settle_for_s)).open_route(
+                route.name, route.shards
+            ),
             has_dead_letter=route.dead_letter is not None,
             cold_tier_ms=0 if route.cold_tier is None else route.max_delay,
             repeat_for_s=repeat_for_s,
@@ -100,20 +103,25 @@ class RegisteredRoute(NamedTuple):
 class Registry:
     """The routes of a namespace. A route's number of shards never changes: ids are spread by it."""
 
-    def __init__(self, connection: Connection, namespace: str) -> None:
+    def __init__(self, connection: Connection, namespace: str, repeat_for_s: float = 0.0) -> None:
+        """Read and open routes; `repeat_for_s` is the patience while the store is away."""
+        self._connection = connection
         self._client: Any = connection.client
+        self._repeat_for_s = repeat_for_s
         self._namespace = namespace
         self._key = routes_key(checked_name("namespace", namespace))
 
     def open_route(self, name: str, shards: int) -> int:
         """Return the route's number of shards, registered now if this is its first use.
 
+        A later use writes nothing, so that a worker can start on a full store, and empty it.
+
         Raises `StoreUnfit` where the store has another number, or a layout that this version of
         duebridge does not know.
         """
-        with translated_errors():
-            self._client.hsetnx(self._key, checked_name("route", name), f"{LAYOUT}:{shards}")
-            found = _parse(name, self._client.hget(self._key, name))
+        checked = checked_name("route", name)
+        register = partial(self._found_or_registered, checked, f"{LAYOUT}:{shards}")
+        found = _parse(name, self._connection.patiently(register, self._repeat_for_s).value)
         if found.layout > LAYOUT:
             raise StoreUnfit(
                 f"route {name}: expected record layout {LAYOUT} or older; the store has"
@@ -125,6 +133,14 @@ class Registry:
                 " To change it, make a new route with that number and drain this one"
             )
         return shards
+
+    def _found_or_registered(self, name: str, value: str) -> bytes:
+        with translated_errors():
+            found: bytes | None = self._client.hget(self._key, name)
+            if found is None:
+                self._client.hsetnx(self._key, name, value)
+                found = self._client.hget(self._key, name)
+        return found or b""
 
     def remove_route(self, name: str, shards: int) -> None:
         """Remove a route and its envelopes; an interrupted removal can be repeated.

@@ -12,7 +12,7 @@ import structlog
 
 from duebridge.config.models import Config, Route
 from duebridge.ports.publisher import Publisher
-from duebridge.store.connection import Connection
+from duebridge.store.connection import REPEAT_FOR_S, Connection
 from duebridge.store.fitness import check_fitness
 from duebridge.store.keys import Shard
 from duebridge.store.routes import Registry, RouteStore
@@ -58,9 +58,9 @@ class Runner:
         self._connection = connection
         self._is_watched = is_watched
         self._tracing = tracing
-        for fault in check_fitness(connection, config.store.allow_unfit):
+        for fault in check_fitness(connection, config.store.allow_unfit, REPEAT_FOR_S):
             log.warning("store_unfit", fault=fault)
-        connection.load_scripts()
+        connection.load_scripts(REPEAT_FOR_S)
         self.lanes = {
             name: Lane(name, publisher, config.worker) for name, publisher in publishers.items()
         }

@@ -6,17 +6,33 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from msgspec.structs import replace
+
 from duebridge.ports.publisher import CONFIRMED, Delivery, Outcome, Verdict
 from duebridge_connectors.kafka.errors import RequestFailed
 
 # Limit of a topic's first lookup; only deliveries to that topic wait for it.
 LOOKUP_TIMEOUT_S = 3.0
 
+
+class _SharedByPart(dict[int, Outcome]):
+    """One shared outcome per partition, so that an answer allocates nothing."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__()
+        self._outcome = outcome
+
+    def __missing__(self, part: int) -> Outcome:
+        return self.setdefault(part, replace(self._outcome, part=part))
+
+
+CONFIRMED_IN = _SharedByPart(CONFIRMED)
 UNANSWERED = Outcome(
     Verdict.INDETERMINATE,
     error_class="Unanswered",
     error_message="no answer within the publish deadline",
 )
+UNANSWERED_IN = _SharedByPart(UNANSWERED)
 
 
 class Deadline:
@@ -89,16 +105,16 @@ class PublishAttempt(ABC, Generic[Client]):
     def record(self, indexes: Iterable[int], outcome: Outcome) -> None:
         """Record one outcome for several deliveries.
 
-        INDETERMINATE changes to CONFIRMED only: a later refusal proves nothing about the first
-        send.
+        What may be published stays so unless it is confirmed: a later refusal proves nothing about
+        the first send.
         """
+        is_last_word = outcome.verdict in {Verdict.CONFIRMED, Verdict.INDETERMINATE}
         for index in indexes:
-            is_indeterminate = self.outcomes[index].verdict is Verdict.INDETERMINATE
-            if not is_indeterminate or outcome is CONFIRMED:
+            if is_last_word or not self.outcomes[index].may_be_published:
                 self.outcomes[index] = outcome
 
-    def _record_refusal(self, index: int, refusal: Refusal) -> None:
-        self.record([index], refusal.outcome)
+    def _record_refusal(self, index: int, refusal: Refusal, part: int = -1) -> None:
+        self.record([index], replace(refusal.outcome, part=part))
         if refusal.is_temporary:
             self.temporary.add(index)
 

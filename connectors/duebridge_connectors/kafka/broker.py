@@ -69,10 +69,6 @@ class Kafka(BrokerType):
             raise EnvelopeError("body: expected a key beside a body of None, which deletes a key")
         check_size(envelope, headers, settings)
 
-    def check_settings(self, settings: Mapping[str, object], publish_deadline_s: float) -> None:
-        """Open and close a publisher; see `BrokerType.check_settings`."""
-        open_publisher(settings, publish_deadline_s).close()
-
     def open_publisher(
         self, settings: Mapping[str, object], publish_deadline_s: float
     ) -> Publisher:

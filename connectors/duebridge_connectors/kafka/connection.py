@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Generic
 from weakref import WeakSet
 
-from duebridge.ports.publisher import CONFIRMED, Outcome, Verdict
+from duebridge.ports.publisher import Outcome, Verdict
 from duebridge_connectors.kafka.attempt import UNANSWERED, Client, Deadline
 
 PING_S = 5.0
@@ -52,8 +52,8 @@ class KafkaConnection(ABC, Generic[Client]):
 
     def observe(self, client: Client, outcomes: Sequence[Outcome]) -> None:
         """Replace the client after an unanswered delivery; mark it suspect after a lost one."""
-        errors = [outcome for outcome in outcomes if outcome is not CONFIRMED]
-        if UNANSWERED in errors:
+        errors = [outcome for outcome in outcomes if outcome.verdict is not Verdict.CONFIRMED]
+        if any(error.error_class == UNANSWERED.error_class for error in errors):
             self._replace(client, "deliveries remained unanswered")
         elif any(error.verdict in _SUSPECT_VERDICTS for error in errors):
             self._suspect = client

@@ -1,8 +1,10 @@
-"""Maps every class of `kafka.errors` to a verdict.
+"""Maps every class of `kafka.errors` to a verdict, and says whether it leaves the record unsure.
 
 The client never retries (`retries=0`), so each error belongs to one attempt. A class without a row,
 from a newer client or broker, is INDETERMINATE; a test requires a row for every installed class.
 """
+
+from typing import NamedTuple
 
 from kafka import errors as vendor
 
@@ -13,18 +15,27 @@ class RequestFailed(Exception):
     """No broker answered a metadata request; the message gives the cause."""
 
 
-Row = tuple[Verdict, Reason]
+class Row(NamedTuple):
+    """What an error means: the verdict, a dead letter's reason, and whether it may be appended.
 
-# The dead letter's reason if the message itself is not at fault.
-_EXHAUSTED = Reason.ATTEMPTS_EXHAUSTED
-UNKNOWN: Row = (Verdict.INDETERMINATE, _EXHAUSTED)
+    The verdict says whether it counts as the message's failure: REJECTED and FAILED do.
+    """
+
+    verdict: Verdict
+    reason: Reason = Reason.ATTEMPTS_EXHAUSTED  # the message itself is not at fault
+    is_unsure: bool = False
+
+
+UNKNOWN = Row(Verdict.INDETERMINATE, is_unsure=True)
 
 _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
-    (Verdict.REJECTED, Reason.TOO_LARGE): (
+    # The broker checks sizes before it appends.
+    Row(Verdict.REJECTED, Reason.TOO_LARGE): (
         vendor.MessageSizeTooLargeError,
         vendor.RecordListTooLargeError,
     ),
-    (Verdict.REJECTED, Reason.INVALID): (
+    # The broker validates a whole batch before it appends any of it.
+    Row(Verdict.REJECTED, Reason.INVALID): (
         vendor.InvalidRecordError,
         vendor.InvalidTimestampError,
         vendor.PolicyViolationError,
@@ -34,13 +45,15 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
         UnicodeEncodeError,
         ValueError,
     ),
-    (Verdict.TARGET_FAILED, Reason.TARGET_MISSING): (
+    # There is nothing to append to.
+    Row(Verdict.TARGET_FAILED, Reason.TARGET_MISSING): (
         vendor.InconsistentTopicIdError,
         vendor.InvalidTopicError,
         vendor.UnknownTopicIdError,
         vendor.UnknownTopicOrPartitionError,
     ),
-    (Verdict.TARGET_FAILED, Reason.UNAUTHORIZED): (
+    # The broker authorizes a request before it reads the records.
+    Row(Verdict.TARGET_FAILED, Reason.UNAUTHORIZED): (
         vendor.AuthorizationError,
         vendor.ClusterAuthorizationFailedError,
         vendor.DelegationTokenAuthorizationFailedError,
@@ -49,30 +62,39 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
         vendor.TransactionalIdAuthorizationFailedError,
     ),
     # The topic refuses the producer's settings: not the fault of any message.
-    (Verdict.TARGET_FAILED, Reason.INVALID): (
+    Row(Verdict.TARGET_FAILED, Reason.INVALID): (
         vendor.InvalidRequiredAcksError,
         vendor.UnsupportedCompressionTypeError,
     ),
-    # The broker refused before it appended anything.
-    (Verdict.FAILED, _EXHAUSTED): (
+    # The partition has no leader, too few replicas or no quota left, and appended nothing.
+    Row(Verdict.TARGET_UNAVAILABLE): (
         vendor.BrokerNotAvailableError,
-        vendor.CorruptRecordError,
         vendor.EligibleLeadersNotAvailableError,
         vendor.FencedLeaderEpochError,
-        vendor.InvalidRequestError,
-        vendor.KafkaError,  # a valid record in a batch with an invalid one
         vendor.LeaderNotAvailableError,
         vendor.ListenerNotFoundError,
         vendor.NewLeaderElectedError,
-        vendor.NotEnoughReplicasError,
+        vendor.NotEnoughReplicasError,  # checked before the append
         vendor.PreferredLeaderNotAvailableError,
         vendor.ReplicaNotAvailableError,
         vendor.ThrottlingQuotaExceededError,
         vendor.UnknownLeaderEpochError,
+    ),
+    # The partition is in the same trouble, and the leader may have appended before it noticed.
+    Row(Verdict.TARGET_UNAVAILABLE, is_unsure=True): (
+        vendor.KafkaStorageError,  # the disk failed during the append
+        vendor.NotEnoughReplicasAfterAppendError,
+        vendor.NotLeaderForPartitionError,  # also the answer if the lead is lost after the append
+    ),
+    # The broker refused these records before it appended anything.
+    Row(Verdict.FAILED): (
+        vendor.CorruptRecordError,
+        vendor.InvalidRequestError,
+        vendor.KafkaError,  # a valid record in a batch with an invalid one
         vendor.UnsupportedVersionError,
     ),
     # Never sent.
-    (Verdict.UNAVAILABLE, _EXHAUSTED): (
+    Row(Verdict.UNAVAILABLE): (
         vendor.IllegalSaslStateError,
         vendor.IncompatibleBrokerVersion,
         vendor.KafkaConfigurationError,
@@ -84,7 +106,7 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
         vendor.UnrecognizedBrokerVersion,
         vendor.UnsupportedSaslMechanismError,
     ),
-    # The record may be stored: the answer was lost, or is ambiguous.
+    # The answer was lost, or is ambiguous.
     UNKNOWN: (
         vendor.BrokerResponseError,
         vendor.Cancelled,
@@ -94,12 +116,9 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
         vendor.InvalidReceiveError,
         vendor.KafkaConnectionError,
         vendor.KafkaProtocolError,
-        vendor.KafkaStorageError,
         vendor.KafkaTimeoutError,
         vendor.NetworkExceptionError,
-        vendor.NotEnoughReplicasAfterAppendError,
-        vendor.NotLeaderForPartitionError,  # may come after the append
-        vendor.RequestTimedOutError,
+        vendor.RequestTimedOutError,  # appended, but not replicated in time
         vendor.RetriableError,
         vendor.StaleMetadata,
         vendor.UnknownError,
@@ -212,7 +231,7 @@ TABLE: dict[type[BaseException], Row] = {
     **{error: row for row, errors in _ROWS.items() for error in errors},
 }
 
-# Leader election, missing replicas or throttling: the partition may recover within the publish.
+# The partition may recover within the publish.
 _TEMPORARY = frozenset(
     {
         vendor.LeaderNotAvailableError,
@@ -225,10 +244,20 @@ _TEMPORARY = frozenset(
 
 def outcome_of(error: BaseException) -> Outcome:
     """Return the outcome of an error; INDETERMINATE for a class without a row."""
-    verdict, reason = TABLE.get(type(error), UNKNOWN)
-    return Outcome(verdict, reason, type(error).__name__, str(error))
+    verdict, reason, is_unsure = TABLE.get(type(error), UNKNOWN)
+    return Outcome(verdict, reason, type(error).__name__, words_of(error), is_unsure)
 
 
-def is_temporary(error: BaseException) -> bool:
-    """Whether a retry within the same publish may succeed."""
-    return type(error) in _TEMPORARY
+def words_of(error: BaseException) -> str:
+    """Return what an error says, without the class name and number that `str` puts before it."""
+    if not isinstance(error, vendor.KafkaError):
+        return str(error)
+    words = error.args[0] if error.args else None
+    if isinstance(words, BaseException):
+        return words_of(words)
+    return str(words or getattr(error, "description", None) or type(error).__name__)
+
+
+def is_temporary(kind: type[BaseException]) -> bool:
+    """Whether a retry within the same publish may succeed after an error of this class."""
+    return kind in _TEMPORARY

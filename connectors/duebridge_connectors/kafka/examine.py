@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from duebridge.ports.checks import About, Destination, Finding, failure, ok, warning
 from duebridge_connectors.kafka.admin import Admin, CannotConnect, Topic
-from duebridge_connectors.kafka.settings import client_of, producer_config
+from duebridge_connectors.kafka.settings import client_of, producer_config, servers_of
 
 # Allowance for the key, the headers, the bridge's headers and a dead letter's headers.
 ROOM_BYTES = 4096
@@ -14,9 +14,9 @@ DEFAULT_MAX_REQUEST_BYTES = 1_048_576
 _ANY_DEADLINE_S = 3600.0  # skips the checks against the worker's deadline
 
 _REMEDIES = {
-    "UnknownTopicOrPartitionError": "create it, or mend the name: duebridge creates no topics",
-    "InvalidTopicError": "mend the name",
-    "TopicAuthorizationFailedError": "let this user describe and write it, or mend the name",
+    "UnknownTopicOrPartitionError": "create it, or fix the name: duebridge creates no topics",
+    "InvalidTopicError": "fix the name",
+    "TopicAuthorizationFailedError": "allow this user to describe and write it, or fix the name",
 }
 
 
@@ -26,15 +26,16 @@ def examine(
     destinations: Sequence[Destination],
     deadline_s: float,
 ) -> list[Finding]:
-    """Return findings about a cluster and destination topic; see `BrokerType.examine`."""
+    """Return findings about a cluster and each topic; see `BrokerType.examine`."""
     config = producer_config(settings, _ANY_DEADLINE_S)
     try:
         with closing(Admin(config, deadline_s)) as admin:
             brokers = admin.brokers()
             topics = admin.topics({_name(destination) for destination in destinations})
     except CannotConnect as error:
-        remedy = "start it, or mend bootstrap_servers or the options that secure the connection"
-        return [failure(About.BROKER, place, f"no Kafka answers: {error}", remedy)]
+        remedy = "start it, or correct bootstrap_servers or the security options"
+        where = ", ".join(servers_of(settings))
+        return [failure(About.BROKER, place, f"no Kafka answers at {where}: {error}", remedy)]
     found = [ok(About.BROKER, place, f"answers (brokers: {brokers})")]
     found += _packages(place, client_of(settings))
     for destination in destinations:
@@ -60,7 +61,7 @@ def _missing(destination: Destination, topic: Topic) -> Finding:
     found = f"topic {_name(destination)} cannot be used: {topic.error}"
     if topic.error == "UnknownTopicOrPartitionError":
         found = f"topic {_name(destination)} does not exist"
-    remedy = _REMEDIES.get(topic.error, "see what the cluster says of it, and try again")
+    remedy = _REMEDIES.get(topic.error, "see the broker's log")
     return failure(About.ROUTE if is_closed else About.BROKER, destination.place, found, remedy)
 
 
@@ -69,9 +70,9 @@ def _problems(
 ) -> Iterator[Finding]:
     name = _name(destination)
     if topic.operations is not None and "WRITE" not in topic.operations:
-        found = f"topic {name} may not be written by this user"
+        found = f"this user may not write topic {name}"
         yield failure(
-            About.ROUTE, destination.place, found, "give the user the WRITE operation on it"
+            About.ROUTE, destination.place, found, "allow this user the operation WRITE on it"
         )
     if topic.without_leader:
         counts = f"{topic.without_leader} of {topic.partitions} partitions"
@@ -84,8 +85,8 @@ def _problems(
         )
     yield from _size_problems(destination, topic, config)
     if topic.is_compacted:
-        found = f"topic {name} is compacted: it refuses what has no key, and keeps one per key"
-        yield warning(About.ROUTE, destination.place, found, "give every envelope a key of its own")
+        found = f"topic {name} is compacted: it refuses records without a key and keeps one per key"
+        yield warning(About.ROUTE, destination.place, found, "give each envelope a different key")
 
 
 def _size_problems(
@@ -107,11 +108,13 @@ def _limit(
     if need_bytes <= limit_bytes:
         return
     found = f"max_body is {destination.max_body_bytes} bytes, but {name} is {limit_bytes}"
-    remedy = f"make the one at least {need_bytes}, or routes.{destination.route}.max_body smaller"
+    remedy = f"raise the limit to {need_bytes}, or lower routes.{destination.route}.max_body"
     if destination.max_body_bytes > limit_bytes and is_certain:
         yield failure(About.ROUTE, destination.place, found, remedy)
     else:
-        text = "key and headers may not fit" if is_certain else "what compresses badly may not fit"
+        text = "key and headers may not fit"
+        if not is_certain:
+            text = "a body that compresses badly may not fit"
         yield warning(About.ROUTE, destination.place, f"{found}: {text}", remedy)
 
 
@@ -120,16 +123,16 @@ def _usable(destination: Destination, topic: Topic) -> Finding:
     if topic.max_message_bytes:
         parts.append(f"max.message.bytes: {topic.max_message_bytes}")
     else:
-        parts.append("its limits are not told: this user may not describe its configuration")
+        parts.append("limits unknown: this user may not describe its configuration")
     if topic.operations is None:
-        parts.append("what this user may do with it is not told")
+        parts.append("permissions unknown: the broker does not report them")
     return ok(
         About.ROUTE, destination.place, f"topic {_name(destination)} exists ({', '.join(parts)})"
     )
 
 
 def _packages(place: str, client: str) -> Iterator[Finding]:
-    """Yield a finding for destination missing Python package."""
+    """Yield a finding for each missing Python package."""
     if client == "librdkafka" and not find_spec("confluent_kafka"):
         found = "client librdkafka needs the Python package confluent_kafka, which is not installed"
         yield failure(About.CONFIG, place, found, "type: pip install 'duebridge[librdkafka]'")

@@ -47,13 +47,6 @@ def _text(value: object) -> str:
     return value
 
 
-def _secret(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        # Not ValueError: its message contains the value.
-        raise ConfigError("options: a password is expected to be text, and not empty")
-    return value
-
-
 def _token_provider(value: object) -> TokenProvider:
     return TokenProvider(TokenSource(_text(value)))
 
@@ -115,7 +108,7 @@ OPTIONS: dict[str, tuple[str, Callable[[object], object]]] = {
         _one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
     ),
     TOKEN_PROVIDER: ("sasl_oauth_token_provider", _token_provider),
-    "sasl.password": ("sasl_plain_password", _secret),
+    "sasl.password": ("sasl_plain_password", _text),
     "sasl.username": ("sasl_plain_username", _text),
     "security.protocol": (
         "security_protocol",
@@ -130,34 +123,34 @@ OPTIONS: dict[str, tuple[str, Callable[[object], object]]] = {
         _choice({"https": True, "none": False}),
     ),
     "ssl.key.location": ("ssl_keyfile", _text),
-    "ssl.key.password": ("ssl_password", _secret),
+    "ssl.key.password": ("ssl_password", _text),
 }
 
-_DEADLINE = "the bridge's own: it follows from worker.publish_deadline"
-_BYTES = "the bridge's own: bodies and keys are bytes and are not changed"
-_PLACE = "the bridge's own: a key lands where the Java client would put it"
+_DEADLINE = "the bridge sets it: it follows from worker.publish_deadline"
+_BYTES = "the bridge sets it: bodies and keys are bytes, sent unchanged"
+_PLACE = "the bridge sets it: a key goes to the partition that the Java client chooses"
 
 OWNED: dict[str, str] = {
-    "acks": "the bridge's own: it is all, since an envelope leaves the store at the confirm",
-    "allow.auto.create.topics": "the bridge's own: it is false, so that a missing topic is seen",
+    "acks": "the bridge sets it: all, since an envelope leaves the store at the confirm",
+    "allow.auto.create.topics": "the bridge sets it: false, so that a missing topic is noticed",
     "bootstrap.servers": "write bootstrap_servers beside options",
-    "buffer.memory": "the bridge's own: worker.in_flight_bytes is the bound",
+    "buffer.memory": "the bridge sets it: worker.in_flight_bytes bounds it",
     "delivery.timeout.ms": _DEADLINE,
     "enable.ssl.certificate.verification": (
         "a certificate is always verified; name the authority in ssl.ca.location"
     ),
     "enable.idempotence": (
-        "the bridge's own: it is false, since one refused record would stop an idempotent"
+        "the bridge sets it: false, since one refused record would stop an idempotent"
         " producer for good"
     ),
     "key.serializer": _BYTES,
     "max.block.ms": _DEADLINE,
-    "max.in.flight.requests.per.connection": "the bridge's own: it is 1, which keeps the order",
+    "max.in.flight.requests.per.connection": "the bridge sets it: 1, which keeps the order",
     "partitioner": _PLACE,
     "partitioner.class": _PLACE,
     "request.timeout.ms": _DEADLINE,
-    "retries": "the bridge's own: it is 0, since the bridge retries and counts by itself",
+    "retries": "the bridge sets it: 0, since the bridge itself retries and counts",
     "sasl.jaas.config": "write sasl.mechanism, sasl.username and sasl.password",
-    "transactional.id": "the bridge's own: there is none, since no transaction spans the store",
+    "transactional.id": "the bridge uses none: no transaction spans the store",
     "value.serializer": _BYTES,
 }

@@ -4,12 +4,16 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeAlias
 
-from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Verdict
+from msgspec.structs import replace
+
+from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Reason, Verdict
 from duebridge_connectors.kafka.attempt import Client, Deadline, PublishAttempt, not_sent
 from duebridge_connectors.kafka.connection import KafkaConnection
 
 # Delays of the retries after a temporary error within one publish.
 RETRY_AFTER_S = (0.1, 0.4)
+# Records that go alone and are unanswered at the deadline are in doubt; this bounds them.
+MOST_ALONE = 64
 
 
 StartAttempt: TypeAlias = Callable[[Sequence[Delivery], Deadline], PublishAttempt[Client]]
@@ -81,21 +85,36 @@ class KafkaPublisher(Generic[Client]):
     def _retry_individually(self, attempt: PublishAttempt[Client]) -> None:
         """Retry each record of a refused batch on its own: another record may have caused it.
 
-        A record that cannot be retried before the deadline is FAILED.
+        Those for which no time is left are no failures: nothing was appended, and they come again.
+        As each publish tries one at least, the next batch is smaller.
         """
         suspects = {
-            index: _not_retried_individually(attempt.outcomes[index])
+            index: _not_tried_alone(attempt.outcomes[index])
             for index in sorted(attempt.refused - attempt.temporary)
             if attempt.outcomes[index].verdict in {Verdict.REJECTED, Verdict.FAILED}
         }
-        if not suspects:
-            return
-        self._send(self._single, attempt, list(suspects))
+        for index, outcome in suspects.items():
+            attempt.outcomes[index] = outcome
+        self._send_alone(attempt, list(suspects))
         for index, outcome in suspects.items():
             if attempt.outcomes[index].verdict is Verdict.UNAVAILABLE:
                 attempt.outcomes[index] = outcome
 
+    def _send_alone(self, attempt: PublishAttempt[Client], waiting: list[int]) -> None:
+        """Send records one per produce batch, no more at a time than will be answered in time."""
+        size, record_s = 1, 0.0
+        while waiting and (left_s := attempt.deadline.left_s()) > 2 * size * record_s:
+            now, waiting = waiting[:size], waiting[size:]
+            self._send(self._single, attempt, now)
+            record_s = (left_s - attempt.deadline.left_s()) / len(now)
+            size = min(2 * size, MOST_ALONE)
 
-def _not_retried_individually(refused: Outcome) -> Outcome:
-    message = f"{refused.error_class} {refused.error_message}"
-    return Outcome(Verdict.FAILED, error_class="NotTriedAlone", error_message=message)
+
+def _not_tried_alone(refused: Outcome) -> Outcome:
+    text = f"refused with others, no time to try it alone: {refused.error_message}"
+    return replace(
+        refused,
+        verdict=Verdict.TARGET_UNAVAILABLE,
+        reason=Reason.ATTEMPTS_EXHAUSTED,
+        error_message=text,
+    )

@@ -18,7 +18,7 @@ DEFAULTS: Mapping[str, object] = {
     "client_id": "duebridge",
     "linger_ms": 0,
     "reconnect_backoff_ms": 1_000,  # the client's default of 50 ms floods an absent broker
-    "reconnect_backoff_max_ms": 1_000,
+    "reconnect_backoff_max_ms": 2_000,
 }
 
 # Shares of the publish deadline. The client times out first, so that its error is reported.

@@ -87,13 +87,6 @@ class RabbitMQ(BrokerType):
             raise EnvelopeError(f"headers: expected distinct names on RabbitMQ; got {got}")
         check_frame(envelope, headers, settings)
 
-    def check_settings(self, settings: Mapping[str, object], publish_deadline_s: float) -> None:
-        """Parse the url and the options; see `BrokerType.check_settings`."""
-        del publish_deadline_s
-        from duebridge_connectors.rabbitmq.settings import connection_parameters
-
-        connection_parameters(settings)
-
     def open_publisher(
         self, settings: Mapping[str, object], publish_deadline_s: float
     ) -> Publisher:

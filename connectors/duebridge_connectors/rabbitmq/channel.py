@@ -8,16 +8,21 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import Any
 
-from pika.exceptions import ChannelClosedByBroker, NackError, NoFreeChannels
+from pika.exceptions import ChannelClosedByBroker, NoFreeChannels
 from pika.spec import Basic
 
 from duebridge.ports.publisher import CONFIRMED, Outcome
 from duebridge_connectors.rabbitmq.batch import PendingMessage, UnconfirmedMessages
 from duebridge_connectors.rabbitmq.closing import judge
 from duebridge_connectors.rabbitmq.encoding import OVERHEAD_BYTES, buffers, emit
-from duebridge_connectors.rabbitmq.errors import HeadersTooLarge, not_sent, outcome_of, unroutable
+from duebridge_connectors.rabbitmq.errors import (
+    NACK,
+    HeadersTooLarge,
+    not_sent,
+    outcome_of,
+    unroutable,
+)
 
-NACKED = outcome_of(NackError([]))
 NO_LIMIT = 1 << 32
 
 
@@ -181,7 +186,7 @@ class ExchangeChannel:
 
     def _on_confirm(self, frame: Any) -> None:
         method = frame.method
-        outcome = CONFIRMED if isinstance(method, Basic.Ack) else NACKED
+        outcome = CONFIRMED if isinstance(method, Basic.Ack) else NACK
         for message in self._unconfirmed.take(method.delivery_tag, method.multiple):
             self._note_accepted(message)
             message.settle(outcome)

@@ -1,8 +1,10 @@
-"""Maps pika's exceptions and AMQP reply codes to verdicts.
+"""Maps pika's exceptions and AMQP reply codes to verdicts, and says which leave a message unsure.
 
 A row applies to the delivery that caused the error. If an error closes the whole connection, sent
 deliveries are INDETERMINATE and unsent ones UNAVAILABLE. A test requires a row for every class.
 """
+
+from typing import NamedTuple
 
 from pika import exceptions as vendor
 from pika.spec import Basic
@@ -39,18 +41,30 @@ class AmbiguousReturn(Exception):
     """One of two messages with this id was returned; basic.return does not identify it."""
 
 
-Row = tuple[Verdict, Reason]
+class Row(NamedTuple):
+    """What an error means: the verdict, a dead letter's reason, and whether a queue may have it.
 
-# The dead letter's reason if the message itself is not at fault.
-_EXHAUSTED = Reason.ATTEMPTS_EXHAUSTED
-UNKNOWN: Row = (Verdict.INDETERMINATE, _EXHAUSTED)
-INVALID: Row = (Verdict.REJECTED, Reason.INVALID)
-TOO_LARGE: Row = (Verdict.REJECTED, Reason.TOO_LARGE)
-UNROUTABLE: Row = (Verdict.TARGET_FAILED, Reason.UNROUTABLE)
-UNAUTHORIZED: Row = (Verdict.TARGET_FAILED, Reason.UNAUTHORIZED)
-TARGET_MISSING: Row = (Verdict.TARGET_FAILED, Reason.TARGET_MISSING)
-FAILED: Row = (Verdict.FAILED, _EXHAUSTED)
-UNAVAILABLE: Row = (Verdict.UNAVAILABLE, _EXHAUSTED)
+    The verdict says whether it counts as the message's failure: REJECTED and FAILED do.
+    """
+
+    verdict: Verdict
+    reason: Reason = Reason.ATTEMPTS_EXHAUSTED  # the message itself is not at fault
+    is_unsure: bool = False
+
+
+# The answer was lost, or does not say which message it is about.
+UNKNOWN = Row(Verdict.INDETERMINATE, is_unsure=True)
+# RabbitMQ checks properties, size, permission and exchange before it routes a message.
+INVALID = Row(Verdict.REJECTED, Reason.INVALID)
+TOO_LARGE = Row(Verdict.REJECTED, Reason.TOO_LARGE)
+UNAUTHORIZED = Row(Verdict.TARGET_FAILED, Reason.UNAUTHORIZED)
+TARGET_MISSING = Row(Verdict.TARGET_FAILED, Reason.TARGET_MISSING)
+# It came back: no queue was bound.
+UNROUTABLE = Row(Verdict.TARGET_FAILED, Reason.UNROUTABLE)
+# One queue refused it; in a fan-out another queue may have taken it.
+NACKED = Row(Verdict.FAILED, is_unsure=True)
+# Never sent.
+UNAVAILABLE = Row(Verdict.UNAVAILABLE)
 
 # AMQP 0-9-1, reply codes. One that closes the connection says nothing of any one delivery.
 REPLIES: dict[int, Row] = {
@@ -84,7 +98,7 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
     ),
     TOO_LARGE: (HeadersTooLarge,),
     UNROUTABLE: (vendor.UnroutableError,),
-    FAILED: (vendor.NackError,),
+    NACKED: (vendor.NackError,),
     # Raised before anything was written, or while the connection was being opened.
     UNAVAILABLE: (
         Blocked,
@@ -141,6 +155,16 @@ def outcome_of(error: BaseException) -> Outcome:
     return _outcome(TABLE.get(type(error), UNKNOWN), error)
 
 
+# The outcome of every basic.nack, which gives no reason.
+NACK = Outcome(
+    NACKED.verdict,
+    NACKED.reason,
+    vendor.NackError.__name__,
+    "a queue refused it (basic.nack): it is full, with overflow reject-publish, or it failed",
+    NACKED.is_unsure,
+)
+
+
 def not_sent(error: BaseException) -> Outcome:
     """Return UNAVAILABLE: an error came before the delivery was given to pika."""
     return _outcome(UNAVAILABLE, error)
@@ -170,14 +194,14 @@ def root_cause(error: BaseException) -> BaseException:
 
 def unroutable(returned: Basic.Return) -> Outcome:
     """Return TARGET_FAILED for a message that came back by basic.return."""
-    verdict, reason = REPLIES.get(returned.reply_code, UNROUTABLE)
+    verdict, reason, _ = REPLIES.get(returned.reply_code, UNROUTABLE)
     where = f"exchange {returned.exchange!r}, routing key {returned.routing_key!r}"
     text = f"{returned.reply_code} {returned.reply_text}: {where}"
     return Outcome(verdict, reason, vendor.UnroutableError.__name__, text)
 
 
 def _outcome(row: Row, error: BaseException) -> Outcome:
-    verdict, reason = row
+    verdict, reason, is_unsure = row
     code = getattr(error, "reply_code", None)
     text = str(error) if code is None else f"{code} {getattr(error, 'reply_text', '')}"
-    return Outcome(verdict, reason, type(error).__name__, hinted(text) or repr(error))
+    return Outcome(verdict, reason, type(error).__name__, hinted(text) or repr(error), is_unsure)

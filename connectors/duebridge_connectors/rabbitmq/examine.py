@@ -41,7 +41,7 @@ def examine(
         with suppress(vendor.AMQPError):
             connection.close()
     except _CONNECTION_ERRORS as error:
-        found.append(_unreachable(place, parameters.virtual_host, error))
+        found.append(_unreachable(place, parameters, error))
     return found
 
 
@@ -52,19 +52,32 @@ def _parameters(settings: Mapping[str, object], deadline_s: float) -> Parameters
     return parameters
 
 
-def _unreachable(place: str, virtual_host: str, error: Exception) -> Finding:
+def _unreachable(place: str, parameters: Parameters, error: Exception) -> Finding:
     if isinstance(error, vendor.ProbableAuthenticationError):
-        found, remedy = "it refused the user or the password", "mend them in url"
+        found = f"it refused the user or the password: {_broker_words(error)}"
+        remedy = "correct them in url"
     elif isinstance(error, vendor.ProbableAccessDeniedError):
-        found = f"there is no virtual host {virtual_host!r}, or this user may not use it"
-        remedy = "mend it in url, or let the user in: rabbitmqctl set_permissions"
+        found = f"it refused virtual host {parameters.virtual_host!r}: {_broker_words(error)}"
+        remedy = "correct it in url, or change its permissions or limits (rabbitmqctl)"
     else:
         cause = root_cause(error)
         is_silent = isinstance(cause, AMQPConnectorException)  # whose text is only pika's own
-        why = "nobody says AMQP there" if is_silent else f"{type(cause).__name__}: {cause}"
-        found = f"no RabbitMQ answers: {why}"
-        remedy = "start it, or mend url (amqp:// or amqps://, host, port)"
+        why = (
+            "the server there does not speak AMQP"
+            if is_silent
+            else f"{type(cause).__name__}: {cause}"
+        )
+        found = f"no RabbitMQ answers at {parameters.host}:{parameters.port}: {why}"
+        remedy = "start it, or correct url (amqp:// or amqps://, host, port)"
     return failure(About.BROKER, place, found, remedy)
+
+
+def _broker_words(error: Exception) -> str:
+    """Return the reply text within pika's own: `ConnectionClosedByBroker: (530) 'NOT_ALLOWED ...'`.
+
+    pika guesses the cause from the stage of the handshake; only the broker's text names it.
+    """
+    return str(error).partition(") ")[2][1:-1] or str(error)
 
 
 def _examined(connection: Any, destination: Destination) -> list[Finding]:
@@ -104,9 +117,10 @@ def _refusal(
 
 def _refused(place: str, name: str, refusal: vendor.ChannelClosedByBroker) -> Finding:
     if refusal.reply_code == _NOT_FOUND:
-        remedy = "declare it, or mend the name: duebridge declares nothing"
+        remedy = "declare it, or fix the name: duebridge declares nothing"
         return failure(About.BROKER, place, f"{name} does not exist", remedy)
-    remedy = "mend the user's permissions" if refusal.reply_code == _UNAUTHORIZED else "see why"
+    is_closed = refusal.reply_code == _UNAUTHORIZED
+    remedy = "correct this user's permissions" if is_closed else "see the broker's log"
     found = f"{name} cannot be used: {refusal.reply_code} {refusal.reply_text}"
     return failure(About.ROUTE, place, found, remedy)
 
@@ -114,7 +128,7 @@ def _refused(place: str, name: str, refusal: vendor.ChannelClosedByBroker) -> Fi
 def _queue_problems(place: str, queue: str, limits: Limits) -> Iterator[Finding]:
     if limit := limits.drops_oldest:
         found = f"queue {queue!r} drops its oldest messages when it is full ({limit})"
-        remedy = "declare it with x-overflow: reject-publish; what is confirmed would else be lost"
+        remedy = "declare it with x-overflow: reject-publish; else confirmed messages are lost"
         yield failure(About.ROUTE, place, found, remedy)
     if not limits.is_durable:
         found = f"queue {queue!r} is not durable: a restart of the broker deletes it"

@@ -26,6 +26,7 @@ from duebridge_connectors.rabbitmq.session import Session
 
 FIRST_DELAY_S = 0.2
 MOST_DELAY_S = 2.0
+LASTED_S = 5.0  # a connection that ends sooner delays the next one as a failed one does
 CLOSE_TIMEOUT_S = 1.0  # limit of an orderly close
 ABORT_TIMEOUT_S = 0.2
 
@@ -166,7 +167,7 @@ class Link:
 
     def _next_delay_s(self, was_open: bool) -> float:
         """Return a random delay that doubles, unless the connection has lasted."""
-        if was_open and monotonic() - self._opened_at > MOST_DELAY_S:
+        if was_open and monotonic() - self._opened_at > LASTED_S:
             self._failed_attempts = 0
         max_s = min(MOST_DELAY_S, FIRST_DELAY_S * 2**self._failed_attempts)
         self._failed_attempts = min(self._failed_attempts + 1, 10)

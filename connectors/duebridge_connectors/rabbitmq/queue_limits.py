@@ -2,8 +2,8 @@
 
 AMQP shows no queue's arguments. But RabbitMQ refuses to declare a queue that exists with other
 arguments, and names the first that differs and its value. So impossible arguments are declared: a
-negative length, an overflow that there is none of. A queue that exists refuses them, one argument
-after the other; a queue that does not exist cannot come into being by them.
+negative length, an overflow that does not exist. A queue that exists refuses them, one argument
+after the other; a queue that does not exist is not created.
 """
 
 import re
@@ -23,9 +23,9 @@ _DIFFERS = re.compile(
 
 
 class Limits(NamedTuple):
-    """What the queue was declared with, as text; limits that a policy sets are not seen.
+    """The queue's declared arguments as text, without limits that a policy sets.
 
-    A stream has no `x-max-length` at all: it is not probe for one, and keeps what it is told to.
+    A stream has no `x-max-length`: it is not probed for one, and never drops by it.
     """
 
     is_durable: bool
@@ -34,7 +34,7 @@ class Limits(NamedTuple):
 
     @property
     def drops_oldest(self) -> str:
-        """The limit at which it throws its oldest messages away, empty where it does not."""
+        """The limit at which it drops its oldest messages; empty if it does not."""
         if self.is_stream or self.given.get(OVERFLOW, DROP_HEAD) != DROP_HEAD:
             return ""
         limits = [
@@ -74,7 +74,7 @@ def read_limits(connection: Any, queue: str) -> Limits | None:
     probe = _Probe()
     while OVERFLOW not in probe.seen:
         refusal = _refusal(connection, queue, probe)
-        if refusal is None:  # a stream has nothing against an x-max-length
+        if refusal is None:  # a stream accepts any x-max-length
             break
         match = _DIFFERS.fullmatch(refusal)
         if match is None or not probe.apply(match):

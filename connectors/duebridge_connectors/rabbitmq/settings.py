@@ -84,7 +84,7 @@ def _set_security(parameters: Parameters, url: str, given: Mapping[str, object])
 def _check_external(url: str, given: Mapping[str, object]) -> None:
     tls = given.get("ssl_options")
     if not isinstance(tls, Mapping) or "certfile" not in tls:
-        expected = "options.ssl_options.certfile, which says who we are"
+        expected = "options.ssl_options.certfile, the client's certificate"
         raise ConfigError(f"options.auth_mechanism: EXTERNAL needs {expected}")
     if "@" in urlsplit(url).netloc:
         raise ConfigError("url: expected no user and password beside auth_mechanism: EXTERNAL")

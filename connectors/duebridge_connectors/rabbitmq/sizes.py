@@ -33,7 +33,7 @@ def check_frame(envelope: Envelope, headers: Headers, settings: Mapping[str, obj
 
 def _frame_bytes(settings: Mapping[str, object]) -> int:
     options = settings.get("options")
-    given = options.get("frame_max") if isinstance(options, Mapping) else None
+    given = options.get("frame_max") if isinstance(options, dict) else None
     if given is None or not str(given).isdecimal():  # a reference, which only a worker resolves
         return DEFAULT_FRAME_BYTES
     return min(int(given) or DEFAULT_FRAME_BYTES, DEFAULT_FRAME_BYTES)  # 0 is the server's limit

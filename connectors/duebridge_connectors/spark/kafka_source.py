@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from duebridge.config.load import resolved_broker
 from duebridge.config.models import Config
@@ -31,6 +32,7 @@ from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.settings import did_you_mean
 from duebridge.producer import find_route
 
+_PREFIX = "kafka."
 PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 
 _LOGINS = {
@@ -64,7 +66,17 @@ def kafka_options(config: Config, broker: str) -> dict[str, str]:
         secured = _secured(options)
     except ConfigError as error:
         raise ConfigError(f"brokers.{broker}.options.{error}") from None
-    return {f"kafka.{name}": text for name, text in _joined(servers, secured).items()}
+    found = {"bootstrap.servers": ",".join(servers), **secured}
+    return {f"{_PREFIX}{name}": text for name, text in found.items()}
+
+
+def read_records(
+    spark: SparkSession, reader: DataFrameReader | DataStreamReader, options: Mapping[str, str]
+) -> DataFrame:
+    """Return the records of Kafka topics, with their headers."""
+    parts = str(spark.sparkContext.defaultParallelism)
+    given = {"includeHeaders": "true", "minPartitions": parts, **options}
+    return reader.format("kafka").options(**given).load()
 
 
 def broker_of_route(config: Config, route: str) -> str:
@@ -85,10 +97,6 @@ def _check_is_kafka(config: Config, broker: str) -> None:
         raise ConfigError(
             f"expected a Kafka broker of the configuration ({known}); got {broker!r}{close}"
         )
-
-
-def _joined(servers: list[str], secured: Mapping[str, str]) -> dict[str, str]:
-    return {"bootstrap.servers": ",".join(servers), **secured}
 
 
 def _secured(given: Mapping[str, object]) -> dict[str, str]:
@@ -159,7 +167,6 @@ def _pem(name: str, options: Mapping[str, str]) -> str:
     raise ConfigError(f"{name}: {options[name]}: expected PEM")
 
 
-_PREFIX = "kafka."
 _DEADLINE_MS = 15_000
 
 

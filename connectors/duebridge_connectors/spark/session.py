@@ -49,7 +49,8 @@ def opened_session(
     `ConfigError` (an invalid query) or `JobFailed`.
     """
     more = more or {}
-    if has_kafka and not (any(name in more for name in _JARS) or _is_submitted() or _has_kafka()):
+    jars = Path(pyspark.__file__).parent.glob("jars/spark-sql-kafka-0-10_*.jar")
+    if has_kafka and not (any(name in more for name in _JARS) or _is_submitted() or any(jars)):
         more = {**more, "spark.jars.packages": PACKAGE}
     with quiet_py4j():
         with deferred_interrupts():
@@ -64,10 +65,6 @@ def opened_session(
 
 def _is_submitted() -> bool:
     return "SPARK_ENV_LOADED" in os.environ
-
-
-def _has_kafka() -> bool:
-    return any(Path(pyspark.__file__).parent.glob("jars/spark-sql-kafka-0-10_*.jar"))
 
 
 def _build(name: str, is_watched: bool, more: Mapping[str, str]) -> SparkSession:

@@ -1,8 +1,6 @@
 """Where it is measured: a local session, and a Redis of its own that keeps what it is given."""
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +11,7 @@ import redis
 from pyspark.sql import SparkSession
 
 from duebridge_connectors.spark.session import opened_session
-from tests.support.checkout import ROOT
+from tests.support.checkout import downloaded
 from tests.support.servers import redis_server
 
 CONFIG = """
@@ -29,7 +27,6 @@ routes:
     cold_tier: {{path: "{home}/cold", horizon: 1h}}
 """
 FEW_PARTS = {"spark.sql.shuffle.partitions": "8"}  # as two cores want them
-CONNECTOR = ROOT / "deploy" / "local" / "spark_jars.py"
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -69,8 +66,8 @@ def opened_stage(home: Path, shards: int) -> Iterator[Stage]:
     with redis_server(home, "--appendonly", "yes") as port, redis.Redis(port=port) as client:
         config = home / "duebridge.yaml"
         config.write_text(CONFIG.format(port=port, shards=shards, home=home))
-        jars = subprocess.check_output([sys.executable, CONNECTOR], text=True).strip()
-        with opened_session("bench", more={**FEW_PARTS, "spark.jars": jars}) as spark:
+        more = {**FEW_PARTS, "spark.jars": downloaded("spark")}
+        with opened_session("bench", more=more) as spark:
             yield Stage(spark, client, str(config))
 
 

@@ -1,7 +1,6 @@
 """A cluster, services that its pods reach, and a release for each test."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -10,10 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from tests.deploy.cluster.bridge import Bridge
+from tests.deploy.cluster.bridge import GIVEN, Bridge, Stack, running_stack
 from tests.deploy.cluster.kube import Kube, Refused
-from tests.deploy.cluster.stack import GIVEN, Stack, running_stack
-from tests.support.checkout import ROOT
+from tests.support.checkout import downloaded
 
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
@@ -21,9 +19,7 @@ RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 @pytest.fixture(scope="session")
 def kube() -> Iterator[Kube]:
     """Give a namespace whose pods have to be restricted; no cluster is a skip, also in CI."""
-    fetch = [sys.executable, str(ROOT / "deploy" / "local" / "helm_tools.py")]
-    tools = subprocess.run(fetch, capture_output=True, text=True, check=True).stdout.strip()
-    kube = Kube(Path(tools), f"duebridge-{uuid4().hex[:8]}")
+    kube = Kube(Path(downloaded("helm")), f"duebridge-{uuid4().hex[:8]}")
     try:
         kube.kubectl("get", "nodes", "--request-timeout=5s")
     except Refused as problem:

@@ -4,23 +4,100 @@ README.md has the variables. Where no cluster answers, it says so and ends with 
 """
 
 import os
+import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.deploy.cluster.image import STORE, WORKER, build_images
-from tests.support.checkout import ROOT
+from duebridge.store.embedded import server_program
+from tests.support.checkout import ROOT, downloaded
+
+WORKER = "localhost/duebridge:test"
+STORE = "localhost/duebridge-store:test"
+TOOLS = Path(os.environ.get("DUEBRIDGE_K8S_TOOLS", ROOT.parent / "shared" / "k8s"))
+EXTRAS = "kafka,librdkafka,otel,rabbitmq"
+INSTALL = f"""\
+python3 -m venv /opt/duebridge
+/opt/duebridge/bin/pip install --no-index --find-links /wheels 'duebridge[{EXTRAS}]'
+rm -r /wheels"""
+ENVIRONMENT = (
+    "PATH=/opt/duebridge/bin:/usr/bin:/bin",
+    "PYTHONDONTWRITEBYTECODE=1",
+    "DUEBRIDGE_CONFIG=/etc/duebridge/duebridge.yaml",
+    "DUEBRIDGE_HEALTH_PORT=8080",
+)
+
+
+def build_images(folder: Path) -> list[Path]:
+    """Return the archives of both images; ends the program where nothing here builds one."""
+    worker, store = folder / "worker.tar", folder / "store.tar"
+    if (TOOLS / "build-image").exists():
+        _build_with_tools(folder, worker, store)
+    elif _has_docker():
+        _build_with_docker(worker, store)
+    else:
+        sys.exit("no image can be built: start Docker, or set DUEBRIDGE_K8S_IMAGE")
+    return [worker, store]
+
+
+def _has_docker() -> bool:
+    if shutil.which("docker") is None:
+        return False
+    return subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0
+
+
+def _build_with_tools(folder: Path, worker: Path, store: Path) -> None:
+    base = folder / "base.tar"
+    if not base.exists():
+        subprocess.run([TOOLS / "base-image", base], check=True)
+    build = [TOOLS / "build-image", "--user", "10001:10001"]
+    with tempfile.TemporaryDirectory() as wheels:
+        collect_wheels(Path(wheels))
+        more = [word for each in ENVIRONMENT for word in ("--env", each)]
+        more += ["--entrypoint", "/opt/duebridge/bin/duebridge", "--cmd", "run"]
+        wanted = ["--add", f"{wheels}:/wheels", "--run", INSTALL, "--tag", WORKER, worker]
+        subprocess.run([*build, "--base", base, *more, *wanted], check=True)
+    program = f"{server_program()}:/usr/bin/valkey-server"
+    wanted = ["--add", program, "--run", "chmod 755 /usr/bin/valkey-server", "--tag", STORE, store]
+    subprocess.run([*build, "--base", worker, *wanted], check=True)
+
+
+def collect_wheels(into: Path) -> None:
+    """Fill a folder with the wheel and the locked packages, for Debian's Python 3.11.2."""
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(into)]
+    subprocess.run(build, cwd=ROOT, check=True)
+    locked = re.findall(r"^[\w.-]+==[^ ;]+", (ROOT / "requirements.lock").read_text(), re.M)
+    (constraints := into / "constraints.txt").write_text("\n".join(locked))
+    [wheel] = into.glob("*.whl")
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"]
+    pip += ["--python-version=3.11.2", "--constraint", str(constraints), "--dest", str(into)]
+    # redis needs async-timeout before Python 3.11.3 only: pip asks the Python that runs it
+    subprocess.run([*pip, f"{wheel}[{EXTRAS}]", "async-timeout"], check=True)
+
+
+def _build_with_docker(worker: Path, store: Path) -> None:
+    build = ["docker", "build", "--tag"]
+    recipe = ROOT / "deploy" / "images" / "worker.Dockerfile"
+    subprocess.run([*build, WORKER, "--file", recipe, ROOT], check=True)
+    with tempfile.TemporaryDirectory() as context:
+        shutil.copy(server_program(), Path(context, "valkey-server"))
+        copied = f"FROM {WORKER}\nCOPY --chmod=755 valkey-server /usr/bin/\n"
+        Path(context, "Dockerfile").write_text(copied)
+        subprocess.run([*build, STORE, context], check=True)
+    for tag, tar in ((WORKER, worker), (STORE, store)):
+        subprocess.run(["docker", "save", "--output", tar, tag], check=True)
+
 
 HERE = Path(__file__).resolve().parent
 
 
 def main(words: Sequence[str]) -> int:
-    tools = [sys.executable, "deploy/local/helm_tools.py"]
-    folder = subprocess.run(tools, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     near = shlex.split(os.environ.get("DUEBRIDGE_K8S_EXEC", ""))
-    asked = [*near, f"{folder.strip()}/kubectl", "--request-timeout=5s", "get", "nodes"]
+    asked = [*near, f"{downloaded('helm')}/kubectl", "--request-timeout=5s", "get", "nodes"]
     if subprocess.run(asked, cwd=ROOT, capture_output=True, check=False).returncode:
         sys.stdout.write("no cluster answers at KUBECONFIG: its tests are skipped\n")
         return 0

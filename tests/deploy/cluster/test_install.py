@@ -41,8 +41,7 @@ READ_ONLY = 30
 
 def test_pods_deliver_10000_to_kafka(installed: Bridge, say: Callable[[str], None]) -> None:
     installed.schedule(MESSAGES, delay="3s")
-    took_s = installed.settle()
-    assert installed.doubled() == 0
+    took_s = installed.settle_once()
     say(f"{MESSAGES} due 3 s later at one instant: the last one arrived after {took_s:.1f} s")
 
 
@@ -98,8 +97,7 @@ def test_trial_delivers_from_a_store_of_its_own(bridge: Bridge) -> None:
     bridge.send("before", delay="15s")
     bridge.install(podAnnotations={"duebridge/test": "another"})  # its check asks the store
     bridge.send("after", delay="1s")
-    bridge.settle()
-    assert bridge.doubled() == 0
+    bridge.settle_once()
 
 
 def test_journal_job_reads_what_was_delivered(bridge: Bridge) -> None:

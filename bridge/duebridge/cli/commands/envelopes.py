@@ -29,6 +29,7 @@ from duebridge.cli.session import (
     load,
     opened_producer,
     opened_store,
+    producer_on,
 )
 from duebridge.durations import format_instant, parse_instant_ms
 from duebridge.errors import EnvelopeError
@@ -121,11 +122,10 @@ def get(
     instants are epoch milliseconds, 0 if there is none.
     """
     from duebridge.admin.cold_rows import ColdRows
-    from duebridge.producer import Producer
 
     settings = load(context, config)
     with opened_store(settings) as connection:
-        known = Producer(settings, connection).get(route, envelope_id)
+        known = producer_on(settings, connection).get(route, envelope_id)
         if known is None:
             known = ColdRows(settings, connection, settings.routes[route]).get(envelope_id)
     if known is None:

@@ -60,6 +60,7 @@ def run(
     """
     from duebridge.admin.drain_check import DrainCheck
     from duebridge.config.load import load_config_text, read_config_text
+    from duebridge.store.connection import REPEAT_FOR_S
     from duebridge.telemetry.logs import configure_logs
     from duebridge.telemetry.metrics import observe_store_call
     from duebridge.telemetry.tracing import traced_process
@@ -75,7 +76,7 @@ def run(
     with ExitStack() as stack:
         stack.enter_context(tuned_gc())
         publishers = open_publishers(settings, stack)
-        connection = stack.enter_context(opened_store(settings))
+        connection = stack.enter_context(opened_store(settings, REPEAT_FOR_S))
         connection.observe = observe_store_call
         is_watched, tracing = health_port is not None, stack.enter_context(traced_process())
         runner = Runner(settings, connection, publishers, is_watched=is_watched, tracing=tracing)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from duebridge.producer import OnConflict, Producer
 
 _STORED = ("accepted", "duplicate", "replaced")
+_ENDED = ("cancelled", "dead")
 
 
 class ConflictChoice(StrEnum):
@@ -98,7 +99,8 @@ def send(
     """Schedule an envelope, or a stream of them.
 
     It takes a body, and exactly one of --delay and --at. Exits 0 for accepted, duplicate and
-    replaced, 1 for conflict, in_flight or any refused line. A line of --jsonl has the fields of
+    replaced, 1 for conflict, in_flight, cancelled or dead (how a remembered id ended), and for any
+    refused line. A line of --jsonl has the fields of
     the Python API: body (text, or {"base64": "AAE="}) or json (any JSON value), delay or at, id,
     key, headers and so on. Durations are 500ms, 2.5s, 15m, 2h, 3d; instants are RFC 3339 with an
     offset, or epoch milliseconds. A refused line is reported and does not stop the others; the file
@@ -122,6 +124,8 @@ def send(
     with opened_producer(settings) as producer:
         receipt = producer.schedule(route, content, on_conflict=on_conflict.value, **fields)
     show_receipt(receipt, output)
+    if receipt.status in _ENDED:
+        complain(_why_not(receipt))
     finish(is_yes=is_stored(receipt))
 
 
@@ -181,7 +185,7 @@ class LineSender:
 
     def _show(self, line: Line, receipt: Receipt) -> None:
         if not is_stored(receipt):
-            self._refuse(line, receipt.error or f"{receipt.status}: id {receipt.id}")
+            self._refuse(line, _why_not(receipt))
         try:
             show_receipt(receipt, self._output)
         except OutputClosed:  # nobody reads the receipts; the envelopes are sent all the same
@@ -200,8 +204,14 @@ class LineSender:
 
 
 def is_stored(receipt: Receipt) -> bool:
-    """Whether the store has the envelope as it was given."""
+    """Whether the store has the envelope as it was given, or it was delivered before."""
     return receipt.status in _STORED
+
+
+def _why_not(receipt: Receipt) -> str:
+    ended = receipt.status in _ENDED
+    again = "; it ended so before, --on-conflict replace schedules it again" if ended else ""
+    return receipt.error or f"{receipt.status}: id {receipt.id}{again}"
 
 
 def show_receipt(receipt: Receipt, output: Output) -> None:

@@ -6,16 +6,17 @@ from typing import Any
 
 from kafka import errors as vendor
 
-from duebridge.ports.publisher import CONFIRMED, Delivery, Outcome
+from duebridge.ports.publisher import Delivery, Outcome
 from duebridge_connectors.kafka.attempt import (
-    UNANSWERED,
+    CONFIRMED_IN,
+    UNANSWERED_IN,
     Deadline,
     PublishAttempt,
     Refusal,
     not_sent,
 )
-from duebridge_connectors.kafka.errors import outcome_of
-from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient, refusal_of
+from duebridge_connectors.kafka.errors import outcome_of, words_of
+from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient, part_of, refusal_of
 
 
 class KafkaPythonAttempt(PublishAttempt[KafkaPythonClient]):
@@ -41,7 +42,7 @@ class KafkaPythonAttempt(PublishAttempt[KafkaPythonClient]):
                 self._futures[index] = client.send(self.batch[index])
             except (vendor.KafkaTimeoutError, vendor.IllegalStateError) as error:
                 # The client has just lost the topic or was retired: another send would block.
-                lost[topic] = not_sent(str(error))
+                lost[topic] = not_sent(words_of(error))
                 self.record([index], lost[topic])
             except Exception as error:
                 self.record([index], outcome_of(error))
@@ -57,9 +58,9 @@ class KafkaPythonAttempt(PublishAttempt[KafkaPythonClient]):
 
     def _record_answer(self, index: int, future: Any) -> None:
         if not future.is_done:
-            self.record([index], UNANSWERED)
+            self.record([index], UNANSWERED_IN[part_of(future)])
         elif future.exception is None:
-            self.outcomes[index] = CONFIRMED
+            self.outcomes[index] = CONFIRMED_IN[future.value.partition]
         else:
-            self._record_refusal(index, refusal_of(future.exception))
+            self._record_refusal(index, refusal_of(future.exception), part_of(future))
             self.refused.add(index)

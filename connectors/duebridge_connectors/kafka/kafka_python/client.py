@@ -18,7 +18,7 @@ from kafka.protocol.metadata import MetadataRequest
 from duebridge.ports.publisher import Delivery
 from duebridge.ports.tls import hinted
 from duebridge_connectors.kafka.attempt import Deadline, Refusal, not_sent
-from duebridge_connectors.kafka.errors import RequestFailed, is_temporary, outcome_of
+from duebridge_connectors.kafka.errors import RequestFailed, is_temporary, outcome_of, words_of
 from duebridge_connectors.kafka.headers import kafka_headers
 from duebridge_connectors.kafka.kafka_python.network import ConnectionManager
 from duebridge_connectors.kafka.kafka_python.partitioner import RunPartitioner
@@ -48,7 +48,7 @@ class KafkaPythonClient:
                 )
             except vendor.KafkaTimeoutError as error:
                 failure = self._net._manager.failure
-                message = hinted(f"{_text(error)}: {_text(failure)}")
+                message = hinted(f"{words_of(error)}: {words_of(failure or error)}")
                 raise vendor.KafkaTimeoutError(message) from failure
             undo.pop_all()
 
@@ -181,13 +181,15 @@ class KafkaPythonClient:
 
 def refusal_of(error: BaseException) -> Refusal:
     """Return the refusal for an error."""
-    return Refusal(outcome_of(error), is_temporary(error))
+    return Refusal(outcome_of(error), is_temporary(type(error)))
+
+
+def part_of(future: Any) -> int:
+    """Return the partition of a record that was handed over, -1 if it has none yet."""
+    part: int | None = future._produce_future.topic_partition[1]
+    return -1 if part is None else part
 
 
 def _error_of(code: int, topic: str) -> Exception | None:
-    error: Exception = vendor.for_code(code)(topic)
+    error: Exception = vendor.for_code(code)(f"topic {topic}")
     return None if code == 0 else error
-
-
-def _text(error: Exception | None) -> str:
-    return str(error.args[0] if error is not None and error.args else repr(error))

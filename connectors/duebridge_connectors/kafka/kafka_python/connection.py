@@ -8,7 +8,7 @@ from contextlib import suppress
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge_connectors.kafka.attempt import Deadline
 from duebridge_connectors.kafka.connection import PING_S, KafkaConnection
-from duebridge_connectors.kafka.errors import RequestFailed
+from duebridge_connectors.kafka.errors import RequestFailed, words_of
 from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient
 
 # Replaced clients keep a thread until their requests end; this bounds them.
@@ -58,7 +58,8 @@ class KafkaPythonConnection(KafkaConnection[KafkaPythonClient]):
         try:
             return building.result(deadline.left_s())
         except Exception as error:  # the constructor failed, or has not returned
-            raise BrokerUnavailable(f"no connection: {_text(error)}") from error
+            text = f"no connection: {type(error).__name__}: {words_of(error)}"
+            raise BrokerUnavailable(text) from error
 
     def _verify(self, client: KafkaPythonClient, deadline: Deadline) -> None:
         try:
@@ -104,12 +105,6 @@ class KafkaPythonConnection(KafkaConnection[KafkaPythonClient]):
     def _clear_clients(self) -> None:
         self._building = None
         self._clients = []
-
-
-def _text(error: Exception) -> str:
-    """Return the class name and message; kafka-python's messages contain the name already."""
-    name, text = type(error).__name__, str(error)
-    return text if name in text else f"{name} {text}"
 
 
 def _has_failed(building: _Building) -> bool:

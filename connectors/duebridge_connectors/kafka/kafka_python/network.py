@@ -1,7 +1,8 @@
-"""Extends kafka-python's networking: records connection failures and leaks no socket."""
+"""Extends kafka-python's networking: records failures, reconnects seldom, leaks no socket."""
 
 from collections.abc import Callable
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from kafka import errors as vendor
@@ -12,21 +13,38 @@ from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 _LOGIN_ERRORS = (vendor.SaslAuthenticationFailedError, vendor.UnsupportedSaslMechanismError)
 
 
+# A connection that ends sooner delays the next one as a failed one does.
+LASTED_S = 5.0
+
+
 class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
     """Keeps the cause of the last failed connection in `failure`, else None.
 
-    kafka-python only logs that cause, and reports a failed bootstrap as a timeout.
+    kafka-python only logs that cause, and reports a failed bootstrap as a timeout. It also forgets
+    the back-off of a connection that was accepted and then ended at once, as by a proxy whose
+    broker is away.
     """
 
     failure: Exception | None = None
 
-    async def _connect(self, node: Any, conn: Any, **how: Any) -> None:
-        await super()._connect(node, conn, **how)
+    async def _connect(
+        self, node: Any, conn: Any, reset_backoff_on_connect: bool = True, **how: Any
+    ) -> None:
+        started_at = monotonic()
+        await super()._connect(node, conn, reset_backoff_on_connect=False, **how)
+        if reset_backoff_on_connect:  # not a bootstrap, which counts by itself
+            conn.close_future.add_both(partial(self._note_end, node.node_id, started_at))
         future = conn.init_future
         failure = future.exception if future.failed() else None
         # An attempt cut short by the deadline says less than the previous failure.
         if self.failure is None or not isinstance(failure, vendor.KafkaTimeoutError):
             self.failure = failure
+
+    def _note_end(self, node_id: Any, started_at: float, _: object) -> None:
+        if monotonic() - started_at >= LASTED_S:
+            self.reset_backoff(node_id)
+        elif not self.connection_delay(node_id):  # else it counted already
+            self.update_backoff(node_id)
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         config = self.config

@@ -4,10 +4,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Message
 
-from duebridge.ports.publisher import CONFIRMED, Delivery, Verdict
+from duebridge.ports.publisher import Delivery, Verdict
 from duebridge_connectors.kafka.attempt import (
+    CONFIRMED_IN,
     UNANSWERED,
     Deadline,
     PublishAttempt,
@@ -59,15 +60,17 @@ class LibrdkafkaAttempt(PublishAttempt[LibrdkafkaClient]):
                 self.record([index], produce_refusal(error))
 
     def _on_answer(
-        self, client: LibrdkafkaClient, index: int, error: KafkaError | None, _: object
+        self, client: LibrdkafkaClient, index: int, error: KafkaError | None, sent: Message
     ) -> None:
         """Record an answer; runs on the client's thread."""
+        part = sent.partition()
+        part = -1 if part is None else part
         if error is None:
-            self.outcomes[index] = CONFIRMED
+            self.outcomes[index] = CONFIRMED_IN[part]
         else:
             self.refused.add(index)
             self.outcomes[index] = self._previous[index]
-            self._record_refusal(index, refusal := answered_refusal(error))
+            self._record_refusal(index, refusal := answered_refusal(error), part)
             if refusal.outcome.verdict is Verdict.TARGET_FAILED:
                 client.forget(self.topic(index))
         self._answered += 1

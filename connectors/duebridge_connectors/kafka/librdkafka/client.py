@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from duebridge.ports.publisher import Delivery
 from duebridge_connectors.kafka.attempt import Deadline, Refusal, not_sent
@@ -21,7 +21,7 @@ END_S = 2.0
 NO_TOPIC = "duebridge-is-anyone-there"
 _POLL_S = 1.0
 
-Answered = Callable[[KafkaError | None, object], None]
+Answered = Callable[[KafkaError | None, Message], None]
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Maps librdkafka's error codes to verdicts.
+"""Maps librdkafka's error codes to verdicts, and says whether they leave the record unsure.
 
 Broker errors have Kafka's protocol numbers and the verdicts of `duebridge_connectors.kafka.errors`;
 local errors are negative and listed here. An error without a row is INDETERMINATE; a test requires
@@ -10,20 +10,18 @@ from kafka import errors as broker
 
 from duebridge.ports.publisher import Outcome, Reason, Verdict
 from duebridge_connectors.kafka.attempt import Refusal
-from duebridge_connectors.kafka.errors import TABLE, UNKNOWN, Row
-
-_EXHAUSTED = Reason.ATTEMPTS_EXHAUSTED
+from duebridge_connectors.kafka.errors import TABLE, UNKNOWN, Row, is_temporary
 
 _ROWS: dict[Row, tuple[int, ...]] = {
-    (Verdict.REJECTED, Reason.INVALID): (KafkaError._INVALID_ARG,),  # `produce` cannot encode it
-    (Verdict.TARGET_FAILED, Reason.TARGET_MISSING): (
+    Row(Verdict.REJECTED, Reason.INVALID): (KafkaError._INVALID_ARG,),  # `produce` cannot encode it
+    Row(Verdict.TARGET_FAILED, Reason.TARGET_MISSING): (
         KafkaError._UNKNOWN_PARTITION,
         KafkaError._UNKNOWN_TOPIC,
     ),
     # A valid record in a batch with an invalid one; the broker appended neither.
-    (Verdict.FAILED, _EXHAUSTED): (KafkaError._INVALID_DIFFERENT_RECORD,),
-    (Verdict.UNAVAILABLE, _EXHAUSTED): (KafkaError._QUEUE_FULL,),  # `produce` rejected it
-    # The record may be stored: the answer was lost, or the client does not say if it was sent.
+    Row(Verdict.FAILED): (KafkaError._INVALID_DIFFERENT_RECORD,),
+    Row(Verdict.UNAVAILABLE): (KafkaError._QUEUE_FULL,),  # `produce` rejected it
+    # The answer was lost, or the client does not say if it sent the record.
     UNKNOWN: (
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._AUTHENTICATION,  # may follow a successful send
@@ -99,26 +97,17 @@ OWN: dict[int, Row] = {
     **{code: row for row, codes in _ROWS.items() for code in codes},
 }
 
-# Leader election, missing replicas or throttling: the partition may recover within the publish.
-TEMPORARY = frozenset(
-    {
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_ENOUGH_REPLICAS,
-        KafkaError.THROTTLING_QUOTA_EXCEEDED,
-    }
-)
-
 
 def row_of(code: int) -> Row:
-    """Return the verdict and reason of an error code; UNKNOWN for a code without a row."""
+    """Return the row of an error code; UNKNOWN for a code without one."""
     return OWN.get(code) or TABLE.get(broker.for_code(code), UNKNOWN)
 
 
 def answered_refusal(error: KafkaError) -> Refusal:
     """Return the refusal for a delivery report's error."""
-    verdict, reason = row_of(error.code())
-    outcome = Outcome(verdict, reason, error.name(), error.str())
-    return Refusal(outcome, error.code() in TEMPORARY)
+    verdict, reason, is_unsure = row_of(error.code())
+    outcome = Outcome(verdict, reason, error.name(), error.str(), is_unsure)
+    return Refusal(outcome, is_temporary(broker.for_code(error.code())))
 
 
 def produce_refusal(error: Exception) -> Outcome:

@@ -29,7 +29,9 @@ DEFAULTS: Mapping[str, object] = {
     "linger.ms": 0,
     "log.connection.close": "false",
     "message.max.bytes": 1_048_576,
-    "reconnect.backoff.max.ms": 1_000,
+    "reconnect.backoff.max.ms": 2_000,
+    # It forgets its back-off as soon as a connection is accepted, so this sets the rate.
+    "reconnect.backoff.ms": 1_000,
 }
 
 # Kafka's names that differ in librdkafka.
@@ -40,17 +42,17 @@ _RENAMED = {
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
 
-_CALL = "the bridge's own: no function can be given here"
-_QUEUE = "the bridge's own: worker.in_flight and worker.in_flight_bytes are the bounds"
-_SINGLE = "the bridge's own: it sends by itself what was refused with others; write batch.size"
+_CALL = "the bridge sets it: a configuration has no functions"
+_QUEUE = "the bridge sets it: worker.in_flight and worker.in_flight_bytes bound it"
+_SINGLE = "the bridge sets it: it retries refused records one by one; write batch.size"
 
 OWNED: Mapping[str, str] = {
     **OWNED_BY_BOTH,
     "batch.num.messages": _SINGLE,
     "compression.codec": "write compression.type",
-    "delivery.report.only.error": "the bridge's own: every confirm counts",
+    "delivery.report.only.error": "the bridge sets it: every confirm counts",
     "enable.idempotence": (
-        "the bridge's own: it is false, since an idempotent producer can fail for good, and"
+        "the bridge sets it: false, since an idempotent producer can fail for good, and"
         " retries by itself"
     ),
     "error_cb": _CALL,

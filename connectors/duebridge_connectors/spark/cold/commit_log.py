@@ -7,7 +7,6 @@ A file without a commit does not count: its writer was killed before verificatio
 needs Arrow, not Spark.
 """
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
@@ -73,13 +72,24 @@ class ColdLog:
         """Return all commits, in order of time."""
         files, path = open_filesystem(f"{self.root}/_commits")
         found = files.get_file_info(FileSelector(path, allow_not_found=True))
-        names = (info.path for info in found if info.path.endswith(".json"))
-        commits = [_read(files.open_input_file(name)) for name in names]
+        commits = []
+        for info in found:
+            if info.path.endswith(".json"):
+                with files.open_input_file(info.path) as file:
+                    commits.append(msgspec.json.decode(file.read(), type=Commit))
         return sorted(commits, key=lambda commit: (commit.at_ms, commit.batch))
 
     def state(self) -> TierState:
         """Return the present state of the tier."""
-        return tier_state(self.commits())
+        log = self.commits()
+        finished = {commit.batch for commit in log if commit.kind == REMOVED}
+        taken = {file for commit in log for file in commit.taken}
+        unfinished = [
+            commit for commit in log if commit.kind == DEMOTED and commit.batch not in finished
+        ]
+        counted = [file for commit in log if commit not in unfinished for file in commit.files]
+        pulled = [file for commit in log for file in commit.pulled]
+        return TierState([file for file in counted if file not in taken], pulled, unfinished)
 
     def written(self, folder: str) -> list[str]:
         """Return the Parquet files below a folder of the root, committed or not."""
@@ -87,19 +97,6 @@ class ColdLog:
         selector = FileSelector(f"{path}/{folder}", recursive=True, allow_not_found=True)
         found = (info.path for info in files.get_file_info(selector))
         return sorted(name[len(path) + 1 :] for name in found if name.endswith(".parquet"))
-
-
-def tier_state(commits: Iterable[Commit]) -> TierState:
-    """Return the state of the tier after these commits."""
-    log = list(commits)
-    finished = {commit.batch for commit in log if commit.kind == REMOVED}
-    taken = {file for commit in log for file in commit.taken}
-    unfinished = [
-        commit for commit in log if commit.kind == DEMOTED and commit.batch not in finished
-    ]
-    counted = [file for commit in log if commit not in unfinished for file in commit.files]
-    pulled = [file for commit in log for file in commit.pulled]
-    return TierState([file for file in counted if file not in taken], pulled, unfinished)
 
 
 def hour_of(file: str) -> int:
@@ -112,8 +109,3 @@ def hour_of(file: str) -> int:
 def boundary_ms(now_ms: int, horizon_ms: int) -> int:
     """Return the end of the horizon, rounded up to whole hours."""
     return -(-(now_ms + horizon_ms) // HOUR_MS) * HOUR_MS
-
-
-def _read(stream: object) -> Commit:
-    with stream as file:  # type: ignore[attr-defined]
-        return msgspec.json.decode(file.read(), type=Commit)

@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from duebridge.durations import parse_duration_ms
 from duebridge.errors import EnvelopeError
-from duebridge.limits import RouteLimits
 from duebridge.store.record import PackedRow
+from duebridge.store.routes import shard_number
 from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.source.arrow import arrow_schema, instants_ms, record_batch, values
 from duebridge_connectors.spark.source.packing import Packer
-from duebridge_connectors.spark.source.planning import shard_of
+from duebridge_connectors.spark.source.planning import WriteJob
 from duebridge_connectors.spark.source.schema import COLD
 
 
@@ -26,16 +26,10 @@ class FarJob(msgspec.Struct, frozen=True):
     """A split of rows, as every task receives it: the instants are the same for all tasks."""
 
     tier: Tier
-    limits: RouteLimits
-    remember_ms: int
-    id_columns: tuple[str, ...]
+    write: WriteJob
     now_ms: int
     boundary_ms: int
     batch: str
-
-    def packer(self) -> Packer:
-        """Return a packer for one task."""
-        return Packer(self.limits, self.remember_ms, self.id_columns)
 
     def resolved(self, given: str) -> int:
         """Return an instant of a packed row (`+15000`, or epoch ms) as epoch ms; 0 for ''."""
@@ -47,13 +41,13 @@ def far_rows(job: FarJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
 
     It is taken before the rows count: later cancels bind the rows, earlier ones do not.
     """
-    schema, packer, shards = arrow_schema(COLD), job.packer(), job.tier.shards
+    schema, packer, shards = arrow_schema(COLD), job.write.packer(), job.tier.shards
     with job.tier.notes() as notes:
         generations: dict[int, int] = {}
         for batch in batches:
             rows = []
             for row in filter(None, _far(job, packer, batch)):
-                shard = shard_of(row.id, len(shards))
+                shard = shard_number(row.id, len(shards))
                 if shard not in generations:
                     generations[shard] = notes[shard].new_generation()
                 rows.append(_cold(job, row, shard, generations[shard]))
@@ -62,7 +56,7 @@ def far_rows(job: FarJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
 
 def near_rows(job: FarJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield all other rows, unchanged."""
-    packer = job.packer()
+    packer = job.write.packer()
     for batch in batches:
         is_near = [row is None for row in _far(job, packer, batch)]
         yield batch.filter(pa.array(is_near, pa.bool_()))
@@ -74,7 +68,7 @@ def _far(job: FarJob, packer: Packer, batch: pa.RecordBatch) -> list[PackedRow |
     is_far = [job.boundary_ms <= due <= last_ms for due in _dues_ms(job, batch)]
     packed = iter(packer.pack(batch.filter(pa.array(is_far, pa.bool_()))).rows)
     rows = [next(packed) if far else None for far in is_far]
-    return [row if row is not None and _may_be_delivered(job, row) else None for row in rows]
+    return [row if row and _may_be_delivered(job, row) else None for row in rows]
 
 
 def _dues_ms(job: FarJob, batch: pa.RecordBatch) -> list[int]:
@@ -95,15 +89,6 @@ def _may_be_delivered(job: FarJob, row: PackedRow) -> bool:
 
 
 def _cold(job: FarJob, row: PackedRow, shard: int, generation: int) -> tuple[object, ...]:
-    return (
-        row.id,
-        job.batch,
-        shard,
-        job.resolved(row.due),
-        job.now_ms,
-        job.resolved(row.expires),
-        row.remember_ms,
-        generation,
-        row.content_hash,
-        row.blob,
-    )
+    due_ms, expires_ms = job.resolved(row.due), job.resolved(row.expires)
+    life = (due_ms, job.now_ms, expires_ms, row.remember_ms, generation)
+    return (row.id, job.batch, shard, *life, row.content_hash, row.blob)

@@ -24,6 +24,7 @@ from duebridge_connectors.spark.cold.parquet_files import ColdRead, read_files
 from duebridge_connectors.spark.source.options import StoreOptions
 from duebridge_connectors.spark.source.planning import StoreAddress, open_route, store_address
 from duebridge_connectors.spark.source.schema import COLD
+from duebridge_connectors.spark.transforms.cold_copies import COPY, exclude
 
 TASK_FILES = 256  # read by one task, one after another
 
@@ -89,6 +90,17 @@ def read_cold(
     return names.mapInArrow(partial(read_files, ColdRead(tier.log.root, schema, ids)), schema)
 
 
+def read_still_cold(
+    spark: SparkSession, tier: Tier, columns: Sequence[str], ids: Sequence[str] | None = None
+) -> DataFrame:
+    """Return columns (`COPY` at least) of the rows of the tier that did not return singly."""
+    state = tier.log.state()
+    rows = read_cold(spark, tier, state.known, columns, ids)
+    if not state.pulled:
+        return rows
+    return exclude(rows, read_cold(spark, tier, state.pulled, COPY, ids), COPY)
+
+
 _MARKS = (
     "shard int, name string, id string, batch string, left_at long, due_at long, cancelled long"
 )
@@ -134,12 +146,10 @@ def read_marks(tier: Tier, began: Sequence[int]) -> Marks:
     return Marks(began, found)
 
 
-def drop_marks(tier: Tier, marks: Marks, used: Sequence[tuple[int, str]]) -> int:
-    """Drop marks by shard and name unless they were renewed meanwhile; return how many."""
-    dropped = 0
+def drop_marks(tier: Tier, marks: Marks, used: Sequence[tuple[int, str]]) -> None:
+    """Drop marks by shard and name unless they were renewed meanwhile."""
     with tier.address.connect() as connection:
         for number, marked in groupby(sorted(used), key=itemgetter(0)):
             store = tier.address.delay_store(connection, tier.shards[number])
             for names in in_calls([name for _, name in marked]):
-                dropped += store.lift(marks.began[number], names)
-    return dropped
+                store.lift(marks.began[number], names)

@@ -6,10 +6,9 @@ from typing import Any
 import typer
 
 from duebridge.cli.lazy import manual
-from duebridge_connectors.spark.commands.cold_tier import demote, hydrate
 from duebridge_connectors.spark.commands.history import journal, reconcile, report
 from duebridge_connectors.spark.commands.kafka_topics import intake, replay
-from duebridge_connectors.spark.commands.schedule import schedule
+from duebridge_connectors.spark.commands.schedule import demote, hydrate, schedule
 
 spark = typer.Typer(
     help="Bulk jobs on Spark: pip install 'duebridge[spark]'.",

@@ -7,7 +7,7 @@ import typer
 
 from duebridge.cli.exits import finish
 from duebridge.cli.output import Output, OutputOption, write, write_json, write_table
-from duebridge.cli.session import ConfigOption, config_path
+from duebridge.cli.session import ConfigOption
 from duebridge_connectors.spark.commands import job
 
 
@@ -31,8 +31,9 @@ def journal(
         str | None,
         typer.Option(help="If the cap removed planned entries: fail, or gap to continue."),
     ] = None,
-    max_entries: Annotated[
-        int | None, typer.Option(help="Journal entries per batch, of up to 1,000 rows each.")
+    max_entries_per_trigger: Annotated[
+        int | None,
+        typer.Option("--max-entries", help="Journal entries per batch, of up to 1,000 rows each."),
     ] = None,
     settings: job.SettingOption = None,
     output: OutputOption = Output.TABLE,
@@ -44,26 +45,18 @@ def journal(
     the position in the journal: a further run continues there, even after a kill. Entries removed
     by the journal's cap before they were read become a row of kind gap, and are reported.
     """
-    options = job.given_options(
-        config=str(config_path(context, config)),
-        route=route,
-        every=every,
-        keep=keep,
-        start=start,
-        on_trim=on_trim,
-        max_entries_per_trigger=max_entries,
-    )
+    write, wanted = job.given_options(locals())
     with job.job_session("journal", settings) as spark:
         from duebridge_connectors.spark.jobs.journal import run_journal
 
-        done = run_journal(spark, table, **job.progress_options(every), **options)
+        done = run_journal(spark, **wanted, **write, **job.progress_options(every))
     job.show_summary(done, output)
 
 
 def report(
     context: typer.Context,
     out: Annotated[str, typer.Argument(help="Directory for the page and the Parquet files.")],
-    route: job.RoutesOption = None,
+    routes: job.RoutesOption = None,
     journal: job.JournalTableOption = None,
     violations: Annotated[
         str | None,
@@ -79,17 +72,11 @@ def report(
     The page needs no network and no script. It shows counts, times, routes and reasons, but no id,
     body or header. The same figures are beside it as Parquet: hours, days, reasons, gaps, forecast.
     """
+    write, wanted = job.given_options(locals())
     with job.job_session("report", settings) as spark:
         from duebridge_connectors.spark.jobs.report import run_report
 
-        path = str(config_path(context, config))
-        done = run_report(
-            spark,
-            out,
-            config=path,
-            since_ms=job.instant_ms("--since", since, path) or 0,
-            **job.given_options(routes=route, journal=journal, violations=violations),
-        )
+        done = run_report(spark, **job.with_instants(wanted, **write), **write)
     job.show_summary(done, output)
 
 
@@ -99,14 +86,14 @@ if TYPE_CHECKING:
 
 def reconcile(
     context: typer.Context,
-    route: job.RoutesOption = None,
+    routes: job.RoutesOption = None,
     journal: job.JournalTableOption = None,
     receipts: Annotated[
         str | None, typer.Option(help="Parquet of accepted envelopes: route, id, due_at, and more.")
     ] = None,
-    export: Annotated[
+    exports: Annotated[
         list[str] | None,
-        typer.Option(help="Messages seen by a consumer, JSON lines or .parquet: route, id, at."),
+        typer.Option("--export", help="A consumer's messages, as JSON lines or .parquet files."),
     ] = None,
     since: job.SinceOption = None,
     until: Annotated[
@@ -134,22 +121,14 @@ def reconcile(
     Nothing is changed. Exits 1 if the guarantee was broken; duplicate and late messages do not
     break it. docs/spark/reconcile.md lists the columns and kinds.
     """
+    write, wanted = job.given_options(locals())
     with job.job_session("reconcile", settings, has_kafka=True) as spark:
         from duebridge_connectors.spark.jobs.reconcile import run_reconcile
 
-        path = str(config_path(context, config))
-        done = run_reconcile(
-            spark,
-            path,
-            receipts=None if receipts is None else spark.read.parquet(receipts),
-            since_ms=job.instant_ms("--since", since, path) or 0,
-            until_ms=job.instant_ms("--until", until, path),
-            late=late,
-            out=out,
-            **job.given_options(
-                routes=route, journal=journal, exports=export, stuck_after=stuck_after
-            ),
-        )
+        wanted = job.with_instants(wanted, **write)
+        if receipts is not None:
+            wanted["receipts"] = spark.read.parquet(receipts)
+        done = run_reconcile(spark, **wanted, **write)
     if output is Output.JSON:
         write_json(done)
     else:

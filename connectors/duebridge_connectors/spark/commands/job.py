@@ -1,6 +1,6 @@
 """What the commands of jobs share: option types, the Spark session, and the summary."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,8 +10,9 @@ import typer
 
 from duebridge.cli.instants import parse_ago
 from duebridge.cli.output import STDERR, Output, complain, is_terminal, write, write_json
+from duebridge.cli.session import config_path
 from duebridge.errors import ConfigError
-from duebridge_connectors.spark.source.options import StoreOptions
+from duebridge_connectors.spark.source.options import StoreOptions, WriteOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,13 +24,15 @@ SettingOption = Annotated[
 ]
 ColumnOption = Annotated[
     list[str] | None,
-    typer.Option(help="A column of the envelope as SQL over the input: NAME=EXPRESSION."),
+    typer.Option(
+        "--column", help="A column of the envelope as SQL over the input: NAME=EXPRESSION."
+    ),
 ]
 WhereOption = Annotated[
     str | None, typer.Option(help="Only input rows that meet this SQL condition.")
 ]
 KafkaReadOption = Annotated[
-    list[str] | None, typer.Option(help="An option of Spark's Kafka source: NAME=VALUE.")
+    list[str] | None, typer.Option("--read", help="An option of Spark's Kafka source: NAME=VALUE.")
 ]
 RejectsOption = Annotated[
     str | None, typer.Option(help="Directory for Parquet files of the refused rows.")
@@ -87,18 +90,34 @@ def parse_pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
     return found
 
 
-def given_options(**options: Any) -> dict[str, Any]:
-    """Return the options that were given; the jobs have the defaults of the others."""
-    return {name: value for name, value in options.items() if value is not None}
+_OF_COMMANDS = ("context", "settings", "output")
+_PAIRS = {"columns": "--column", "read_options": "--read"}
 
 
-def instant_ms(option: str, given: str | None, config: str) -> int | None:
-    """Return an instant given as such, or as a time before the store's now; None if not given."""
-    if given is None:
-        return None
+def given_options(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Divide a command's parameters: options of the data source's write, and all others.
+
+    Both lack what was not given: the jobs have the defaults. Raises `ConfigError`.
+    """
+    found = {
+        name: parse_pairs(_PAIRS[name], value) if name in _PAIRS else value
+        for name, value in parameters.items()
+        if name not in _OF_COMMANDS and value is not None
+    }
+    found["config"] = str(config_path(parameters["context"], parameters["config"]))
+    write = {name: found.pop(name) for name in WriteOptions.__struct_fields__ if name in found}
+    return write, found
+
+
+def with_instants(wanted: Mapping[str, Any], config: str) -> dict[str, Any]:
+    """Return options with `since` and `until`, instants or times ago, as epoch ms."""
     planning = import_module("duebridge_connectors.spark.source.planning")
-    address = planning.given_store(StoreOptions(config=config))
-    return parse_ago(given, option, address.now_ms())
+    found = dict(wanted)
+    for name in ("since", "until"):
+        if name in found:
+            now_ms = planning.given_store(StoreOptions(config=config)).now_ms()
+            found[f"{name}_ms"] = parse_ago(found.pop(name), f"--{name}", now_ms)
+    return found
 
 
 def progress_options(every: str | None) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from duebridge.cli.commands.dead_selection import ReasonOption
+from duebridge.cli.commands.dead_selection import complete_reason
 from duebridge.cli.exits import finish
 from duebridge.cli.output import Output, OutputOption
-from duebridge.cli.session import ConfigOption, config_path
+from duebridge.cli.session import ConfigOption
 from duebridge_connectors.spark.commands import job
 
 
@@ -27,7 +27,7 @@ def intake(
     due_header: Annotated[
         str | None, typer.Option(help="Header with the due instant, epoch ms.")
     ] = None,
-    column: job.ColumnOption = None,
+    columns: job.ColumnOption = None,
     where: job.WhereOption = None,
     start: Annotated[
         str, typer.Option(help="Where a new checkpoint starts: earliest or latest.")
@@ -46,7 +46,7 @@ def intake(
     on_conflict: job.OnConflictOption = None,
     remember: job.RememberOption = None,
     rows_per_second: job.RateOption = None,
-    read: job.KafkaReadOption = None,
+    read_options: job.KafkaReadOption = None,
     settings: job.SettingOption = None,
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
@@ -57,33 +57,12 @@ def intake(
     continues there, and nothing is lost or scheduled twice. Without --every the job stops at the
     present end of the topic. docs/spark/intake.md has the columns for --column.
     """
-    columns, read_options = job.parse_pairs("--column", column), job.parse_pairs("--read", read)
-    options = job.given_options(
-        config=str(config_path(context, config)),
-        route=route,
-        rejects=rejects,
-        max_rejects=max_rejects,
-        on_conflict=on_conflict,
-        remember=remember,
-        rows_per_second=rows_per_second,
-    )
+    write, wanted = job.given_options(locals())
     with job.job_session("intake", settings, has_kafka=True) as spark:
         from duebridge_connectors.spark.jobs.intake import Intake, run_intake
 
-        request = Intake(
-            topic=topic,
-            checkpoint=checkpoint,
-            broker=broker,
-            columns=columns,
-            delay_header=delay_header,
-            due_header=due_header,
-            where=where,
-            start=start,
-            every=every,
-            max_offsets=max_offsets,
-            read_options=read_options,
-        )
-        summary = run_intake(spark, request, **job.progress_options(every), **options)
+        progress = job.progress_options(every)
+        summary = run_intake(spark, Intake(**wanted), **progress, **write)
     job.show_summary(summary, output)
     finish(is_yes=not summary.rows.rejects and not summary.rows.skipped)
 
@@ -91,14 +70,22 @@ def intake(
 def replay(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(help="The dead-letter topic.")],
-    reason: ReasonOption = None,
-    route: Annotated[
-        list[str] | None, typer.Option(help="Only dead letters of this route; repeatable.")
+    reasons: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reason",
+            help="Only dead letters of this reason, such as too_large; repeatable.",
+            autocompletion=complete_reason,
+        ),
+    ] = None,
+    routes: Annotated[
+        list[str] | None,
+        typer.Option("--route", help="Only dead letters of this route; repeatable."),
     ] = None,
     where: job.WhereOption = None,
-    column: Annotated[
+    columns: Annotated[
         list[str] | None,
-        typer.Option(help="A column to repair as SQL over the dead letters: NAME=EXPRESSION."),
+        typer.Option("--column", help="A column to repair, SQL over the letters: NAME=EXPRESSION."),
     ] = None,
     delay: Annotated[str, typer.Option(help="Delay of the first dead letters.")] = "0s",
     spread: Annotated[
@@ -121,7 +108,7 @@ def replay(
         typer.Option(help="How long a replay is remembered after its end; by default 7d."),
     ] = None,
     rows_per_second: job.RateOption = None,
-    read: job.KafkaReadOption = None,
+    read_options: job.KafkaReadOption = None,
     settings: job.SettingOption = None,
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
@@ -132,29 +119,11 @@ def replay(
     remembers the ids of replayed ones, so running the job again changes nothing.
     docs/spark/replay.md has the columns for --where and --column.
     """
-    columns, read_options = job.parse_pairs("--column", column), job.parse_pairs("--read", read)
-    options = job.given_options(
-        config=str(config_path(context, config)),
-        rejects=rejects,
-        max_rejects=max_rejects,
-        remember=remember,
-        rows_per_second=rows_per_second,
-    )
+    write, wanted = job.given_options(locals())
+    is_dry_run = not wanted.pop("yes")
     with job.job_session("replay", settings, has_kafka=True) as spark:
         from duebridge_connectors.spark.jobs.replay import Replay, run_replay
 
-        request = Replay(
-            topic=topic,
-            broker=broker,
-            reasons=reason or (),
-            routes=route or (),
-            where=where,
-            columns=columns,
-            delay=delay,
-            spread=spread,
-            max_replays=max_replays,
-            read_options=read_options,
-        )
-        summary = run_replay(spark, request, is_dry_run=not yes, **options)
+        summary = run_replay(spark, Replay(**wanted), is_dry_run=is_dry_run, **write)
     job.show_summary(summary, output)
     finish(is_yes=summary.is_dry_run or summary.is_complete)

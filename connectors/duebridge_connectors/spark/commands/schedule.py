@@ -1,4 +1,4 @@
-"""`duebridge spark schedule`: bulk scheduling of rows of files or of a table."""
+"""`duebridge spark schedule`, `demote`, `hydrate`: into the store, to the cold tier, and back."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ import typer
 
 from duebridge.cli.exits import finish
 from duebridge.cli.output import Output, OutputOption, complain
-from duebridge.cli.session import ConfigOption, config_path, load
+from duebridge.cli.session import ConfigOption, load
 from duebridge.producer import find_route
 from duebridge_connectors.spark.commands import job
 from duebridge_connectors.spark.source.options import check_format
@@ -21,7 +21,7 @@ def schedule(
     form: Annotated[
         str, typer.Option("--format", help="parquet, csv, json, orc or table.")
     ] = "parquet",
-    column: job.ColumnOption = None,
+    columns: job.ColumnOption = None,
     where: job.WhereOption = None,
     id_columns: Annotated[
         str | None, typer.Option(help="Columns to derive the id from: a,b.")
@@ -34,8 +34,8 @@ def schedule(
     cold: Annotated[
         bool, typer.Option(help="Write rows due beyond the horizon to the route's cold tier.")
     ] = True,
-    read: Annotated[
-        list[str] | None, typer.Option(help="An option of Spark's reader: NAME=VALUE.")
+    read_options: Annotated[
+        list[str] | None, typer.Option("--read", help="An option of Spark's reader: NAME=VALUE.")
     ] = None,
     settings: job.SettingOption = None,
     output: OutputOption = Output.TABLE,
@@ -47,33 +47,58 @@ def schedule(
     expires are listed in connectors/spark/README.md, and all others are ignored. Running the same
     job again changes nothing. Refused rows go to --rejects, and the job continues.
     """
+    write, wanted = job.given_options(locals())
     find_route(load(context, config), route)
     check_format(form)
-    columns, read_options = job.parse_pairs("--column", column), job.parse_pairs("--read", read)
-    options = job.given_options(
-        config=str(config_path(context, config)),
-        route=route,
-        id_columns=id_columns,
-        rejects=rejects,
-        max_rejects=max_rejects,
-        on_conflict=on_conflict,
-        remember=remember,
-        rows_per_second=rows_per_second,
-    )
     with job.job_session("schedule", settings) as spark:
         from duebridge_connectors.spark.jobs.schedule import run_schedule
 
-        summary = run_schedule(
-            spark,
-            inputs,
-            form=form,
-            read_options=read_options,
-            columns=columns,
-            where=where,
-            cold=cold,
-            **options,
-        )
+        summary = run_schedule(spark, **wanted, **write)
     job.show_summary(summary, output)
     if summary.rejects:
         complain(f"the refused rows: {rejects or 'see them with --rejects DIRECTORY'}")
     finish(is_yes=not summary.rejects and not summary.skipped)
+
+
+def demote(
+    context: typer.Context,
+    route: job.RouteArgument,
+    settings: job.SettingOption = None,
+    output: OutputOption = Output.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Move envelopes due beyond the route's cold_tier.horizon from the store to Parquet files.
+
+    `duebridge spark hydrate` returns them, and must run more than once per horizon. Cancel and
+    reschedule continue to work. After a kill, run it again.
+    """
+    write, _ = job.given_options(locals())
+    with job.job_session("demote", settings) as spark:
+        from duebridge_connectors.spark.jobs.demote import run_demote
+
+        summary = run_demote(spark, **write)
+    job.show_summary(summary, output)
+
+
+def hydrate(
+    context: typer.Context,
+    route: job.RouteArgument,
+    remember: job.RememberOption = None,
+    rows_per_second: job.RateOption = None,
+    settings: job.SettingOption = None,
+    output: OutputOption = Output.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Return envelopes due within the route's cold_tier.horizon to the store.
+
+    Run it several times per horizon, such as hourly: `duebridge doctor` fails once half of the
+    horizon has passed. Refused rows stay cold, and the next run retries them. After a kill, run it
+    again.
+    """
+    write, _ = job.given_options(locals())
+    with job.job_session("hydrate", settings) as spark:
+        from duebridge_connectors.spark.jobs.hydrate import run_hydrate
+
+        summary = run_hydrate(spark, **write)
+    job.show_summary(summary, output)
+    finish(is_yes=not summary.left)

@@ -31,7 +31,6 @@ class DemoteSummary(msgspec.Struct, frozen=True, kw_only=True):
     batches: int
 
     def __str__(self) -> str:
-        """Return one line for people."""
         changed = f", {self.void:,} changed meanwhile and stayed" if self.void else ""
         return f"route {self.route}: {self.removed:,} envelopes are cold now{changed}"
 

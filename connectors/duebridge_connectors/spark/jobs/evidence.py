@@ -13,12 +13,12 @@ from pyspark.sql.types import StructType
 from duebridge.config.models import Config, Route
 from duebridge.errors import ConfigError
 from duebridge.store.routes import Registry
-from duebridge_connectors.spark.cold.tier import open_tier, read_cold
-from duebridge_connectors.spark.kafka_source import kafka_options
+from duebridge_connectors.spark.cold.tier import open_tier, read_still_cold
+from duebridge_connectors.spark.kafka_source import kafka_options, read_records
 from duebridge_connectors.spark.source.dataframes import read_source
 from duebridge_connectors.spark.source.planning import StoreAddress
 from duebridge_connectors.spark.source.schema import DECODED, JOURNAL
-from duebridge_connectors.spark.transforms.cold_copies import COPY, as_held, exclude
+from duebridge_connectors.spark.transforms.cold_copies import COPY, as_held
 from duebridge_connectors.spark.transforms.facts import arrived_in_export, arrived_in_kafka
 
 _HELD = ("route", "id", "state", "waits_for", "scheduled_at")
@@ -70,10 +70,7 @@ def read_cold_tiers(spark: SparkSession, config: str, routes: Sequence[Route]) -
         if route.cold_tier is None:
             continue
         tier = open_tier(config, route.name)
-        state = tier.log.state()
-        rows = read_cold(spark, tier, state.known, [*COPY, "due_at_ms", "scheduled_at_ms"])
-        if state.pulled:
-            rows = exclude(rows, read_cold(spark, tier, state.pulled, COPY), COPY)
+        rows = read_still_cold(spark, tier, [*COPY, "due_at_ms", "scheduled_at_ms"])
         found.append(as_held(rows, route.name))
     return found
 
@@ -104,8 +101,8 @@ def read_arrived(
     for broker in sorted({route.target.broker for route in routes}):
         mine = [route for route in routes if route.target.broker == broker]
         if config.brokers[broker].type == "kafka":
-            options = kafka_options(config, broker)
-            records = _records(spark, options, topics_pattern(mine))
+            options = {**kafka_options(config, broker), "subscribePattern": topics_pattern(mine)}
+            records = read_records(spark, spark.read, options)
             found.append(arrived_in_kafka(records, with_fingerprint=with_fingerprint))
     return reduce(DataFrame.unionByName, found)
 
@@ -126,20 +123,11 @@ def topics_pattern(routes: Iterable[Route]) -> str:
     An envelope may choose any target that `allow_targets` permits; those names may be globs.
     """
     topics = {of.topic for route in routes for of in route.targets().values() if of.topic}
-    return "|".join(sorted(map(_pattern, topics)))
-
-
-def _pattern(glob: str) -> str:
     wild = {"*": ".*", "?": "."}
-    return "".join(
-        wild.get(character, character if character.isalnum() else f"\\{character}")
-        for character in glob
+    return "|".join(
+        "".join(wild.get(each, each if each.isalnum() else f"\\{each}") for each in topic)
+        for topic in sorted(topics)
     )
-
-
-def _records(spark: SparkSession, options: dict[str, str], pattern: str) -> DataFrame:
-    reader = spark.read.format("kafka").options(**options)
-    return reader.option("subscribePattern", pattern).option("includeHeaders", "true").load()
 
 
 def _snapshot(spark: SparkSession, path: str, columns: Sequence[str], **options: str) -> DataFrame:

@@ -8,14 +8,16 @@ schedule.lua, which obeys tombstones ─▶ pending         refused rows stay co
 commit: taken, pulled, left ─▶ note how far the store is complete ─▶ drop used tombstones
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from duebridge_connectors.spark.cold.batches import finish_batches, write_batch
-from duebridge_connectors.spark.cold.commit_log import HYDRATED, Commit, TierState
+from duebridge_connectors.spark.cold.commit_log import HYDRATED, Commit
 from duebridge_connectors.spark.cold.parquet_files import write_table
 from duebridge_connectors.spark.cold.tier import (
-    Marks,
     Tier,
     drop_marks,
     new_batch,
@@ -23,6 +25,7 @@ from duebridge_connectors.spark.cold.tier import (
     open_tier,
     read_cold,
     read_marks,
+    read_still_cold,
 )
 from duebridge_connectors.spark.source.dataframes import write_envelopes
 from duebridge_connectors.spark.source.loader import format_counts
@@ -40,8 +43,9 @@ _LIFE = ["id", "generation"]
 class HydrateSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The counts of a hydrate: all rows due before `until_ms` are in the store, except `left`.
 
-    `cancelled` rows had a tombstone, `pulled` ones were rescheduled to an earlier instant. `left`
-    were refused, mostly because the id exists with other content; the next run retries them.
+    `cancelled` rows had a tombstone, or are remembered as cancelled, `dead` ones as dead; `pulled`
+    ones were rescheduled to an earlier instant. `left` were refused, mostly because the id exists
+    with other content; the next run retries them.
     """
 
     route: str
@@ -49,28 +53,16 @@ class HydrateSummary(msgspec.Struct, frozen=True, kw_only=True):
     accepted: int = 0
     duplicate: int = 0
     cancelled: int = 0
+    dead: int = 0
     pulled: int = 0
     left: int = 0
     first_reason: str = ""
 
     def __str__(self) -> str:
-        """Return one line for people."""
-        counts = format_counts(self, ("accepted", "duplicate", "cancelled", "pulled", "left"))
+        names = ("accepted", "duplicate", "cancelled", "dead", "pulled", "left")
+        counts = format_counts(self, names)
         why = f" ({self.first_reason})" if self.left else ""
         return f"route {self.route}: {counts or 'nothing to bring back'}{why}"
-
-
-class ReturningRows(msgspec.Struct, frozen=True):
-    """Rows to return: those due of whole files, and single rows of later files in `early`."""
-
-    files: list[str]
-    due: DataFrame
-    early: DataFrame | None
-
-    @property
-    def rows(self) -> DataFrame:
-        """All rows to return."""
-        return self.due if self.early is None else self.due.unionByName(self.early)
 
 
 def run_hydrate(
@@ -85,112 +77,106 @@ def run_hydrate(
     tier = open_tier(config, route)
     began = new_generations(tier)
     finish_batches(spark, tier)
-    until_ms, state, marks = tier.boundary_ms(), tier.log.state(), read_marks(tier, began)
-    returning = returning_rows(spark, tier, state, marks, until_ms)
+    until_ms = tier.boundary_ms()
+    returning = _Returning(spark, tier, until_ms, began)
     done = HydrateSummary(route=route, until_ms=until_ms)
     if returning.files or returning.early is not None:
-        done = _bring_back(spark, tier, returning, done, {"config": config, **write_options})
-        drop_used(spark, tier, marks, returning)
+        done = returning.bring_back(done, {"config": config, **write_options})
+        returning.drop_used_marks()
     with tier.notes() as shards:
         for shard in shards:
             shard.note_hydrated(until_ms)
     return done
 
 
-def returning_rows(
-    spark: SparkSession, tier: Tier, state: TierState, marks: Marks, until_ms: int
-) -> ReturningRows:
-    """Select the rows that belong in the store: due before an instant, or rescheduled to it."""
-    files = state.due_before(until_ms)
-    due = _counting(spark, tier, state, marks, read_cold(spark, tier, files))
-    forward = marks.due_before(until_ms)
-    if not forward.found:
-        return ReturningRows(files, due, None)
-    others = [file for file in state.files if file not in {*files}]
-    moved = moved_forward(read_cold(spark, tier, others, ids=forward.ids), forward.frame(spark))
-    early = _counting(spark, tier, state, marks, moved).localCheckpoint()
-    return ReturningRows(files, due, None if early.isEmpty() else early)
+class _Returning:
+    """Rows that belong in the store: those due of whole files, and single rows of later files."""
 
+    def __init__(
+        self, spark: SparkSession, tier: Tier, until_ms: int, began: Sequence[int]
+    ) -> None:
+        """Select the rows due before an instant, or rescheduled to it."""
+        self._spark, self._tier = spark, tier
+        self._state, self._marks = tier.log.state(), read_marks(tier, began)
+        self.files = self._state.due_before(until_ms)
+        self.due = self._counting(read_cold(spark, tier, self.files))
+        self.early = self._moved_before(until_ms)
 
-def _counting(
-    spark: SparkSession, tier: Tier, state: TierState, marks: Marks, rows: DataFrame
-) -> DataFrame:
-    """Drop void copies, and rows that returned before the rest of their file."""
-    if marks.found:
-        rows = exclude(rows, marks.frame(spark), ["batch", "id"])
-    if state.pulled:
-        rows = exclude(rows, read_cold(spark, tier, state.pulled, COPY), COPY)
-    return rows
+    @property
+    def rows(self) -> DataFrame:
+        return self.due if self.early is None else self.due.unionByName(self.early)
 
+    def _moved_before(self, until_ms: int) -> DataFrame | None:
+        forward = self._marks.due_before(until_ms)
+        if not forward.found:
+            return None
+        others = [file for file in self._state.files if file not in {*self.files}]
+        rows = read_cold(self._spark, self._tier, others, ids=forward.ids)
+        moved = moved_forward(rows, forward.frame(self._spark))
+        early = self._counting(moved).localCheckpoint()
+        return None if early.isEmpty() else early
 
-def _bring_back(
-    spark: SparkSession,
-    tier: Tier,
-    returning: ReturningRows,
-    done: HydrateSummary,
-    options: dict[str, str | int],
-) -> HydrateSummary:
-    """Schedule the rows, and commit that they have returned."""
-    run = new_batch(tier.now_ms())
-    rejects = f"_rejects/{run}"
-    given = {"route": done.route, **options, "rejects": f"{tier.log.root}/{rejects}"}
-    summary = write_envelopes(writer_rows(returning.rows), **given)
-    left = left_rows(spark, tier, returning, run, rejects) if summary.rejects else ()
-    pulled = () if returning.early is None else _write_pulled(tier, returning.early, run)
-    tier.log.commit(
-        Commit(
-            kind=HYDRATED,
-            batch=run,
-            at_ms=tier.now_ms(),
-            rows=summary.rows,
-            files=left,
-            taken=tuple(returning.files),
-            pulled=pulled,
+    def _counting(self, rows: DataFrame) -> DataFrame:
+        """Drop void copies, and rows that returned before the rest of their file."""
+        if self._marks.found:
+            rows = exclude(rows, self._marks.frame(self._spark), ["batch", "id"])
+        if self._state.pulled:
+            pulled = read_cold(self._spark, self._tier, self._state.pulled, COPY)
+            rows = exclude(rows, pulled, COPY)
+        return rows
+
+    def bring_back(self, done: HydrateSummary, options: dict[str, str | int]) -> HydrateSummary:
+        """Schedule the rows, and commit that they have returned."""
+        tier, run = self._tier, new_batch(self._tier.now_ms())
+        rejects = f"_rejects/{run}"
+        given = {"route": done.route, **options, "rejects": f"{tier.log.root}/{rejects}"}
+        summary = write_envelopes(writer_rows(self.rows), **given)
+        left = self._left(run, rejects) if summary.rejects else ()
+        pulled = self._write_pulled(run)
+        at_ms, taken = tier.now_ms(), tuple(self.files)
+        change: dict[str, Any] = {
+            "rows": summary.rows,
+            "files": left,
+            "taken": taken,
+            "pulled": pulled,
+        }
+        tier.log.commit(Commit(kind=HYDRATED, batch=run, at_ms=at_ms, **change))
+        return msgspec.structs.replace(
+            done,
+            accepted=summary.accepted,
+            duplicate=summary.duplicate,
+            cancelled=summary.cancelled,
+            dead=summary.dead,
+            pulled=0 if self.early is None else self.early.count(),
+            left=summary.rejects,
+            first_reason=summary.first_reason,
         )
-    )
-    return msgspec.structs.replace(
-        done,
-        accepted=summary.accepted,
-        duplicate=summary.duplicate,
-        cancelled=summary.cancelled,
-        pulled=0 if returning.early is None else returning.early.count(),
-        left=summary.rejects,
-        first_reason=summary.first_reason,
-    )
 
+    def _left(self, run: str, rejects: str) -> tuple[str, ...]:
+        """Write the refused rows as files of the tier, which no commit names yet."""
+        tier = self._tier
+        refused = read_cold(self._spark, tier, tier.log.written(rejects), _LIFE)
+        left = self.rows.join(refused, _LIFE, "left_semi")
+        return write_batch(tier, batch_rows(left, run), HYDRATED, run).files
 
-def left_rows(
-    spark: SparkSession, tier: Tier, returning: ReturningRows, run: str, rejects: str
-) -> tuple[str, ...]:
-    """Write the refused rows as files of the tier, which no commit names yet."""
-    refused = read_cold(spark, tier, tier.log.written(rejects), _LIFE)
-    left = returning.rows.join(refused, _LIFE, "left_semi")
-    return write_batch(tier, batch_rows(left, run), HYDRATED, run).files
+    def _write_pulled(self, run: str) -> tuple[str, ...]:
+        """Write the keys of the early rows: at most as many as the marks, which fit in memory."""
+        if self.early is None:
+            return ()
+        file = f"pulled={run}/part-0.parquet"
+        write_table(self._tier.log.root, file, self.early.select(*COPY).toArrow())
+        return (file,)
 
-
-def _write_pulled(tier: Tier, early: DataFrame, run: str) -> tuple[str, ...]:
-    """Write the keys of the early rows: at most as many as the marks, which fit in memory."""
-    file = f"pulled={run}/part-0.parquet"
-    write_table(tier.log.root, file, early.select(*COPY).toArrow())
-    return (file,)
-
-
-def drop_used(spark: SparkSession, tier: Tier, marks: Marks, returning: ReturningRows) -> int:
-    """Drop the marks that no row of the tier needs any more; return how many."""
-    if not marks.found:
-        return 0
-    came = read_cold(spark, tier, returning.files, COPY, marks.ids)
-    void = marks.frame(spark).join(came, ["batch", "id"], "left_semi").collect()
-    ids = came if returning.early is None else came.unionByName(returning.early.select(*COPY))
-    bound = marks.frame(spark).where("batch = ''").join(ids, "id", "left_semi").collect()
-    still = _still_cold(spark, tier, [row.id for row in bound])
-    used = [*void, *(row for row in bound if row.id not in still)]
-    return drop_marks(tier, marks, [(row.shard, row.name) for row in used])
-
-
-def _still_cold(spark: SparkSession, tier: Tier, ids: list[str]) -> set[str]:
-    """Return the ids that still have a row in the tier."""
-    state = tier.log.state()
-    rows = read_cold(spark, tier, state.known, COPY, ids)
-    pulled = read_cold(spark, tier, state.pulled, COPY, ids)
-    return {row.id for row in exclude(rows, pulled, COPY).select("id").distinct().collect()}
+    def drop_used_marks(self) -> None:
+        """Drop the marks that no row of the tier needs any more."""
+        spark, tier, marks = self._spark, self._tier, self._marks
+        if not marks.found:
+            return
+        came = read_cold(spark, tier, self.files, COPY, marks.ids)
+        void = marks.frame(spark).join(came, ["batch", "id"], "left_semi").collect()
+        ids = came if self.early is None else came.unionByName(self.early.select(*COPY))
+        bound = marks.frame(spark).where("batch = ''").join(ids, "id", "left_semi").collect()
+        rows = read_still_cold(spark, tier, COPY, [row.id for row in bound])
+        still = {row.id for row in rows.select("id").distinct().collect()}
+        used = [*void, *(row for row in bound if row.id not in still)]
+        drop_marks(tier, marks, [(row.shard, row.name) for row in used])

@@ -20,6 +20,7 @@ from duebridge_connectors.spark.kafka_source import (
     KafkaTopic,
     broker_of_route,
     kafka_options,
+    read_records,
     topic_of,
 )
 from duebridge_connectors.spark.source.dataframes import run_query, write_envelopes
@@ -64,7 +65,6 @@ class IntakeSummary(msgspec.Struct, frozen=True, kw_only=True):
     rows: Summary
 
     def __str__(self) -> str:
-        """Return one line for people."""
         anew = ", recreated since the last run" if self.is_made_anew else ""
         return f"topic {self.topic} ({self.topic_id}{anew}): batches: {self.batches}; {self.rows}"
 
@@ -89,19 +89,24 @@ def run_intake(
     known = checkpoints(spark, intake.checkpoint)
     is_made_anew = bool(known) and topic.id not in known
     start = "earliest" if is_made_anew else intake.start
-    records = _records(spark, intake, {**options, "startingOffsets": start})
+    options_of_read = {
+        **options,
+        "subscribe": intake.topic,
+        "startingOffsets": start,
+        "maxOffsetsPerTrigger": str(intake.max_offsets),
+        **intake.read_options,
+    }
     envelopes = envelopes_of_records(
-        records,
+        read_records(spark, spark.readStream, options_of_read),
         topic.id,
         intake.columns,
         delay_header=intake.delay_header,
         due_header=intake.due_header,
         where=intake.where,
     )
-    given = {name: str(value) for name, value in write_options.items()}
-    plan_write(given, envelopes.schema)
+    plan_write(write_options, envelopes.schema)
     writer = IntakeWriter(
-        lambda: topic_of(spark, options, intake.topic), topic, intake, given, on_batch
+        lambda: topic_of(spark, options, intake.topic), topic, intake, write_options, on_batch
     )
     checkpoint = f"{intake.checkpoint.rstrip('/')}/{topic.id}"
     stream = envelopes.writeStream.foreachBatch(writer.write).queryName(f"intake of {topic.name}")
@@ -127,7 +132,7 @@ class IntakeWriter:
         ask: Callable[[], KafkaTopic],
         topic: KafkaTopic,
         intake: Intake,
-        given: Mapping[str, str],
+        given: Mapping[str, str | int],
         on_batch: Callable[[Summary], None],
     ) -> None:
         self._ask = ask
@@ -160,7 +165,7 @@ class IntakeWriter:
             topic_id=self._topic.id,
             is_made_anew=is_made_anew,
             batches=len(self._done),
-            rows=Summary.of(self._given["route"], self._done),
+            rows=Summary.of(str(self._given["route"]), self._done),
         )
 
     def _check_topic(self) -> None:
@@ -187,14 +192,3 @@ def _source_options(intake: Intake, write_options: Mapping[str, object]) -> dict
     config = load_config(str(write_options["config"]))
     broker = intake.broker or broker_of_route(config, str(write_options["route"]))
     return kafka_options(config, broker)
-
-
-def _records(spark: SparkSession, intake: Intake, options: Mapping[str, str]) -> DataFrame:
-    more = {
-        "subscribe": intake.topic,
-        "includeHeaders": "true",
-        "maxOffsetsPerTrigger": str(intake.max_offsets),
-        "minPartitions": str(spark.sparkContext.defaultParallelism),
-        **intake.read_options,
-    }
-    return spark.readStream.format("kafka").options(**options).options(**more).load()

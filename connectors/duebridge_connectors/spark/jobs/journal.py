@@ -26,10 +26,7 @@ from duebridge.store.keys import Shard
 from duebridge_connectors.spark.jobs.journal_table import DataFile, JournalTable, Manifest
 from duebridge_connectors.spark.source.dataframes import run_query, stream_journal
 from duebridge_connectors.spark.source.options import journal_options
-from duebridge_connectors.spark.source.planning import (
-    StoreAddress,
-    given_store,
-)
+from duebridge_connectors.spark.source.planning import StoreAddress, given_store
 from duebridge_connectors.spark.source.schema import JOURNAL
 
 SMALL_BYTES = 32 * 1024 * 1024
@@ -53,7 +50,6 @@ class JournalSummary(msgspec.Struct, frozen=True):
     table_rows: int = 0
 
     def __str__(self) -> str:
-        """Return one line for people."""
         gaps = f"; {self.gaps} gaps, {self.lost_entries:,} entries lost" if self.gaps else ""
         return (
             f"{self.table}: {self.rows:,} rows in {self.batches} batches{gaps};"

@@ -15,9 +15,10 @@ from typing import Any
 
 import msgspec
 import pyarrow.parquet as pq
-from pyarrow.fs import FileSelector, FileSystem, FileType
+from pyarrow.fs import FileSelector, FileType
 
 from duebridge.errors import ConfigError
+from duebridge_connectors.spark.filesystem import open_filesystem, write_file
 
 KEPT_MANIFESTS = 16  # for readers that have listed a name and not opened it yet
 CHECKPOINT = "_checkpoint"
@@ -87,8 +88,7 @@ class JournalTable:
 
     def __init__(self, root: str) -> None:
         self.root = root.rstrip("/")
-        self._files, path = FileSystem.from_uri(root)
-        self._path = path.rstrip("/")
+        self._files, self._path = open_filesystem(root)
 
     @property
     def checkpoint(self) -> str:
@@ -141,11 +141,8 @@ class JournalTable:
 
     def commit(self, manifest: Manifest) -> Manifest:
         """Make this the newest version, atomically."""
-        name = f"{self._path}/{_MANIFESTS}/{manifest.version:012}.json"
-        self._files.create_dir(f"{self._path}/{_MANIFESTS}", recursive=True)
-        with self._files.open_output_stream(f"{name}.new") as stream:
-            stream.write(msgspec.json.encode(manifest))
-        self._files.move(f"{name}.new", name)
+        name = f"{self.root}/{_MANIFESTS}/{manifest.version:012}.json"
+        write_file(name, msgspec.json.encode(manifest))
         for old in sorted(self._names(_MANIFESTS, ".json"))[:-KEPT_MANIFESTS]:
             self._files.delete_file(f"{self._path}/{_MANIFESTS}/{old}")
         return manifest

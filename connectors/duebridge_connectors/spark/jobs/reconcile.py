@@ -130,7 +130,8 @@ def run_reconcile(
         now_ms = address.now_ms()
         there = routes_in_store(address, wanted)
         held = snapshot_held(spark, config, there, home)
-        came = read_arrived(spark, settings, wanted, exports, with_fingerprint=_has_print(receipts))
+        has_print = receipts is not None and "fingerprint" in receipts.columns
+        came = read_arrived(spark, settings, wanted, exports, with_fingerprint=has_print)
         rows = (
             read_journal(spark, journal).where(
                 F.col("route").isin([route.name for route in wanted])
@@ -145,7 +146,8 @@ def run_reconcile(
             now_ms - parse_duration_ms(stuck_after, "stuck_after"),
             None if late is None else parse_duration_ms(late, "late"),
         )
-        evidence = Evidence(rows, receipts, _within(held, window), _within(came, window))
+        held, came = (scheduled_within(of, since_ms, window.until_ms) for of in (held, came))
+        evidence = Evidence(rows, receipts, held, came)
         return _judge(spark, evidence, window, _StoreLookup(settings, connection), out)
 
 
@@ -234,14 +236,6 @@ def _write(found: DataFrame, journal: DataFrame, out: str) -> None:
     ids = wrong.select("route", "id").distinct()
     stories = journal.join(F.broadcast(ids), ["route", "id"], "left_semi")
     stories.orderBy("route", "id", "sequence").write.mode("overwrite").parquet(f"{out}/stories")
-
-
-def _within(rows: DataFrame, window: JudgedPeriod) -> DataFrame:
-    return scheduled_within(rows, window.since_ms, window.until_ms)
-
-
-def _has_print(receipts: DataFrame | None) -> bool:
-    return receipts is not None and "fingerprint" in receipts.columns
 
 
 @contextmanager

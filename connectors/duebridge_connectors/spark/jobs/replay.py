@@ -18,7 +18,7 @@ from duebridge.config.load import load_config
 from duebridge.config.models import Config
 from duebridge.durations import parse_duration_ms
 from duebridge.errors import ConfigError
-from duebridge_connectors.spark.kafka_source import end_of, kafka_options, topic_of
+from duebridge_connectors.spark.kafka_source import end_of, kafka_options, read_records, topic_of
 from duebridge_connectors.spark.source.dataframes import write_envelopes
 from duebridge_connectors.spark.source.loader import Summary
 from duebridge_connectors.spark.source.schema import check_columns
@@ -91,7 +91,6 @@ class ReplaySummary(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def __str__(self) -> str:
-        """Return lines for people."""
         lines = [f"topic {self.topic}: {sum(group.count for group in self.letters):,} dead letters"]
         lines += [
             f"  {group.count:>9,}  {group.status:<8}  route {group.route}, {group.reason}"
@@ -175,17 +174,14 @@ def _check(replay: Replay, config: Config) -> None:
 def _letters(spark: SparkSession, replay: Replay, config: Config) -> DataFrame:
     options = kafka_options(config, replay.broker or broker_of_letters(config, replay.topic))
     topic = topic_of(spark, options, replay.topic)
-    more = {
+    wanted = {
+        **options,
         "subscribe": replay.topic,
-        "includeHeaders": "true",
         "startingOffsets": "earliest",
-        "endingOffsets": end_of(
-            spark, options, topic
-        ),  # excludes dead letters that arrive meanwhile
-        "minPartitions": str(spark.sparkContext.defaultParallelism),
+        "endingOffsets": end_of(spark, options, topic),  # without letters that arrive meanwhile
         **replay.read_options,
     }
-    records = spark.read.format("kafka").options(**options).options(**more).load()
+    records = read_records(spark, spark.read, wanted)
     return parse_dead_letters(records, sorted(config.routes), replay.max_replays)
 
 

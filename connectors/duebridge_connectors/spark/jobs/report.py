@@ -21,7 +21,7 @@ from duebridge.producer import find_route
 from duebridge_connectors.spark.filesystem import write_file
 from duebridge_connectors.spark.jobs.evidence import read_cold_tiers, routes_in_store
 from duebridge_connectors.spark.jobs.journal import read_journal
-from duebridge_connectors.spark.page.figures import ReportFigures
+from duebridge_connectors.spark.page.figures import TABLES, ReportFigures
 from duebridge_connectors.spark.page.html import render_page
 from duebridge_connectors.spark.source.dataframes import read_source
 from duebridge_connectors.spark.source.options import StoreOptions
@@ -44,7 +44,6 @@ class ReportSummary(msgspec.Struct, frozen=True):
     waiting: int
 
     def __str__(self) -> str:
-        """Return one line for people."""
         gap = f", {self.lost_entries:,} entries of the journal lost" if self.lost_entries else ""
         return (
             f"{self.page}: {self.accepted:,} accepted, {self.delivered:,} delivered,"
@@ -80,14 +79,8 @@ def run_report(
     store = read_source(spark, **options, state="pending,retry")
     waiting = [store, *read_cold_tiers(spark, config, known)]
     held = reduce(DataFrame.union, [rows.select(*columns) for rows in waiting])
-    tables = {
-        "hours": figures(rows, "hour"),
-        "days": figures(rows, "day"),
-        "reasons": reasons(rows),
-        "gaps": gaps(rows),
-        "forecast": forecast(held),
-    }
-    for name, table in tables.items():
+    tables = (figures(rows, "hour"), figures(rows, "day"), reasons(rows), gaps(rows))
+    for name, table in zip(TABLES, (*tables, forecast(held)), strict=True):
         table.coalesce(1).write.mode("overwrite").parquet(f"{out}/{name}")
     rows.unpersist()
     read_back = _read_figures(spark, out, violations, names)
@@ -103,37 +96,24 @@ def _read_figures(
     spark: SparkSession, out: str, violations: str | None, names: Sequence[str]
 ) -> ReportFigures:
     """Read the figures back from the files, so that the page agrees with them."""
-
-    def rows(name: str) -> list[dict[str, Any]]:
-        return [row.asDict() for row in spark.read.parquet(f"{out}/{name}").collect()]
-
+    tables: dict[str, Any] = {
+        name: [row.asDict() for row in spark.read.parquet(f"{out}/{name}").collect()]
+        for name in TABLES
+    }
     duplicates = None
     if violations is not None:
         named = _of_routes(spark.read.parquet(violations), names).where("kind = 'duplicates'")
         copies = named.groupBy("route").agg(F.sum(F.col("delivered") - F.col("accepted")))
         duplicates = {row[0]: int(row[1]) for row in copies.collect()}
-    return ReportFigures(
-        made_at=datetime.now(UTC),
-        hours=rows("hours"),
-        days=rows("days"),
-        reasons=rows("reasons"),
-        gaps=rows("gaps"),
-        forecast=rows("forecast"),
-        duplicates=duplicates,
-    )
+    return ReportFigures(made_at=datetime.now(UTC), duplicates=duplicates, **tables)
 
 
 def _summary(path: str, found: ReportFigures) -> ReportSummary:
-    def total(*kinds: str) -> int:
-        return sum(row[kind] for row in found.days for kind in kinds)
-
     return ReportSummary(
         page=path,
-        accepted=total("accepted"),
-        delivered=total("delivered"),
-        retried=total("retried"),
-        dead=total("dead", "expired"),
-        duplicates=None if found.duplicates is None else sum(found.duplicates.values()),
-        lost_entries=sum(row["lost_entries"] for row in found.gaps),
-        waiting=sum(row["due"] for row in found.forecast),
+        **{kind: found.total(kind) for kind in ("accepted", "delivered", "retried")},
+        dead=found.total("dead", "expired"),
+        duplicates=found.copies,
+        lost_entries=found.lost_entries,
+        waiting=found.waiting,
     )

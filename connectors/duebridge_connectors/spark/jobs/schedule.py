@@ -11,17 +11,15 @@ from typing import NamedTuple
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from duebridge.config.load import load_config
 from duebridge.errors import ConfigError
-from duebridge.limits import RouteLimits
 from duebridge_connectors.spark.cold.batches import write_batch
 from duebridge_connectors.spark.cold.commit_log import SCHEDULED
 from duebridge_connectors.spark.cold.far_rows import FarJob, far_rows, near_rows
-from duebridge_connectors.spark.cold.tier import Tier, new_batch, open_tier, read_cold
+from duebridge_connectors.spark.cold.tier import new_batch, open_tier, read_cold
 from duebridge_connectors.spark.source.dataframes import write_envelopes
 from duebridge_connectors.spark.source.loader import Summary
-from duebridge_connectors.spark.source.options import TABLE, WriteOptions, check_format
-from duebridge_connectors.spark.source.planning import plan_write
+from duebridge_connectors.spark.source.options import TABLE, check_format
+from duebridge_connectors.spark.source.planning import WriteJob, plan_write
 from duebridge_connectors.spark.source.schema import COLD, is_packed
 from duebridge_connectors.spark.transforms.cold_copies import batch_rows, exclude
 from duebridge_connectors.spark.transforms.envelopes import select_columns
@@ -48,21 +46,21 @@ def run_schedule(
     `route` at least). Raises `ConfigError`, `StoreUnavailable` and `StoreUnfit` before any row is
     written.
     """
-    frame = read_inputs(spark, inputs, form, read_options or {})
+    frame = _read_inputs(spark, inputs, form, read_options or {})
     derived = str(write_options.get("id_columns", "")).split(",")
     keep = tuple(filter(None, map(str.strip, derived)))
     rows = select_columns(frame, columns or {}, where, keep)
-    planned = plan_write({name: str(value) for name, value in write_options.items()}, rows.schema)
+    planned = plan_write(write_options, rows.schema)
     may_be_cold = cold and planned.options.on_conflict == "refuse" and not is_packed(rows.columns)
     if planned.route.cold_tier is None or not may_be_cold:
         return write_envelopes(rows, **write_options)
-    far = schedule_far(spark, rows, planned.options)
+    far = _schedule_far(spark, rows, planned)
     near = write_envelopes(far.near, **write_options)
     duplicate = near.duplicate + far.duplicate
     return msgspec.structs.replace(near, cold=far.cold, duplicate=duplicate)
 
 
-def read_inputs(
+def _read_inputs(
     spark: SparkSession, inputs: Sequence[str], form: str, options: Mapping[str, str]
 ) -> DataFrame:
     """Read the inputs with Spark's own readers; a table is given by its name alone."""
@@ -83,14 +81,15 @@ class FarSplit(NamedTuple):
     duplicate: int
 
 
-def schedule_far(spark: SparkSession, rows: DataFrame, options: WriteOptions) -> FarSplit:
+def _schedule_far(spark: SparkSession, rows: DataFrame, planned: WriteJob) -> FarSplit:
     """Write the far rows to the cold tier of their route.
 
     Repeated rows are duplicates while they are cold; once they have returned, the store knows
-    them. Raises `ConfigError`, `StoreError` and `JobFailed`.
+    them.
     """
-    tier = open_tier(str(options.config), options.route)
-    job = _job(tier, options)
+    tier = open_tier(str(planned.options.config), planned.route.name)
+    now_ms = tier.now_ms()
+    job = FarJob(tier, planned, now_ms, tier.boundary_ms(), new_batch(now_ms))
     far = batch_rows(rows.mapInArrow(partial(far_rows, job), COLD), job.batch)
     state = tier.log.state()
     duplicate = 0
@@ -105,16 +104,3 @@ def schedule_far(spark: SparkSession, rows: DataFrame, options: WriteOptions) ->
     if written.rows:
         tier.log.commit(written)
     return FarSplit(rows.mapInArrow(partial(near_rows, job), rows.schema), written.rows, duplicate)
-
-
-def _job(tier: Tier, options: WriteOptions) -> FarJob:
-    now_ms = tier.now_ms()
-    return FarJob(
-        tier,
-        RouteLimits.of(load_config(str(options.config)), tier.route),
-        options.remember,
-        options.id_columns,
-        now_ms,
-        tier.boundary_ms(),
-        new_batch(now_ms),
-    )

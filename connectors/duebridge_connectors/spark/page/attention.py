@@ -1,11 +1,8 @@
 """Remarks on the figures for an operator, worst first, with a remedy or a page to read."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from duebridge_connectors.spark.page.figures import ReportFigures, format_count, format_duration
-
-if TYPE_CHECKING:
-    from duebridge_connectors.spark.page.figures import ReportFigures
 
 LATE_MS = 5_000  # of a day's p99
 BUSY_TIMES = 3  # of the most delivered in an hour
@@ -19,7 +16,7 @@ class Remark(NamedTuple):
     remedy: str = ""
 
 
-def remarks(found: "ReportFigures") -> list[Remark]:
+def remarks(found: ReportFigures) -> list[Remark]:
     """Return the remarks on each route, or one that all is well."""
     lines: list[Remark] = []
     for route in found.routes:
@@ -31,15 +28,15 @@ def remarks(found: "ReportFigures") -> list[Remark]:
     return worst_first or [Remark("good", calm)]
 
 
-def _gaps(found: "ReportFigures", route: str) -> list[Remark]:
-    lost = sum(row["lost_entries"] for row in found.gaps)
-    if not lost:
+def _gaps(found: ReportFigures, route: str) -> list[Remark]:
+    if not found.lost_entries:
         return []
-    text = f"{route}: {format_count(lost)} entries of the journal were cut before they were read."
+    lost = format_count(found.lost_entries)
+    text = f"{route}: {lost} entries of the journal were cut before they were read."
     return [Remark("bad", text, "Run the job journal more often; the figures lack what was cut.")]
 
 
-def _dead(found: "ReportFigures", route: str) -> list[Remark]:
+def _dead(found: ReportFigures, route: str) -> list[Remark]:
     dead = found.total("dead", "expired")
     if not dead:
         return []
@@ -48,7 +45,7 @@ def _dead(found: "ReportFigures", route: str) -> list[Remark]:
     return [Remark("bad", text, "docs/runbooks/dead-envelopes.md")]
 
 
-def _copies(found: "ReportFigures", route: str) -> list[Remark]:
+def _copies(found: ReportFigures, route: str) -> list[Remark]:
     copies = (found.duplicates or {}).get(route, 0)
     if not copies:
         return []
@@ -56,7 +53,7 @@ def _copies(found: "ReportFigures", route: str) -> list[Remark]:
     return [Remark("warn", text, "Lawful after a fault; consumers must be idempotent by id.")]
 
 
-def _late(found: "ReportFigures", route: str) -> list[Remark]:
+def _late(found: ReportFigures, route: str) -> list[Remark]:
     worst = max(found.days, key=lambda row: row["lateness_p99_ms"] or 0, default=None)
     if worst is None or (worst["lateness_p99_ms"] or 0) < LATE_MS:
         return []
@@ -66,7 +63,7 @@ def _late(found: "ReportFigures", route: str) -> list[Remark]:
     return [Remark("warn", text, "docs/runbooks/late.md")]
 
 
-def _rush(found: "ReportFigures", route: str) -> list[Remark]:
+def _rush(found: ReportFigures, route: str) -> list[Remark]:
     """Find an hour in which far more falls due than was ever delivered in one."""
     peak = max(found.forecast, key=lambda row: row["due"], default=None)
     most = max((row["delivered"] for row in found.hours), default=0)

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
 Row: TypeAlias = Mapping[str, Any]
+TABLES = ("hours", "days", "reasons", "gaps", "forecast")
 
 
 class ReportFigures(NamedTuple):
@@ -20,18 +21,32 @@ class ReportFigures(NamedTuple):
 
     def of(self, route: str) -> "ReportFigures":
         """Return the figures of one route."""
-        hours, days, reasons, gaps, forecast = (
-            [row for row in rows if row["route"] == route]
-            for rows in (self.hours, self.days, self.reasons, self.gaps, self.forecast)
-        )
+        mine: dict[str, Any] = {
+            name: [row for row in getattr(self, name) if row["route"] == route] for name in TABLES
+        }
         copies = None if self.duplicates is None else {route: self.duplicates.get(route, 0)}
-        return ReportFigures(self.made_at, hours, days, reasons, gaps, forecast, copies)
+        return self._replace(**mine, duplicates=copies)
 
     @property
     def routes(self) -> list[str]:
         """All routes that have figures."""
         rows = (*self.days, *self.gaps, *self.forecast)
         return sorted({str(row["route"]) for row in rows})
+
+    @property
+    def copies(self) -> int | None:
+        """The number of duplicates; None if unknown."""
+        return None if self.duplicates is None else sum(self.duplicates.values())
+
+    @property
+    def lost_entries(self) -> int:
+        """The number of journal entries that were cut unread."""
+        return sum(row["lost_entries"] for row in self.gaps)
+
+    @property
+    def waiting(self) -> int:
+        """The number of envelopes that are to fall due."""
+        return sum(row["due"] for row in self.forecast)
 
     def total(self, *kinds: str) -> int:
         """Return the number of journal entries of these kinds."""

@@ -13,6 +13,7 @@ from duebridge_connectors.spark.page.figures import (
     format_count,
     format_duration,
 )
+from duebridge_connectors.spark.transforms.figures import KINDS, PERCENTILES
 
 MOST_HOURS = 8 * 24  # longer periods are shown by days
 MOST_FORECAST = 7 * 24
@@ -48,32 +49,27 @@ def _body(found: ReportFigures) -> str:
 
 def _head(found: ReportFigures) -> str:
     instants = [row["at"] for row in found.hours]
-    span = f"{min(instants):%d %b %Y %H:%M} to {_end(instants):%d %b %Y %H:%M}" if instants else ""
+    span = ""
+    if instants:
+        end = max(instants) + timedelta(hours=1)
+        span = f"{min(instants):%d %b %Y %H:%M} to {end:%d %b %Y %H:%M}"
     made = f"made {found.made_at:%d %b %Y %H:%M} UTC"
     return f"<header><h1>duebridge report</h1><p>{span}</p><p>{made}</p></header>"
-
-
-def _end(instants: Sequence[datetime]) -> datetime:
-    return max(instants) + timedelta(hours=1)
 
 
 def _tiles(found: ReportFigures) -> str:
     dead = found.total("dead", "expired")
     worst = max((row["lateness_p99_ms"] or 0 for row in found.days), default=0)
-    copies = None if found.duplicates is None else sum(found.duplicates.values())
-    waiting = sum(row["due"] for row in found.forecast)
+    copies = found.copies
+    known = "not known" if copies is None else format_count(copies)
     tiles = (
         (format_count(found.total("accepted")), "accepted", ""),
         (format_count(found.total("delivered")), "delivered", ""),
         (format_duration(worst), "worst day's p99 lateness", ""),
         (format_count(found.total("retried")), "retries", ""),
         (format_count(dead), "dead", "bad" if dead else ""),
-        (
-            "not known" if copies is None else format_count(copies),
-            "duplicates",
-            "warn" if copies else "",
-        ),
-        (format_count(waiting), "waiting, cold ones too", ""),
+        (known, "duplicates", "warn" if copies else ""),
+        (format_count(found.waiting), "waiting, cold ones too", ""),
     )
     made = "".join(
         f'<div class="{color}"><b>{value}</b><span>{name}</span></div>'
@@ -155,22 +151,17 @@ def _reasons(found: ReportFigures) -> list[tuple[str, str]]:
     return [("Dead, by reason", sideways(list(sums.items()), "bad", format_count))] if sums else []
 
 
-_COLUMNS = (
-    "accepted", "delivered", "retried", "repeated", "dead", "expired", "shunted", "cancelled",
-    "rescheduled", "replayed", "dropped", "demoted",
-)  # fmt: skip
-_TIMES = ("lateness_p50_ms", "lateness_p90_ms", "lateness_p99_ms", "lateness_max_ms")
+_TIMES = (*PERCENTILES, "lateness_max_ms")
 
 
 def _table(found: ReportFigures) -> str:
     if not found.days:
         return ""
-    columns = [kind for kind in _COLUMNS if found.total(kind)]
+    columns = [kind for kind in (*KINDS, "repeated") if found.total(kind)]
     heads = ["day", *columns, "p50", "p90", "p99", "max", "busiest minute"]
     head = "".join(f"<th>{head}</th>" for head in heads)
-    rows = "".join(
-        _table_row(row, columns) for row in sorted(found.days, key=lambda row: row["at"])
-    )
+    days = sorted(found.days, key=lambda row: row["at"])
+    rows = "".join(_table_row(row, columns) for row in days)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     return f'<div class="card scroll" style="margin-top:12px">{table}</div>'
 
@@ -181,8 +172,6 @@ def _table_row(row: Row, columns: Sequence[str]) -> str:
         color = "zero" if not row[name] else "bad" if name in ("dead", "expired") else ""
         cells.append(f'<td class="{color}">{format_count(row[name])}</td>')
     for name in _TIMES:
-        cells.append(
-            "<td>-</td>" if row[name] is None else f"<td>{format_duration(row[name])}</td>"
-        )
+        cells.append(f"<td>{'-' if row[name] is None else format_duration(row[name])}</td>")
     cells.append(f"<td>{format_count(row['busiest_minute'] or 0)}</td>")
     return f"<tr>{''.join(cells)}</tr>"

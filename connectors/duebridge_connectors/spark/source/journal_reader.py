@@ -232,19 +232,11 @@ def _missing(
 
 def _rows(shard: Shard, entry: JournalEntry) -> Iterator[tuple[Any, ...]]:
     for position, (envelope_id, note) in enumerate(entry.items):
+        reason = None if note.reason is None else reason_word(note.reason)
+        place = (shard.route, shard.number, entry.sequence, position)
         yield (
-            entry.kind,
-            entry.at_ms,
-            shard.route,
-            shard.number,
-            entry.sequence,
-            position,
-            envelope_id,
-            note.due_at_ms,
-            note.attempt,
-            None if note.reason is None else reason_word(note.reason),
-            0,
-        )
+            entry.kind, entry.at_ms, *place, envelope_id, note.due_at_ms, note.attempt, reason, 0,
+        )  # fmt: skip
 
 
 def _gap(shard: Shard, after: int, lost: int) -> tuple[Any, ...]:

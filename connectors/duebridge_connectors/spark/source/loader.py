@@ -21,8 +21,8 @@ from duebridge.store.connection import Connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.record import PackedRow
 from duebridge.store.replies import ScheduleAnswer, ScheduleReply
-from duebridge_connectors.spark.source.packing import Packer
-from duebridge_connectors.spark.source.planning import WriteJob, shard_of
+from duebridge.store.routes import shard_number
+from duebridge_connectors.spark.source.planning import WriteJob
 from duebridge_connectors.spark.source.rejects import RejectWriter
 
 
@@ -30,9 +30,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The counts of a write: every row is in exactly one.
 
     `cold`: due beyond the horizon, written directly to the cold tier. `duplicate`: stored before,
-    by an earlier run or another attempt of the task. `cancelled`: a cold row with a tombstone.
-    `refused`, `conflict` and `in_flight`: not stored, and written to the rejects. `skipped`: not
-    attempted, past `max_rejects`.
+    by an earlier run or another attempt of the task. `cancelled` and `dead`: remembered as ended
+    so, and not brought back; `cancelled` is also a cold row with a tombstone. `refused`, `conflict`
+    and `in_flight`: not stored, and written to the rejects. `skipped`: not attempted, past
+    `max_rejects`.
     """
 
     route: str
@@ -41,6 +42,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     replaced: int = 0
     duplicate: int = 0
     cancelled: int = 0
+    dead: int = 0
     refused: int = 0
     conflict: int = 0
     in_flight: int = 0
@@ -66,7 +68,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         return cls(route=route, first_reason=first, **counts)
 
     def __str__(self) -> str:
-        """Return one line for people, without zero counts."""
         counts = format_counts(self, COUNTS)
         changed = "" if self.accepted or self.cold or self.replaced else "; nothing was changed"
         first = f"; the first reject: {self.first_reason}" if self.first_reason else ""
@@ -82,7 +83,7 @@ def format_counts(counts: msgspec.Struct, names: Iterable[str]) -> str:
 COUNTS = tuple(name for name in Summary.__struct_fields__ if name not in ("route", "first_reason"))
 
 ROW_BYTES = 128  # upper bound of a row without its id and blob
-_STORED: tuple[ScheduleAnswer, ...] = ("accepted", "duplicate", "replaced", "cancelled")
+_DONE: tuple[ScheduleAnswer, ...] = ("accepted", "duplicate", "replaced", "cancelled", "dead")
 
 
 class Loader:
@@ -93,7 +94,7 @@ class Loader:
         self._job = job
         self._rejects = rejects
         self._counts: Counter[str] = Counter()
-        self._packer = Packer(job.limits, options.remember, options.id_columns)
+        self._packer = job.packer()
         self._stores = address.delay_stores(connection, job.route.name, job.shards)
         rate = options.rows_per_second
         self._pace = rate and Pace(connection, address.namespace, job.run, rate)
@@ -127,7 +128,7 @@ class Loader:
         found: list[list[int]] = [[] for _ in range(shards)]
         for index, row in enumerate(rows):
             if row is not None:
-                found[shard_of(row.id, shards)].append(index)
+                found[shard_number(row.id, shards)].append(index)
         return found
 
     def _send(
@@ -142,11 +143,12 @@ class Loader:
                 [row for index in now if (row := rows[index])],
                 max_delay_ms=self._job.route.max_delay,
                 replace=self._job.options.on_conflict == "replace",
+                revives=False,
                 keeps_answer=False,
             )
             counts = Counter(answer.status for answer in answers)
-            for stored in _STORED:
-                self._counts[stored] += counts.pop(stored, 0)
+            for done in _DONE:
+                self._counts[done] += counts.pop(done, 0)
             if counts:
                 refused |= self._refused(now, answers)
         return refused
@@ -166,7 +168,7 @@ class Loader:
     ) -> dict[int, tuple[str, str]]:
         refused: dict[int, tuple[str, str]] = {}
         for index, answer in zip(indices, answers, strict=True):
-            if answer.status not in _STORED:
+            if answer.status not in _DONE:
                 status, why = self._why(answer.status, answer.due_at_ms)
                 self._counts[status] += 1
                 refused[index] = status, why

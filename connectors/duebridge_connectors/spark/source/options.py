@@ -162,7 +162,7 @@ class JournalOptions(StoreOptions, frozen=True, kw_only=True):
 _Options = TypeVar("_Options", bound=StoreOptions)
 
 
-def write_options(given: Mapping[str, str]) -> WriteOptions:
+def write_options(given: Mapping[str, object]) -> WriteOptions:
     """Parse the options of a write; raises `ConfigError` with every fault."""
     options = _read(given, WriteOptions, needed=("config", "route"))
     if options.rejects is None and options.run is not None:
@@ -170,35 +170,35 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     return options
 
 
-def read_options(given: Mapping[str, str]) -> ReadOptions:
+def read_options(given: Mapping[str, object]) -> ReadOptions:
     """Parse the options of a read of the store; raises `ConfigError` with every fault."""
     return _read(given, ReadOptions)
 
 
-def journal_options(given: Mapping[str, str]) -> JournalOptions:
+def journal_options(given: Mapping[str, object]) -> JournalOptions:
     """Parse the options of a read of the journal; raises `ConfigError` with every fault."""
     if not is_of_journal(given):
         raise ConfigError("option stream: expected journal, the only stream; got none")
     return _read(given, JournalOptions)
 
 
-def is_of_journal(given: Mapping[str, str]) -> bool:
+def is_of_journal(given: Mapping[str, object]) -> bool:
     """Whether the options select the journal, which has other columns."""
     return "stream" in given
 
 
 def _read(
-    given: Mapping[str, str], options: type[_Options], needed: tuple[str, ...] = ()
+    given: Mapping[str, object], options: type[_Options], needed: tuple[str, ...] = ()
 ) -> _Options:
     hints = get_type_hints(options, include_extras=True)
     known = {name: hints[name].__metadata__[0] for name in options.__struct_fields__}
     found: dict[str, Any] = {}
     faults: list[str] = []
-    for name, text in given.items():
+    for name, value in given.items():
         if name.lower() in _SPARK_OPTIONS:
             continue
         try:
-            found[name.lower()] = _value(name.lower(), text, known)
+            found[name.lower()] = _value(name.lower(), str(value), known)
         except (EnvelopeError, ConfigError) as error:
             faults.append(str(error))
     faults += [f"option {name}: missing" for name in needed if name not in given]

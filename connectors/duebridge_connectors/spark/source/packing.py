@@ -1,41 +1,27 @@
 """Packs rows of an Arrow batch for the store; a row that is no valid envelope gets a reason.
 
-    batch ─▶ find plain rows by whole columns ─▶ plain: packed directly
-                                              └▶ others: Envelope.new, RouteLimits.check, pack
+    batch ─▶ find plain rows by whole columns ─▶ plain: an Envelope without its checks
+                                              └▶ others: Envelope.new, RouteLimits.check
 
 `Envelope.new` and `RouteLimits` would accept a plain row unchanged; both paths give the same
-bytes. Every doubtful row takes the full path, so only those two functions refuse rows.
+bytes. The broker types are asked about every row. A doubtful row takes the full path, so only those
+two refuse rows.
 """
 
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import reduce
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from duebridge.durations import LIKE_SECONDS, MAX_MS, parse_duration_ms
-from duebridge.envelope import Envelope, Headers, Target
+from duebridge.envelope import Envelope, Headers, Instant, Target
 from duebridge.errors import EnvelopeError
-from duebridge.limits import (
-    MAX_HEADER_BYTES,
-    MAX_HEADERS,
-    RouteLimits,
-    with_whole_target,
-)
-from duebridge.store.record import COMPRESS_FROM_BYTES, HASH_BYTES, PLAIN, PackedRow, pack
-from duebridge_connectors.spark.source.arrow import (
-    as_binary,
-    byte_strings,
-    column_or_none,
-    has_size,
-    header_rows,
-    instants_ms,
-    values,
-)
+from duebridge.limits import MAX_HEADER_BYTES, MAX_HEADERS, RouteLimits, with_whole_target
+from duebridge.store.record import HASH_BYTES, PackedRow, pack_row
+from duebridge_connectors.spark.source import arrow
 from duebridge_connectors.spark.source.ids import derive_id, identifying_values
 from duebridge_connectors.spark.source.schema import PROPERTIES, is_packed
 
@@ -43,8 +29,7 @@ MAX_ID_BYTES = 255
 MAX_CACHED = 10_000
 UTF8_BYTES = 4  # of a character, at most
 _SELDOM = ("max_attempts", "remember", "target", *PROPERTIES)
-_KNOWN_TYPES = {"kafka", "memory", "rabbitmq"}  # others check every row by themselves
-_DOUBTFUL = "?"  # an expiry that needs the full path
+_DOUBTFUL = Instant(-1, False)  # an expiry that needs the full path
 
 
 class PackedBatch(NamedTuple):
@@ -60,14 +45,13 @@ class Packer:
     def __init__(
         self, limits: RouteLimits, horizon_ms: int, id_columns: tuple[str, ...] = ()
     ) -> None:
-        """Remember ids at least as long as `horizon_ms` after their envelope's end."""
+        """Remember ids at least `horizon_ms` after their envelope's end."""
         self._limits = limits
         route = self._route = limits.route
         self._horizon_ms = max(horizon_ms, route.remember)
         self._id_columns = id_columns
-        self._encode = msgspec.msgpack.Encoder().encode
         self._header_names: set[str] = set()  # accepted on the full path
-        self._texts: dict[str | timedelta, str | None] = {}
+        self._instants: dict[str | timedelta, Instant | None] = {}
 
     def pack(self, batch: pa.RecordBatch) -> PackedBatch:
         """Return every row packed, or the reason for its refusal."""
@@ -75,9 +59,7 @@ class Packer:
             return _repacked(batch, self._horizon_ms)
         refusals: dict[int, str] = {}
         ids = self._ids(batch, refusals)
-        rows: list[PackedRow | None] = [None] * batch.num_rows
-        if self._limits.types <= _KNOWN_TYPES:
-            rows = list(self._pack_plain(batch, ids))
+        rows: list[PackedRow | None] = list(self._pack_plain(batch, ids))
         doubtful = [index for index, row in enumerate(rows) if row is None]
         if doubtful:
             given = _RowFields(batch)
@@ -90,7 +72,7 @@ class Packer:
 
     def _ids(self, batch: pa.RecordBatch, refusals: dict[int, str]) -> list[str | None]:
         if not self._id_columns:
-            return values(batch, "id")
+            return arrow.values(batch, "id")
         ids: list[str | None] = []
         for index, given in enumerate(identifying_values(batch, self._id_columns)):
             try:
@@ -104,67 +86,71 @@ class Packer:
         self, batch: pa.RecordBatch, ids: list[str | None]
     ) -> Iterator[PackedRow | None]:
         """Yield each plain row packed, and None for every other one."""
-        encode, horizon_ms = self._encode, self._horizon_ms
         for is_plain, envelope_id, body, key, headers, due, expires in zip(
             self._mask(batch),
             ids,
-            byte_strings(batch, "body"),
-            byte_strings(batch, "key"),
-            header_rows(batch),
+            arrow.byte_strings(batch, "body"),
+            arrow.byte_strings(batch, "key"),
+            arrow.header_rows(batch),
             self._dues(batch),
             self._expiries(batch),
             strict=True,
         ):
-            may_go = is_plain and envelope_id and due and expires != _DOUBTFUL
+            may_go = is_plain and envelope_id and due and expires is not _DOUBTFUL
             if not may_go or (headers and not self._are_plain(headers)):
                 yield None
                 continue
-            plain = encode((body, key, headers or (), None, None, None))
-            if len(plain) >= COMPRESS_FROM_BYTES:
-                yield None
-                continue
-            given = f"{due} {expires} None".encode()  # as in duebridge.store.record.pack
-            content_hash = blake2b(plain, digest_size=HASH_BYTES, key=given).digest()
-            yield PackedRow(
-                envelope_id, due, expires or "", horizon_ms, content_hash, 0, PLAIN + plain
+            envelope = Envelope(
+                id=envelope_id, body=body, due=due, expires=expires, key=key, headers=headers or ()
             )
+            yield pack_row(envelope, self._horizon_ms) if self._is_carried(envelope) else None
 
     def _mask(self, batch: pa.RecordBatch) -> list[bool]:
         """Return which rows are plain, judged by whole columns."""
-        body = as_binary(batch.column("body"))
-        checks = [has_size(body, 0, self._route.max_body)]
+        body = arrow.as_binary(batch.column("body"))
+        checks = [arrow.has_size(body, 0, self._route.max_body)]
         if not self._id_columns:
             ids = batch.column("id")
-            checks += [has_size(ids, 1, MAX_ID_BYTES), pc.ascii_is_printable(ids)]
-        absent = [*_SELDOM, "key"] if self._limits.delivery.type == "rabbitmq" else _SELDOM
-        columns = (column_or_none(batch, name) for name in absent)
+            checks += [arrow.has_size(ids, 1, MAX_ID_BYTES), pc.ascii_is_printable(ids)]
+        columns = (arrow.column_or_none(batch, name) for name in _SELDOM)
         checks += [pc.is_null(column) for column in columns if column is not None]
         return pc.fill_null(reduce(pc.and_, checks), False).to_pylist()  # type: ignore[no-any-return]
 
-    def _dues(self, batch: pa.RecordBatch) -> list[str | None]:
-        at, delays = instants_ms(batch, "due_at"), values(batch, "delay")
+    def _dues(self, batch: pa.RecordBatch) -> list[Instant | None]:
+        at, delays = arrow.instants_ms(batch, "due_at"), arrow.values(batch, "delay")
         return [
-            None if (one is None) == (other is None) else self._text(other if one is None else one)
+            None
+            if (one is None) == (other is None)
+            else self._instant(other if one is None else one)
             for one, other in zip(at, delays, strict=True)
         ]
 
-    def _expiries(self, batch: pa.RecordBatch) -> list[str | None]:
+    def _expiries(self, batch: pa.RecordBatch) -> list[Instant | None]:
         return [
-            None if expiry is None else self._text(expiry) or _DOUBTFUL
+            None if expiry is None else self._instant(expiry) or _DOUBTFUL
             for expiry in _expiries(batch)
         ]
 
-    def _text(self, given: int | str | timedelta | None) -> str | None:
-        """Return an instant as the script reads it; None if missing or invalid."""
+    def _instant(self, given: int | str | timedelta | None) -> Instant | None:
+        """Return an instant of a column; None if missing or invalid."""
         if given is None:
             return None
         if isinstance(given, int):
-            return str(given) if 0 <= given <= MAX_MS and given not in LIKE_SECONDS else None
-        if given not in self._texts:
-            if len(self._texts) >= MAX_CACHED:
-                self._texts.clear()
-            self._texts[given] = _relative(given)
-        return self._texts[given]
+            is_valid = 0 <= given <= MAX_MS and given not in LIKE_SECONDS
+            return Instant(given, False) if is_valid else None
+        if given not in self._instants:
+            if len(self._instants) >= MAX_CACHED:
+                self._instants.clear()
+            self._instants[given] = _relative(given)
+        return self._instants[given]
+
+    def _is_carried(self, envelope: Envelope) -> bool:
+        """Whether the broker types accept a plain row."""
+        try:
+            self._limits.check_by_brokers(envelope)
+        except EnvelopeError:
+            return False
+        return True
 
     def _are_plain(self, headers: Headers) -> bool:
         known, size = self._header_names, 0
@@ -172,8 +158,6 @@ class Packer:
             if name not in known:
                 return False
             size += len(name) + (len(value) if isinstance(value, str | bytes) else UTF8_BYTES)
-        if "rabbitmq" in self._limits.types and len({name for name, _ in headers}) < len(headers):
-            return False
         return len(headers) <= MAX_HEADERS and size * UTF8_BYTES <= MAX_HEADER_BYTES
 
     def _pack_fully(self, envelope_id: str | None, fields: "_RowFields", index: int) -> PackedRow:
@@ -183,31 +167,23 @@ class Packer:
         self._limits.check(envelope)
         if len(self._header_names) < MAX_CACHED:
             self._header_names.update(name for name, _ in envelope.headers)
-        packed = pack(envelope)
-        return PackedRow(
-            envelope_id,
-            str(envelope.due),
-            "" if envelope.expires is None else str(envelope.expires),
-            max(envelope.remember_ms or 0, self._horizon_ms),
-            packed.content_hash,
-            0,
-            packed.blob,
-        )
+        row = pack_row(envelope, self._horizon_ms)
+        return row._replace(remember_ms=max(row.remember_ms, self._horizon_ms))
 
 
 class _RowFields:
     """The columns of a batch as keyword arguments of `Envelope.new`."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
-        self._body = byte_strings(batch, "body")
+        self._body = arrow.byte_strings(batch, "body")
         self._fields: dict[str, list[Any]] = {
-            "at": instants_ms(batch, "due_at"),
-            "key": byte_strings(batch, "key"),
-            "headers": header_rows(batch),
+            "at": arrow.instants_ms(batch, "due_at"),
+            "key": arrow.byte_strings(batch, "key"),
+            "headers": arrow.header_rows(batch),
             "expires": _expiries(batch),
         }
         there = [name for name in ("delay", *_SELDOM) if name in batch.schema.names]
-        self._fields |= {name: values(batch, name) for name in there}
+        self._fields |= {name: arrow.values(batch, name) for name in there}
 
     def envelope(self, envelope_id: str, index: int) -> Envelope:
         """Build the envelope of a row; raises `EnvelopeError`."""
@@ -218,15 +194,15 @@ class _RowFields:
 
 
 def _expiries(batch: pa.RecordBatch) -> list[Any]:
-    column = column_or_none(batch, "expires")
+    column = arrow.column_or_none(batch, "expires")
     if column is None or pa.types.is_string(column.type) or pa.types.is_duration(column.type):
-        return values(batch, "expires")
-    return instants_ms(batch, "expires")
+        return arrow.values(batch, "expires")
+    return arrow.instants_ms(batch, "expires")
 
 
-def _relative(given: str | timedelta) -> str | None:
+def _relative(given: str | timedelta) -> Instant | None:
     try:
-        return f"+{parse_duration_ms(given)}"
+        return Instant(parse_duration_ms(given), True)
     except EnvelopeError:
         return None
 
@@ -238,13 +214,13 @@ def _with_column_names(text: str) -> str:
 def _repacked(batch: pa.RecordBatch, horizon_ms: int) -> PackedBatch:
     """Return rows of the cold tier, already packed, unchanged."""
     columns = zip(
-        values(batch, "id"),
-        instants_ms(batch, "due_at"),
-        instants_ms(batch, "expires_at"),
-        values(batch, "remember_ms"),
-        values(batch, "content_hash"),
-        values(batch, "generation"),
-        values(batch, "blob"),
+        arrow.values(batch, "id"),
+        arrow.instants_ms(batch, "due_at"),
+        arrow.instants_ms(batch, "expires_at"),
+        arrow.values(batch, "remember_ms"),
+        arrow.values(batch, "content_hash"),
+        arrow.values(batch, "generation"),
+        arrow.values(batch, "blob"),
         strict=True,
     )
     rows: list[PackedRow | None] = []

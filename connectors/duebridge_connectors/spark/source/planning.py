@@ -23,7 +23,7 @@ from duebridge.store.connection import Connection, opened_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.fitness import check_fitness
 from duebridge.store.keys import Shard
-from duebridge.store.routes import Registry, RouteStore, shard_number
+from duebridge.store.routes import Registry, RouteStore
 from duebridge_connectors.spark.source.options import (
     JournalOptions,
     ReadOptions,
@@ -33,13 +33,14 @@ from duebridge_connectors.spark.source.options import (
     read_options,
     write_options,
 )
+from duebridge_connectors.spark.source.packing import Packer
 from duebridge_connectors.spark.source.schema import check_columns
 
 
 class StoreAddress(msgspec.Struct, frozen=True):
     """How a process reaches the store; `url` keeps its references.
 
-    The only place of the connector that opens the shards of a route and routes an id to one.
+    The only place of the connector that opens the shards of a route.
     """
 
     url: str
@@ -75,11 +76,6 @@ class StoreAddress(msgspec.Struct, frozen=True):
         return RouteStore(
             connection, self.namespace, route, count, repeat_for_s=self.repeat_for_s
         ).shards
-
-
-def shard_of(envelope_id: str, shards: int) -> int:
-    """Return the number of the shard that holds an id."""
-    return shard_number(envelope_id, shards)
 
 
 def store_address(where: StoreOptions, config: Config | None) -> StoreAddress:
@@ -125,9 +121,10 @@ def open_route(address: StoreAddress, config: Config, name: str) -> tuple[Route,
     """
     route = find_route(config, name)
     with address.connect() as connection:
-        check_fitness(connection, address.allow_unfit)
-        connection.load_scripts()
-        return route, Registry(connection, address.namespace).open_route(name, route.shards)
+        check_fitness(connection, address.allow_unfit, address.repeat_for_s)
+        connection.load_scripts(address.repeat_for_s)
+        registry = Registry(connection, address.namespace, address.repeat_for_s)
+        return route, registry.open_route(name, route.shards)
 
 
 class WriteJob(msgspec.Struct, frozen=True):
@@ -144,8 +141,15 @@ class WriteJob(msgspec.Struct, frozen=True):
         """The route that is written to."""
         return self.limits.route
 
+    def packer(self) -> Packer:
+        """Return a packer for one task."""
+        options = self.options
+        return Packer(self.limits, options.remember, options.id_columns)
 
-def plan_write(given: Mapping[str, str], schema: StructType, overwrite: bool = False) -> WriteJob:
+
+def plan_write(
+    given: Mapping[str, object], schema: StructType, overwrite: bool = False
+) -> WriteJob:
     """Validate a write and return its plan; nothing is written yet.
 
     Raises `ConfigError` for options and columns, `StoreUnavailable` and `StoreUnfit`.
@@ -157,24 +161,21 @@ def plan_write(given: Mapping[str, str], schema: StructType, overwrite: bool = F
     config = load_config(str(options.config))
     address = store_address(options, config)
     route, shards = open_route(address, config, options.route)
-    run = options.run or _run_of(given.get("checkpointLocation"))
+    checkpoint = given.get("checkpointLocation")  # a stream keeps the name of its run
+    digest = uuid4().hex if checkpoint is None else sha256(str(checkpoint).encode()).hexdigest()
+    run = options.run or digest[:12]
     return WriteJob(options, address, RouteLimits.of(config, route), shards, run)
 
 
-def plan_read(given: Mapping[str, str]) -> tuple[ReadOptions, StoreAddress, list[Shard]]:
+def plan_read(given: Mapping[str, object]) -> tuple[ReadOptions, StoreAddress, list[Shard]]:
     """Validate a read of the store; raises `ConfigError` and `StoreUnavailable`."""
     options = read_options(given)
     address = given_store(options)
     return options, address, shards_to_read(address, options.route)
 
 
-def plan_journal(given: Mapping[str, str]) -> tuple[JournalOptions, StoreAddress, list[Shard]]:
+def plan_journal(given: Mapping[str, object]) -> tuple[JournalOptions, StoreAddress, list[Shard]]:
     """Validate a read of the journal; raises `ConfigError` and `StoreUnavailable`."""
     options = journal_options(given)
     address = given_store(options)
     return options, address, shards_to_read(address, options.route)
-
-
-def _run_of(checkpoint: str | None) -> str:
-    """Return the name of this run; a stream derives it from its checkpoint and so keeps it."""
-    return uuid4().hex[:12] if checkpoint is None else sha256(checkpoint.encode()).hexdigest()[:12]

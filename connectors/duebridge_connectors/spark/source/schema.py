@@ -7,23 +7,8 @@ the expected and the given type.
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DayTimeIntervalType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as T  # noqa: N812 - as F for functions
+from pyspark.sql.types import DataType, StructField, StructType
 
 from duebridge.envelope import Properties
 from duebridge.errors import ConfigError
@@ -32,14 +17,14 @@ from duebridge.ports.settings import did_you_mean
 
 Columns: TypeAlias = dict[str, tuple[str, tuple[type[DataType], ...]]]  # shown name, accepted types
 
-_WHOLE = (ByteType, ShortType, IntegerType, LongType)
-_HEADER_VALUES = (StringType, BinaryType, BooleanType, *_WHOLE)
-_IDENTIFYING = (*_HEADER_VALUES, TimestampType)
+_WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+_HEADER_VALUES = (T.StringType, T.BinaryType, T.BooleanType, *_WHOLE)
+_IDENTIFYING = (*_HEADER_VALUES, T.TimestampType)
 
-_TEXT = ("STRING", (StringType,))
-_BYTES = ("STRING or BINARY", (StringType, BinaryType))
-_INSTANT = ("TIMESTAMP or BIGINT (epoch ms)", (TimestampType, LongType))
-_DURATION = ("STRING (as 15m) or INTERVAL DAY TO SECOND", (StringType, DayTimeIntervalType))
+_TEXT = ("STRING", (T.StringType,))
+_BYTES = ("STRING or BINARY", (T.StringType, T.BinaryType))
+_INSTANT = ("TIMESTAMP or BIGINT (epoch ms)", (T.TimestampType, T.LongType))
+_DURATION = ("STRING (as 15m) or INTERVAL DAY TO SECOND", (T.StringType, T.DayTimeIntervalType))
 _NUMBER = ("a whole number", _WHOLE)
 _HEADERS = ("MAP<STRING, value> or ARRAY<STRUCT<name, value>>", ())
 _TARGET = (f"STRUCT of STRINGs out of {', '.join(target_fields())}", ())
@@ -65,32 +50,21 @@ PACKED_COLUMNS: Columns = {
     "due_at": _INSTANT,
     "expires_at": _INSTANT,
     "remember_ms": _NUMBER,
-    "content_hash": ("BINARY", (BinaryType,)),
+    "content_hash": ("BINARY", (T.BinaryType,)),
     "generation": _NUMBER,
-    "blob": ("BINARY", (BinaryType,)),
+    "blob": ("BINARY", (T.BinaryType,)),
 }
 
 _KINDS: dict[str, DataType] = {  # of the readers' columns; all others are text
-    "shard": IntegerType(),
-    "attempt": IntegerType(),
-    "failures": IntegerType(),
-    "expiries": IntegerType(),
-    "max_attempts": IntegerType(),
-    "position": IntegerType(),
-    "remember_ms": LongType(),
-    "due_at_ms": LongType(),
-    "scheduled_at_ms": LongType(),
-    "expires_at_ms": LongType(),
-    "generation": LongType(),
-    "sequence": LongType(),
-    "lost_entries": LongType(),
-    "body": BinaryType(),
-    "key": BinaryType(),
-    "blob": BinaryType(),
-    "content_hash": BinaryType(),
-    "headers": ArrayType(StructType().add("name", StringType()).add("value", BinaryType())),
-    "properties": MapType(StringType(), StringType()),
-    "target": StructType([StructField(name, StringType()) for name in target_fields()]),
+    **dict.fromkeys(
+        ("shard", "attempt", "failures", "expiries", "max_attempts", "position"), T.IntegerType()
+    ),
+    **dict.fromkeys(("remember_ms", "due_at_ms", "scheduled_at_ms", "expires_at_ms"), T.LongType()),
+    **dict.fromkeys(("generation", "sequence", "lost_entries"), T.LongType()),
+    **dict.fromkeys(("body", "key", "blob", "content_hash"), T.BinaryType()),
+    "headers": T.ArrayType(StructType().add("name", T.StringType()).add("value", T.BinaryType())),
+    "properties": T.MapType(T.StringType(), T.StringType()),
+    "target": StructType([StructField(name, T.StringType()) for name in target_fields()]),
 }
 _INSTANTS = {"at", "waits_for"}  # and every column that ends in _at
 
@@ -99,7 +73,7 @@ def _columns(names: str) -> StructType:
     columns = StructType()
     for name in names.split():
         is_instant = name in _INSTANTS or name.endswith("_at")
-        columns.add(name, TimestampType() if is_instant else _KINDS.get(name, StringType()))
+        columns.add(name, T.TimestampType() if is_instant else _KINDS.get(name, T.StringType()))
     return columns
 
 
@@ -173,26 +147,26 @@ def _is_of(name: str, kind: DataType, known: Columns) -> bool:
         return _is_headers(kind)
     if name == "target":
         return isinstance(kind, StructType) and all(
-            field.name in target_fields() and isinstance(field.dataType, StringType)
+            field.name in target_fields() and isinstance(field.dataType, T.StringType)
             for field in kind.fields
         )
     return isinstance(kind, known[name][1])
 
 
 def _is_headers(kind: DataType) -> bool:
-    if isinstance(kind, MapType):
+    if isinstance(kind, T.MapType):
         name, value = kind.keyType, kind.valueType
-    elif isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType):
+    elif isinstance(kind, T.ArrayType) and isinstance(kind.elementType, StructType):
         if len(kind.elementType.fields) != 2:
             return False
         name, value = (field.dataType for field in kind.elementType.fields)
     else:
         return False
-    return isinstance(name, StringType) and isinstance(value, _HEADER_VALUES)
+    return isinstance(name, T.StringType) and isinstance(value, _HEADER_VALUES)
 
 
 def _wrong(name: str, expected: str, got: DataType) -> str:
     hint = ""
-    if isinstance(got, TimestampNTZType):
+    if isinstance(got, T.TimestampNTZType):
         hint = ", which has no time zone: cast it to TIMESTAMP if it means the session's zone"
     return f"{name}: expected {expected}; got {got.simpleString().upper()}{hint}"

@@ -28,6 +28,8 @@ from duebridge_connectors.spark.source.planning import StoreAddress
 from duebridge_connectors.spark.source.schema import DECODED, PACKED
 
 _NOTHING = Content(body=None)
+_PACKED = ("due_at_ms", "scheduled_at_ms", "expires_at_ms", "remember_ms", "generation",
+           "content_hash", "blob")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,7 @@ class StoreReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a slice, one batch for each page; raises `StoreError`."""
-        if not isinstance(
-            partition, StoreSlice
-        ):  # Spark asks for a partition even if there is none
+        if not isinstance(partition, StoreSlice):  # Spark asks for one even if there is none
             return
         schema = arrow_schema(self._columns)
         shard = partition.shard
@@ -95,49 +95,27 @@ class StoreReader(DataSourceReader):
 
 def _decoded(shard: Shard, entry: Entry) -> tuple[Any, ...]:
     record, flight, content = entry.record, entry.flight, entry.content or _NOTHING
+    waits_for_ms = None if entry.score_ms == NONE else entry.score_ms
     return (
-        entry.id,
-        shard.route,
-        shard.number,
-        entry.state,
-        record and record.due_at_ms,
-        None if entry.score_ms == NONE else entry.score_ms,
-        record and record.scheduled_at_ms,
-        record and record.expires_at_ms,
-        record and record.remember_ms,
-        record and record.generation,
-        content.body,
-        content.key,
+        *(entry.id, shard.route, shard.number, entry.state),
+        *(record and record.due_at_ms, waits_for_ms, record and record.scheduled_at_ms),
+        *(record and record.expires_at_ms, record and record.remember_ms),
+        *(record and record.generation, content.body, content.key),
         [(name, _header_bytes(value)) for name, value in content.headers],
         content.max_attempts,
         content.target and content.target.as_dict(),
         content.properties and _properties(content.properties),
-        flight.attempt,
-        flight.failures,
-        flight.expiries,
+        *(flight.attempt, flight.failures, flight.expiries),
         reason_word(flight.reason) if flight.reason else None,
         "RecordDamaged" if entry.damage else flight.error_class,
         entry.damage or flight.error_message,
-        flight.first_failed_at_ms,
-        flight.last_failed_at_ms,
+        *(flight.first_failed_at_ms, flight.last_failed_at_ms),
     )
 
 
 def _packed(shard: Shard, entry: Entry) -> tuple[Any, ...]:
-    record = entry.record
-    return (
-        entry.id,
-        shard.route,
-        shard.number,
-        entry.state,
-        record and record.due_at_ms,
-        record and record.scheduled_at_ms,
-        record and record.expires_at_ms,
-        record and record.remember_ms,
-        record and record.generation,
-        record and record.content_hash,
-        record and record.blob,
-    )
+    place = (entry.id, shard.route, shard.number, entry.state)
+    return (*place, *(entry.record and getattr(entry.record, name) for name in _PACKED))
 
 
 def _header_bytes(value: HeaderValue) -> bytes | None:

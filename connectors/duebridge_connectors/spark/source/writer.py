@@ -46,6 +46,17 @@ class _TaskWriter:
                 loader.load(batch)
         return TaskResult(loader.summary(), rejects.close())
 
+    def abort(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int = 0,  # noqa: ARG002, N803 - Spark's name
+    ) -> None:
+        """Remove the files of the attempts, and report what is stored nevertheless."""
+        if directory := _directory(self._job):
+            directory.discard()
+        done = Summary.of(self._job.route.name, [result.summary for result in _done(messages)])
+        _say(f"not finished; done so far: {done}; run it again: stored rows count as duplicates")
+
 
 class BatchWriter(_TaskWriter, DataSourceArrowWriter):
     """Writer of `df.write`."""
@@ -53,10 +64,6 @@ class BatchWriter(_TaskWriter, DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish rejects and report the counts; raises `JobFailed` for too many rejects."""
         _commit(self._job, _done(messages), self._job.options.summary)
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove the files of the attempts, and report what is stored nevertheless."""
-        _abort(self._job, _done(messages))
 
 
 class StreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
@@ -71,14 +78,6 @@ class StreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
         name = f"batch-{batchId:09}"
         directory = self._job.options.summary
         _commit(self._job, _done(messages), directory and f"{directory}/{name}.json", f"{name}-")
-
-    def abort(
-        self,
-        messages: list[WriterCommitMessage | None],
-        batchId: int,  # noqa: ARG002, N803 - Spark's name
-    ) -> None:
-        """Remove the files of the attempts, and report what is stored nevertheless."""
-        _abort(self._job, _done(messages))
 
 
 def _directory(job: WriteJob) -> RejectsDirectory | None:
@@ -104,13 +103,6 @@ def _commit(job: WriteJob, done: list[TaskResult], summary_at: str | None, part:
             f"route {summary.route}: expected at most {most} rows refused (max_rejects); got"
             f" {summary.rejects}, the first: {summary.first_reason}{where}"
         )
-
-
-def _abort(job: WriteJob, done: list[TaskResult]) -> None:
-    if directory := _directory(job):
-        directory.discard()
-    summary = Summary.of(job.route.name, [result.summary for result in done])
-    _say(f"not finished; done so far: {summary}; run it again: stored rows count as duplicates")
 
 
 def _say(text: str) -> None:

@@ -11,7 +11,7 @@ KINDS = (
     "rescheduled", "replayed", "dropped", "demoted",
 )  # fmt: skip
 _MINUTE_MS = 60_000
-_PERCENTILES = {"lateness_p50_ms": 0.5, "lateness_p90_ms": 0.9, "lateness_p99_ms": 0.99}
+PERCENTILES = {"lateness_p50_ms": 0.5, "lateness_p90_ms": 0.9, "lateness_p99_ms": 0.99}
 
 
 def figures(journal: DataFrame, unit: str) -> DataFrame:
@@ -35,7 +35,7 @@ def _counted(rows: DataFrame, unit: str) -> DataFrame:
     return rows.groupBy("route", _start("at", unit)).agg(
         *(F.count_if(F.col("kind") == kind).alias(kind) for kind in KINDS),
         F.count_if(is_delivered & (F.col("attempt") > 1)).alias("repeated"),
-        *(F.percentile_approx(late, share).alias(name) for name, share in _PERCENTILES.items()),
+        *(F.percentile_approx(late, share).alias(name) for name, share in PERCENTILES.items()),
         F.max(late).alias("lateness_max_ms"),
     )
 

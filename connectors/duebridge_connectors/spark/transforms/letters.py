@@ -25,6 +25,7 @@ _TEXTS = {
 }
 _INSTANTS = {"first_failed_at": "x-dlq-first-failed-at", "last_failed_at": "x-dlq-last-failed-at"}
 _ID_DIGITS = 24
+_HEADERS = "array<struct<key: string, value: binary>>"
 
 
 def parse_dead_letters(records: DataFrame, routes: Sequence[str], max_replays: int) -> DataFrame:
@@ -76,7 +77,7 @@ def replay_envelopes(
         "id": F.col("replay_id"),
         "body": F.col("value"),
         "key": F.col("key"),
-        "headers": F.concat(F.coalesce(others, _no_headers()), _our_headers()),
+        "headers": F.concat(F.coalesce(others, F.array().cast(_HEADERS)), _our_headers()),
         "delay": F.concat(place.cast("string"), F.lit("ms")),
         **({} if target is None else {"target": target}),
         **repairs,
@@ -108,17 +109,10 @@ def _replay_id() -> Column:
     return F.concat(F.lit("replay-"), F.substring(F.sha2(life, 256), 1, _ID_DIGITS))
 
 
-def _no_headers() -> Column:
-    return F.array().cast("array<struct<key: string, value: binary>>")
-
-
 def _our_headers() -> Column:
     replays = (F.col("replays") + 1).cast("string")
     origin = F.coalesce(F.col("header")[ORIGIN], F.col("message_id"))
-    pairs = ((REPLAYS, replays), (ORIGIN, origin))
-    return F.array(
-        *(
-            F.struct(F.lit(name).alias("key"), value.cast("binary").alias("value"))
-            for name, value in pairs
-        )
+    pairs = {REPLAYS: replays, ORIGIN: origin}.items()
+    return F.array(*(F.struct(F.lit(name), value.cast("binary")) for name, value in pairs)).cast(
+        _HEADERS
     )

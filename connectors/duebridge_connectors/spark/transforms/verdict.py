@@ -116,28 +116,17 @@ def violations(verdicts: DataFrame) -> DataFrame:
     kinds = F.array(*(F.when(F.col(kind), F.lit(kind)) for kind in KINDS))
     return verdicts.where(reduce(Column.__or__, map(F.col, KINDS))).select(
         F.explode(F.array_compact(kinds)).alias("kind"),
-        "route",
-        "id",
-        F.timestamp_millis("due_ms").alias("due_at"),
-        F.timestamp_millis("first_at").alias("first_arrived_at"),
-        "late_by_ms",
-        "accepted",
-        "delivered",
-        "dead",
-        "held",
-        "cancelled",
-        "excused",
+        *("route", "id", F.timestamp_millis("due_ms").alias("due_at")),
+        *(F.timestamp_millis("first_at").alias("first_arrived_at"), "late_by_ms"),
+        *("accepted", "delivered", "dead", "held", "cancelled", "excused"),
     )
 
 
 def totals(verdicts: DataFrame) -> DataFrame:
     """Return a row for each route: ids counted by outcome and by kind of violation."""
+    outcomes = ("accepted", "delivered", "dead", "held", "cancelled")
     counts = {
-        "accepted": F.count_if(F.col("accepted") > 0),
-        "delivered": F.count_if(F.col("delivered") > 0),
-        "dead": F.count_if(F.col("dead") > 0),
-        "held": F.count_if(F.col("held") > 0),
-        "cancelled": F.count_if(F.col("cancelled") > 0),
+        **{name: F.count_if(F.col(name) > 0) for name in outcomes},
         "recovered": F.count_if(
             (F.col("attempted") > 0)
             & (F.col("accepted") == 0)

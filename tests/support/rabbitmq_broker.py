@@ -3,14 +3,12 @@
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from threading import Event
 from typing import Any
 
 import pika
 
 from duebridge.envelope import Properties, Target
-from duebridge.ports.publisher import BrokerUnavailable, Delivery, Publisher
+from duebridge.ports.publisher import Delivery
 from duebridge_connectors.rabbitmq import open_publisher
 from duebridge_connectors.rabbitmq.publisher import RabbitPublisher
 from tests.support.broker_under_test import BRIDGE_ID, Received, delivery
@@ -114,17 +112,6 @@ def _received(properties: Any, body: bytes) -> Received:
     headers = tuple((n, v) for n, v in (properties.headers or {}).items() if n != BRIDGE_ID)
     given = {name: getattr(properties, name) for name in Properties.__struct_fields__}
     return Received(body, properties.message_id, None, headers, Properties(**given))
-
-
-def answers_again(publisher: Publisher, within_s: float = 30.0) -> bool:
-    """Ask until the broker answers."""
-    give_up_at = time.monotonic() + within_s
-    while time.monotonic() < give_up_at:
-        with suppress(BrokerUnavailable):
-            publisher.ping()
-            return True
-        Event().wait(0.05)
-    return False
 
 
 def seconds_since(start: float) -> float:

@@ -1,0 +1,55 @@
+"""Bounds how often a store that fails is asked again, by all threads of a process together."""
+
+import random
+import time
+from collections.abc import Callable
+
+from duebridge.errors import StoreUnavailable
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5
+LASTS_S = 2.0
+
+
+class NotAsked(StoreUnavailable):
+    """The store failed a moment ago and was not asked: the call certainly did not run."""
+
+
+class Reconnects:
+    """Refuses calls for a pause after each failure but the first; the pause doubles.
+
+    A connection that did not last counts as none: only `LASTS_S` without a failure end the
+    doubling, since behind a proxy that accepts and resets every connection seems to succeed. After
+    a pause one call goes first, and the others wait for its answer or another pause.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._is_failing = False
+        self._failed_at = float("-inf")
+        self._pause_s = 0.0
+        self._paused_until = 0.0
+        self._next_at = 0.0  # later, where a call has gone
+
+    def check(self) -> None:
+        """Raise `NotAsked` during a pause."""
+        if not self._is_failing:
+            return
+        now = self._monotonic()
+        if now < self._next_at:
+            raise NotAsked("the delay store did not answer a moment ago")
+        self._next_at = now + self._pause_s
+
+    def failed(self) -> None:
+        """Note that the store did not answer; of failures within one pause the first counts."""
+        now = self._monotonic()
+        if now - self._failed_at > LASTS_S:
+            self._pause_s = 0.0
+        elif now >= self._paused_until or not self._is_failing:
+            self._pause_s = min(max(2 * self._pause_s, FIRST_PAUSE_S), LONGEST_PAUSE_S)
+        self._is_failing, self._failed_at = True, now
+        jitter = random.uniform(0.5, 1)  # noqa: S311 - spreads clients
+        self._next_at = self._paused_until = now + self._pause_s * jitter
+
+    def answered(self) -> None:
+        """Note an answer: calls may go at once."""
+        self._is_failing = False

