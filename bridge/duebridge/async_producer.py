@@ -1,6 +1,7 @@
 """The producer for asyncio programs: the calls of `Producer`, awaitable, over a few threads."""
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -40,7 +41,7 @@ class AsyncProducer:
 
     Cancelling a task that awaits a call does not stop a call that has begun: the envelope may be
     stored. Schedule it again with the same id, which is harmless. May be shared by the tasks of one
-    event loop.
+    event loop, and used on both sides of a fork.
     """
 
     def __init__(
@@ -55,8 +56,15 @@ class AsyncProducer:
             raise ConfigError(f"AsyncProducer: {expected}; use AsyncProducer.from_config(path)")
         self._open_producer = open_producer
         self._producer: Producer | None = None
+        self._thread_count = threads
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
         self._opening = threading.Lock()
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="duebridge-producer")
+        self._threads = ThreadPoolExecutor(
+            self._thread_count, thread_name_prefix="duebridge-producer"
+        )
 
     @classmethod
     def from_config(cls, path: str | Path, *, threads: int = THREADS) -> Self:
@@ -108,9 +116,15 @@ class AsyncProducer:
         await self.close()
 
     async def _call(self, call: Callable[[Producer], Answer]) -> Answer:
+        self._follow_fork()
         return await asyncio.get_running_loop().run_in_executor(
             self._threads, lambda: call(self._opened())
         )
+
+    def _follow_fork(self) -> None:
+        """Make threads of our own in a forked child: the parent's do not exist there."""
+        if self._pid != os.getpid():
+            self._reset()
 
     async def _batches(
         self, envelopes: Iterable[Envelope] | AsyncIterable[Envelope]
@@ -130,6 +144,7 @@ class AsyncProducer:
             return self._producer
 
     def _shut(self) -> None:
+        self._follow_fork()
         self._threads.shutdown()
         if self._producer is not None:
             self._producer.close()

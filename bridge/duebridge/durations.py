@@ -17,13 +17,14 @@ MS_PER_UNIT = {
     "ms": 1,
 }  # descending: the order of units in a duration
 MAX_MS = 2**47  # about 4,400 years; fits the six bytes of a stored instant
+LIKE_SECONDS = range(10**9, 10**10)  # as seconds 2001 to 2286, as ms some days of 1970
 _NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,30})?"
 DURATION_PATTERN = "".join(f"({_NUMBER}{unit})?" for unit in MS_PER_UNIT)  # matches empty text too
 _PART = re.compile(rf"({_NUMBER})(ms|[wdhms])")
 _PARTS = re.compile(DURATION_PATTERN)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_EXPECTED = 'a duration such as "500ms", "2.5s", "15m", "1h30m", "3d", "2w", or a timedelta'
+_EXPECTED = 'a duration such as "500ms", "2.5s", "15m", "1h30m", "3d", "2w"'
 
 
 def parse_duration_ms(value: object, name: str = "delay") -> int:
@@ -42,7 +43,8 @@ def parse_duration_ms(value: object, name: str = "delay") -> int:
         ms = _parse_text(value, name)
     else:
         hint = " (seconds or milliseconds?)" if isinstance(value, int | float) else ""
-        raise EnvelopeError(f"{name}: expected {_EXPECTED}; got {shown(value)}{hint}")
+        expected = f"{_EXPECTED}, or a timedelta"
+        raise EnvelopeError(f"{name}: expected {expected}; got {shown(value)}{hint}")
     if not 0 <= ms <= MAX_MS:
         raise EnvelopeError(f"{name}: expected between 0 and {MAX_MS}ms; got {shown(value)}")
     return ms
@@ -74,7 +76,8 @@ def _part_ms(number: str, unit: str) -> int:
 def parse_instant_ms(value: object, name: str = "at") -> int:
     """Return epoch milliseconds, rounded up, of an aware datetime or of integer epoch ms.
 
-    Raises `EnvelopeError` for a naive datetime, a float, or an instant before 1970.
+    Raises `EnvelopeError` for a naive datetime, a float, a number that looks like seconds, or an
+    instant before 1970. Every door reads its instants here.
 
     >>> parse_instant_ms(datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC))
     1001
@@ -85,6 +88,9 @@ def parse_instant_ms(value: object, name: str = "at") -> int:
         ms = _whole_ms(value - _EPOCH)
     elif isinstance(value, int) and not isinstance(value, bool):
         ms = int(value)
+        if ms in LIKE_SECONDS:
+            got = f"{ms}, which looks like seconds"
+            raise EnvelopeError(f"{name}: expected epoch milliseconds; got {got}")
     else:
         expected = "an aware datetime or integer epoch milliseconds"
         raise EnvelopeError(f"{name}: expected {expected}; got {shown(value)}")

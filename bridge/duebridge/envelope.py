@@ -24,6 +24,7 @@ HeadersGiven: TypeAlias = Mapping[str, HeaderValue] | Iterable[tuple[str, Header
 BodyGiven: TypeAlias = bytes | str | UnsetType | None
 
 JSON = "application/json"
+OTHER_VALUE_BYTES = 20  # of a header that is neither text nor bytes, at most
 SHORT_BYTES = 255  # AMQP's limit of a property or a name
 _MOST = {"priority": 255}
 
@@ -96,6 +97,18 @@ def target_as_dict(value: object) -> dict[str, str]:
     if not isinstance(value, Target):
         raise NotImplementedError(f"no encoding for {type(value).__name__}")
     return value.as_dict()
+
+
+def header_bytes(headers: Headers) -> int:
+    """Return the bytes of names and values, at most; a protocol adds lengths of its own."""
+    size = 0
+    for name, value in headers:
+        size += len(name.encode())
+        if isinstance(value, str):
+            size += len(value.encode())
+        else:
+            size += len(value) if isinstance(value, bytes) else OTHER_VALUE_BYTES
+    return size
 
 
 class Properties(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -177,9 +190,9 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         `json` (any value that JSON carries; sets `content_type` to application/json unless given).
 
         Exactly one of `delay` ("500ms" "2.5s" "1h30m" "2w", or a timedelta) and `at` (an aware
-        datetime, or integer epoch ms). `expires` takes either form, `remember` a duration. `id` is
-        text or a UUID, `key` bytes or text. `headers` are a mapping or pairs of name and value. The
-        other fields are AMQP's: see `Properties`.
+        datetime, or integer epoch ms: what looks like seconds is refused). `expires` takes either
+        form, `remember` a duration. `id` is text or a UUID, `key` bytes or text. `headers` are a
+        mapping or pairs of name and value. The other fields are AMQP's: see `Properties`.
 
         Raises `EnvelopeError`, which says what was expected and what came.
         """

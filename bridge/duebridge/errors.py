@@ -2,6 +2,7 @@
 
 BridgeError
 ├── ConfigError          fix the configuration; nothing was started
+│   └── ConfigFileError  as its lines say, each of which begins with the place in the file
 ├── EnvelopeError        fix the envelope; it was not stored
 ├── JobFailed            a pipeline job failed part-way; run it again
 └── StoreError
@@ -22,6 +23,10 @@ class BridgeError(Exception):
 
 class ConfigError(BridgeError):
     """The configuration is invalid."""
+
+
+class ConfigFileError(ConfigError):
+    """A configuration file is invalid: a line for each mistake, which begins with its place."""
 
 
 class EnvelopeError(BridgeError):

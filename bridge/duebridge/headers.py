@@ -1,7 +1,13 @@
-"""Builds the headers that duebridge adds to a delivery: ASCII text, identical on every broker."""
+"""Builds the headers that duebridge adds to a delivery: ASCII text, identical on every broker.
 
-from duebridge.envelope import Headers, Target
-from duebridge.ports.publisher import reason_word
+What a dead letter's broker has no place for goes as `x-dlq-key` and `x-dlq-` plus the property's
+name: the connectors add these.
+"""
+
+from duebridge.durations import MAX_MS
+from duebridge.envelope import SHORT_BYTES, Headers, Target
+from duebridge.ports.publisher import Reason, reason_word
+from duebridge.store.record import Content, Flight, Record
 from duebridge.store.replies import LeasedEnvelope
 
 RESERVED = frozenset({"x-message-id", "x-route", "x-attempt", "x-due-at", "x-scheduled-at"})
@@ -35,3 +41,17 @@ def dead_letter_headers(leased: LeasedEnvelope, route: str, target: Target) -> H
         ("x-dlq-first-failed-at", str(flight.first_failed_at_ms)),
         ("x-dlq-last-failed-at", str(flight.last_failed_at_ms)),
     )
+
+
+def longest_headers(route: str, target: Target) -> tuple[Headers, Headers]:
+    """Return what `delivery_headers` and `dead_letter_headers` add, at their longest."""
+    flight = Flight(
+        attempt=2**32,
+        reason=max(Reason, key=lambda reason: len(reason.word)),
+        first_failed_at_ms=MAX_MS,
+        last_failed_at_ms=MAX_MS,
+        error_class="x" * ERROR_CHARACTERS,  # class and message share so many bytes
+    )
+    record = Record(MAX_MS, MAX_MS, MAX_MS, MAX_MS, 0, b"", b"")
+    leased = LeasedEnvelope("x" * SHORT_BYTES, record, flight, Content(body=None))
+    return delivery_headers(leased, route), dead_letter_headers(leased, route, target)

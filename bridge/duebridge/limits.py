@@ -1,31 +1,95 @@
-"""Checks an envelope against the limits of its route and broker when it is scheduled."""
+"""Checks an envelope, when it is scheduled, against all that it may end as.
 
+envelope ─▶ its route's own limits ─▶ a delivery of the target's broker
+                                   ─▶ a dead letter of the dead-letter target's broker
+"""
+
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 import msgspec
 
-from duebridge.config.models import Route
-from duebridge.envelope import Envelope, Target
+from duebridge.config.models import Config, Route
+from duebridge.envelope import SHORT_BYTES, Envelope, Headers, Target, header_bytes
 from duebridge.errors import EnvelopeError
-from duebridge.headers import RESERVED, RESERVED_PREFIX
+from duebridge.headers import RESERVED, RESERVED_PREFIX, longest_headers
 from duebridge.ports.broker import BrokerType
 from duebridge.ports.discovery import broker_type
 from duebridge.ports.settings import did_you_mean
 
 MAX_HEADERS = 64
-MAX_HEADER_BYTES = 32 * 1024  # names and values; must fit one AMQP frame with the bridge's
+MAX_HEADER_BYTES = 32 * 1024  # of names and values: with the bridge's, half of an AMQP frame
 
 
-def check_envelope(envelope: Envelope, route: Route, kind: str) -> None:
-    """Raise `EnvelopeError` if the route, or its broker of type `kind`, cannot carry it."""
-    size = len(envelope.body or b"")
-    if size > route.max_body:
-        raise EnvelopeError(f"body: expected at most {route.max_body} bytes; got {size}")
-    _check_headers(envelope)
-    found = broker_type(kind)
-    if envelope.target is not None:
-        _check_target(envelope.target, route, found)
-    found.check_envelope(envelope)
+class End(msgspec.Struct, frozen=True):
+    """A broker where an envelope may end, and the headers that the bridge adds on the way."""
+
+    broker: str
+    type: str
+    settings: Mapping[str, object]
+    """As the file has them, references unresolved."""
+    added: Headers
+    """With their longest values."""
+
+
+class RouteLimits(msgspec.Struct, frozen=True):
+    """What an envelope of a route may be. Made once a route, by `of`; Spark sends it to tasks."""
+
+    route: Route
+    delivery: End
+    dead_letter: End | None
+
+    @classmethod
+    def of(cls, config: Config, route: Route) -> "RouteLimits":
+        """Return the limits of a route of the configuration."""
+        delivery, letter = longest_headers(route.name, _longest_target(route))
+        after = route.dead_letter
+        return cls(
+            route,
+            _end(config, route.target.broker, delivery),
+            None if after is None else _end(config, after.broker, letter),
+        )
+
+    def check(self, envelope: Envelope) -> None:
+        """Raise `EnvelopeError` if an envelope could be neither delivered nor a dead letter."""
+        size = len(envelope.body or b"")
+        if size > self.route.max_body:
+            raise EnvelopeError(f"body: expected at most {self.route.max_body} bytes; got {size}")
+        _check_headers(envelope.headers)
+        if envelope.target is not None:
+            _check_target(envelope.target, self.route, broker_type(self.delivery.type))
+        self.check_by_brokers(envelope)
+
+    def check_by_brokers(self, envelope: Envelope) -> None:
+        """Do what `check` does last: ask the broker types alone, as Spark does for simple rows."""
+        end = self.delivery
+        headers = envelope.headers + end.added
+        broker_type(end.type).check_envelope(envelope, headers, end.settings)
+        if self.dead_letter is not None:
+            _check_dead_letter(envelope, self.dead_letter)
+
+
+def _check_dead_letter(envelope: Envelope, end: End) -> None:
+    headers = envelope.headers + end.added
+    try:
+        broker_type(end.type).check_dead_letter(envelope, headers, end.settings)
+    except EnvelopeError as error:
+        where = f"its dead letter would go to broker {end.broker!r}"
+        raise EnvelopeError(f"{error} ({where})") from error
+
+
+def _end(config: Config, broker: str, added: Headers) -> End:
+    settings = config.brokers[broker]
+    return End(broker, settings.type, settings.model_dump(), added)
+
+
+def _longest_target(route: Route) -> Target:
+    """Return a target whose text is as long as that of any target of the route."""
+    if not route.allow_targets:
+        return route.target
+    given = route.target.as_dict()
+    return Target(**{**dict.fromkeys(given, "x" * SHORT_BYTES), "broker": route.target.broker})
 
 
 def with_whole_target(envelope: Envelope, route: Route) -> Envelope:
@@ -41,18 +105,20 @@ def with_whole_target(envelope: Envelope, route: Route) -> Envelope:
     return msgspec.structs.replace(envelope, target=Target(**{**whole, **given}))
 
 
-def _check_headers(envelope: Envelope) -> None:
-    if len(envelope.headers) > MAX_HEADERS:
-        raise EnvelopeError(f"headers: expected at most {MAX_HEADERS}; got {len(envelope.headers)}")
-    size = 0
-    for name, value in envelope.headers:
-        lower = name.lower()
-        if lower in RESERVED or lower.startswith(RESERVED_PREFIX):
+def _check_headers(headers: Headers) -> None:
+    if len(headers) > MAX_HEADERS:
+        raise EnvelopeError(f"headers: expected at most {MAX_HEADERS}; got {len(headers)}")
+    for name, _ in headers:
+        if _is_ours(name):
             raise EnvelopeError(f"header {name!r}: expected a name that duebridge does not set")
-        text = value.encode(errors="replace") if isinstance(value, str) else value
-        size += len(name.encode()) + (len(text) if isinstance(text, bytes) else 8)
-    if size > MAX_HEADER_BYTES:
+    if (size := header_bytes(headers)) > MAX_HEADER_BYTES:
         raise EnvelopeError(f"headers: expected at most {MAX_HEADER_BYTES} bytes; got {size}")
+
+
+@lru_cache(maxsize=4096)  # the names recur
+def _is_ours(name: str) -> bool:
+    lower = name.lower()
+    return lower in RESERVED or lower.startswith(RESERVED_PREFIX)
 
 
 def _check_target(target: Target, route: Route, kind: BrokerType) -> None:

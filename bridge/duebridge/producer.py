@@ -7,6 +7,7 @@ It needs the store and the routes of a configuration, and no broker.
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, Unpack, get_args
@@ -19,7 +20,7 @@ from duebridge.config.models import Config, Route
 from duebridge.durations import format_instant, format_ms
 from duebridge.envelope import BodyGiven, Envelope, EnvelopeFields, checked_id, due_instant
 from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable, shown
-from duebridge.limits import check_envelope, with_whole_target
+from duebridge.limits import RouteLimits, with_whole_target
 from duebridge.ports.settings import did_you_mean
 from duebridge.receipt import CancelAnswer, Known, MoveAnswer, Receipt
 from duebridge.store.batching import batches
@@ -36,7 +37,10 @@ OnConflict: TypeAlias = Literal["refuse", "replace"]
 
 
 class Producer:
-    """Schedules envelopes. May be shared by threads; close it, or use it as a context manager."""
+    """Schedules envelopes. May be shared by threads, and used on both sides of a fork.
+
+    Close it, or use it as a context manager.
+    """
 
     def __init__(
         self,
@@ -84,11 +88,9 @@ class Producer:
         call again with the same id, which is harmless; the error has it in `ids`.
         """
         envelope = Envelope.new(body, **fields)
-        try:
+        with _naming(envelope.id):
             scheduler = self._scheduler(route)
             (receipt,) = scheduler.schedule([envelope], replace=_is_replace(on_conflict))
-        except StoreUnavailable as error:
-            raise error.about([envelope.id]) from error
         if receipt.status == "refused":
             raise EnvelopeError(receipt.error)
         return receipt
@@ -128,7 +130,8 @@ class Producer:
         other answers. Raises `EnvelopeError` for an id that is not text in UTF-8.
         """
         text = checked_id(id)
-        return self._shard(route, text).cancel(text)
+        with _naming(text):
+            return self._shard(route, text).cancel(text)
 
     def reschedule(
         self,
@@ -145,7 +148,8 @@ class Producer:
         """
         settings, text = find_route(self._config, route), checked_id(id)
         due = due_instant(delay, at)
-        answer = self._shard(route, text).reschedule(text, str(due), settings.max_delay)
+        with _naming(text):
+            answer = self._shard(route, text).reschedule(text, str(due), settings.max_delay)
         if answer.status == "too_far" or answer.status == "expires_before_due":
             raise EnvelopeError(_why(settings, answer))
         return answer.status
@@ -181,20 +185,18 @@ class Producer:
                 route,
                 repeat_for_s=self._repeat_for_s,
             )
-            broker_type = self._config.brokers[route.target.broker].type
-            self._routes[name] = _RouteScheduler(route, store, broker_type, self._tracing)
+            limits = RouteLimits.of(self._config, route)
+            self._routes[name] = _RouteScheduler(limits, store, self._tracing)
         return self._routes[name]
 
 
 class _RouteScheduler:
     """Schedules the envelopes of one route."""
 
-    def __init__(
-        self, route: Route, store: RouteStore, broker_type: str, tracing: Tracing | None
-    ) -> None:
+    def __init__(self, limits: RouteLimits, store: RouteStore, tracing: Tracing | None) -> None:
         self.store = store
-        self._route = route
-        self._broker_type = broker_type
+        self._limits = limits
+        self._route = limits.route
         self._tracing = tracing
 
     def schedule(self, batch: list[Envelope], *, replace: bool) -> list[Receipt]:
@@ -227,11 +229,11 @@ class _RouteScheduler:
                 receipts[place] = _receipt(self._route, batch[place], answer)
 
     def _refusals(self, batch: list[Envelope]) -> dict[int, Receipt]:
-        """Return the receipts, by place, of envelopes that the route or its broker cannot carry."""
+        """Return the receipts, by place, of envelopes that the route's limits refuse."""
         refusals: dict[int, Receipt] = {}
         for place, envelope in enumerate(batch):
             try:
-                check_envelope(envelope, self._route, self._broker_type)
+                self._limits.check(envelope)
             except EnvelopeError as error:
                 refusals[place] = _refused(self._route, envelope, str(error))
         return refusals
@@ -244,6 +246,15 @@ def find_route(config: Config, name: str) -> Route:
     known = ", ".join(sorted(config.routes)) or "none"
     close = did_you_mean(name, config.routes)
     raise ConfigError(f"route: expected one of the configuration ({known}); got {name!r}{close}")
+
+
+@contextmanager
+def _naming(envelope_id: str) -> Iterator[None]:
+    """Name the id in a `StoreUnavailable`, also of the call that opens the route."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise error.about([envelope_id]) from error
 
 
 def _is_replace(on_conflict: OnConflict) -> bool:

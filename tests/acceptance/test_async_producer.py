@@ -3,6 +3,8 @@
 import asyncio
 import inspect
 import secrets
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -120,6 +122,42 @@ def test_cancelled_task_leaves_a_call_that_had_begun_to_its_end(config: Path) ->
             assert later.schedule("r", b"x", delay="1h", id="a").status == "duplicate"
 
     asyncio.run(live())
+
+
+FORKING = """\
+import asyncio, os, signal, sys
+from duebridge import AsyncProducer, Producer
+
+blocking, awaitable = (each.from_config(sys.argv[1]) for each in (Producer, AsyncProducer))
+
+def schedule(name):
+    blocking.schedule("r", b"x", delay="1h", id=f"{name}-blocking")
+    asyncio.run(awaitable.schedule("r", b"x", delay="1h", id=f"{name}-awaitable"))
+
+schedule("before")
+awaitable._opening.acquire()  # as a thread that opens it at the moment of the fork
+child = os.fork()
+if child == 0:
+    signal.alarm(10)
+    schedule("child")
+    asyncio.run(awaitable.close())
+    blocking.close()
+    os._exit(0)
+awaitable._opening.release()
+ended = os.waitpid(child, 0)[1]
+schedule("after")
+sys.exit(os.waitstatus_to_exitcode(ended))
+"""
+
+
+def test_producers_made_and_used_before_a_fork_work_in_both_processes(config: Path) -> None:
+    program = [sys.executable, "-c", FORKING, str(config)]
+    done = subprocess.run(program, timeout=60, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    with Producer.from_config(config) as producer:
+        for name in ("before", "child", "after"):
+            for kind in ("blocking", "awaitable"):
+                assert producer.get("r", f"{name}-{kind}"), (name, kind)
 
 
 def test_opening_of_a_store_that_is_away_raises_where_it_is_awaited(

@@ -110,9 +110,8 @@ LEFT = "in the store, not in the configuration (envelopes: 1)"
         (write_a_newer_layout, 3, "failure", "have layout 9", "upgrade duebridge"),
         (hold, 1, "failure", "here:reminders fails: 312 NO_ROUTE", "create or bind it"),
         (die, 0, "warning", "dead envelopes: 1, and", "duebridge dead ls reminders"),
-        (be_late, 1, "failure", "has been due for", "start one: duebridge run"),
-        (be_late, 1, "failure", "and no worker listens", "start one: duebridge run"),
-        (wait, 0, "warning", "no worker listens", ""),
+        (be_late, 1, "failure", ", and no worker serves this route", "start one: duebridge run"),
+        (wait, 0, "warning", "no worker serves this route", ""),
     ],
 )
 def test_doctor_of_a_route_says_what_is_wrong_and_what_to_do(
@@ -146,15 +145,25 @@ def test_doctor_is_content_once_a_worker_runs(duebridge: Command) -> None:
         worker.end()
 
 
-def test_doctor_late_although_a_worker_listens_warns(duebridge: Command, client: Any) -> None:
+@pytest.mark.parametrize(
+    ("happen", "severity", "found", "remedy"),
+    [
+        (be_late, "warning", "has been due for", "see the workers' logs"),
+        (hold, "failure", "it is held", "see the finding about its target"),
+    ],
+)
+def test_doctor_of_a_route_that_a_worker_serves_blames_what_is_left(
+    duebridge: Command, client: Any, happen: Any, severity: str, found: str, remedy: str
+) -> None:
     duebridge("send", "reminders", "hello", "--delay", "1h")
-    be_late(duebridge, client)
+    happen(duebridge, client)
     with closing(client.pubsub()) as listener:
         listener.subscribe(REMINDERS.wake)
         assert listener.get_message(timeout=10) is not None
         finding = findings(doctor(duebridge))["routes.reminders"]
-    assert finding["severity"] == "warning"
-    assert "see the workers' logs" in finding["remedy"]
+    assert finding["severity"] == severity
+    assert found in finding["found"]
+    assert remedy in finding["remedy"]
 
 
 @pytest.mark.parametrize(

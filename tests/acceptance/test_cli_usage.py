@@ -120,21 +120,22 @@ def test_configuration_is_that_of_the_command_then_of_the_group_then_of_the_envi
     for missing in (duebridge("stats", **none), duebridge("--config", "none.yaml", "stats")):
         assert (missing.code, missing.out) == (2, "")
         assert missing.err.startswith("none.yaml: cannot be read")
-
-
-def test_missing_configuration_names_the_option_and_the_variable(tmp_path: Path) -> None:
-    done = subprocess.run([PROGRAM, "stats"], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "--config" in done.stderr
-    assert "DUEBRIDGE_CONFIG" in done.stderr
+    duebridge.file.rename(duebridge.home / "moved.yaml")
+    missing = duebridge("stats")
+    (duebridge.home / "moved.yaml").rename(duebridge.file)
+    assert missing.code == 2
+    assert missing.err.rstrip().endswith("name one with --config or DUEBRIDGE_CONFIG")
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
         ("", "Missing command"),
-        ("cancle", "did you mean 'cancel'?"),
-        ("dead rplay", "did you mean 'replay'?"),
+        ("cancle", "did you mean cancel?"),
+        ("dead rplay", "did you mean replay?"),
+        ("config chek", "No such command 'chek', did you mean check? (see"),
+        ("send reminders x --delay soon", '"3d", "2w"; got \'soon\''),
+        ("send reminders x --max-attempts x", "--max-attempts: expected a whole number; got 'x'"),
         ("frobnicate", "No such command 'frobnicate'"),
         ("get reminders", "duebridge get --help"),
         ("send reminders x --dealy 5s", "did you mean --delay?"),
@@ -155,16 +156,16 @@ def test_missing_configuration_names_the_option_and_the_variable(tmp_path: Path)
         ("send reminders x --delay 1h --max-attempts 0", "max_attempts: expected a whole number"),
         ("cancel invoices x --ended-since 1767225600000", "expected - as the id"),
         ("reschedule reminders x", "expected exactly one of the two; got neither"),
-        ("stats --output xml", "xml"),
+        ("stats --output xml", "--output: expected one of table, json; got 'xml'"),
         ("stats --every 1s", "--every: expected"),
         ("stats --watch --every 99ms", "--every: expected"),
         ("events --since yesterday", "--since: expected RFC 3339"),
         ("events --limit -1", "--limit"),
         ("ls reminders --cursor no", "cursor: expected one that ls printed; got 'no'"),
-        ("ls reminders --state gone", "'gone' is not one of 'pending', 'ready', 'unack'"),
+        ("ls reminders --state gone", "--state: expected one of pending, ready, unack,"),
         ("ls reminders --due-before soon", "--due-before: expected RFC 3339"),
         ("ls reminders --due-after 1893456000", "looks like seconds"),
-        ("ls reminders --limit 0", "--limit"),
+        ("ls reminders --limit 0", "--limit: expected at least 1; got '0'"),
         ("dead drop reminders", "expected ids, a filter such as --reason, or --all; got nothing"),
         ("dead drop reminders a --all", "got ids and --all"),
         ("dead drop reminders a --reason expired", "got ids and a filter"),
@@ -196,5 +197,5 @@ def test_usage_mistake_exits_2_with_one_line_and_stores_nothing(
 def test_unknown_route_exits_2_and_names_those_there_are(duebridge: Command, words: str) -> None:
     refused = duebridge(*words.split())
     assert (refused.code, refused.out) == (2, "")
-    assert refused.err.startswith("route: expected one of the configuration")
+    assert refused.err.startswith("duebridge: route: expected one of the configuration")
     assert "(invoices, reminders); got 'reminder'" in refused.err

@@ -48,6 +48,15 @@ def faults(outcomes: list[Outcome]) -> set[tuple[Verdict, Reason]]:
     return {(o.verdict, o.reason) for o in outcomes if o.verdict is not CONFIRMED}
 
 
+def test_publish_a_dead_letter_with_a_key_keeps_it_as_a_header(
+    broker: RabbitBroker, publisher: RabbitPublisher, target: Target
+) -> None:
+    sent = delivery(target, key=b"\xff\x00")
+    assert verdicts(publisher.publish([sent])) == [CONFIRMED]
+    (received,) = broker.read_all(target)
+    assert ("x-dlq-key", b"\xff\x00") in received.headers
+
+
 # The target.
 
 

@@ -12,7 +12,7 @@ from duebridge.config.offline import broker_faults
 from duebridge.config.yaml_tree import read_tree
 from duebridge.envelope import Envelope, Target, target_as_dict, target_of
 from duebridge.errors import ConfigError, EnvelopeError
-from duebridge.limits import check_envelope, with_whole_target
+from duebridge.limits import RouteLimits, with_whole_target
 from duebridge.ports.discovery import ClientMissing, broker_type, naming
 from tests.unit.config_text import BROKERS, WHOLE, loaded
 
@@ -92,12 +92,9 @@ def test_check_offline_without_librdkafka_says_what_to_install(
     assert "pip install 'duebridge[kafka,librdkafka]'" in line
 
 
-def test_check_offline_leaves_unset_variables_to_the_worker() -> None:
-    assert offline(WHOLE.replace("amqp://localhost", "${DB_NO_SUCH}")) == []
-
-
-def test_check_offline_of_what_can_be_opened_finds_nothing() -> None:
+def test_check_offline_finds_nothing_in_what_can_be_opened_or_is_unset_here() -> None:
     assert offline(WHOLE) == []
+    assert offline(WHOLE.replace("amqp://localhost", "${DB_NO_SUCH}")) == []
 
 
 # Targets
@@ -137,16 +134,29 @@ routes:
 """
 
 
+def own_targets() -> RouteLimits:
+    config = loaded(BROKERS + ROUTE)
+    return RouteLimits.of(config, config.routes["r"])
+
+
 def test_target_with_the_routing_key_alone_takes_the_rest_from_the_route() -> None:
-    route = loaded(BROKERS + ROUTE).routes["r"]
+    limits = own_targets()
     given = Envelope.new(b"x", delay="1s", target=Target("billing", routing_key="late.2"))
-    whole = with_whole_target(given, route)
+    whole = with_whole_target(given, limits.route)
     assert whole.target == Target("billing", exchange="dunning", routing_key="late.2")
-    check_envelope(whole, route, "rabbitmq")
+    limits.check(whole)
 
 
 def test_target_with_an_unknown_field_names_the_near_one() -> None:
-    route = loaded(BROKERS + ROUTE).routes["r"]
     given = Envelope.new(b"x", delay="1s", target=Target("billing", routing_kye="late.2"))
     with pytest.raises(EnvelopeError, match="routing_kye: unknown field, did you mean routing_key"):
-        check_envelope(with_whole_target(given, route), route, "rabbitmq")
+        own_targets().check(given)
+
+
+def test_target_of_another_broker_than_the_route_has_is_refused() -> None:
+    given = Envelope.new(b"x", delay="1s", target=Target("orders", topic="late.2"))
+    with pytest.raises(EnvelopeError, match=r"^target\.topic: unknown field"):
+        own_targets().check(given)
+    other = Target("orders", exchange="dunning", routing_key="late.2")
+    with pytest.raises(EnvelopeError, match="one that allow_targets of route 'r' permits"):
+        own_targets().check(Envelope.new(b"x", delay="1s", target=other))

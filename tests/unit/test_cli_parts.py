@@ -4,6 +4,7 @@ import errno
 import inspect
 import io
 import os
+import pickle
 import threading
 from datetime import UTC, datetime
 
@@ -22,7 +23,14 @@ from duebridge.cli.jsonl import Base64, Line, is_empty, json_value, parse_line, 
 from duebridge.config.fields import parse_size_bytes
 from duebridge.durations import format_instant
 from duebridge.envelope import HeaderValue
-from duebridge.errors import BridgeError, ConfigError, EnvelopeError, JobFailed, StoreError
+from duebridge.errors import (
+    BridgeError,
+    ConfigError,
+    EnvelopeError,
+    JobFailed,
+    StoreError,
+    StoreUnavailable,
+)
 from duebridge.ports.checks import About, failure, ok, warning
 from duebridge.ports.publisher import BrokerUnavailable
 
@@ -212,9 +220,23 @@ def test_exit_code_of_every_error_of_the_product_is_known() -> None:
     assert {exit_code(each("why")) for each in ours} == {1, 2, 3}
 
 
+def test_store_unavailable_carries_its_ids_through_a_pickle() -> None:
+    away = StoreUnavailable("away").about(["a", "b", "c", "d"])
+    sent = pickle.loads(pickle.dumps(away))  # noqa: S301 - ours
+    assert str(sent) == str(away) == "away; no answer for 4 ids: 'a', 'b', 'c', ..."
+    assert (sent.ids, StoreUnavailable("away").ids) == (("a", "b", "c", "d"), ())
+
+
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [
+        (StoreUnavailable("away", ["a", "b"]), 3, "duebridge: away; no answer for 2 ids: 'a', 'b'"),
+        (
+            StoreUnavailable("away", ["a"]),
+            3,
+            "duebridge: away; no answer for id 'a'; whether it was done is unknown: repeat the"
+            " command with this id",
+        ),
         (StoreError("two\nlines"), 3, "duebridge: two\\nlines"),
         (BrokerUnavailable("no answer"), 4, "duebridge: no answer"),
         (OSError(errno.ENOSPC, "No space left", "out.txt"), 2, "duebridge: out.txt: No space left"),

@@ -55,6 +55,7 @@ def found_of(listeners: int | None, **changed: Any) -> list[Finding]:
         (1, {"pending": 2 * MILLION}),
         (1, {"pending": 1, "oldest_due_age_ms": 60_000}),
         (0, {"configured": False}),
+        (0, {"held_since_ms": 1}),  # it may be well again
         (1, {"dead": 5}),  # they wait for the dead-letter target
         (None, {"pending": 1, "oldest_due_age_ms": 60_000}),
     ],
@@ -70,8 +71,9 @@ def test_findings_of_a_route_that_is_well_are_ok(
     ("listeners", "changed", "severity", "found"),
     [
         (1, {"pending": 2 * MILLION + 1}, "warning", "2000001 are pending in 2 shards"),
-        (0, {"pending": 1}, "warning", "envelopes wait, and no worker listens"),
-        (0, {"pending": 1, "oldest_due_age_ms": 5_000}, "warning", "no worker listens"),
+        (0, {"pending": 1}, "warning", "envelopes wait, and no worker serves this route"),
+        (0, {"retry": 1, "held_since_ms": 1}, "warning", "and no worker serves this route"),
+        (0, {"pending": 1, "oldest_due_age_ms": 5_000}, "warning", "no worker serves"),
         (0, {"pending": 1, "oldest_due_age_ms": 5_001}, "failure", "due for 5s, and no worker"),
         (1, {"pending": 1, "oldest_due_age_ms": 60_001}, "warning", "due for 1m"),
         (None, {"pending": 1, "oldest_due_age_ms": 60_001}, "warning", "due for 1m"),
@@ -251,36 +253,24 @@ def stats(**changed: Any) -> list[RouteStats]:
     return [RouteStats(**{**given, **changed})]
 
 
-@pytest.mark.parametrize("state", ["pending", "ready", "unack", "retry"])
-def test_to_go_counts_what_waits_in_each_state(state: str) -> None:
-    assert count_drainable(CONFIG_EMPTYING, stats(**{state: 2})) == 2
-
-
-def test_to_go_counts_the_dead_that_have_a_target() -> None:
-    assert count_drainable(CONFIG_EMPTYING, stats(route="shunts", dead=3)) == 3
-    assert list(leftovers(CONFIG_EMPTYING, stats(route="shunts", dead=3))) == []
-
-
-def test_left_are_the_dead_that_have_none() -> None:
-    assert count_drainable(CONFIG_EMPTYING, stats(dead=3)) == 0
-    assert list(leftovers(CONFIG_EMPTYING, stats(dead=3))) == [
-        Leftover("keeps", "dead, and no dead-letter target: 3")
-    ]
-
-
-def test_left_is_what_no_configuration_serves() -> None:
-    absent = stats(route="absent", pending=1, dead=1, configured=False)
-    assert count_drainable(CONFIG_EMPTYING, absent) == 0
-    assert list(leftovers(CONFIG_EMPTYING, absent)) == [
-        Leftover("absent", "not in the configuration: 2")
-    ]
-    assert list(leftovers(CONFIG_EMPTYING, stats(route="absent", configured=False))) == []
-
-
-def test_left_may_be_cold() -> None:
-    assert list(leftovers(CONFIG_EMPTYING, stats(cold_left_ms=0))) == [
-        Leftover("keeps", "some may be in its cold tier")
-    ]
+@pytest.mark.parametrize(
+    ("changed", "to_go", "left"),
+    [
+        *[({state: 2}, 2, "") for state in ("pending", "ready", "unack", "retry")],
+        ({"route": "shunts", "dead": 3}, 3, ""),
+        ({"dead": 3}, 0, "dead, and no dead-letter target: 3"),
+        ({"cold_left_ms": 0}, 0, "some may be in its cold tier"),
+        ({"pending": 1, "dead": 1, "configured": False}, 0, "not in the configuration: 2"),
+        ({"configured": False}, 0, ""),
+    ],
+)
+def test_drain_counts_what_workers_take_out_and_names_what_they_leave(
+    changed: dict[str, Any], to_go: int, left: str
+) -> None:
+    changed = {"route": "keeps" if changed.get("configured", True) else "absent", **changed}
+    assert count_drainable(CONFIG_EMPTYING, stats(**changed)) == to_go
+    found = list(leftovers(CONFIG_EMPTYING, stats(**changed)))
+    assert found == ([Leftover(changed["route"], left)] if left else [])
 
 
 def test_store_that_does_not_answer_is_not_empty() -> None:

@@ -110,40 +110,30 @@ def test_load_connection_settings_keep_their_references() -> None:
     assert resolved_broker(config, "billing")["url"] == f"amqp://{CANARY}@h"
 
 
-def test_resolve_store_url_without_variable_names_variable_and_place() -> None:
-    config = loaded(WHOLE + "store: {url: 'redis://${DB_UNSET}'}\n")
-    with pytest.raises(ConfigError) as caught:
-        resolved_store_url(config)
-    assert str(caught.value) == "store.url: variable DB_UNSET: not set"
-
-
-def test_resolve_broker_option_without_variable_names_variable_and_place() -> None:
-    options = "options: {sasl.password: '${DB_UNSET}'}"
-    config = loaded(WHOLE.replace("type: kafka,", f"type: kafka, {options},"))
-    with pytest.raises(ConfigError) as caught:
-        resolved_broker(config, "orders")
-    assert str(caught.value) == "brokers.orders.options.sasl.password: variable DB_UNSET: not set"
+def test_resolve_without_a_variable_names_it_and_its_place() -> None:
+    options = "type: kafka, options: {sasl.password: '${DB_UNSET}'},"
+    text = WHOLE.replace("type: kafka,", options) + "store: {url: 'redis://${DB_UNSET}'}\n"
+    with pytest.raises(ConfigError, match=r"^store\.url: variable DB_UNSET: not set$"):
+        resolved_store_url(loaded(text))
+    place = r"^brokers\.orders\.options\.sasl\.password"
+    with pytest.raises(ConfigError, match=f"{place}: variable DB_UNSET: not set$"):
+        resolved_broker(loaded(text), "orders")
 
 
 def test_resolve_broker_gives_what_connectors_take() -> None:
     options = "options: {compression.type: zstd, linger.ms: 5, x: true, y: a$$b}"
     text = WHOLE.replace('["localhost:9092"]', f'["k${{DB_FOUR}}:9092", "k2:1"], {options}')
-    assert resolved_broker(loaded(text), "orders") == {
-        "type": "kafka",
-        "bootstrap_servers": ["k4:9092", "k2:1"],
-        "client": "kafka-python",
-        "options": {"compression.type": "zstd", "linger.ms": 5, "x": True, "y": "a$b"},
+    config = loaded(text.replace("  billing:", "  m: {type: memory, options: {n: x}}\n  billing:"))
+    assert {name: resolved_broker(config, name) for name in ("orders", "billing", "m")} == {
+        "orders": {
+            "type": "kafka",
+            "bootstrap_servers": ["k4:9092", "k2:1"],
+            "client": "kafka-python",
+            "options": {"compression.type": "zstd", "linger.ms": 5, "x": True, "y": "a$b"},
+        },
+        "billing": {"type": "rabbitmq", "url": "amqp://localhost", "options": {}},
+        "m": {"type": "memory", "options": {"n": "x"}},
     }
-
-
-def test_resolve_rabbitmq_broker_gives_what_connectors_take() -> None:
-    settings = {"type": "rabbitmq", "url": "amqp://localhost", "options": {}}
-    assert resolved_broker(loaded(WHOLE), "billing") == settings
-
-
-def test_resolve_memory_broker_gives_its_options() -> None:
-    text = WHOLE.replace("  billing:", "  m: {type: memory, options: {name: x}}\n  billing:")
-    assert resolved_broker(loaded(text), "m") == {"type": "memory", "options": {"name": "x"}}
 
 
 def test_resolve_unknown_broker_names_the_known() -> None:

@@ -89,15 +89,8 @@ def test_changed_file_is_taken_once_and_says_which_routes(
     path.write_text(OTHER)
     look(reload, 5)
     assert (worker.topic, worker.calls) == ("u", 1)
-    assert logs == [
-        {
-            "event": "config_swapped",
-            "log_level": "info",
-            "added": [],
-            "removed": [],
-            "changed": ["r"],
-        }
-    ]
+    told = {"event": "config_swapped", "log_level": "info"}
+    assert logs == [{**told, "added": [], "removed": [], "changed": ["r"]}]
     assert count("swapped") == before + 1
 
 
@@ -143,27 +136,23 @@ def test_wrong_file_is_refused_once_with_every_mistake(
     assert count("refused") == before + 1
 
 
-def test_wrong_file_that_is_put_right_is_taken(
-    reload: Reload, path: Path, worker: Worker, logs: list[Any]
+@pytest.mark.parametrize(
+    ("break_it", "reason"),
+    [
+        (lambda path: path.write_text("version: ["), ""),
+        (Path.unlink, ": cannot be read: No such file or directory"),
+    ],
+)
+def test_file_that_is_wrong_or_away_is_refused_once_and_taken_when_put_right(
+    reload: Reload, path: Path, worker: Worker, logs: list[Any], break_it: Any, reason: str
 ) -> None:
-    for text in ("version: [", OTHER):
-        path.write_text(text)
-        look(reload)
-    assert worker.topic == "u"
-    assert [line["event"] for line in logs] == ["config_refused", "config_swapped"]
-
-
-def test_file_that_is_away_is_refused_once_and_taken_when_back(
-    reload: Reload, path: Path, worker: Worker, logs: list[Any]
-) -> None:
-    path.unlink()
+    break_it(path)
     look(reload, 3)
     path.write_text(OTHER)
     look(reload)
     assert worker.topic == "u"
     assert [line["event"] for line in logs] == ["config_refused", "config_swapped"]
-    [reason] = logs[0]["reasons"]
-    assert reason.startswith(f"{path}: cannot be read: No such file or directory")
+    assert logs[0]["reasons"][0].startswith(f"{path}{reason}")
 
 
 def test_refusal_for_good_is_not_tried_again(

@@ -1,4 +1,4 @@
-"""Pages lead to files that exist, their configurations load; the lock file is safe to install."""
+"""The repository: links and configurations of its pages, the API page, the lock file, imports."""
 
 import re
 import subprocess
@@ -33,6 +33,11 @@ def test_whole_configuration_in_a_page_loads(monkeypatch: pytest.MonkeyPatch) ->
         if "version: 1" in block:
             load_config_text(re.sub(f"^{indent}", "", block, flags=re.MULTILINE), page.name)
     assert blocks
+
+
+def test_python_api_page_is_up_to_date() -> None:
+    program = ROOT / "deploy" / "docs" / "api.py"
+    assert subprocess.run([sys.executable, str(program), "--check"]).returncode == 0, "make api"
 
 
 def test_lock_file_has_hashes_and_names_no_package_index() -> None:

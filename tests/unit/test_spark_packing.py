@@ -1,6 +1,7 @@
 """A row that is packed at once has the bytes that `Envelope.new` and `pack` would give it."""
 
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import EntryPoint
 from typing import Any
 
@@ -8,22 +9,28 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from duebridge.config.models import Route
-from duebridge.envelope import Envelope, Target
+from duebridge.config.models import Config
+from duebridge.envelope import Envelope
 from duebridge.errors import EnvelopeError
-from duebridge.limits import check_envelope
+from duebridge.limits import End, RouteLimits
 from duebridge.ports import discovery
 from duebridge.store.record import pack_row
 from duebridge_connectors.memory import Memory
 from duebridge_connectors.spark.source.packing import Packer
 
-ROUTE = Route(name="r", target=Target("b", topic="t"), max_body="2000B")
+BROKERS = {
+    "memory": {"type": "memory"},
+    "kafka": {"type": "kafka", "bootstrap_servers": ["localhost:9092"]},
+    "rabbitmq": {"type": "rabbitmq", "url": "amqp://localhost"},
+    "picky": {"type": "memory"},
+}
 HORIZON_MS = 1000
 
 ids = st.one_of(st.text(max_size=12), st.sampled_from([None, "a", "ü", "a b", "x" * 256]))
 bodies = st.one_of(st.none(), st.binary(max_size=20), st.sampled_from([b"x" * 600, b"y" * 2001]))
-instants = st.one_of(st.none(), st.integers(-2, 2**47 + 2))
+instants = st.one_of(st.none(), st.integers(-2, 2**47 + 2), st.just(1_767_225_600))
 delays = st.sampled_from([None, "15m", "2.5s", "soon", "-1s", "0ms"])
 header_values = st.one_of(st.none(), st.binary(max_size=5))
 headers = st.lists(
@@ -55,20 +62,38 @@ TYPES = {
 }
 
 
+@cache
+def limits(target: str, dead_letter: str = "") -> RouteLimits:
+    place = {"rabbitmq": {"exchange": "", "routing_key": "q"}}
+    route: dict[str, Any] = {"max_body": "2000B"}
+    for key, broker in (("target", target), ("dead_letter", dead_letter)):
+        if broker:
+            route[key] = {"broker": broker, **place.get(broker, {"topic": key})}
+    config = Config.model_validate({"version": 1, "brokers": BROKERS, "routes": {"r": route}})
+    found = RouteLimits.of(config, config.routes["r"])
+    ends = {"delivery": found.delivery, "dead_letter": found.dead_letter}
+    return replace(found, **{name: named(end) for name, end in ends.items()})
+
+
+def named(end: End | None) -> End | None:
+    """Return an end whose type is what its broker is called."""
+    return end and replace(end, type=end.broker)
+
+
 def batch_of(given_rows: list[dict[str, Any]]) -> pa.RecordBatch:
     columns = {name: [row[name] for row in given_rows] for name in TYPES}
     arrays = [pa.array(column, TYPES[name]) for name, column in columns.items()]
     return pa.RecordBatch.from_arrays(arrays, list(TYPES))
 
 
-def the_long_way(row: dict[str, Any], broker_type: str) -> tuple[Any, ...] | None:
+def the_long_way(row: dict[str, Any], limits: RouteLimits) -> tuple[Any, ...] | None:
     fields = {**row, "at": row["due_at"]}
     del fields["due_at"], fields["body"]
     if row["id"] is None:
         return None
     try:
         envelope = Envelope.new(row["body"], **fields)
-        check_envelope(envelope, ROUTE, broker_type)
+        limits.check(envelope)
     except EnvelopeError:
         return None
     return pack_row(envelope, HORIZON_MS)
@@ -77,7 +102,7 @@ def the_long_way(row: dict[str, Any], broker_type: str) -> tuple[Any, ...] | Non
 class Picky(Memory):
     """A third party's type, which refuses by fields that no other broker looks at."""
 
-    def check_envelope(self, envelope: Envelope) -> None:
+    def check_envelope(self, envelope: Envelope, *_: Any) -> None:
         odd = envelope.due.ms % 2 or len(envelope.id) % 2
         if odd or envelope.expires or any(name == "m" for name, _ in envelope.headers):
             raise EnvelopeError("envelope: expected an even one")
@@ -96,15 +121,21 @@ def picky() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("broker_type", ["kafka", "rabbitmq", "picky"])
+@pytest.mark.parametrize(
+    "brokers",
+    [
+        *[("kafka",), ("rabbitmq",), ("picky",)],
+        *[("kafka", "rabbitmq"), ("rabbitmq", "kafka"), ("kafka", "picky")],
+    ],
+)
 @given(given_rows=st.lists(rows, min_size=1, max_size=8))
 def test_pack_of_any_row_is_what_the_long_way_gives(
-    broker_type: str, given_rows: list[dict[str, Any]]
+    brokers: tuple[str, ...], given_rows: list[dict[str, Any]]
 ) -> None:
-    packer = Packer(ROUTE, broker_type, HORIZON_MS)
+    packer = Packer(limits(*brokers), HORIZON_MS)
     for _ in range(2):  # the second time header names and durations are known
         packing = packer.pack(batch_of(given_rows))
-        expected = [the_long_way(row, broker_type) for row in given_rows]
+        expected = [the_long_way(row, limits(*brokers)) for row in given_rows]
         assert packing.rows == expected
         assert packing.refusals.keys() == {n for n, row in enumerate(expected) if row is None}
         assert all(packing.refusals.values())
@@ -115,6 +146,6 @@ def test_pack_of_instants_rounds_up_and_takes_any_unit() -> None:
     batch = pa.RecordBatch.from_arrays(
         [pa.array(["a", "b", "c"]), pa.array([b"x"] * 3), us], ["id", "body", "due_at"]
     )
-    packing = Packer(ROUTE, "memory", HORIZON_MS).pack(batch)
+    packing = Packer(limits("memory"), HORIZON_MS).pack(batch)
     assert [row and row.due for row in packing.rows] == ["1001", None, "0"]
     assert packing.refusals.keys() == {1}

@@ -232,13 +232,13 @@ def _late(place: str, route: RouteStats, listeners: int | None) -> Iterator[Find
     age_ms = route.oldest_due_age_ms
     text = f"the oldest envelope has been due for {format_ms(age_ms - age_ms % 1000)}"
     if listeners == 0 and age_ms > UNHEARD_MS:
-        found = f"{text}, and no worker listens"
+        found = f"{text}, and no worker serves this route"
         yield failure(About.ROUTE, place, found, "start one: duebridge run")
     elif age_ms > LATE_MS:
         remedy = "see the workers' logs and the findings about the broker; or start more workers"
         yield warning(About.ROUTE, place, text, remedy)
     elif listeners == 0 and route.pending + route.ready + route.retry:
-        found = "envelopes wait, and no worker listens"
+        found = "envelopes wait, and no worker serves this route"
         yield warning(About.ROUTE, place, found, "start one before they are due: duebridge run")
 
 

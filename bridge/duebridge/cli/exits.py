@@ -12,12 +12,22 @@
 """
 
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from duebridge.cli.output import OutputClosed, complain, discard_output
-from duebridge.errors import ConfigError, EnvelopeError, JobFailed, StoreError
+from duebridge.errors import (
+    ConfigError,
+    ConfigFileError,
+    EnvelopeError,
+    JobFailed,
+    StoreError,
+    StoreUnavailable,
+    shown,
+)
 from duebridge.ports.publisher import BrokerUnavailable
 
 DONE, NO, USAGE, STORE, BROKER, DEFECT, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
@@ -31,6 +41,12 @@ _CODES: dict[type[Exception], int] = {
     StoreError: STORE,
     JobFailed: NO,
     BrokerUnavailable: BROKER,
+}
+_QUOTE = "'"
+_EXPECTED = {  # of values on the command line, by pydantic's type of the error
+    "int_parsing": "a whole number",
+    "greater_than_equal": "at least {ge}",
+    "less_than_equal": "at most {le}",
 }
 
 
@@ -61,7 +77,7 @@ def finish(*, is_yes: bool) -> None:
 
 
 def _lines(error: Exception) -> list[str]:
-    if isinstance(error, ConfigError):  # a line for each mistake in the file
+    if isinstance(error, ConfigFileError):
         return str(error).splitlines()
     return [f"duebridge: {_line(error)}"]
 
@@ -76,6 +92,8 @@ def _line(error: Exception) -> str:
         return f"{error.filename}: {why}" if error.filename else why
     if exit_code(error) == DEFECT:
         return _defect_line(error)
+    if isinstance(error, StoreUnavailable) and len(error.ids) == 1:
+        return f"{error}; whether it was done is unknown: repeat the command with this id"
     return str(error)
 
 
@@ -86,10 +104,22 @@ def _usage_line(error: typer.TyperException) -> str:
 
 
 def _usage_message(error: typer.TyperException) -> str:
-    close = getattr(error, "possibilities", None)
-    if close:
+    if close := getattr(error, "possibilities", None):
         return f"{error.message}, did you mean {close[0]}?"
-    return error.format_message().replace(". Did you mean", ", did you mean").rstrip(".")
+    cause: Any = error.__cause__
+    if hasattr(cause, "errors"):  # pydantic's, of a value
+        return _bad_value(error, cause.errors()[0])
+    said, _, close = error.format_message().partition(". Did you mean '")
+    return f"{said}, did you mean {close.partition(_QUOTE)[0]}?" if close else said.rstrip(".")
+
+
+def _bad_value(error: typer.TyperException, details: Mapping[str, Any]) -> str:
+    """Return what an option or argument expects, in the words of every other error."""
+    _, _, choices = details["msg"].rstrip(".").partition(" is not one of ")
+    known = _EXPECTED.get(details["type"], "another value").format(**details.get("ctx", {}))
+    expected = f"one of {choices.replace(_QUOTE, '')}" if choices else known
+    name = vars(error)["param"].opts[0]
+    return f"{name}: expected {expected}; got {shown(details['input'])}"
 
 
 def _defect_line(error: Exception) -> str:

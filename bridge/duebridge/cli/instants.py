@@ -16,17 +16,16 @@ _EXPECTED = (
 )
 _EPOCH_MS = re.compile(r"[0-9]{1,30}")  # Python refuses to convert thousands of digits
 _UNITS = ("s", "m", "h", "d", "w")  # how durations end, and instants do not
-_LIKE_SECONDS = range(10**9, 10**10)  # as seconds 2001 to 2286, as ms some days of 1970
 
 
 def parse_at(value: str | int, name: str = "--at") -> datetime:
-    """Return an aware datetime; raises `EnvelopeError`, also for epoch seconds.
+    """Return an aware datetime; raises `EnvelopeError` as `parse_instant_ms` does.
 
     >>> parse_at("1767225600000").isoformat()
     '2026-01-01T00:00:00+00:00'
     """
     if isinstance(value, int) or _EPOCH_MS.fullmatch(value):
-        return _of_epoch_ms(int(value), name)
+        return _EPOCH + timedelta(milliseconds=parse_instant_ms(int(value), name))
     try:
         at = datetime.fromisoformat(value.upper())
     except ValueError:
@@ -34,14 +33,6 @@ def parse_at(value: str | int, name: str = "--at") -> datetime:
     if at is None or at.tzinfo is None:
         raise EnvelopeError(f"{name}: expected {_EXPECTED}; got {shown(value)}")
     return at
-
-
-def _of_epoch_ms(value: int, name: str) -> datetime:
-    if value in _LIKE_SECONDS:
-        raise EnvelopeError(
-            f"{name}: expected epoch milliseconds; got {value}, which looks like seconds"
-        )
-    return _EPOCH + timedelta(milliseconds=parse_instant_ms(value, name))
 
 
 def parse_from_now(value: str, name: str, now_ms: int) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duebridge.cli import allow_interrupts
-from duebridge.errors import ConfigError
+from duebridge.errors import ConfigError, ConfigFileError
 
 if TYPE_CHECKING:
     from duebridge.config.models import Config
@@ -55,7 +55,7 @@ def config_path(context: typer.Context, given: Path | None) -> Path:
     path = named_config(context, given)
     if path is DEFAULT_CONFIG and not path.exists():
         remedy = "name one with --config or DUEBRIDGE_CONFIG"
-        raise ConfigError(f"{path}: cannot be read: No such file or directory; {remedy}")
+        raise ConfigFileError(f"{path}: cannot be read: No such file or directory; {remedy}")
     return path
 
 

@@ -24,7 +24,7 @@ from duebridge.config.models import (
 )
 from duebridge.config.secrets import resolve_at
 from duebridge.config.yaml_tree import Fault, KeyPath, Tree, all_of, kind_of, read_tree, shown
-from duebridge.errors import ConfigError
+from duebridge.errors import ConfigError, ConfigFileError
 from duebridge.ports.settings import did_you_mean
 
 MAX_BYTES = 1024 * 1024
@@ -71,9 +71,9 @@ def read_config_text(path: str | Path) -> str:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         hint = _ANOTHER if isinstance(error, FileNotFoundError) else ""
-        raise ConfigError(f"{name}: cannot be read: {error.strerror}{hint}") from error
+        raise ConfigFileError(f"{name}: cannot be read: {error.strerror}{hint}") from error
     if len(data) > MAX_BYTES:
-        raise ConfigError(f"{name}: expected at most 1 MiB")
+        raise ConfigFileError(f"{name}: expected at most 1 MiB")
     data = data.removeprefix(codecs.BOM_UTF8)  # here, since error columns count from after it
     try:
         return data.decode()
@@ -81,13 +81,13 @@ def read_config_text(path: str | Path) -> str:
         before = data[: error.start].decode()
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         found = f"byte 0x{data[error.start]:02x}"
-        raise ConfigError(f"{name}:{line}:{column} expected UTF-8; got {found}") from None
+        raise ConfigFileError(f"{name}:{line}:{column} expected UTF-8; got {found}") from None
 
 
 def load_config_text(text: str, name: str) -> Config:
     """Return the configuration in a text; messages call it `name`."""
     if len(text.encode(errors="replace")) > MAX_BYTES:
-        raise ConfigError(f"{name}: expected at most 1 MiB")
+        raise ConfigFileError(f"{name}: expected at most 1 MiB")
     return config_of(read_tree(text, name))
 
 

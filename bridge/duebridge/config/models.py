@@ -33,50 +33,50 @@ LEASE_PER_DEADLINE = 1.5
 
 
 class Store(Model):
-    """Where the delay store is."""
+    """The delay store: where it is, and what its answers promise."""
 
     url: Annotated[StoreUrl, Field(repr=False)] = "redis://localhost:6379/0"
-    """redis:// rediss:// unix:// redis+cluster://, or embedded:DIR for a server of its own."""
+    """redis[s]://, redis[s]+cluster:// or unix://; embedded:DIR starts a server of its own."""
     namespace: Name = "duebridge"
-    """The first part of every key: two bridges may share one server."""
+    """Begins every key, so that several bridges can share one server."""
     durability: Annotated[Literal["async"], not_yet("fsync", "replicated")] = "async"
-    """What an accepted envelope survives."""
+    """What an accepted envelope survives: async is what the server is set up for."""
     allow_unfit: tuple[Literal["version", "eviction", "persistence"], ...] = ()
-    """Go on where the server is unfit in these."""
+    """Start although the server is unfit in these respects."""
 
 
 class WorkerSettings(Model):
-    """The bounds of each lane, and how long a worker may take to publish and to stop."""
+    """Limits of a worker: what it hands to each broker at once, and how long it may take."""
 
     in_flight: Annotated[Whole, Field(ge=1)] = 5000
-    """Envelopes handed to the broker and not yet confirmed."""
+    """Most envelopes that wait for the confirm of one broker."""
     in_flight_bytes: Bytes = "64MiB"  # type: ignore[assignment]
-    """The same in bytes of bodies."""
+    """Most bytes of bodies that wait for the confirm of one broker."""
     batch: Annotated[Whole, Field(ge=1, le=1000)] = 500
-    """The most envelopes in one claim."""
+    """Most envelopes that a worker claims from the store in one call."""
     publish_deadline: Ms = "15s"  # type: ignore[assignment]
-    """After it a publish counts as of unknown outcome."""
+    """How long a publish may wait for its confirm; then it is retried, its outcome unknown."""
     drain: Ms = "20s"  # type: ignore[assignment]
-    """How long a stopping worker waits for what is in flight."""
+    """How long a stopping worker waits for the confirms of what it has published."""
 
 
 class RetryPolicy(Model):
-    """How often, and after what delay, a delivery that failed is tried again.
+    """How often a failed delivery is tried again, and after what delay.
 
     With `backoff: fixed`, `max` and `jitter` have no effect: inherited ones are dropped, given ones
     are refused (`jitter: none` is accepted).
     """
 
     max_attempts: Annotated[Whole, Field(ge=1, le=10_000)] = 5
-    """Definite failures until an envelope is dead; an outage of the broker is none."""
+    """Failures after which an envelope is dead. An outage of the broker does not count."""
     backoff: Literal["exponential", "fixed"] = "exponential"
-    """Whether the delay doubles with each retry, or stays what it is."""
+    """exponential doubles the delay with each retry; fixed repeats `initial`."""
     initial: Ms = "1s"  # type: ignore[assignment]
-    """The first delay."""
+    """The delay before the first retry."""
     max: Ms = "5m"  # type: ignore[assignment]
-    """The longest delay."""
+    """The longest delay between two tries."""
     jitter: Literal["full", "none"] = "full"
-    """full: the delay is drawn between nothing and itself."""
+    """full draws each delay between 0 and its length, so that retries do not come all at once."""
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -94,21 +94,21 @@ class RetryPolicy(Model):
 
 
 class OnTargetError(Model):
-    """How long a route waits for a missing or closed target before it gives envelopes up."""
+    """What a route does while its target is missing, closed to us or unroutable."""
 
     hold: Ms = "10m"  # type: ignore[assignment]
-    """Until then one envelope a second tries; after it each target error ends its envelope."""
+    """How long one envelope a second tries the target; after it each error ends its envelope."""
     then: Literal["dead_letter"] = "dead_letter"
-    """What becomes of an envelope after `hold`."""
+    """Where an envelope goes that ends after `hold`."""
 
 
 class ColdTier(Model):
-    """Where envelopes wait that are due far ahead: files, instead of the store's memory."""
+    """Files in which envelopes due far ahead wait, instead of in the store's memory."""
 
     path: Text
-    """A directory that all jobs and commands see alike: absolute, or a URI such as s3://."""
+    """The directory of the files, the same for all jobs and commands: an absolute path or a URI."""
     horizon: Ms
-    """What is due sooner is in the store; `duebridge spark hydrate` has to run more often."""
+    """Envelopes due within this time are in the store. Run `duebridge spark hydrate` more often."""
 
     @model_validator(mode="after")
     def _is_everywhere_the_same(self) -> Self:
@@ -123,36 +123,36 @@ class ColdTier(Model):
 
 
 class RouteSettings(Model):
-    """What a route may leave to the defaults."""
+    """Settings that a route may leave to `defaults`."""
 
     lease: Ms = "30s"  # type: ignore[assignment]
-    """How long a worker may hold an envelope: at least 1.5 x publish_deadline + 1s."""
+    """How long a worker may keep an envelope to itself: at least 1.5 x publish_deadline + 1s."""
     max_delay: Ms = "365d"  # type: ignore[assignment]
-    """Longer delays are refused."""
+    """The longest delay; what is due later is refused."""
     max_body: BodyBytes = "256KiB"  # type: ignore[assignment]
-    """Larger bodies are refused; at most 1MiB, which takes the store 4 to 10 ms a call."""
+    """The largest body; at most 1MiB, which takes the store 4 to 10 ms a call."""
     retry: RetryPolicy = RetryPolicy()
     on_target_error: OnTargetError = OnTargetError()
     remember: Ms = "0ms"  # type: ignore[assignment]
-    """How long an id is known after its delivery; it costs memory."""
+    """How long a delivered id is known, so that a repeat stores nothing; each costs memory."""
     poison: Annotated[Whole, Field(ge=1)] = 5
-    """Bury an envelope after so many workers died with it alone."""
+    """Deaths of workers that held only this envelope, after which it is dead."""
 
 
 class Route(RouteSettings):
-    """One route: where its envelopes go, where they go when that fails, and how."""
+    """A route: where its envelopes go, and where they go when that fails."""
 
     name: Annotated[Name, SkipJsonSchema()]  # its key
     target: RouteTarget
-    """Where due envelopes go."""
+    """The topic, or the exchange and routing key, of due envelopes."""
     dead_letter: RouteTarget | None = None
-    """Where exhausted ones go; without it they stay in the store."""
+    """The target of dead envelopes, another than `target`. Without it they stay in the store."""
     allow_targets: tuple[RouteTarget, ...] = ()
-    """Where an envelope may ask to go instead; names may be globs."""
+    """Targets of the same broker that an envelope may name instead; names may be globs."""
     shards: Annotated[Whole, Field(ge=1, le=1024)] = 1
-    """Fixed when the route is first used."""
+    """Parts of the route in the store, for 1,000,000 pending envelopes each. Fixed at first use."""
     cold_tier: ColdTier | None = None
-    """Keeps what is due far ahead out of the store's memory; `duebridge spark demote` moves it."""
+    """Files for what is due far ahead; `duebridge spark demote` moves it there."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -179,18 +179,18 @@ class Route(RouteSettings):
 
 
 class Config(Model):
-    """The whole configuration, defaults merged into every route."""
+    """The whole configuration, with the defaults merged into every route."""
 
     version: Version
-    """Of the form of this file."""
+    """The version of this file's form: 1."""
     store: Store = Store()
     brokers: dict[Name, Broker]
     worker: WorkerSettings = WorkerSettings()
     defaults: RouteSettings = RouteSettings()
     routes: dict[str, Route]
-    """By name."""
+    """The routes, by name."""
     allow_absent: tuple[Name, ...] = ()
-    """Routes that may be left out of this file while the store holds envelopes of them."""
+    """Routes that this file may leave out although the store holds envelopes of them."""
 
     @model_validator(mode="before")
     @classmethod

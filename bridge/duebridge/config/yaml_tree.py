@@ -24,7 +24,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode
 from yaml.reader import ReaderError
 
 from duebridge.config.secrets import check_references, resolve
-from duebridge.errors import ConfigError
+from duebridge.errors import ConfigError, ConfigFileError
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 MAX_DEPTH = 20
@@ -60,9 +60,9 @@ class Fault(NamedTuple):
         return f"{self.file}:{self.at.line}:{self.at.column} {path}{': ' * bool(path)}{self.text}"
 
 
-def all_of(faults: Iterable[Fault]) -> ConfigError:
+def all_of(faults: Iterable[Fault]) -> ConfigFileError:
     """Return one error with a line for each fault, in the order of the file."""
-    return ConfigError("\n".join(str(fault) for fault in sorted(faults, key=attrgetter("at"))))
+    return ConfigFileError("\n".join(str(fault) for fault in sorted(faults, key=attrgetter("at"))))
 
 
 class Place(NamedTuple):
@@ -161,11 +161,11 @@ def read_tree(text: str, file: str) -> Tree:
         faults = list(_uncommon(yaml.parse(text, Loader=yaml.BaseLoader), file))
         root = None if faults else yaml.compose(text, Loader=yaml.BaseLoader)
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: "\UFFFFFFFF"
-        raise ConfigError(str(_syntax_fault(error, text, file))) from None
+        raise ConfigFileError(str(_syntax_fault(error, text, file))) from None
     if faults:
         raise all_of(faults)
     if root is None or (isinstance(root, ScalarNode) and _plain(root.value) is None):
-        raise ConfigError(f"{file}:1:1 empty: expected at least version, brokers and routes")
+        raise ConfigFileError(f"{file}:1:1 empty: expected at least version, brokers and routes")
     return Tree(file, root)
 
 

@@ -12,11 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from duebridge.envelope import Envelope
+from duebridge.envelope import Envelope, Headers
 from duebridge.ports.baseline import BaselineClient
 from duebridge.ports.checks import Destination, Finding
 from duebridge.ports.publisher import Publisher
 from duebridge.ports.settings import BrokerSettings, TargetSettings
+
+MAX_MESSAGE_HEADER_BYTES = 64 * 1024  # names and values, as `header_bytes` counts them
 
 
 class BrokerType(ABC):
@@ -34,8 +36,26 @@ class BrokerType(ABC):
     has_baseline: ClassVar[bool] = False
     """Whether `duebridge bench` can measure the client without the bridge."""
 
-    def check_envelope(self, envelope: Envelope) -> None:  # noqa: B027 - optional
-        """Raise `EnvelopeError` if a message of this broker cannot carry the envelope."""
+    def check_envelope(  # noqa: B027 - optional
+        self, envelope: Envelope, headers: Headers, settings: Mapping[str, object]
+    ) -> None:
+        """Raise `EnvelopeError` if a message of this broker cannot carry the envelope.
+
+        `headers` are all that the message will have: the envelope's, then duebridge's with their
+        longest values; they have at most `MAX_MESSAGE_HEADER_BYTES`. References in `settings` are
+        not resolved, since a producer needs no secret of a broker. Called for every envelope that
+        is scheduled: be quick.
+        """
+
+    def check_dead_letter(
+        self, envelope: Envelope, headers: Headers, settings: Mapping[str, object]
+    ) -> None:
+        """Raise `EnvelopeError` if a dead letter of this broker cannot carry the envelope.
+
+        The envelope's target may be of another type. By default as `check_envelope`; override it
+        where the publisher turns what the broker lacks into `x-dlq-*` headers.
+        """
+        self.check_envelope(envelope, headers, settings)
 
     def check_settings(self, settings: Mapping[str, object], publish_deadline_s: float) -> None:
         """Raise `ConfigError` if `open_publisher` would; uses no network.

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from duebridge.envelope import Envelope, Properties
+from duebridge.envelope import Envelope, Headers
 from duebridge.errors import EnvelopeError
 from duebridge.ports.baseline import BaselineClient
 from duebridge.ports.broker import BrokerType
@@ -14,11 +14,11 @@ from duebridge.ports.checks import Destination, Finding
 from duebridge.ports.publisher import Publisher
 from duebridge.ports.settings import AtUse, BrokerSettings, Fault, Options, TargetSettings, Text
 from duebridge_connectors.kafka import import_client, open_publisher
+from duebridge_connectors.kafka.headers import lacking_properties
+from duebridge_connectors.kafka.sizes import check_size
 
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")
 _TOPIC_EXPECTED = "letters, digits, dots (not alone), dashes and underscores"
-_NO_PROPERTIES = Properties()
-_PROPERTIES = {"content_type"}  # becomes the header content-type; Kafka has no properties
 
 
 class KafkaSettings(BrokerSettings):
@@ -52,19 +52,22 @@ class Kafka(BrokerType):
     target = KafkaTarget
     has_baseline = True
 
-    def check_envelope(self, envelope: Envelope) -> None:
-        """Refuse a tombstone without a key, and properties that Kafka lacks."""
+    def check_envelope(
+        self, envelope: Envelope, headers: Headers, settings: Mapping[str, object]
+    ) -> None:
+        """Refuse a tombstone without a key, properties that Kafka lacks, and a record too large."""
+        if lacking := lacking_properties(envelope.properties):
+            got = ", ".join(lacking)
+            raise EnvelopeError(f"properties: expected only content_type on Kafka; got {got}")
+        self.check_dead_letter(envelope, headers, settings)
+
+    def check_dead_letter(
+        self, envelope: Envelope, headers: Headers, settings: Mapping[str, object]
+    ) -> None:
+        """Do the same, but take any property: Kafka's dead letters have them as headers."""
         if envelope.body is None and envelope.key is None:
             raise EnvelopeError("body: expected a key beside a body of None, which deletes a key")
-        properties = envelope.properties
-        if properties == _NO_PROPERTIES:  # as almost always, and Spark asks about every row
-            return
-        names = properties.__struct_fields__
-        given = {name for name in names if getattr(properties, name) is not None}
-        if extra := sorted(given - _PROPERTIES):
-            raise EnvelopeError(
-                f"properties: expected only content_type on a Kafka route; got {', '.join(extra)}"
-            )
+        check_size(envelope, headers, settings)
 
     def open_publisher(
         self, settings: Mapping[str, object], publish_deadline_s: float

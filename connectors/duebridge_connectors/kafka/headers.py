@@ -5,6 +5,7 @@ from typing import SupportsIndex
 from duebridge.envelope import Headers, HeaderValue, Properties
 
 CONTENT_TYPE = "content-type"
+_NO_PROPERTIES = Properties()
 
 KafkaHeader = tuple[str, bytes | None]
 
@@ -22,7 +23,8 @@ def plain_headers(headers: Headers, properties: Properties | None) -> list[Kafka
     """Return headers as pairs of a name and bytes or None, in order.
 
     Text is encoded as UTF-8, an int as ASCII digits, a bool as `true` or `false`; bytes and None
-    are unchanged. `content_type` becomes the header `content-type`, unless there is one.
+    are unchanged. `content_type` becomes the header `content-type`, unless there is one; other
+    properties, which only a dead letter has here, become headers `x-dlq-*`.
 
     Raises `UnicodeEncodeError` for text that UTF-8 cannot encode.
     """
@@ -31,9 +33,28 @@ def plain_headers(headers: Headers, properties: Properties | None) -> list[Kafka
         (name, value.encode() if type(value) is str else _as_bytes(value))
         for name, value in headers
     ]
-    if properties is not None and properties.content_type is not None:
+    if properties is None:
+        return pairs
+    if properties.content_type is not None:
         _set_default(pairs, CONTENT_TYPE, properties.content_type.encode())
+    pairs += [(name, value.encode()) for name, value in property_headers(properties)]
     return pairs
+
+
+def lacking_properties(properties: Properties) -> list[str]:
+    """Return the names of the properties that Kafka lacks: all but `content_type`."""
+    if properties == _NO_PROPERTIES:  # as almost always, and Spark asks about every row
+        return []
+    names = (name for name in properties.__struct_fields__ if name != "content_type")
+    return [name for name in names if getattr(properties, name) is not None]
+
+
+def property_headers(properties: Properties) -> tuple[tuple[str, str], ...]:
+    """Return the properties that Kafka lacks as headers of a dead letter: `x-dlq-reply-to`."""
+    return tuple(
+        (f"x-dlq-{name.replace('_', '-')}", str(getattr(properties, name)))
+        for name in lacking_properties(properties)
+    )
 
 
 def _as_bytes(value: HeaderValue) -> bytes | None:

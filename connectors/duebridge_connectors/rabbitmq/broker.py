@@ -5,8 +5,8 @@ from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from duebridge.envelope import Envelope, Target
-from duebridge.errors import EnvelopeError
+from duebridge.envelope import Envelope, Headers, Target
+from duebridge.errors import EnvelopeError, shown
 from duebridge.ports.baseline import BaselineClient
 from duebridge.ports.broker import BrokerType
 from duebridge.ports.checks import Destination, Finding
@@ -22,6 +22,7 @@ from duebridge.ports.settings import (
     needs_any,
 )
 from duebridge_connectors.rabbitmq import open_publisher
+from duebridge_connectors.rabbitmq.sizes import check_frame
 
 
 class RabbitSettings(BrokerSettings):
@@ -63,19 +64,28 @@ class RabbitMQ(BrokerType):
     target = RabbitTarget
     has_baseline = True
 
-    def check_envelope(self, envelope: Envelope) -> None:
-        """Refuse what AMQP cannot carry: no body, a key, repeated header names."""
-        if envelope.body is None:
-            raise EnvelopeError("body: expected bytes on a RabbitMQ route; got None")
+    def check_envelope(
+        self, envelope: Envelope, headers: Headers, settings: Mapping[str, object]
+    ) -> None:
+        """Refuse what AMQP lacks: no body, a key, repeated header names; and a frame too large."""
         if envelope.key is not None:
             raise EnvelopeError(
-                "key: expected none on a RabbitMQ route, whose messages have no key; use a"
-                f" target's routing_key; got {envelope.key!r}"
+                "key: expected none on RabbitMQ, whose messages have no key; use a target's"
+                f" routing_key; got {shown(envelope.key)}"
             )
-        names = [name for name, _ in envelope.headers]
-        if len(set(names)) < len(names):
-            text = f"expected distinct names on a RabbitMQ route; got {names}"
-            raise EnvelopeError(f"headers: {text}")
+        self.check_dead_letter(envelope, headers, settings)
+
+    def check_dead_letter(
+        self, envelope: Envelope, headers: Headers, settings: Mapping[str, object]
+    ) -> None:
+        """Do the same, but take a key: RabbitMQ's dead letters have it as a header."""
+        if envelope.body is None:
+            raise EnvelopeError("body: expected bytes on RabbitMQ; got None")
+        names = {name for name, _ in envelope.headers}
+        if len(names) < len(envelope.headers):
+            got = shown([name for name, _ in envelope.headers])
+            raise EnvelopeError(f"headers: expected distinct names on RabbitMQ; got {got}")
+        check_frame(envelope, headers, settings)
 
     def open_publisher(
         self, settings: Mapping[str, object], publish_deadline_s: float

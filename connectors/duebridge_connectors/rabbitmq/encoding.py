@@ -17,6 +17,7 @@ from duebridge.envelope import Headers, HeaderValue, Properties
 from duebridge.ports.publisher import Delivery
 from duebridge_connectors.rabbitmq.batch import PendingMessage
 from duebridge_connectors.rabbitmq.errors import Unencodable
+from duebridge_connectors.rabbitmq.sizes import KEY_HEADER
 
 BASIC_CLASS: Final = 60
 PERSISTENT: Final = 2
@@ -41,7 +42,8 @@ _PLAIN: Final = Properties()
 def header_payload(delivery: Delivery, body_size: int) -> bytes:
     """Return the content header's payload: persistent, `message_id` is the delivery's id.
 
-    Text is a long string, bytes are a byte array, an int has 32 bits if it fits and 64 if not.
+    Text is a long string, bytes are a byte array, an int has 32 bits if it fits and 64 if not. A
+    key, which only a dead letter has here, becomes a header.
 
     Raises `Unencodable`.
     """
@@ -54,7 +56,10 @@ def header_payload(delivery: Delivery, body_size: int) -> bytes:
 def _payload(delivery: Delivery, body_size: int) -> bytes:
     flags = _DELIVERY_MODE | _MESSAGE_ID
     before = headers = between = after = b""
-    if delivery.headers:
+    if delivery.key is not None:
+        flags |= _HEADERS
+        headers = table((*delivery.headers, (KEY_HEADER, delivery.key)))
+    elif delivery.headers:
         flags |= _HEADERS
         headers = table(delivery.headers)
     properties = delivery.properties

@@ -1,11 +1,11 @@
 """Packs rows of an Arrow batch for the store; a row that is no valid envelope gets a reason.
 
     batch ─▶ find plain rows by whole columns ─▶ plain: an Envelope without its checks
-                                              └▶ others: Envelope.new, check_envelope
+                                              └▶ others: Envelope.new, RouteLimits.check
 
-`Envelope.new` and `check_envelope` would accept a plain row unchanged; both paths give the same
-bytes. The broker type is asked about every row. A doubtful row takes the full path, so only those
-two functions refuse rows.
+`Envelope.new` and `RouteLimits` would accept a plain row unchanged; both paths give the same
+bytes. The broker types are asked about every row. A doubtful row takes the full path, so only those
+two refuse rows.
 """
 
 from collections.abc import Iterator
@@ -16,12 +16,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duebridge.config.models import Route
-from duebridge.durations import MAX_MS, parse_duration_ms
+from duebridge.durations import LIKE_SECONDS, MAX_MS, parse_duration_ms
 from duebridge.envelope import Envelope, Headers, Instant, Target
 from duebridge.errors import EnvelopeError
-from duebridge.limits import MAX_HEADER_BYTES, MAX_HEADERS, check_envelope, with_whole_target
-from duebridge.ports.discovery import broker_type
+from duebridge.limits import MAX_HEADER_BYTES, MAX_HEADERS, RouteLimits, with_whole_target
 from duebridge.store.record import HASH_BYTES, PackedRow, pack_row
 from duebridge_connectors.spark.source import arrow
 from duebridge_connectors.spark.source.ids import derive_id, identifying_values
@@ -45,12 +43,11 @@ class Packer:
     """Packs batches for one route. Not thread-safe."""
 
     def __init__(
-        self, route: Route, kind: str, horizon_ms: int, id_columns: tuple[str, ...] = ()
+        self, limits: RouteLimits, horizon_ms: int, id_columns: tuple[str, ...] = ()
     ) -> None:
-        """Remember ids at least `horizon_ms` after their envelope's end; `kind` is the broker's."""
-        self._route = route
-        self._kind = kind
-        self._check_by_broker = broker_type(kind).check_envelope
+        """Remember ids at least `horizon_ms` after their envelope's end."""
+        self._limits = limits
+        route = self._route = limits.route
         self._horizon_ms = max(horizon_ms, route.remember)
         self._id_columns = id_columns
         self._header_names: set[str] = set()  # accepted on the full path
@@ -139,7 +136,8 @@ class Packer:
         if given is None:
             return None
         if isinstance(given, int):
-            return Instant(given, False) if 0 <= given <= MAX_MS else None
+            is_valid = 0 <= given <= MAX_MS and given not in LIKE_SECONDS
+            return Instant(given, False) if is_valid else None
         if given not in self._instants:
             if len(self._instants) >= MAX_CACHED:
                 self._instants.clear()
@@ -147,9 +145,9 @@ class Packer:
         return self._instants[given]
 
     def _is_carried(self, envelope: Envelope) -> bool:
-        """Whether the broker type accepts a plain row."""
+        """Whether the broker types accept a plain row."""
         try:
-            self._check_by_broker(envelope)
+            self._limits.check_by_brokers(envelope)
         except EnvelopeError:
             return False
         return True
@@ -166,7 +164,7 @@ class Packer:
         if envelope_id is None:
             raise EnvelopeError("id: expected text; got null")
         envelope = with_whole_target(fields.envelope(envelope_id, index), self._route)
-        check_envelope(envelope, self._route, self._kind)
+        self._limits.check(envelope)
         if len(self._header_names) < MAX_CACHED:
             self._header_names.update(name for name, _ in envelope.headers)
         row = pack_row(envelope, self._horizon_ms)

@@ -17,6 +17,7 @@ from duebridge.config.load import load_config
 from duebridge.config.models import Config, Route
 from duebridge.config.secrets import resolve_at
 from duebridge.errors import ConfigError
+from duebridge.limits import RouteLimits
 from duebridge.producer import find_route
 from duebridge.store.connection import Connection, opened_connection
 from duebridge.store.delay_store import DelayStore
@@ -131,15 +132,19 @@ class WriteJob(msgspec.Struct, frozen=True):
 
     options: WriteOptions
     address: StoreAddress
-    route: Route
+    limits: RouteLimits
     shards: int
-    broker_type: str
     run: str
+
+    @property
+    def route(self) -> Route:
+        """The route that is written to."""
+        return self.limits.route
 
     def packer(self) -> Packer:
         """Return a packer for one task."""
         options = self.options
-        return Packer(self.route, self.broker_type, options.remember, options.id_columns)
+        return Packer(self.limits, options.remember, options.id_columns)
 
 
 def plan_write(
@@ -159,7 +164,7 @@ def plan_write(
     checkpoint = given.get("checkpointLocation")  # a stream keeps the name of its run
     digest = uuid4().hex if checkpoint is None else sha256(str(checkpoint).encode()).hexdigest()
     run = options.run or digest[:12]
-    return WriteJob(options, address, route, shards, config.brokers[route.target.broker].type, run)
+    return WriteJob(options, address, RouteLimits.of(config, route), shards, run)
 
 
 def plan_read(given: Mapping[str, object]) -> tuple[ReadOptions, StoreAddress, list[Shard]]:

@@ -35,7 +35,7 @@ class File(BrokerType):
     settings = FileSettings
     target = FileTarget
 
-    def check_envelope(self, envelope):
+    def check_envelope(self, envelope, headers, settings):
         """Refuse what a line cannot carry."""
         if envelope.properties != type(envelope.properties)():
             raise EnvelopeError("properties: expected none on a file route")
