@@ -3,9 +3,10 @@
 --
 -- Returns  {poll, due now, due within 60 s, within 300 s, oldest due ms (-1: nothing is due; of what was
 --          claimed before, only the first 100 of each state count), journal entries, memories, scheduled,
---          newest journal entry, newest that was kept (-1: never)};
+--          newest journal entry, newest that was kept (-1: never),
+--          dead whose target rejects their dead letter};
 --          due counts unleased envelopes that wait for delivery now, in any state
--- @include prelude batch flight poll
+-- @include prelude batch dead flight poll
 
 local function due_by(instant)
   return redis.call('ZCARD', READY) + redis.call('ZCARD', SUSPECT)
@@ -29,4 +30,5 @@ end
 local counted = redis.call('HMGET', META, 'generation', 'journal_sequence', 'journal_kept')
 return {poll(), due_by(NOW), due_by(NOW + 60000), due_by(NOW + 300000), oldest,
   redis.call('XLEN', JOURNAL), redis.call('HLEN', MEMORY),
-  tonumber(counted[1] or 0), tonumber(counted[2] or 0), tonumber(counted[3] or -1)}
+  tonumber(counted[1] or 0), tonumber(counted[2] or 0), tonumber(counted[3] or -1),
+  redis.call('ZCOUNT', DEAD, string.format('%.0f', REJECTED), '(+inf')}

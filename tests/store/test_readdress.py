@@ -52,6 +52,11 @@ def test_readdress_makes_due_what_the_former_target_rejected(rejected: Desk) -> 
     assert due(rejected) == ["a", "b"]
 
 
+def test_stats_count_the_rejected_and_not_those_without_a_target(rejected: Desk) -> None:
+    rejected.dead("c")
+    assert (rejected.store.stats().rejected, rejected.store.stats().poll.dead) == (2, 3)
+
+
 def test_readdress_of_the_same_target_leaves_the_rejected(rejected: Desk) -> None:
     for _ in range(3):
         rejected.clock.advance(LEASE_MS)

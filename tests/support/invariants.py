@@ -1,5 +1,6 @@
 """What must hold of a shard between any two calls."""
 
+from math import inf
 from typing import Any, TypeAlias
 
 from duebridge.store.journal import read_entry
@@ -95,5 +96,6 @@ def check_stats(found: Snapshot, stats: Stats, now_ms: int) -> None:
     due = [sum(score <= now_ms + ms for score in scores) for ms in (0, 60_000, 300_000)]
     counts = (len(found["journal"]), len(found["memory"]))
     meta = [int(found["meta"].get(name, 0)) for name in (b"generation", b"journal_sequence")]
-    expected = Stats(poll_of(found, now_ms), *due, oldest, *counts, *meta, NONE)
+    rejected = sum(BEYOND_ANY_TIME <= score < inf for _, score in found["dead"])
+    expected = Stats(poll_of(found, now_ms), *due, oldest, *counts, *meta, NONE, rejected)
     assert stats._replace(journal_kept=NONE) == expected

@@ -234,6 +234,16 @@ def test_examine_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 TARGET = {"broker": "here", "topic": "t"}
+
+
+def test_rejected_dead_letters_warn_with_the_commands_that_help() -> None:
+    (finding,) = found_of(1, dead=5, rejected=3)
+    assert finding.severity == "warning"
+    assert finding.found == "3 dead letters are kept: their target rejects them"
+    assert "`duebridge dead ls r`" in finding.remedy
+    assert "`duebridge dead shunt r`" in finding.remedy
+
+
 LETTERS = {"broker": "here", "topic": "dlt"}
 CONFIG_EMPTYING = Config.model_validate(
     {

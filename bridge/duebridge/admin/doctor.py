@@ -187,6 +187,7 @@ def _absent(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
 
 def _faults(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
     yield from (_held(place, route, each) for each in route.held)
+    yield from _rejected(place, route)
     if route.pending > SHARD_PENDING * route.shards:  # ids spread evenly over the shards
         text = f"{route.pending} are pending in {route.shards} shards, meant for 1,000,000 each"
         remedy = "make a new route with more shards, send there, and drain this one"
@@ -198,6 +199,14 @@ def _faults(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
             f"see `duebridge dead ls {route.route}`; configure a dead_letter target for future ones"
         )
         yield warning(About.ROUTE, place, text, remedy)
+
+
+def _rejected(place: str, route: RouteStats) -> Iterator[Finding]:
+    if route.rejected:
+        text = f"{route.rejected} dead letters are kept: their target rejects them"
+        name = route.route
+        remedy = f"see `duebridge dead ls {name}`; make the target accept them, then run "
+        yield warning(About.ROUTE, place, text, f"{remedy}`duebridge dead shunt {name}`")
 
 
 def _held(place: str, route: RouteStats, held: HeldStats) -> Finding:

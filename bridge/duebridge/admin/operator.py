@@ -28,7 +28,7 @@ class RouteStats(msgspec.Struct, frozen=True, omit_defaults=True):
     `held` are its failing targets, as the workers say; `held_since_ms` is the epoch ms of the first
     failure of those that are no dead-letter targets, 0 without one. `cold_left_ms` is how long cold
     envelopes can wait for the next hydrate, None without a cold tier. `configured` is false if only
-    the store has the route.
+    the store has the route. `rejected` are the dead whose dead-letter target rejects them for good.
     """
 
     route: str
@@ -43,6 +43,7 @@ class RouteStats(msgspec.Struct, frozen=True, omit_defaults=True):
     configured: bool = True
     cold_left_ms: int | None = None
     held: tuple[HeldStats, ...] = ()
+    rejected: int = 0
 
     @property
     def waiting(self) -> int:
@@ -176,4 +177,5 @@ def _summed(name: str, found: list[Stats], *, configured: bool) -> RouteStats:
         shards=len(found),
         configured=configured,
         cold_left_ms=min((poll.cold_left_ms for poll in polls if poll.has_cold), default=None),
+        rejected=sum(stats.rejected for stats in found),
     )

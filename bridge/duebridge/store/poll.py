@@ -53,6 +53,7 @@ class Stats(NamedTuple):
     `due` counts envelopes that wait for delivery now, without a lease. `scheduled` counts how often
     an envelope was given a due instant (accepted, replaced, rescheduled or replayed) since the
     shard's first use. `journal_kept` is the newest entry that an outside table has, -1 for none.
+    `rejected` counts the dead whose dead-letter target rejects them for good.
     """
 
     poll: Poll
@@ -65,6 +66,7 @@ class Stats(NamedTuple):
     scheduled: int
     journal_newest: int
     journal_kept: int
+    rejected: int
 
     @property
     def oldest_due_age_ms(self) -> int:

@@ -54,6 +54,11 @@ SHARD_GAUGES = (
     ),
     ShardGauge("duebridge_due", "Envelopes due now", lambda of: of.stats and of.stats.due),
     ShardGauge(
+        "duebridge_letters_rejected",
+        "Dead letters that their target rejects",
+        lambda of: of.stats and of.stats.rejected,
+    ),
+    ShardGauge(
         "duebridge_oldest_due_age_seconds",
         "Age of the oldest due envelope",
         _oldest_due_age_s,

@@ -44,7 +44,8 @@ def stats(
     """Count the envelopes of every route by state.
 
     Ages are milliseconds; in JSON, instants are epoch milliseconds, 0 if there is none. A failing
-    target is shown with the broker's error; in JSON, "held" has each, if any. A route
+    target is shown with the broker's error; in JSON, "held" has each, if any, and
+    "rejected" counts the dead letters that their target rejects, if any. A route
     that is in the store but not in the configuration is marked ("configured": false). With --watch
     the table is refreshed in place on a terminal; in JSON each round is a line.
     """
@@ -96,7 +97,7 @@ def _note(route: "RouteStats") -> str:
     if not route.configured:
         return "not in the configuration"
     if not route.held:
-        return ""
+        return f"dead and rejected by their target: {route.rejected}" if route.rejected else ""
     first, *others = route.held
     kind = "dead-letter target" if first.dead_letter else "target"
     more = f" (and {len(others)} more)" if others else ""
