@@ -42,7 +42,10 @@ class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Known(msgspec.Struct, frozen=True):
-    """An envelope that the store has; instants in epoch ms, 0 for none."""
+    """An envelope that the store has; instants in epoch ms, 0 for none.
+
+    `letter_error` is the last failure of its dead letter.
+    """
 
     id: str
     route: str
@@ -58,6 +61,7 @@ class Known(msgspec.Struct, frozen=True):
     error_message: str
     first_failed_at_ms: int
     last_failed_at_ms: int
+    letter_error: str
 
     @classmethod
     def of(cls, route: str, entry: Entry) -> Self:
@@ -119,4 +123,5 @@ def _known_fields(route: str, entry: Entry) -> dict[str, Any]:
         "error_message": entry.damage or flight.error_message,
         "first_failed_at_ms": flight.first_failed_at_ms,
         "last_failed_at_ms": flight.last_failed_at_ms,
+        "letter_error": flight.letter_error.replace("\n", ": ", 1),
     }

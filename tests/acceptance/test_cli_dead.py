@@ -19,7 +19,7 @@ from duebridge.errors import ConfigError
 from duebridge.ports.publisher import Reason
 from duebridge.producer import Producer
 from duebridge.store.routes import RouteStore
-from duebridge.store.transitions import Burial
+from duebridge.store.transitions import Burial, Postponement
 from tests.support.command import PROGRAM, Command, hear_ctrl_c, kill_due, wait_until
 
 LARGE, MISSING = Reason.TOO_LARGE, Reason.TARGET_MISSING
@@ -317,3 +317,28 @@ def test_drop_whose_reader_left_still_drops_all(duebridge: Command, operator: Op
     assert process.wait(timeout=60) == 0
     process.communicate()
     assert dead(operator) == []
+
+
+def test_shunt_tries_what_the_dead_letter_target_rejected_again(duebridge: Command) -> None:
+    refused = duebridge("dead", "shunt", "reminders")
+    assert (refused.code, "dead_letter: expected a target; got none" in refused.err) == (2, True)
+    text = duebridge.file.read_text()
+    topic = "{broker: here, topic: reminders}"
+    duebridge.file.write_text(
+        text.replace(topic, f"{topic}, dead_letter: {{broker: here, topic: x}}", 1)
+    )
+    bury(duebridge, ["a", "b"])
+    with closing(duebridge.connection()) as connection:
+        config = load_config(duebridge.file)
+        (store,) = RouteStore.open(connection, "duebridge", config.routes["reminders"]).shards
+        claim = store.shunt(9, 30_000)
+        store.postpone(
+            claim.token, [Postponement(each, None, "Large\n2 MiB") for each in claim.ids]
+        )
+        assert store.stats().rejected == 2
+        assert "dead letter: Large: 2 MiB" in duebridge("dead", "ls", "reminders").out
+        assert (
+            duebridge("dead", "shunt", "reminders").out == "dead letters that are tried again: 2\n"
+        )
+        assert (store.stats().rejected, len(store.shunt(9, 30_000).ids)) == (0, 2)
+    assert duebridge("dead", "shunt", "reminders").code == 1

@@ -149,7 +149,7 @@ def test_doctor_is_content_once_a_worker_runs(duebridge: Command) -> None:
     ("happen", "severity", "found", "remedy"),
     [
         (be_late, "warning", "has been due for", "see the workers' logs"),
-        (hold, "failure", "it is held", "see the finding about its target"),
+        (hold, "failure", "it is held", "create or bind it"),
     ],
 )
 def test_doctor_of_a_route_that_a_worker_serves_blames_what_is_left(

@@ -13,6 +13,7 @@ RECEIPT = {"id", "route", "due_at_ms", "status"}
 KNOWN = {
     "id", "route", "state", "due_at_ms", "scheduled_at_ms", "expires_at_ms", "attempt", "failures",
     "expiries", "reason", "error_class", "error_message", "first_failed_at_ms", "last_failed_at_ms",
+    "letter_error",
 }  # fmt: skip
 ENDED_MS = 1_767_225_600_000
 

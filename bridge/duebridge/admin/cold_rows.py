@@ -106,4 +106,5 @@ def _known(route: str, row: ColdRow, due_at_ms: int) -> Known:
         error_message="",
         first_failed_at_ms=0,
         last_failed_at_ms=0,
+        letter_error="",
     )

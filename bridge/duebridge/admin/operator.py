@@ -12,7 +12,7 @@ from duebridge.admin.held import HeldStats, held_of
 from duebridge.config.models import Config
 from duebridge.errors import ConfigError
 from duebridge.receipt import Shown
-from duebridge.store.batching import in_calls
+from duebridge.store.batching import CALL_ROWS, in_calls
 from duebridge.store.connection import Connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import Journal
@@ -115,6 +115,23 @@ class Operator:
     def drop(self, route: str, ids: Iterable[str]) -> list[DeadSettlement]:
         """Delete dead envelopes for good; one answer per id, in order."""
         return self._settle(route, ids, lambda store, batch: store.drop(batch))
+
+    def shunt(self, route: str) -> int:
+        """Try the dead letters again that their target rejected; return how many.
+
+        Raises `ConfigError` for a route without a dead-letter target.
+        """
+        named = self._config.routes.get(route)
+        if named is None or named.dead_letter is None:
+            raise ConfigError(f"routes.{route}.dead_letter: expected a target; got none")
+        target = str(named.dead_letter)
+        count = 0
+        for store in self._route(route).shards:
+            moved = store.readdress(target, CALL_ROWS, is_asked=True)
+            while moved:
+                count += moved
+                moved = store.readdress(target, CALL_ROWS)
+        return count
 
     def _settle(
         self,

@@ -22,7 +22,7 @@ def _group(group: type[LazyGroup], *examples: str, **codes: Any) -> typer.Typer:
 
 
 class DeadGroup(LazyGroup):
-    """Inspect, replay and drop dead envelopes."""
+    """Inspect, replay, drop and shunt dead envelopes."""
 
     specs: ClassVar[Mapping[str, CommandSpec]] = {
         "ls": _command(
@@ -43,6 +43,12 @@ class DeadGroup(LazyGroup):
             "duebridge dead replay reminders --reason unroutable --dry-run",
             "duebridge dead replay reminders --all --rate 50/s --delay 5m --yes",
             no="an id is not dead, unknown or in flight",
+        ),
+        "shunt": _command(
+            "dead:shunt",
+            "Try dead letters again that their target rejected.",
+            "duebridge dead shunt reminders",
+            no="there is none",
         ),
         "drop": _command(
             "dead:drop",

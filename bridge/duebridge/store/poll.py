@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 NONE = -1
+BEYOND_ANY_TIME = 2**52  # scores from here on: lua/shared/dead.lua
 
 
 class Poll(NamedTuple):

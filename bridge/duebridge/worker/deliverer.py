@@ -10,7 +10,7 @@ from duebridge.ports.publisher import Outcome, Verdict
 from duebridge.store.batching import in_calls
 from duebridge.store.poll import Poll
 from duebridge.store.replies import SettleReply
-from duebridge.store.transitions import Ack, Decision, SetAside
+from duebridge.store.transitions import Ack, Burial, Decision, Retry, SetAside
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
 from duebridge.worker.batch import Batch
@@ -133,6 +133,10 @@ class Deliverer:
         metrics.letters_kept.labels(name).inc(len(decisions))
         if acks:
             log.info("shunted", route=name, count=len(acks))
+        kept = [each for each in decisions if isinstance(each, Retry | Burial)]
+        if kept and all(group.health.mode == "up" for group in batch.outgoing.groups):
+            error = kept[0].error.replace("\n", ": ", 1)  # a held target has a line of its own
+            log.warning("dead_letters_kept", route=name, count=len(kept), error=error)
 
     def ack(self, view: ShardView, acks: Sequence[Ack] = (), *, at_once: bool = False) -> None:
         """Ack confirmed envelopes together with buffered acks, or buffer them for the next call."""

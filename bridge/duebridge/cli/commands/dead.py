@@ -1,4 +1,4 @@
-"""`duebridge dead`: list, show, replay and drop the envelopes that no broker accepted."""
+"""`duebridge dead`: list, show, replay, drop and shunt the envelopes that no broker accepted."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
@@ -115,6 +115,21 @@ def drop(context: typer.Context, route: RouteArgument, options: SettleOptions) -
     way to the dead-letter target.
     """
     _settle(context, route, options, "drop", lambda op, ids: op.drop(route, ids))
+
+
+def shunt(context: typer.Context, route: RouteArgument, config: ConfigOption = None) -> None:
+    """Try dead letters again that their target rejected.
+
+    Such a letter stays in the store until its target or the route's dead_letter has changed.
+    Exits 1 if there is none.
+    """
+    from duebridge.admin.operator import Operator
+
+    settings = load(context, config)
+    with opened_store(settings) as connection:
+        count = Operator(settings, connection).shunt(route)
+    typer.echo(f"dead letters that are tried again: {count}")
+    finish(is_yes=count > 0)
 
 
 def _settle(

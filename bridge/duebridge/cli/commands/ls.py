@@ -122,7 +122,8 @@ def show_envelopes(
 
 def error_cell(known: Known) -> str:
     """Return class and message of the last error for people, a dash for none."""
-    return ": ".join(part for part in (known.error_class, known.error_message) if part) or "-"
+    error = ": ".join(part for part in (known.error_class, known.error_message) if part) or "-"
+    return f"{error}; dead letter: {known.letter_error}" if known.letter_error else error
 
 
 def _cold_rows(

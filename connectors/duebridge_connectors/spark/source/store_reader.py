@@ -19,7 +19,7 @@ from duebridge.envelope import HeaderValue
 from duebridge.ports.publisher import reason_word
 from duebridge.store.connection import Connection
 from duebridge.store.keys import Shard
-from duebridge.store.poll import NONE
+from duebridge.store.poll import BEYOND_ANY_TIME, NONE
 from duebridge.store.record import Content
 from duebridge.store.replies import Entry
 from duebridge_connectors.spark.source.arrow import arrow_schema, record_batch
@@ -95,7 +95,7 @@ class StoreReader(DataSourceReader):
 
 def _decoded(shard: Shard, entry: Entry) -> tuple[Any, ...]:
     record, flight, content = entry.record, entry.flight, entry.content or _NOTHING
-    waits_for_ms = None if entry.score_ms == NONE else entry.score_ms
+    waits_for_ms = entry.score_ms if NONE < entry.score_ms < BEYOND_ANY_TIME else None
     return (
         *(entry.id, shard.route, shard.number, entry.state),
         *(record and record.due_at_ms, waits_for_ms, record and record.scheduled_at_ms),
