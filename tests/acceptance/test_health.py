@@ -10,8 +10,8 @@ from prometheus_client.registry import CollectorRegistry
 
 from duebridge.errors import StoreUnavailable
 from duebridge.telemetry import metrics
-from duebridge.worker.gauges import register
-from duebridge.worker.probes import HealthServer, oldest_due_age_ms
+from duebridge.worker.watch.gauges import register
+from duebridge.worker.watch.probes import HealthServer, oldest_due_age_ms
 from tests.acceptance.site import fetch
 from tests.support.floor import Floor
 

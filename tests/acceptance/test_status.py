@@ -12,8 +12,8 @@ from prometheus_client.registry import CollectorRegistry
 from duebridge.ports.publisher import CONFIRMED, Delivery, Outcome, Verdict
 from duebridge.store.connection import Connection, open_connection
 from duebridge.store.workers import HeldTarget, LaneRecord, WorkerRecord, Workers
-from duebridge.worker.gauges import register
-from duebridge.worker.status import StatusWriter
+from duebridge.worker.watch.gauges import register
+from duebridge.worker.watch.status import StatusWriter
 from tests.acceptance.site import running
 from tests.support.command import Command, wait_until
 from tests.support.floor import START_MS, Floor

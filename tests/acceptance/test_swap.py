@@ -12,8 +12,8 @@ from duebridge.envelope import Envelope
 from duebridge.errors import StoreUnavailable
 from duebridge.producer import Producer
 from duebridge.store.routes import Registry
-from duebridge.worker.gauges import register
 from duebridge.worker.reload import Changes, SwapRefused
+from duebridge.worker.watch.gauges import register
 from tests.acceptance.works import WITHIN_S, Works, started
 from tests.support.command import wait_until
 

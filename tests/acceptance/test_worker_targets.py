@@ -7,7 +7,7 @@ import pytest
 
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
-from duebridge.worker.lane import Lane
+from duebridge.worker.lanes.lane import Lane
 from duebridge.worker.shard import ShardView
 from duebridge.worker.worker import Worker
 from tests.support.desk import acks
@@ -377,7 +377,7 @@ def test_envelope_never_goes_to_a_target_whose_tag_is_the_same(
 def test_more_targets_than_a_worker_keeps_are_forgotten(
     targets: Targets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duebridge.worker.targets.MOST_TARGETS", 50)
+    monkeypatch.setattr("duebridge.worker.lanes.targets.MOST_TARGETS", 50)
     for n in range(40):
         targets.outcomes[f"gone{n}"] = MISSING
         targets.schedule(f"a{n}", topic=f"gone{n}")

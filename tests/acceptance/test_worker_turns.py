@@ -11,7 +11,7 @@ from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.embedded import stop_embedded
 from duebridge.store.keys import Shard
-from duebridge.worker.probes import readiness_faults
+from duebridge.worker.watch.probes import readiness_faults
 from tests.acceptance.works import WITHIN_S, Works, started
 from tests.support.command import wait_until
 from tests.support.floor import Floor

@@ -3,7 +3,7 @@
 import pytest
 
 from duebridge.config.models import WorkerSettings
-from duebridge.worker.probes import FROZEN_AFTER_S
+from duebridge.worker.watch.probes import FROZEN_AFTER_S
 from tests.deploy.chart import MODES, Chart, ChartRefused, Object, container_of, loaded, one, pod_of
 
 WITH_CONFIG = [mode for mode in MODES if mode != "existing-config"]

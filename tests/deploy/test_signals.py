@@ -12,9 +12,9 @@ from prometheus_client.registry import CollectorRegistry
 
 from duebridge.config.models import WorkerSettings
 from duebridge.telemetry import metrics
-from duebridge.worker.crew import Crew
-from duebridge.worker.gauges import ShardCollector
-from duebridge.worker.lane import Lane
+from duebridge.worker.lanes.crew import Crew
+from duebridge.worker.lanes.lane import Lane
+from duebridge.worker.watch.gauges import ShardCollector
 from duebridge_connectors.memory import MemoryPublisher
 from tests.deploy.chart import FOLDER
 from tests.deploy.conftest import Promtool

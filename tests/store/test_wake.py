@@ -9,7 +9,7 @@ import pytest
 from duebridge.store.batching import Pace
 from duebridge.store.connection import Connection
 from duebridge.store.replies import Claim
-from duebridge.worker.store_monitor import StoreMonitor
+from duebridge.worker.watch.store_monitor import StoreMonitor
 from tests.support.desk import Desk, acks, envelope
 from tests.support.servers import wait_until
 

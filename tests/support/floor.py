@@ -9,7 +9,7 @@ from duebridge.envelope import Envelope
 from duebridge.store.connection import Connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
-from duebridge.worker.lane import Lane
+from duebridge.worker.lanes.lane import Lane
 from duebridge.worker.shard import ShardView
 from duebridge.worker.worker import Worker
 from duebridge_connectors.memory import MemoryPublisher

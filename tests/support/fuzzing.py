@@ -16,7 +16,7 @@ from duebridge.config.models import Config
 from duebridge.ports.publisher import Publisher
 from duebridge.store.connection import Connection, open_connection
 from duebridge.store.embedded import stop_embedded
-from duebridge.worker.lane import Lane
+from duebridge.worker.lanes.lane import Lane
 from tests.support.floor import Floor
 
 CASES = int(os.environ.get("DUEBRIDGE_FUZZ", "200"))

@@ -14,9 +14,9 @@ from duebridge.ports.publisher import Outcome, Verdict
 from duebridge.store.record import Content, Flight, Record
 from duebridge.store.replies import LeasedEnvelope
 from duebridge.telemetry import metrics
-from duebridge.worker.crew import Crew
-from duebridge.worker.gauges import ShardCollector
-from duebridge.worker.lane import Lane
+from duebridge.worker.lanes.crew import Crew
+from duebridge.worker.lanes.lane import Lane
+from duebridge.worker.watch.gauges import ShardCollector
 from duebridge_connectors.memory import MemoryPublisher
 from tests.support.checkout import ROOT
 

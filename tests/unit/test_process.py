@@ -17,8 +17,8 @@ from tests.support.certificates import KEY_PASSWORD, Certificates, make_certific
 PROGRAM = """\
 from duebridge.config.models import WorkerSettings
 from duebridge.envelope import Target
-from duebridge.worker.crew import Crew
-from duebridge.worker.lane import Lane
+from duebridge.worker.lanes.crew import Crew
+from duebridge.worker.lanes.lane import Lane
 from duebridge.telemetry.logs import configure_logs
 from duebridge.ports.publisher import Delivery
 

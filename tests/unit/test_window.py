@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from duebridge.worker.window import EMPTY, Load, Window
+from duebridge.worker.lanes.window import EMPTY, Load, Window
 
 MIB = 2**20
 BOUND, BATCH, ONE = Load(5000, 64 * MIB), Load(500, MIB // 2), Load(1, 1)

@@ -1,6 +1,6 @@
 """The counters and histograms of this process; times in seconds, no ids in labels.
 
-`duebridge.worker.gauges` exports the gauges of the store.
+`duebridge.worker.watch.gauges` exports the gauges of the store.
 """
 
 import threading

@@ -9,11 +9,11 @@ from duebridge.store.record import decoded_size
 from duebridge.store.replies import Claim, DamagedEnvelope, LeasedEnvelope
 from duebridge.store.transitions import NO_TAG, HoldClock, SetAside
 from duebridge.worker.decide import Situation, Terms, is_past_hold, set_aside
-from duebridge.worker.lane import Group, Lane, Outgoing
+from duebridge.worker.lanes.lane import Group, Lane, Outgoing
+from duebridge.worker.lanes.targets import TargetHealth
+from duebridge.worker.lanes.window import Load
 from duebridge.worker.messages import damaged_letter, dead_letter, delivery
 from duebridge.worker.shard import ShardView
-from duebridge.worker.targets import TargetHealth
-from duebridge.worker.window import Load
 
 
 class Batch(NamedTuple):

@@ -12,11 +12,11 @@ from duebridge.telemetry import metrics
 from duebridge.worker.batch import Admission, admit, load_of
 from duebridge.worker.decide import LEAST_WAIT_MS, Terms
 from duebridge.worker.dispatcher import Dispatcher
-from duebridge.worker.lane import Group, Lane
+from duebridge.worker.lanes.lane import Group, Lane
+from duebridge.worker.lanes.targets import TargetHealth
+from duebridge.worker.lanes.window import EMPTY, Load
 from duebridge.worker.settlement import report_buried
 from duebridge.worker.shard import BACKLOG, ShardView, claim_batch
-from duebridge.worker.targets import TargetHealth
-from duebridge.worker.window import EMPTY, Load
 
 PROBE_ROWS = 500
 PROBE_PAGES = 20  # of `PROBE_ROWS` retries, in the search for an envelope that tries a target

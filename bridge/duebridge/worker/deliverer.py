@@ -21,11 +21,11 @@ from duebridge.worker.decide import (
     decide_damaged,
     decide_damaged_letter,
 )
-from duebridge.worker.lane import Group
-from duebridge.worker.outage import Outage
+from duebridge.worker.lanes.lane import Group
+from duebridge.worker.lanes.outage import Outage
+from duebridge.worker.lanes.targets import TargetHealth
 from duebridge.worker.settlement import Acks, report, settle, settle_letters
 from duebridge.worker.shard import ShardView
-from duebridge.worker.targets import TargetHealth
 
 log = structlog.get_logger()
 

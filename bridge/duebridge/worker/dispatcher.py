@@ -12,9 +12,9 @@ from duebridge.telemetry import metrics
 from duebridge.worker.batch import Admission, Batch
 from duebridge.worker.decide import wait_for_upgrade
 from duebridge.worker.deliverer import Deliverer
-from duebridge.worker.lane import Lane, Outgoing
+from duebridge.worker.lanes.lane import Lane, Outgoing
+from duebridge.worker.lanes.targets import TargetHealth
 from duebridge.worker.shard import ShardView
-from duebridge.worker.targets import TargetHealth
 
 START_MARGIN_S = 0.5  # reserved from the lease for settling after the publish deadline
 

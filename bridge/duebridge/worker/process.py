@@ -18,8 +18,8 @@ from duebridge.store.routes import Registry, RouteStore
 from duebridge.store.wakeup import WakeListener
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
-from duebridge.worker.crew import Crew
-from duebridge.worker.lane import Lane, thread_count
+from duebridge.worker.lanes.crew import Crew
+from duebridge.worker.lanes.lane import Lane, thread_count
 from duebridge.worker.reload import (
     Changes,
     SwapRefused,

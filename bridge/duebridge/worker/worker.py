@@ -27,8 +27,8 @@ from duebridge.telemetry.tracing import Tracing
 from duebridge.worker.claims import Claims
 from duebridge.worker.deliverer import Deliverer
 from duebridge.worker.dispatcher import Dispatcher
-from duebridge.worker.lane import Lane
-from duebridge.worker.outage import Outage
+from duebridge.worker.lanes.lane import Lane
+from duebridge.worker.lanes.outage import Outage
 from duebridge.worker.settlement import report_buried
 from duebridge.worker.shard import ShardView
 

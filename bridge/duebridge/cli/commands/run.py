@@ -19,7 +19,7 @@ from duebridge.errors import BridgeError, ConfigError
 
 if TYPE_CHECKING:
     from duebridge.worker.process import Runner
-    from duebridge.worker.store_monitor import StoreMonitor
+    from duebridge.worker.watch.store_monitor import StoreMonitor
 
 LOOK_UP_S = 0.2
 HOST = "0.0.0.0"  # noqa: S104 - where HealthServer listens
@@ -69,8 +69,8 @@ def run(
     from duebridge.worker.process import Runner, tuned_gc
     from duebridge.worker.publishers import open_publishers
     from duebridge.worker.reload import LOOK_EVERY_S, Reload
-    from duebridge.worker.status import StatusWriter
-    from duebridge.worker.store_monitor import StoreMonitor
+    from duebridge.worker.watch.status import StatusWriter
+    from duebridge.worker.watch.store_monitor import StoreMonitor
 
     path = config_path(context, config)
     text = read_config_text(path)
@@ -119,8 +119,8 @@ def serve_health(runner: "Runner", monitor: "StoreMonitor", port: int, stack: Ex
     """Serve probes until the stack unwinds; raises `ConfigError` if the port is taken."""
     import structlog
 
-    from duebridge.worker.gauges import register
-    from duebridge.worker.probes import HealthServer
+    from duebridge.worker.watch.gauges import register
+    from duebridge.worker.watch.probes import HealthServer
 
     register(runner.views, runner.lanes.values(), monitor)
     try:

@@ -13,10 +13,10 @@ from importlib.metadata import version
 
 from duebridge.errors import StoreUnavailable
 from duebridge.store.workers import HeldTarget, LaneRecord, WorkerRecord, Workers
-from duebridge.worker.lane import Lane
-from duebridge.worker.outage import Outage
+from duebridge.worker.lanes.lane import Lane
+from duebridge.worker.lanes.outage import Outage
+from duebridge.worker.lanes.targets import TargetHealth
 from duebridge.worker.shard import ShardView
-from duebridge.worker.targets import TargetHealth
 from duebridge.worker.worker import Worker
 
 WRITE_EVERY_S = 5.0

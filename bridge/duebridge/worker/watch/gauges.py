@@ -12,11 +12,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import REGISTRY, Collector, CollectorRegistry
 
 from duebridge.telemetry.metrics import build_info, lateness
-from duebridge.worker.lane import Lane
-from duebridge.worker.probes import oldest_due_age_ms
+from duebridge.worker.lanes.lane import Lane
 from duebridge.worker.shard import ShardView
-from duebridge.worker.status import MOST_HELD, held_targets, since_ms
-from duebridge.worker.store_monitor import StoreMonitor
+from duebridge.worker.watch.probes import oldest_due_age_ms
+from duebridge.worker.watch.status import MOST_HELD, held_targets, since_ms
+from duebridge.worker.watch.store_monitor import StoreMonitor
 
 STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
 SHARD = ["route", "shard"]

@@ -1,7 +1,7 @@
 """The worker's path to one broker: publisher, threads, window, and the health of its targets.
 
 A lane is closed until its broker answered a ping, and again when the broker is unreachable. A
-target that fails is held alone (`duebridge.worker.targets`).
+target that fails is held alone (`duebridge.worker.lanes.targets`).
 """
 
 import threading
@@ -18,9 +18,9 @@ from duebridge.store.batching import CALL_BYTES
 from duebridge.store.keys import Shard
 from duebridge.store.replies import LeasedEnvelope
 from duebridge.telemetry import metrics
-from duebridge.worker.outage import Outage
-from duebridge.worker.targets import Search, TargetHealth, TargetTable
-from duebridge.worker.window import Load, Window
+from duebridge.worker.lanes.outage import Outage
+from duebridge.worker.lanes.targets import Search, TargetHealth, TargetTable
+from duebridge.worker.lanes.window import Load, Window
 
 MAX_THREADS = 16  # per lane; each has at most one batch in flight
 PING_EVERY_S = 1.0
