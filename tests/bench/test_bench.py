@@ -96,7 +96,7 @@ def test_bench_with_a_broker_that_is_away_exits_4(tmp_path: Path) -> None:
         away = "amqp://guest:secret@127.0.0.1:1/"
         done = command("bench", "--store", command.url, "--rabbitmq", away, "--only", "idle")
     assert done.code == 4
-    assert done.err.startswith("duebridge: rabbitmq: AMQPConnectionError")
+    assert "duebridge: rabbitmq: AMQPConnectionError" in done.err
     assert "secret" not in done.err
 
 

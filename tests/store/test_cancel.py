@@ -3,7 +3,15 @@
 import pytest
 
 from duebridge.errors import StoreError
-from tests.support.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, acks, envelope
+from tests.support.desk import (
+    LEASE_MS,
+    NOW_MS,
+    YEAR_MS,
+    Desk,
+    acks,
+    envelope,
+    noted,
+)
 
 
 @pytest.mark.parametrize("state", ["pending", "ready", "retry"])
@@ -14,7 +22,7 @@ def test_cancel_where_nobody_delivers_is_certain(desk: Desk, state: str) -> None
     assert desk.store.cancel("a") == "cancelled"
     assert desk.state_of("a") is None
     entry = desk.last_entry()
-    assert (entry.kind, entry.items) == ("cancelled", [("a", (due, attempt, None))])
+    assert (entry.kind, noted(entry)) == ("cancelled", [("a", (due, attempt, None))])
     desk.check()
     desk.clock.advance(10 * LEASE_MS)
     assert desk.claim_all().leased == []
@@ -74,7 +82,7 @@ def test_reschedule_where_nobody_delivers_gives_another_due(desk: Desk, state: s
     assert (after.blob, after.content_hash) == (before.blob, before.content_hash)
     assert (after.scheduled_at_ms, after.remember_ms) == (NOW_MS, 0)
     entry = desk.last_entry()
-    assert (entry.kind, entry.items) == ("rescheduled", [("a", (due, None, None))])
+    assert (entry.kind, noted(entry)) == ("rescheduled", [("a", (due, None, None))])
     desk.check()
     desk.clock.advance(4999)
     assert desk.claim_all().leased == []

@@ -7,7 +7,15 @@ from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.replies import Claim
 from tests.store.conftest import Opened
-from tests.support.desk import LEASE_MS, NOW_MS, Desk, acks, burial, envelope
+from tests.support.desk import (
+    LEASE_MS,
+    NOW_MS,
+    Desk,
+    acks,
+    burial,
+    envelope,
+    noted,
+)
 
 
 def test_claim_hands_out_the_record_and_the_content(desk: Desk) -> None:
@@ -104,7 +112,7 @@ def test_claim_of_what_has_expired_makes_it_dead(open_desk: Opened, has_dead_let
     assert desk.score_of("a", "dead") == (desk.clock() if has_dead_letter else float("inf"))
     assert (desk.flight_of("a").reason, desk.flight_of("a").attempt) == (Reason.EXPIRED, 0)
     entry = desk.last_entry()
-    assert (entry.kind, entry.items) == ("expired", [("a", (NOW_MS + 1000, 0, Reason.EXPIRED))])
+    assert (entry.kind, noted(entry)) == ("expired", [("a", (NOW_MS + 1000, 0, Reason.EXPIRED))])
 
 
 HAND_OUTS: dict[str, Callable[[DelayStore], Claim]] = {

@@ -8,7 +8,14 @@ import pytest
 
 from duebridge.errors import StoreError
 from duebridge.ports.publisher import Reason
-from tests.support.desk import LEASE_MS, NOW_MS, Desk, acks, envelope
+from tests.support.desk import (
+    LEASE_MS,
+    NOW_MS,
+    Desk,
+    acks,
+    envelope,
+    noted,
+)
 
 ENDS = pytest.mark.parametrize(("end", "done"), [("replay", "replayed"), ("drop", "dropped")])
 
@@ -140,7 +147,7 @@ def test_drop_deletes_the_dead_for_good(desk: Desk) -> None:
     assert desk.store.drop(["a", "b"]) == ["dropped", "dropped"]
     assert {name for name, value in desk.check().items() if value} == {"meta", "journal"}
     entry = desk.last_entry()
-    assert (entry.kind, entry.items[0]) == ("dropped", ("a", (due, 1, None)))
+    assert (entry.kind, noted(entry)[0]) == ("dropped", ("a", (due, 1, None)))
 
 
 def test_drop_of_a_ghost_clears_it_away(desk: Desk) -> None:

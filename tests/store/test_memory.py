@@ -7,7 +7,16 @@ import pytest
 
 from duebridge.ports.publisher import Reason
 from tests.store.conftest import Opened
-from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, burial, envelope, remembering
+from tests.support.desk import (
+    DAY_MS,
+    NOW_MS,
+    YEAR_MS,
+    Desk,
+    burial,
+    envelope,
+    noted,
+    remembering,
+)
 
 KEEP_MS = 3_600_000
 
@@ -86,7 +95,7 @@ def test_replace_under_a_remembered_id_begins_a_new_life(
     due = desk.clock() + 1000
     assert desk.schedule(kept(body=body), replace=True) == [("replaced", due)]
     entry = desk.last_entry()
-    assert (entry.kind, entry.items) == ("accepted", [("a", (due, None, None))]), (
+    assert (entry.kind, noted(entry)) == ("accepted", [("a", (due, None, None))]), (
         "a life of its own"
     )
     desk.check()
@@ -196,7 +205,7 @@ def test_cancel_of_a_cold_row_is_recorded_and_binds_it(cold: Desk) -> None:
     assert [each.status for each in hydrate(cold, generation)] == ["cancelled"]
     assert cold.check()["envelopes"] == {}
     entry = cold.last_entry()
-    assert (entry.kind, entry.items) == ("cancelled", [("a", (NOW_MS + DAY_MS, 0, None))])
+    assert (entry.kind, noted(entry)) == ("cancelled", [("a", (NOW_MS + DAY_MS, 0, None))])
 
 
 def test_cancelled_cold_row_that_comes_again_is_journalled_once(cold: Desk) -> None:

@@ -139,7 +139,7 @@ def test_list_of_no_state_is_refused(desk: Desk) -> None:
 
 def test_stats_of_an_empty_shard_are_zero(desk: Desk) -> None:
     stats = desk.store.stats()
-    assert stats == (desk.store.next(), 0, 0, 0, -1, 0, 0, 0, 0, -1)
+    assert stats == (desk.store.next(), 0, 0, 0, -1, 0, 0, 0, 0, -1, 0)
     assert (stats.oldest_due_age_ms, stats.journal_lag) == (0, None)
 
 

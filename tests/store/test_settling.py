@@ -18,6 +18,7 @@ from tests.support.desk import (
     acks,
     burial,
     envelope,
+    noted,
     postponed,
     remembering,
     retrying,
@@ -175,7 +176,7 @@ def test_bury_keeps_why_in_flight_and_journal(desk: Desk, reason: Reason) -> Non
     assert (flight.error_class, flight.error_message) == ("E", "too large")
     assert flight.first_failed_at_ms == flight.last_failed_at_ms == desk.clock()
     entry = desk.last_entry()
-    assert (entry.kind, entry.items) == ("dead", [("a", (due, 1, reason))])
+    assert (entry.kind, noted(entry)) == ("dead", [("a", (due, 1, reason))])
 
 
 @pytest.mark.parametrize("has_dead_letter", [True, False])
@@ -236,7 +237,7 @@ def test_ack_is_journalled_with_due_and_attempt(desk: Desk) -> None:
     desk.store.ack(acks(claim.token, "a"))
     entry = desk.last_entry()
     assert (entry.kind, entry.at_ms) == ("delivered", desk.clock())
-    assert entry.items == [("a", (NOW_MS + 1000, 2, None))]
+    assert noted(entry) == [("a", (NOW_MS + 1000, 2, None))]
 
 
 def test_ack_forgets_everything_of_an_envelope(desk: Desk) -> None:

@@ -92,6 +92,11 @@ def aside(id: str, delay_ms: int = 10_000, tag: str = "tag-of-t", **how: Any) ->
     return SetAside(id=id, delay_ms=delay_ms, tag=tag, **how)
 
 
+def noted(entry: JournalEntry) -> list[tuple[str, tuple[int, int | None, int | None]]]:
+    """Due, attempt and reason of each id of an entry."""
+    return [(name, note[:3]) for name, note in entry.items]
+
+
 class Desk:
     """Brings ids into each state, and looks at every byte that the shard keeps.
 

@@ -28,7 +28,7 @@ class InlineExecutor(Executor):
 
 
 class Floor:
-    """Everything of one worker process, with one broker `memory` and the given routes."""
+    """Everything of one worker process; one broker in memory stands for all of the routes."""
 
     def __init__(
         self, connection: Connection, namespace: str, config: Config, *, is_watched: bool = False
@@ -58,7 +58,8 @@ class Floor:
             self.lane = self._lane(threads)
             self.lane.ping()
             wait_until(lambda: self.lane.is_open, "the lane to open")
-        return Worker({"memory": self.lane}, list(self.views.values()), self.monotonic)
+        lanes = dict.fromkeys(self.config.brokers, self.lane)
+        return Worker(lanes, list(self.views.values()), self.monotonic)
 
     def now_ms(self) -> int:
         return START_MS + self.elapsed_ms

@@ -17,7 +17,7 @@ from duebridge.ports.publisher import Publisher
 from duebridge.store.connection import Connection, open_connection
 from duebridge.store.embedded import stop_embedded
 from duebridge.worker.lanes.lane import Lane
-from tests.support.floor import Floor
+from tests.support.floor import Floor, InlineExecutor
 
 CASES = int(os.environ.get("DUEBRIDGE_FUZZ", "200"))
 SEED = int(os.environ.get("DUEBRIDGE_FUZZ_SEED", "5"))
@@ -50,7 +50,9 @@ class Lookout(Floor):
         self.start_ms = start_ms
         super().__init__(connection, config.store.namespace, config)
         if publisher is not None:
-            self.lane = Lane("memory", publisher, config.worker, self.monotonic)
+            self.lane = Lane(
+                "memory", publisher, config.worker, InlineExecutor(), None, self.monotonic
+            )
             self.worker = self.new_worker()
 
     def now_ms(self) -> int:

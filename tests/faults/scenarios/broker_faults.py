@@ -63,7 +63,7 @@ def delete_topic(rig: Rig) -> None:
     with rig.fault("topic deleted and made again") as fault:
         with standstill(rig):
             side.remove(side.target)
-        rig.see_logged(fault, '"target_failed"')
+        rig.see_logged(fault, '"target_held"')
         side.make(side.target)
 
 
@@ -80,7 +80,7 @@ def deny(rig: Rig) -> None:
     who = ("User:ANONYMOUS", "*", ACLOperation.WRITE, ACLPermissionType.DENY, resource)
     with rig.fault("writing to the topic denied") as fault, rig.side.admin() as client:
         client.create_acls([ACL(*who)])
-        rig.see_logged(fault, '"target_failed"')
+        rig.see_logged(fault, '"target_held"')
         client.delete_acls([ACLFilter(*who)])
 
 
@@ -109,7 +109,7 @@ def raise_alarm(rig: Rig) -> None:
 def delete(part: str, delete_it: Callable[[RabbitSide], None], rig: Rig) -> None:
     with rig.fault(f"{part} deleted and made again") as fault:
         delete_it(rig.side)
-        rig.see_logged(fault, '"target_failed"')
+        rig.see_logged(fault, '"target_held"')
         rig.side.make(rig.side.target)
 
 
