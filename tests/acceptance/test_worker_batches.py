@@ -4,6 +4,7 @@ So no call holds the store up for long; a lone confirm is acked at once, and non
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -189,3 +190,18 @@ def test_ack_of_the_largest_batch_takes_along_what_waits(build_floor: Callable[.
     floor.worker.wake(floor.views["r"])
     floor.turn()
     assert {floor.state(name) for name in ("b", "c", *many)} == {None}
+
+
+def test_window_of_bytes_counts_what_bodies_are_once_decoded(
+    build_floor: Callable[..., Floor],
+) -> None:
+    floor = build_floor(worker={"in_flight_bytes": "1MiB"})
+    floor.schedule(*(f"id{number:02d}" for number in range(40)), body=bytes(100_000))
+    floor.advance(1000)
+    floor.publisher.pause()
+    with ThreadPoolExecutor(4) as threads:
+        worker = floor.new_worker(threads)
+        for _ in range(10):
+            worker.run_once()
+        assert 0 < floor.lane.window.outstanding.envelopes <= 10
+        floor.publisher.resume()

@@ -71,8 +71,10 @@ class Floor:
         self.elapsed_ms += ms
 
     def schedule(self, *ids: str, route: str = "r", delay: str = "1s", **fields: Any) -> None:
+        body = fields.pop("body", None)
         envelopes = [
-            Envelope.new(f"body of {each}".encode(), id=each, delay=delay, **fields) for each in ids
+            Envelope.new(body or f"body of {each}".encode(), id=each, delay=delay, **fields)
+            for each in ids
         ]
         self.stores[route].schedule(envelopes, max_delay_ms=10**12)
 
