@@ -16,14 +16,18 @@ INTERRUPTED = 130
 
 @contextmanager
 def quiet_interrupts() -> Iterator[None]:
-    """End the process with 130 at SIGINT; leaves a handler that is not Python's own alone."""
+    """End the process with 130 at SIGINT; leaves a handler that is not Python's own alone.
+
+    Only the outermost block ends the quiet: between two inner ones there is none of Python's own.
+    """
     is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_default and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, _end_process)
     try:
         yield
     finally:
-        allow_interrupts()
+        if is_default:
+            allow_interrupts()
 
 
 def allow_interrupts() -> None:
@@ -38,7 +42,8 @@ def main() -> int:
         with quiet_interrupts():
             from duebridge.cli.app import app
             from duebridge.cli.exits import run_guarded
-        return run_guarded(app)
+
+            return run_guarded(app)
     except KeyboardInterrupt:
         return INTERRUPTED
 
