@@ -18,7 +18,8 @@ LETTERS, BIG, BIG_BYTES, LEAST_BYTES = 300, 300, 3000, "1000"
 AGAIN_S, BROKER_AGAIN_S = 3.0, 5.0  # until all letters came, their target or broker well again
 AWAY_S, SETTLED_S = 6.0, 2.0  # RabbitMQ may lose a queue that it made just before its kill
 ON_THEIR_WAY, STOPS, SLOW_S = 3000, 5, 0.05
-STOPS_WITHIN_S = 10 + 1.3 + 2  # the rig's drain and publish deadline, and the contract's 2 s
+PATIENT_S = 5  # a publish deadline for a link on which each chunk takes its time
+STOPS_WITHIN_S = 10 + PATIENT_S + 2  # the rig's drain, the deadline, and the contract's 2 s
 
 
 def send_letters(rig: Rig, word: str, count: int, body_bytes: int = 40) -> None:
@@ -121,6 +122,12 @@ def lose_letters_broker(rig: Rig) -> Look:
     ]
 
 
+def be_patient(rig: Rig, config: Config) -> None:
+    """Have a window's half of a deadline be longer than a round trip on the link."""
+    config["worker"]["publish_deadline"] = f"{PATIENT_S}s"
+    config["defaults"]["lease"] = "9s"
+
+
 def stop_amid_letters(rig: Rig) -> Look:
     """Stop one worker after the other while letters are on their way, by a link that takes time."""
     rig.stack.links[rig.side.service].slow(SLOW_S)
@@ -155,5 +162,5 @@ SCENARIOS = [
     Scenario("letters_rejected", reject_letters, **SMALL, **SURE),
     Scenario("letters_slow", slow_letters, arrange=letters_by_link, **SURE),
     Scenario("letters_elsewhere", lose_letters_broker, arrange=letters_elsewhere, **OF_LETTERS),
-    Scenario("stop_amid_letters", stop_amid_letters, STOPS, **LINKED, **SURE),
+    Scenario("stop_amid_letters", stop_amid_letters, STOPS, arrange=be_patient, **LINKED, **SURE),
 ]
