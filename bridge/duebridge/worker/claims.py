@@ -48,9 +48,7 @@ class Claims:
         started_at = self._monotonic()
         limit_bytes = min(room.size_bytes, CALL_BYTES)
         claim = claim_batch(view, room.envelopes, limit_bytes, alone=alone, promote=promote_limit)
-        view.update(claim.poll)
-        metrics.count_expired(view.route.name, claim.expired)
-        report_buried(view.route.name, Reason.EXPIRED, claim.expired)
+        _note_claim(view, claim)
         if promote_limit:
             view.gather(claim.held)
         if claim.token:
@@ -76,9 +74,7 @@ class Claims:
             started_at = self._monotonic()
             claim, after = view.store.probe(health.tag, view.route.lease, PROBE_ROWS, search.cursor)
             search.cursor = after or NO_CURSOR
-            view.update(claim.poll)
-            metrics.count_expired(view.route.name, claim.expired)
-            report_buried(view.route.name, Reason.EXPIRED, claim.expired)
+            _note_claim(view, claim)
             expired += claim.expired
             if claim.held:
                 self._dispatcher.dispatch(
@@ -170,3 +166,10 @@ class Claims:
             return room.within(health.window.room()), most
         probes = int(health.may_probe())
         return room, min(most, max(lane.aside_room(), probes) if health.is_at_fault else probes)
+
+
+def _note_claim(view: ShardView, claim: Claim) -> None:
+    """Note the poll of a claim, and what it buried since it had expired."""
+    view.update(claim.poll)
+    metrics.count_expired(view.route.name, claim.expired)
+    report_buried(view.route.name, Reason.EXPIRED, claim.expired)

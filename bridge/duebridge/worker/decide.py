@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import msgspec
+
 from duebridge.config.models import RetryPolicy, Route
 from duebridge.ports.publisher import Outcome, Reason, Verdict
 from duebridge.store.replies import DamagedEnvelope, LeasedEnvelope
@@ -46,13 +48,13 @@ def decide(leased: LeasedEnvelope, outcome: Outcome, terms: Terms, now: Situatio
     """
     match outcome.verdict:
         case Verdict.REJECTED:
-            return _bury(leased, outcome, is_failure=True)
+            return _bury(leased.id, outcome, is_failure=True)
         case Verdict.FAILED:
             return _fail(leased, outcome, terms)
         case Verdict.TARGET_FAILED if not terms.is_letter and is_past_hold(
             leased, terms, now.now_ms
         ):
-            return _bury(leased, outcome, is_failure=False)
+            return _bury(leased.id, outcome, is_failure=False)
         case Verdict.TARGET_FAILED:
             return _wait(leased, outcome, terms, now, "start")
         case Verdict.TARGET_UNAVAILABLE:
@@ -108,14 +110,8 @@ def _wait(
 def _fail(leased: LeasedEnvelope, outcome: Outcome, terms: Terms) -> Decision:
     allowed = leased.content.max_attempts or terms.retry.max_attempts
     if not terms.is_letter and leased.flight.failures + 1 >= allowed:
-        exhausted = Outcome(
-            outcome.verdict,
-            Reason.ATTEMPTS_EXHAUSTED,
-            outcome.error_class,
-            outcome.error_message,
-            outcome.is_unsure,
-        )
-        return _bury(leased, exhausted, is_failure=True)
+        exhausted = msgspec.structs.replace(outcome, reason=Reason.ATTEMPTS_EXHAUSTED)
+        return _bury(leased.id, exhausted, is_failure=True)
     delay_ms = _backoff_ms(leased, terms)
     return _retry(leased, outcome, delay_ms, is_failure=True, clock="end")
 
@@ -138,11 +134,7 @@ def _retry(
     )
 
 
-def _bury(leased: LeasedEnvelope, outcome: Outcome, *, is_failure: bool) -> Burial:
-    return _burial(leased.id, outcome, is_failure=is_failure)
-
-
-def _burial(id: str, outcome: Outcome, *, is_failure: bool) -> Burial:  # noqa: A002
+def _bury(id: str, outcome: Outcome, *, is_failure: bool) -> Burial:  # noqa: A002
     return Burial(
         id=id,
         reason=outcome.reason,
@@ -167,7 +159,7 @@ def decide_damaged_letter(damaged: DamagedEnvelope, outcome: Outcome) -> Decisio
     if outcome.verdict is Verdict.UNAVAILABLE:
         return Release(damaged.id)
     if outcome.verdict is Verdict.REJECTED:
-        return _burial(damaged.id, outcome, is_failure=False)
+        return _bury(damaged.id, outcome, is_failure=False)
     return wait_for_upgrade(damaged.id, outcome.error)
 
 

@@ -73,7 +73,6 @@ class Lane:
         self.settings = settings
         self.confirms = 0
         self.is_open = False
-        self.was_reached = False
         self.letters = 0  # dead letters outstanding
         self._side_batches = 0  # outstanding batches of probes and dead letters
         self._confirmed_at = -1.0
@@ -158,7 +157,7 @@ class Lane:
         except Exception as error:  # also what a client raises without descriptors or memory
             self._close(str(error) or type(error).__name__)
         else:
-            self.is_open = self.was_reached = True
+            self.is_open = True
             self._next_ping_at = None
             self._outage.end()
         finally:

@@ -94,12 +94,10 @@ class TargetHealth:
             return self._end_hold()
         if failed or silent:
             self._hold(failed or silent, is_silent=not failed)
-        elif self.mode == "probing":  # the probe never reached the target
-            self.mode = "held"
         return False
 
     def give_up_probe(self) -> None:
-        """Note that a probe ended without an outcome."""
+        """Note that a probe has ended; unless it told something, the target is held as before."""
         if self.mode == "probing":
             self.mode = "held"
 
