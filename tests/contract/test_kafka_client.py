@@ -103,6 +103,23 @@ def test_ping_with_one_server_absent_is_answered_by_the_other(kafka_bootstrap: s
         client.retire(0)
 
 
+def test_send_a_batch_that_is_too_large_as_a_whole_is_refused_without_a_second_request(
+    client: KafkaPythonClient, broker: KafkaBroker
+) -> None:
+    target = broker.missing_target()
+    topic = str(target.topic)
+    broker.create(target, configs={"max.message.bytes": "1000"})
+    client.look_up({topic}, 5.0)
+    with client.turn:
+        client._producer._accumulator.muted.add((topic, 0))  # until all are in one batch
+        futures = [client.send(delivery(target, body=bytes(100))) for _ in range(20)]
+        client._producer._accumulator.muted.clear()
+        client._producer._sender.wakeup()
+    for future in futures:
+        with pytest.raises(vendor.MessageSizeTooLargeError):
+            future.get(5.0)
+
+
 def test_retire_with_a_record_under_way_ends_it_as_an_error(
     client: KafkaPythonClient, target: Target
 ) -> None:

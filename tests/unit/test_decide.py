@@ -34,6 +34,7 @@ OUTCOMES = {
     "missing": Outcome(Verdict.TARGET_FAILED, Reason.TARGET_MISSING, "E", "no"),
     "replicas": Outcome(Verdict.TARGET_UNAVAILABLE, error_class="E", error_message="no"),
     "appended": Outcome(Verdict.TARGET_UNAVAILABLE, Reason.INVALID, "E", "no", is_unsure=True),
+    "deferred": Outcome(Verdict.DEFERRED, error_class="E", error_message="no"),
     "silent": Outcome(Verdict.INDETERMINATE, error_class="E", error_message="no"),
     "away": Outcome(Verdict.UNAVAILABLE, error_class="E", error_message="no"),
 }
@@ -101,6 +102,8 @@ TABLE = [
     ("replicas", "held", "since 30s", "aside 10000 keep", "retry 1000 keep"),
     ("appended", "up", "worn", "retry 4000 keep unsure", "retry 16000 keep unsure"),
     ("appended", "held", "fresh", "aside 30000 keep unsure", "retry 1000 keep unsure"),
+    ("deferred", "up", "worn", "retry 4000 keep", "retry 16000 keep"),
+    ("deferred", "held", "since 30s", "aside 10000 keep", "retry 1000 keep"),
     ("silent", "up", "fresh", "retry 1000 end unsure", SAME),
     ("silent", "up", "worn", "retry 4000 end unsure", "retry 16000 end unsure"),
     ("silent", "held", "fresh", "aside 30000 end unsure", "retry 1000 end unsure"),

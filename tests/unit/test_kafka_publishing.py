@@ -37,6 +37,7 @@ DEADLINE_S = 0.2
 C, REJECTED = Verdict.CONFIRMED, Verdict.REJECTED
 OPEN, AWAY, NO_TARGET = Verdict.INDETERMINATE, Verdict.UNAVAILABLE, Verdict.TARGET_FAILED
 TARGET_AWAY = Verdict.TARGET_UNAVAILABLE
+DEFERRED = Verdict.DEFERRED
 PART = 3
 
 
@@ -241,7 +242,7 @@ def test_publish_refused_with_no_way_to_try_alone_counts_no_failure(
 ) -> None:
     publisher._single.close()
     outcomes = send(INVALID, BESIDE, size=2)
-    assert verdicts(outcomes) == [TARGET_AWAY] * 2
+    assert verdicts(outcomes) == [DEFERRED] * 2
     assert not any(outcome.may_be_published for outcome in outcomes)
 
 
@@ -250,13 +251,11 @@ def test_publish_refused_with_time_for_one_alone_doubts_none_and_goes_on_the_nex
 ) -> None:
     for size in (3, 2):
         refused = [BESIDE] * (size - 1)
-        assert publish(INVALID, *refused, SLOW, size=size) == [REJECTED] + [TARGET_AWAY] * len(
-            refused
-        )
+        assert publish(INVALID, *refused, SLOW, size=size) == [REJECTED] + [DEFERRED] * len(refused)
 
 
 def test_publish_refused_and_mute_alone_leaves_only_that_one_in_doubt(publish: Publish) -> None:
-    assert publish(INVALID, BESIDE, BESIDE, MUTE, size=3) == [OPEN] + [TARGET_AWAY] * 2
+    assert publish(INVALID, BESIDE, BESIDE, MUTE, size=3) == [OPEN] + [DEFERRED] * 2
 
 
 def test_publish_refused_tries_alone_by_a_client_of_single_records(publish: Publish) -> None:

@@ -57,7 +57,7 @@ def decide(leased: LeasedEnvelope, outcome: Outcome, terms: Terms, now: Situatio
             return _bury(leased.id, outcome, is_failure=False)
         case Verdict.TARGET_FAILED:
             return _wait(leased, outcome, terms, now, "start")
-        case Verdict.TARGET_UNAVAILABLE:
+        case Verdict.TARGET_UNAVAILABLE | Verdict.DEFERRED:
             return _wait(leased, outcome, terms, now, "keep")
         case Verdict.INDETERMINATE if now.has_answered:
             return _fail(leased, outcome, terms)

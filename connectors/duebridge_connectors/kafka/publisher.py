@@ -114,7 +114,7 @@ def _not_tried_alone(refused: Outcome) -> Outcome:
     text = f"refused with others, no time to try it alone: {refused.error_message}"
     return replace(
         refused,
-        verdict=Verdict.TARGET_UNAVAILABLE,
+        verdict=Verdict.DEFERRED,
         reason=Reason.ATTEMPTS_EXHAUSTED,
         error_message=text,
     )

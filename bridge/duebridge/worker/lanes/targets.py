@@ -24,6 +24,8 @@ MOST_TARGETS = 10_000
 Mode: TypeAlias = Literal["up", "held", "probing"]
 _FAILURES = frozenset({Verdict.TARGET_FAILED, Verdict.TARGET_UNAVAILABLE})
 
+_ANSWERS = frozenset({Verdict.FAILED, Verdict.DEFERRED})
+
 
 class TargetStatus(NamedTuple):
     """What a held target shows to people."""
@@ -127,7 +129,7 @@ class TargetHealth:
 
 def _has_answer(outcomes: Iterable[Outcome]) -> bool:
     """Whether the broker itself answered: a refusal may also come from the client library."""
-    return any(each.verdict is Verdict.FAILED for each in outcomes)
+    return any(each.verdict in _ANSWERS for each in outcomes)
 
 
 class TargetTable:

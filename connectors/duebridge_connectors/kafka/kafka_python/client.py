@@ -50,6 +50,9 @@ class KafkaPythonClient:
                 failure = self._net._manager.failure
                 message = hinted(f"{words_of(error)}: {words_of(failure or error)}")
                 raise vendor.KafkaTimeoutError(message) from failure
+            # A batch that is too large is refused at once. kafka-python would halve it with a pause
+            # each time, until some records are sent only after the publish deadline.
+            self._producer._sender._can_split = lambda *_: False
             undo.pop_all()
 
     def _connect(self, undo: ExitStack, **config: object) -> Any:
