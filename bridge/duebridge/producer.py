@@ -24,11 +24,11 @@ from duebridge.limits import RouteLimits, with_whole_target
 from duebridge.ports.settings import did_you_mean
 from duebridge.receipt import CancelAnswer, Known, MoveAnswer, Receipt
 from duebridge.store.batching import batches
-from duebridge.store.connection import REPEAT_FOR_S, Connection, open_connection
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.fitness import check_fitness
 from duebridge.store.replies import RescheduleReply, ScheduleReply
 from duebridge.store.routes import RouteStore
+from duebridge.store.server.connection import REPEAT_FOR_S, Connection, open_connection
+from duebridge.store.server.fitness import check_fitness
 from duebridge.telemetry.tracing import Tracing, find_tracing
 
 ROW_BYTES = 256  # of an envelope beside its body and key, some

@@ -10,9 +10,9 @@ from pathlib import Path
 from tempfile import mkstemp
 
 from duebridge.config.load import load_config, resolved_store_url
-from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.routes import RouteStore
+from duebridge.store.server.connection import open_connection
 
 START_WITHIN_S = 30.0
 KILL_WITHIN_S = 2.0

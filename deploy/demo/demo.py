@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from duebridge.producer import Producer
-from duebridge.store.embedded import stop_embedded
+from duebridge.store.server.embedded import stop_embedded
 from rich.console import Console
 
 from crew import Crew, StoreView

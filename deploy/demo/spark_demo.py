@@ -23,7 +23,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 from duebridge.producer import Producer
-from duebridge.store.embedded import stop_embedded
+from duebridge.store.server.embedded import stop_embedded
 from duebridge_connectors.spark.jobs.hydrate import run_hydrate
 from duebridge_connectors.spark.jobs.journal import run_journal
 from duebridge_connectors.spark.jobs.reconcile import Reconciliation, run_reconcile

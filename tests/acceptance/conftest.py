@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from duebridge.store.connection import Connection, open_connection
-from duebridge.store.embedded import stop_embedded
+from duebridge.store.server.connection import Connection, open_connection
+from duebridge.store.server.embedded import stop_embedded
 from tests.acceptance.site import Site, embedded_site, memory_config
 from tests.support.command import Command, embedded_command
 from tests.support.floor import Floor

@@ -15,7 +15,7 @@ from secrets import token_hex
 from typing import Any, NamedTuple
 
 from duebridge.config.models import Config
-from duebridge.store.embedded import stop_embedded
+from duebridge.store.server.embedded import stop_embedded
 from tests.support.checkout import ROOT
 from tests.support.command import (
     ENVIRONMENT,

@@ -6,8 +6,8 @@ import pytest
 
 from duebridge.envelope import Envelope
 from duebridge.producer import Producer
-from duebridge.store.fitness import count_listeners
 from duebridge.store.keys import Shard
+from duebridge.store.server.fitness import count_listeners
 from tests.acceptance.site import running
 from tests.support.command import Command, kill_due, wait_until
 

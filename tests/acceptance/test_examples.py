@@ -16,7 +16,7 @@ import yaml
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient
 
-from duebridge.store.embedded import stop_embedded
+from duebridge.store.server.embedded import stop_embedded
 from tests.support.checkout import ROOT, downloaded
 from tests.support.command import PROGRAM
 

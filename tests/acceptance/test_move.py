@@ -13,9 +13,9 @@ import pytest
 import redis
 
 from duebridge.errors import StoreUnavailable
-from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
+from duebridge.store.server.connection import open_connection
 from tests.acceptance.site import CONFIG, Site
 from tests.support.command import wait_until
 from tests.support.servers import AT_ONCE, back_up, redis_server, restored

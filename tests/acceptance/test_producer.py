@@ -15,9 +15,9 @@ from duebridge import AsyncProducer
 from duebridge.envelope import Envelope, Target
 from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable
 from duebridge.producer import Producer
-from duebridge.store.connection import open_connection
-from duebridge.store.reconnects import Reconnects
 from duebridge.store.routes import shard_number
+from duebridge.store.server.connection import open_connection
+from duebridge.store.server.reconnects import Reconnects
 from tests.acceptance.site import memory_config
 from tests.support.proxy import Proxy, proxied
 from tests.support.servers import redis_server

@@ -10,7 +10,7 @@ import structlog
 from prometheus_client.registry import CollectorRegistry
 
 from duebridge.ports.publisher import CONFIRMED, Delivery, Outcome, Verdict
-from duebridge.store.connection import Connection, open_connection
+from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.workers import HeldTarget, LaneRecord, WorkerRecord, Workers
 from duebridge.worker.watch.gauges import register
 from duebridge.worker.watch.status import StatusWriter

@@ -8,7 +8,7 @@ import pytest
 
 from duebridge.envelope import Envelope
 from duebridge.store.batching import CALL_ROWS, PROMOTE_ROWS
-from duebridge.store.connection import Connection
+from duebridge.store.server.connection import Connection
 from duebridge.worker.shard import BACKLOG, GATHER_S
 from tests.support.floor import Floor
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
-from duebridge.store.connection import Connection, open_connection
+from duebridge.store.server.connection import Connection, open_connection
 from duebridge.worker.process import Runner
 from duebridge.worker.shard import ShardView
 from duebridge.worker.worker import Worker

@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from duebridge.producer import Producer
-from duebridge.store.connection import open_connection
+from duebridge.store.server.connection import open_connection
 from duebridge.worker.process import Runner
 from tests.acceptance.works import Works, started
 from tests.support.proxy import proxied

@@ -7,10 +7,10 @@ import pytest
 
 from duebridge.envelope import Envelope
 from duebridge.ports.publisher import Delivery, Outcome, Verdict
-from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.embedded import stop_embedded
 from duebridge.store.keys import Shard
+from duebridge.store.server.connection import open_connection
+from duebridge.store.server.embedded import stop_embedded
 from duebridge.worker.watch.probes import readiness_faults
 from tests.acceptance.works import WITHIN_S, Works, started
 from tests.support.command import wait_until

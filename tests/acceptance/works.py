@@ -7,7 +7,7 @@ from typing import Any
 
 from duebridge.config.models import Config
 from duebridge.producer import Producer
-from duebridge.store.connection import open_connection
+from duebridge.store.server.connection import open_connection
 from duebridge.telemetry.spans import Spans
 from duebridge.worker.process import Runner
 from duebridge_connectors.memory import MemoryPublisher

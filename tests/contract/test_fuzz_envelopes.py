@@ -19,7 +19,7 @@ from duebridge.errors import EnvelopeError
 from duebridge.ports.publisher import Delivery, Publisher, Reason
 from duebridge.producer import Producer
 from duebridge.receipt import Receipt, Shown
-from duebridge.store.connection import Connection
+from duebridge.store.server.connection import Connection
 from duebridge_connectors.kafka.headers import plain_headers
 from tests.support.broker_under_test import Received
 from tests.support.drawn_envelopes import BATCH, Batch, Fields, batches, brief

@@ -8,7 +8,7 @@ import pytest
 
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Outcome, Verdict
-from duebridge.store.connection import open_connection
+from duebridge.store.server.connection import open_connection
 from tests.support.broker_under_test import delivery
 from tests.support.desk import Desk, retrying
 from tests.support.rabbitmq_broker import RabbitBroker

@@ -17,7 +17,7 @@ SCRIPTS = {path.stem for path in (ROOT / "lua").glob("*.lua")}
 TOP_LEVEL = {"duebridge", "duebridge_connectors", "pyspark_duebridge"}
 PROGRAM = """
 import duebridge, duebridge_connectors.memory, pyspark_duebridge
-from duebridge.store.scripts import names, script
+from duebridge.store.server.scripts import names, script
 assert all(len(script(name).sha) == 40 for name in names())
 print(duebridge.__file__, *names())
 """

@@ -24,7 +24,7 @@ from duebridge.bench.figures import percentile
 from duebridge.envelope import Envelope
 from duebridge.producer import Producer
 from duebridge.store.delay_store import MAX_BATCH, MAX_BATCH_BYTES, READY_FULL, DelayStore
-from duebridge.store.scripts import names, script
+from duebridge.store.server.scripts import names, script
 from tests.faults.brokers import unread
 from tests.faults.observed_worker import read_touched
 from tests.faults.rig import meanwhile

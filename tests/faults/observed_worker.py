@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from duebridge.cli import main
-from duebridge.store.connection import Argument, Connection, Reply
-from duebridge.store.scripts import Script
+from duebridge.store.server.connection import Argument, Connection, Reply
+from duebridge.store.server.scripts import Script
 
 ACKED = 4  # the place of its count, behind time, cap, state and token
 

@@ -12,11 +12,11 @@ from duebridge.admin.listing import Listing
 from duebridge.audit import Op, Phase
 from duebridge.bench.meter import CallCounter, Meter
 from duebridge.config.load import load_config
-from duebridge.store.connection import Connection, open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import Journal, JournalEntry
 from duebridge.store.record import read_flight
 from duebridge.store.routes import RouteStore
+from duebridge.store.server.connection import Connection, open_connection
 from tests.faults.judgement import Historian
 
 STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from duebridge.config.models import HOUR_MS
 from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError, JobFailed
-from duebridge.store.connection import open_connection
+from duebridge.store.server.connection import open_connection
 from duebridge_connectors.spark.cold.commit_log import ColdLog, Commit
 from duebridge_connectors.spark.jobs import demote, hydrate
 from duebridge_connectors.spark.jobs.demote import run_demote

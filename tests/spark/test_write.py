@@ -13,8 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.envelope import Target
 from duebridge.errors import JobFailed
-from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import DelayStore
+from duebridge.store.server.connection import open_connection
 from duebridge_connectors.spark import register
 from duebridge_connectors.spark.session import job_error
 from tests.spark.test_rows import rejected

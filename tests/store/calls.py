@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from duebridge.store.delay_store import DelayStore
+from duebridge.store.leases import Claim, LeasedEnvelope
 from duebridge.store.record import pack_row
-from duebridge.store.replies import Claim, LeasedEnvelope, SettleReply
+from duebridge.store.replies import SettleReply
 from duebridge.store.transitions import Ack, Postponement, SetAside
 from tests.store.ledger import Ledger, Story
 from tests.store.model import POISON, Content, Model

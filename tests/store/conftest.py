@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from duebridge.store.connection import Connection, open_connection
-from duebridge.store.embedded import stop_embedded
+from duebridge.store.server.connection import Connection, open_connection
+from duebridge.store.server.embedded import stop_embedded
 from tests.support.certificates import certificates, no_secret_is_logged  # noqa: F401
 from tests.support.desk import Desk
 from tests.support.servers import redis_cluster

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from duebridge.store.connection import Argument, Connection, Reply
 from duebridge.store.poll import Poll
-from duebridge.store.scripts import Script
+from duebridge.store.server.connection import Argument, Connection, Reply
+from duebridge.store.server.scripts import Script
 from tests.store.calls import Call, Held
 from tests.store.ledger import Ledger
 from tests.store.model import Model

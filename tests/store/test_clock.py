@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from duebridge.envelope import Envelope
-from duebridge.store.connection import open_connection
+from duebridge.store.server.connection import open_connection
 from tests.store.conftest import Opened
 from tests.support.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, envelope
 from tests.support.servers import redis_server

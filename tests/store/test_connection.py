@@ -9,13 +9,13 @@ import pytest
 import redis
 
 from duebridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnfit
-from duebridge.store.connection import Connection, open_connection
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.fitness import check_fitness
 from duebridge.store.keys import Shard
-from duebridge.store.reconnects import NotAsked, Reconnects
 from duebridge.store.routes import Registry
-from duebridge.store.scripts import names
+from duebridge.store.server.connection import Connection, open_connection
+from duebridge.store.server.fitness import check_fitness
+from duebridge.store.server.reconnects import NotAsked, Reconnects
+from duebridge.store.server.scripts import names
 from tests.support.desk import Desk, ManualClock, acks, envelope
 from tests.support.proxy import proxied
 from tests.support.servers import free_port, redis_cluster, redis_server, wait_until
@@ -61,7 +61,7 @@ def test_script_flush_is_mended_silently_and_at_once(desk: Desk) -> None:
 def test_load_scripts_makes_every_script_known(desk: Desk, connection: Connection) -> None:
     desk.client.script_flush()
     connection.load_scripts()
-    from duebridge.store.scripts import script
+    from duebridge.store.server.scripts import script
 
     shas = [script(name).sha for name in names()]
     assert set(desk.client.script_exists(*shas)) == {True}

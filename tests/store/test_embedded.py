@@ -13,15 +13,15 @@ import pytest
 import redis
 
 from duebridge.errors import StoreUnavailable, StoreUnfit
-from duebridge.store import embedded
-from duebridge.store.connection import Connection
-from duebridge.store.embedded import socket_path, start_embedded, stop_embedded
+from duebridge.store.server import embedded
+from duebridge.store.server.connection import Connection
+from duebridge.store.server.embedded import socket_path, start_embedded, stop_embedded
 from tests.support.checkout import ROOT
 from tests.support.desk import Desk
 from tests.support.servers import wait_until
 
 DeskIn = Callable[[Path], Desk]
-START = "import sys; from duebridge.store import embedded; "
+START = "import sys; from duebridge.store.server import embedded; "
 SLOW = "embedded._SETTINGS['key-load-delay'] = '150'; "
 RUN = "print(embedded.start_embedded(sys.argv[1]), flush=True)"
 THEN_DIE = "; import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
@@ -226,7 +226,7 @@ BATCH = 50
 PRODUCER = """
 import sys, uuid
 from duebridge.envelope import Envelope
-from duebridge.store.connection import open_connection
+from duebridge.store.server.connection import open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 

@@ -27,9 +27,9 @@ from duebridge.config.models import Config
 from duebridge.errors import StoreError
 from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
 from duebridge.producer import Producer
-from duebridge.store.connection import Connection, Reply, open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
+from duebridge.store.server.connection import Connection, Reply, open_connection
 from duebridge.store.wakeup import WakeListener
 from tests.store.every_call import CALLS, fill_every_state
 from tests.support.desk import LEASE_MS, Desk

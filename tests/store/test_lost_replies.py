@@ -9,8 +9,8 @@ import pytest
 import redis
 
 from duebridge.errors import StoreUnavailable
-from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import DelayStore
+from duebridge.store.server.connection import open_connection
 from tests.store.conftest import Opened
 from tests.support.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, acks, burial, envelope, retrying
 from tests.support.proxy import Proxy, proxied

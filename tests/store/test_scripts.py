@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from duebridge.store.connection import Argument, Connection, Reply
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import SHARD_KEYS, Shard
-from duebridge.store.scripts import Script, names, script
+from duebridge.store.server.connection import Argument, Connection, Reply
+from duebridge.store.server.scripts import Script, names, script
 from tests.store.every_call import CALLS
 from tests.support.checkout import ROOT
 

@@ -14,13 +14,13 @@ from duebridge.config.fields import checked_name
 from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnfit
 from duebridge.ports.checks import Finding, Severity
-from duebridge.store import fitness
-from duebridge.store.connection import Connection, open_connection
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.fitness import Vitals, check_fitness, count_listeners, read_vitals
 from duebridge.store.keys import SHARD_KEYS, Shard, routes_key
 from duebridge.store.record import LAYOUT
 from duebridge.store.routes import RegisteredRoute, Registry
+from duebridge.store.server import fitness
+from duebridge.store.server.connection import Connection, open_connection
+from duebridge.store.server.fitness import Vitals, check_fitness, count_listeners, read_vitals
 from tests.store.conftest import Opened
 from tests.support.desk import Desk
 from tests.support.servers import free_port, redis_server, wait_until

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, run_state_machine_as_test
 
-from duebridge.store.connection import Connection
+from duebridge.store.server.connection import Connection
 from tests.store import calls
 from tests.store.calls import Call, Copy, Held
 from tests.store.conftest import Opened

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from duebridge.store.connection import Connection
 from duebridge.store.keys import worker_key, workers_key
+from duebridge.store.server.connection import Connection
 from duebridge.store.workers import KEPT_MS, HeldTarget, LaneRecord, WorkerRecord, Workers
 
 NOW_MS = 1_800_000_000_000

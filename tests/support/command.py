@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from duebridge.ports.publisher import Reason
-from duebridge.store.connection import Connection, open_connection
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.embedded import stop_embedded
 from duebridge.store.keys import Shard
+from duebridge.store.server.connection import Connection, open_connection
+from duebridge.store.server.embedded import stop_embedded
 from duebridge.store.transitions import Burial
 from tests.support import servers
 from tests.support.desk import burial

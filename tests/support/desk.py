@@ -6,14 +6,15 @@ from typing import Any
 
 from duebridge.envelope import Envelope
 from duebridge.ports.publisher import Reason
-from duebridge.store.connection import Argument, Connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import JournalEntry, read_entry
 from duebridge.store.keys import SHARD_KEYS, Shard
+from duebridge.store.leases import Claim
 from duebridge.store.poll import Poll
 from duebridge.store.record import LAYOUT, Flight, Record, pack_row, read_flight, read_record
-from duebridge.store.replies import Claim, ScheduleReply, SettleReply
-from duebridge.store.scripts import script
+from duebridge.store.replies import ScheduleReply, SettleReply
+from duebridge.store.server.connection import Argument, Connection
+from duebridge.store.server.scripts import script
 from duebridge.store.transitions import Ack, Burial, HoldClock, Postponement, Retry, SetAside
 from tests.support.invariants import STATES, Snapshot, check_all, check_stats, poll_of
 

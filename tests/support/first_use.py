@@ -10,7 +10,7 @@ import threading
 from contextlib import suppress
 
 from duebridge.errors import StoreError
-from duebridge.store import replies
+from duebridge.store import leases, replies
 
 THREADS = 8
 
@@ -26,7 +26,8 @@ def main(rounds: int) -> None:
     sys.setswitchinterval(1e-6)
     for _ in range(rounds):
         importlib.reload(replies)
-        forms = [replies._Leases, replies._Rows, replies.MoveReply, replies.StaleReply]
+        importlib.reload(leases)
+        forms = [leases._Leases, replies._Rows, replies.MoveReply, replies.StaleReply]
         start = threading.Barrier(THREADS)
         threads = [threading.Thread(target=use, args=(forms, start)) for _ in range(THREADS)]
         for thread in threads:

@@ -6,9 +6,9 @@ from typing import Any
 
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope
-from duebridge.store.connection import Connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
+from duebridge.store.server.connection import Connection
 from duebridge.worker.lanes.lane import Lane
 from duebridge.worker.shard import ShardView
 from duebridge.worker.worker import Worker

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, Phase, seed, settings
 
 from duebridge.config.models import Config
 from duebridge.ports.publisher import Publisher
-from duebridge.store.connection import Connection, open_connection
-from duebridge.store.embedded import stop_embedded
+from duebridge.store.server.connection import Connection, open_connection
+from duebridge.store.server.embedded import stop_embedded
 from duebridge.worker.lanes.lane import Lane
 from tests.support.floor import Floor, InlineExecutor
 

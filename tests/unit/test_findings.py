@@ -16,7 +16,7 @@ from duebridge.admin.operator import RouteStats
 from duebridge.config.models import Config
 from duebridge.errors import ConfigError
 from duebridge.ports.checks import About, Finding, Severity, ok
-from duebridge.store.connection import open_connection
+from duebridge.store.server.connection import open_connection
 from duebridge.store.workers import HeldTarget, LaneRecord, WorkerRecord
 from duebridge_connectors.memory import Memory
 from tests.support.servers import free_port

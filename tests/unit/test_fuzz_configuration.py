@@ -15,7 +15,7 @@ from duebridge.config.load import load_config, read_config_text, resolved_store_
 from duebridge.config.models import Config
 from duebridge.config.render import rendered_config
 from duebridge.errors import ConfigError
-from duebridge.store.connection import open_connection
+from duebridge.store.server.connection import open_connection
 from duebridge.worker.publishers import open_publishers
 from tests.support.fuzzing import fuzz
 from tests.unit.config_text import PIECES, mutated, with_values

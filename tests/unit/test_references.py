@@ -9,7 +9,7 @@ from duebridge.config.load import resolved_broker, resolved_store_url
 from duebridge.config.secrets import MAX_FILE_BYTES, resolve
 from duebridge.config.store_url import url_fault
 from duebridge.errors import ConfigError
-from duebridge.store.connection import open_connection
+from duebridge.store.server.connection import open_connection
 from tests.unit.config_text import WHOLE, loaded
 
 CANARY = "Canary7f3c; got 'Canary7f3c"

@@ -12,8 +12,8 @@ from duebridge.config.models import Config, Route
 from duebridge.errors import ConfigError
 from duebridge.receipt import Known
 from duebridge.store.cold import ColdNotes, Mark
-from duebridge.store.connection import Connection
 from duebridge.store.routes import Registry, RouteStore
+from duebridge.store.server.connection import Connection
 
 COLD: Final = "cold"
 FORM = "parquet"

@@ -8,7 +8,7 @@ import structlog
 from duebridge.admin.operator import Operator, RouteStats
 from duebridge.config.models import Config
 from duebridge.errors import StoreUnavailable
-from duebridge.store.connection import Connection
+from duebridge.store.server.connection import Connection
 
 log = structlog.get_logger()
 

@@ -13,11 +13,11 @@ from duebridge.config.models import Config
 from duebridge.errors import ConfigError
 from duebridge.receipt import Shown
 from duebridge.store.batching import CALL_ROWS, in_calls
-from duebridge.store.connection import Connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import Journal
 from duebridge.store.poll import Stats
 from duebridge.store.routes import Registry, RouteStore
+from duebridge.store.server.connection import Connection
 from duebridge.store.workers import WorkerRecord, Workers
 
 

@@ -10,10 +10,10 @@ import msgspec
 
 from duebridge.admin.operator import Operator, RouteStats
 from duebridge.config.models import Config
-from duebridge.store.connection import Connection
-from duebridge.store.fitness import count_listeners
 from duebridge.store.keys import Shard
 from duebridge.store.routes import Registry
+from duebridge.store.server.connection import Connection
+from duebridge.store.server.fitness import count_listeners
 
 
 class PurgePlan(msgspec.Struct, frozen=True):

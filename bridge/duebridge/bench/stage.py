@@ -15,9 +15,9 @@ from duebridge.ports.baseline import HEADERS, BaselineClient
 from duebridge.ports.discovery import broker_type, naming
 from duebridge.ports.publisher import Delivery, Publisher
 from duebridge.store.batching import batches
-from duebridge.store.connection import open_connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard, routes_key
+from duebridge.store.server.connection import open_connection
 from duebridge.worker.process import Runner, tuned_gc
 
 ROUTE = "r"

@@ -11,7 +11,7 @@ from duebridge.envelope import Envelope
 from duebridge.ports.publisher import Reason
 from duebridge.store.batching import CALL_ROWS, PROMOTE_ROWS, SCHEDULE_ROWS
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.replies import Claim
+from duebridge.store.leases import Claim
 from duebridge.store.transitions import Ack, Burial, Retry
 
 IDLE_SHARDS = 4

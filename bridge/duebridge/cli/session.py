@@ -16,7 +16,7 @@ from duebridge.errors import ConfigError, ConfigFileError
 if TYPE_CHECKING:
     from duebridge.config.models import Config
     from duebridge.producer import Producer
-    from duebridge.store.connection import Connection
+    from duebridge.store.server.connection import Connection
 
 DEFAULT_CONFIG = Path("duebridge.yaml")
 
@@ -70,7 +70,7 @@ def load(context: typer.Context, given: Path | None) -> "Config":
 def opened_store(config: "Config", repeat_for_s: float = 0.0) -> "Iterator[Connection]":
     """Give a connection to the store; raises `ConfigError` or `StoreError`, without the URL."""
     from duebridge.config.load import resolved_store_url
-    from duebridge.store.connection import opened_connection
+    from duebridge.store.server.connection import opened_connection
 
     allow_interrupts()
     with opened_connection(resolved_store_url(config), repeat_for_s) as connection:
@@ -87,7 +87,7 @@ def opened_producer(config: "Config") -> "Iterator[Producer]":
 def producer_on(config: "Config", connection: "Connection") -> "Producer":
     """Return a producer; where the store is away, a person is told at once."""
     from duebridge.producer import Producer
-    from duebridge.store.fitness import check_fitness
+    from duebridge.store.server.fitness import check_fitness
 
     check_fitness(connection, config.store.allow_unfit)
     return Producer(config, connection)

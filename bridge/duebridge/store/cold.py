@@ -7,8 +7,8 @@ write and obey marks; a job reads all of them at once.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from duebridge.store.connection import Connection, translated_errors
 from duebridge.store.keys import Shard
+from duebridge.store.server.connection import Connection, translated_errors
 
 SCAN_COUNT = 1000
 _HYDRATED = "hydrated_until"

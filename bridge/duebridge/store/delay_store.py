@@ -12,13 +12,12 @@ from typing import Any, TypeVar
 
 from duebridge.envelope import Envelope
 from duebridge.errors import StoreUnavailable
-from duebridge.store.connection import Argument, Connection
 from duebridge.store.keys import Shard
+from duebridge.store.leases import Claim, ProbeReply, read_claim, read_probe
 from duebridge.store.poll import NONE, Poll, Stats
 from duebridge.store.record import PackedRow, pack_row
 from duebridge.store.replies import (
     CancelAnswer,
-    Claim,
     DemoteReply,
     DropAnswer,
     Entry,
@@ -26,7 +25,6 @@ from duebridge.store.replies import (
     LiftReply,
     MoveReply,
     Page,
-    ProbeReply,
     ReclaimReply,
     ReplayAnswer,
     RescheduleReply,
@@ -35,11 +33,9 @@ from duebridge.store.replies import (
     SettleReply,
     StaleReply,
     read_cancelled,
-    read_claim,
     read_dropped,
     read_entry,
     read_page,
-    read_probe,
     read_replayed,
     read_reply,
     read_rescheduled,
@@ -48,7 +44,8 @@ from duebridge.store.replies import (
     read_state,
     read_text,
 )
-from duebridge.store.scripts import script
+from duebridge.store.server.connection import Argument, Connection
+from duebridge.store.server.scripts import script
 from duebridge.store.transitions import (
     Ack,
     Burial,

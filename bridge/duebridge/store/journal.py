@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from duebridge.errors import RecordDamaged, StoreError
-from duebridge.store.connection import Connection, translated_errors
 from duebridge.store.keys import Shard
+from duebridge.store.server.connection import Connection, translated_errors
 
 PAGE = 16  # entries a read: at most some 4 MiB, since one has up to 1,000 items
 

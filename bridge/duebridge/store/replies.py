@@ -1,8 +1,4 @@
-"""The answers of the scripts, as values.
-
-An envelope that cannot be read is set apart and never raised: it must not cost the envelopes that
-were claimed with it.
-"""
+"""The answers of the scripts, as values; those of a lease are in `leases`."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -10,15 +6,13 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_
 
 import msgspec
 
-from duebridge.errors import RecordDamaged, RecordTooNew, StoreError
+from duebridge.errors import RecordDamaged, StoreError
 from duebridge.store.poll import Poll, Stats
 from duebridge.store.record import (
-    FIRST_ATTEMPT,
     NOT_IN_FLIGHT,
     Content,
     Flight,
     Record,
-    decoded_size,
     read_flight,
     read_record,
     unpack,
@@ -70,77 +64,6 @@ class RescheduleReply(NamedTuple):
     due_at_ms: int
 
 
-class LeasedEnvelope(msgspec.Struct, frozen=True, gc=False):
-    """An envelope that the caller holds until its lease ends."""
-
-    id: str
-    record: Record
-    flight: Flight
-    content: Content
-
-
-class DamagedEnvelope(NamedTuple):
-    """An envelope that the caller holds but cannot read; `data` is its record as stored."""
-
-    id: str
-    error: RecordDamaged
-    data: bytes
-
-    @property
-    def is_too_new(self) -> bool:
-        """Whether only a newer duebridge can read it; such an envelope is never buried."""
-        return isinstance(self.error, RecordTooNew)
-
-
-class Claim(NamedTuple):
-    """The envelopes that one claim, probe or shunt leased, under one token.
-
-    `expired` counts the envelopes that it buried instead, because they had expired. `decoded_bytes`
-    is the size of `leased` in memory; `surplus` has the ids for which there was no room.
-    """
-
-    poll: Poll
-    token: bytes
-    leased: list[LeasedEnvelope]
-    damaged: list[DamagedEnvelope]
-    expired: int = 0
-    decoded_bytes: int = 0
-    surplus: tuple[str, ...] = ()
-
-    @property
-    def ids(self) -> list[str]:
-        """The ids of all envelopes that the caller holds."""
-        damaged = (each.id for each in self.damaged)
-        return [*(each.id for each in self.leased), *damaged, *self.surplus]
-
-    @property
-    def held(self) -> int:
-        """How many envelopes the caller holds."""
-        return len(self.leased) + len(self.damaged) + len(self.surplus)
-
-    @property
-    def taken(self) -> int:
-        """How many envelopes left ready, expired ones included."""
-        return self.held + self.expired
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of the blobs that can be read."""
-        return sum(len(leased.record.blob) for leased in self.leased)
-
-    def joined(self, later: "Claim") -> "Claim":
-        """Return this claim merged with a later one under the same token."""
-        return Claim(
-            later.poll,
-            self.token,
-            self.leased + later.leased,
-            self.damaged + later.damaged,
-            self.expired + later.expired,
-            self.decoded_bytes + later.decoded_bytes,
-            self.surplus + later.surplus,
-        )
-
-
 class SettleReply(NamedTuple):
     """The answer of a settling call: the stale ids, whose lease was lost and which did not change.
 
@@ -186,13 +109,6 @@ class ResumeReply(NamedTuple):
     cursor: tuple[str, str] | None
 
 
-class ProbeReply(NamedTuple):
-    """What a probe leased, and the cursor of the next call, None at the end."""
-
-    claim: Claim
-    cursor: tuple[str, str] | None
-
-
 class ReclaimReply(NamedTuple):
     """The poll, how many were taken back, and how many of those were buried as poison."""
 
@@ -234,17 +150,6 @@ class FoundReply(NamedTuple):
     flight: bytes
 
 
-class _Leases(NamedTuple):
-    poll: Poll
-    token: bytes
-    ids: list[bytes]
-    records: list[bytes]
-    flights: list[bytes]
-    expired: Count = 0  # a shunt has none
-    cursor_id: bytes = b""  # a probe's
-    cursor_score: bytes = b""
-
-
 class _Resumed(NamedTuple):
     poll: Poll
     moved: Count
@@ -260,7 +165,8 @@ class _Rows(NamedTuple):
     flights: list[bytes]
 
 
-def _in_rows(*columns: Any) -> list[tuple[Any, ...]]:
+def in_rows(*columns: Any) -> list[tuple[Any, ...]]:
+    """Return columns as rows; raises `StoreError` where their lengths differ."""
     try:
         return list(zip(*columns, strict=True))
     except ValueError as error:
@@ -285,7 +191,7 @@ def read_scheduled(reply: object, count: int) -> list[ScheduleReply]:
     """Return the answers for the first of `count` envelopes, which stand behind the time."""
     flat = read_reply(reply, list[int | bytes])
     answers = _closed(flat[1::2], _SCHEDULED, count)
-    return [ScheduleReply(*row) for row in _in_rows(answers, read_reply(flat[2::2], list[int]))]
+    return [ScheduleReply(*row) for row in in_rows(answers, read_reply(flat[2::2], list[int]))]
 
 
 def read_rescheduled(reply: object) -> RescheduleReply:
@@ -331,55 +237,15 @@ def _closed(given: object, closed: Mapping[bytes, Any], count: int) -> list[Any]
         raise StoreError(f"unexpected answer of the delay store: {error.args[0]!r}") from error
 
 
-def read_claim(reply: object, decoded_bytes: int) -> Claim:
-    """Return a claim; envelopes that cannot be read are set apart, and those without room."""
-    return _claim(read_reply(reply, _Leases), decoded_bytes)
-
-
-def read_probe(reply: object) -> ProbeReply:
-    """Return what a probe leased."""
-    found = read_reply(reply, _Leases)
-    cursor = _cursor(found.cursor_id, found.cursor_score)
-    return ProbeReply(_claim(found, 0), cursor)
-
-
 def read_resumed(reply: object) -> ResumeReply:
     """Return the answer of a resume."""
     poll, moved, cursor_id, cursor_score = read_reply(reply, _Resumed)
-    return ResumeReply(poll, moved, _cursor(cursor_id, cursor_score))
+    return ResumeReply(poll, moved, read_cursor(cursor_id, cursor_score))
 
 
-def _cursor(id_bytes: bytes, score: bytes) -> tuple[str, str] | None:
+def read_cursor(id_bytes: bytes, score: bytes) -> tuple[str, str] | None:
+    """Return where a search goes on; None after its end."""
     return (read_text(id_bytes), score.decode()) if score else None
-
-
-def _claim(found: _Leases, decoded_bytes: int) -> Claim:
-    leased: list[LeasedEnvelope] = []
-    damaged: list[DamagedEnvelope] = []
-    surplus: list[str] = []
-    used = 0
-    rows = _in_rows(found.ids, found.records, found.flights)
-    for id_bytes, record_bytes, flight_bytes in rows:
-        try:
-            envelope_id = _id(id_bytes)
-            record = read_record(record_bytes)
-            size = decoded_size(record.blob)
-            if leased and used + size > decoded_bytes:
-                surplus.append(envelope_id)
-                continue
-            flight = read_flight(flight_bytes) if flight_bytes else FIRST_ATTEMPT
-            leased.append(LeasedEnvelope(envelope_id, record, flight, unpack(record.blob)))
-            used += size
-        except RecordDamaged as error:
-            damaged.append(DamagedEnvelope(read_text(id_bytes), error, record_bytes))
-    return Claim(found.poll, found.token, leased, damaged, found.expired, used, tuple(surplus))
-
-
-def _id(id_bytes: bytes) -> str:
-    try:
-        return id_bytes.decode()
-    except UnicodeDecodeError as error:
-        raise RecordDamaged(f"id: expected UTF-8; got {id_bytes[:40]!r}") from error
 
 
 def read_entry(id: str, state: State, score_ms: int, record: bytes, flight: bytes) -> Entry:  # noqa: A002
@@ -404,20 +270,20 @@ def read_page(state: State, reply: object) -> Page:
     _, *columns = read_reply(reply, _Rows)
     entries = [
         read_entry(read_text(id_bytes), state, score, record, flight)
-        for id_bytes, score, record, flight in _in_rows(*columns)
+        for id_bytes, score, record, flight in in_rows(*columns)
     ]
     return Page(entries, (entries[-1].id, entries[-1].score_ms) if entries else None)
 
 
-def build_reply_types() -> None:
-    """Let msgspec learn the reply types, here and of the poll, before there are threads.
+def build_reply_types(*forms: object) -> None:
+    """Let msgspec learn reply types before there are threads.
 
     Two threads that convert to a new type at once may end the process (SIGSEGV, msgspec 0.22.0).
     """
-    for form in (Stats, *globals().values()):
+    for form in forms:
         if isinstance(form, type) and issubclass(form, tuple):
             with suppress(msgspec.ValidationError):
                 msgspec.convert((), form)
 
 
-build_reply_types()
+build_reply_types(Stats, *globals().values())

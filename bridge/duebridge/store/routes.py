@@ -8,10 +8,10 @@ from zlib import crc32
 from duebridge.config.fields import checked_name
 from duebridge.config.models import Route
 from duebridge.errors import StoreError, StoreUnfit
-from duebridge.store.connection import Connection, translated_errors
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard, routes_key
 from duebridge.store.record import LAYOUT
+from duebridge.store.server.connection import Connection, translated_errors
 
 Item = TypeVar("Item")
 

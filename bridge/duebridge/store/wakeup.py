@@ -6,8 +6,8 @@ from typing import Any
 
 import structlog
 
-from duebridge.store.connection import Connection
 from duebridge.store.keys import Shard
+from duebridge.store.server.connection import Connection
 
 POLL_S = 0.5
 PAUSE_S = 1.0

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from duebridge.ports.publisher import Outcome, Reason, Verdict
-from duebridge.store.replies import LeasedEnvelope
+from duebridge.store.leases import LeasedEnvelope
 from duebridge.store.transitions import Burial, Decision, Release, Retry, SetAside
 from duebridge.telemetry.traceparent import find_traceparent
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from duebridge.ports.publisher import Reason
 from duebridge.store.batching import CALL_BYTES, CALL_ROWS
 from duebridge.store.delay_store import NO_CURSOR
-from duebridge.store.replies import Claim
+from duebridge.store.leases import Claim
 from duebridge.store.transitions import NO_TAG, SetAside
 from duebridge.telemetry import metrics
 from duebridge.worker.batch import Admission, admit, load_of

@@ -6,7 +6,7 @@ import msgspec
 
 from duebridge.config.models import RetryPolicy, Route
 from duebridge.ports.publisher import Outcome, Reason, Verdict
-from duebridge.store.replies import DamagedEnvelope, LeasedEnvelope
+from duebridge.store.leases import DamagedEnvelope, LeasedEnvelope
 from duebridge.store.transitions import Burial, Decision, HoldClock, Release, Retry, SetAside
 from duebridge.worker.backoff import retry_delay_ms
 

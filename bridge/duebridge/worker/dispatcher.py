@@ -6,7 +6,7 @@ from concurrent.futures import Future, wait
 
 import structlog
 
-from duebridge.store.replies import Claim
+from duebridge.store.leases import Claim
 from duebridge.store.transitions import NO_TAG, Decision, Release
 from duebridge.telemetry import metrics
 from duebridge.worker.batch import Admission, Batch

@@ -11,10 +11,10 @@ import structlog
 
 from duebridge.config.models import Config, Route
 from duebridge.ports.publisher import Publisher
-from duebridge.store.connection import REPEAT_FOR_S, Connection
-from duebridge.store.fitness import check_fitness
 from duebridge.store.keys import Shard
 from duebridge.store.routes import Registry, RouteStore
+from duebridge.store.server.connection import REPEAT_FOR_S, Connection
+from duebridge.store.server.fitness import check_fitness
 from duebridge.store.wakeup import WakeListener
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from duebridge.store.embedded import server_program
+from duebridge.store.server.embedded import server_program
 from tests.support.checkout import ROOT, downloaded
 
 WORKER = "localhost/duebridge:test"

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from duebridge.store.scripts import script
+from duebridge.store.server.scripts import script
 from tests.faults.proxy import Link
 from tests.faults.rig import Fault, Rig
 from tests.faults.scenario import Scenario

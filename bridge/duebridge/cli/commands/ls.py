@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from duebridge.admin.listing import DueWindow, ListedEnvelope
     from duebridge.admin.operator import Operator
     from duebridge.config.models import Config
-    from duebridge.store.connection import Connection
+    from duebridge.store.server.connection import Connection
 
 COLUMNS = ("id", "state", "due", "attempt", "failures", "expires", "last error")
 

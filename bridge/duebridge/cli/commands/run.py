@@ -61,7 +61,7 @@ def run(
     """
     from duebridge.admin.drain_check import DrainCheck
     from duebridge.config.load import load_config_text, read_config_text
-    from duebridge.store.connection import REPEAT_FOR_S
+    from duebridge.store.server.connection import REPEAT_FOR_S
     from duebridge.store.workers import Workers
     from duebridge.telemetry.logs import configure_logs
     from duebridge.telemetry.metrics import observe_store_call

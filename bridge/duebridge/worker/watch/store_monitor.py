@@ -11,8 +11,8 @@ from typing import NamedTuple
 import structlog
 
 from duebridge.errors import StoreError
-from duebridge.store.connection import Connection
-from duebridge.store.fitness import fitness_faults, read_vitals
+from duebridge.store.server.connection import Connection
+from duebridge.store.server.fitness import fitness_faults, read_vitals
 
 SNAPSHOT_EVERY_S = 60.0
 

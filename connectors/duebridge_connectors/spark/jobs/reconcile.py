@@ -24,7 +24,7 @@ from duebridge.config.load import load_config
 from duebridge.config.models import Config
 from duebridge.durations import parse_duration_ms
 from duebridge.producer import Producer, find_route
-from duebridge.store.connection import Connection
+from duebridge.store.server.connection import Connection
 from duebridge_connectors.spark.jobs.evidence import (
     check_readable,
     read_arrived,

@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from duebridge.durations import format_instant, format_ms
 from duebridge.store.batching import Pace, batches
-from duebridge.store.connection import Connection
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.record import PackedRow
 from duebridge.store.replies import ScheduleAnswer, ScheduleReply
 from duebridge.store.routes import shard_number
+from duebridge.store.server.connection import Connection
 from duebridge_connectors.spark.source.planning import WriteJob
 from duebridge_connectors.spark.source.rejects import RejectWriter
 

@@ -19,11 +19,11 @@ from duebridge.config.secrets import resolve_at
 from duebridge.errors import ConfigError
 from duebridge.limits import RouteLimits
 from duebridge.producer import find_route
-from duebridge.store.connection import Connection, opened_connection
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.fitness import check_fitness
 from duebridge.store.keys import Shard
 from duebridge.store.routes import Registry, RouteStore
+from duebridge.store.server.connection import Connection, opened_connection
+from duebridge.store.server.fitness import check_fitness
 from duebridge_connectors.spark.source.options import (
     JournalOptions,
     ReadOptions,

@@ -17,11 +17,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from duebridge.admin.listing import DueWindow
 from duebridge.envelope import HeaderValue
 from duebridge.ports.publisher import reason_word
-from duebridge.store.connection import Connection
 from duebridge.store.keys import Shard
 from duebridge.store.poll import BEYOND_ANY_TIME, NONE
 from duebridge.store.record import Content
 from duebridge.store.replies import Entry
+from duebridge.store.server.connection import Connection
 from duebridge_connectors.spark.source.arrow import arrow_schema, record_batch
 from duebridge_connectors.spark.source.options import ReadOptions
 from duebridge_connectors.spark.source.planning import StoreAddress

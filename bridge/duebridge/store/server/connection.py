@@ -22,8 +22,8 @@ from redis.retry import Retry
 from duebridge.config.store_url import url_fault
 from duebridge.errors import ConfigError, StoreError, StoreFull, StoreUnavailable, StoreUnfit
 from duebridge.ports.tls import TlsFiles, client_context, hinted
-from duebridge.store.reconnects import NotAsked, Reconnects
-from duebridge.store.scripts import Script, names, script
+from duebridge.store.server.reconnects import NotAsked, Reconnects
+from duebridge.store.server.scripts import Script, names, script
 
 T = TypeVar("T")
 Argument: TypeAlias = bytes | str | int
@@ -213,11 +213,11 @@ def open_connection(
     To a Cluster it connects at once, for which `repeat_for_s` is the patience.
 
     `redis://` and `unix://` are standalone, `redis+cluster://` is a Cluster, `embedded:DIR` is a
-    server of our own (`duebridge.store.embedded`); `rediss://` and `rediss+cluster://` are the same
+    server of our own (`store.server.embedded`); `rediss://` and `rediss+cluster://` are the same
     over TLS, with `URL_OPTIONS` in the query. Raises `ConfigError` for any other.
     """
     if url.startswith("embedded:"):
-        from duebridge.store.embedded import start_embedded
+        from duebridge.store.server.embedded import start_embedded
 
         directory = url.removeprefix("embedded:")
         if not directory:

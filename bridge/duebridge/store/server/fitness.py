@@ -8,8 +8,8 @@ import redis.utils
 from redis.cluster import RedisCluster
 
 from duebridge.errors import StoreUnavailable, StoreUnfit
-from duebridge.store.connection import Connection, translated_errors
 from duebridge.store.keys import Shard
+from duebridge.store.server.connection import Connection, translated_errors
 
 Info: TypeAlias = dict[str, Any]
 
