@@ -7,7 +7,7 @@ COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --
 PARALLEL ?= -n 3 --dist loadfile
 PINNED := --no-annotate --constraint requirements.lock
 
-.PHONY: help demo demo-spark test coverage api lint bench bench-check proof fuzz mutants lock venv services-up services-down test-unit test-long test-k8s tools
+.PHONY: help demo demo-spark test coverage api lint bench bench-check proof fuzz mutants lock supply-chain venv services-up services-down test-unit test-long test-k8s tools
 
 help:
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -70,6 +70,9 @@ lock: ## resolve the lock file again, and the part of it that each image needs
 	$(COMPILE) $(PINNED) --extra kafka --extra librdkafka --extra otel --extra rabbitmq pyproject.toml -o deploy/images/worker.lock
 	$(COMPILE) $(PINNED) --extra kafka --extra spark pyproject.toml -o deploy/images/spark.lock
 	echo hatchling | $(COMPILE) $(PINNED) - -o deploy/images/build.lock
+
+supply-chain: venv ## what a release carries, into dist/: wheel, sdist, SBOMs, licences, provenance; vulnerabilities
+	@$(VENV)/python -m deploy.supply $(SUPPLY)
 
 services-up: ## real Redis, RabbitMQ and Kafka on ports of their own
 	@$(SERVICES) up
