@@ -1,5 +1,6 @@
 """What becomes of a batch when RabbitMQ blocks, freezes, dies or closes the connection."""
 
+import shlex
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,8 +9,10 @@ from contextlib import closing
 import pytest
 
 from duebridge.envelope import Target
+from duebridge.ports.checks import Destination, Severity
 from duebridge.ports.publisher import BrokerUnavailable, Reason, Verdict
 from duebridge_connectors.rabbitmq import open_publisher
+from duebridge_connectors.rabbitmq.broker import RABBITMQ
 from duebridge_connectors.rabbitmq.examine import examine
 from duebridge_connectors.rabbitmq.publisher import RabbitPublisher
 from tests.support.broker_under_test import answers_again, delivery, verdicts
@@ -156,6 +159,30 @@ def test_publish_without_permission_is_unauthorized_for_that_exchange_alone(
         outcomes = publisher.publish(batch)
     assert verdicts(outcomes) == [CONFIRMED, Verdict.TARGET_FAILED] * 50
     assert {outcome.reason for outcome in outcomes[1::2]} == {Reason.UNAUTHORIZED}
+
+
+def test_printed_permissions_deliver_and_check_the_targets_and_nothing_else(
+    rabbit: PrivateRabbit, own: Target
+) -> None:
+    rabbit.control("add_user", "least", "secret")
+    url = rabbit.url.replace("guest:guest", "least:secret")
+    default = Target("rabbitmq", exchange="", routing_key=str(own.exchange))
+    glob = Target("rabbitmq", exchange="amq.f*", routing_key="")
+    (command,) = RABBITMQ.permissions({"url": url}, [own, default, glob])
+    assert "secret" not in command
+    program, *words = shlex.split(command)
+    rabbit.control(*words)
+    forbidden = Target("rabbitmq", exchange="amq.direct", routing_key="x")
+    fanout = Target("rabbitmq", exchange="amq.fanout", routing_key="x")
+    with closing(open_publisher({"url": url}, DEADLINE_S)) as publisher:
+        outcomes = publisher.publish([delivery(each) for each in (own, default, forbidden)])
+        (unroutable,) = publisher.publish([delivery(fanout)])
+    assert program == "rabbitmqctl"
+    assert verdicts(outcomes) == [CONFIRMED, CONFIRMED, Verdict.TARGET_FAILED]
+    assert (outcomes[2].reason, unroutable.reason) == (Reason.UNAUTHORIZED, Reason.UNROUTABLE)
+    places = [Destination("r", "routes.r.target", target, 10) for target in (own, default)]
+    found = RABBITMQ.examine("brokers.b", {"url": url}, places, DEADLINE_S)
+    assert [each for each in found if each.severity is Severity.FAILURE] == []
 
 
 def test_publish_with_a_forbidden_topic_is_pinned_down_at_the_second_try(

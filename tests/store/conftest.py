@@ -1,4 +1,7 @@
-"""Every test of the delay store runs on three real servers, each in a namespace of its own."""
+"""Every test of the delay store runs on three real servers, each in a namespace of its own.
+
+On the Cluster the store is a user with the least rights; the test itself looks as another.
+"""
 
 import gc
 import secrets
@@ -14,6 +17,7 @@ from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.embedded import stop_embedded
 from tests.support.certificates import certificates, no_secret_is_logged  # noqa: F401
 from tests.support.desk import Desk
+from tests.support.least import LeastConnection
 from tests.support.servers import redis_cluster
 
 Opened = Callable[..., Desk]
@@ -31,7 +35,7 @@ def open_kind(
         stop_embedded(home)
     else:
         with redis_cluster(tmp_path_factory.mktemp("cluster")) as url:
-            yield open_connection(url)
+            yield LeastConnection(url)
             leave_old_nodes_to_the_collector()
 
 
@@ -50,6 +54,8 @@ def connection(
     with open_kind(request.param, request, tmp_path_factory) as opened:
         opened.load_scripts()
         yield opened
+        if isinstance(opened, LeastConnection):
+            opened.check_nothing_refused()
         opened.close()
 
 

@@ -22,6 +22,7 @@ from tests.store.model import Model
 from tests.store.steps import check_agreement, check_step
 from tests.support.desk import Desk
 from tests.support.invariants import poll_of
+from tests.support.least import admin_of
 
 FINE, REQUEST_LOST, REPLY_LOST = "fine", "request lost", "reply lost"
 FATES = st.sampled_from([FINE, FINE, FINE, REQUEST_LOST, REPLY_LOST])
@@ -97,6 +98,7 @@ class Wire(Connection):
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection.client)
+        self.admin = admin_of(connection)
         self._again: Sent = ()
         self._sent: Sent = ()
         self._head: Any = None

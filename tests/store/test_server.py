@@ -23,6 +23,7 @@ from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.fitness import Vitals, check_fitness, count_listeners, read_vitals
 from tests.store.conftest import Opened
 from tests.support.desk import Desk
+from tests.support.least import admin_of
 from tests.support.servers import free_port, redis_server, wait_until
 
 
@@ -107,8 +108,8 @@ def test_read_vitals_of_a_replica_with_a_limit_tells_both(tmp_path: Path) -> Non
 
 
 def test_count_listeners_tells_the_shards_apart(connection: Connection) -> None:
-    route = f"test-{secrets.token_hex(6)}"
-    shards = [Shard("n", route, number) for number in range(2)]
+    namespace = f"test-{secrets.token_hex(6)}"
+    shards = [Shard(namespace, "route", number) for number in range(2)]
     assert count_listeners(connection, shards) == [0, 0]
     with connection.client.pubsub() as listener:
         listener.subscribe(shards[1].wake)
@@ -150,7 +151,7 @@ def namespace(connection: Connection) -> Iterator[str]:
     namespace = f"test-{secrets.token_hex(6)}"
     yield namespace
     for key in keys(connection, namespace):
-        connection.client.unlink(key)
+        admin_of(connection).unlink(key)
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ def registry(connection: Connection, namespace: str) -> Registry:
 
 
 def keys(connection: Connection, namespace: str) -> set[str]:
-    found = connection.client.scan_iter(match=f"{{{namespace}*", count=1000)
+    found = admin_of(connection).scan_iter(match=f"{{{namespace}*", count=1000)
     return {key.decode() for key in found}
 
 

@@ -17,6 +17,7 @@ from duebridge.store.server.connection import Argument, Connection
 from duebridge.store.server.scripts import script
 from duebridge.store.transitions import Ack, Burial, HoldClock, Postponement, Retry, SetAside
 from tests.support.invariants import STATES, Snapshot, check_all, check_stats, poll_of
+from tests.support.least import admin_of
 
 NOW_MS = 1_700_000_000_000
 LEASE_MS = 30_000
@@ -228,7 +229,8 @@ class Desk:
 
     @property
     def client(self) -> Any:
-        return self.connection.client
+        """The test's own client, which may do everything."""
+        return admin_of(self.connection)
 
     def key(self, name: str) -> str:
         return self.shard.key(name)

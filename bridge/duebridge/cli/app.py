@@ -180,6 +180,13 @@ class RootGroup(LazyGroup):
                 no="something hinders a route",
                 broker=True,
             ),
+            "acl": _command(
+                "acl:acl",
+                "Print the least rights of the users by which duebridge connects.",
+                "duebridge acl",
+                "duebridge acl --role readonly --acl-file >> /etc/redis/users.acl",
+                needs_store=False,
+            ),
             "bench": _command(
                 "bench:bench",
                 "Measure the bridge beside the same client publishing alone.",

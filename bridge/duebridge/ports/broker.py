@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from duebridge.envelope import Envelope, Headers
+from duebridge.envelope import Envelope, Headers, Target
 from duebridge.ports.baseline import BaselineClient
 from duebridge.ports.checks import Destination, Finding
 from duebridge.ports.publisher import Publisher
@@ -84,6 +84,15 @@ class BrokerType(ABC):
         Read-only: creates, changes and publishes nothing. A broker that does not answer within
         `deadline_s` is a finding. Raises `ConfigError`.
         """
+
+    def permissions(self, settings: Mapping[str, object], targets: Sequence[Target]) -> list[str]:
+        """Return the commands that grant a user the least rights to deliver to targets.
+
+        Lines for a shell; those that begin with # are comments. References in `settings` are not
+        resolved. Names of targets may be globs. By default there is nothing to grant.
+        """
+        del settings, targets
+        return []
 
     def open_baseline(self, settings: Mapping[str, object], name: str) -> BaselineClient:
         """Return a baseline client with a scratch target of this name; requires `has_baseline`.

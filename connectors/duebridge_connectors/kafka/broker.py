@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from duebridge.envelope import Envelope, Headers
+from duebridge.envelope import Envelope, Headers, Target
 from duebridge.errors import EnvelopeError
 from duebridge.ports.baseline import BaselineClient
 from duebridge.ports.broker import BrokerType
@@ -15,6 +15,7 @@ from duebridge.ports.publisher import Publisher
 from duebridge.ports.settings import AtUse, BrokerSettings, Fault, Options, TargetSettings, Text
 from duebridge_connectors.kafka import import_client, open_publisher
 from duebridge_connectors.kafka.headers import lacking_properties
+from duebridge_connectors.kafka.permissions import acl_commands
 from duebridge_connectors.kafka.sizes import check_size
 
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")
@@ -87,6 +88,10 @@ class Kafka(BrokerType):
         from duebridge_connectors.kafka.examine import examine
 
         return examine(place, settings, destinations, deadline_s)
+
+    def permissions(self, settings: Mapping[str, object], targets: Sequence[Target]) -> list[str]:
+        """Return commands for `kafka-acls`; see `BrokerType.permissions`."""
+        return acl_commands(settings, targets)
 
     def open_baseline(self, settings: Mapping[str, object], name: str) -> BaselineClient:
         """Return the baseline client; see `BrokerType.open_baseline`."""

@@ -22,6 +22,7 @@ from duebridge.ports.settings import (
     needs_any,
 )
 from duebridge_connectors.rabbitmq import open_publisher
+from duebridge_connectors.rabbitmq.permissions import permission_commands
 from duebridge_connectors.rabbitmq.sizes import check_frame
 
 
@@ -104,6 +105,10 @@ class RabbitMQ(BrokerType):
         from duebridge_connectors.rabbitmq.examine import examine
 
         return examine(place, settings, destinations, deadline_s)
+
+    def permissions(self, settings: Mapping[str, object], targets: Sequence[Target]) -> list[str]:
+        """Return a command for `rabbitmqctl`; see `BrokerType.permissions`."""
+        return permission_commands(settings, targets)
 
     def open_baseline(self, settings: Mapping[str, object], name: str) -> BaselineClient:
         """Return the baseline client; see `BrokerType.open_baseline`."""

@@ -53,6 +53,7 @@ _UNFIT = (
 )
 # Errors that the client lets through on bytes that are no reply to its request.
 _CONFUSED = (ValueError, TypeError, AttributeError, LookupError, OverflowError)
+_DENIED_WORDS = ("The user executing the script", "ACL failure in script")
 _AWAY_WORDS = ("BUSY", "READONLY", "MISCONF", "LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN")
 
 
@@ -202,6 +203,8 @@ def _from_text(error: RedisError) -> StoreError:
         return StoreFull(f"the delay store is out of memory: {text}")
     if text.startswith(_AWAY_WORDS):  # inside scripts, and from older servers, only the text tells
         return StoreUnavailable(f"the delay store cannot write now: {text}")
+    if text.startswith(_DENIED_WORDS):
+        return StoreUnfit(f"the delay store refused us: {text}; `duebridge acl` prints the rights")
     return StoreError(text)
 
 
@@ -277,6 +280,7 @@ def _options(socket_timeout_s: float) -> dict[str, Any]:
         "socket_timeout": socket_timeout_s,
         "socket_connect_timeout": socket_timeout_s,
         "client_name": "duebridge",
+        "driver_info": None,  # else each connection asks for CLIENT SETINFO, a right of its own
         # A hosted Redis may announce maintenance this way; other servers only refuse the question.
         "maint_notifications_config": MaintNotificationsConfig(enabled=False),
     }

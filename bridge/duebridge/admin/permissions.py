@@ -1,0 +1,56 @@
+"""The least rights that a configuration needs: of the store's user, and of each broker's."""
+
+from collections.abc import Iterator
+from urllib.parse import unquote, urlsplit
+
+from duebridge.config.models import Config
+from duebridge.errors import ConfigError
+from duebridge.ports.discovery import broker_type, naming
+from duebridge.store.server.rights import Role, rights_of, sentinel_rights
+
+USER = "duebridge"
+_SENTINELS = "# With Sentinel, the user by which clients ask the sentinels:"
+
+
+def store_user(config: Config, role: Role) -> str:
+    """Return the user that `store.url` names, else `duebridge`; one who only reads is another."""
+    login, _, _ = urlsplit(config.store.url).netloc.rpartition("@")
+    named = unquote(login.partition(":")[0])
+    user = USER if not named or "$" in named else named
+    return user if role == "operator" else f"{user}-readonly"
+
+
+def store_rule(role: Role, namespace: str, user: str) -> str:
+    """Return a user's line of a Redis ACL file; the password is to be filled in.
+
+    Raises `ConfigError` for an invalid namespace or user.
+    """
+    if not user or any(each.isspace() or each == "\0" for each in user):
+        raise ConfigError(f"--user: expected a name without spaces; got {user!r}")
+    return " ".join(("user", user, "on", ">PASSWORD", *rights_of(role, namespace)))
+
+
+def store_lines(role: Role, namespace: str, user: str) -> Iterator[str]:
+    """Yield the commands for `redis-cli`, with comments."""
+    yield f"# The store, namespace {namespace}: {_USES[role]}"
+    yield "ACL SETUSER " + store_rule(role, namespace, user).removeprefix("user ")
+    yield _SENTINELS
+    yield " ".join(("# ACL SETUSER", user, "on", ">PASSWORD", *sentinel_rights()))
+
+
+def broker_lines(config: Config) -> Iterator[str]:
+    """Yield the commands for every broker that routes deliver to; raises `ConfigError`."""
+    targets = [target for route in config.routes.values() for target in route.targets().values()]
+    for name, broker in config.brokers.items():
+        used = list(dict.fromkeys(target for target in targets if target.broker == name))
+        with naming(name, broker.type):
+            lines = broker_type(broker.type).permissions(broker.model_dump(), used)
+        if lines:
+            yield f"# Broker {name}: to deliver, and to check the targets"
+            yield from lines
+
+
+_USES = {
+    "operator": "workers, producers, intakes and every command",
+    "readonly": "stats, ls, get, events, dead ls, dead show and doctor",
+}
