@@ -9,8 +9,9 @@ import pytest
 import redis
 from redis.crc import key_slot
 
-from duebridge.admin.doctor import vital_findings
+from duebridge.admin.doctor import check_fit, vital_findings
 from duebridge.config.fields import checked_name
+from duebridge.config.load import load_config_text
 from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnfit
 from duebridge.ports.checks import Finding, Severity
@@ -70,6 +71,27 @@ def test_check_unfit_that_is_allowed_by_name_is_only_told(server: Connection) ->
     assert len(check_fitness(server, ("eviction",))) == 1
 
 
+@pytest.mark.parametrize(
+    ("version", "name", "is_offered"), [("6.2.14", "version", False), ("7.0.15", "eviction", True)]
+)
+def test_check_offers_to_allow_only_what_could_then_run(
+    version: str, name: str, is_offered: bool, redis_url: str
+) -> None:
+    info = {"redis_version": version, "maxmemory_policy": "allkeys-lru", "aof_enabled": 1}
+    with closing(open_connection(redis_url)) as other:
+        other.client.set_response_callback("INFO", lambda *_, **__: info)
+        with pytest.raises(StoreUnfit, match=name) as refused:
+            check_fitness(other)
+        found = {
+            each.found: each.remedy for each in check_fit(load_config_text(CONFIG, "c"), other)
+        }
+    assert ("allow_unfit" in str(refused.value)) is is_offered
+    (remedy,) = (remedy for fault, remedy in found.items() if REFUSED[name] in fault)
+    assert ("allow_unfit" in remedy) is is_offered
+
+
+CONFIG = "{version: 1, brokers: {m: {type: memory}}, routes: {r: {target: {broker: m, topic: t}}}}"
+REFUSED = {"version": "or newer", "eviction": "noeviction"}
 HOUR_MS = 3_600_000
 WELL = Vitals("Redis 7.0.15", 0, 10, 100, True, True, True)
 

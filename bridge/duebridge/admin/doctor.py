@@ -17,6 +17,7 @@ from duebridge.store.routes import Registry
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.fitness import (
     HAS_HIREDIS,
+    INDISPENSABLE,
     Vitals,
     count_listeners,
     fitness_faults,
@@ -46,8 +47,8 @@ def check_fit(config: Config, connection: Connection) -> Iterator[Finding]:
         if name in config.store.allow_unfit:
             yield warning(About.STORE, "store", fault, f"{_UNFIT_REMEDIES[name]}: it is allowed")
         else:
-            remedy = f"{_UNFIT_REMEDIES[name]}, or allow it: store.allow_unfit: [{name}]"
-            yield failure(About.STORE, "store", fault, remedy)
+            offer = f", or allow it: store.allow_unfit: [{name}]" * (name not in INDISPENSABLE)
+            yield failure(About.STORE, "store", fault, _UNFIT_REMEDIES[name] + offer)
     if not faults:
         yield ok(
             About.STORE, "store", "is reachable, has a known version, persists, and evicts nothing"

@@ -42,6 +42,8 @@ def _is_by_node(answer: Info) -> bool:
     return bool(answer) and all(isinstance(value, dict) for value in answer.values())
 
 
+# To allow these helps nobody: an older server compiles no script of ours.
+INDISPENSABLE = frozenset({"version"})
 LEAST = {"Redis": (7, 0), "Valkey": (7, 2)}
 
 
@@ -56,11 +58,10 @@ def check_fitness(
     found = connection.patiently(lambda: fitness_faults(connection), repeat_for_s).value
     refused = [f"{name}: {fault}" for name, fault in found.items() if name not in allow_unfit]
     if refused:
-        raise StoreUnfit(
-            "; ".join(refused)
-            + ". `duebridge doctor` says how to mend it; to run all the same, name each in"
-            + " store.allow_unfit"
-        )
+        offer = "; to run all the same, name each in store.allow_unfit"
+        can_run = INDISPENSABLE.isdisjoint(found)
+        text = "; ".join(refused) + ". `duebridge doctor` says how to mend it"
+        raise StoreUnfit(text + offer * can_run)
     return [f"{name}: {fault}" for name, fault in found.items()]
 
 
