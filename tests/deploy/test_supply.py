@@ -33,9 +33,20 @@ OLD_REDIS = Pin("redis", "7.4.0", "", ())
 POLICY = read_policy()
 
 
+def git(*words: str) -> bytes:
+    command = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
+
+
+def checkout() -> str:
+    """Return a commit of the checkout as it is, which no branch shows."""
+    return git("stash", "create").decode().strip() or git("rev-parse", "HEAD").decode().strip()
+
+
 @dataclass(frozen=True)
 class Made:
     folder: Path
+    commit: str
     code: int
     said: str
 
@@ -44,32 +55,30 @@ class Made:
         return json.loads(file.read_text())
 
 
-def make(folder: Path, url: str, umask: int = 0o022, **variables: str) -> Made:
+def make(folder: Path, url: str, commit: str, umask: int = 0o022, **variables: str) -> Made:
     words = [sys.executable, "-m", "deploy.supply", "--into", folder, "--osv-url", url]
+    words += ["--commit", commit]
     env = os.environ | variables
     done = subprocess.run(words, cwd=ROOT, env=env, umask=umask, capture_output=True, text=True)
-    return Made(folder, done.returncode, done.stdout + done.stderr)
+    return Made(folder, commit, done.returncode, done.stdout + done.stderr)
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     with service(clean) as url:
-        return make(tmp_path_factory.mktemp("dist"), url)
+        return make(tmp_path_factory.mktemp("dist"), url, checkout())
 
 
 @pytest.fixture(scope="module")
-def again(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def again(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Made by somebody else: another umask, another day."""
     with service(down) as url:
-        return make(tmp_path_factory.mktemp("dist"), url, umask=0o077, SOURCE_DATE_EPOCH="1")
+        folder = tmp_path_factory.mktemp("dist")
+        return make(folder, url, made.commit, umask=0o077, SOURCE_DATE_EPOCH="1")
 
 
 def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def git(*words: str) -> bytes:
-    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, check=True).stdout
 
 
 def named(lock: Path) -> set[tuple[str, str]]:
@@ -89,9 +98,9 @@ def test_make_without_an_answer_says_so_and_succeeds(again: Made) -> None:
     assert "0 in 0 packages checked" in again.said
 
 
-def test_make_with_a_vulnerable_package_fails_and_names_it(tmp_path: Path) -> None:
+def test_make_with_a_vulnerable_package_fails_and_names_it(made: Made, tmp_path: Path) -> None:
     with service(redis_is_vulnerable) as url:
-        found = make(tmp_path, url)
+        found = make(tmp_path, url, made.commit)
     assert found.code == 1, found.said
     assert "VULNERABLE       redis 8.1.0: GHSA-test-0001" in found.said
 
@@ -105,16 +114,15 @@ def test_state_provenance_has_digests_commit_and_lock_file(made: Made) -> None:
     del there["-".join(next(iter(told)).split("-")[:2]) + ".intoto.json"]
     assert sorted(Path(name).suffix for name in told) == [".gz", ".whl"]
     assert told | beside == there
-    commit = git("rev-parse", "HEAD").decode().strip()
-    lock = sha256(git("show", f"{commit}:requirements.lock"))
+    lock = sha256(git("show", f"{made.commit}:requirements.lock"))
     source, material = stated["predicate"]["buildDefinition"]["resolvedDependencies"]
-    assert source["digest"] == {"gitCommit": commit}
+    assert source["digest"] == {"gitCommit": made.commit}
     assert material == {"name": "requirements.lock", "digest": {"sha256": lock}}
 
 
 def test_make_builds_a_wheel_with_every_script_of_the_commit(made: Made) -> None:
     [wheel] = made.folder.glob("*.whl")
-    scripts = git("ls-tree", "-r", "--name-only", "HEAD", "lua").decode().split()
+    scripts = git("ls-tree", "-r", "--name-only", made.commit, "lua").decode().split()
     with ZipFile(wheel) as opened:
         packed = {name.removeprefix("duebridge/") for name in opened.namelist()}
     assert {script for script in scripts if script.endswith(".lua")} <= packed
