@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, Unpack, get_args
 from uuid import UUID
@@ -66,7 +67,8 @@ class Producer:
     def from_config(cls, path: str | Path) -> Self:
         """Open a producer for a configuration file; raises `ConfigError` and `StoreError`."""
         config = load_config(path)
-        return cls(config, open_connection(resolved_store_url(config)))
+        read_url = partial(resolved_store_url, config)
+        return cls(config, open_connection(read_url(), read_url=read_url))
 
     def schedule(
         self,

@@ -5,6 +5,7 @@ Functions import the configuration and the store themselves: a command's `--help
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,7 +74,8 @@ def opened_store(config: "Config", repeat_for_s: float = 0.0) -> "Iterator[Conne
     from duebridge.store.server.connection import opened_connection
 
     allow_interrupts()
-    with opened_connection(resolved_store_url(config), repeat_for_s) as connection:
+    read_url = partial(resolved_store_url, config)
+    with opened_connection(read_url(), repeat_for_s, read_url) as connection:
         yield connection
 
 

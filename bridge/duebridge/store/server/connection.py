@@ -22,6 +22,7 @@ from redis.retry import Retry
 from duebridge.config.store_url import url_fault
 from duebridge.errors import ConfigError, StoreError, StoreFull, StoreUnavailable, StoreUnfit
 from duebridge.ports.tls import TlsFiles, client_context, hinted
+from duebridge.store.server.credentials import split_login
 from duebridge.store.server.reconnects import NotAsked, Reconnects
 from duebridge.store.server.scripts import Script, names, script
 
@@ -209,11 +210,15 @@ def _from_text(error: RedisError) -> StoreError:
 
 
 def open_connection(
-    url: str, socket_timeout_s: float = SOCKET_TIMEOUT_S, repeat_for_s: float = 0.0
+    url: str,
+    socket_timeout_s: float = SOCKET_TIMEOUT_S,
+    repeat_for_s: float = 0.0,
+    read_url: Callable[[], str] | None = None,
 ) -> Connection:
     """Return a connection to the store that `url` names; connects at the first call.
 
-    To a Cluster it connects at once, for which `repeat_for_s` is the patience.
+    To a Cluster it connects at once, for which `repeat_for_s` is the patience. `read_url` returns
+    the URL as it is now: its user and password are read at each connect.
 
     `redis://` and `unix://` are standalone, `redis+cluster://` is a Cluster, `embedded:DIR` is a
     server of our own (`store.server.embedded`); `rediss://` and `rediss+cluster://` are the same
@@ -228,9 +233,10 @@ def open_connection(
         return open_connection(start_embedded(directory), socket_timeout_s)
     if fault := url_fault(url):
         raise ConfigError(f"store.url: {fault}")
-    options = _options(socket_timeout_s)
     try:
         _check_url_options(url)
+        url, login = split_login(url, read_url)
+        options = {**_options(socket_timeout_s), **login}
         if url.startswith(("redis+cluster://", "rediss+cluster://")):
             opening = partial(_open_cluster, url.replace("+cluster", "", 1), options)
             opened: Connection = _repeat(opening, repeat_for_s).value
@@ -244,10 +250,12 @@ def open_connection(
 
 
 @contextmanager
-def opened_connection(url: str, repeat_for_s: float = 0.0) -> Iterator[Connection]:
+def opened_connection(
+    url: str, repeat_for_s: float = 0.0, read_url: Callable[[], str] | None = None
+) -> Iterator[Connection]:
     """Give a connection; raises as `open_connection`, and nothing that would quote the url."""
     try:
-        connection = open_connection(url, repeat_for_s=repeat_for_s)
+        connection = open_connection(url, repeat_for_s=repeat_for_s, read_url=read_url)
     except ValueError:  # what is wrong with a URL may be said by quoting its password
         raise ConfigError("store.url: expected a URL that can be read; got another") from None
     except OSError as error:

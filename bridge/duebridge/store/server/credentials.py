@@ -1,0 +1,61 @@
+"""The user and the password in a store's URL, read again whenever a connection is made.
+
+So a password that changes in its file is used by the next connection, without a restart.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from redis.credentials import CredentialProvider
+
+from duebridge.errors import ConfigError
+
+Words: TypeAlias = "tuple[()] | tuple[str] | tuple[str, str]"
+
+
+class Login(CredentialProvider):
+    """Gives the client user and password at each connect, also to a Sentinel's or Cluster's nodes.
+
+    While the URL cannot be read, such as in the moment when a file is replaced, the last ones stay.
+    """
+
+    def __init__(self, url: str, read_url: Callable[[], str]) -> None:
+        """Begin with the login in `url`; `read_url` returns the URL as it is now."""
+        self._read_url = read_url
+        self._last = _login_in(url)
+
+    def __repr__(self) -> str:
+        """Show no secret."""
+        return "Login(***)"
+
+    def get_credentials(self) -> Words:  # type: ignore[override]  # never empty
+        """Return user and password, or the password alone."""
+        with suppress(ConfigError, ValueError):
+            self._last = _login_in(self._read_url()) or self._last
+        return self._last
+
+
+def split_login(
+    url: str, read_url: Callable[[], str] | None = None
+) -> tuple[str, dict[str, Login]]:
+    """Return a URL without its login, and the client's option that gives it.
+
+    Without `read_url` it stays the login in `url`; without a login there is no option. Raises
+    `ValueError`.
+    """
+    if not _login_in(url):
+        return url, {}
+    login, at, _ = urlsplit(url).netloc.rpartition("@")
+    bare = url.replace(f"://{login}{at}", "://", 1)
+    return bare, {"credential_provider": Login(url, read_url or (lambda: url))}
+
+
+def _login_in(url: str) -> Words:
+    """Return the login of a URL as `AUTH` takes it."""
+    login, at, _ = urlsplit(url).netloc.rpartition("@")
+    user, _, password = (unquote(part) for part in login.partition(":"))
+    if not at or not (user or password):
+        return ()
+    return (user, password) if user else (password,)
