@@ -2,16 +2,16 @@
 -- ack.lua: delete envelopes whose delivery the broker confirmed.
 --
 -- Transition  unack -> (gone), or dead -> (gone) once the dead letter is confirmed
--- ARGV[3]  unack or dead
--- ARGV[4]  one token for all ids, or one per id, concatenated: claims share a call
--- ARGV[5]  number of ids, then the ids; then for each id to remember: its index, ms, hash (the
+-- ARGV[4]  unack or dead
+-- ARGV[5]  one token for all ids, or one per id, concatenated: claims share a call
+-- ARGV[6]  number of ids, then the ids; then for each id to remember: its index, ms, hash (the
 --          claim returned them, so that this script reads no record)
 -- Returns  {poll, stale ids}: ids whose lease was lost; their envelopes are unchanged
--- @include prelude batch record flight journal memory settle poll
+-- @include prelude master life renewed batch record flight journal memory settle poll
 
-local is_shunt, token, count = ARGV[3] == 'dead', ARGV[4], tonumber(ARGV[5])
+local is_shunt, token, count = ARGV[4] == 'dead', ARGV[5], tonumber(ARGV[6])
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 ids a call') end
-local ids = arguments(6, count)
+local ids = arguments(7, count)
 local flights = hmget(FLIGHT, ids)
 local acked, items, is_acked = {}, {}, {}
 
@@ -21,7 +21,7 @@ local stale = settle(ids, flights, token, is_shunt and BY_SHUNT or BY_CLAIM, fun
 end)
 if #acked == 0 then return {poll(), stale} end
 
-for at = 6 + count, #ARGV, 3 do
+for at = 7 + count, #ARGV, 3 do
   local place, remember_ms, hash = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), ARGV[at + 2]
   if is_acked[place] then
     local due, ended = string.sub(flights[place], 13, 18), is_shunt and DIED or DELIVERED

@@ -2,16 +2,16 @@
 -- bury.lua: move envelopes to dead; a shunt sends them to the dead-letter target.
 --
 -- Transition  unack -> dead (or gone, if a cancel is pending)
--- ARGV[3]  token
--- ARGV[4]  score in dead: '' means now; +inf if the route has no dead-letter target
--- ARGV[5]  number of envelopes, then for each: id, reason (bridge/duebridge/ports/publisher.py), 1 if
+-- ARGV[4]  token
+-- ARGV[5]  score in dead: '' means now; +inf if the route has no dead-letter target
+-- ARGV[6]  number of envelopes, then for each: id, reason (bridge/duebridge/ports/publisher.py), 1 if
 --          it counts as a failure, 1 if it may have been published (unsure), error text
 -- Returns  {poll, stale ids}: ids whose lease was lost; their envelopes are unchanged
--- @include prelude batch record flight journal memory settle poll
+-- @include prelude master life renewed batch record flight journal memory settle poll
 
-local token, dead_score, count = ARGV[3], ARGV[4] == '' and NOW or ARGV[4], tonumber(ARGV[5])
+local token, dead_score, count = ARGV[4], ARGV[5] == '' and NOW or ARGV[5], tonumber(ARGV[6])
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
-local FIRST, WIDTH = 6, 5
+local FIRST, WIDTH = 7, 5
 local scores = {}
 
 local settled = settle_claim(first_fields(FIRST, WIDTH, count), token, function(id, f, i)

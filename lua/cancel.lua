@@ -2,14 +2,14 @@
 -- cancel.lua: cancel an envelope; the answer tells whether delivery is certainly prevented.
 --
 -- Transition  pending | ready | retry -> (gone); in unack only a mark, applied when the lease ends
--- ARGV[3]  id
--- ARGV[4]  call id, so that a repeated call returns the same answer; ARGV[5] its lifetime, ms
--- ARGV[6]  lifetime of a tombstone, ms, on a route with a cold tier; else 0
+-- ARGV[4]  id
+-- ARGV[5]  call id, so that a repeated call returns the same answer; ARGV[6] its lifetime, ms
+-- ARGV[7]  lifetime of a tombstone, ms, on a route with a cold tier; else 0
 -- Returns  {now, answer}: cancelled | in_flight (a delivery was started and did not definitely
 --          fail; the envelope is removed when its lease ends) | dead | unknown | recorded
--- @include prelude record flight journal memory find_state
+-- @include prelude master life renewed record flight journal memory find_state
 
-local id, call, keep_ms, tombstone_ms = ARGV[3], 'c' .. ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
+local id, call, keep_ms, tombstone_ms = ARGV[4], 'c' .. ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local before = recall(call)
 if before then return {NOW, before} end
 

@@ -2,15 +2,15 @@
 -- demote.lua: remove envelopes whose copies are safe in the cold tier.
 --
 -- Transition  pending -> (the cold tier), if unchanged since it was copied; else the copy is void
--- ARGV[3]  the batch of copies; its stored progress prevents processing a row twice
--- ARGV[4]  index in the batch of the first row of this call, from 0
--- ARGV[5]  lifetime of the batch's progress and void copies, ms
--- ARGV[6]  number of rows, then for each: id, generation
+-- ARGV[4]  the batch of copies; its stored progress prevents processing a row twice
+-- ARGV[5]  index in the batch of the first row of this call, from 0
+-- ARGV[6]  lifetime of the batch's progress and void copies, ms
+-- ARGV[7]  number of rows, then for each: id, generation
 -- Returns  {now, rows of the batch done, removed, void}; the byte limit may leave the last
 --          rows of a call to the next call
--- @include prelude batch record journal memory
+-- @include prelude master life renewed batch record journal memory
 
-local batch, first, keep, count = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local batch, first, keep, count = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 if keep == 0 then return redis.error_reply('COLD expected a route with a cold tier') end
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 rows a call') end
 
@@ -21,7 +21,7 @@ if first > done then return redis.error_reply('ORDER row ' .. done .. ' of ' .. 
 if first + count <= done then return {NOW, done, removed, void} end
 
 local ids, generations = {}, {}
-local FIRST = 7
+local FIRST = 8
 for at = FIRST + 2 * (done - first), FIRST - 2 + 2 * count, 2 do
   ids[#ids + 1], generations[#generations + 1] = ARGV[at], tonumber(ARGV[at + 1])
 end

@@ -2,14 +2,14 @@
 -- drop.lua: delete dead envelopes for good, at an operator's request.
 --
 -- Transition  dead -> (gone)
--- ARGV[3]  number of ids, then the ids
+-- ARGV[4]  number of ids, then the ids
 -- Returns  {now, answer, answer, ...}: dropped | in_flight (a shunt holds it) | unknown; the byte
 --          limit may leave the last ids to the next call
--- @include prelude batch record flight journal memory find_state
+-- @include prelude master life renewed batch record flight journal memory find_state
 
-local count = tonumber(ARGV[3])
+local count = tonumber(ARGV[4])
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 ids a call') end
-local ids = arguments(4, count)
+local ids = arguments(5, count)
 local records = fetch(ids, MAX_BYTES)
 local reply, items = {NOW}, {}
 

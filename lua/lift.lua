@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
 -- lift.lua: drop tombstones and void copies whose cold rows are all hydrated.
 --
--- ARGV[3]  generation: keep tombstones of this or a later one: they may apply to unread rows
--- ARGV[4]  number of names (`t` and an id, or `x`, a batch, a slash and an id), then the names
+-- ARGV[4]  generation: keep tombstones of this or a later one: they may apply to unread rows
+-- ARGV[5]  number of names (`t` and an id, or `x`, a batch, a slash and an id), then the names
 -- Returns  {now, dropped}
--- @include prelude batch record memory
+-- @include prelude master life renewed batch record memory
 
-local generation, count = tonumber(ARGV[3]), tonumber(ARGV[4])
+local generation, count = tonumber(ARGV[4]), tonumber(ARGV[5])
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 names a call') end
-local names = arguments(5, count)
+local names = arguments(6, count)
 local values, dropped = hmget(MEMORY, names), {}
 
 for i, name in ipairs(names) do

@@ -2,15 +2,15 @@
 -- postpone.lua: end a shunt's lease whose dead letter was not confirmed.
 --
 -- Transition  dead, leased -> dead: due again later, or kept for good if its target rejects it
--- ARGV[3]  token
--- ARGV[4]  number of envelopes, then for each: id, delay until the next shunt, ms (-1: none), 1 if it
+-- ARGV[4]  token
+-- ARGV[5]  number of envelopes, then for each: id, delay until the next shunt, ms (-1: none), 1 if it
 --          was tried, error text of the dead letter
 -- Returns  {poll, stale ids}: ids whose lease was lost; their envelopes are unchanged
--- @include prelude batch record flight journal memory settle dead poll
+-- @include prelude master life renewed batch record flight journal memory settle dead poll
 
-local token, count = ARGV[3], tonumber(ARGV[4])
+local token, count = ARGV[4], tonumber(ARGV[5])
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
-local FIRST, WIDTH = 5, 4
+local FIRST, WIDTH = 6, 4
 local ids, packed, scores = first_fields(FIRST, WIDTH, count), {}, {}
 
 local stale = settle(ids, hmget(FLIGHT, ids), token, BY_SHUNT, function(id, flight, i)

@@ -2,26 +2,26 @@
 -- probe.lua: lease the first live envelope that is set aside for a held target, to try the target with.
 --
 -- Transition  retry, tagged -> unack; expired ones on the way -> dead
--- ARGV[3]  tag of the target
--- ARGV[4]  most to look at
--- ARGV[5]  cursor: an id, and ARGV[6] its score, '' for the first page
--- ARGV[7]  lease, ms
--- ARGV[8]  nonce, 8 random bytes
--- ARGV[9]  score in dead of expired ones: '' means now; +inf without a dead-letter target
+-- ARGV[4]  tag of the target
+-- ARGV[5]  most to look at
+-- ARGV[6]  cursor: an id, and ARGV[7] its score, '' for the first page
+-- ARGV[8]  lease, ms
+-- ARGV[9]  nonce, 8 random bytes
+-- ARGV[10]  score in dead of expired ones: '' means now; +inf without a dead-letter target
 -- Returns  {poll, token, ids, records, flights, expired, cursor id, cursor score}; a score '' after
 --          the last page or a lease
 -- Never repeated after a lost reply: the lease expires and costs one expiry
--- @include prelude batch record flight journal page poll lease
+-- @include prelude master life renewed batch record flight journal page poll lease
 
-local tag, count = ARGV[3], limited(ARGV[4])
-local dead_score = ARGV[9] == '' and NOW or ARGV[9]
-local ids, scores = retry_page(ARGV[5], ARGV[6], count)
+local tag, count = ARGV[4], limited(ARGV[5])
+local dead_score = ARGV[10] == '' and NOW or ARGV[10]
+local ids, scores = retry_page(ARGV[6], ARGV[7], count)
 local flights = hmget(FLIGHT, ids)
-local leases, leaving, after, after_score = nil, {}, ARGV[5], ARGV[6]
+local leases, leaving, after, after_score = nil, {}, ARGV[6], ARGV[7]
 
 for i, id in ipairs(ids) do
   if tag_of(flights[i]) == tag then
-    leases = leases or new_leases(new_token(ARGV[8]), NOW + tonumber(ARGV[7]), dead_score)
+    leases = leases or new_leases(new_token(ARGV[9]), NOW + tonumber(ARGV[8]), dead_score)
     take(leases, id, redis.call('HGET', ENVELOPES, id), flights[i], is_suspect(flights[i]))
     leaving[#leaving + 1] = id
     if #leases.ids > 0 then break end

@@ -2,13 +2,13 @@
 -- readdress.lua: make the dead envelopes due that wait for another dead-letter target.
 --
 -- Transition  dead, without a target or rejected by a former one -> dead, due now
--- ARGV[3]  the dead-letter target in words
--- ARGV[4]  1: also those that this target rejected, at an operator's request; on a first call only
--- ARGV[5]  most to move
+-- ARGV[4]  the dead-letter target in words
+-- ARGV[5]  1: also those that this target rejected, at an operator's request; on a first call only
+-- ARGV[6]  most to move
 -- Returns  {poll, moved}; call it again until none is moved
--- @include prelude batch dead poll
+-- @include prelude master life renewed batch dead poll
 
-local target, is_asked, most = ARGV[3], ARGV[4] == '1', limited(ARGV[5])
+local target, is_asked, most = ARGV[4], ARGV[5] == '1', limited(ARGV[6])
 if is_asked or redis.call('HGET', META, 'dead_letter') ~= target then
   redis.call('HINCRBY', META, 'readdressed', 1)
   redis.call('HSET', META, 'dead_letter', target)

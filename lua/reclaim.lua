@@ -3,16 +3,16 @@
 --
 -- Transition  unack -> ready; after two expiries -> suspect; poison -> dead (or gone, if a
 --             cancel is pending)
--- ARGV[3]  most to take back
--- ARGV[4]  1: every lease counts as an expiry; 0: after a store outage, none does
--- ARGV[5]  poison: bury an envelope after this many expiries while claimed alone
--- ARGV[6]  score in dead: '' means now; +inf if the route has no dead-letter target
+-- ARGV[4]  most to take back
+-- ARGV[5]  1: every lease counts as an expiry; 0: after a store outage, none does
+-- ARGV[6]  poison: bury an envelope after this many expiries while claimed alone
+-- ARGV[7]  score in dead: '' means now; +inf if the route has no dead-letter target
 -- Returns  {poll, reclaimed, buried as poison}
--- @include prelude batch record flight journal memory poll
+-- @include prelude master life renewed batch record flight journal memory poll
 
-local ids = redis.call('ZRANGE', UNACK, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, limited(ARGV[3]))
+local ids = redis.call('ZRANGE', UNACK, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, limited(ARGV[4]))
 local flights = hmget(FLIGHT, ids)
-local counts, poison, dead_score = ARGV[4] == '1', tonumber(ARGV[5]), ARGV[6] == '' and NOW or ARGV[6]
+local counts, poison, dead_score = ARGV[5] == '1', tonumber(ARGV[6]), ARGV[7] == '' and NOW or ARGV[7]
 local poisoned, cancelled, packed, ready, suspect, dead = {}, {}, {}, {}, {}, {}
 
 local function is_poison(id, f)

@@ -2,16 +2,16 @@
 -- release.lua: return unpublished envelopes to ready immediately; counts no failure.
 --
 -- Transition  unack -> ready (or gone, if a cancel is pending)
--- ARGV[3]  token
--- ARGV[4]  number of ids, then the ids
+-- ARGV[4]  token
+-- ARGV[5]  number of ids, then the ids
 -- Returns  {poll, stale ids}: ids whose lease was lost; their envelopes are unchanged
--- @include prelude batch record flight journal memory settle poll
+-- @include prelude master life renewed batch record flight journal memory settle poll
 
-local token, count = ARGV[3], tonumber(ARGV[4])
+local token, count = ARGV[4], tonumber(ARGV[5])
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 ids a call') end
 local ready, suspect = {}, {}
 
-local settled = settle_claim(arguments(5, count), token, function(id, f)
+local settled = settle_claim(arguments(6, count), token, function(id, f)
   local scores = f.single == 1 and suspect or ready
   scores[#scores + 1], scores[#scores + 2] = f.due, id
 end)

@@ -3,14 +3,14 @@
 --
 -- Transition  dead -> pending; the attempt number goes on, failures and expiries begin again, and
 --             an expiry that is not after the new due instant is lifted
--- ARGV[3]  number of envelopes, then for each: id, delay ms
+-- ARGV[4]  number of envelopes, then for each: id, delay ms
 -- Returns  {now, answer, answer, ...}: replayed | in_flight (a shunt holds it) | unknown; the byte
 --          limit may leave the last envelopes to the next call
--- @include prelude batch record flight journal find_state
+-- @include prelude master life renewed batch record flight journal find_state
 
-local count = tonumber(ARGV[3])
+local count = tonumber(ARGV[4])
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
-local FIRST, WIDTH = 4, 2
+local FIRST, WIDTH = 5, 2
 local MOVED_BYTES = 524288  -- a record that moves is written again, which costs twice its reading
 local ids = first_fields(FIRST, WIDTH, count)
 local records = fetch(ids, MOVED_BYTES)

@@ -2,17 +2,17 @@
 -- reschedule.lua: change the due instant of an envelope whose delivery cannot have started.
 --
 -- Transition  pending | ready | retry -> pending
--- ARGV[3]  id
--- ARGV[4]  due
--- ARGV[5]  longest allowed delay, ms
--- ARGV[6]  call id, so that a repeated call returns the same answer; ARGV[7] its lifetime, ms
--- ARGV[8]  lifetime of a tombstone, ms, on a route with a cold tier; else 0
+-- ARGV[4]  id
+-- ARGV[5]  due
+-- ARGV[6]  longest allowed delay, ms
+-- ARGV[7]  call id, so that a repeated call returns the same answer; ARGV[8] its lifetime, ms
+-- ARGV[9]  lifetime of a tombstone, ms, on a route with a cold tier; else 0
 -- Returns  {now, answer, due ms}: rescheduled | in_flight | dead | unknown | recorded | too_far |
 --          expires_before_due; only the first and recorded change anything
--- @include prelude record flight journal memory find_state
+-- @include prelude master life renewed record flight journal memory find_state
 
-local id, due, max_delay = ARGV[3], math.max(resolve(ARGV[4]), NOW), tonumber(ARGV[5])
-local call, keep_ms, tombstone_ms = 'c' .. ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
+local id, due, max_delay = ARGV[4], math.max(resolve(ARGV[5]), NOW), tonumber(ARGV[6])
+local call, keep_ms, tombstone_ms = 'c' .. ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
 local before = recall(call)
 if before then return {NOW, string.sub(before, 7), number_at(before, 1, 6)} end
 if due - NOW_UP > max_delay then return {NOW, 'too_far', due} end

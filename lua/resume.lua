@@ -2,15 +2,15 @@
 -- resume.lua: make ready the envelopes that were set aside for a target; it answers again.
 --
 -- Transition  retry, tagged -> ready; a retry whose lease ran out twice -> suspect
--- ARGV[3]  tag of the target, '' for any
--- ARGV[4]  most to look at
--- ARGV[5]  cursor: an id, and ARGV[6] its score, '' for the first page
--- ARGV[7]  capacity of ready, as in promote.lua
+-- ARGV[4]  tag of the target, '' for any
+-- ARGV[5]  most to look at
+-- ARGV[6]  cursor: an id, and ARGV[7] its score, '' for the first page
+-- ARGV[8]  capacity of ready, as in promote.lua
 -- Returns  {poll, resumed, cursor id, cursor score}; a score '' after the last page
--- @include prelude batch record flight page poll
+-- @include prelude master life renewed batch record flight page poll
 
-local tag, count, after, after_score = ARGV[3], limited(ARGV[4]), ARGV[5], ARGV[6]
-local room = tonumber(ARGV[7]) - redis.call('ZCARD', READY)
+local tag, count, after, after_score = ARGV[4], limited(ARGV[5]), ARGV[6], ARGV[7]
+local room = tonumber(ARGV[8]) - redis.call('ZCARD', READY)
 local ids, scores = retry_page(after, after_score, count)
 local flights = hmget(FLIGHT, ids)
 local ready, suspect, leaving, is_cut = {}, {}, {}, false

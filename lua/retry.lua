@@ -2,16 +2,16 @@
 -- retry.lua: schedule another attempt; remove envelopes cancelled meanwhile.
 --
 -- Transition  unack -> retry (or gone, if a cancel is pending)
--- ARGV[3]  token
--- ARGV[4]  number of envelopes, then for each: id, delay ms, 1 if it counts as a failure, 1 if it
+-- ARGV[4]  token
+-- ARGV[5]  number of envelopes, then for each: id, delay ms, 1 if it counts as a failure, 1 if it
 --          may have been published (unsure), clock of `hold` (1: starts, 0: ends, '': unchanged), error
 --          text
 -- Returns  {poll, stale ids}: ids whose lease was lost; their envelopes are unchanged
--- @include prelude batch record flight journal memory settle poll
+-- @include prelude master life renewed batch record flight journal memory settle poll
 
-local token, count = ARGV[3], tonumber(ARGV[4])
+local token, count = ARGV[4], tonumber(ARGV[5])
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
-local FIRST, WIDTH = 5, 6
+local FIRST, WIDTH = 6, 6
 local scores = {}
 
 local settled = settle_claim(first_fields(FIRST, WIDTH, count), token, function(id, f, i)

@@ -2,21 +2,21 @@
 -- schedule.lua: accept envelopes; each waits in pending until it is due.
 --
 -- Transition  (unknown) -> pending; replaced: pending | ready | retry | dead -> pending
--- ARGV[3]  longest allowed delay, ms
--- ARGV[4]  replace: different content replaces what has the id, and a remembered id begins a new
+-- ARGV[4]  longest allowed delay, ms
+-- ARGV[5]  replace: different content replaces what has the id, and a remembered id begins a new
 --          life; replace_living: the former only; refuse: neither
--- ARGV[5]  call id, so that a repeated call changes nothing and returns the same answer; ARGV[6]
+-- ARGV[6]  call id, so that a repeated call changes nothing and returns the same answer; ARGV[7]
 --          its lifetime, ms; '' for a call that is never repeated
--- ARGV[7]  number of envelopes, then for each: id, due, expires ('' never), remember ms, hash,
+-- ARGV[8]  number of envelopes, then for each: id, due, expires ('' never), remember ms, hash,
 --          generation ('0', or that of a cold row), blob
 -- Returns  {now, status, due ms, status, due ms, ...}; a refused envelope changes nothing. What has
 --          the ids may exceed the byte limit: the last envelopes are then left to the next call
--- @include prelude batch record flight journal memory find_state judge accept
+-- @include prelude master life renewed batch record flight journal memory find_state judge accept
 
-local call = {max_delay = tonumber(ARGV[3]), replace = ARGV[4] ~= 'refuse',
-  revives = ARGV[4] == 'replace'}
-local call_id, keep_ms, count = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
-local FIRST, WIDTH = 8, 7
+local call = {max_delay = tonumber(ARGV[4]), replace = ARGV[5] ~= 'refuse',
+  revives = ARGV[5] == 'replace'}
+local call_id, keep_ms, count = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
+local FIRST, WIDTH = 9, 7
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
 
 local before = call_id ~= '' and recall('c' .. call_id)

@@ -3,16 +3,16 @@
 --
 -- Transition  unack -> retry, tagged with the target (or gone, if a cancel is pending); resume brings
 --             them back early, promote when their delay is over
--- ARGV[3]  token
--- ARGV[4]  number of envelopes, then for each: id, delay ms, tag of the target (8 letters), clock of
+-- ARGV[4]  token
+-- ARGV[5]  number of envelopes, then for each: id, delay ms, tag of the target (8 letters), clock of
 --          `hold` (1: starts, '': unchanged), 1 if it may have been published (unsure), error text
 --          ('' if it was not published: then nothing is journalled)
 -- Returns  {poll, stale ids}: ids whose lease was lost; their envelopes are unchanged
--- @include prelude batch record flight journal memory settle poll
+-- @include prelude master life renewed batch record flight journal memory settle poll
 
-local token, count = ARGV[3], tonumber(ARGV[4])
+local token, count = ARGV[4], tonumber(ARGV[5])
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
-local FIRST, WIDTH = 5, 6
+local FIRST, WIDTH = 6, 6
 local scores = {}
 
 local settled = settle_claim(first_fields(FIRST, WIDTH, count), token, function(id, f, i)

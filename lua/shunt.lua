@@ -2,18 +2,18 @@
 -- shunt.lua: lease due dead envelopes, so that one worker sends their dead letters.
 --
 -- Transition  dead -> dead, leased; ack ends it, postpone or the lease's end repeats it
--- ARGV[3]  most to lease
--- ARGV[4]  most bytes of records, but at least one envelope
--- ARGV[5]  lease, ms
--- ARGV[6]  nonce, 8 random bytes
+-- ARGV[4]  most to lease
+-- ARGV[5]  most bytes of records, but at least one envelope
+-- ARGV[6]  lease, ms
+-- ARGV[7]  nonce, 8 random bytes
 -- Returns  {poll, token, ids, records, flights}
 -- Never repeated after a lost reply: the lease expires
--- @include prelude batch record flight poll
+-- @include prelude master life renewed batch record flight poll
 
-local ids = redis.call('ZRANGE', DEAD, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, limited(ARGV[3]))
+local ids = redis.call('ZRANGE', DEAD, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, limited(ARGV[4]))
 if #ids == 0 then return {poll(), '', {}, {}, {}} end
 
-local limit_bytes, deadline, nonce = ARGV[4], NOW + tonumber(ARGV[5]), ARGV[6]
+local limit_bytes, deadline, nonce = ARGV[5], NOW + tonumber(ARGV[6]), ARGV[7]
 local records = fetch(ids, limit_bytes)
 local flights = hmget(FLIGHT, ids)
 local token = new_token(nonce)

@@ -3,7 +3,7 @@
 --
 -- Returns  {poll, due now, due within 60 s, within 300 s, oldest due ms (-1: nothing is due; of what was
 --          claimed before, only the first 100 of each state count), journal entries, memories, scheduled,
---          newest journal entry, newest that was kept (-1: never),
+--          journal entries ever written, of these kept (-1: never),
 --          dead whose target rejects their dead letter};
 --          due counts unleased envelopes that wait for delivery now, in any state
 -- @include prelude batch dead flight poll
@@ -27,8 +27,21 @@ for _, key in ipairs({READY, SUSPECT, RETRY, UNACK}) do
     if flight then note_due(number_at(whole_flight(flight), 13, 18)) end
   end
 end
-local counted = redis.call('HMGET', META, 'generation', 'journal_sequence', 'journal_kept')
+local counted = redis.call('HMGET', META, 'generation', 'journal_sequence', 'journal_kept',
+  'generation_skipped', 'journal_skipped', 'journal_jumps')
+
+
+-- Entries are counted without the numbers that renewals skipped.
+local skipped, kept = tonumber(counted[5] or 0), tonumber(counted[3] or -1)
+if kept >= 0 then
+  for found, first in string.gmatch(counted[6] or '', '(%d+):(%d+)') do
+    if kept < tonumber(first) then
+      kept = tonumber(first) - 1 - math.max(0, tonumber(found) - kept)
+    end
+  end
+  kept = math.max(0, kept - skipped)
+end
 return {poll(), due_by(NOW), due_by(NOW + 60000), due_by(NOW + 300000), oldest,
   redis.call('XLEN', JOURNAL), redis.call('HLEN', MEMORY),
-  tonumber(counted[1] or 0), tonumber(counted[2] or 0), tonumber(counted[3] or -1),
+  tonumber(counted[1] or 0) - tonumber(counted[4] or 0), tonumber(counted[2] or 0) - skipped, kept,
   redis.call('ZCOUNT', DEAD, string.format('%.0f', REJECTED), '(+inf')}

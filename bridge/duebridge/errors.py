@@ -66,6 +66,14 @@ class StoreUnfit(StoreError):
     """The server is unfit to hold envelopes: wrong version, eviction policy or persistence."""
 
 
+class OtherLife(StoreError):
+    """The route was removed, or made anew, since the client opened it; the call changed nothing."""
+
+
+class RenewalNeeded(StoreError):
+    """The server may have lost writes, and its counters wait for `renew`; nothing was changed."""
+
+
 class RecordDamaged(StoreError):
     """A stored record has a known layout but is corrupt."""
 

@@ -1,8 +1,9 @@
 -- The journal: one entry per batch: `k` kind, `t` ms, `b` running total of bytes, `i` items (msgpack:
 -- id, note, ...), and of retried and dead `d` details (msgpack: one per item; older readers skip it).
--- Its stream id is its dense sequence number. A note begins with the due instant (6 bytes); then come
--- the attempt (4) and the reason (1) where the kind has them. A detail is the next try (6 bytes, ms, 0:
--- none) and the class of the error.
+-- Its stream id is its sequence number, dense but for the jump of a `renewed` entry, which has no items
+-- but `n` and `g`, the last number and generation that renew.lua found. A note begins with the due
+-- instant (6 bytes); then come the attempt (4) and the reason (1) where the kind has them. A detail is
+-- the next try (6 bytes, ms, 0: none) and the class of the error.
 -- ARGV[2]  the cap in bytes; each entry drops at most 8 of the oldest while the stream is over it
 local ENTRY_OVERHEAD = 48
 local MOST_CLASS = 64  -- bytes of the class in a detail
@@ -26,15 +27,19 @@ local function trim_journal(total, cap)
   redis.call('XDEL', JOURNAL, unpack(ids))
 end
 
+-- Append an entry of `bytes` bytes of items and details; the rest are further fields.
+local function append(kind, packed, bytes, ...)
+  local sequence = redis.call('HINCRBY', META, 'journal_sequence', 1)
+  local total = redis.call('HINCRBY', META, 'journal_bytes', bytes + ENTRY_OVERHEAD)
+  local id = string.format('%.0f-0', sequence)
+  redis.call('XADD', JOURNAL, id, 'k', kind, 't', NOW, 'b', total, 'i', packed, ...)
+  if total > tonumber(ARGV[2]) then trim_journal(total, tonumber(ARGV[2])) end
+end
+
 local function journal(kind, items, details)
   if #items == 0 then return end
-  local packed, detailed = cmsgpack.pack(items), details and cmsgpack.pack(details) or ''
-  local sequence = redis.call('HINCRBY', META, 'journal_sequence', 1)
-  local total = redis.call('HINCRBY', META, 'journal_bytes', #packed + #detailed + ENTRY_OVERHEAD)
-  if details then
-    redis.call('XADD', JOURNAL, sequence .. '-0', 'k', kind, 't', NOW, 'b', total, 'i', packed, 'd', detailed)
-  else
-    redis.call('XADD', JOURNAL, sequence .. '-0', 'k', kind, 't', NOW, 'b', total, 'i', packed)
-  end
-  if total > tonumber(ARGV[2]) then trim_journal(total, tonumber(ARGV[2])) end
+  local packed = cmsgpack.pack(items)
+  if not details then return append(kind, packed, #packed) end
+  local detailed = cmsgpack.pack(details)
+  append(kind, packed, #packed + #detailed, 'd', detailed)
 end

@@ -1,5 +1,5 @@
 -- The keys, the clock and the integers of every script.
--- ARGV[1]  '' for the server's time; only tests pass ms
+-- ARGV[1]  '' for the server's time; only tests pass ms; [2] and [3]: shared/journal.lua, shared/life.lua
 
 -- The keys of one shard. Every script receives all of them, in this order, all with one hash tag.
 local PENDING, READY, SUSPECT, UNACK, RETRY, DEAD =

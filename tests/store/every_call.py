@@ -34,6 +34,8 @@ CALLS: dict[str, Callable[[DelayStore], Any]] = {
     "stats": lambda store: store.stats(),
     "forget": lambda store: store.forget(),
     "demote": lambda store: store.demote("B", 0, [("f", 1), ("g", 2)]),
+    "renew": lambda store: store.renew(),
+    "generation": lambda store: store.new_generation(),
     "lift": lambda store: store.lift(1, ["tf", "xB/f"]),
 }
 

@@ -11,6 +11,7 @@ import redis
 from duebridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnfit
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
+from duebridge.store.life import RouteLife
 from duebridge.store.routes import Registry
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.fitness import check_fitness
@@ -41,7 +42,10 @@ def admin(port: int) -> Iterator[redis.Redis]:
 @pytest.fixture
 def store_at(open_at: Callable[..., Connection]) -> StoreAt:
     def make(url: str, repeat_for_s: float = 0.0) -> DelayStore:
-        return DelayStore(open_at(url, 0.3), SHARD, repeat_for_s=repeat_for_s)
+        connection = open_at(url, 0.3)
+        registry = Registry(connection, SHARD.namespace, repeat_for_s)
+        life = RouteLife(registry, SHARD.route, registers=True, shards=1)
+        return DelayStore(connection, SHARD, repeat_for_s=repeat_for_s, life=life)
 
     return make
 
@@ -115,7 +119,7 @@ def test_store_that_falls_silent_is_unavailable_within_the_timeout(
 def test_store_that_comes_back_answers_a_repeated_call(store_at: StoreAt, port: int) -> None:
     with proxied(port) as proxy:
         store = store_at(url_of(proxy.port), repeat_for_s=20)
-        store.next()
+        store.ack(acks(b"token", "a"))
         proxy.refuse(4)
         assert store.ack(acks(b"token", "a")).repeated
         assert proxy.refused == 4

@@ -243,7 +243,9 @@ def true_replies(tampered: Tampered) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, call in CALLS.items():
         recording = Tampered(tampered.client, partial(found.setdefault, name))
-        call(DelayStore(recording, desk.shard, now_ms=desk.clock, cold_tier_ms=10**9))
+        call(
+            DelayStore(recording, desk.shard, now_ms=desk.clock, cold_tier_ms=10**9, life=desk.life)
+        )
     tampered.client.flushdb()
     return found
 

@@ -77,6 +77,7 @@ def open_desk() -> Opened:
 @pytest.fixture(autouse=True)
 def emptied(desk: Desk) -> Iterator[None]:
     desk.delete()
+    desk.open()
     yield
     desk.check()
 

@@ -16,7 +16,7 @@ from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnfit
 from duebridge.ports.checks import Finding, Severity
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.keys import SHARD_KEYS, Shard, routes_key
+from duebridge.store.keys import SHARD_KEYS, Shard, epochs_key, routes_key
 from duebridge.store.record import LAYOUT
 from duebridge.store.routes import RegisteredRoute, Registry
 from duebridge.store.server import fitness
@@ -209,10 +209,12 @@ def test_remove_route_interrupted_is_found_and_removed_again(
         raise TypeError
 
     with monkeypatch.context() as patch:
-        patch.setattr(connection.client, "hdel", interrupt)
+        patch.setattr(connection.client, "unlink", interrupt)
         with pytest.raises(StoreError):
             registry.remove_route("over", SHARDS)
     assert "over" in registry.routes()
+    with pytest.raises(StoreUnfit, match="being removed"):
+        registry.open_route("over", SHARDS)
     registry.remove_route("over", SHARDS)
     registry.remove_route("kept", SHARDS)
     assert keys(connection, namespace) == set()
@@ -250,7 +252,8 @@ def test_script_touches_no_key_of_another_shard(open_desk: Opened) -> None:
         live_through_everything(desk)
     pattern = f"*{desk.shard.namespace}*"
     found = {key.decode() for key in desk.client.scan_iter(match=pattern, count=10_000)}
-    assert found <= set(desk.shard.keys())
+    space = desk.shard.namespace
+    assert found <= {*desk.shard.keys(), routes_key(space), epochs_key(space)}
 
 
 def live_through_everything(desk: Desk) -> None:

@@ -8,10 +8,12 @@ from duebridge.envelope import Envelope
 from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import JournalEntry, read_entry
-from duebridge.store.keys import SHARD_KEYS, Shard
+from duebridge.store.keys import SHARD_KEYS, Shard, epochs_key, routes_key
 from duebridge.store.leases import Claim
+from duebridge.store.life import RouteLife
 from duebridge.store.poll import Poll
 from duebridge.store.record import LAYOUT, Flight, Record, pack_row, read_flight, read_record
+from duebridge.store.registry import Registry
 from duebridge.store.replies import ScheduleReply, SettleReply
 from duebridge.store.server.connection import Argument, Connection
 from duebridge.store.server.scripts import script
@@ -110,8 +112,16 @@ class Desk:
         self.is_whole = True
         self.shard = Shard(namespace, "route", 0)
         self.clock = ManualClock()
-        self._options = {"has_dead_letter": True, "now_ms": self.clock, **options}
+        registry = Registry(connection, namespace)
+        self.life = RouteLife(registry, self.shard.route, 1, registers=True)
+        standard = {"has_dead_letter": True, "now_ms": self.clock, "life": self.life}
+        self._options = {**standard, **options}
+        self.open()
         self.store = DelayStore(connection, self.shard, **self._options)
+
+    def open(self) -> None:
+        """Give the shard a life, as opening its route does; every view of it knows that life."""
+        self.life.look()
 
     def again(self, **options: Any) -> DelayStore:
         """Another view of the same shard, with other options."""
@@ -223,7 +233,8 @@ class Desk:
 
     def run(self, name: str, *arguments: Argument, cap: int = CAP_BYTES) -> Any:
         keys = self.shard.keys()
-        return self.connection.run(script(name), keys, (self.clock(), cap, *arguments)).value
+        life = b":".join(self.client.hmget(self.key("meta"), "epoch", "shards"))
+        return self.connection.run(script(name), keys, (self.clock(), cap, life, *arguments)).value
 
     # --- look ---
 
@@ -297,3 +308,5 @@ class Desk:
 
     def delete(self) -> None:
         self.client.delete(*[self.key(name) for name in SHARD_KEYS])
+        for key in (routes_key, epochs_key):
+            self.client.hdel(key(self.shard.namespace), self.shard.route)

@@ -8,6 +8,8 @@ from duebridge.config.models import Config
 from duebridge.envelope import Envelope
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
+from duebridge.store.life import RouteLife
+from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection
 from duebridge.worker.lanes.lane import Lane
 from duebridge.worker.shard import ShardView
@@ -47,7 +49,10 @@ class Floor:
     def _store(self, connection: Connection, namespace: str, name: str) -> DelayStore:
         has_dead_letter = self.config.routes[name].dead_letter is not None
         shard = Shard(namespace, name, 0)
-        return DelayStore(connection, shard, has_dead_letter=has_dead_letter, now_ms=self.now_ms)
+        life = RouteLife(Registry(connection, namespace), name, 1, registers=True)
+        return DelayStore(
+            connection, shard, has_dead_letter=has_dead_letter, now_ms=self.now_ms, life=life
+        )
 
     def _lane(self, threads: Executor) -> Lane:
         return Lane("memory", self.publisher, self.config.worker, threads, None, self.monotonic)

@@ -8,6 +8,7 @@ import msgspec
 
 from duebridge.ports.publisher import reason_word
 from duebridge.store.journal import Journal, JournalEntry
+from duebridge.store.numbering import Numbering
 
 GAP = "gap"
 
@@ -19,7 +20,7 @@ class EnvelopeEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     rescheduled, replayed or dropped. `retried` and `dead` have the class of the error, `retried`
     the latest instant of the next try: a target that is well again ends the wait. A `gap` has no
     id: `lost_entries` entries of the journal, each of up to 1,000 envelopes, were cut by its cap
-    before they were read.
+    before they were read, or were read and then lost by the store in a failover.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class EventReader:
         """Start before the first entry that each journal ever had; what was cut is a gap."""
         self._journals = journals
         self._read = [0] * len(journals)
+        self._ahead = [0] * len(journals)  # what was read and is not there any more
 
     def go_to_instant(self, at_ms: int) -> None:
         """Seek to an instant; entries since then that the cap has cut are a gap."""
@@ -67,19 +69,26 @@ class EventReader:
 
     def _of_shard(self, place: int) -> Iterator[EnvelopeEvent]:
         journal = self._journals[place]
-        end, at_ms = journal.last(), 0
+        (end, numbering), at_ms = journal.end(), 0
+        self._ahead[place] = max(self._ahead[place], self._read[place])
         self._read[place] = min(self._read[place], end)  # a failover may have lost the newest
         for entry in journal.read(self._read[place], end):
             at_ms = entry.at_ms
-            yield from self._gap(place, entry.sequence, at_ms)
+            yield from self._gap(place, numbering, entry.before, entry.sequence, at_ms)
             self._read[place] = entry.sequence
             yield from _events(journal, entry)
-        yield from self._gap(place, end + 1, at_ms)
+        yield from self._gap(place, numbering, end, end, at_ms)
         self._read[place] = end
 
-    def _gap(self, place: int, sequence: int, at_ms: int) -> Iterator[EnvelopeEvent]:
-        """Yield a gap if entries before `sequence` are missing."""
-        if lost := sequence - self._read[place] - 1:
+    def _gap(
+        self, place: int, numbering: Numbering, before: int, sequence: int, at_ms: int
+    ) -> Iterator[EnvelopeEvent]:
+        """Yield a gap if entries up to `before` are missing, or were lost after they were read."""
+        lost = numbering.count(self._read[place], before)
+        lost += numbering.lost(self._ahead[place], sequence)
+        if sequence > self._ahead[place]:
+            self._ahead[place] = 0
+        if lost:
             shard = self._journals[place].shard
             yield EnvelopeEvent(GAP, at_ms, shard.route, shard.number, lost_entries=lost)
 

@@ -7,6 +7,7 @@ write and obey marks; a job reads all of them at once.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection, translated_errors
 
@@ -30,13 +31,13 @@ class ColdNotes:
 
     def __init__(self, connection: Connection, shard: Shard) -> None:
         self._client: Any = connection.client
+        self._store = DelayStore(connection, shard)
         self._memory = f"{shard.tag}:memory"
         self._meta = f"{shard.tag}:meta"
 
     def new_generation(self) -> int:
         """Return a new generation, less than any that is given out later."""
-        with translated_errors():
-            return int(self._client.hincrby(self._meta, "generation", 1))
+        return self._store.new_generation()
 
     def marks(self) -> Iterator[Mark]:
         """Yield all tombstones and void copies there at the start; some may have expired."""

@@ -14,18 +14,22 @@ from duebridge.envelope import Envelope
 from duebridge.errors import StoreUnavailable
 from duebridge.store.keys import Shard
 from duebridge.store.leases import Claim, ProbeReply, read_claim, read_probe
+from duebridge.store.life import RouteLife
 from duebridge.store.poll import NONE, Poll, Stats
 from duebridge.store.record import PackedRow, pack_row
+from duebridge.store.registry import Registry
 from duebridge.store.replies import (
     CancelAnswer,
     DemoteReply,
     DropAnswer,
     Entry,
     FoundReply,
+    GenerationReply,
     LiftReply,
     MoveReply,
     Page,
     ReclaimReply,
+    RenewReply,
     ReplayAnswer,
     RescheduleReply,
     ResumeReply,
@@ -44,7 +48,7 @@ from duebridge.store.replies import (
     read_state,
     read_text,
 )
-from duebridge.store.server.connection import Argument, Connection
+from duebridge.store.server.connection import Argument, Connection, Reply
 from duebridge.store.server.scripts import script
 from duebridge.store.transitions import (
     Ack,
@@ -85,8 +89,11 @@ class DelayStore:
         repeat_for_s: float = 0.0,
         settle_for_s: float | None = None,
         now_ms: Callable[[], int] | None = None,
+        life: RouteLife | None = None,
     ) -> None:
         """Work on `shard`; `now_ms` replaces the server's clock and is for tests only.
+
+        `life` is shared by the shards of a route; without it the first write looks it up.
 
         `cold_tier_ms` is how long a tombstone lives, 0 on a route without a cold tier.
         `settle_for_s` is `repeat_for_s` if not given.
@@ -101,6 +108,8 @@ class DelayStore:
         self._settle_for_s = repeat_for_s if settle_for_s is None else settle_for_s
         self._keep_ms = max(LEAST_KEPT_ANSWER_MS, int(KEEP_ANSWER_FACTOR * repeat_for_s * 1000))
         self._now_ms = now_ms
+        registry = Registry(connection, shard.namespace, repeat_for_s)
+        self._life = life or RouteLife(registry, shard.route)
 
     def next(self) -> Poll:
         """Poll the shard: what there is to do now and next; changes nothing."""
@@ -361,6 +370,17 @@ class DelayStore:
         """
         return read_reply(self._run("lift", generation, len(names), *names), LiftReply).dropped
 
+    def renew(self) -> bool:
+        """Put the counters beyond every number given out; whether a failover made that due.
+
+        Every other method does this by itself.
+        """
+        return bool(read_reply(self._run("renew"), RenewReply).did)
+
+    def new_generation(self) -> int:
+        """Return a new generation, less than any that is given out later."""
+        return read_reply(self._run("generation"), GenerationReply).generation
+
     def _settle(self, name: str, *arguments: Argument) -> SettleReply:
         reply = self._call(name, arguments, self._settle_for_s)
         poll, stale = read_reply(reply.value, StaleReply)
@@ -375,10 +395,15 @@ class DelayStore:
     def _run_once(self, name: str, *arguments: Argument) -> Any:
         return self._call(name, arguments, 0.0).value
 
-    def _call(self, name: str, arguments: Sequence[Argument], repeat_for_s: float) -> Any:
-        now: Argument = "" if self._now_ms is None else self._now_ms()
-        standard = (now, self._journal_cap_bytes)
-        return self._connection.run(script(name), self._keys, (*standard, *arguments), repeat_for_s)
+    def _call(self, name: str, arguments: Sequence[Argument], repeat_for_s: float) -> Reply:
+        def call(life: str, name: str = name, *arguments: Argument) -> Reply:
+            now: Argument = "" if self._now_ms is None else self._now_ms()
+            given = (now, self._journal_cap_bytes, life, *arguments)
+            return self._connection.run(script(name), self._keys, given, repeat_for_s)
+
+        return self._life.kept(
+            lambda life: call(life, name, *arguments), lambda life: call(life, "renew")
+        )
 
 
 def _answers_of(rows: Sequence[Row], call: Callable[[Sequence[Row]], list[Answer]]) -> list[Answer]:

@@ -1,7 +1,8 @@
 """Reads the journal of a shard: the transitions of its envelopes, in order.
 
-The layout is lua/shared/journal.lua's. Entries are numbered densely, so that a reader sees a gap
-where the cap cut entries that it had not read yet.
+The layout is lua/shared/journal.lua's. Entries are numbered densely, but for the jump of each
+renewal (`store.numbering`), so that a reader sees a gap where the cap cut entries that it had not
+read yet, and where the store lost entries that it had.
 """
 
 import struct
@@ -10,6 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from duebridge.errors import RecordDamaged, StoreError
 from duebridge.store.keys import Shard
+from duebridge.store.numbering import Numbering
 from duebridge.store.server.connection import Connection, translated_errors
 
 PAGE = 16  # entries a read: at most some 4 MiB, since one has up to 1,000 items
@@ -30,6 +32,7 @@ EventKind: TypeAlias = Literal[
     "replayed",
     "dropped",
     "cancelled",
+    "renewed",
 ]
 
 
@@ -48,9 +51,11 @@ class Note(NamedTuple):
 
 
 class JournalEntry(NamedTuple):
-    """One batch of transitions of one kind; `sequence` is dense, `size` is the bytes of the items.
+    """One batch of transitions of one kind; `size` is the bytes of the items.
 
-    A newer duebridge may write kinds beyond `EventKind`, which are passed on.
+    `sequence` is dense, but after `renewed`, which has no items but the last number `found`, and
+    begins beyond every number ever given out. A newer duebridge may write kinds beyond `EventKind`,
+    which are passed on.
     """
 
     sequence: int
@@ -59,6 +64,19 @@ class JournalEntry(NamedTuple):
     total_bytes: int
     items: list[tuple[str, Note]]
     size: int
+    found: int | None = None
+
+    @property
+    def before(self) -> int:
+        """The number of the entry before it, whether or not that is still there."""
+        return self.sequence - 1 if self.found is None else self.found
+
+
+class JournalEnd(NamedTuple):
+    """The number of the newest entry ever written, 0 for none, and the jumps up to it."""
+
+    last: int
+    numbering: Numbering
 
 
 class Journal:
@@ -72,13 +90,27 @@ class Journal:
 
     def last(self) -> int:
         """Return the number of the newest entry ever written; 0 for none."""
+        return self.end().last
+
+    def end(self) -> JournalEnd:
+        """Return the newest number, and the jumps up to it."""
         with translated_errors():
-            found = self._client.hget(self._meta, "journal_sequence") or b"0"
-            if not found.isdigit():
-                raise StoreError(
-                    f"{self._meta}: journal_sequence: expected a number; got {found!r}"
-                )
-            return int(found)
+            last, jumps = self._client.hmget(self._meta, "journal_sequence", "journal_jumps")
+        last = last or b"0"
+        if not last.isdigit():
+            raise StoreError(f"{self._meta}: journal_sequence: expected a number; got {last!r}")
+        return JournalEnd(int(last), Numbering.of(jumps or b""))
+
+    def awaits_renewal(self) -> bool:
+        """Tell whether the server may have lost entries, and no call has renewed the shard yet."""
+        with translated_errors():
+            master: bytes | None = self._client.hget(self._meta, "master")
+            info = self._client.execute_command("INFO", "replication", **self._node())
+        return master is not None and master.decode() != str(info["master_replid"])
+
+    def _node(self) -> dict[str, Any]:
+        find = getattr(self._client, "get_node_from_key", None)  # of a Cluster
+        return {"target_nodes": find(self._meta)} if find else {}
 
     def first(self) -> int:
         """Return the number of the oldest entry still there, else that of the next entry."""
@@ -114,7 +146,7 @@ class Journal:
                 entry = read_entry(*found_entry)
                 found += len(entry.items)
                 if found >= items:
-                    return entry.sequence - 1
+                    return entry.before
             before = f"({entry.sequence}-0"
         return self.last()
 
@@ -138,7 +170,7 @@ class Journal:
 
     def _before_first(self) -> int:
         first = self._first_from(0)
-        return self.last() if first is None else first.sequence - 1
+        return self.last() if first is None else first.before
 
     def _first_from(self, sequence: int) -> JournalEntry | None:
         with translated_errors():
@@ -159,9 +191,11 @@ def read_entry(stream_id: bytes, fields: dict[bytes, bytes]) -> JournalEntry:
         ]
         kind = cast(EventKind, fields[b"k"].decode())
         at_ms, total = int(fields[b"t"]), int(fields[b"b"])
+        before = int(fields[b"n"]) if b"n" in fields else None
     except (KeyError, ValueError, IndexError, struct.error) as error:
         raise RecordDamaged(f"journal entry {sequence}: {type(error).__name__}: {error}") from error
-    return JournalEntry(sequence, kind, at_ms, total, items, len(packed) + len(detailed))
+    size = len(packed) + len(detailed)
+    return JournalEntry(sequence, kind, at_ms, total, items, size, before)
 
 
 def _sequence(stream_id: bytes) -> int:

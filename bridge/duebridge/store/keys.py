@@ -57,6 +57,11 @@ def routes_key(namespace: str) -> str:
     return f"{{{namespace}}}:routes"
 
 
+def epochs_key(namespace: str) -> str:
+    """Return the key of the hash that has the epoch of each route's life."""
+    return f"{{{namespace}}}:epochs"
+
+
 def workers_key(namespace: str) -> str:
     """Return the key of the index of workers: id → when it last wrote its record, ms."""
     return f"{{{namespace}}}:workers"

@@ -53,8 +53,9 @@ class Stats(NamedTuple):
 
     `due` counts envelopes that wait for delivery now, without a lease. `scheduled` counts how often
     an envelope was given a due instant (accepted, replaced, rescheduled or replayed) since the
-    shard's first use. `journal_kept` is the newest entry that an outside table has, -1 for none.
-    `rejected` counts the dead whose dead-letter target rejects them for good.
+    shard's first use. `journal_newest` counts the entries ever written, `journal_kept` those
+    that an outside table has, -1 for none. `rejected` counts the dead whose dead-letter target
+    rejects them for good.
     """
 
     poll: Poll

@@ -133,6 +133,34 @@ class LiftReply(NamedTuple):
     dropped: int
 
 
+class RenewReply(NamedTuple):
+    """Whether this call renewed the shard; another may have before it."""
+
+    now_ms: int
+    did: int
+
+
+class GenerationReply(NamedTuple):
+    """A new generation."""
+
+    now_ms: int
+    generation: int
+
+
+class OpenReply(NamedTuple):
+    """The life that a shard had before, empty for none."""
+
+    now_ms: int
+    life: bytes
+
+
+class EntryReply(NamedTuple):
+    """A route as it is registered: LAYOUT:SHARDS and the epoch; empty if it is not."""
+
+    value: bytes
+    epoch: bytes
+
+
 class StaleReply(NamedTuple):
     """The reply of a settling script."""
 

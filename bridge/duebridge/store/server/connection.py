@@ -20,7 +20,15 @@ from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
 from duebridge.config.store_url import url_fault
-from duebridge.errors import ConfigError, StoreError, StoreFull, StoreUnavailable, StoreUnfit
+from duebridge.errors import (
+    ConfigError,
+    OtherLife,
+    RenewalNeeded,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+    StoreUnfit,
+)
 from duebridge.ports.tls import TlsFiles, client_context, hinted
 from duebridge.store.server.credentials import split_login
 from duebridge.store.server.reconnects import NotAsked, Reconnects
@@ -202,6 +210,10 @@ def _from_text(error: RedisError) -> StoreError:
     text = str(error)
     if text.startswith("OOM"):
         return StoreFull(f"the delay store is out of memory: {text}")
+    if text.startswith("LIFE "):
+        return OtherLife(text)
+    if text.startswith("RENEW "):
+        return RenewalNeeded(text)
     if text.startswith(_AWAY_WORDS):  # inside scripts, and from older servers, only the text tells
         return StoreUnavailable(f"the delay store cannot write now: {text}")
     if text.startswith(_DENIED_WORDS):

@@ -125,8 +125,8 @@ class JournalTable:
     def reached(self, batch: int) -> dict[str, int]:
         """Return the last entry that a batch of the query reads, for each shard."""
         offset = self._read(f"{CHECKPOINT}/offsets/{batch}").splitlines()[-1]
-        found = msgspec.json.decode(offset, type=dict[str, tuple[int, int]])
-        return {name: until for name, (_, until) in found.items()}
+        found = msgspec.json.decode(offset, type=dict[str, list[int]])
+        return {name: until for name, (_, until, *_) in found.items()}
 
     def take_over(self) -> list[DataFile]:
         """Move the files written aside into the table; no version names them yet."""

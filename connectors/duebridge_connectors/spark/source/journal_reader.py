@@ -1,17 +1,23 @@
 """Batch and stream reader of the journal: every transition of an envelope, exactly once.
 
-An offset holds two entry numbers of each shard:
+An offset holds two entry numbers of each shard, and two of each jump before them:
 
-    {"reminders/0": [first, until], ...}    first: the oldest entry at planning; until: the last
+    {"reminders/0": [first, until, found, next, ...], ...}
 
-Entry numbers have no holes. Entries that the cap removed before planning are therefore known, and
-become a row of kind `gap`. Entries removed between planning and reading fail the batch: it may have
-been written before, so it must not shrink.
+first: the oldest entry at planning; until: the last; found and next: the last number that a renewal
+found, and the number of its own entry (`duebridge.store.numbering`).
+
+Entry numbers have no other holes. Entries that the cap removed before planning are therefore known,
+and become a row of kind `gap`, as those do that were read and that the store lost in a failover.
+Entries removed between planning and reading fail the batch: it may have been written before, so it
+must not shrink.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -28,6 +34,7 @@ from duebridge.errors import JobFailed, StoreError
 from duebridge.ports.publisher import reason_word
 from duebridge.store.journal import Journal, JournalEntry
 from duebridge.store.keys import Shard
+from duebridge.store.numbering import Jump, Numbering
 from duebridge_connectors.spark.source.arrow import arrow_schema, record_batch
 from duebridge_connectors.spark.source.options import JournalOptions
 from duebridge_connectors.spark.source.planning import StoreAddress
@@ -36,12 +43,13 @@ from duebridge_connectors.spark.source.schema import JOURNAL
 TASK_ENTRIES = 256  # of up to 1,000 rows each
 
 Offset: TypeAlias = dict[str, list[int]]
+Ends: TypeAlias = "dict[Shard, JournalEnds]"
 _BEGINNING = [1, 0]
 
 
 @dataclass(frozen=True)
 class JournalRange(InputPartition):
-    """Entries `after` + 1 to `until`; the first `lost` of them were cut before planning."""
+    """Entries `after` + 1 to `until`, or a gap of `lost` entries there."""
 
     shard: Shard
     after: int
@@ -54,6 +62,12 @@ class JournalEnds(NamedTuple):
 
     first: int
     last: int
+    numbering: Numbering
+
+    def offset(self, until: int) -> list[int]:
+        """Return the offset of a shard that is read up to a number."""
+        jumps = [jump for jump in self.numbering.jumps if jump.first <= until]
+        return [self.first, until, *chain.from_iterable(jumps)]
 
 
 class _RangeReader:
@@ -71,18 +85,21 @@ class _RangeReader:
         """Yield a range; entries cut since planning raise `JobFailed`, or become a gap row."""
         return _read(self._address, partition, self._options.on_trim)
 
-    def _ends(self) -> dict[Shard, JournalEnds]:
+    def _ends(self, start: Mapping[str, list[int]] = MappingProxyType({})) -> Ends:
+        """Return the ends of all journals; raises `StoreError` for one that went back."""
         with self._address.connect() as connection:
             journals = {shard: Journal(connection, shard) for shard in self._shards}
             # newest first: an entry added meanwhile belongs to the next batch
-            lasts = {shard: journal.last() for shard, journal in journals.items()}
+            ends = {shard: journal.end() for shard, journal in journals.items()}
+            for shard, journal in journals.items():
+                _check_went_on(journal, _until(start, shard), ends[shard].last)
             return {
-                shard: JournalEnds(min(journal.first(), lasts[shard] + 1), lasts[shard])
+                shard: JournalEnds(min(journal.first(), ends[shard].last + 1), *ends[shard])
                 for shard, journal in journals.items()
             }
 
     def _end_offset(self) -> Offset:
-        return {_name(shard): [*ends] for shard, ends in self._ends().items()}
+        return {_name(shard): ends.offset(ends.last) for shard, ends in self._ends().items()}
 
 
 class JournalBatchReader(_RangeReader, DataSourceReader):
@@ -114,13 +131,10 @@ class JournalStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerA
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """Return the end of the next batch; raises `StoreError` if a journal went back."""
-        found = self._ends()
-        for shard, ends in found.items():
-            _check_went_on(shard, _until(start, shard), ends)
+        found = self._ends(start)
         if self._target is not None:
             found = {
-                shard: JournalEnds(ends.first, self._target[shard].last)
-                for shard, ends in found.items()
+                shard: ends._replace(last=self._target[shard].last) for shard, ends in found.items()
             }
         return _planned(start, found, limit)
 
@@ -147,12 +161,13 @@ def _until(offset: Mapping[str, list[int]], shard: Shard) -> int:
     return offset.get(_name(shard), _BEGINNING)[1]
 
 
-def _check_went_on(shard: Shard, until: int, ends: JournalEnds) -> None:
-    if ends.last < until:
+def _check_went_on(journal: Journal, until: int, last: int) -> None:
+    """After a failover wait for the renewal, which goes on beyond every number."""
+    if last < until and not journal.awaits_renewal():
         raise StoreError(
-            f"journal {_name(shard)}: expected to end with entry {until}, the last read, or newer;"
-            f" got {ends.last}: the store was emptied, or lost its newest writes in a failover."
-            " Start again with another checkpoint"
+            f"journal {_name(journal.shard)}: expected to end with entry {until}, the last read, or"
+            f" newer; got {last}: the store was emptied, or an older duebridge went on after a"
+            " failover. Start again with another checkpoint"
         )
 
 
@@ -162,14 +177,16 @@ def _planned(start: Offset, found: Mapping[Shard, JournalEnds], limit: ReadLimit
         shard: max(_until(start, shard), min(ends.first - 1, ends.last))
         for shard, ends in found.items()
     }
-    waiting = {shard: max(0, ends.last - begins[shard]) for shard, ends in found.items()}
+    waiting = {
+        shard: ends.numbering.count(begins[shard], ends.last) for shard, ends in found.items()
+    }
     most = limit.max_rows if isinstance(limit, ReadMaxRows) else sum(waiting.values())
     shares = _shares(waiting, most)
     planned = dict(start)
     for shard, ends in found.items():
-        until = begins[shard] + shares[shard]
+        until = ends.numbering.advanced(begins[shard], ends.last, shares[shard])
         if until > _until(start, shard):
-            planned[_name(shard)] = [ends.first, until]
+            planned[_name(shard)] = ends.offset(until)
     return planned
 
 
@@ -186,13 +203,15 @@ def _shares(waiting: Mapping[Shard, int], most: int) -> dict[Shard, int]:
 def _ranges(shards: Sequence[Shard], start: Offset, end: Offset) -> list[JournalRange]:
     ranges: list[JournalRange] = []
     for shard in shards:
-        first, until = end.get(_name(shard), _BEGINNING)
+        first, until, *flat = end.get(_name(shard), _BEGINNING)
+        numbering = Numbering(map(Jump, flat[::2], flat[1::2]))
         after = _until(start, shard)
-        lost = min(max(0, first - 1 - after), until - after)
-        if lost:
-            ranges.append(JournalRange(shard, after, after + lost, lost))
-        for begin in range(after + lost, until, TASK_ENTRIES):
-            ranges.append(JournalRange(shard, begin, min(until, begin + TASK_ENTRIES), 0))
+        begin = max(after, min(first - 1, until))
+        if lost := numbering.count(after, begin) + numbering.lost(after, until):
+            ranges.append(JournalRange(shard, after, begin, lost))
+        for span in numbering.spans(begin, until):
+            for at in range(span.after, span.until, TASK_ENTRIES):
+                ranges.append(JournalRange(shard, at, min(span.until, at + TASK_ENTRIES), 0))
     return ranges
 
 

@@ -1,0 +1,68 @@
+"""What a client knows of a route's life: a refused call looks again, and is repeated."""
+
+import threading
+from collections.abc import Callable
+
+from duebridge.errors import OtherLife, RenewalNeeded, StoreUnavailable
+from duebridge.store.registry import Registry
+from duebridge.store.server.connection import Reply
+
+MOST_REFUSALS = 8  # of one call: a route that is made anew again and again
+
+
+class RouteLife:
+    """The life of a route as its client last saw it; may be shared by threads.
+
+    A refused call certainly did not run, so that any call, a claim too, is repeated.
+    """
+
+    def __init__(
+        self, registry: Registry, route: str, shards: int | None = None, *, registers: bool = False
+    ) -> None:
+        """Know nothing yet. `shards` is the number that the client spreads ids by, None for any.
+
+        `registers` registers a route that is gone, as opening it does.
+        """
+        self._registry = registry
+        self._route = route
+        self._shards = shards
+        self._registers = registers
+        self._text = ""
+        self._looking = threading.Lock()
+
+    def look(self) -> int:
+        """Open the route's present life; return its number of shards.
+
+        Raises `StoreUnfit` where the client's shards are others, or the route is gone.
+        """
+        life = self._registry.open_life(self._route, self._shards, registers=self._registers)
+        self._text = life.text
+        return life.shards
+
+    def kept(self, call: Callable[[str], Reply], renew: Callable[[str], object]) -> Reply:
+        """Return the answer of a call, which gets the life; it is repeated where it was refused.
+
+        Raises as the call does, and as `look`.
+        """
+        for refusals in range(MOST_REFUSALS):
+            known = self._text
+            try:
+                reply = call(known)
+                # before a failover it may have run, and its answer was lost
+                return Reply(reply.value, reply.repeated or refusals > 0)
+            except OtherLife:
+                self._look_again(known)
+            except RenewalNeeded:
+                self._renewed(renew, known)
+        raise StoreUnavailable(f"route {self._route}: the store changed again and again")
+
+    def _look_again(self, known: str) -> None:
+        with self._looking:
+            if self._text == known:  # no other thread has looked since
+                self.look()
+
+    def _renewed(self, renew: Callable[[str], object], known: str) -> None:
+        try:
+            renew(known)
+        except OtherLife:
+            self._look_again(known)

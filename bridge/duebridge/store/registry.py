@@ -1,0 +1,166 @@
+"""The routes of a namespace in the store: layout, number of shards, and the epoch of their life.
+
+A route's life begins when it is registered and ends when it is removed. Its shards carry it, and
+refuse calls of another.
+"""
+
+import secrets
+from functools import partial
+from typing import Any, NamedTuple
+
+from duebridge.config.fields import checked_name
+from duebridge.errors import StoreError, StoreUnavailable, StoreUnfit
+from duebridge.store.keys import Shard, epochs_key, routes_key
+from duebridge.store.record import LAYOUT
+from duebridge.store.replies import EntryReply, OpenReply, read_reply, read_text
+from duebridge.store.server.connection import Connection, translated_errors
+from duebridge.store.server.scripts import script
+
+EPOCH_BYTES = 8
+REMOVED = "-"  # the epoch of a route whose removal has begun
+MOST_LOOKS = 8
+
+
+class RegisteredRoute(NamedTuple):
+    """A route as the store has it."""
+
+    layout: int
+    shards: int
+
+
+class Life(NamedTuple):
+    """One life of a route: from its registration to its removal."""
+
+    epoch: str
+    shards: int
+
+    @property
+    def text(self) -> str:
+        """What every writing call names: lua/shared/life.lua."""
+        return f"{self.epoch}:{self.shards}"
+
+
+class Registry:
+    """The routes of a namespace. A route's number of shards never changes: ids are spread by it."""
+
+    def __init__(self, connection: Connection, namespace: str, repeat_for_s: float = 0.0) -> None:
+        """Read and open routes; `repeat_for_s` is the patience while the store is away."""
+        self._connection = connection
+        self._repeat_for_s = repeat_for_s
+        self._namespace = namespace
+
+    @property
+    def _client(self) -> Any:
+        return self._connection.client
+
+    @property
+    def _keys(self) -> tuple[str, str]:
+        namespace = checked_name("namespace", self._namespace)
+        return routes_key(namespace), epochs_key(namespace)
+
+    def open_route(self, name: str, shards: int) -> int:
+        """Return the route's number of shards, registered now if this is its first use.
+
+        Raises as `open_life`.
+        """
+        return self.open_life(name, shards).shards
+
+    def open_life(self, name: str, shards: int | None, *, registers: bool = True) -> Life:
+        """Return the route's life, which all its shards have from now on.
+
+        A later opening writes nothing, so that a worker can start on a full store, and empty it.
+        With `registers` the route is registered if this is its first use.
+
+        Raises `StoreUnfit` where the store has another number of shards, a layout that this version
+        of duebridge does not know, or no such route; `StoreUnavailable` while the route changes.
+        """
+        value = f"{LAYOUT}:{shards}" if registers else ""
+        for _ in range(MOST_LOOKS):
+            life = self._entered(checked_name("route", name), value, shards)
+            if self._is_open_in_all_shards(name, life):
+                return life
+        raise StoreUnavailable(f"route {name}: it is removed and made anew again and again")
+
+    def _is_open_in_all_shards(self, name: str, life: Life) -> bool:
+        """Open every shard; false where the route was removed meanwhile.
+
+        The registry decides, so it is read again before a shard that has another life (a failover
+        lost one of them) is taken over, and after any was written.
+        """
+        shards = [Shard(self._namespace, name, number) for number in range(life.shards)]
+        before = [self._opened(shard, life) for shard in shards]
+        if all(each == life.text for each in before):
+            return True
+        if self._entered(name, "", None) != life:
+            return False
+        for shard, other in zip(shards, before, strict=True):
+            if other not in ("", life.text):
+                self._opened(shard, life, other)
+        return True
+
+    def _opened(self, shard: Shard, life: Life, replaced: str = "") -> str:
+        """Write a life to a shard without one, or with the replaced one; return the former."""
+        given = ("", 0, life.text, replaced)
+        reply = self._connection.run(script("open"), shard.keys(), given, self._repeat_for_s)
+        return read_text(read_reply(reply.value, OpenReply).life)
+
+    def _entered(self, name: str, value: str, shards: int | None) -> Life:
+        given = (name, value, secrets.token_hex(EPOCH_BYTES))
+        found, epoch = read_reply(self._run("registry/enter", *given), EntryReply)
+        life_epoch = read_text(epoch)
+        if not found:
+            raise StoreUnfit(f"route {name}: the store does not have it: it was removed")
+        if life_epoch == REMOVED:
+            raise StoreUnfit(
+                f"route {name}: it is being removed; wait for `duebridge store purge`, or repeat it"
+            )
+        registered = _parse(name, found)
+        _check(name, registered, shards)
+        return Life(life_epoch, registered.shards)
+
+    def remove_route(self, name: str, shards: int) -> None:
+        """Remove a route and its envelopes; an interrupted removal can be repeated.
+
+        Each shard is unlinked by one command; the server frees its memory in the background. Nobody
+        can open the route meanwhile, and who has it open is refused.
+        """
+        before = self._run("registry/leave", name, REMOVED)
+        try:
+            with translated_errors():
+                for number in range(shards):
+                    self._client.unlink(*Shard(self._namespace, name, number).keys())
+        except StoreUnfit:  # without the right nothing was removed
+            self._run("registry/leave", name, before or secrets.token_hex(EPOCH_BYTES))
+            raise
+        self._run("registry/leave", name, "")
+
+    def routes(self) -> dict[str, RegisteredRoute]:
+        """Return every route that was ever opened in the namespace."""
+        with translated_errors():
+            found = self._client.hgetall(self._keys[0]).items()
+            names = {name.decode(errors="backslashreplace"): value for name, value in found}
+            return {name: _parse(name, value) for name, value in names.items()}
+
+    def _run(self, name: str, *arguments: bytes | str) -> Any:
+        run = partial(self._connection.run, script(name), self._keys, arguments)
+        return run(self._repeat_for_s).value
+
+
+def _parse(name: str, value: bytes) -> RegisteredRoute:
+    layout, _, shards = value.partition(b":")
+    if not (layout.isdigit() and shards.isdigit()):
+        raise StoreError(f"route {name}: expected LAYOUT:SHARDS in the store; got {value[:40]!r}")
+    return RegisteredRoute(int(layout), int(shards))
+
+
+def _check(name: str, found: RegisteredRoute, shards: int | None) -> None:
+    if found.layout > LAYOUT:
+        raise StoreUnfit(
+            f"route {name}: expected record layout {LAYOUT} or older; the store has"
+            f" {found.layout}: upgrade duebridge"
+        )
+    if shards is not None and found.shards != shards:
+        raise StoreUnfit(
+            f"route {name}: expected shards: {found.shards}, as the store has it; got {shards}."
+            " To change it, make a new route with that number and drain this one"
+        )

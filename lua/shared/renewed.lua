@@ -1,0 +1,4 @@
+-- Refuse to write until renew.lua has put the counters beyond every number that was ever given out.
+if life[3] ~= MASTER then
+  return redis.error_reply('RENEW the server is not the one that the shard was renewed on')
+end
