@@ -15,6 +15,7 @@ from duebridge.receipt import Shown
 from duebridge.store.batching import CALL_ROWS, in_calls
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import Journal
+from duebridge.store.life import RouteLife
 from duebridge.store.poll import Stats
 from duebridge.store.routes import Registry, RouteStore
 from duebridge.store.server.connection import Connection
@@ -167,7 +168,9 @@ class Operator:
         return self._open(route, shards[self._known(route, shards)])
 
     def _open(self, route: str, shards: int) -> RouteStore:
-        return RouteStore(self._connection, self._config.store.namespace, route, shards)
+        is_configured = route in self._config.routes
+        life = RouteLife(self._registry, route, shards, registers=is_configured)
+        return RouteStore(self._connection, self._config.store.namespace, route, shards, life=life)
 
     def _names(self, shards: dict[str, int]) -> list[str]:
         absent = [name for name in sorted(shards) if name not in self._config.routes]
