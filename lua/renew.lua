@@ -11,11 +11,11 @@
 if life[3] == MASTER then return {NOW, 0} end
 
 local STEP = 1048576  -- 2^20
-local A_SECOND, SINCE_S, MOST = 262144, 1735689600, 70368744177664  -- 2^18; 2025; 2^46: a wrong clock
+local A_MS, SINCE_MS, MOST = 262, 1735689600000, 70368744177664  -- since 2025; 2^46: a wrong clock
 local KEPT_JUMPS = 16
 
 local function beyond(found)
-  local by_clock = math.max(0, math.floor(NOW / 1000) - SINCE_S) * A_SECOND
+  local by_clock = math.max(0, NOW - SINCE_MS) * A_MS
   return math.max(found + STEP, math.min(by_clock, MOST))
 end
 

@@ -11,7 +11,7 @@ from prometheus_client.registry import CollectorRegistry
 from duebridge.envelope import Envelope
 from duebridge.errors import StoreUnavailable
 from duebridge.producer import Producer
-from duebridge.store.routes import Registry
+from duebridge.store.registry import Life, Registry
 from duebridge.worker.reload import Changes, SwapRefused
 from duebridge.worker.watch.gauges import register
 from tests.acceptance.works import WITHIN_S, Works, started
@@ -142,14 +142,14 @@ def test_other_shards_refuse_the_whole_swap(works: Works) -> None:
 def test_store_that_goes_away_half_way_leaves_all_routes(
     works: Works, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    open_route, before = Registry.open_route, works.runner.views()
+    open_life, before = Registry.open_life, works.runner.views()
 
-    def fail_at_b(registry: Registry, name: str, shards: int) -> int:
+    def fail_at_b(registry: Registry, name: str, shards: int, *, registers: bool) -> Life:
         if name == "new":
             raise StoreUnavailable("away")
-        return open_route(registry, name, shards)
+        return open_life(registry, name, shards, registers=registers)
 
-    monkeypatch.setattr(Registry, "open_route", fail_at_b)
+    monkeypatch.setattr(Registry, "open_life", fail_at_b)
     with pytest.raises(StoreUnavailable):
         works.runner.swap(works.configured({"r": "a/u", "s": "b/s", "new": "a/n"}))
     assert works.runner.views() == before

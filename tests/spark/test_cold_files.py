@@ -163,6 +163,7 @@ def listed(world: World, *words: str) -> list[str]:
 
 def test_get_and_ls_of_the_cold_obey_what_was_recorded(world: World, log: ColdLog) -> None:
     store = world.store("cold", 0, cold_tier_ms=1 << 40)
+    world.producer().get("cold", "absent")  # opens the route
     for number in (0, 1):
         notes = ColdNotes(world.connection, world.store("cold", number).shard)
         for _ in range(5):

@@ -93,6 +93,7 @@ def test_intake_goes_on_with_a_checkpoint_of_an_earlier_version(
 
 def test_hydrate_brings_back_what_an_earlier_version_made_cold(cold: ColdRoute) -> None:
     world = cold.world
+    world.producer().get("cold", "absent")  # opens the route
     notes = ColdNotes(world.connection, world.store("cold").shard)
     rows = [_cold(world, name, notes.new_generation()) for name in ("a", "b")]
     root = world.home / "cold" / "route=cold"

@@ -50,7 +50,10 @@ def check_flights(scores: dict[str, dict[bytes, float]], found: Snapshot, now_ms
 def check_journal(found: Snapshot) -> None:
     entries = [read_entry(*each) for each in found["journal"]]
     last = int(found["meta"].get(b"journal_sequence", 0))
-    assert [each.sequence for each in entries] == list(range(last - len(entries) + 1, last + 1))
+    assert [each.before for each in entries[1:]] == [each.sequence for each in entries[:-1]]
+    assert not entries or entries[-1].sequence == last
+    for each in entries:
+        assert (each.found is not None) == (each.kind == "renewed"), each
     total = int(found["meta"].get(b"journal_dropped", 0))
     for each in entries:
         for _, note in each.items:
@@ -95,7 +98,9 @@ def check_stats(found: Snapshot, stats: Stats, now_ms: int) -> None:
     oldest = min((due for due in dues if 0 <= due <= now_ms), default=NONE)
     due = [sum(score <= now_ms + ms for score in scores) for ms in (0, 60_000, 300_000)]
     counts = (len(found["journal"]), len(found["memory"]))
-    meta = [int(found["meta"].get(name, 0)) for name in (b"generation", b"journal_sequence")]
+    names = (b"generation", b"generation_skipped", b"journal_sequence", b"journal_skipped")
+    last, skipped, newest, jumped = (int(found["meta"].get(name, 0)) for name in names)
+    meta = (last - skipped, newest - jumped)
     rejected = sum(BEYOND_ANY_TIME <= score < inf for _, score in found["dead"])
     expected = Stats(poll_of(found, now_ms), *due, oldest, *counts, *meta, NONE, rejected)
     assert stats._replace(journal_kept=NONE) == expected

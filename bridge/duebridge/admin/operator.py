@@ -70,6 +70,7 @@ class Operator:
         self._config = config
         self._connection = connection
         self._registry = Registry(connection, config.store.namespace)
+        self._lives: dict[tuple[str, int], RouteLife] = {}
         self._workers = Workers(connection, config.store.namespace)
 
     def stats(self, routes: Iterable[str] = ()) -> list[RouteStats]:
@@ -170,7 +171,9 @@ class Operator:
     def _open(self, route: str, shards: int) -> RouteStore:
         is_configured = route in self._config.routes
         life = RouteLife(self._registry, route, shards, registers=is_configured)
-        return RouteStore(self._connection, self._config.store.namespace, route, shards, life=life)
+        life = self._lives.setdefault((route, shards), life)
+        namespace = self._config.store.namespace
+        return RouteStore(self._connection, namespace, route, shards, life=life)
 
     def _names(self, shards: dict[str, int]) -> list[str]:
         absent = [name for name in sorted(shards) if name not in self._config.routes]

@@ -16,7 +16,9 @@ from duebridge.ports.discovery import broker_type, naming
 from duebridge.ports.publisher import Delivery, Publisher
 from duebridge.store.batching import batches
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.keys import Shard, routes_key
+from duebridge.store.keys import Shard, epochs_key, routes_key
+from duebridge.store.life import RouteLife
+from duebridge.store.registry import Registry
 from duebridge.store.server.connection import open_connection
 from duebridge.worker.process import Runner, tuned_gc
 
@@ -65,6 +67,7 @@ class Stage:
         self.baseline: BaselineClient = opened
         stack.callback(self.baseline.close)
         self._stack = stack
+        self._lives: dict[str, RouteLife] = {}
 
     def _connect(self) -> CountedConnection:
         return CountedConnection(open_connection(self._url), self._calls)
@@ -77,7 +80,14 @@ class Stage:
 
     def store(self, namespace: str, number: int = 0) -> DelayStore:
         """Return a shard of the scratch route."""
-        return DelayStore(self.connection, Shard(namespace, ROUTE, number))
+        shard = Shard(namespace, ROUTE, number)
+        return DelayStore(self.connection, shard, life=self._life(namespace))
+
+    def _life(self, namespace: str) -> RouteLife:
+        if namespace not in self._lives:
+            registry = Registry(self.connection, namespace)
+            self._lives[namespace] = RouteLife(registry, ROUTE, 1, registers=True)
+        return self._lives[namespace]
 
     def now_ms(self, namespace: str) -> int:
         """Return the store's clock."""
@@ -147,7 +157,7 @@ class Stage:
     def delete(self, namespace: str, shards: int = 1) -> None:
         """Delete a namespace."""
         client: Any = self.connection.client
-        client.unlink(routes_key(namespace))
+        client.unlink(routes_key(namespace), epochs_key(namespace))
         for number in range(shards):
             client.unlink(*self.store(namespace, number).shard.keys())
 
