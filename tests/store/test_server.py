@@ -22,6 +22,7 @@ from duebridge.store.routes import RegisteredRoute, Registry
 from duebridge.store.server import fitness
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.fitness import Vitals, check_fitness, count_listeners, read_vitals
+from duebridge.store.wakeup import WakeListener
 from tests.store.conftest import Opened
 from tests.support.desk import Desk
 from tests.support.least import admin_of
@@ -133,10 +134,14 @@ def test_count_listeners_tells_the_shards_apart(connection: Connection) -> None:
     namespace = f"test-{secrets.token_hex(6)}"
     shards = [Shard(namespace, "route", number) for number in range(2)]
     assert count_listeners(connection, shards) == [0, 0]
-    with connection.client.pubsub() as listener:
-        listener.subscribe(shards[1].wake)
-        assert listener.get_message(timeout=10) is not None
+    # A worker of a former version listens as on one server, wherever its client connects.
+    with connection.client.pubsub() as former:
+        former.subscribe(shards[1].wake)
+        assert former.get_message(timeout=10) is not None
         assert count_listeners(connection, shards) == [0, 1]
+        with closing(WakeListener(connection, {shards[0]: list})) as listener:
+            listener.start()
+            wait_until(lambda: count_listeners(connection, shards) == [1, 1], "the listener")
     assert count_listeners(connection, []) == []
 
 

@@ -20,13 +20,14 @@ class Listener:
     """Subscribed to a shard's channel; `heard` ends with a message of its own, so no one waits."""
 
     def __init__(self, desk: Desk) -> None:
-        self._client, self._channel = desk.client, desk.shard.wake
+        self._client, self._channel = desk.connection.server_of(desk.shard.wake), desk.shard.wake
+        self._sharded = "s" if desk.connection.is_cluster else ""  # hints stay in their slot there
         self._pubsub = self._client.pubsub()
-        self._pubsub.subscribe(self._channel)
-        assert self._next()["type"] == "subscribe"
+        getattr(self._pubsub, f"{self._sharded}subscribe")(self._channel)
+        assert self._next()["type"] == f"{self._sharded}subscribe"
 
     def heard(self) -> list[int]:
-        self._client.publish(self._channel, "end")
+        getattr(self._client, f"{self._sharded}publish")(self._channel, "end")
         found = []
         while (data := self._next()["data"]) != b"end":
             found.append(int(data))

@@ -146,7 +146,9 @@ def test_resolve_unknown_broker_names_the_known() -> None:
     "url",
     [
         "redis://:p%40ss%2Fw%23rd@h:1/0", "rediss://u:x@h/0?ssl_ca_certs=/etc/a@b.pem",
-        "redis+cluster://h:1", "unix:///run/r@dis.sock", "embedded:data",
+        "redis+cluster://h:1", "rediss+cluster://u:p%40@a,b:7001/?ssl_ca_certs=/ca.pem",
+        "redis+sentinel://a/m", "redis+sentinel://:p@a,b:1,[::1]:2/m/3?sentinel_password=x%2F",
+        "unix:///run/r@dis.sock", "embedded:data",
     ],
 )  # fmt: skip
 def test_judge_a_url_that_may_be_a_stores_finds_no_fault(url: str) -> None:

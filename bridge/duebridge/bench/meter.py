@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from duebridge.store.server.connection import Argument, Connection, Reply, translated_errors
+from duebridge.store.server.connection import Argument, Connection, Reply
+from duebridge.store.server.errors import translated_errors
 from duebridge.store.server.scripts import Script
 
 FREED_EVERY_S = 0.05  # the server frees unlinked keys in the background

@@ -36,7 +36,7 @@ class Store(Model):
     """The delay store: where it is, and what its answers promise."""
 
     url: Annotated[StoreUrl, Field(repr=False)] = "redis://localhost:6379/0"
-    """redis[s]://, redis[s]+cluster:// or unix://; embedded:DIR starts a server of its own."""
+    """redis[s]://, redis[s]+sentinel://, redis[s]+cluster://, unix://; embedded:DIR starts one."""
     namespace: Name = "duebridge"
     """Begins every key, so that several bridges can share one server."""
     durability: Annotated[Literal["async"], not_yet("fsync", "replicated")] = "async"

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from duebridge.config.fields import checked_name
-from duebridge.store.server.connection import Connection, translated_errors
+from duebridge.store.server.connection import Connection
+from duebridge.store.server.errors import translated_errors
 
 Item = TypeVar("Item")
 

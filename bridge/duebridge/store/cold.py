@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
-from duebridge.store.server.connection import Connection, translated_errors
+from duebridge.store.server.connection import Connection
+from duebridge.store.server.errors import translated_errors
 
 SCAN_COUNT = 1000
 _HYDRATED = "hydrated_until"

@@ -12,7 +12,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 from duebridge.errors import RecordDamaged, StoreError
 from duebridge.store.keys import Shard
 from duebridge.store.numbering import Numbering
-from duebridge.store.server.connection import Connection, translated_errors
+from duebridge.store.server.connection import Connection
+from duebridge.store.server.errors import translated_errors
 
 PAGE = 16  # entries a read: at most some 4 MiB, since one has up to 1,000 items
 

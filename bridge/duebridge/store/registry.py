@@ -13,7 +13,8 @@ from duebridge.errors import StoreError, StoreUnavailable, StoreUnfit
 from duebridge.store.keys import Shard, epochs_key, routes_key
 from duebridge.store.record import LAYOUT
 from duebridge.store.replies import EntryReply, OpenReply, read_reply, read_text
-from duebridge.store.server.connection import Connection, translated_errors
+from duebridge.store.server.connection import Connection
+from duebridge.store.server.errors import translated_errors
 from duebridge.store.server.scripts import script
 
 EPOCH_BYTES = 8

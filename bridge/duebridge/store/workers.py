@@ -11,7 +11,8 @@ import msgspec
 from duebridge.config.fields import checked_name
 from duebridge.errors import StoreError, StoreUnavailable
 from duebridge.store.keys import worker_key, workers_key
-from duebridge.store.server.connection import Connection, translated_errors
+from duebridge.store.server.connection import Connection
+from duebridge.store.server.errors import translated_errors
 
 KEPT_MS = 15_000
 

@@ -9,7 +9,8 @@ from redis.cluster import RedisCluster
 
 from duebridge.errors import StoreUnavailable, StoreUnfit
 from duebridge.store.keys import Shard
-from duebridge.store.server.connection import Connection, translated_errors
+from duebridge.store.server.connection import Connection
+from duebridge.store.server.errors import translated_errors
 
 Info: TypeAlias = dict[str, Any]
 
@@ -17,18 +18,13 @@ Info: TypeAlias = dict[str, Any]
 def read_info(connection: Connection, *sections: str) -> list[Info]:
     """Return sections of INFO, one mapping for each node; raises the client's errors."""
     client: Any = connection.client
-    options = {"target_nodes": RedisCluster.PRIMARIES} if is_cluster(connection) else {}
+    options = {"target_nodes": RedisCluster.PRIMARIES} if connection.is_cluster else {}
     nodes: dict[str, Info] = {}
     for section in sections:
         answer = client.info(section, **options)
         for name, found in (answer if _is_by_node(answer) else {"": answer}).items():
             nodes.setdefault(name, {}).update(found)
     return list(nodes.values())
-
-
-def is_cluster(connection: Connection) -> bool:
-    """Whether the store is a Cluster."""
-    return isinstance(connection.client, RedisCluster)
 
 
 def server_name(info: Info) -> tuple[str, str]:
@@ -149,19 +145,30 @@ def read_vitals(connection: Connection, now_ms: Callable[[], int] | None = None)
 
 
 def count_listeners(connection: Connection, shards: Sequence[Shard]) -> list[int]:
-    """Return how many workers listen for hints of each shard; raises `StoreError`."""
+    """Return how many workers listen for hints of each shard; raises `StoreError`.
+
+    On a Cluster they listen at the node of the shard's slot; former versions at any node.
+    """
     if not shards:
         return []
     client: Any = connection.client
     with translated_errors():
-        answer = client.pubsub_numsub(*(shard.wake for shard in shards))
-    found = dict(answer)
-    return [int(found.get(shard.wake.encode(), 0)) for shard in shards]
+        found = dict(client.pubsub_numsub(*(shard.wake for shard in shards)))
+        at_slot = [_listeners_at_slot(connection, shard.wake) for shard in shards]
+    everywhere = [int(found.get(shard.wake.encode(), 0)) for shard in shards]
+    return [some + others for some, others in zip(at_slot, everywhere, strict=True)]
+
+
+def _listeners_at_slot(connection: Connection, channel: str) -> int:
+    if not connection.is_cluster:
+        return 0
+    found = dict(connection.server_of(channel).pubsub_shardnumsub(channel))
+    return int(found.get(channel.encode(), 0))
 
 
 def _clock_ahead_ms(connection: Connection, now_ms: Callable[[], int]) -> int:
     client: Any = connection.client
-    options = {"target_nodes": client.get_random_node()} if is_cluster(connection) else {}
+    options = {"target_nodes": client.get_random_node()} if connection.is_cluster else {}
     before_ms = now_ms()
     seconds, microseconds = client.time(**options)
     after_ms = now_ms()

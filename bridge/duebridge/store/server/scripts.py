@@ -25,7 +25,16 @@ class Script(NamedTuple):
 def script(name: str) -> Script:
     """Return a script by name; raises `FileNotFoundError` for an unknown one."""
     source = files("duebridge").joinpath("lua").joinpath(f"{name}.lua").read_text(encoding="utf-8")
-    source = _INCLUDE.sub(lambda match: _parts(match[1].split()), source)
+    return _of(name, _INCLUDE.sub(lambda match: _parts(match[1].split()), source))
+
+
+@cache
+def sharded(called: Script) -> Script:
+    """Return a script for a Cluster: what it publishes stays in its slot, not on every node."""
+    return _of(called.name, called.source.replace("'PUBLISH'", "'SPUBLISH'"))
+
+
+def _of(name: str, source: str) -> Script:
     return Script(name, source, sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 

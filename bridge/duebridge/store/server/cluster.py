@@ -1,0 +1,231 @@
+"""The client of a Cluster: a call goes to the node of its slot, once, and waits for no other node.
+
+redis-py's own client asks for the map of slots in the thread of the call that failed, repeats a
+call up to twenty times in a moment, and waits for a frozen node again and again. Here a call that
+failed is reported, a thread renews the map and asks silent nodes, and the caller's patience
+decides.
+"""
+
+import random
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import redis
+from redis.cluster import ClusterNode, RedisCluster
+
+from duebridge.store.server.errors import NodeSilent
+
+PROBE_TIMEOUT_S = 0.5
+LEAST_PAUSE_S = 0.2  # between two looks at the map, however many calls fail
+
+_DEAD = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)
+_ANSWERED = (redis.exceptions.ResponseError, redis.exceptions.AuthenticationError)
+
+
+class ClusterClient(RedisCluster):
+    """Sends each command once to the node that it belongs to, and follows MOVED and ASK once.
+
+    A node that fell silent is not asked (`NodeSilent`) until it answers a probe, so that it holds
+    up one call of a thread, and none of another node's.
+    """
+
+    def __init__(self, seeds: Sequence[tuple[str, int]], options: Mapping[str, Any]) -> None:
+        """Read the map of slots from the first seed that answers.
+
+        Raises `RedisClusterException` where none does.
+        """
+        self._is_mapped = False
+        self._map_keeper = _MapKeeper(self, seeds, options)
+        nodes = [_node(host, port) for host, port in seeds]
+        live = first_answering(nodes, options) if len(nodes) > 1 else None
+        seeds_to_ask = [live] if live else nodes
+        super().__init__(startup_nodes=seeds_to_ask, require_full_coverage=False, **options)
+        self._is_mapped = True
+
+    def load_at(self, key: str, source: str) -> None:
+        """Load a script into the node that has a key; raises redis-py's errors."""
+        client: Any = self
+        client.execute_command("SCRIPT LOAD", source, target_nodes=client.get_node_from_key(key))
+
+    def _execute_command(self, target_node: ClusterNode, *args: Any, **kwargs: Any) -> Any:
+        if not self._is_mapped:  # under construction
+            of_redis_py: Any = super()
+            return of_redis_py._execute_command(target_node, *args, **kwargs)
+        try:
+            return self._follow(target_node, args, kwargs)
+        except (redis.exceptions.ClusterDownError, redis.exceptions.MovedError):
+            self._map_keeper.look_again()
+            raise
+
+    def _follow(self, node: ClusterNode, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        try:
+            return self._ask(node, args, options)
+        except redis.exceptions.MovedError as moved:
+            self._map_keeper.look_again()
+            moved.host = moved.host or node.host
+            self.nodes_manager.move_slot(moved)
+            return self._ask(self.nodes_manager.get_node_from_slot(moved.slot_id), args, options)
+        except redis.exceptions.AskError as ask:
+            name = f"{ask.host or node.host}:{ask.port}"
+            cluster: Any = self
+            to = cluster.get_node(node_name=name) or _node(ask.host or node.host, ask.port)
+            return self._ask(to, args, options, is_asking=True)
+
+    def _ask(
+        self,
+        node: ClusterNode,
+        args: Sequence[Any],
+        options: Mapping[str, Any],
+        *,
+        is_asking: bool = False,
+    ) -> Any:
+        self._map_keeper.check(node.name)
+        client: Any = self.get_redis_connection(node)
+        try:
+            if is_asking:
+                with client.pipeline(transaction=False) as pipe:
+                    pipe.execute_command("ASKING")
+                    pipe.execute_command(*args, **options)
+                    return pipe.execute()[1]
+            answer = client.execute_command(*args, **options)
+        except redis.exceptions.AuthenticationError:
+            raise
+        except _DEAD as error:
+            self._map_keeper.failed(node, isinstance(error, redis.exceptions.TimeoutError))
+            raise
+        callbacks: Any = self.cluster_response_callbacks
+        callback = callbacks.get(args[0])
+        return callback(answer, **options) if callback else answer
+
+    def close(self) -> None:
+        """Close every connection, and end the thread that renews the map."""
+        self._map_keeper.close()
+        super().close()
+
+
+class _MapKeeper:
+    """Renews the map of slots, and asks silent nodes whether they answer, in a thread of its own.
+
+    The thread lives as long as there is something to do.
+    """
+
+    def __init__(
+        self, client: ClusterClient, seeds: Sequence[tuple[str, int]], options: Mapping[str, Any]
+    ) -> None:
+        self._client = weakref.ref(client)
+        self._seeds, self._options = seeds, options
+        self._silent: dict[str, ClusterNode] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._is_doubted = False
+        self._is_closed = False
+
+    def check(self, name: str) -> None:
+        """Raise `NodeSilent` for a node that fell silent and has not answered since."""
+        if name in self._silent:
+            raise NodeSilent(f"node {name}")
+
+    def failed(self, node: ClusterNode, is_silent: bool) -> None:
+        """Note that a node did not answer."""
+        if is_silent:
+            self._silent[node.name] = node
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Renew the map soon."""
+        with self._lock:
+            self._is_doubted = True
+            if (self._thread is None or not self._thread.is_alive()) and not self._is_closed:
+                self._thread = threading.Thread(target=self._run, name="cluster-map", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """End the thread soon."""
+        self._is_closed = True
+
+    def _run(self) -> None:
+        while self._has_work():
+            with suppress(Exception):  # the client raises any class on bytes that are no reply
+                self._renew()
+            time.sleep(random.uniform(LEAST_PAUSE_S / 2, LEAST_PAUSE_S))  # noqa: S311 - jitter
+            for node in list(self._silent.values()):
+                if answers(node, self._options):
+                    self._silent.pop(node.name, None)
+
+    def _has_work(self) -> bool:
+        with self._lock:
+            is_needed = self._is_doubted or bool(self._silent)
+            if self._is_closed or not is_needed or self._client() is None:
+                self._thread = None
+                return False
+            return True
+
+    def _renew(self) -> None:
+        client: Any = self._client()
+        if client is None or not self._is_doubted:
+            return
+        self._is_doubted = False
+        live = first_answering(self._candidates(client), self._options)
+        if live is None or self._is_closed:
+            return
+        before = {node.name: node for node in client.get_nodes()}
+        manager = client.nodes_manager
+        manager.startup_nodes = {live.name: live}
+        manager.initialize(disconnect_startup_nodes_pools=False)
+        for name in before.keys() - {node.name for node in client.get_nodes()}:
+            self._silent.pop(name, None)
+            if gone := before[name].redis_connection:
+                gone.close()
+
+    def _candidates(self, client: Any) -> Iterator[ClusterNode]:
+        """Yield whom to ask for the map: any node, silent ones last, then the seeds as given."""
+        nodes = list(client.get_nodes())
+        random.shuffle(nodes)
+        yield from sorted(nodes, key=lambda node: node.name in self._silent)
+        yield from (_node(host, port) for host, port in self._seeds)
+
+
+def _node(host: str, port: int) -> ClusterNode:
+    return ClusterNode(host, port)  # type: ignore[no-untyped-call]
+
+
+def first_answering(nodes: Iterable[ClusterNode], options: Mapping[str, Any]) -> ClusterNode | None:
+    """Return the first node that answers within half a second, whatever it answers."""
+    return next((node for node in nodes if answers(node, options)), None)
+
+
+def answers(node: ClusterNode, options: Mapping[str, Any]) -> bool:
+    """Tell whether a node answers within half a second, whatever it answers."""
+    timeouts = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), PROBE_TIMEOUT_S)
+    client = redis.Redis(host=node.host, port=node.port, **{**options, **timeouts})
+    try:
+        client.ping()
+    except _ANSWERED:
+        return True
+    except Exception:  # the client raises any class on bytes that are no reply
+        return False
+    finally:
+        client.close()
+    return True
+
+
+def node_name(client: Any, key: str) -> str:
+    """Return the name of the node that has a key; empty where there is one server, or none."""
+    if not isinstance(client, RedisCluster) or not key:
+        return ""
+    cluster: Any = client
+    with suppress(redis.exceptions.RedisError):
+        return str(cluster.get_node_from_key(key).name)
+    return ""
+
+
+def server_of(client: Any, key: str) -> Any:
+    """Return a client of the one server that has a key; raises redis-py's errors."""
+    if isinstance(client, RedisCluster):
+        cluster: Any = client
+        return cluster.get_redis_connection(cluster.get_node_from_key(key))
+    return client

@@ -1,0 +1,109 @@
+"""Makes the client that a store's URL names: of one server, a Sentinel set's master, a Cluster."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.maint_notifications import MaintNotificationsConfig
+from redis.retry import Retry
+
+from duebridge.config.store_url import SetAddress, read_set_address, set_kind, url_fault
+from duebridge.errors import ConfigError
+from duebridge.ports.tls import TlsFiles, client_context
+from duebridge.store.server.cluster import ClusterClient
+from duebridge.store.server.credentials import split_login
+from duebridge.store.server.errors import translated_client_errors
+from duebridge.store.server.sentinel import open_master
+
+Client: TypeAlias = redis.Redis | ClusterClient
+
+TLS_FILES = TlsFiles("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password")
+TLS_OPTIONS = (*map(str, TLS_FILES), "ssl_check_hostname")
+URL_OPTIONS = ("db", *TLS_OPTIONS)
+SENTINEL_OPTIONS = ("sentinel_username", "sentinel_password", *TLS_OPTIONS)
+_FALSE = ("0", "F", "FALSE", "N", "NO")
+
+
+def open_client(
+    url: str, socket_timeout_s: float, read_url: Callable[[], str] | None = None
+) -> Client:
+    """Return a client; only one of a Cluster connects at once. `read_url` as of `open_connection`.
+
+    `redis://`, `rediss://` and `unix://` are one server, `redis+sentinel://` the master of a
+    Sentinel set, `redis+cluster://` a Cluster; `rediss+...` is over TLS. Raises `ConfigError`, and
+    for a Cluster `StoreUnavailable` and `StoreUnfit`.
+    """
+    if fault := url_fault(url):
+        raise ConfigError(f"store.url: {fault}")
+    try:
+        _check_url_options(url)
+        url, login = split_login(url, read_url)
+        options = {**_options(socket_timeout_s), **login}
+        if kind := set_kind(url):
+            opener = _open_sentinel if kind == "sentinel" else _open_cluster
+            return opener(read_set_address(url), options)
+        if not url.startswith("unix://"):
+            options["socket_keepalive"] = True
+        return redis.Redis.from_url(url, **options)
+    except ValueError:  # its text may quote a password: it is not passed on
+        expected = "redis://[USER:PASSWORD@]HOST:PORT/DB"
+        raise ConfigError(f"store.url: expected {expected}; got one that cannot be read") from None
+
+
+def _check_url_options(url: str) -> None:
+    """Refuse what the client would only stumble over later, and any file that it could not use.
+
+    An unknown name is not shown: an unescaped ? in a password begins one.
+    """
+    known = {"sentinel": SENTINEL_OPTIONS, "cluster": TLS_OPTIONS}.get(set_kind(url), URL_OPTIONS)
+    given = dict(parse_qsl(urlsplit(url).query, strict_parsing="?" in url))
+    if not given.keys() <= set(known):
+        raise ConfigError(f"store.url: expected the options {', '.join(known)}; got another")
+    has_tls_options = any(name.startswith("ssl_") for name in given)
+    if url.startswith("rediss"):
+        files = TlsFiles(*(given.get(str(name)) for name in TLS_FILES))
+        client_context(files, TLS_FILES, "store.url: ")
+    elif has_tls_options:
+        raise ConfigError("store.url: expected rediss:// where TLS options are given")
+
+
+def _options(socket_timeout_s: float) -> dict[str, Any]:
+    return {
+        "retry": Retry(NoBackoff(), 0),
+        "socket_timeout": socket_timeout_s,
+        "socket_connect_timeout": socket_timeout_s,
+        "client_name": "duebridge",
+        "driver_info": None,  # else each connection asks for CLIENT SETINFO, a right of its own
+        # A hosted Redis may announce maintenance this way; other servers only refuse the question.
+        "maint_notifications_config": MaintNotificationsConfig(enabled=False),
+    }
+
+
+def _tls_options(address: SetAddress) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        name: value for name, value in address.options.items() if name in TLS_OPTIONS
+    }
+    if "ssl_check_hostname" in found:
+        found["ssl_check_hostname"] = found["ssl_check_hostname"].upper() not in _FALSE
+    return found
+
+
+def _open_sentinel(address: SetAddress, options: dict[str, Any]) -> redis.Redis:
+    tls = _tls_options(address)
+    asking = {
+        "username": address.options.get("sentinel_username"),
+        "password": address.options.get("sentinel_password"),
+        "maint_notifications_config": options["maint_notifications_config"],
+        "ssl": address.is_tls,
+        **tls,
+    }
+    of_server = {**options, **tls, "db": address.database, "socket_keepalive": True}
+    return open_master(address.hosts, address.service, of_server, asking, is_tls=address.is_tls)
+
+
+def _open_cluster(address: SetAddress, options: dict[str, Any]) -> ClusterClient:
+    secure = {"ssl": True, **_tls_options(address)} if address.is_tls else {}
+    with translated_client_errors():  # a ValueError is about the url
+        return ClusterClient(address.hosts, {**options, **secure, "socket_keepalive": True})

@@ -1,0 +1,276 @@
+"""Finds the master of a Sentinel set, and leaves a former one at once.
+
+After `SENTINEL FAILOVER` the old master takes writes for ten seconds more, all of them lost: to ask
+only on connecting is too late. A thread asks the Sentinels once a second, and every connection asks
+the server itself what it is.
+"""
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+from redis.sentinel import MasterNotFoundError
+
+from duebridge.store.server.errors import SentinelRefused
+
+ASK_EVERY_S = 1.0
+LEAST_PAUSE_S = 0.1  # between two questions, however many calls fail
+SENTINEL_TIMEOUT_S = 0.5
+
+Address = tuple[str, int]
+
+
+class _Word(NamedTuple):
+    """What one Sentinel says: the master, by the epoch of its configuration; or why it does not."""
+
+    epoch: int = -1
+    address: Address | None = None
+    error: Exception | None = None
+
+
+class MasterFinder:
+    """Knows the master's address. Of two Sentinels, the one with the later configuration is right.
+
+    `on_switch` is called, in a thread of the finder, when another server became the master.
+    """
+
+    def __init__(
+        self, sentinels: Sequence[Address], service: str, options: Mapping[str, Any]
+    ) -> None:
+        """Ask these Sentinels; `options` are redis-py's for the connections to them."""
+        self._service = service
+        shared = {
+            **options,
+            "retry": Retry(NoBackoff(), 0),
+            "socket_timeout": SENTINEL_TIMEOUT_S,
+            "socket_connect_timeout": SENTINEL_TIMEOUT_S,
+        }
+        self._sentinels = [redis.Redis(host=host, port=port, **shared) for host, port in sentinels]
+        self._known = _Word()
+        self._asking = threading.Lock()
+        self._doubted = threading.Event()
+        self._closed = False
+        self._watched_by = 0  # the process whose thread watches: a fork has no threads
+        self._pool: weakref.ref[MasterPool] | None = None
+
+    def serve(self, pool: "MasterPool") -> None:
+        """Disconnect the connections of this pool when another server becomes the master."""
+        self._pool = weakref.ref(pool)
+
+    def address(self) -> Address:
+        """Return the master's address; asks the Sentinels only where none is known yet.
+
+        Raises `MasterNotFoundError` and `SentinelRefused`.
+        """
+        self._watch()
+        if self._known.address is None:
+            with self._asking:
+                self._find_first()
+        return self._known.address or ("", 0)
+
+    def _find_first(self) -> None:
+        if self._known.address is None:  # else another thread has found it meanwhile
+            self._learn(_best(self._words(len(self._sentinels) // 2 + 1), self._service))
+
+    def doubt(self) -> None:
+        """Ask the Sentinels now: a server did not answer, or is no master."""
+        self._doubted.set()
+
+    def close(self) -> None:
+        """End the thread and the connections to the Sentinels."""
+        self._closed = True
+        self._doubted.set()
+        for each in self._sentinels:
+            each.close()
+
+    def _watch(self) -> None:
+        if self._watched_by == os.getpid() or self._closed:
+            return
+        self._watched_by = os.getpid()
+        self._asking = threading.Lock()
+        run = threading.Thread(
+            target=_watch, args=(weakref.ref(self), self._doubted), name="sentinels", daemon=True
+        )
+        run.start()
+
+    def ask_again(self) -> None:
+        """Ask every Sentinel, and follow what is newer; what they refuse is left to the calls."""
+        every = len(self._sentinels)
+        words = [each for each in self._words(every) if each.address]
+        if words and not self._closed:
+            # Epochs only rise, unless all Sentinels were set up anew.
+            self._learn(max(words, key=lambda word: word.epoch), is_certain=len(words) == every)
+
+    def _learn(self, word: _Word, *, is_certain: bool = False) -> None:
+        before, pool = self._known, self._pool and self._pool()
+        if word.address == before.address or not (is_certain or word.epoch >= before.epoch):
+            return
+        self._known = word
+        if before.address is not None and pool:
+            pool.disconnect()  # in use, too: what the former master still says is worth nothing
+
+    def _words(self, enough: int) -> list[_Word]:
+        """Return the words of the Sentinels, of all at once, until `enough` named a master."""
+        said: SimpleQueue[_Word] = SimpleQueue()
+        for each in self._sentinels:
+            threading.Thread(
+                target=lambda one=each: said.put(_word_of(one, self._service)), daemon=True
+            ).start()
+        words: list[_Word] = []
+        until = time.monotonic() + 2 * SENTINEL_TIMEOUT_S
+        try:
+            while len(words) < len(self._sentinels) and _named(words) < enough:
+                words.append(said.get(timeout=max(0.0, until - time.monotonic())))
+        except Empty:
+            pass  # one that is frozen says nothing
+        return words
+
+
+def _word_of(sentinel: redis.Redis, service: str) -> _Word:
+    try:
+        client: Any = sentinel
+        found = client.execute_command("SENTINEL MASTER", service)
+        epoch, address = int(found["config-epoch"]), (str(found["ip"]), int(found["port"]))
+        if found.get("is_failover_in_progress") or "failover_in_progress" in found["flags"]:
+            host, port = client.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", service)
+            if (promoted := (_text(host), int(port))) != address:
+                return _Word(epoch + 1, promoted)  # the leader knows it a second before the others
+        return _Word(epoch, address)
+    except Exception as error:  # the client raises any class on bytes that are no reply
+        return _Word(error=error)
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _named(words: Sequence[_Word]) -> int:
+    return sum(each.address is not None for each in words)
+
+
+def _best(words: Sequence[_Word], service: str) -> _Word:
+    found = max(words, key=lambda word: word.epoch, default=_Word())
+    if found.address is not None:
+        return found
+    errors = [each.error for each in words if each.error is not None]
+    refusals = [each for each in errors if _is_refusal(each)]
+    if refusals:
+        raise SentinelRefused(f"its Sentinels: {refusals[0]}")
+    told = f": {errors[0]}" if errors else ""
+    raise MasterNotFoundError(f"no Sentinel named a master of {service!r}{told}")
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Tell a Sentinel's own answer (log-in, right, unknown service) from one that is away."""
+    return isinstance(
+        error, redis.exceptions.ResponseError | redis.exceptions.AuthenticationError
+    ) and not isinstance(error, redis.exceptions.BusyLoadingError)
+
+
+def _watch(finder: "weakref.ref[MasterFinder]", doubted: threading.Event) -> None:
+    while (found := finder()) and not found._closed:
+        found.ask_again()
+        del found  # so that it can end while we wait
+        time.sleep(LEAST_PAUSE_S)
+        doubted.wait(ASK_EVERY_S - LEAST_PAUSE_S)
+        doubted.clear()
+
+
+class _ToMaster:
+    """Connects to whoever is the master then, and makes sure that it is one."""
+
+    host: str
+    port: int
+
+    def __init__(self, *, finder: MasterFinder, **options: Any) -> None:
+        self.finder = finder
+        options["redis_connect_func"] = _greet
+        super().__init__(**options)
+
+    def _connect(self) -> Any:
+        self.host, self.port = self.finder.address()
+        try:
+            return super()._connect()  # type: ignore[misc]
+        except OSError:
+            self.finder.doubt()
+            raise
+
+    def read_response(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super().read_response(*args, **options)  # type: ignore[misc]
+        except redis.exceptions.ReadOnlyError:
+            self.disconnect()  # type: ignore[attr-defined]
+            self.finder.doubt()
+            raise
+        except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError):
+            self.finder.doubt()
+            raise
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether another server is the master by now."""
+        return (self.host, self.port) != self.finder.address()
+
+
+def _greet(connection: Any) -> None:
+    connection.on_connect()
+    connection.send_command("ROLE")
+    role = connection.read_response()[0]
+    if role not in (b"master", "master"):
+        connection.finder.doubt()
+        raise redis.exceptions.ConnectionError("the server that answered is no master any more")
+
+
+class _PlainToMaster(_ToMaster, redis.Connection):
+    """To the master, without TLS."""
+
+
+class _TlsToMaster(_ToMaster, redis.SSLConnection):
+    """To the master, over TLS."""
+
+
+class MasterPool(redis.ConnectionPool):
+    """Connections to the master; none to a former one is given out."""
+
+    def __init__(self, finder: MasterFinder, *, is_tls: bool, **options: Any) -> None:
+        self._finder = finder
+        kind = _TlsToMaster if is_tls else _PlainToMaster
+        super().__init__(connection_class=kind, finder=finder, **options)
+        finder.serve(self)
+
+    def get_connection(self, *args: Any, **options: Any) -> Any:
+        """Return a connection to the master of now."""
+        connection: Any = super().get_connection(*args, **options)
+        try:
+            if connection.is_stale:
+                connection.disconnect()
+                connection.connect()
+        except BaseException:
+            self.release(connection)
+            raise
+        return connection
+
+    def close(self) -> None:
+        """Close every connection, those to the Sentinels too."""
+        self._finder.close()
+        super().close()
+
+
+def open_master(
+    sentinels: Sequence[Address],
+    service: str,
+    options: Mapping[str, Any],
+    sentinel_options: Mapping[str, Any],
+    *,
+    is_tls: bool,
+) -> redis.Redis:
+    """Return a client of the master of a Sentinel set; connects at the first call."""
+    finder = MasterFinder(sentinels, service, sentinel_options)
+    return redis.Redis.from_pool(MasterPool(finder, is_tls=is_tls, **options))
