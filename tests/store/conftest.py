@@ -1,6 +1,7 @@
-"""Every test of the delay store runs on three real servers, each in a namespace of its own.
+"""Every test of the delay store runs on five kinds of servers, each in a namespace of its own.
 
-On the Cluster the store is a user with the least rights; the test itself looks as another.
+On the sets that fail over a few files run always (`ON_SETS`), the others in the long suite. On the
+Cluster of one node the store is a user with the least rights; the test itself looks as another.
 """
 
 import gc
@@ -18,9 +19,12 @@ from duebridge.store.server.embedded import stop_embedded
 from tests.support.certificates import certificates, no_secret_is_logged  # noqa: F401
 from tests.support.desk import Desk
 from tests.support.least import LeastConnection
+from tests.support.redis_sets import redis_cluster_of_six, sentinel_set
 from tests.support.servers import redis_cluster
 
 Opened = Callable[..., Desk]
+SETS = ("sentinel", "six")
+ON_SETS = ("test_reclaim.py", "test_settling.py", "test_wake.py")
 
 
 @contextmanager
@@ -33,10 +37,28 @@ def open_kind(
         home = tmp_path_factory.mktemp("valkey")
         yield open_connection(f"embedded:{home}")
         stop_embedded(home)
+    elif kind == "sentinel":
+        with sentinel_set(tmp_path_factory.mktemp("sentinel")) as servers:
+            yield open_connection(servers.url)
     else:
-        with redis_cluster(tmp_path_factory.mktemp("cluster")) as url:
-            yield LeastConnection(url)
+        started = {"cluster": redis_cluster, "six": url_of_six}[kind]
+        with started(tmp_path_factory.mktemp(kind)) as url:
+            yield LeastConnection(url) if kind == "cluster" else open_connection(url)
             leave_old_nodes_to_the_collector()
+
+
+@contextmanager
+def url_of_six(home: Path) -> Iterator[str]:
+    with redis_cluster_of_six(home) as cluster:
+        yield cluster.url
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        kind = getattr(item, "callspec", None) and item.callspec.params.get("connection")
+        if kind in SETS and item.path.name not in ON_SETS:
+            item.add_marker(pytest.mark.long)
 
 
 def leave_old_nodes_to_the_collector() -> None:
@@ -46,7 +68,7 @@ def leave_old_nodes_to_the_collector() -> None:
         gc.collect()
 
 
-@pytest.fixture(scope="session", params=["redis", "valkey", "cluster"])
+@pytest.fixture(scope="session", params=["redis", "valkey", "cluster", *SETS])
 def connection(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Connection]:
