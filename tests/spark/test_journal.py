@@ -2,16 +2,22 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from duebridge.errors import JobFailed, StoreError
-from duebridge_connectors.spark.source.journal_reader import JournalRange, _read
+from duebridge_connectors.spark.source.journal_reader import (
+    JournalRange,
+    JournalStreamReader,
+    Offset,
+    _read,
+)
 from duebridge_connectors.spark.source.options import JournalOptions
 from duebridge_connectors.spark.source.planning import store_address
-from tests.spark.by_hand import journal_by_hand
+from tests.spark.by_hand import journal_by_hand, shipped
 from tests.spark.world import World
 
 
@@ -120,6 +126,75 @@ def test_journal_limit_is_shared_out_between_shards(world: World) -> None:
     first = reader.latestOffset(reader.initialOffset(), limit)
     assert first == {"open/0": [1, 2], "plain/0": [1, 4]}
     assert reader.latestOffset(first, limit) == {"open/0": [1, 2], "plain/0": [1, 8]}
+
+
+def fail_over(world: World, *lost: int) -> None:
+    """Let the shard lose its newest entries, by number, and be on another server."""
+    client: Any = world.connection.client
+    shard = world.store("plain").shard
+    if lost:
+        world.cut("plain", *lost)
+        client.hset(shard.key("meta"), "journal_sequence", min(lost) - 1)
+    client.hset(shard.key("meta"), "master", "0" * 40)
+
+
+def read_on(
+    reader: JournalStreamReader, start: Offset, limit: ReadLimit
+) -> tuple[Offset, list[tuple[str, Any, int]]]:
+    """Read one batch: its end, and the kind, id and lost entries of its rows."""
+    end = reader.latestOffset(start, limit)
+    parts = shipped(reader.partitions(start, end))
+    assert parts == reader.partitions(start, msgspec.json.decode(msgspec.json.encode(end)))
+    assert len(parts) < 10, "a task for each thousand of the skipped numbers"
+    rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    return end, [(row["kind"], row["id"], row["lost_entries"]) for row in rows]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, None])
+def test_journal_over_a_failover_that_lost_nothing_has_no_gap(
+    world: World, most: int | None
+) -> None:
+    world.accept("plain", *"ab")
+    fail_over(world)
+    world.accept("plain", *"cd")
+    fail_over(world)
+    world.accept("plain", "e")
+    given = {} if most is None else {"max_entries_per_trigger": str(most)}
+    reader = journal_by_hand(world, route="plain", **given)
+    offset, found, batches = reader.initialOffset(), [], 0
+    while (after := read_on(reader, offset, reader.getDefaultReadLimit()))[0] != offset:
+        offset, rows = after
+        found, batches = found + rows, batches + 1
+    assert found == [("accepted", name, 0) for name in "abcde"]
+    assert batches == (1 if most is None else -(-7 // most))  # renewals are entries, too
+    (last,) = reader.reportLatestOffset().values()
+    assert last == offset["plain/0"]
+
+
+def test_journal_that_lost_what_was_read_waits_for_the_renewal_and_has_a_gap(world: World) -> None:
+    world.accept("plain", *"abc")
+    reader, everything = journal_by_hand(world, route="plain"), ReadAllAvailable()
+    start, _ = read_on(reader, reader.initialOffset(), everything)
+    behind = {"plain/0": [1, 1]}
+    fail_over(world, 2, 3)
+    assert read_on(reader, start, everything) == (start, [])
+    world.accept("plain", "d")
+    end, rows = read_on(reader, start, everything)
+    assert rows == [("gap", None, 2), ("accepted", "d", 0)]
+    assert read_on(reader, behind, everything) == (end, [("accepted", "d", 0)])
+    assert read_on(reader, end, everything) == (end, [])
+
+
+def test_journal_cut_over_a_failover_counts_no_skipped_number(world: World) -> None:
+    world.accept("plain", *"abc")
+    fail_over(world)
+    world.accept("plain", *"de")
+    client: Any = world.connection.client
+    entries = client.xrange(world.store("plain").shard.key("journal"))
+    world.cut("plain", *[int(number.removesuffix(b"-0")) for number, _ in entries[:5]])
+    reader = journal_by_hand(world, route="plain")
+    _, rows = read_on(reader, {"plain/0": [1, 1]}, ReadAllAvailable())
+    assert rows == [("gap", None, 4), ("accepted", "e", 0)]
 
 
 def test_journal_read_as_a_table_is_what_there_is(world: World) -> None:
