@@ -24,6 +24,7 @@ from tests.store.conftest import Opened
 from tests.store.every_call import fill_every_state
 from tests.store.written import READING, WRITING, ask, life_of
 from tests.support.desk import Desk, envelope
+from tests.support.least import admin_of
 
 ROUTE, SHARDS = "r", 4
 CONFIG = """\
@@ -37,9 +38,9 @@ IDS = [f"id-{number}" for number in range(40)]  # on every shard some
 
 @pytest.fixture
 def namespace(connection: Connection) -> Iterator[str]:
-    namespace = f"life-{secrets.token_hex(6)}"
+    namespace = f"test-{secrets.token_hex(6)}"
     yield namespace
-    client: Any = connection.client
+    client = admin_of(connection)
     for key in client.scan_iter(match=f"{{{namespace}*", count=1000):
         client.unlink(key)
 
@@ -58,12 +59,12 @@ def route_store(connection: Connection, namespace: str, shards: int = SHARDS) ->
 
 
 def shard_keys(connection: Connection, namespace: str) -> set[str]:
-    found = connection.client.scan_iter(match=f"{{{namespace}:*", count=1000)
+    found = admin_of(connection).scan_iter(match=f"{{{namespace}:*", count=1000)
     return {key.decode() for key in found}
 
 
 def metas(connection: Connection, namespace: str, shards: int = SHARDS) -> list[Any]:
-    client: Any = connection.client
+    client = admin_of(connection)
     keys = [Shard(namespace, ROUTE, number).key("meta") for number in range(shards)]
     return [client.hmget(key, "epoch", "shards") for key in keys]
 
@@ -134,8 +135,8 @@ def test_route_of_an_older_version_gets_an_epoch_and_keeps_what_it_has(
     store = route_store(connection, namespace)
     for shard, ids in store.by_shard(IDS, str):
         shard.schedule([envelope(each, delay="1h") for each in ids], max_delay_ms=10**9)
-        connection.client.hdel(shard.shard.key("meta"), "epoch", "shards", "master")
-    connection.client.hdel(epochs_key(namespace), ROUTE)
+        admin_of(connection).hdel(shard.shard.key("meta"), "epoch", "shards", "master")
+    admin_of(connection).hdel(epochs_key(namespace), ROUTE)
     assert store.of("id-0").cancel("id-0") == "cancelled"
     assert all(epoch for epoch, _ in metas(connection, namespace))
     opened = route_store(connection, namespace)
@@ -148,7 +149,7 @@ def test_route_whose_registration_was_lost_takes_its_shards_over(
 ) -> None:
     store = route_store(connection, namespace)
     store.of("a").schedule([envelope("a", delay="1h")], max_delay_ms=10**9)
-    connection.client.delete(routes_key(namespace), epochs_key(namespace))
+    admin_of(connection).delete(routes_key(namespace), epochs_key(namespace))
     opened = route_store(connection, namespace)
     assert opened.of("a").cancel("a") == "cancelled"
     assert store.of("b").cancel("b") == "unknown"  # and who had it open, looks again
@@ -291,14 +292,14 @@ def test_route_that_is_being_removed_takes_nothing_and_nobody_opens_it(
 ) -> None:
     store = route_store(connection, namespace)
     registry._run("registry/leave", ROUTE, "-")
-    connection.client.unlink(*store.shards[0].shard.keys())  # so far it has come
+    admin_of(connection).unlink(*store.shards[0].shard.keys())  # so far it has come
     for call in (
         lambda: store.shards[0].schedule([envelope("a")], max_delay_ms=10**9),
         lambda: route_store(connection, namespace),
     ):
         with pytest.raises(StoreUnfit, match="is being removed"):
             call()
-    assert connection.client.exists(*store.shards[0].shard.keys()) == 0
+    assert admin_of(connection).exists(*store.shards[0].shard.keys()) == 0
     registry.remove_route(ROUTE, SHARDS)
     route_store(connection, namespace)
 
