@@ -7,6 +7,7 @@ BridgeError
 ├── JobFailed            a pipeline job failed part-way; run it again
 └── StoreError
     ├── StoreUnavailable try again later; whether the last call took effect is unknown
+    │   └── Indeterminate it did, but a failover may lose it; make the same call again
     ├── StoreFull        free memory in the store; nothing of this call was stored
     ├── StoreUnfit       fix the store's settings; nothing was started
     └── RecordDamaged    this one envelope cannot be read; bury it
@@ -14,7 +15,7 @@ BridgeError
 """
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, ClassVar, Self
 
 
 class BridgeError(Exception):
@@ -48,14 +49,30 @@ class StoreUnavailable(StoreError):
     which is harmless. It is empty where the call was about none.
     """
 
+    _lacking: ClassVar[str] = "no answer for"
+
     def __init__(self, message: str = "", ids: Sequence[str] = ()) -> None:
         self._message = message
         self.ids = tuple(ids)
-        super().__init__(message + (f"; no answer for {_counted(ids)}" if ids else ""))
+        super().__init__(message + (f"; {self._lacking} {_counted(ids)}" if ids else ""))
 
     def about(self, ids: Sequence[str]) -> Self:
         """Return this error with the ids of these envelopes."""
         return type(self)(self._message, ids)
+
+
+class Indeterminate(StoreUnavailable):
+    """The delay store wrote, but fewer replicas than `durability` names confirmed it in time.
+
+    A failover may lose the write. The same call can be made again with `ids`, which is harmless,
+    and succeeds once they confirm. `reply` is the unconfirmed answer of the store.
+    """
+
+    _lacking = "not confirmed:"
+
+    def __init__(self, message: str = "", ids: Sequence[str] = (), reply: Any = None) -> None:
+        super().__init__(message, ids)
+        self.reply = reply
 
 
 class StoreFull(StoreError):

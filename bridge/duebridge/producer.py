@@ -56,7 +56,7 @@ class Producer:
         if not isinstance(config, Config) or connection is None:
             expected = "expected a Config and a Connection"
             raise ConfigError(f"Producer: {expected}; use Producer.from_config(path)")
-        check_fitness(connection, config.store.allow_unfit, repeat_for_s)
+        check_fitness(connection, config.store.allow_unfit, repeat_for_s, config.needs)
         self._config = config
         self._connection = connection
         self._repeat_for_s = repeat_for_s
@@ -87,7 +87,8 @@ class Producer:
         id, is `replaced`, a new life; `in_flight` where it is too late for that.
 
         Raises `EnvelopeError` (nothing was stored), `StoreFull`, and `StoreUnavailable`: then
-        call again with the same id, which is harmless; the error has it in `ids`.
+        call again with the same id, which is harmless; the error has it in `ids`. Where the route's
+        durability names replicas that did not confirm in time, it is an `Indeterminate`.
         """
         envelope = Envelope.new(body, **fields)
         with _naming(envelope.id):

@@ -4,7 +4,8 @@
 -- but `n` and `g`, the last number and generation that renew.lua found. A note begins with the due
 -- instant (6 bytes); then come the attempt (4) and the reason (1) where the kind has them. A detail is
 -- the next try (6 bytes, ms, 0: none) and the class of the error.
--- ARGV[2]  the cap in bytes; each entry drops at most 8 of the oldest while the stream is over it
+-- ARGV[2]  the cap in bytes, after a + if the call waits for replicas (shared/renewed.lua); each entry
+--          drops at most 8 of the oldest while the stream is over it
 local ENTRY_OVERHEAD = 48
 local MOST_CLASS = 64  -- bytes of the class in a detail
 

@@ -24,9 +24,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counted: Counter[str] = Counter()
     plain = Connection._run_once
 
-    def count(self, called, keys, arguments):
+    def count(self, called, *given):
         counted[called.name] += 1
-        return plain(self, called, keys, arguments)
+        return plain(self, called, *given)
 
     monkeypatch.setattr(Connection, "_run_once", count)
     return counted

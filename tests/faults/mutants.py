@@ -83,7 +83,7 @@ MUTANTS = {
     "claim_repeated": Mutant(
         "a claim whose reply was lost is made again: two leases, one of them nobody's",
         "tests/store/test_lost_replies.py::test_claim_is_never_repeated[standalone]",
-        {'self._run_once("claim"': 'self._run("claim"'},
+        {'self._lease("claim"': 'self._run("claim"'},
     ),
     "mandatory_dropped": Mutant(
         "RabbitMQ is not asked to give back what no queue takes, and confirms it",

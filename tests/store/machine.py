@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
+from duebridge.config.durability import Replicated
 from duebridge.store.poll import Poll
 from duebridge.store.server.connection import Argument, Connection, Reply
 from duebridge.store.server.scripts import Script
@@ -117,9 +118,10 @@ class Wire(Connection):
         keys: Sequence[str],
         arguments: Sequence[Argument],
         repeat_for_s: float = 0.0,
+        wanted: Replicated | None = None,
     ) -> Reply:
         self._sent = (arguments[0], *self._again[1:]) if self._again else arguments
-        value = super().run(called, keys, self._sent).value
+        value = super().run(called, keys, self._sent, wanted=wanted).value
         self._head = value[0]
         return Reply(value, repeated=bool(self._again))
 

@@ -27,6 +27,7 @@ from duebridge.errors import (
     BridgeError,
     ConfigError,
     EnvelopeError,
+    Indeterminate,
     JobFailed,
     StoreError,
     StoreUnavailable,
@@ -236,6 +237,11 @@ def test_store_unavailable_carries_its_ids_through_a_pickle() -> None:
             3,
             "duebridge: away; no answer for id 'a'; whether it was done is unknown: repeat the"
             " command with this id",
+        ),
+        (
+            Indeterminate("0 of 2", ["a"]),
+            3,
+            "duebridge: 0 of 2; not confirmed: id 'a'; repeat the command with this id",
         ),
         (StoreError("two\nlines"), 3, "duebridge: two\\nlines"),
         (BrokerUnavailable("no answer"), 4, "duebridge: no answer"),

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from duebridge.config.durability import Needs, replication_of
 from duebridge.config.load import MAX_BYTES, load_config
 from duebridge.config.models import ColdTier, RetryPolicy
 from duebridge.errors import ConfigError
@@ -186,3 +187,23 @@ def test_load_block_of_a_route_inherits_the_defaults(own: str) -> None:
     route = loaded(f"{WHOLE}    {own}\n{defaults}").routes["r"]
     assert (route.retry.initial, route.on_target_error.hold) == (2_000, 180_000)
     assert route.on_target_error.then == "dead_letter"
+
+
+@pytest.mark.parametrize(
+    ("store", "route", "expected", "needs"),
+    [
+        ("", "", "async", Needs()),
+        ("{durability: fsync}", "", "fsync", Needs(fsync=True)),
+        ("{durability: async}", "fsync", "fsync", Needs(fsync=True)),
+        ("{durability: fsync}", "{replicated: {replicas: 3}}", 3, Needs(fsync=True, replicas=3)),
+        ("{durability: {replicated: {replicas: 2}}}", "", 2, Needs(replicas=2)),
+    ],
+)
+def test_load_route_has_the_durability_of_the_store_or_a_stricter_one(
+    store: str, route: str, expected: object, needs: Needs
+) -> None:
+    own = f"    durability: {route}\n" if route else ""
+    config = loaded(f"{WHOLE}{own}store: {store}\n")
+    found = config.routes["r"].durability
+    waited = replication_of(found)
+    assert (waited.replicas if waited else found, config.needs) == (expected, needs)

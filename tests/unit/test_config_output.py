@@ -287,6 +287,8 @@ def test_route_of_schema_needs_only_a_target() -> None:
     [
         "", "store:\nworker:\ndefaults:\n",
         "store: {url: '${URL}', namespace: '${NS:-n}', durability: '${D:-async}'}\n",
+        "store: {durability: {replicated: {replicas: '${N:-2}', timeout: 50ms}}}\n",
+        "store: {durability: fsync}\n", "    durability: {replicated: {replicas: 1}}\n",
         "worker: {batch: '${BATCH:-5}', drain: '1${UNIT:-m}', in_flight: '7'}\n",
         "worker: {publish_deadline: 2.5s, in_flight_bytes: '512B'}\n",
         "    retry: {backoff: fixed, jitter: none}\n", "    retry: {max: 1m}\n",
@@ -316,7 +318,8 @@ def test_schema_takes_what_the_loader_takes(addition: str) -> None:
         ("worker: {drain: 20}\n", "worker.drain"),
         ("worker: {drain: soon}\n", "worker.drain"),
         ("worker: {in_flight_bytes: 64MB}\n", "worker.in_flight_bytes"),
-        ("store: {durability: fsync}\n", "store.durability"),
+        ("store: {durability: sync}\n", "store.durability"),
+        ("store: {durability: {replicated: {}}}\n", "store.durability"),
         ("store: {namespace: 'a b'}\n", "store.namespace"),
         ("store: {allow_unfit: version}\n", "store.allow_unfit"),
     ],

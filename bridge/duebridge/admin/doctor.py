@@ -37,12 +37,14 @@ _UNFIT_REMEDIES = {
     "version": "use a newer server",
     "eviction": "set maxmemory-policy noeviction in the server's configuration file",
     "persistence": "set appendonly yes in the server's configuration file",
+    "fsync": "set appendonly yes and appendfsync always, and let the store's user run CONFIG GET",
+    "replicas": "let replicated.replicas name all replicas",
 }
 
 
 def check_fit(config: Config, connection: Connection) -> Iterator[Finding]:
     """Yield whether the server is fit to hold envelopes, as `run` and `send` require."""
-    faults = fitness_faults(connection)
+    faults = fitness_faults(connection, config.needs)
     for name, fault in faults.items():
         if name in config.store.allow_unfit:
             yield warning(About.STORE, "store", fault, f"{_UNFIT_REMEDIES[name]}: it is allowed")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from duebridge.admin.held import HeldStats, held_of
+from duebridge.config.durability import replication_of
 from duebridge.config.models import Config
 from duebridge.errors import ConfigError
 from duebridge.receipt import Shown
@@ -169,11 +170,13 @@ class Operator:
         return self._open(route, shards[self._known(route, shards)])
 
     def _open(self, route: str, shards: int) -> RouteStore:
-        is_configured = route in self._config.routes
-        life = RouteLife(self._registry, route, shards, registers=is_configured)
+        named, store = self._config.routes.get(route), self._config.store
+        life = RouteLife(self._registry, route, shards, registers=named is not None)
         life = self._lives.setdefault((route, shards), life)
-        namespace = self._config.store.namespace
-        return RouteStore(self._connection, namespace, route, shards, life=life)
+        waits_for = replication_of(store.durability if named is None else named.durability)
+        return RouteStore(
+            self._connection, store.namespace, route, shards, waits_for=waits_for, life=life
+        )
 
     def _names(self, shards: dict[str, int]) -> list[str]:
         absent = [name for name in sorted(shards) if name not in self._config.routes]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from duebridge.config.durability import Replicated
 from duebridge.store.server.connection import Argument, Connection, Reply
 from duebridge.store.server.errors import translated_errors
 from duebridge.store.server.scripts import Script
@@ -38,10 +39,11 @@ class CountedConnection(Connection):
         keys: Sequence[str],
         arguments: Sequence[Argument],
         repeat_for_s: float = 0.0,
+        wanted: Replicated | None = None,
     ) -> Reply:
         """Count one call, and run it."""
         self._calls.add()
-        return super().run(called, keys, arguments, repeat_for_s)
+        return super().run(called, keys, arguments, repeat_for_s, wanted)
 
 
 class MeterReading(NamedTuple):

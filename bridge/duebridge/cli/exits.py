@@ -23,6 +23,7 @@ from duebridge.errors import (
     ConfigError,
     ConfigFileError,
     EnvelopeError,
+    Indeterminate,
     JobFailed,
     StoreError,
     StoreUnavailable,
@@ -92,6 +93,8 @@ def _line(error: Exception) -> str:
         return f"{error.filename}: {why}" if error.filename else why
     if exit_code(error) == DEFECT:
         return _defect_line(error)
+    if isinstance(error, Indeterminate):
+        return f"{error}; repeat the command" + (" with this id" if len(error.ids) == 1 else "")
     if isinstance(error, StoreUnavailable) and len(error.ids) == 1:
         return f"{error}; whether it was done is unknown: repeat the command with this id"
     return str(error)

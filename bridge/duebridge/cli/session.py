@@ -91,5 +91,5 @@ def producer_on(config: "Config", connection: "Connection") -> "Producer":
     from duebridge.producer import Producer
     from duebridge.store.server.fitness import check_fitness
 
-    check_fitness(connection, config.store.allow_unfit)
+    check_fitness(connection, config.store.allow_unfit, needs=config.needs)
     return Producer(config, connection)

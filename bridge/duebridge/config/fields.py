@@ -133,17 +133,6 @@ def _as_text(form: Callable[[int], str]) -> PlainSerializer:
     return PlainSerializer(form, return_type=str, when_used="json")
 
 
-def not_yet(*values: str) -> BeforeValidator:
-    """Return a validator that refuses values of a later release by name."""
-
-    def check(value: object) -> object:
-        if value in values:
-            raise fault(f"{value}: not implemented yet")
-        return value
-
-    return BeforeValidator(check)
-
-
 _Short = BeforeValidator(_short)
 _DURATION = _written(rf"\s*{DURATION_PATTERN}\s*", "a duration such as 500ms, 15m, 1h30m, 3d")
 _SIZE_WRITTEN = _written(r"\s*[0-9]{1,9}(B|KiB|MiB|GiB)\s*", "a size such as 512B, 64MiB")

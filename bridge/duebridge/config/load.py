@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from duebridge.config.brokers import type_of
+from duebridge.config.durability import Replicated, ReplicatedDurability
 from duebridge.config.models import (
     Config,
     OnTargetError,
@@ -36,6 +37,8 @@ _BLOCKS: dict[str | int, type[BaseModel]] = {
     "defaults": RouteSettings,
     "retry": RetryPolicy,
     "on_target_error": OnTargetError,
+    "durability": ReplicatedDurability,
+    "replicated": Replicated,
 }
 _EXPECTED = {  # by pydantic error type; names ending in _type concern the kind of a value
     "dict_type": "a mapping",

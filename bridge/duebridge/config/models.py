@@ -9,10 +9,11 @@ import math
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from duebridge.config.brokers import Broker, RouteTarget, with_brokers
+from duebridge.config.durability import Durability, Needs, in_words, strictness
 from duebridge.config.fields import (
     BodyBytes,
     Bytes,
@@ -21,7 +22,6 @@ from duebridge.config.fields import (
     StoreUrl,
     Version,
     Whole,
-    not_yet,
 )
 from duebridge.durations import format_ms
 from duebridge.envelope import Target
@@ -39,9 +39,9 @@ class Store(Model):
     """redis[s]://, redis[s]+sentinel://, redis[s]+cluster://, unix://; embedded:DIR starts one."""
     namespace: Name = "duebridge"
     """Begins every key, so that several bridges can share one server."""
-    durability: Annotated[Literal["async"], not_yet("fsync", "replicated")] = "async"
+    durability: Durability = "async"
     """What an accepted envelope survives: async is what the server is set up for."""
-    allow_unfit: tuple[Literal["version", "eviction", "persistence"], ...] = ()
+    allow_unfit: tuple[Literal["version", "eviction", "persistence", "fsync", "replicas"], ...] = ()
     """Start although the server is unfit in these respects."""
 
 
@@ -135,6 +135,8 @@ class RouteSettings(Model):
     on_target_error: OnTargetError = OnTargetError()
     remember: Ms = "0ms"  # type: ignore[assignment]
     """How long a delivered id is known, so that a repeat stores nothing; each costs memory."""
+    durability: Durability = "async"
+    """What an accepted envelope survives, if not the store's durability: a stricter one."""
     poison: Annotated[Whole, Field(ge=1)] = 5
     """Deaths of workers that held only this envelope, after which it is dead."""
 
@@ -200,6 +202,7 @@ class Config(Model):
         defaults = given.get("defaults")
         if not isinstance(defaults, dict):
             defaults = {}
+        defaults = {**_store_durability(given.get("store")), **defaults}
         routes = {
             name: with_brokers(merged_route(name, defaults, route), given.get("brokers"))
             for name, route in given["routes"].items()
@@ -208,8 +211,22 @@ class Config(Model):
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
-        refuse(self, [*self._lease_faults(), *self._name_faults(), *self._absent_faults()])
+        faults = (*self._lease_faults(), *self._name_faults(), *self._absent_faults())
+        refuse(self, [*faults, *self._durability_faults()])
         return self
+
+    @property
+    def needs(self) -> Needs:
+        """What the durabilities of the store and of the routes need of the server."""
+        routes = self.routes.values()
+        return Needs.of([self.store.durability, *(route.durability for route in routes)])
+
+    def _durability_faults(self) -> Iterator[Fault]:
+        least = self.store.durability
+        for name, route in self.routes.items():
+            if strictness(route.durability) < strictness(least):
+                text = f"expected the store's ({in_words(least)}) or a stricter one"
+                yield ("routes", name, "durability"), f"{text}; got {in_words(route.durability)}"
 
     def _absent_faults(self) -> Iterator[Fault]:
         for place, name in enumerate(self.allow_absent):
@@ -235,6 +252,15 @@ class Config(Model):
         for name, route in self.routes.items():
             if route.name != name:
                 yield ("routes", name, "name"), "unknown key, a route's name is its own key"
+
+
+def _store_durability(store: Any) -> dict[str, Any]:
+    """Return what routes inherit; a mistake is reported at the store alone."""
+    try:
+        durability = Store.model_validate(store or {}).durability
+    except ValidationError:
+        return {}
+    return {"durability": durability}
 
 
 _BLOCKS = ("retry", "on_target_error")

@@ -11,6 +11,7 @@ from duebridge.store.server.connection import Connection
 from duebridge.store.server.errors import translated_errors
 
 Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 CALL_BYTES = 512 * 1024  # 1 MiB takes the server up to 9 ms, 4 MiB up to 18
 SCHEDULE_ROWS = 125  # twice as many take the server beyond 5 ms where a million are due at once
@@ -38,6 +39,16 @@ def batches(items: Iterable[Item], size_bytes: Callable[[Item], int]) -> Iterato
 def in_calls(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
     """Yield the items in order, in slices of the size of one call."""
     return (items[at : at + CALL_ROWS] for at in range(0, len(items), CALL_ROWS))
+
+
+def answers_of(
+    rows: Sequence[Item], call: Callable[[Sequence[Item]], list[Answer]]
+) -> list[Answer]:
+    """Return the answers for all rows; a call may leave the last ones to the next."""
+    answers = call(rows)
+    while len(answers) < len(rows):
+        answers += call(rows[len(answers) :])
+    return answers
 
 
 class Grant(NamedTuple):

@@ -2,18 +2,22 @@
 
 Instants and durations are ms. Every method raises `StoreUnavailable` when the store is away, and
 `StoreFull`, `StoreUnfit` or `StoreError`. While the store is away a call is repeated for
-`repeat_for_s`, a call that settles a lease for `settle_for_s`, `claim` and `shunt` never.
+`repeat_for_s`, a call that settles a lease for `settle_for_s`; `claim`, `probe`, `shunt` never.
+Too few replicas that confirm a call of `WAITING` count as a store that is away (`Indeterminate`).
 """
 
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
+from duebridge.config.durability import Replicated
 from duebridge.envelope import Envelope
-from duebridge.errors import StoreUnavailable
+from duebridge.errors import Indeterminate, StoreError, StoreUnavailable
+from duebridge.store.batching import answers_of
 from duebridge.store.keys import Shard
-from duebridge.store.leases import Claim, ProbeReply, read_claim, read_probe
+from duebridge.store.leases import Claim, ProbeReply, give_back, read_claim, read_probe
 from duebridge.store.life import RouteLife
 from duebridge.store.poll import NONE, Poll, Stats
 from duebridge.store.record import PackedRow, pack_row
@@ -49,6 +53,7 @@ from duebridge.store.replies import (
     read_text,
 )
 from duebridge.store.server.connection import Argument, Connection, Reply
+from duebridge.store.server.durability import WAITING
 from duebridge.store.server.scripts import script
 from duebridge.store.transitions import (
     Ack,
@@ -57,10 +62,8 @@ from duebridge.store.transitions import (
     Postponement,
     Retry,
     SetAside,
+    cut,
 )
-
-Row = TypeVar("Row")
-Answer = TypeVar("Answer")
 
 MAX_BATCH = 1000  # envelopes in one call: lua/shared/batch.lua
 MAX_BATCH_BYTES = 1024 * 1024  # of records that one call reads: lua/shared/record.lua
@@ -70,7 +73,6 @@ KEEP_ANSWER_FACTOR = 2  # of the time that a client repeats a call
 LEAST_KEPT_ANSWER_MS = 60_000
 CALL_ID_BYTES = 12
 NONCE_BYTES = 8
-ERROR_BYTES = 1024
 NO_CURSOR = ("", "")
 _CLOCK: dict[HoldClock, str] = {"start": "1", "end": "0", "keep": ""}
 
@@ -85,13 +87,14 @@ class DelayStore:
         *,
         has_dead_letter: bool = False,
         cold_tier_ms: int = 0,
+        waits_for: Replicated | None = None,
         journal_cap_bytes: int = JOURNAL_CAP_BYTES,
         repeat_for_s: float = 0.0,
         settle_for_s: float | None = None,
         now_ms: Callable[[], int] | None = None,
         life: RouteLife | None = None,
     ) -> None:
-        """Work on `shard`; `now_ms` replaces the server's clock and is for tests only.
+        """Work on `shard`; `now_ms` replaces the server's clock, for tests only.
 
         `life` is shared by the shards of a route; without it the first write looks it up.
 
@@ -103,6 +106,7 @@ class DelayStore:
         self._keys = shard.keys()
         self._dead_score = "" if has_dead_letter else "+inf"
         self._cold_tier_ms = cold_tier_ms
+        self._waits_for = waits_for
         self._journal_cap_bytes = journal_cap_bytes
         self._repeat_for_s = repeat_for_s
         self._settle_for_s = repeat_for_s if settle_for_s is None else settle_for_s
@@ -151,7 +155,7 @@ class DelayStore:
             ids = [row.id for row in rest]
             return read_scheduled(self._run("schedule", *standard, *fields, ids=ids), len(rest))
 
-        return _answers_of(rows, call)
+        return answers_of(rows, call)
 
     def promote(self, limit: int = MAX_BATCH, ready_full: int = READY_FULL) -> tuple[Poll, int]:
         """Make due envelopes ready; return how many."""
@@ -177,7 +181,7 @@ class DelayStore:
         source = "suspect" if alone else "ready"
         token_or_nonce = token or secrets.token_bytes(NONCE_BYTES)
         arguments = (source, limit, limit_bytes, lease_ms, token_or_nonce, self._dead_score)
-        reply = self._run_once("claim", *arguments, promote, READY_FULL)
+        reply = self._lease("claim", *arguments, promote, READY_FULL)
         return read_claim(reply, decoded_bytes)
 
     def ack(self, acks: Sequence[Ack], *, shunted: bool = False) -> SettleReply:
@@ -201,7 +205,7 @@ class DelayStore:
         arguments: list[Argument] = [token, len(retries)]
         for retry in retries:
             arguments += (retry.id, retry.delay_ms, int(retry.is_failure), int(retry.is_unsure))
-            arguments += (_CLOCK[retry.clock], _cut(retry.error))
+            arguments += (_CLOCK[retry.clock], cut(retry.error))
         return self._settle("retry", *arguments)
 
     def set_aside(self, token: bytes, aside: Sequence[SetAside]) -> SettleReply:
@@ -209,7 +213,7 @@ class DelayStore:
         arguments: list[Argument] = [token, len(aside)]
         for each in aside:
             arguments += (each.id, each.delay_ms, each.tag, _CLOCK[each.clock])
-            arguments += (int(each.is_unsure), _cut(each.error))
+            arguments += (int(each.is_unsure), cut(each.error))
         return self._settle("set_aside", *arguments)
 
     def resume(
@@ -230,7 +234,7 @@ class DelayStore:
         """
         nonce = secrets.token_bytes(NONCE_BYTES)
         arguments = (tag, limit, *cursor, lease_ms, nonce, self._dead_score)
-        return read_probe(self._run_once("probe", *arguments))
+        return read_probe(self._lease("probe", *arguments))
 
     def release(self, token: bytes, ids: Sequence[str]) -> SettleReply:
         """Give back at once envelopes that never reached a broker's client; nothing is counted."""
@@ -241,7 +245,7 @@ class DelayStore:
         arguments: list[Argument] = [token, self._dead_score, len(burials)]
         for burial in burials:
             arguments += (burial.id, int(burial.reason))
-            arguments += (int(burial.is_failure), int(burial.is_unsure), _cut(burial.error))
+            arguments += (int(burial.is_failure), int(burial.is_unsure), cut(burial.error))
         return self._settle("bury", *arguments)
 
     def reclaim(
@@ -267,7 +271,7 @@ class DelayStore:
         Never repeated: after a lost reply the leases run out.
         """
         nonce = secrets.token_bytes(NONCE_BYTES)
-        reply = self._run_once("shunt", limit, limit_bytes, lease_ms, nonce)
+        reply = self._lease("shunt", limit, limit_bytes, lease_ms, nonce)
         return read_claim(reply, decoded_bytes)
 
     def postpone(self, token: bytes, postponements: Sequence[Postponement]) -> SettleReply:
@@ -275,7 +279,7 @@ class DelayStore:
         arguments: list[Argument] = [token, len(postponements)]
         for each in postponements:
             delay_ms = -1 if each.delay_ms is None else each.delay_ms
-            arguments += (each.id, delay_ms, int(bool(each.error)), _cut(each.error))
+            arguments += (each.id, delay_ms, int(bool(each.error)), cut(each.error))
         return self._settle("postpone", *arguments)
 
     def readdress(self, target: str, limit: int = MAX_BATCH, *, is_asked: bool = False) -> int:
@@ -294,7 +298,7 @@ class DelayStore:
             asked = [each for each, _ in rest]
             return read_replayed(self._run("replay", len(rest), *flat, ids=asked), len(rest))
 
-        return _answers_of([*zip(ids, delays_ms or [0] * len(ids), strict=True)], call)
+        return answers_of([*zip(ids, delays_ms or [0] * len(ids), strict=True)], call)
 
     def drop(self, ids: Sequence[str]) -> list[DropAnswer]:
         """Delete dead envelopes; return one answer per id."""
@@ -302,7 +306,7 @@ class DelayStore:
         def call(rest: Sequence[str]) -> list[DropAnswer]:
             return read_dropped(self._run("drop", len(rest), *rest, ids=rest), len(rest))
 
-        return _answers_of(ids, call)
+        return answers_of(ids, call)
 
     def cancel(self, id: str) -> CancelAnswer:  # noqa: A002 - the public name of the field
         """Prevent the delivery of an envelope.
@@ -328,8 +332,9 @@ class DelayStore:
         `first` is the index in the batch of the first row; rows come in the batch's order, and none
         is done twice. The copy of an envelope that changed since is void from this moment on.
         """
-        flat = [part for row in rows for part in row]
-        reply = self._run("demote", batch, first, self._cold_tier_ms, len(rows), *flat)
+        flat = (part for row in rows for part in row)
+        arguments = (batch, first, self._cold_tier_ms, len(rows), *flat)
+        reply = self._run("demote", *arguments, ids=[each for each, _ in rows])
         return read_reply(reply, DemoteReply)
 
     def get(self, id: str) -> Entry | None:  # noqa: A002 - the public name of the field
@@ -392,33 +397,28 @@ class DelayStore:
         except StoreUnavailable as error:
             raise error.about(ids) from error
 
-    def _run_once(self, name: str, *arguments: Argument) -> Any:
-        return self._call(name, arguments, 0.0).value
+    def _lease(self, name: str, *arguments: Argument) -> Any:
+        try:
+            return self._call(name, arguments, 0.0).value
+        except Indeterminate as error:
+            with suppress(StoreError):  # else the leases run out
+                for ending, given in give_back(name, error.reply):
+                    self._call(ending, given, 0.0)
+            raise
 
     def _call(self, name: str, arguments: Sequence[Argument], repeat_for_s: float) -> Reply:
         def call(life: str, name: str = name, *arguments: Argument) -> Reply:
             now: Argument = "" if self._now_ms is None else self._now_ms()
-            given = (now, self._journal_cap_bytes, life, *arguments)
-            return self._connection.run(script(name), self._keys, given, repeat_for_s)
+            wanted = self._waits_for if name in WAITING else None
+            cap = f"{'+' if wanted else ''}{self._journal_cap_bytes}"
+            given = (now, cap, life, *arguments)
+            return self._connection.run(script(name), self._keys, given, repeat_for_s, wanted)
 
         return self._life.kept(
             lambda life: call(life, name, *arguments), lambda life: call(life, "renew")
         )
 
 
-def _answers_of(rows: Sequence[Row], call: Callable[[Sequence[Row]], list[Answer]]) -> list[Answer]:
-    """Return the answers for all rows; a call may leave the last ones to the next."""
-    answers = call(rows)
-    while len(answers) < len(rows):
-        answers += call(rows[len(answers) :])
-    return answers
-
-
 def _new_call_id() -> bytes:
     """Return an id by which the store knows a repeated call."""
     return secrets.token_bytes(CALL_ID_BYTES)
-
-
-def _cut(text: str) -> bytes:
-    """Return an error as it is stored; a NUL would end it in a flight."""
-    return text.replace("\0", " ").encode(errors="replace")[:ERROR_BYTES]

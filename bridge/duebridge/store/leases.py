@@ -4,6 +4,7 @@ An envelope that cannot be read is set apart and never raised: it must not cost 
 were claimed with it.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -129,6 +130,16 @@ def read_probe(reply: object) -> ProbeReply:
     found = read_reply(reply, _Leases)
     cursor = read_cursor(found.cursor_id, found.cursor_score)
     return ProbeReply(_claim(found, 0), cursor)
+
+
+def give_back(name: str, reply: object) -> Iterator[tuple[str, list[bytes | str | int]]]:
+    """Yield the script that ends what a claim, probe or shunt leased, at once and uncounted."""
+    found = read_reply(reply, _Leases)
+    if found.ids and name == "shunt":
+        ends = [part for each in found.ids for part in (each, 0, 0, "")]
+        yield "postpone", [found.token, len(found.ids), *ends]
+    elif found.ids:
+        yield "release", [found.token, len(found.ids), *found.ids]
 
 
 def _claim(found: _Leases, decoded_bytes: int) -> Claim:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Self, TypeVar
 from zlib import crc32
 
+from duebridge.config.durability import Replicated, replication_of
 from duebridge.config.models import Route
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
@@ -36,6 +37,7 @@ class RouteStore:
         *,
         has_dead_letter: bool = False,
         cold_tier_ms: int = 0,
+        waits_for: Replicated | None = None,
         repeat_for_s: float = 0.0,
         settle_for_s: float = 0.0,
         life: RouteLife | None = None,
@@ -48,6 +50,7 @@ class RouteStore:
                 Shard(namespace, name, number),
                 has_dead_letter=has_dead_letter,
                 cold_tier_ms=cold_tier_ms,
+                waits_for=waits_for,
                 repeat_for_s=repeat_for_s,
                 settle_for_s=settle_for_s,
                 life=life,
@@ -79,6 +82,7 @@ class RouteStore:
             life.look(),
             has_dead_letter=route.dead_letter is not None,
             cold_tier_ms=0 if route.cold_tier is None else route.max_delay,
+            waits_for=replication_of(route.durability),
             repeat_for_s=repeat_for_s,
             settle_for_s=settle_for_s,
             life=life,

@@ -81,3 +81,10 @@ class Postponement(NamedTuple):
 
 
 Decision: TypeAlias = Ack | Release | Retry | SetAside | Burial
+
+ERROR_BYTES = 1024
+
+
+def cut(text: str) -> bytes:
+    """Return an error as it is stored; a NUL would end it in a flight."""
+    return text.replace("\0", " ").encode(errors="replace")[:ERROR_BYTES]

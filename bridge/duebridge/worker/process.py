@@ -57,8 +57,7 @@ class Runner:
         self._config = config
         self._connection = connection
         self._is_watched = is_watched
-        for fault in check_fitness(connection, config.store.allow_unfit, REPEAT_FOR_S):
-            log.warning("store_unfit", fault=fault)
+        self._check_fitness(config, REPEAT_FOR_S)
         connection.load_scripts(REPEAT_FOR_S)
         self.lanes = {name: self._lane(name, each) for name, each in publishers.items()}
         self._registry = Registry(connection, config.store.namespace)
@@ -69,6 +68,11 @@ class Runner:
             target=self.worker.run, args=(self._stop,), name="worker", daemon=True
         )
         self._listener = WakeListener(connection, self._wake_calls())
+
+    def _check_fitness(self, config: Config, repeat_for_s: float = 0.0) -> None:
+        allowed = config.store.allow_unfit
+        for fault in check_fitness(self._connection, allowed, repeat_for_s, config.needs):
+            log.warning("store_unfit", fault=fault)
 
     def _lane(self, name: str, publisher: Publisher) -> Lane:
         settings = self._config.worker
@@ -131,6 +135,8 @@ class Runner:
     def _refuse_unless_swappable(self, config: Config) -> None:
         if reasons := fixed_at_start(self._config, config, self.lanes):
             raise SwapRefused(reasons, may_pass=False)
+        if config.needs != self._config.needs:
+            self._check_fitness(config)
         registered = self._registered()
         holding = list(self._absent(config, registered))
         if reasons := other_shards(config, registered) + left_behind(holding):

@@ -97,6 +97,14 @@ class ShardView:
         """Poll the store before the next step."""
         self._must_poll = True
 
+    def mark_unconfirmed(self) -> None:
+        """Record that replicas did not confirm a claim; back off as from a store that is away.
+
+        The primary answers, so that the next poll would end a growing pause: it is at its longest.
+        """
+        self._pause_s = POLL_EVERY_S
+        self.mark_unreachable()
+
     def mark_unreachable(self) -> None:
         """Record that the store did not answer; back off before the next poll."""
         now = self._monotonic()

@@ -17,7 +17,7 @@ from threading import Event
 
 import structlog
 
-from duebridge.errors import StoreError, StoreUnavailable
+from duebridge.errors import Indeterminate, StoreError, StoreUnavailable
 from duebridge.ports.publisher import Reason
 from duebridge.store.batching import CALL_ROWS, PROMOTE_ROWS
 from duebridge.store.delay_store import NO_CURSOR
@@ -109,6 +109,10 @@ class Worker:
             for step in (*steps, self._tidy):
                 self._heartbeat()  # each call may take the timeout of a store that is away
                 moved += step(view)
+        except Indeterminate as error:
+            self._store_outage.begin(str(error))
+            view.mark_unconfirmed()
+            return 0
         except StoreUnavailable as error:
             self._store_outage.begin(str(error))
         except StoreError as error:

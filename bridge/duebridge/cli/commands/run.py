@@ -84,7 +84,8 @@ def run(
         is_watched, tracing = health_port is not None, stack.enter_context(traced_process())
         runner = Runner(settings, connection, publishers, is_watched=is_watched, tracing=tracing)
         if health_port is not None:
-            monitor = StoreMonitor(connection, runner.absent, settings.store.allow_unfit)
+            allowed, needs = settings.store.allow_unfit, lambda: runner.config.needs
+            monitor = StoreMonitor(connection, runner.absent, allowed, needs)
             serve_health(runner, monitor, health_port, stack)
         signals = Signals()
         reload = Reload(path, text, runner.swap)

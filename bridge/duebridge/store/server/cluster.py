@@ -10,14 +10,16 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import redis
 from redis.cluster import ClusterNode, RedisCluster
 
 from duebridge.store.server.errors import NodeSilent
+
+T = TypeVar("T")
 
 PROBE_TIMEOUT_S = 0.5
 LEAST_PAUSE_S = 0.2  # between two looks at the map, however many calls fail
@@ -51,24 +53,51 @@ class ClusterClient(RedisCluster):
         client: Any = self
         client.execute_command("SCRIPT LOAD", source, target_nodes=client.get_node_from_key(key))
 
+    def at_owner(self, key: str, call: Callable[[Any], T]) -> T:
+        """Run a call on the client of the node that has a key, twice at most: MOVED is followed.
+
+        Raises redis-py's errors, of them `AskError` while the key's slot is between two nodes.
+        """
+        client: Any = self
+        node = client.get_node_from_key(key)
+        try:
+            return self._reported(node, call)
+        except redis.exceptions.MovedError as moved:  # it did not run
+            return self._reported(self._moved(node, moved), call)
+
+    def _moved(self, node: ClusterNode, moved: redis.exceptions.MovedError) -> ClusterNode:
+        """Return the node to which another one sent us."""
+        moved.host = moved.host or node.host
+        manager: Any = self.nodes_manager
+        manager.move_slot(moved)
+        to: ClusterNode = manager.get_node_from_slot(moved.slot_id)
+        return to
+
+    def _reported(self, node: ClusterNode, call: Callable[[Any], T]) -> T:
+        self._map_keeper.check(node.name)
+        client: Any = self.get_redis_connection(node)
+        try:
+            return call(client)
+        except redis.exceptions.AuthenticationError:
+            raise
+        except _DEAD as error:
+            self._map_keeper.failed(node, isinstance(error, redis.exceptions.TimeoutError))
+            raise
+        except (redis.exceptions.ClusterDownError, redis.exceptions.MovedError):
+            self._map_keeper.look_again()
+            raise
+
     def _execute_command(self, target_node: ClusterNode, *args: Any, **kwargs: Any) -> Any:
         if not self._is_mapped:  # under construction
             of_redis_py: Any = super()
             return of_redis_py._execute_command(target_node, *args, **kwargs)
-        try:
-            return self._follow(target_node, args, kwargs)
-        except (redis.exceptions.ClusterDownError, redis.exceptions.MovedError):
-            self._map_keeper.look_again()
-            raise
+        return self._follow(target_node, args, kwargs)
 
     def _follow(self, node: ClusterNode, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
         try:
             return self._ask(node, args, options)
         except redis.exceptions.MovedError as moved:
-            self._map_keeper.look_again()
-            moved.host = moved.host or node.host
-            self.nodes_manager.move_slot(moved)
-            return self._ask(self.nodes_manager.get_node_from_slot(moved.slot_id), args, options)
+            return self._ask(self._moved(node, moved), args, options)
         except redis.exceptions.AskError as ask:
             name = f"{ask.host or node.host}:{ask.port}"
             cluster: Any = self
@@ -83,20 +112,17 @@ class ClusterClient(RedisCluster):
         *,
         is_asking: bool = False,
     ) -> Any:
-        self._map_keeper.check(node.name)
-        client: Any = self.get_redis_connection(node)
-        try:
-            if is_asking:
-                with client.pipeline(transaction=False) as pipe:
-                    pipe.execute_command("ASKING")
-                    pipe.execute_command(*args, **options)
-                    return pipe.execute()[1]
-            answer = client.execute_command(*args, **options)
-        except redis.exceptions.AuthenticationError:
-            raise
-        except _DEAD as error:
-            self._map_keeper.failed(node, isinstance(error, redis.exceptions.TimeoutError))
-            raise
+        def call(client: Any) -> Any:
+            if not is_asking:
+                return client.execute_command(*args, **options)
+            with client.pipeline(transaction=False) as pipe:
+                pipe.execute_command("ASKING")
+                pipe.execute_command(*args, **options)
+                return pipe.execute()[1]
+
+        answer = self._reported(node, call)
+        if is_asking:
+            return answer
         callbacks: Any = self.cluster_response_callbacks
         callback = callbacks.get(args[0])
         return callback(answer, **options) if callback else answer

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from redis.exceptions import NoScriptError
 
-from duebridge.errors import ConfigError, StoreUnavailable
+from duebridge.config.durability import Replicated
+from duebridge.errors import ConfigError, Indeterminate, StoreUnavailable
 from duebridge.store.server.cluster import ClusterClient, node_name, server_of
+from duebridge.store.server.durability import run_replicated
 from duebridge.store.server.errors import translated_errors
 from duebridge.store.server.opening import Client, open_client
 from duebridge.store.server.reconnects import NotAsked, Reconnects
@@ -64,15 +66,16 @@ class Connection:
         keys: Sequence[str],
         arguments: Sequence[Argument],
         repeat_for_s: float = 0.0,
+        wanted: Replicated | None = None,
     ) -> Reply:
         """Run a script; while the store is away, repeat the call for `repeat_for_s`.
 
         Raises `StoreUnavailable` (the script may have run), `StoreFull`, `StoreUnfit` and
-        `StoreError`.
+        `StoreError`; `Indeterminate` where fewer replicas than `wanted` confirmed to the end.
         """
         sent = self.form_of(called)
-        key = keys[0] if keys else ""
-        return self.patiently(lambda: self._run_timed(sent, keys, arguments), repeat_for_s, key)
+        call = partial(self._run_timed, sent, keys, arguments, wanted)
+        return self.patiently(call, repeat_for_s, keys[0] if keys else "")
 
     def patiently(self, call: Callable[[], Any], repeat_for_s: float, key: str = "") -> Reply:
         """Return the answer of a call; repeat it for `repeat_for_s` while the store is away.
@@ -86,6 +89,9 @@ class Connection:
         reconnects.check()
         try:
             answer = call()
+        except Indeterminate:
+            reconnects.answered()
+            raise
         except StoreUnavailable:
             reconnects.failed()
             raise
@@ -109,16 +115,30 @@ class Connection:
         """Return a script as this store needs it: on a Cluster hints stay with their slot."""
         return sharded(called) if self.is_cluster else called
 
-    def _run_timed(self, called: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
+    def _run_timed(
+        self,
+        called: Script,
+        keys: Sequence[str],
+        arguments: Sequence[Argument],
+        wanted: Replicated | None,
+    ) -> Any:
         started_at = time.perf_counter()
         try:
-            return self._run_once(called, keys, arguments)
+            return self._run_once(called, keys, arguments, wanted)
         finally:
             self.observe(called.name, time.perf_counter() - started_at)
 
-    def _run_once(self, called: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
+    def _run_once(
+        self,
+        called: Script,
+        keys: Sequence[str],
+        arguments: Sequence[Argument],
+        wanted: Replicated | None = None,
+    ) -> Any:
         rest = (len(keys), *keys, *map(_encoded, arguments))
         with translated_errors():
+            if wanted is not None:
+                return run_replicated(self.client, called, rest, wanted)
             try:
                 return self._execute("EVALSHA", called.sha, *rest)
             except NoScriptError:  # restarted, failed over, moved, or SCRIPT FLUSH: it did not run

@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import redis.utils
 from redis.cluster import RedisCluster
 
-from duebridge.errors import StoreUnavailable, StoreUnfit
+from duebridge.config.durability import Needs
+from duebridge.errors import StoreError, StoreUnavailable, StoreUnfit
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.errors import translated_errors
@@ -40,18 +42,22 @@ def _is_by_node(answer: Info) -> bool:
 
 # To allow these helps nobody: an older server compiles no script of ours.
 INDISPENSABLE = frozenset({"version"})
+_NOTHING = Needs()
 LEAST = {"Redis": (7, 0), "Valkey": (7, 2)}
 
 
 def check_fitness(
-    connection: Connection, allow_unfit: tuple[str, ...] = (), repeat_for_s: float = 0.0
+    connection: Connection,
+    allow_unfit: tuple[str, ...] = (),
+    repeat_for_s: float = 0.0,
+    needs: Needs = _NOTHING,
 ) -> list[str]:
-    """Return the faults that are allowed by name: `version`, `eviction`, `persistence`.
+    """Return the faults that are allowed by name; `needs` are those of the routes' durability.
 
     Raises `StoreUnfit`, naming everything that is wrong and how to mend it; and `StoreUnavailable`
     after `repeat_for_s`.
     """
-    found = connection.patiently(lambda: fitness_faults(connection), repeat_for_s).value
+    found = connection.patiently(lambda: fitness_faults(connection, needs), repeat_for_s).value
     refused = [f"{name}: {fault}" for name, fault in found.items() if name not in allow_unfit]
     if refused:
         offer = "; to run all the same, name each in store.allow_unfit"
@@ -61,27 +67,31 @@ def check_fitness(
     return [f"{name}: {fault}" for name, fault in found.items()]
 
 
-def fitness_faults(connection: Connection) -> dict[str, str]:
-    """Return the faults by their names in `store.allow_unfit`.
+def fitness_faults(connection: Connection, needs: Needs = _NOTHING) -> dict[str, str]:
+    """Return the faults by their names in `store.allow_unfit`; `fsync` and `replicas` where needed.
 
     Raises `StoreUnavailable`, also while a server that was restarted reads its data, and
     `StoreUnfit` where it tells of itself what neither Redis nor Valkey does.
     """
     with translated_errors():
-        nodes = read_info(connection, "server", "memory", "persistence")
+        nodes = read_info(connection, "server", "memory", "persistence", "replication")
     try:
-        return _faults(nodes)
+        found = _faults(nodes, needs)
+        if needs.fsync and (fault := _fsync_fault(connection)):
+            found["fsync"] = fault
+        return found
     except ValueError as error:  # a figure of INFO is no number
         raise StoreUnfit(f"expected INFO as Redis or Valkey gives it; got {error}") from error
 
 
-def _faults(nodes: Sequence[Info]) -> dict[str, str]:
+def _faults(nodes: Sequence[Info], needs: Needs) -> dict[str, str]:
     if any(int(node.get("loading", 0)) for node in nodes):  # until then it reports no persistence
         raise StoreUnavailable("the store is still reading its data from disk; it answers after")
-    checks = {
+    checks: dict[str, Callable[[Info], str]] = {
         "version": _version_fault,
         "eviction": _eviction_fault,
         "persistence": _persistence_fault,
+        "replicas": partial(_replicas_fault, needs),
     }
     found = {name: next(filter(None, map(check, nodes)), "") for name, check in checks.items()}
     return {name: fault for name, fault in found.items() if fault}
@@ -107,6 +117,36 @@ def _persistence_fault(info: Info) -> str:
         return ""
     return "expected appendonly yes, so that a restart loses nothing; got no append-only file"
 
+
+def _replicas_fault(needs: Needs, info: Info) -> str:
+    connected = int(info.get("connected_slaves", 0))
+    if not needs.replicas or needs.replicas >= connected:
+        return ""
+    why = "any of them may be promoted, also one that lacks a confirmed write"
+    return f"expected durability to wait for all {connected} replicas; got {needs.replicas}: {why}"
+
+
+def _fsync_fault(connection: Connection) -> str:
+    """Return why a write that was answered may not be on disk; INFO does not tell."""
+    client: Any = connection.client
+    options = {"target_nodes": RedisCluster.PRIMARIES} if connection.is_cluster else {}
+    try:
+        with translated_errors():
+            answer = client.config_get("append*", **options)
+    except StoreUnavailable:
+        raise
+    except StoreError as error:
+        return f"{_FSYNC}; CONFIG GET is refused: {error}"
+    nodes = answer.values() if _is_by_node(answer) else [answer]
+    found = {
+        f"appendonly {each.get('appendonly')}, appendfsync {each.get('appendfsync')}"
+        for each in nodes
+    }
+    wrong = sorted(found - {"appendonly yes, appendfsync always"})
+    return f"{_FSYNC}; got {wrong[0]}" if wrong else ""
+
+
+_FSYNC = "expected appendonly yes and appendfsync always, as durability: fsync needs it"
 
 HAS_HIREDIS: bool = redis.utils.HIREDIS_AVAILABLE
 

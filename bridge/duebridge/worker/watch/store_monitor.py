@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import structlog
 
+from duebridge.config.durability import Needs
 from duebridge.errors import StoreError
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.fitness import fitness_faults, read_vitals
@@ -39,11 +40,14 @@ class StoreMonitor:
         connection: Connection,
         absent: Callable[[], dict[str, int]],
         allow_unfit: tuple[str, ...] = (),
+        needs: Callable[[], Needs] = Needs,
     ) -> None:
+        """Watch a store; `needs` are those of the routes in effect."""
         self.snapshot: StoreSnapshot | None = None
         self._connection = connection
         self._absent = absent
         self._allowed = set(allow_unfit)
+        self._needs = needs
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="store-monitor", daemon=True)
 
@@ -59,7 +63,7 @@ class StoreMonitor:
         """Sample once; the store may be unreachable or deny the commands."""
         try:
             vitals = read_vitals(self._connection)
-            faults = fitness_faults(self._connection).keys() - self._allowed
+            faults = fitness_faults(self._connection, self._needs()).keys() - self._allowed
             self.snapshot = StoreSnapshot(
                 vitals.used_bytes, vitals.limit_bytes, tuple(sorted(faults)), self._absent()
             )

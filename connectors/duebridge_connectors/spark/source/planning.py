@@ -12,6 +12,7 @@ from uuid import uuid4
 import msgspec
 from pyspark.sql.types import StructType
 
+from duebridge.config.durability import Needs, Replicated, replication_of
 from duebridge.config.fields import checked_name
 from duebridge.config.load import load_config
 from duebridge.config.models import Config, Route
@@ -47,6 +48,8 @@ class StoreAddress(msgspec.Struct, frozen=True):
     namespace: str
     repeat_for_s: float
     allow_unfit: tuple[str, ...] = ()
+    waits_for: Mapping[str, Replicated] = {}  # by route
+    needs: Needs = Needs()
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
@@ -68,13 +71,22 @@ class StoreAddress(msgspec.Struct, frozen=True):
     ) -> DelayStore:
         """Open a shard; `cold_tier_ms` is how long a demote is remembered."""
         return DelayStore(
-            connection, shard, cold_tier_ms=cold_tier_ms, repeat_for_s=self.repeat_for_s
+            connection,
+            shard,
+            cold_tier_ms=cold_tier_ms,
+            waits_for=self.waits_for.get(shard.route),
+            repeat_for_s=self.repeat_for_s,
         )
 
     def delay_stores(self, connection: Connection, route: str, count: int) -> list[DelayStore]:
         """Open all shards of a route."""
         return RouteStore(
-            connection, self.namespace, route, count, repeat_for_s=self.repeat_for_s
+            connection,
+            self.namespace,
+            route,
+            count,
+            waits_for=self.waits_for.get(route),
+            repeat_for_s=self.repeat_for_s,
         ).shards
 
 
@@ -88,7 +100,14 @@ def store_address(where: StoreOptions, config: Config | None) -> StoreAddress:
         checked_name("option namespace", namespace),
         where.store_deadline / 1000,
         store.allow_unfit if store else (),
+        _waits_for(config.routes) if config else {},
+        config.needs if config else Needs(),
     )
+
+
+def _waits_for(routes: Mapping[str, Route]) -> dict[str, Replicated]:
+    found = {name: replication_of(route.durability) for name, route in routes.items()}
+    return {name: waits_for for name, waits_for in found.items() if waits_for is not None}
 
 
 def given_store(where: StoreOptions) -> StoreAddress:
@@ -121,7 +140,7 @@ def open_route(address: StoreAddress, config: Config, name: str) -> tuple[Route,
     """
     route = find_route(config, name)
     with address.connect() as connection:
-        check_fitness(connection, address.allow_unfit, address.repeat_for_s)
+        check_fitness(connection, address.allow_unfit, address.repeat_for_s, address.needs)
         connection.load_scripts(address.repeat_for_s)
         registry = Registry(connection, address.namespace, address.repeat_for_s)
         return route, registry.open_route(name, route.shards)

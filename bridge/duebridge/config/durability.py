@@ -1,0 +1,84 @@
+"""What an accepted envelope survives: the settings, their order, and what they need of a server."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+
+from pydantic import AfterValidator, Field, WrapValidator
+
+from duebridge.config.fields import Ms, Whole
+from duebridge.durations import format_ms
+from duebridge.ports.settings import Model, expected
+
+MAX_TIMEOUT_MS = 4_000  # a call waits no longer than five seconds for its answer
+_EXPECTED = "async, fsync, or {replicated: {replicas: 2}}"
+
+
+def _timeout(ms: int) -> int:
+    if not 1 <= ms <= MAX_TIMEOUT_MS:  # WAIT takes 0 for ever
+        raise expected(f"1ms to {format_ms(MAX_TIMEOUT_MS)}")
+    return ms
+
+
+class Replicated(Model):
+    """Calls answer once replicas have what they wrote."""
+
+    replicas: Annotated[Whole, Field(ge=1)]
+    """How many replicas must have it: all that may be promoted."""
+    timeout: Annotated[Ms, AfterValidator(_timeout)] = "1s"  # type: ignore[assignment]
+    """How long a call waits for them, at most 4s; then it is indeterminate and made again."""
+
+
+class ReplicatedDurability(Model):
+    """The setting `replicated`."""
+
+    replicated: Replicated
+    """Survives the loss of the primary."""
+
+
+def _read(given: Any, _: Any) -> Any:
+    if isinstance(given, ReplicatedDurability) or given in ("async", "fsync"):
+        return given
+    if isinstance(given, dict):
+        return ReplicatedDurability.model_validate(given)
+    raise expected(_EXPECTED)
+
+
+Durability: TypeAlias = Annotated[
+    Literal["async", "fsync"] | ReplicatedDurability, WrapValidator(_read)
+]
+
+
+def replication_of(durability: Durability) -> Replicated | None:
+    """Return what a call waits for; None where it does not wait."""
+    return durability.replicated if isinstance(durability, ReplicatedDurability) else None
+
+
+def strictness(durability: Durability) -> tuple[int, int]:
+    """Return what orders durabilities: async, fsync, replicated by ever more replicas."""
+    if isinstance(durability, ReplicatedDurability):
+        return 2, durability.replicated.replicas
+    return int(durability == "fsync"), 0
+
+
+def in_words(durability: Durability) -> str:
+    """Return a durability for a message."""
+    if isinstance(durability, ReplicatedDurability):
+        return f"replicated by {durability.replicated.replicas}"
+    return durability
+
+
+class Needs(NamedTuple):
+    """What durabilities need of a server: a sync at every write, and no more replicas than this.
+
+    `replicas` is the fewest that a call waits for, 0 where none waits.
+    """
+
+    fsync: bool = False
+    replicas: int = 0
+
+    @classmethod
+    def of(cls, durabilities: Iterable[Durability]) -> "Needs":
+        """Return what all of them together need."""
+        given = list(durabilities)
+        waited = [each.replicas for each in map(replication_of, given) if each is not None]
+        return cls("fsync" in given, min(waited, default=0))

@@ -1,0 +1,330 @@
+"""Durability: calls wait for replicas, and what these did not confirm counts as not done."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from duebridge.config.durability import Needs, Replicated
+from duebridge.errors import Indeterminate, StoreUnavailable, StoreUnfit
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import Shard
+from duebridge.store.server.connection import Connection, open_connection
+from duebridge.store.server.durability import WAITING
+from duebridge.store.server.fitness import check_fitness
+from tests.store.conftest import Opened, leave_old_nodes_to_the_collector
+from tests.support.desk import LEASE_MS, YEAR_MS, Desk, acks, aside, burial, envelope, retrying
+from tests.support.redis_sets import ClusterOfSix, redis_cluster_of_six
+from tests.support.replicas import Replicas, replicated
+from tests.support.servers import wait_until
+
+BOTH = Replicated(replicas=2, timeout="100ms")  # type: ignore[arg-type]
+ONE = Replicated(replicas=1, timeout="500ms")  # type: ignore[arg-type]
+PATIENT = Replicated(replicas=2, timeout="2s")  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module", params=["redis", "valkey"])
+def replicas(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Replicas]:
+    """From 7.2 on, WAIT counts from the last write of its connection; Redis 7.0 from any."""
+    home = tmp_path_factory.mktemp("replicas")
+    with replicated(home, valkey=request.param == "valkey") as running:
+        yield running
+
+
+@pytest.fixture
+def connection(replicas: Replicas) -> Iterator[Connection]:
+    with open_connection(replicas.url).client as client:
+        replicas.await_caught_up()
+        yield Connection(client)
+
+
+@pytest.fixture
+def desk(open_desk: Opened) -> Desk:
+    return open_desk(waits_for=PATIENT, cold_tier_ms=YEAR_MS)
+
+
+def impatient(desk: Desk, **options: Any) -> DelayStore:
+    return desk.again(waits_for=BOTH, **options)
+
+
+Waiting = Callable[[DelayStore], object]
+CALLS: dict[str, tuple[str, Waiting]] = {
+    "schedule": ("", lambda store: store.schedule([envelope("a")], max_delay_ms=YEAR_MS)),
+    "cancel": ("pending", lambda store: store.cancel("a")),
+    "reschedule": ("pending", lambda store: store.reschedule("a", "+5000", YEAR_MS)),
+    "demote": ("pending", lambda store: store.demote("batch", 0, [("a", 1)])),
+    "replay": ("dead", lambda store: store.replay(["a"])),
+    "drop": ("dead", lambda store: store.drop(["a"])),
+    "claim": ("ready", lambda store: store.claim(5, LEASE_MS)),
+    "probe": ("set_aside", lambda store: store.probe("tag-of-t", LEASE_MS)),
+    "shunt": ("dead", lambda store: store.shunt(5, LEASE_MS)),
+}
+LEASES = ("claim", "probe", "shunt")
+SETTLEMENTS: dict[str, Callable[[DelayStore, bytes], object]] = {
+    "ack": lambda store, token: store.ack(acks(token, "a")),
+    "retry": lambda store, token: store.retry(token, [retrying("a")]),
+    "set_aside": lambda store, token: store.set_aside(token, [aside("a")]),
+    "release": lambda store, token: store.release(token, ["a"]),
+    "bury": lambda store, token: store.bury(token, [burial("a")]),
+}
+
+
+def prepare(desk: Desk, state: str) -> None:
+    if state:
+        getattr(desk, state)("a")
+
+
+def test_every_call_that_waits_has_a_test() -> None:
+    assert set(CALLS) == WAITING
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_call_while_a_replica_is_frozen_is_indeterminate_and_later_confirmed(
+    replicas: Replicas, desk: Desk, name: str
+) -> None:
+    state, call = CALLS[name]
+    prepare(desk, state)
+    with replicas.frozen(1), pytest.raises(Indeterminate, match="of 2 replicas") as refused:
+        call(impatient(desk))
+    assert refused.value.ids == (() if name in LEASES else ("a",))
+    call(desk.store)
+
+
+@pytest.mark.parametrize("name", LEASES)
+def test_lease_that_replicas_did_not_confirm_is_given_back_uncounted(
+    replicas: Replicas, desk: Desk, name: str
+) -> None:
+    state, call = CALLS[name]
+    prepare(desk, state)
+    with replicas.frozen(), pytest.raises(Indeterminate):
+        call(impatient(desk))
+    poll = desk.store.next()
+    assert (poll.unack, poll.ready, poll.dead) == (0, int(state != "dead"), int(state == "dead"))
+    leased = CALLS["shunt" if state == "dead" else "claim"][1](desk.store)
+    assert leased.ids == ["a"]  # type: ignore[attr-defined]
+    flight = desk.flight_of("a")
+    assert (flight.failures if state != "dead" else 0, flight.expiries) == (0, 0)
+
+
+@pytest.mark.parametrize("name", SETTLEMENTS)
+def test_settlement_while_replicas_are_frozen_is_done_at_once(
+    replicas: Replicas, desk: Desk, name: str
+) -> None:
+    claim = desk.unack("a")
+    with replicas.frozen():
+        SETTLEMENTS[name](impatient(desk), claim.token)
+    assert desk.state_of("a") != "unack"
+
+
+@pytest.mark.parametrize(("name", "answer"), [("schedule", "duplicate"), ("drop", "unknown")])
+def test_call_that_has_nothing_left_to_do_is_not_confirmed_on_a_fresh_connection(
+    replicas: Replicas, desk: Desk, name: str, answer: str
+) -> None:
+    state, call = CALLS[name]
+    prepare(desk, state)
+    with replicas.frozen():
+        for _ in range(2):  # the second changes nothing, and its connection wrote nothing before
+            other = open_connection(replicas.url)
+            with pytest.raises(Indeterminate, match="of 2 replicas"):
+                call(Desk(other, desk.shard.namespace, waits_for=BOTH).store)
+            other.close()
+    assert answer in str(call(desk.store))
+
+
+def test_cancel_answered_from_memory_on_a_fresh_connection_is_not_confirmed(
+    replicas: Replicas, desk: Desk, connection: Connection
+) -> None:
+    desk.pending("a")
+    calls: list[str] = []
+
+    def forget_connection(name: str, _: float) -> None:
+        calls.append(name)
+        connection.client.connection_pool.disconnect()  # type: ignore[union-attr]
+
+    connection.observe = forget_connection
+    with replicas.frozen(), pytest.raises(Indeterminate):
+        impatient(desk, repeat_for_s=0.5).cancel("a")
+    assert calls.count("cancel") > 1
+
+
+def test_call_is_repeated_until_the_replicas_confirm(
+    replicas: Replicas, desk: Desk, connection: Connection
+) -> None:
+    desk.pending("a")
+    connection.observe = lambda name, _: replicas.resume()
+    with replicas.frozen():
+        assert impatient(desk, repeat_for_s=10.0).cancel("a") == "cancelled"
+
+
+def test_unconfirmed_call_holds_up_no_other_call_of_the_connection(
+    replicas: Replicas, desk: Desk
+) -> None:
+    with replicas.frozen():
+        for _ in range(5):
+            with pytest.raises(Indeterminate):
+                impatient(desk).schedule([envelope("a")], max_delay_ms=YEAR_MS)
+            assert desk.store.next().pending == 1
+
+
+def test_waiting_call_after_script_flush_is_confirmed(desk: Desk, replicas: Replicas) -> None:
+    desk.client.script_flush()
+    desk.pending("a")
+    desk.client.script_flush()
+    with replicas.frozen(), pytest.raises(Indeterminate):
+        impatient(desk).cancel("a")
+    assert desk.state_of("a") is None
+
+
+def test_full_store_still_takes_calls_that_wait_and_free_it(desk: Desk, replicas: Replicas) -> None:
+    desk.ready("a")
+    desk.pending("b")
+    desk.client.config_set("maxmemory", 1)
+    try:
+        assert desk.store.claim(1, LEASE_MS).held == 1
+        assert desk.store.cancel("b") == "cancelled"
+    finally:
+        desk.client.config_set("maxmemory", 0)
+
+
+def test_user_without_the_right_to_wait_is_unfit(desk: Desk, replicas: Replicas) -> None:
+    rights = ("on", ">x", "allkeys", "allchannels", "+@all", "-wait")
+    desk.client.execute_command("ACL", "SETUSER", "hasty", *rights)
+    hasty = open_connection(replicas.url.replace("//", "//hasty:x@"))
+    with pytest.raises(StoreUnfit, match=r"refused us.*wait"):
+        Desk(hasty, desk.shard.namespace, waits_for=BOTH).schedule("a")
+    hasty.close()
+
+
+# --- fitness ---
+
+
+def test_check_fewer_replicas_than_are_connected_is_unfit_unless_allowed(
+    connection: Connection,
+) -> None:
+    allowed = ("persistence",)
+    assert len(check_fitness(connection, allowed, needs=Needs(replicas=2))) == 1
+    assert len(check_fitness(connection, allowed, needs=Needs(replicas=3))) == 1
+    with pytest.raises(StoreUnfit, match=r"replicas: expected .* all 2 replicas; got 1"):
+        check_fitness(connection, allowed, needs=Needs(replicas=1))
+    told = check_fitness(connection, (*allowed, "replicas"), needs=Needs(replicas=1))
+    assert [each.partition(":")[0] for each in told] == ["persistence", "replicas"]
+
+
+def test_check_server_that_does_not_sync_each_write_is_unfit_for_fsync(server: Connection) -> None:
+    with pytest.raises(StoreUnfit, match=r"fsync: .*; got appendonly yes, appendfsync everysec"):
+        check_fitness(server, needs=Needs(fsync=True))
+    assert len(check_fitness(server, ("fsync",), needs=Needs(fsync=True))) == 1
+    server.client.config_set("appendfsync", "always")
+    assert check_fitness(server, needs=Needs(fsync=True)) == []
+    server.client.config_set("appendonly", "no")
+    with pytest.raises(StoreUnfit, match=r"persistence: .*; fsync: .*; got appendonly no"):
+        check_fitness(server, needs=Needs(fsync=True))
+
+
+def test_check_fsync_without_the_right_to_ask_is_unfit_unless_allowed(server: Connection) -> None:
+    client: Any = server.client
+    client.config_set("appendfsync", "always")
+    client.execute_command("ACL", "SETUSER", "default", "-config")
+    with pytest.raises(StoreUnfit, match=r"fsync: .* CONFIG GET is refused"):
+        check_fitness(server, needs=Needs(fsync=True))
+    assert len(check_fitness(server, ("fsync",), needs=Needs(fsync=True))) == 1
+
+
+# --- a Cluster ---
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfSix]:
+    # A frozen replica must not be taken for a dead one.
+    home = tmp_path_factory.mktemp("six")
+    with redis_cluster_of_six(home, node_timeout_ms=15_000) as running:
+        yield running
+
+
+@pytest.fixture
+def spread(cluster: ClusterOfSix) -> Iterator[Connection]:
+    cluster.await_whole()
+    opened = open_connection(cluster.url.partition(",")[0], 2.0, 10.0)
+    yield opened
+    opened.close()
+    leave_old_nodes_to_the_collector()
+
+
+def shards_of_each_owner(cluster: ClusterOfSix) -> dict[int, Shard]:
+    """A shard of each master, by its port."""
+    name = f"n-{secrets.token_hex(4)}"
+    shards = [Shard(name, "route", number) for number in range(40)]
+    return {cluster.owner_of(each.tag).port: each for each in shards}
+
+
+def test_cluster_whose_owners_replica_is_frozen_is_indeterminate_and_others_are_not(
+    cluster: ClusterOfSix, spread: Connection
+) -> None:
+    stores = {
+        port: DelayStore(spread, shard, waits_for=ONE)
+        for port, shard in shards_of_each_owner(cluster).items()
+    }
+    owners = [each for each in cluster.nodes if each.port in stores]
+    for store in stores.values():
+        store.schedule([envelope("warm")], max_delay_ms=YEAR_MS)
+    for owner, (replica,) in [(each, cluster.replicas_of(each)) for each in owners]:
+        replica.freeze()
+        try:
+            confirmed = {port: is_confirmed(store) for port, store in stores.items()}
+        finally:
+            replica.resume()
+        assert confirmed == {port: port != owner.port for port in stores}
+
+
+def is_confirmed(store: DelayStore) -> bool:
+    try:
+        store.schedule([envelope("a")], max_delay_ms=YEAR_MS)
+    except Indeterminate:
+        return False
+    return True
+
+
+def test_cluster_follows_a_slot_and_still_waits_at_its_new_owner(
+    cluster: ClusterOfSix, spread: Connection
+) -> None:
+    shard = next(iter(shards_of_each_owner(cluster).values()))
+    patient = Replicated(replicas=1, timeout="4s")  # type: ignore[arg-type]
+    store = DelayStore(spread, shard, waits_for=patient, now_ms=lambda: 1)
+    store.schedule([envelope("a", delay="0ms")], max_delay_ms=YEAR_MS)
+    (new,) = cluster.replicas_of(cluster.owner_of(shard.tag))
+    new.ask("CLUSTER", "FAILOVER", "TAKEOVER")
+    wait_until(lambda: cluster.replicas_of(new), "the old owner to follow the new one")
+    cluster.await_whole()
+    store.promote()
+    claim = DelayStore(spread, shard, waits_for=patient, now_ms=lambda: 2).claim(5, LEASE_MS)
+    assert claim.ids == ["a"]  # one claim, though the first node said MOVED
+    (replica,) = cluster.replicas_of(new)
+    replica.freeze()
+    try:
+        with pytest.raises(Indeterminate):
+            DelayStore(spread, shard, waits_for=ONE).cancel("a")
+    finally:
+        replica.resume()
+
+
+def test_cluster_that_moves_a_shard_is_away_until_the_slot_has_moved(
+    cluster: ClusterOfSix, spread: Connection
+) -> None:
+    shard, *others = shards_of_each_owner(cluster).values()
+    patient = Replicated(replicas=1, timeout="4s")  # type: ignore[arg-type]
+    store = DelayStore(spread, shard, waits_for=patient)
+    store.schedule([envelope("a")], max_delay_ms=YEAR_MS)
+    migration = cluster.begin_migration(shard.tag, cluster.owner_of(others[0].tag))
+    migration.move_keys()
+    with pytest.raises(StoreUnavailable, match="moves this shard"):
+        store.cancel("a")
+    migration.end()
+    assert store.cancel("a") == "cancelled"
+
+
+def test_check_cluster_counts_the_replicas_of_each_master(spread: Connection) -> None:
+    allowed = ("persistence",)
+    assert len(check_fitness(spread, allowed, needs=Needs(replicas=1))) == 1
