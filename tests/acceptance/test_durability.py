@@ -1,0 +1,157 @@
+"""Replicated durability as producers, commands and workers see it, over two replicas."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duebridge.admin.operator import Operator
+from duebridge.async_producer import AsyncProducer
+from duebridge.config.load import load_config
+from duebridge.config.models import Config
+from duebridge.envelope import Envelope
+from duebridge.errors import Indeterminate, StoreUnfit
+from duebridge.producer import Producer
+from duebridge.store.batching import SCHEDULE_ROWS
+from duebridge.store.server.connection import Connection, open_connection
+from duebridge.worker.shard import ShardView
+from tests.acceptance.works import Works, started
+from tests.support.command import Command, kill_due
+from tests.support.replicas import Replicas, replicated
+from tests.support.servers import wait_until
+
+BOTH = {"replicated": {"replicas": 2, "timeout": "100ms"}}
+CONFIG = """\
+version: 1
+store: {{url: "{url}"}}
+brokers: {{here: {{type: memory}}}}
+defaults: {{durability: {{replicated: {{replicas: 2, timeout: 300ms}}}}}}
+routes: {{reminders: {{target: {{broker: here, topic: t}}}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def replicas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
+    with replicated(tmp_path_factory.mktemp("replicas"), "--appendonly", "yes") as running:
+        yield running
+
+
+@pytest.fixture
+def command(tmp_path: Path, replicas: Replicas) -> Command:
+    replicas.primary.ask("FLUSHALL")
+    replicas.await_caught_up()
+    return Command(tmp_path, replicas.url, CONFIG)
+
+
+@pytest.fixture
+def config(command: Command) -> Config:
+    return load_config(command.file)
+
+
+@pytest.fixture
+def connection(command: Command) -> Iterator[Connection]:
+    opened = open_connection(command.url)
+    yield opened
+    opened.close()
+
+
+def test_schedule_that_replicas_did_not_confirm_names_only_the_ids_of_that_batch(
+    replicas: Replicas, config: Config, connection: Connection
+) -> None:
+    producer = Producer(config, connection, repeat_for_s=0)
+    ids = [f"id{number}" for number in range(SCHEDULE_ROWS + 3)]
+    receipts = producer.schedule_stream(
+        "reminders", [Envelope.new(b"", id=i, delay="1h") for i in ids]
+    )
+    confirmed = [next(receipts) for _ in range(SCHEDULE_ROWS)]
+    with replicas.frozen(), pytest.raises(Indeterminate) as refused:
+        next(receipts)
+    assert [*(each.id for each in confirmed), *refused.value.ids] == ids
+    again = producer.schedule("reminders", b"", id=refused.value.ids[0], delay="1h")
+    assert again.status == "duplicate"
+
+
+@pytest.mark.parametrize("call", ["schedule", "cancel", "reschedule"])
+def test_call_of_a_producer_that_replicas_did_not_confirm_names_its_id(
+    replicas: Replicas, config: Config, connection: Connection, call: str
+) -> None:
+    producer = Producer(config, connection, repeat_for_s=0)
+    producer.schedule("reminders", b"", id="a", delay="1h")
+    how = {"cancel": {}, "reschedule": {"delay": "2h"}, "schedule": {"id": "a", "delay": "1h"}}
+    given = ("reminders", b"") if call == "schedule" else ("reminders", "a")
+    with replicas.frozen(1), pytest.raises(Indeterminate, match="not confirmed: id 'a'"):
+        getattr(producer, call)(*given, **how[call])
+
+
+def test_async_producer_raises_it_where_it_is_awaited(
+    replicas: Replicas, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Producer.__init__, "__defaults__", (None, None, 0.0))
+
+    async def live() -> None:
+        async with AsyncProducer.from_config(command.file) as producer:
+            with replicas.frozen(), pytest.raises(Indeterminate) as refused:
+                await producer.schedule("reminders", b"", id="a", delay="1h")
+            assert refused.value.ids == ("a",)
+            receipt = await producer.schedule("reminders", b"", id="a", delay="1h")
+            assert receipt.status == "duplicate"
+
+    asyncio.run(live())
+
+
+def test_send_that_replicas_did_not_confirm_ends_with_3_and_says_to_repeat_it(
+    replicas: Replicas, command: Command
+) -> None:
+    with replicas.frozen():
+        done = command("send", "reminders", "x", "--delay", "1h", "--id", "a")
+    assert done.code == 3
+    assert "0 of 2 replicas confirmed the write within 300ms" in done.err
+    assert done.err.endswith("not confirmed: id 'a'; repeat the command with this id\n")
+    assert command("send", "reminders", "x", "--delay", "1h", "--id", "a").code == 0
+
+
+@pytest.mark.parametrize("call", ["replay", "drop"])
+def test_operator_waits_as_the_route_does(
+    replicas: Replicas, command: Command, config: Config, connection: Connection, call: str
+) -> None:
+    Producer(config, connection).schedule("reminders", b"", id="a", delay="0ms")
+    kill_due(command, 1, "E\nno")
+    operator = Operator(config, connection)
+    with replicas.frozen(), pytest.raises(Indeterminate) as refused:
+        getattr(operator, call)("reminders", ["a"])
+    assert refused.value.ids == ("a",)
+
+
+def claims(works: Works, view: ShardView) -> int:
+    client: Any = works.connection.client
+    return int(client.hget(view.store.shard.key("meta"), "claims") or 0)
+
+
+def test_worker_publishes_nothing_that_replicas_did_not_confirm_and_goes_on_later(
+    replicas: Replicas,
+) -> None:
+    works = Works(replicas.url, {"r": "a/t", "q": "b/t"}, durability=BOTH)
+    works.producer.schedule("r", b"", id="first", delay="0ms")
+    with started(works):
+        works.await_arrivals(1)
+        works.producer.schedule("r", b"", id="a", delay="300ms")
+        (view,) = (each for each in works.runner.views() if each.route.name == "r")
+        with replicas.frozen():
+            wait_until(lambda: claims(works, view) >= 3, "claims that nobody confirms")
+            assert works.arrived() == [("first", "t")]
+        works.await_arrivals(2)
+        wait_until(lambda: works.left() == 0, "the acks")
+    assert works.arrived() == [("first", "t"), ("a", "t")]
+    assert dict(works.publishers["a"].delivered[1].headers)["x-attempt"] != "1"
+
+
+def test_swap_to_a_durability_that_the_server_lacks_is_refused(replicas: Replicas) -> None:
+    works = Works(replicas.url, {"r": "a/t"})
+    stricter = works.configured({"r": "a/t"}, durability="fsync")
+    with started(works):
+        with pytest.raises(StoreUnfit, match="fsync: expected appendonly yes and appendfsync"):
+            works.runner.swap(stricter)
+        assert works.runner.config is works.config
+        assert works.runner.swap(works.configured({"r": "a/t"}, durability=BOTH)).changed == ["r"]
