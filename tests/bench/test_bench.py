@@ -53,6 +53,18 @@ def test_bench_with_few_messages_measures_every_section_and_leaves_nothing_behin
     connection.close()
 
 
+def test_bench_of_durability_needs_no_store_and_no_broker(tmp_path: Path) -> None:
+    command = Command(tmp_path, "", "not: a configuration")
+    few = ("--count", "300", "--rounds", "1", "--output", "json")
+    done = command("bench", "--only", "durability", *few)
+    assert done.code == 0, done.err
+    medians = {row["what"]: row for row in done.json_lines() if row["round"] == 0}
+    sides = ["async", "fsync", "replicated 1", "replicated 2"]
+    assert [*medians] == [f"{what}, {side}" for side in sides for what in ("schedule", "deliver")]
+    assert medians["schedule, async"]["throughput_ratio"] == 1
+    assert all(row["messages_per_s"] > 0 for row in medians.values())
+
+
 def test_bench_of_the_bridge_alternates_the_sides_and_ends_with_medians(command: Command) -> None:
     done = command("bench", "--only", "bridge", *SMALL.split(), "--rounds", "2", "--output", "json")
     rows = [row for row in done.json_lines() if row["broker"] == "orders"]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-SECTIONS = ("bridge", "lateness", "memory", "backlog", "idle", "scripts")
+SECTIONS = ("bridge", "lateness", "memory", "backlog", "idle", "scripts", "durability")
 
 # Every figure, in the order of the table's columns. The name has the unit; CPU, calls and bytes are
 # per message.

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TypeAlias
 
+from duebridge.bench.durability import measure_durability
 from duebridge.bench.figures import BenchRow, BenchSizes
 from duebridge.bench.lateness import measure_lateness
 from duebridge.bench.stage import BenchSetting, Stage
@@ -47,6 +48,16 @@ OF_THE_STORE: Mapping[str, Section] = {
     "idle": _idle,
     "scripts": _scripts,
 }
+ON_ITS_OWN: Mapping[str, Callable[[BenchSizes], Iterator[BenchRow]]] = {
+    "durability": lambda sizes: measure_durability(sizes.count, sizes.rounds),
+}
+
+
+def measure_alone(sections: Sequence[str], sizes: BenchSizes) -> Iterator[BenchRow]:
+    """Yield the rows of those sections that need neither the store nor a broker."""
+    for name in sections:
+        if name in ON_ITS_OWN:
+            yield from ON_ITS_OWN[name](sizes)
 
 
 def measure(
@@ -63,7 +74,7 @@ def measure(
             for name in sections:
                 if name in OF_EACH_BROKER:
                     yield from OF_EACH_BROKER[name](stage, sizes)
-                elif not number:
+                elif name in OF_THE_STORE and not number:
                     yield from OF_THE_STORE[name](stage, sizes)
 
 

@@ -1,7 +1,7 @@
 """`duebridge bench`: the cost of the bridge, beside the same client publishing alone."""
 
 from enum import StrEnum
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -71,19 +71,23 @@ def bench(
     --rabbitmq, in a namespace, topics and queues of its own, which it deletes. It prints every
     round, the two sides alternating, then the medians (round 0). CPU, calls and bytes are per
     message; trust ratios, CPU and counts before wall time. If others_calls is not 0, other clients
-    used the store meanwhile, and its CPU includes theirs. It puts full load on the servers: do not
+    used the store meanwhile, and its CPU includes theirs. The section durability needs none of
+    them: it starts servers of its own. It puts full load on the servers: do not
     run it on a cluster in use.
     """
-    from duebridge.bench.program import measure
+    from duebridge.bench.program import ON_ITS_OWN, measure, measure_alone
     from duebridge.bench.stage import BenchSetting
     from duebridge.telemetry.logs import configure_logs
     from duebridge.worker.publishers import open_publishers
 
     configure_logs()
-    settings = _config(context, config, store, kafka, rabbitmq, client)
+    asked = _sections(only)
     sizes = BenchSizes(count, rounds, _rates(rates), seconds, pending, backlog, calls)
+    rows = measure_alone(asked, sizes)
+    if not set(asked) <= set(ON_ITS_OWN):
+        settings = _config(context, config, store, kafka, rabbitmq, client)
+        rows = chain(measure(BenchSetting(settings, open_publishers), asked, sizes), rows)
     allow_interrupts()  # scratch topics and namespaces are deleted at the end
-    rows = measure(BenchSetting(settings, open_publishers), _sections(only), sizes)
     for (section, broker), some in groupby(rows, key=lambda row: (row.section, row.broker)):
         if output is Output.JSON:
             for row in some:
