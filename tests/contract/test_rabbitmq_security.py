@@ -1,8 +1,9 @@
 """RabbitMQ over TLS: who may publish, and what is said to whom may not."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -10,8 +11,10 @@ from urllib.parse import quote
 import pytest
 
 from duebridge.cli.exits import BROKER, exit_code
+from duebridge.config.models import Config
 from duebridge.config.secrets import resolve_at
 from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
+from duebridge.worker.publishers import open_publishers
 from duebridge_connectors.rabbitmq import open_publisher
 from tests.support import certificates as own
 from tests.support.broker_under_test import delivery, ids, verdicts
@@ -100,6 +103,8 @@ def _enable(program: Path, plugin: str) -> None:
 BY_PASSWORD, BY_CERTIFICATE = "RabbitMQ, user and password", "RabbitMQ, client certificate"
 WRONG = "canary-wrong"
 DEADLINE_S = 10.0
+NEXT = "canary-next"
+VHOST_IN_URL = quote(VHOST, safe="")
 
 Open = Callable[..., Publisher]
 
@@ -187,6 +192,53 @@ def test_publish_to_an_address_with_the_name_given_confirms(
 ) -> None:
     address = f"127.0.0.1:{rabbit.tls_port}"
     assert confirms(open_at(BY_PASSWORD, address, server_hostname="localhost"), queues)
+
+
+def test_password_and_certificates_replaced_on_disk_are_used_at_the_next_connect(
+    rabbit: SecureRabbit, queues: RabbitBroker, certificates: Certificates, tmp_path: Path
+) -> None:
+    secret, ca = tmp_path / "password", tmp_path / "ca.pem"
+    secret.write_text(quote(PASSWORD, safe=""))
+    shutil.copy(certificates.ca, ca)
+    brokers = {
+        "b": {
+            "type": "rabbitmq",
+            "url": f"amqps://{USER}:${{file:{secret}}}@localhost:{rabbit.tls_port}/{VHOST_IN_URL}",
+            "options": {"ssl_options": {"ca_certs": str(ca)}},
+        }
+    }
+    routes = {"r": {"target": {"broker": "b", "exchange": "", "routing_key": "q"}}}
+    config = Config.model_validate({"version": 1, "brokers": brokers, "routes": routes})
+    with ExitStack() as stack:
+        publisher = open_publishers(config, stack)["b"]
+        assert confirms(publisher, queues)
+        rabbit.control("change_password", USER, NEXT)
+        try:
+            cut_off(rabbit)
+            wait_until(lambda: "ACCESS_REFUSED" in refused(publisher), "the change", 20)
+            shutil.copy(certificates.other_ca, ca)
+            wait_until(lambda: "verify failed" in refused(publisher), "the other authority", 20)
+            shutil.copy(certificates.ca, ca)
+            wait_until(lambda: "ACCESS_REFUSED" in refused(publisher), "the old password", 20)
+            secret.unlink()
+            assert "ACCESS_REFUSED" in refusal(publisher)
+            secret.write_text(NEXT)
+            wait_until(lambda: not refused(publisher), "the new password", 20)
+            assert confirms(publisher, queues)
+        finally:
+            rabbit.control("change_password", USER, PASSWORD)
+
+
+def refused(publisher: Publisher) -> str:
+    try:
+        publisher.ping()
+    except BrokerUnavailable as error:
+        return str(error)
+    return ""
+
+
+def cut_off(rabbit: SecureRabbit) -> None:
+    rabbit.control("close_all_user_connections", USER, "rotated")
 
 
 def test_connect_with_a_wrong_password_is_unavailable(open_at: Open) -> None:

@@ -25,8 +25,9 @@ class BrokerType(ABC):
     """A type of broker: its settings, checks and clients.
 
     The `settings` that methods receive are those of `brokers.NAME` with defaults applied and all
-    references resolved. Let the `ImportError` of a missing client propagate: the caller tells the
-    user which package to install.
+    references resolved. A worker's are resolved again whenever they are read: read them at each
+    connect, and keep the last ones where that raises `ConfigError`. Let the `ImportError` of a
+    missing client propagate: the caller tells the user which package to install.
     """
 
     settings: ClassVar[type[BrokerSettings]]

@@ -1,7 +1,9 @@
 """Opens the publishers of the brokers that a configuration uses."""
 
 from contextlib import ExitStack
+from functools import partial
 
+from duebridge.config.live import LiveSettings
 from duebridge.config.load import resolved_broker
 from duebridge.config.models import Config
 from duebridge.ports.discovery import broker_type, naming
@@ -28,7 +30,7 @@ def used_brokers(config: Config) -> list[str]:
 
 
 def _open(config: Config, name: str) -> Publisher:
-    settings = resolved_broker(config, name)
+    settings = LiveSettings(partial(resolved_broker, config, name))
     kind = config.brokers[name].type
     with naming(name, kind):
         return broker_type(kind).open_publisher(settings, config.worker.publish_deadline / 1000)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 
 from duebridge.ports.publisher import Publisher
 
@@ -17,7 +18,8 @@ def open_publisher(settings: Mapping[str, object], publish_deadline_s: float) ->
     from duebridge_connectors.rabbitmq.settings import connection_parameters
 
     quiet_client()
-    return RabbitPublisher(connection_parameters(settings), publish_deadline_s)
+    read = partial(connection_parameters, settings)
+    return RabbitPublisher(read(), publish_deadline_s, read)
 
 
 def quiet_client() -> None:

@@ -2,15 +2,17 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from random import uniform
 from time import monotonic
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 from pika.adapters.select_connection import IOLoop, SelectConnection
 from pika.connection import Parameters
 
+from duebridge.errors import ConfigError
 from duebridge.ports.publisher import Outcome
 from duebridge_connectors.rabbitmq.batch import PublishBatch
 from duebridge_connectors.rabbitmq.encoding import abort
@@ -32,6 +34,8 @@ ABORT_TIMEOUT_S = 0.2
 
 CLOSED = not_sent(Closed("the publisher is closed"))
 
+ReadParameters: TypeAlias = Callable[[], Parameters]
+
 log = structlog.get_logger()
 
 
@@ -42,9 +46,13 @@ class Link:
     """
 
     def __init__(
-        self, parameters: Parameters, jitter: Callable[[float, float], float] = uniform
+        self,
+        parameters: Parameters,
+        jitter: Callable[[float, float], float] = uniform,
+        read_parameters: ReadParameters | None = None,
     ) -> None:
         self._parameters = parameters
+        self._read_parameters = read_parameters or (lambda: parameters)
         self._jitter = jitter
         self._handover = threading.Lock()
         self._closing = threading.Lock()
@@ -112,7 +120,10 @@ class Link:
         self._loop.close()
 
     def _connect(self) -> None:
+        """Connect, with the password and the certificate that the files have now."""
         self._refusal = None
+        with suppress(ConfigError):  # a file that is being replaced
+            self._parameters = self._read_parameters()
         self._connection = SelectConnection(
             self._parameters,
             on_open_callback=self._on_open,

@@ -10,7 +10,7 @@ from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Verd
 from duebridge_connectors.rabbitmq.batch import PendingMessage, PublishBatch
 from duebridge_connectors.rabbitmq.encoding import header_payload, is_risky, publish_payload
 from duebridge_connectors.rabbitmq.errors import Unencodable, outcome_of
-from duebridge_connectors.rabbitmq.link import CLOSED, Link
+from duebridge_connectors.rabbitmq.link import CLOSED, Link, ReadParameters
 
 PING_S = 5.0
 
@@ -21,8 +21,15 @@ class RabbitPublisher:
     It has one connection and one thread per process; a forked child opens its own.
     """
 
-    def __init__(self, parameters: Parameters, publish_deadline_s: float) -> None:
+    def __init__(
+        self,
+        parameters: Parameters,
+        publish_deadline_s: float,
+        read_parameters: ReadParameters | None = None,
+    ) -> None:
+        """Connect with `parameters`; later connections with what `read_parameters` returns then."""
         self._parameters = parameters
+        self._read_parameters = read_parameters
         self._deadline_s = publish_deadline_s
         self._user = getattr(parameters.credentials, "username", None)
         self._is_closed = False
@@ -74,7 +81,7 @@ class RabbitPublisher:
             if self._is_closed:
                 return None
             if self._link is None or not self._link.is_alive:
-                self._link = Link(self._parameters)
+                self._link = Link(self._parameters, read_parameters=self._read_parameters)
             return self._link
 
     def _encode(self, deliveries: Sequence[Delivery]) -> PublishBatch:
