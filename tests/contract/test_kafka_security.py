@@ -2,16 +2,20 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUpsertion
 
 from duebridge.cli.exits import BROKER, exit_code
+from duebridge.config.models import Config
 from duebridge.config.secrets import resolve_at
 from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
+from duebridge.worker.publishers import open_publishers
 from duebridge_connectors.kafka import open_publisher
 from tests.support import tokens
 from tests.support.broker_under_test import delivery, ids, verdicts
@@ -19,7 +23,8 @@ from tests.support.certificates import KEY_PASSWORD, Certificates
 from tests.support.command import embedded_command
 from tests.support.documented import documented
 from tests.support.kafka_broker import KafkaBroker
-from tests.support.own_kafka import PASSWORD, SecureKafka, secure_kafka
+from tests.support.own_kafka import PASSWORD, USER, SecureKafka, secure_kafka, secure_node
+from tests.support.servers import wait_until
 
 pytestmark = pytest.mark.usefixtures("no_secret_is_logged")
 
@@ -27,7 +32,7 @@ CLIENTS = ["kafka-python", "librdkafka"]
 BY_PASSWORD, BY_CERTIFICATE = "Kafka, user and password", "Kafka, client certificate"
 BY_TOKEN = "Kafka, OAUTHBEARER"  # noqa: S105 - a title
 PROVIDER = "sasl.oauthbearer.token.provider"
-WRONG = "canary-wrong"
+WRONG, NEXT = "canary-wrong", "canary-next"
 REFUSED_WITHIN_S = 1.5
 
 Open = Callable[..., Publisher]
@@ -175,6 +180,62 @@ def test_command_with_a_wrong_password_exits_4_and_shows_no_secret(
     assert "uthentication failed" in done.out + done.err
     assert "canary" not in done.out + done.err
     assert "Traceback" not in done.err
+
+
+def test_password_replaced_on_disk_is_used_at_the_next_connect(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    secret = tmp_path / "password"
+    secret.write_text(PASSWORD)
+    (tmp_path / "kafka").mkdir()
+    with ExitStack() as stack:
+        ports, node = stack.enter_context(secure_node(tmp_path / "kafka", certificates))
+        options = {"sasl.password": f"${{file:{secret}}}"}
+        publishers = both_clients(certificates, ports.sasl, options, stack)
+        confirm_all(publishers, ports.open)
+        change_password(ports.open, NEXT)
+        node.kill()
+        node.start()
+        node.wait()
+        for publisher in publishers:
+            is_refused = partial(refused_for, publisher, "uthentication failed")
+            wait_until(is_refused, "the old password's end", 60)
+        secret.write_text(NEXT)
+        for publisher in publishers:
+            wait_until(partial(refused_for, publisher, ""), "the new password", 60)
+        confirm_all(publishers, ports.open)
+
+
+def both_clients(
+    certificates: Certificates, port: int, options: dict[str, str], stack: ExitStack
+) -> list[Publisher]:
+    """Open what is documented as a worker does, with other options, by either client."""
+    settings: Any = documented(BY_PASSWORD, certificates, f"localhost:{port}")["orders"]
+    settings["options"].update(options)
+    brokers = {name: {**settings, "client": name} for name in CLIENTS}
+    routes = {name: {"target": {"broker": name, "topic": "rotated"}} for name in CLIENTS}
+    config = Config.model_validate({"version": 1, "brokers": brokers, "routes": routes})
+    return list(open_publishers(config, stack).values())
+
+
+def confirm_all(publishers: list[Publisher], port: int) -> None:
+    with closing(KafkaBroker(f"127.0.0.1:{port}")) as topics:
+        assert all(confirms(publisher, topics) for publisher in publishers)
+
+
+def change_password(port: int, password: str) -> None:
+    with closing(KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{port}")) as admin:
+        changed = UserScramCredentialUpsertion(USER, ScramMechanism.SCRAM_SHA_512, password)
+        admin.alter_user_scram_credentials([changed])
+
+
+def refused_for(publisher: Publisher, why: str) -> bool:
+    """Tell whether a ping is refused with these words; without words, whether it is answered."""
+    try:
+        publisher.ping()
+    except BrokerUnavailable as error:
+        return bool(why) and why in str(error)
+    return not why
 
 
 def test_ping_with_a_wrong_password_is_what_a_command_ends_with_4_for(open_at: Open) -> None:

@@ -86,13 +86,22 @@ class ProxiedKafka(NamedTuple):
 
 @contextmanager
 def secure_kafka(home: Path, certificates: Certificates) -> Iterator[SecureKafka]:
+    with secure_node(home, certificates) as (ports, _):
+        yield ports
+
+
+@contextmanager
+def secure_node(
+    home: Path, certificates: Certificates
+) -> Iterator[tuple[SecureKafka, "KafkaNode"]]:
+    """Run a broker that the test may kill and start again."""
     ports = SecureKafka(*(free_port() for _ in SecureKafka._fields))
     users = []
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
         users += ["--add-scram", f"{mechanism}=[name={USER},password={PASSWORD}]"]
     files = {"server": certificates.server, "ca": certificates.ca}
-    with _running(home, SECURE, ports._asdict(), files, users):
-        yield ports
+    with _running(home, SECURE, ports._asdict(), files, users) as node:
+        yield ports, node
 
 
 @contextmanager
@@ -121,7 +130,7 @@ def _running(
     ports: Mapping[str, int],
     more: Mapping[str, str] | None = None,
     users: Sequence[str] = (),
-) -> Iterator[None]:
+) -> Iterator["KafkaNode"]:
     try:
         java, cluster = ask(ROOT, ASK)
     except subprocess.CalledProcessError:
@@ -131,7 +140,7 @@ def _running(
     node.start()
     try:
         node.wait()
-        yield
+        yield node
     finally:
         node.kill()
 

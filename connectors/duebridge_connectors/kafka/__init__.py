@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import Publisher
+from duebridge_connectors.kafka.login import LOGIN, Login
 
 __all__ = ["import_client", "open_publisher"]
 
@@ -21,7 +22,8 @@ def open_publisher(settings: Mapping[str, object], publish_deadline_s: float) ->
 
     if client_of(settings) == "librdkafka":
         return _open_librdkafka(settings, publish_deadline_s)
-    return open_kafka_python(producer_config(settings, publish_deadline_s), publish_deadline_s)
+    config = {**producer_config(settings, publish_deadline_s), LOGIN: Login(settings)}
+    return open_kafka_python(config, publish_deadline_s)
 
 
 def import_client() -> None:

@@ -22,6 +22,7 @@ from duebridge_connectors.kafka.errors import RequestFailed, is_temporary, outco
 from duebridge_connectors.kafka.headers import kafka_headers
 from duebridge_connectors.kafka.kafka_python.network import ConnectionManager
 from duebridge_connectors.kafka.kafka_python.partitioner import RunPartitioner
+from duebridge_connectors.kafka.login import LOGIN, Login
 
 _JOIN_S = 2.0
 _UNKNOWN_TOPIC = vendor.UnknownTopicOrPartitionError.errno
@@ -39,6 +40,9 @@ class KafkaPythonClient:
         # every record and use twice the CPU (kafka/README.md).
         self.turn = threading.Lock()
         self._metadata_lock = threading.Lock()
+        login = config.get(LOGIN)
+        self._login = login if isinstance(login, Login) else None
+        config = {name: config[name] for name in config if name != LOGIN}
         with ExitStack() as undo:
             try:
                 self._producer: Any = KafkaProducer(
@@ -57,7 +61,9 @@ class KafkaPythonClient:
 
     def _connect(self, undo: ExitStack, **config: object) -> Any:
         net = NetworkSelector(**config)
-        self._net: Any = KafkaNetClient(net, ConnectionManager(net, **config), **config)
+        manager = ConnectionManager(net, **config)
+        manager.login = self._login
+        self._net: Any = KafkaNetClient(net, manager, **config)
         undo.callback(self._net.close)
         # KafkaProducer ignores this option: a broker with topic auto-creation would create one
         # for each misspelt target.

@@ -10,6 +10,8 @@ from kafka.net.inet import KafkaNetSocket, create_connection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
+from duebridge_connectors.kafka.login import Login
+
 _LOGIN_ERRORS = (vendor.SaslAuthenticationFailedError, vendor.UnsupportedSaslMechanismError)
 
 
@@ -26,11 +28,13 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
     """
 
     failure: Exception | None = None
+    login: Login | None = None
 
     async def _connect(
         self, node: Any, conn: Any, reset_backoff_on_connect: bool = True, **how: Any
     ) -> None:
         started_at = monotonic()
+        self._log_in_as_now(conn)
         await super()._connect(node, conn, reset_backoff_on_connect=False, **how)
         if reset_backoff_on_connect:  # not a bootstrap, which counts by itself
             conn.close_future.add_both(partial(self._note_end, node.node_id, started_at))
@@ -39,6 +43,12 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
         # An attempt cut short by the deadline says less than the previous failure.
         if self.failure is None or not isinstance(failure, vendor.KafkaTimeoutError):
             self.failure = failure
+
+    def _log_in_as_now(self, conn: Any) -> None:
+        """Let a connection use the user and the password that the settings have now."""
+        found = None if self.login is None else self.login.current()
+        if found is not None:
+            conn.config["sasl_plain_username"], conn.config["sasl_plain_password"] = found
 
     def _note_end(self, node_id: Any, started_at: float, _: object) -> None:
         if monotonic() - started_at >= LASTED_S:

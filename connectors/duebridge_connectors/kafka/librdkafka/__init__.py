@@ -6,6 +6,7 @@ from duebridge_connectors.kafka.librdkafka.attempt import LibrdkafkaAttempt
 from duebridge_connectors.kafka.librdkafka.client import LibrdkafkaClient
 from duebridge_connectors.kafka.librdkafka.connection import LibrdkafkaConnection
 from duebridge_connectors.kafka.librdkafka.settings import producer_config
+from duebridge_connectors.kafka.login import LOGIN, Login
 from duebridge_connectors.kafka.publisher import KafkaPublisher
 
 
@@ -16,7 +17,8 @@ def open_publisher(
 
     Raises `ConfigError` for invalid settings.
     """
-    return open_librdkafka(producer_config(settings, publish_deadline_s), publish_deadline_s)
+    config = {**producer_config(settings, publish_deadline_s), LOGIN: Login(settings)}
+    return open_librdkafka(config, publish_deadline_s)
 
 
 def open_librdkafka(

@@ -14,6 +14,7 @@ from duebridge_connectors.kafka.attempt import Deadline, Refusal, not_sent
 from duebridge_connectors.kafka.errors import RequestFailed
 from duebridge_connectors.kafka.headers import plain_headers
 from duebridge_connectors.kafka.librdkafka.errors import answered_refusal
+from duebridge_connectors.kafka.login import Credentials
 
 # Limit of the wait for the last delivery reports; a purge produces them at once.
 END_S = 2.0
@@ -85,6 +86,12 @@ class LibrdkafkaClient:
             return answered_refusal(error)
         self._known.add(topic)
         return None
+
+    def log_in(self, login: Credentials) -> None:
+        """Let later connections use this user and password; open ones stay."""
+        producer = self._producer
+        if producer is not None:
+            producer.set_sasl_credentials(login.user, login.password)
 
     def ping(self, timeout_s: float) -> None:
         """Raise `RequestFailed` unless a broker answers within `timeout_s`."""

@@ -9,6 +9,7 @@ from duebridge_connectors.kafka.attempt import Deadline
 from duebridge_connectors.kafka.connection import PING_S, KafkaConnection
 from duebridge_connectors.kafka.errors import RequestFailed
 from duebridge_connectors.kafka.librdkafka.client import LibrdkafkaClient
+from duebridge_connectors.kafka.login import LOGIN, Login
 from duebridge_connectors.kafka.oauth import TokenFailed
 
 
@@ -18,7 +19,8 @@ class LibrdkafkaConnection(KafkaConnection[LibrdkafkaClient]):
     _client: LibrdkafkaClient | None
 
     def __init__(self, config: Mapping[str, object]) -> None:
-        self._config = config
+        self._login = config.get(LOGIN)
+        self._config = {name: config[name] for name in config if name != LOGIN}
         super().__init__()
 
     def close(self) -> None:
@@ -39,6 +41,7 @@ class LibrdkafkaConnection(KafkaConnection[LibrdkafkaClient]):
             return self._client
 
     def _verify(self, client: LibrdkafkaClient, deadline: Deadline) -> None:
+        self._log_in_as_now(client)
         try:
             client.ping(deadline.left_s(PING_S))
         except RequestFailed as error:
@@ -51,11 +54,19 @@ class LibrdkafkaConnection(KafkaConnection[LibrdkafkaClient]):
         try:
             if callable(request_token):
                 request_token("")  # librdkafka would hide its error for ten seconds
-            return LibrdkafkaClient(self._config)
+            client = LibrdkafkaClient(self._config)
+            self._log_in_as_now(client)
+            return client
         except TokenFailed as error:
             raise BrokerUnavailable(str(error)) from error
         except KafkaException as error:  # such as a deleted certificate file
             raise BrokerUnavailable(f"no client: {error.args[0].str()}") from error
+
+    def _log_in_as_now(self, client: LibrdkafkaClient) -> None:
+        """Let the client's next connections use the user and password of now."""
+        found = self._login.current() if isinstance(self._login, Login) else None
+        if found is not None:
+            client.log_in(found)
 
     def _is_disconnected(self, client: LibrdkafkaClient) -> bool:
         return client.is_away
