@@ -115,11 +115,13 @@ def _text_of(path: str) -> str:
 
 MASK = "***"
 _SECRET_NAME = re.compile(
-    r"pass|pwd|secret|token|credential|jaas|auth|\.pem$|ssl_options"
+    r"pas|p(s|ass)?wd|secret|token|credential|jaas|auth|\.pem$|ssl_options"
     r"|key(?!.*(location|file|path))|sasl.*config",
     re.IGNORECASE,
 )
-_SECRET_INSIDE = re.compile(r"(pass|pwd|secret|token|credential)\w*['\"]?\s*[=:]", re.IGNORECASE)
+_SECRET_INSIDE = re.compile(
+    r"(pas|p(s|ass)?wd|secret|token|credential)\w*['\"]?\s*[=:]", re.IGNORECASE
+)
 # Anchored at a parameter's start: otherwise matching a long text takes quadratic time.
 _PARAMETER = re.compile(r"(?<![^?&;])(?P<name>[^?&;=]*+)=(?P<value>[^&;]*)")
 _FIRST, _LAST = 0xE000, 0xF8FF  # private-use characters that stand for references
