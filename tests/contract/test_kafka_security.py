@@ -1,22 +1,37 @@
 """Kafka over TLS: who may publish, and what is said to whom may not."""
 
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUpsertion
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    KafkaAdminClient,
+    ResourcePattern,
+    ResourceType,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from duebridge.cli.exits import BROKER, exit_code
 from duebridge.config.models import Config
 from duebridge.config.secrets import resolve_at
+from duebridge.envelope import Target
+from duebridge.ports.checks import Destination, Severity
 from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
 from duebridge.worker.publishers import open_publishers
 from duebridge_connectors.kafka import open_publisher
+from duebridge_connectors.kafka.broker import KAFKA
 from tests.support import tokens
 from tests.support.broker_under_test import delivery, ids, verdicts
 from tests.support.certificates import KEY_PASSWORD, Certificates
@@ -221,6 +236,51 @@ def both_clients(
 def confirm_all(publishers: list[Publisher], port: int) -> None:
     with closing(KafkaBroker(f"127.0.0.1:{port}")) as topics:
         assert all(confirms(publisher, topics) for publisher in publishers)
+
+
+def test_printed_acls_deliver_and_check_the_topics_and_nothing_else(
+    kafka: SecureKafka, topics: KafkaBroker, certificates: Certificates, open_at: Open
+) -> None:
+    own, other, prefixed = (topics.missing_target() for _ in range(3))
+    for target in (own, other, prefixed):
+        topics.create(target)
+    settings: Any = documented(BY_PASSWORD, certificates, f"localhost:{kafka.sasl}")["orders"]
+    allowed = [own, Target("orders", topic=f"{prefixed.topic}*")]
+    commands = KAFKA.permissions(settings, allowed)
+    elsewhere = KAFKA.permissions({**settings, "options": {"sasl.username": "another"}}, [other])
+    with closing(KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{kafka.open}")) as admin:
+        admin.create_acls([acl for line in commands + elsewhere for acl in acls_of(line)])
+    publisher = open_at(BY_PASSWORD)
+
+    def told() -> list[Verdict]:
+        return verdicts(publisher.publish([delivery(each) for each in (own, prefixed, other)]))
+
+    confirmed, refused = Verdict.CONFIRMED, Verdict.TARGET_FAILED
+    wait_until(lambda: told() == [confirmed, confirmed, refused], "the ACLs to hold", 20)
+    places = [Destination("r", f"routes.{each.topic}", each, 10) for each in (own, other)]
+    found = KAFKA.examine("brokers.orders", resolve_at("", settings), places, 15)
+    failed = [each.place for each in found if each.severity is Severity.FAILURE]
+    assert failed == [f"routes.{other.topic}"]
+    assert any("max.message.bytes" in each.found for each in found)
+
+
+def acls_of(line: str) -> list[ACL]:
+    """Return what a printed command would create: Kafka's own tool is not installed here."""
+    words = shlex.split(line)
+    given = list(pairwise(words))
+
+    def value(option: str, default: str = "literal") -> str:
+        return next((after for name, after in given if name == option), default)
+
+    kind = ACLResourcePatternType[value("--resource-pattern-type").upper()]
+    resource = ResourcePattern(ResourceType.TOPIC, value("--topic"), kind)
+    names = [after for name, after in given if name == "--operation"]
+    operations = {"Write": "WRITE", "Describe": "DESCRIBE", "DescribeConfigs": "DESCRIBE_CONFIGS"}
+    user = value("--allow-principal")
+    return [
+        ACL(user, "*", ACLOperation[operations[name]], ACLPermissionType.ALLOW, resource)
+        for name in names
+    ]
 
 
 def change_password(port: int, password: str) -> None:

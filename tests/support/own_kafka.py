@@ -51,6 +51,9 @@ CONTROLLER://127.0.0.1:{{controller}}
 advertised.listeners=OPEN://127.0.0.1:{{open}},SASL://localhost:{{sasl}},MTLS://localhost:{{mtls}}
 listener.security.protocol.map=OPEN:PLAINTEXT,SASL:SASL_SSL,MTLS:SSL,CONTROLLER:PLAINTEXT
 auto.create.topics.enable=false
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
+allow.everyone.if.no.acl.found=true
 ssl.keystore.type=PEM
 ssl.keystore.location={{server}}
 ssl.truststore.type=PEM

@@ -32,7 +32,7 @@ def import_client() -> None:
         # kafka-python calls deprecated functions; the import would fail under -W error.
         warnings.simplefilter("ignore", DeprecationWarning)
         import kafka  # noqa: F401
-    for name in ("kafka.net.connection", "kafka.protocol.parser"):
+    for name in ("kafka.admin.client", "kafka.net.connection", "kafka.protocol.parser"):
         logging.getLogger(name).addFilter(_is_above_debug)
 
 
@@ -48,5 +48,5 @@ def _open_librdkafka(settings: Mapping[str, object], publish_deadline_s: float) 
 
 
 def _is_above_debug(record: logging.LogRecord) -> bool:
-    """Drop DEBUG records: request traces contain the login's password."""
+    """Drop DEBUG records: traces of requests and configurations contain the login's password."""
     return record.levelno > logging.DEBUG
