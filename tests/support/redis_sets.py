@@ -7,7 +7,7 @@ at will; all of them are gone at its end.
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from tests.support.servers import AT_ONCE, free_port, listens, wait_until
 
 NAME = "duebridge"  # the service that the Sentinels watch
 SLOTS = 16384
+PATIENCE_S = 2.0  # for a server that may be frozen
 
 
 class RedisNode:
@@ -59,9 +60,15 @@ class RedisNode:
 
     def ask(self, *command: str | int | bytes) -> Any:
         """Send one command on a connection of its own; raises what redis-py raises."""
-        options = {"socket_timeout": 2, "password": self.password or None}
-        with redis.Redis(port=self.port, retry=Retry(NoBackoff(), 0), **options) as client:
-            return client.execute_command(*command)  # type: ignore[no-untyped-call]
+        with self.client() as client:
+            return client.execute_command(*command)
+
+    def client(self) -> Any:
+        """Return a client that waits for `PATIENCE_S`, and repeats nothing."""
+        once = Retry(NoBackoff(), 0)
+        return redis.Redis(
+            port=self.port, password=self.password or None, socket_timeout=PATIENCE_S, retry=once
+        )
 
     def role(self) -> str:
         """Return `master` or `slave` by its own word, or an empty text if it does not answer."""
@@ -316,6 +323,7 @@ def redis_cluster_of_six(
 def _cluster_node(home: Path, timeout_ms: int, options: Sequence[str], password: str) -> RedisNode:
     words = ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"]
     words += ["--cluster-port", str(free_port()), "--cluster-node-timeout", str(timeout_ms)]
+    words += ["--cluster-require-full-coverage", "no"]  # else all wait for a part's failover
     return server(home, *words, *options, password=password)
 
 
@@ -357,8 +365,7 @@ def _owner(node: RedisNode, slot: int) -> int:
 
 def _slots(node: RedisNode) -> list[Any]:
     """Return CLUSTER SLOTS as the server words it; redis-py would make a mapping of it."""
-    client: Callable[..., Any]
-    with redis.Redis(port=node.port, password=node.password or None, socket_timeout=2) as client:
+    with node.client() as client:
         client.response_callbacks.pop("CLUSTER SLOTS", None)
         return list(client.execute_command("CLUSTER SLOTS"))
 

@@ -192,7 +192,7 @@ class _MapKeeper:
 
     def _renew(self) -> None:
         client: Any = self._client()
-        if client is None or not self._is_doubted:
+        if client is None:
             return
         self._is_doubted = False
         live = first_answering(self._candidates(client), self._options)

@@ -1,0 +1,286 @@
+"""Failovers of a Sentinel set and a Cluster: claims go on, nobody waits for another's node."""
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import pairwise
+
+import pytest
+
+from duebridge.errors import StoreError, StoreUnavailable
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import Shard
+from duebridge.store.server.connection import Connection, open_connection
+from duebridge.store.server.fitness import count_listeners
+from duebridge.store.wakeup import WakeListener
+from tests.support.desk import DAY_MS, acks, envelope
+from tests.support.redis_sets import (
+    ClusterOfSix,
+    RedisNode,
+    SentinelSet,
+    redis_cluster_of_six,
+    sentinel_set,
+)
+from tests.support.servers import wait_until
+
+RESUMED_WITHIN_S = 5.0  # after the new master answers
+TIMEOUT_S = 1.0
+
+
+class Traffic:
+    """A thread that schedules, claims and acks, impatiently, and notes when a claim succeeded."""
+
+    def __init__(self, store: DelayStore) -> None:
+        self.claimed_at: list[float] = []
+        self.faults: list[StoreError] = []
+        self._store = store
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.01):
+            try:
+                self._turn()
+                self.claimed_at.append(time.monotonic())
+            except StoreUnavailable:
+                pass
+            except StoreError as error:
+                self.faults.append(error)
+
+    def _turn(self) -> None:
+        name = secrets.token_hex(6)
+        self._store.schedule([envelope(name, at=1)], max_delay_ms=DAY_MS)
+        self._store.promote(100)
+        claim = self._store.claim(100, 1000)
+        assert claim.taken
+        self._store.ack(acks(claim.token, *(each.id for each in claim.leased)))
+
+    def await_claim(self, within_s: float = RESUMED_WITHIN_S) -> None:
+        """Return once a turn that begins now has succeeded."""
+        began = time.monotonic()
+        wait_until(
+            lambda: len([at for at in self.claimed_at[-3:] if at > began]) > 1, "claims", within_s
+        )
+
+    def longest_gap_s(self, since: float) -> float:
+        times = [since, *(at for at in self.claimed_at if at > since), time.monotonic()]
+        return max(later - earlier for earlier, later in pairwise(times))
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert self.faults == []
+
+
+@contextmanager
+def flowing(*stores: DelayStore) -> Iterator[list[Traffic]]:
+    traffic = [Traffic(store) for store in stores]
+    try:
+        for each in traffic:
+            each.await_claim()
+        yield traffic
+    finally:
+        for each in traffic:
+            each.close()
+
+
+@pytest.fixture(scope="module")
+def running_set(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SentinelSet]:
+    with sentinel_set(tmp_path_factory.mktemp("set")) as running:
+        yield running
+
+
+@pytest.fixture
+def servers(running_set: SentinelSet) -> SentinelSet:
+    running_set.await_whole()
+    return running_set
+
+
+@pytest.fixture(scope="module")
+def running_six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfSix]:
+    with redis_cluster_of_six(tmp_path_factory.mktemp("six")) as running:
+        yield running
+
+
+@pytest.fixture
+def six(running_six: ClusterOfSix) -> ClusterOfSix:
+    running_six.await_whole()
+    return running_six
+
+
+@contextmanager
+def shards_at(url: str, count: int = 12) -> Iterator[tuple[Connection, list[DelayStore]]]:
+    with closing(open_connection(url, TIMEOUT_S)) as connection:
+        connection.load_scripts(repeat_for_s=10.0)
+        route = "failover"
+        yield (
+            connection,
+            [DelayStore(connection, Shard("n", route, number)) for number in range(count)],
+        )
+
+
+KILLS: dict[str, tuple[Callable[[RedisNode], None], Callable[[RedisNode], None]]] = {
+    "killed": (RedisNode.kill, RedisNode.start),
+    "frozen": (RedisNode.freeze, RedisNode.resume),
+}
+
+
+@pytest.mark.parametrize("fault", ["killed", pytest.param("frozen", marks=pytest.mark.long)])
+def test_claims_go_on_after_the_master_of_a_sentinel_set_is_gone(
+    servers: SentinelSet, fault: str
+) -> None:
+    strike, mend = KILLS[fault]
+    with shards_at(servers.url, 1) as (_, stores), flowing(*stores) as (traffic,):
+        old = servers.master()
+        strike(old)
+        try:
+            servers.await_master_after(old)
+            traffic.await_claim()
+        finally:
+            mend(old)
+        servers.await_whole()
+        traffic.await_claim()
+
+
+def test_former_master_is_left_while_it_still_takes_writes(servers: SentinelSet) -> None:
+    with shards_at(servers.url, 1) as (_, (store,)), flowing(store) as (traffic,):
+        old = servers.master()
+        servers.fail_over()
+        new = servers.await_master_after(old)
+        key = store.shard.key("meta")
+        before = generation(new, key)
+        wait_until(lambda: generation(new, key) > before, "writes to the new master", 5.0)
+        assert old.role() == "master", "it was demoted before: nothing is shown"
+        traffic.await_claim()
+
+
+def generation(server: RedisNode, key: str) -> int:
+    return int(server.ask("HGET", key, "generation") or 0)
+
+
+def test_listener_hears_again_after_a_failover(servers: SentinelSet) -> None:
+    with shards_at(servers.url, 1) as (connection, (store,)):
+        assert_heard_after(connection, store, lambda: promote(servers))
+
+
+def promote(servers: SentinelSet) -> None:
+    old = servers.master()
+    servers.fail_over()
+    servers.await_master_after(old)
+
+
+def assert_heard_after(
+    connection: Connection, store: DelayStore, fault: Callable[[], object]
+) -> None:
+    """Expect a hint to be heard before a fault, and again within seconds after it."""
+    heard = threading.Event()
+    dues = iter(range(DAY_MS, 0, -1000))
+
+    def is_heard() -> bool:
+        heard.clear()
+        try:
+            if count_listeners(connection, [store.shard]) != [1]:
+                return False
+            given = envelope(secrets.token_hex(6), f"{next(dues)}ms")
+            store.schedule([given], max_delay_ms=DAY_MS)
+        except StoreUnavailable:
+            return False
+        return heard.wait(0.5)
+
+    listener = WakeListener(connection, {store.shard: heard.set})
+    listener.start()
+    try:
+        wait_until(is_heard, "a hint", 10.0)
+        fault()
+        wait_until(is_heard, "a hint after the fault", 10.0)
+    finally:
+        listener.close()
+
+
+def test_shards_of_a_route_spread_over_the_masters_of_a_cluster(six: ClusterOfSix) -> None:
+    with shards_at(six.url) as (connection, stores):
+        nodes = [connection.node_of(store.shard.wake) for store in stores]
+    assert len(set(nodes)) == 3
+    assert all(nodes.count(node) < 8 for node in nodes)
+
+
+@pytest.mark.parametrize("fault", ["killed", pytest.param("frozen", marks=pytest.mark.long)])
+def test_claims_go_on_after_a_master_of_a_cluster_is_gone_and_never_stop_elsewhere(
+    six: ClusterOfSix, fault: str
+) -> None:
+    strike, mend = KILLS[fault]
+    with shards_at(six.url) as (_, stores):
+        hit, others = apart(six, stores)
+        with flowing(hit, *others) as (traffic, *unhurt):
+            old, struck_at = six.owner_of(hit.shard.wake), time.monotonic()
+            strike(old)
+            try:
+                six.await_owner_after(old, hit.shard.wake)
+                traffic.await_claim()
+                gaps = [each.longest_gap_s(struck_at) for each in unhurt]
+            finally:
+                mend(old)
+            assert max(gaps) < 1.0, "a shard of a healthy node waited for another's"
+            assert traffic.longest_gap_s(struck_at) > max(gaps)
+
+
+def apart(six: ClusterOfSix, stores: Sequence[DelayStore]) -> tuple[DelayStore, list[DelayStore]]:
+    """Return a shard, and one of each other master."""
+    by_node = {six.owner_of(store.shard.wake).port: store for store in stores}
+    first, *others = by_node.values()
+    return first, others
+
+
+def test_loop_over_shards_waits_once_for_a_frozen_node(six: ClusterOfSix) -> None:
+    with shards_at(six.url) as (_, stores):
+        hit, (other, _) = apart(six, stores)
+        frozen = six.owner_of(hit.shard.wake)
+        hit.next()
+        frozen.freeze()
+        try:
+            waited = [wait_for_turn(hit, other) for _ in range(50)]
+        finally:
+            frozen.resume()
+    assert waited[0] > TIMEOUT_S / 2
+    assert sum(waited[1:]) < TIMEOUT_S
+
+
+def wait_for_turn(away: DelayStore, well: DelayStore) -> float:
+    """Ask a shard that is away, then one that is well; return how long the latter waited."""
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable):
+        away.next()
+    waited = time.monotonic() - began
+    well.next()
+    return waited
+
+
+def test_slot_on_its_way_holds_up_its_own_shard_alone(six: ClusterOfSix) -> None:
+    with shards_at(six.url) as (_, stores):
+        moving, others = apart(six, stores)
+        source = six.owner_of(moving.shard.wake)
+        beside = [s for s in stores if s is not moving and six.owner_of(s.shard.wake) is source]
+        with flowing(moving, *beside[:1], *others) as (traffic, *unhurt):
+            moving.schedule([envelope("kept", "1h")], max_delay_ms=DAY_MS)
+            to = six.owner_of(others[0].shard.wake)
+            began = time.monotonic()
+            migration = six.begin_migration(moving.shard.wake, to)
+            migration.move_keys(1)
+            with pytest.raises(StoreUnavailable):
+                moving.next()
+            for each in unhurt:
+                each.await_claim()
+            migration.end()
+            traffic.await_claim()
+            assert moving.get("kept") is not None
+            assert max(each.longest_gap_s(began) for each in unhurt) < 1.0
+        assert six.owner_of(moving.shard.wake) is to
+
+
+def test_listener_of_a_cluster_hears_again_after_a_failover(six: ClusterOfSix) -> None:
+    with shards_at(six.url, 1) as (connection, (store,)):
+        old = six.owner_of(store.shard.wake)
+        assert_heard_after(connection, store, lambda: six.fail_over(old))
