@@ -200,7 +200,7 @@ def lossy(tmp_path: Path) -> Iterator[tuple[Producer, Proxy]]:
         config = memory_config(routes, store=store)
         connection = open_connection(config.store.url)
         hours = count(0, 3600)  # no pause after a failure is long by this clock
-        connection._reconnects = Reconnects(lambda: float(next(hours)))
+        connection._reconnects[""] = Reconnects(lambda: float(next(hours)))
         with Producer(config, connection, repeat_for_s=0) as producer:
             yield producer, proxy
 

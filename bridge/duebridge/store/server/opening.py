@@ -23,6 +23,7 @@ TLS_FILES = TlsFiles("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_passwor
 TLS_OPTIONS = (*map(str, TLS_FILES), "ssl_check_hostname")
 URL_OPTIONS = ("db", *TLS_OPTIONS)
 SENTINEL_OPTIONS = ("sentinel_username", "sentinel_password", *TLS_OPTIONS)
+NODE_TIMEOUT_S = 2.0  # of a Cluster: who asks several nodes in turn waits once for a frozen one
 _FALSE = ("0", "F", "FALSE", "N", "NO")
 
 
@@ -104,6 +105,9 @@ def _open_sentinel(address: SetAddress, options: dict[str, Any]) -> redis.Redis:
 
 
 def _open_cluster(address: SetAddress, options: dict[str, Any]) -> ClusterClient:
+    timeout_s = min(options["socket_timeout"], NODE_TIMEOUT_S)
+    timeouts = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), timeout_s)
     secure = {"ssl": True, **_tls_options(address)} if address.is_tls else {}
     with translated_client_errors():  # a ValueError is about the url
-        return ClusterClient(address.hosts, {**options, **secure, "socket_keepalive": True})
+        shared = {**options, **timeouts, **secure, "socket_keepalive": True}
+        return ClusterClient(address.hosts, shared)
