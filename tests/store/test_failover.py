@@ -9,11 +9,18 @@ from itertools import pairwise
 
 import pytest
 
+from duebridge.bench.meter import CallCounter, Meter
 from duebridge.errors import StoreError, StoreUnavailable
+from duebridge.store.batching import Pace
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection, open_connection
-from duebridge.store.server.fitness import count_listeners
+from duebridge.store.server.fitness import (
+    count_listeners,
+    fitness_faults,
+    read_info,
+    read_vitals,
+)
 from duebridge.store.wakeup import WakeListener
 from tests.support.desk import DAY_MS, acks, envelope
 from tests.support.redis_sets import (
@@ -284,3 +291,43 @@ def test_listener_of_a_cluster_hears_again_after_a_failover(six: ClusterOfSix) -
     with shards_at(six.url, 1) as (connection, (store,)):
         old = six.owner_of(store.shard.wake)
         assert_heard_after(connection, store, lambda: six.fail_over(old))
+
+
+@pytest.mark.parametrize("kind", ["sentinel", "cluster"])
+def test_figures_of_a_set_are_those_of_its_masters(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    masters = {"sentinel": 1, "cluster": 3}[kind]
+    servers = request.getfixturevalue({"sentinel": "servers", "cluster": "six"}[kind])
+    with shards_at(servers.url) as (connection, stores):
+        calls = CallCounter()
+        meter = Meter(connection, calls)
+        before = meter.read()
+        for store in stores:
+            store.next()
+        assert meter.read().since(before).all_calls >= len(stores)
+        assert meter.dataset_bytes() > 0
+        assert abs(meter.clock_offset_ms()[0]) < 1000
+        assert len(read_info(connection, "server", "memory")) == masters
+        assert read_vitals(connection).is_primary
+        assert set(fitness_faults(connection)) == {"persistence"}
+
+
+@pytest.mark.parametrize("kind", ["sentinel", "cluster"])
+def test_pace_counts_on_after_a_failover(kind: str, request: pytest.FixtureRequest) -> None:
+    servers = request.getfixturevalue({"sentinel": "servers", "cluster": "six"}[kind])
+    with closing(open_connection(servers.url, TIMEOUT_S)) as connection:
+        pace = Pace(connection, "n", "run", 1000)
+        assert takes(pace)
+        if kind == "sentinel":
+            promote(servers)
+        else:
+            servers.fail_over(servers.owner_of("{n}"))
+        wait_until(lambda: takes(pace), "the pace to go on", RESUMED_WITHIN_S)
+
+
+def takes(pace: Pace) -> bool:
+    try:
+        return pace.take(1).units == 1
+    except StoreUnavailable:
+        return False

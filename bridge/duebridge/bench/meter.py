@@ -4,14 +4,18 @@ import itertools
 import resource
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from duebridge.config.durability import Replicated
 from duebridge.store.server.connection import Argument, Connection, Reply
 from duebridge.store.server.errors import translated_errors
+from duebridge.store.server.fitness import Info, read_info
 from duebridge.store.server.scripts import Script
 
 FREED_EVERY_S = 0.05  # the server frees unlinked keys in the background
+
+
+ANY_KEY = "duebridge"  # names one server of a Cluster
 
 
 class CallCounter:
@@ -74,38 +78,38 @@ class MeterReading(NamedTuple):
 
 
 class Meter:
-    """Reads the counters of this process, of the store's server, and of our calls to it."""
+    """Reads the counters of this process, of the store's servers, and of our calls to them."""
 
     def __init__(self, connection: Connection, calls: CallCounter) -> None:
-        self._client: Any = connection.client
+        self._connection = connection
         self._calls = calls
 
     def read(self) -> MeterReading:
         """Return the current counters."""
         with translated_errors():
-            cpu = self._client.info("cpu")
-            stats = self._client.info("commandstats")
+            nodes = read_info(self._connection, "cpu", "commandstats")
         usage = resource.getrusage(resource.RUSAGE_SELF)
         return MeterReading(
             time.perf_counter(),
             usage.ru_utime + usage.ru_stime,
-            cpu["used_cpu_user"] + cpu["used_cpu_sys"],
+            sum(node["used_cpu_user"] + node["used_cpu_sys"] for node in nodes),
             self._calls.count,
-            stats.get("cmdstat_evalsha", {}).get("calls", 0),
+            _of_evalsha(nodes, "calls"),
         )
 
     def script_us(self) -> int:
-        """Return the server's total time in scripts, in microseconds."""
+        """Return the servers' total time in scripts, in microseconds."""
         with translated_errors():
-            stats = self._client.info("commandstats")
-        return int(stats.get("cmdstat_evalsha", {}).get("usec", 0))
+            return _of_evalsha(read_info(self._connection, "commandstats"), "usec")
 
     def dataset_bytes(self) -> int:
         """Return the memory of the keys, without the server's own."""
         with translated_errors():
-            while (info := self._client.info("memory"))["lazyfree_pending_objects"]:
+            nodes = read_info(self._connection, "memory")
+            while any(node["lazyfree_pending_objects"] for node in nodes):
                 time.sleep(FREED_EVERY_S)
-        return int(info["used_memory_dataset"])
+                nodes = read_info(self._connection, "memory")
+        return sum(int(node["used_memory_dataset"]) for node in nodes)
 
     def clock_offset_ms(self) -> tuple[float, float]:
         """Return the store's clock minus this machine's, and its uncertainty, in ms."""
@@ -113,8 +117,12 @@ class Meter:
         for _ in range(50):
             started = time.time()
             with translated_errors():
-                seconds, micros = self._client.time()
+                seconds, micros = self._connection.server_of(ANY_KEY).time()
             ended = time.time()
             if ended - started < best[1]:
                 best = (seconds + micros / 1e6 - (started + ended) / 2, ended - started)
         return best[0] * 1000, best[1] * 1000
+
+
+def _of_evalsha(nodes: Sequence[Info], counter: str) -> int:
+    return sum(int(node.get("cmdstat_evalsha", {}).get(counter, 0)) for node in nodes)

@@ -1,12 +1,11 @@
 """Checks whether a server may hold envelopes: its version, eviction policy and persistence."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import redis.utils
-from redis.cluster import RedisCluster
 
 from duebridge.config.durability import Needs
 from duebridge.errors import StoreError, StoreUnavailable, StoreUnfit
@@ -20,13 +19,21 @@ Info: TypeAlias = dict[str, Any]
 def read_info(connection: Connection, *sections: str) -> list[Info]:
     """Return sections of INFO, one mapping for each node; raises the client's errors."""
     client: Any = connection.client
-    options = {"target_nodes": RedisCluster.PRIMARIES} if connection.is_cluster else {}
-    nodes: dict[str, Info] = {}
-    for section in sections:
-        answer = client.info(section, **options)
-        for name, found in (answer if _is_by_node(answer) else {"": answer}).items():
-            nodes.setdefault(name, {}).update(found)
-    return list(nodes.values())
+    return [
+        _merged(client.info(section, **at) for section in sections) for at in _primaries(connection)
+    ]
+
+
+def _primaries(connection: Connection) -> list[Info]:
+    """Return the options of a command that name each primary in turn."""
+    client: Any = connection.client
+    if not connection.is_cluster:
+        return [{}]
+    return [{"target_nodes": each} for each in client.get_primaries()]
+
+
+def _merged(answers: Iterable[Info]) -> Info:
+    return {name: value for answer in answers for name, value in answer.items()}
 
 
 def server_name(info: Info) -> tuple[str, str]:
@@ -34,10 +41,6 @@ def server_name(info: Info) -> tuple[str, str]:
     if info.get("server_name") == "valkey":
         return "Valkey", str(info.get("valkey_version"))
     return "Redis", str(info.get("redis_version"))
-
-
-def _is_by_node(answer: Info) -> bool:
-    return bool(answer) and all(isinstance(value, dict) for value in answer.values())
 
 
 # To allow these helps nobody: an older server compiles no script of ours.
@@ -129,15 +132,13 @@ def _replicas_fault(needs: Needs, info: Info) -> str:
 def _fsync_fault(connection: Connection) -> str:
     """Return why a write that was answered may not be on disk; INFO does not tell."""
     client: Any = connection.client
-    options = {"target_nodes": RedisCluster.PRIMARIES} if connection.is_cluster else {}
     try:
         with translated_errors():
-            answer = client.config_get("append*", **options)
+            nodes = [client.config_get("append*", **at) for at in _primaries(connection)]
     except StoreUnavailable:
         raise
     except StoreError as error:
         return f"{_FSYNC}; CONFIG GET is refused: {error}"
-    nodes = answer.values() if _is_by_node(answer) else [answer]
     found = {
         f"appendonly {each.get('appendonly')}, appendfsync {each.get('appendfsync')}"
         for each in nodes
