@@ -9,7 +9,7 @@ import pytest
 
 from duebridge.admin import broker_checks as examination
 from duebridge.admin.broker_checks import destinations_of, examine_brokers
-from duebridge.admin.doctor import route_findings
+from duebridge.admin.doctor import CLUSTER_SHARD_PENDING, route_findings
 from duebridge.admin.drain_check import DrainCheck, Leftover, count_drainable, leftovers
 from duebridge.admin.held import HeldStats, held_of, stopped_lanes
 from duebridge.admin.operator import RouteStats
@@ -90,6 +90,14 @@ def test_findings_of_a_route_beyond_a_bound_are_one(
     assert finding.severity == severity
     assert found in finding.found
     assert finding.remedy
+
+
+def test_findings_of_a_large_shard_of_a_cluster_warn_earlier() -> None:
+    given = {name: getattr(IDLE, name) for name in IDLE.__struct_fields__}
+    stats = [RouteStats(**{**given, "pending": count}) for count in (200_000, 200_001)]
+    found = [route_findings(CONFIG, each, 1, CLUSTER_SHARD_PENDING) for each in stats]
+    assert [each.severity for (each,) in found] == [Severity.OK, Severity.WARNING]
+    assert "meant for 100,000 each" in found[1][0].found
 
 
 def test_held_of_a_route_merges_what_several_workers_say() -> None:

@@ -26,6 +26,7 @@ from duebridge.store.server.fitness import (
 from duebridge.store.workers import WorkerRecord
 
 SHARD_PENDING = 1_000_000  # the intended size of a shard
+CLUSTER_SHARD_PENDING = 100_000  # on a Cluster: a shard stands still while its slot migrates
 CLOCK_MS = 1_000
 FULL_PERCENT = 80
 LATE_MS = 60_000
@@ -123,8 +124,9 @@ def check_routes(config: Config, connection: Connection) -> Iterator[Finding]:
     operator = Operator(config, connection)
     routes = operator.stats()
     listeners = _listeners(config, connection, routes, operator.workers())
+    most = CLUSTER_SHARD_PENDING if connection.is_cluster else SHARD_PENDING
     for route, count in zip(routes, listeners, strict=True):
-        yield from route_findings(config, route, count)
+        yield from route_findings(config, route, count, most)
 
 
 def check_workers(config: Config, connection: Connection) -> Iterator[Finding]:
@@ -144,10 +146,16 @@ def lane_finding(lane: StoppedLane) -> Finding:
     return failure(About.BROKER, f"brokers.{lane.broker}", text, remedy)
 
 
-def route_findings(config: Config, route: RouteStats, listeners: int | None) -> list[Finding]:
-    """Return the findings of a route's figures; `listeners` is None if unknown."""
+def route_findings(
+    config: Config, route: RouteStats, listeners: int | None, most: int = SHARD_PENDING
+) -> list[Finding]:
+    """Return the findings of a route's figures; `listeners` is None if unknown.
+
+    `most` is what a shard is meant for.
+    """
     place = f"routes.{route.route}"
     faults = [*_absent(config, place, route), *_faults(config, place, route)]
+    faults += _large(place, route, most)
     if route.configured:
         faults += [*_late(place, route, listeners), *_cold(config, place, route)]
     heard = "not told" if listeners is None else str(listeners)
@@ -188,13 +196,16 @@ def _absent(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
     yield failure(About.ROUTE, place, found, remedy)
 
 
+def _large(place: str, route: RouteStats, most: int) -> Iterator[Finding]:
+    if route.pending > most * route.shards:  # ids spread evenly over the shards
+        text = f"{route.pending} are pending in {route.shards} shards, meant for {most:,} each"
+        remedy = "make a new route with more shards, send there, and drain this one"
+        yield warning(About.ROUTE, f"{place}.shards", text, remedy)
+
+
 def _faults(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
     yield from (_held(place, route, each) for each in route.held)
     yield from _rejected(place, route)
-    if route.pending > SHARD_PENDING * route.shards:  # ids spread evenly over the shards
-        text = f"{route.pending} are pending in {route.shards} shards, meant for 1,000,000 each"
-        remedy = "make a new route with more shards, send there, and drain this one"
-        yield warning(About.ROUTE, f"{place}.shards", text, remedy)
     named = config.routes.get(route.route)
     if route.dead and (named is None or named.dead_letter is None):
         text = f"dead envelopes: {route.dead}, and the route has no dead-letter target"
