@@ -36,6 +36,7 @@ CALLS: dict[str, Callable[[DelayStore], Any]] = {
     "demote": lambda store: store.demote("B", 0, [("f", 1), ("g", 2)]),
     "renew": lambda store: store.renew(),
     "generation": lambda store: store.new_generation(),
+    "note": lambda store: store.note("journal_kept", 1, "rise"),
     "lift": lambda store: store.lift(1, ["tf", "xB/f"]),
 }
 

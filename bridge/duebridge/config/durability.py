@@ -9,7 +9,7 @@ from duebridge.config.fields import Ms, Whole
 from duebridge.durations import format_ms
 from duebridge.ports.settings import Model, expected
 
-MAX_TIMEOUT_MS = 4_000  # a call waits no longer than five seconds for its answer
+MAX_TIMEOUT_MS = 1_500  # a call waits two seconds for the answer of a Cluster's node
 _EXPECTED = "async, fsync, or {replicated: {replicas: 2}}"
 
 
@@ -25,7 +25,7 @@ class Replicated(Model):
     replicas: Annotated[Whole, Field(ge=1)]
     """How many replicas must have it: all that may be promoted."""
     timeout: Annotated[Ms, AfterValidator(_timeout)] = "1s"  # type: ignore[assignment]
-    """How long a call waits for them, at most 4s; then it is indeterminate and made again."""
+    """How long a call waits for them, at most 1500ms; then it is indeterminate and made again."""
 
 
 class ReplicatedDurability(Model):

@@ -1,8 +1,9 @@
-"""How much goes to the store: the size of one call, and a rate that many processes share.
+"""What a call is made of: its size, its random ids, and a rate that many processes share.
 
 A script blocks the server while it runs, so that calls are kept short.
 """
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,6 +20,8 @@ CALL_ROWS = 250  # of calls that claim, settle, drop or replay, for the same rea
 PROMOTE_ROWS = 500  # a promotion only moves ids from one index to another
 SLOW_PER_SECOND = 100  # below it a rate's window is a whole second
 WINDOW_MS = 100
+CALL_ID_BYTES = 12
+NONCE_BYTES = 8
 
 
 def batches(items: Iterable[Item], size_bytes: Callable[[Item], int]) -> Iterator[list[Item]]:
@@ -49,6 +52,16 @@ def answers_of(
     while len(answers) < len(rows):
         answers += call(rows[len(answers) :])
     return answers
+
+
+def new_call_id() -> bytes:
+    """Return an id by which the store knows a repeated call."""
+    return secrets.token_bytes(CALL_ID_BYTES)
+
+
+def new_nonce() -> bytes:
+    """Return the random part of the tokens that a call gives out."""
+    return secrets.token_bytes(NONCE_BYTES)
 
 
 class Grant(NamedTuple):

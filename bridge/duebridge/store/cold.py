@@ -13,7 +13,6 @@ from duebridge.store.server.connection import Connection
 from duebridge.store.server.errors import translated_errors
 
 SCAN_COUNT = 1000
-_HYDRATED = "hydrated_until"
 
 
 class Mark(NamedTuple):
@@ -34,7 +33,6 @@ class ColdNotes:
         self._client: Any = connection.client
         self._store = DelayStore(connection, shard)
         self._memory = f"{shard.tag}:memory"
-        self._meta = f"{shard.tag}:meta"
 
     def new_generation(self) -> int:
         """Return a new generation, less than any that is given out later."""
@@ -64,13 +62,11 @@ class ColdNotes:
 
     def note_hydrated(self, until_ms: int) -> None:
         """Note that every envelope due before an instant is in the store; each poll reports it."""
-        with translated_errors():
-            self._client.hset(self._meta, _HYDRATED, until_ms)
+        self._store.note("hydrated_until", until_ms)
 
     def note_first(self, until_ms: int) -> None:
         """Note it before the first row goes cold; later calls change nothing."""
-        with translated_errors():
-            self._client.hsetnx(self._meta, _HYDRATED, until_ms)
+        self._store.note("hydrated_until", until_ms, "first")
 
 
 def _mark(name: str, value: bytes) -> Mark:

@@ -6,16 +6,16 @@ Instants and durations are ms. Every method raises `StoreUnavailable` when the s
 Too few replicas that confirm a call of `WAITING` count as a store that is away (`Indeterminate`).
 """
 
-import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import Any
 
 from duebridge.config.durability import Replicated
 from duebridge.envelope import Envelope
 from duebridge.errors import Indeterminate, StoreError, StoreUnavailable
-from duebridge.store.batching import answers_of
+from duebridge.store.batching import answers_of, new_call_id, new_nonce
 from duebridge.store.keys import Shard
 from duebridge.store.leases import Claim, ProbeReply, give_back, read_claim, read_probe
 from duebridge.store.life import RouteLife
@@ -31,6 +31,9 @@ from duebridge.store.replies import (
     GenerationReply,
     LiftReply,
     MoveReply,
+    NoteMode,
+    NoteName,
+    NoteReply,
     Page,
     ReclaimReply,
     RenewReply,
@@ -56,13 +59,13 @@ from duebridge.store.server.connection import Argument, Connection, Reply
 from duebridge.store.server.durability import WAITING
 from duebridge.store.server.scripts import script
 from duebridge.store.transitions import (
+    CLOCK_WORDS,
     Ack,
     Burial,
-    HoldClock,
     Postponement,
     Retry,
     SetAside,
-    cut,
+    stored_error,
 )
 
 MAX_BATCH = 1000  # envelopes in one call: lua/shared/batch.lua
@@ -71,10 +74,7 @@ JOURNAL_CAP_BYTES = 64 * 1024 * 1024
 READY_FULL = 10_000
 KEEP_ANSWER_FACTOR = 2  # of the time that a client repeats a call
 LEAST_KEPT_ANSWER_MS = 60_000
-CALL_ID_BYTES = 12
-NONCE_BYTES = 8
 NO_CURSOR = ("", "")
-_CLOCK: dict[HoldClock, str] = {"start": "1", "end": "0", "keep": ""}
 
 
 class DelayStore:
@@ -97,7 +97,6 @@ class DelayStore:
         """Work on `shard`; `now_ms` replaces the server's clock, for tests only.
 
         `life` is shared by the shards of a route; without it the first write looks it up.
-
         `cold_tier_ms` is how long a tombstone lives, 0 on a route without a cold tier.
         `settle_for_s` is `repeat_for_s` if not given.
         """
@@ -149,7 +148,7 @@ class DelayStore:
         mode = ("replace" if revives else "replace_living") if replace else "refuse"
 
         def call(rest: Sequence[PackedRow]) -> list[ScheduleReply]:
-            call_id = _new_call_id() if is_kept and self._repeat_for_s > 0 else b""
+            call_id = new_call_id() if is_kept and self._repeat_for_s > 0 else b""
             fields: Iterable[Any] = chain.from_iterable(rest)
             standard = (max_delay_ms, mode, call_id, self._keep_ms, len(rest))
             ids = [row.id for row in rest]
@@ -179,9 +178,8 @@ class DelayStore:
         Never repeated: after a lost reply the leases run out.
         """
         source = "suspect" if alone else "ready"
-        token_or_nonce = token or secrets.token_bytes(NONCE_BYTES)
-        arguments = (source, limit, limit_bytes, lease_ms, token_or_nonce, self._dead_score)
-        reply = self._lease("claim", *arguments, promote, READY_FULL)
+        standard = (source, limit, limit_bytes, lease_ms, token or new_nonce(), self._dead_score)
+        reply = self._lease("claim", *standard, promote, READY_FULL)
         return read_claim(reply, decoded_bytes)
 
     def ack(self, acks: Sequence[Ack], *, shunted: bool = False) -> SettleReply:
@@ -205,15 +203,15 @@ class DelayStore:
         arguments: list[Argument] = [token, len(retries)]
         for retry in retries:
             arguments += (retry.id, retry.delay_ms, int(retry.is_failure), int(retry.is_unsure))
-            arguments += (_CLOCK[retry.clock], cut(retry.error))
+            arguments += (CLOCK_WORDS[retry.clock], stored_error(retry.error))
         return self._settle("retry", *arguments)
 
     def set_aside(self, token: bytes, aside: Sequence[SetAside]) -> SettleReply:
         """Put envelopes back whose target is held or has no room; counts nothing."""
         arguments: list[Argument] = [token, len(aside)]
         for each in aside:
-            arguments += (each.id, each.delay_ms, each.tag, _CLOCK[each.clock])
-            arguments += (int(each.is_unsure), cut(each.error))
+            arguments += (each.id, each.delay_ms, each.tag, CLOCK_WORDS[each.clock])
+            arguments += (int(each.is_unsure), stored_error(each.error))
         return self._settle("set_aside", *arguments)
 
     def resume(
@@ -232,8 +230,7 @@ class DelayStore:
 
         Never repeated: after a lost reply the lease runs out.
         """
-        nonce = secrets.token_bytes(NONCE_BYTES)
-        arguments = (tag, limit, *cursor, lease_ms, nonce, self._dead_score)
+        arguments = (tag, limit, *cursor, lease_ms, new_nonce(), self._dead_score)
         return read_probe(self._lease("probe", *arguments))
 
     def release(self, token: bytes, ids: Sequence[str]) -> SettleReply:
@@ -245,7 +242,7 @@ class DelayStore:
         arguments: list[Argument] = [token, self._dead_score, len(burials)]
         for burial in burials:
             arguments += (burial.id, int(burial.reason))
-            arguments += (int(burial.is_failure), int(burial.is_unsure), cut(burial.error))
+            arguments += (int(burial.is_failure), int(burial.is_unsure), stored_error(burial.error))
         return self._settle("bury", *arguments)
 
     def reclaim(
@@ -270,8 +267,7 @@ class DelayStore:
 
         Never repeated: after a lost reply the leases run out.
         """
-        nonce = secrets.token_bytes(NONCE_BYTES)
-        reply = self._lease("shunt", limit, limit_bytes, lease_ms, nonce)
+        reply = self._lease("shunt", limit, limit_bytes, lease_ms, new_nonce())
         return read_claim(reply, decoded_bytes)
 
     def postpone(self, token: bytes, postponements: Sequence[Postponement]) -> SettleReply:
@@ -279,7 +275,7 @@ class DelayStore:
         arguments: list[Argument] = [token, len(postponements)]
         for each in postponements:
             delay_ms = -1 if each.delay_ms is None else each.delay_ms
-            arguments += (each.id, delay_ms, int(bool(each.error)), cut(each.error))
+            arguments += (each.id, delay_ms, int(bool(each.error)), stored_error(each.error))
         return self._settle("postpone", *arguments)
 
     def readdress(self, target: str, limit: int = MAX_BATCH, *, is_asked: bool = False) -> int:
@@ -314,7 +310,7 @@ class DelayStore:
         Answers `cancelled` (it will never be delivered), `in_flight` (it may have been; it is
         removed as soon as no worker holds it), `dead`, `unknown`, or `recorded` for the cold tier.
         """
-        arguments = (id, _new_call_id(), self._keep_ms, self._cold_tier_ms)
+        arguments = (id, new_call_id(), self._keep_ms, self._cold_tier_ms)
         return read_cancelled(self._run("cancel", *arguments, ids=[id]))
 
     def reschedule(self, id: str, due: str, max_delay_ms: int) -> RescheduleReply:  # noqa: A002
@@ -323,7 +319,7 @@ class DelayStore:
         Answers `rescheduled` and the new due; `in_flight`, `dead`, `unknown`, `too_far` and
         `expires_before_due` changed nothing; `recorded` for the cold tier.
         """
-        arguments = (id, due, max_delay_ms, _new_call_id(), self._keep_ms, self._cold_tier_ms)
+        arguments = (id, due, max_delay_ms, new_call_id(), self._keep_ms, self._cold_tier_ms)
         return read_rescheduled(self._run("reschedule", *arguments, ids=[id]))
 
     def demote(self, batch: str, first: int, rows: Sequence[tuple[str, int]]) -> DemoteReply:
@@ -376,15 +372,16 @@ class DelayStore:
         return read_reply(self._run("lift", generation, len(names), *names), LiftReply).dropped
 
     def renew(self) -> bool:
-        """Put the counters beyond every number given out; whether a failover made that due.
-
-        Every other method does this by itself.
-        """
+        """Put the counters beyond every number given out, as any writing call does when due."""
         return bool(read_reply(self._run("renew"), RenewReply).did)
 
     def new_generation(self) -> int:
         """Return a new generation, less than any that is given out later."""
         return read_reply(self._run("generation"), GenerationReply).generation
+
+    def note(self, name: NoteName, value: int, how: NoteMode = "set") -> bool:
+        """Note how far an outside job has come; `first` keeps an earlier note, `rise` a higher."""
+        return bool(read_reply(self._run("note", name, value, how), NoteReply).did)
 
     def _settle(self, name: str, *arguments: Argument) -> SettleReply:
         reply = self._call(name, arguments, self._settle_for_s)
@@ -407,18 +404,11 @@ class DelayStore:
             raise
 
     def _call(self, name: str, arguments: Sequence[Argument], repeat_for_s: float) -> Reply:
-        def call(life: str, name: str = name, *arguments: Argument) -> Reply:
+        def call(called: str, life: str, *given: Argument) -> Reply:
             now: Argument = "" if self._now_ms is None else self._now_ms()
-            wanted = self._waits_for if name in WAITING else None
+            wanted = self._waits_for if called in WAITING else None
             cap = f"{'+' if wanted else ''}{self._journal_cap_bytes}"
-            given = (now, cap, life, *arguments)
-            return self._connection.run(script(name), self._keys, given, repeat_for_s, wanted)
+            whole = (now, cap, life, *given)
+            return self._connection.run(script(called), self._keys, whole, repeat_for_s, wanted)
 
-        return self._life.kept(
-            lambda life: call(life, name, *arguments), lambda life: call(life, "renew")
-        )
-
-
-def _new_call_id() -> bytes:
-    """Return an id by which the store knows a repeated call."""
-    return secrets.token_bytes(CALL_ID_BYTES)
+        return self._life.kept(lambda life: call(name, life, *arguments), partial(call, "renew"))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from duebridge.errors import RecordDamaged, StoreError
+from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.numbering import Numbering
 from duebridge.store.server.connection import Connection
@@ -85,6 +86,7 @@ class Journal:
 
     def __init__(self, connection: Connection, shard: Shard) -> None:
         self.shard = shard
+        self._connection = connection
         self._client: Any = connection.client
         self._key = f"{shard.tag}:journal"
         self._meta = f"{shard.tag}:meta"
@@ -119,10 +121,7 @@ class Journal:
 
     def note_kept(self, until: int) -> None:
         """Note that an outside table has the entries up to a number; the note never goes back."""
-        with translated_errors():
-            kept = self._client.hget(self._meta, "journal_kept")
-            if until > int(kept or 0):
-                self._client.hset(self._meta, "journal_kept", until)
+        DelayStore(self._connection, self.shard).note("journal_kept", until, "rise")
 
     def read(self, after: int, until: int) -> Iterator[JournalEntry]:
         """Yield the entries after `after` up to `until`; entries that the cap cut are missing."""

@@ -133,6 +133,17 @@ class LiftReply(NamedTuple):
     dropped: int
 
 
+NoteName: TypeAlias = Literal["hydrated_until", "journal_kept"]
+NoteMode: TypeAlias = Literal["set", "first", "rise"]
+
+
+class NoteReply(NamedTuple):
+    """Whether the call changed the note."""
+
+    now_ms: int
+    did: int
+
+
 class RenewReply(NamedTuple):
     """Whether this call renewed the shard; another may have before it."""
 

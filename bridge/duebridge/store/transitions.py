@@ -26,6 +26,15 @@ HoldClock: TypeAlias = Literal["start", "end", "keep"]
 """What becomes of the clock of `hold`, which runs from the first target failure of a streak."""
 
 
+CLOCK_WORDS: dict[HoldClock, str] = {"start": "1", "end": "0", "keep": ""}
+ERROR_BYTES = 1024
+
+
+def stored_error(text: str) -> bytes:
+    """Return an error as it is stored; a NUL would end it in a flight."""
+    return text.replace("\0", " ").encode(errors="replace")[:ERROR_BYTES]
+
+
 class Retry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Put an envelope back for `delay_ms`.
 
@@ -81,10 +90,3 @@ class Postponement(NamedTuple):
 
 
 Decision: TypeAlias = Ack | Release | Retry | SetAside | Burial
-
-ERROR_BYTES = 1024
-
-
-def cut(text: str) -> bytes:
-    """Return an error as it is stored; a NUL would end it in a flight."""
-    return text.replace("\0", " ").encode(errors="replace")[:ERROR_BYTES]
