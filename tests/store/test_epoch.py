@@ -155,6 +155,26 @@ def test_route_whose_registration_was_lost_takes_its_shards_over(
     assert store.of("b").cancel("b") == "unknown"  # and who had it open, looks again
 
 
+def test_open_route_that_is_made_anew_meanwhile_opens_the_new_life(
+    connection: Connection,
+    namespace: str,
+    registry: Registry,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened, rival = registry._opened, Registry(connection, namespace)
+
+    def overtaken(*asked: Any) -> str:
+        monkeypatch.undo()
+        rival.remove_route(ROUTE, SHARDS)
+        rival.open_route(ROUTE, SHARDS)
+        return opened(*asked)
+
+    monkeypatch.setattr(registry, "_opened", overtaken)
+    life = registry.open_life(ROUTE, SHARDS)
+    assert life == rival.open_life(ROUTE, SHARDS)
+    assert metas(connection, namespace) == [[life.epoch.encode(), b"4"]] * SHARDS
+
+
 def test_shards_of_a_route_that_was_never_registered_are_not_written(
     connection: Connection, namespace: str
 ) -> None:
