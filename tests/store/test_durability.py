@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from duebridge.config.durability import Needs, Replicated
+from duebridge.config.models import Config
 from duebridge.errors import Indeterminate, StoreUnavailable, StoreUnfit
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.keys import Shard
+from duebridge.store.routes import RouteStore
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.durability import WAITING
 from duebridge.store.server.fitness import check_fitness
@@ -21,6 +22,7 @@ from tests.support.servers import wait_until
 
 BOTH = Replicated(replicas=2, timeout="100ms")  # type: ignore[arg-type]
 ONE = Replicated(replicas=1, timeout="500ms")  # type: ignore[arg-type]
+PATIENT_ONE = Replicated(replicas=1, timeout="1500ms")  # type: ignore[arg-type]
 PATIENT = Replicated(replicas=2, timeout="2s")  # type: ignore[arg-type]
 
 
@@ -253,20 +255,28 @@ def spread(cluster: ClusterOfSix) -> Iterator[Connection]:
     leave_old_nodes_to_the_collector()
 
 
-def shards_of_each_owner(cluster: ClusterOfSix) -> dict[int, Shard]:
+def open_stores(
+    cluster: ClusterOfSix, connection: Connection, wanted: Replicated
+) -> dict[int, DelayStore]:
     """A shard of each master, by its port."""
-    name = f"n-{secrets.token_hex(4)}"
-    shards = [Shard(name, "route", number) for number in range(40)]
-    return {cluster.owner_of(each.tag).port: each for each in shards}
+    written = {
+        "target": {"broker": "m", "topic": "t"},
+        "shards": 40,
+        "durability": {
+            "replicated": {"replicas": wanted.replicas, "timeout": f"{wanted.timeout}ms"}
+        },
+    }
+    brokers = {"m": {"type": "memory"}}
+    config = Config.model_validate({"version": 1, "brokers": brokers, "routes": {"route": written}})
+    namespace = f"n-{secrets.token_hex(4)}"
+    stores = RouteStore.open(connection, namespace, config.routes["route"]).shards
+    return {cluster.owner_of(store.shard.tag).port: store for store in stores}
 
 
 def test_cluster_whose_owners_replica_is_frozen_is_indeterminate_and_others_are_not(
     cluster: ClusterOfSix, spread: Connection
 ) -> None:
-    stores = {
-        port: DelayStore(spread, shard, waits_for=ONE)
-        for port, shard in shards_of_each_owner(cluster).items()
-    }
+    stores = open_stores(cluster, spread, ONE)
     owners = [each for each in cluster.nodes if each.port in stores]
     for store in stores.values():
         store.schedule([envelope("warm")], max_delay_ms=YEAR_MS)
@@ -290,34 +300,30 @@ def is_confirmed(store: DelayStore) -> bool:
 def test_cluster_follows_a_slot_and_still_waits_at_its_new_owner(
     cluster: ClusterOfSix, spread: Connection
 ) -> None:
-    shard = next(iter(shards_of_each_owner(cluster).values()))
-    patient = Replicated(replicas=1, timeout="4s")  # type: ignore[arg-type]
-    store = DelayStore(spread, shard, waits_for=patient, now_ms=lambda: 1)
+    port, store = next(iter(open_stores(cluster, spread, PATIENT_ONE).items()))
     store.schedule([envelope("a", delay="0ms")], max_delay_ms=YEAR_MS)
-    (new,) = cluster.replicas_of(cluster.owner_of(shard.tag))
+    old = next(each for each in cluster.nodes if each.port == port)
+    (new,) = cluster.replicas_of(old)
     new.ask("CLUSTER", "FAILOVER", "TAKEOVER")
     wait_until(lambda: cluster.replicas_of(new), "the old owner to follow the new one")
     cluster.await_whole()
-    store.promote()
-    claim = DelayStore(spread, shard, waits_for=patient, now_ms=lambda: 2).claim(5, LEASE_MS)
+    claim = store.claim(5, LEASE_MS, promote=5)
     assert claim.ids == ["a"]  # one claim, though the first node said MOVED
-    (replica,) = cluster.replicas_of(new)
-    replica.freeze()
+    old.freeze()
     try:
-        with pytest.raises(Indeterminate):
-            DelayStore(spread, shard, waits_for=ONE).cancel("a")
+        with pytest.raises(Indeterminate, match="0 of 1 replicas"):
+            store.cancel("a")
     finally:
-        replica.resume()
+        old.resume()
 
 
 def test_cluster_that_moves_a_shard_is_away_until_the_slot_has_moved(
     cluster: ClusterOfSix, spread: Connection
 ) -> None:
-    shard, *others = shards_of_each_owner(cluster).values()
-    patient = Replicated(replicas=1, timeout="4s")  # type: ignore[arg-type]
-    store = DelayStore(spread, shard, waits_for=patient)
+    store, other, *_ = open_stores(cluster, spread, PATIENT_ONE).values()
     store.schedule([envelope("a")], max_delay_ms=YEAR_MS)
-    migration = cluster.begin_migration(shard.tag, cluster.owner_of(others[0].tag))
+    to = cluster.owner_of(other.shard.tag)
+    migration = cluster.begin_migration(store.shard.tag, to)
     migration.move_keys()
     with pytest.raises(StoreUnavailable, match="moves this shard"):
         store.cancel("a")
