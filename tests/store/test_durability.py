@@ -325,7 +325,7 @@ def test_cluster_that_moves_a_shard_is_away_until_the_slot_has_moved(
     to = cluster.owner_of(other.shard.tag)
     migration = cluster.begin_migration(store.shard.tag, to)
     migration.move_keys()
-    with pytest.raises(StoreUnavailable, match="moves this shard"):
+    with pytest.raises(StoreUnavailable, match=r"moves this shard|did not answer"):
         store.cancel("a")
     migration.end()
     assert store.cancel("a") == "cancelled"
