@@ -7,7 +7,7 @@ COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --
 PARALLEL ?= -n 3 --dist loadfile
 PINNED := --no-annotate --constraint requirements.lock
 
-.PHONY: help demo demo-spark test coverage api lint bench bench-check proof fuzz mutants lock supply-chain venv services-up services-down test-unit test-long test-k8s tools
+.PHONY: help demo demo-spark test coverage api lint bench bench-check proof proof-ha fuzz mutants lock supply-chain venv services-up services-down test-unit test-long test-k8s tools
 
 help:
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -57,6 +57,9 @@ bench-check: venv services-up ## CPU and store calls a message beside the commit
 
 proof: venv ## hours of faults and load, written to docs/proof.md; resumable (PROOF=--help)
 	$(VENV)/python -m tests.faults.proof $(PROOF)
+
+proof-ha: venv ## failovers of Redis, counted in docs/durability-measured.md; resumable (PROOF=--help)
+	$(VENV)/python -m tests.failover.proof $(PROOF)
 
 fuzz: venv services-up ## 100,000 hostile envelopes, configurations, replies and records
 	DUEBRIDGE_FUZZ=25000 DUEBRIDGE_FUZZ_SEED=$${DUEBRIDGE_FUZZ_SEED:-$$(date +%s)} \

@@ -9,7 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -179,17 +179,18 @@ def sentinel_set(
     failover_timeout_ms: int = 3000,
     password: str = "",
     sentinel_options: Sequence[str] = (),
+    make: Callable[..., RedisNode] = server,
 ) -> Iterator[SentinelSet]:
     """Run three Sentinels over a master and its replicas, ready for a failover.
 
     `options` go to every server, `sentinel_options` (lines of a configuration file) to every
     Sentinel. `password` is the servers'; with `requirepass X` among the Sentinels' options name
-    X there as `sentinel sentinel-pass X` too.
+    X there as `sentinel sentinel-pass X` too. `make` makes a server, as `server` does.
     """
-    servers = [server(home / "0", *options, password=password)]
+    servers = [make(home / "0", *options, password=password)]
     follow = ("--replicaof", f"127.0.0.1 {servers[0].port}")
     for number in range(1, replicas + 1):
-        servers.append(server(home / str(number), *options, *follow, password=password))
+        servers.append(make(home / str(number), *options, *follow, password=password))
     lines = _sentinel_lines(servers[0].port, down_after_ms, failover_timeout_ms, password)
     lines += sentinel_options
     sentinels = [_sentinel(home / f"sentinel{number}", lines) for number in range(3)]
@@ -321,10 +322,17 @@ class Migration:
 
 @contextmanager
 def redis_cluster_of_six(
-    home: Path, *options: str, node_timeout_ms: int = 2000, password: str = ""
+    home: Path,
+    *options: str,
+    node_timeout_ms: int = 2000,
+    password: str = "",
+    make: Callable[..., RedisNode] = server,
 ) -> Iterator[ClusterOfSix]:
     """Run three masters and a replica of each, ready for a failover; `options` go to all six."""
-    nodes = [_cluster_node(home / str(n), node_timeout_ms, options, password) for n in range(6)]
+    nodes = [
+        make(home / str(number), *cluster_words(node_timeout_ms), *options, password=password)
+        for number in range(6)
+    ]
     with _running(nodes):
         _join(nodes)
         cluster = ClusterOfSix(nodes, password)
@@ -332,11 +340,11 @@ def redis_cluster_of_six(
         yield cluster
 
 
-def _cluster_node(home: Path, timeout_ms: int, options: Sequence[str], password: str) -> RedisNode:
+def cluster_words(timeout_ms: int) -> list[str]:
+    """Return the options that make a server a node of a Cluster."""
     words = ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"]
     words += ["--cluster-port", str(quiet_port()), "--cluster-node-timeout", str(timeout_ms)]
-    words += ["--cluster-require-full-coverage", "no"]  # else all wait for a part's failover
-    return server(home, *words, *options, password=password)
+    return [*words, "--cluster-require-full-coverage", "no"]  # else all wait for a part's failover
 
 
 def _join(nodes: Sequence[RedisNode]) -> None:

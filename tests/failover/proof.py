@@ -1,0 +1,131 @@
+"""Failovers, counted: `make proof-ha`. Writes docs/durability-measured.md.
+
+Every run is a line of the state file, so that a proof that was interrupted goes on where it was.
+Exit 0: held; 1: broken, its histories kept; 2: too few runs.
+
+    python -m tests.failover.proof --times 2 --only killed,frozen --durability replicated
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from tests.failover.rig import DURABILITIES, Result, run_scenario
+from tests.failover.scenarios import SCENARIOS
+from tests.failover.table import Run, report
+from tests.support.checkout import ROOT
+
+HOME = ROOT / ".services" / "proof-ha"
+REPORT = Path("docs", "durability-measured.md")
+TIMES, TRIES = 20, 2  # a fault that was not seen to strike is tried again, so often as the others
+
+
+def options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="proof-ha", description=__doc__.splitlines()[0])
+    parser.add_argument("--times", type=int, default=TIMES, help="runs of each, that struck")
+    parser.add_argument("--only", default=",".join(SCENARIOS), help="these scenarios, by name")
+    parser.add_argument("--durability", default=",".join(DURABILITIES), help="these settings")
+    parser.add_argument("--minutes", type=float, default=600, help="begin no run after so long")
+    parser.add_argument("--anew", action="store_true", help="forget the runs of an earlier proof")
+    parser.add_argument("--report", type=Path, default=ROOT / REPORT)
+    parser.add_argument("--home", type=Path, default=HOME)
+    chosen = parser.parse_args(arguments)
+    for given, known in ((chosen.only, SCENARIOS), (chosen.durability, DURABILITIES)):
+        if set(given.split(",")) - set(known):
+            parser.error(f"expected names of {', '.join(known)}; got {given}")
+    return chosen
+
+
+def commit() -> str:
+    """Return the commit that is being proved, and whether the code has changes beside it."""
+    command = ["git", "rev-parse", "--short=12", "HEAD"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    compare = ["git", "diff", "--quiet", "HEAD", "--", "bridge", "connectors", "lua", "tests"]
+    is_dirty = subprocess.run(compare, cwd=ROOT).returncode != 0
+    return done.stdout.strip() + ("-dirty" if is_dirty else "")
+
+
+def machine() -> str:
+    """Return the machine's size, and not its name."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return f"{os.cpu_count()} cores, {pages / 2**30:.0f} GiB"
+
+
+class Proof:
+    """The rounds, and the file that remembers them."""
+
+    def __init__(self, chosen: argparse.Namespace) -> None:
+        self._chosen, self._home = chosen, chosen.home
+        self._home.mkdir(parents=True, exist_ok=True)
+        self._state = self._home / "runs.jsonl"
+        if chosen.anew:
+            self._state.unlink(missing_ok=True)
+        self._commit = commit()
+        self._give_up_at = time.monotonic() + 60 * chosen.minutes
+        lines = self._state.read_bytes() if self._state.exists() else b""
+        self.runs = msgspec.json.Decoder(Run).decode_lines(lines)
+
+    def go_on(self) -> bool:
+        """Run rounds, one of each a round; return whether there are enough of all."""
+        for number in range(1, self._chosen.times + 1):
+            for name in self._chosen.only.split(","):
+                for durability in self._chosen.durability.split(","):
+                    if not self._come_to(number, name, durability):
+                        return False
+            self.write_report()
+        return True
+
+    def _come_to(self, number: int, name: str, durability: str) -> bool:
+        """Run one until so many of it struck; return False where time or tries are over."""
+        for _ in range(TRIES + 1):
+            results = [run.result for run in self.runs]
+            found = [r for r in results if (r.scenario, r.durability) == (name, durability)]
+            if sum(each.outcome != "INVALID" for each in found) >= number:
+                return True
+            if time.monotonic() > self._give_up_at:
+                return False
+            self._run(name, durability, f"{len(found):02}{os.urandom(3).hex()}")
+        return True
+
+    def _run(self, name: str, durability: str, seed: str) -> None:
+        """Run one in a folder of its own, which is kept unless it held."""
+        folder = self._home / f"{name}-{durability}-{seed}"
+        folder.mkdir()
+        try:
+            result = run_scenario(SCENARIOS[name], durability, folder, seed)
+        except Exception as error:  # of the run itself: it proves nothing, and must be seen
+            (folder / "error.txt").write_text(traceback.format_exc())
+            result = Result.failed(name, durability, seed, error)
+        if result.outcome == "held":
+            shutil.rmtree(folder)
+        self._note(Run(self._commit, machine(), result))
+
+    def _note(self, run: Run) -> None:
+        self.runs.append(run)
+        with self._state.open("ab") as file:
+            file.write(msgspec.json.encode(run) + b"\n")
+        print(run.result, flush=True)  # noqa: T201 - a program that tells how far it is
+
+    def write_report(self) -> None:
+        self._chosen.report.write_text(report(self.runs, SCENARIOS))
+
+
+def main(arguments: Sequence[str]) -> int:
+    proof = Proof(options(arguments))
+    is_over = proof.go_on()
+    proof.write_report()
+    if "BROKEN" in {run.result.outcome for run in proof.runs}:
+        return 1
+    return 0 if is_over else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
