@@ -88,6 +88,21 @@ def test_acl_prints_no_password_and_asks_no_server(tmp_path: Path) -> None:
         assert "billing.eu" in done.out
 
 
+def test_acl_of_a_durability_that_syncs_lets_the_start_read_the_settings(
+    tmp_path: Path, port: int
+) -> None:
+    config = CONFIG.replace("namespace:", "durability: fsync, namespace:")
+    duebridge = Command(tmp_path, f"redis://syncs:pw@127.0.0.1:{port}/0", config)
+    with redis.Redis(port=port) as admin:
+        admin.config_set("appendfsync", "always")
+        words: list[Any] = duebridge("acl", "--acl-file").out.replace(">PASSWORD", ">pw").split()
+        admin.execute_command("ACL", "SETUSER", *words[1:])
+        assert duebridge("send", "plain", "x", "--delay", "1h").code == 0
+        admin.execute_command("ACL", "SETUSER", "syncs", "-config")
+        assert "CONFIG GET is refused" in duebridge("send", "plain", "x", "--delay", "1h").err
+        admin.config_set("appendfsync", "everysec")
+
+
 def test_acl_of_another_namespace_and_user_has_those(duebridge: Command) -> None:
     printed = duebridge("acl", "--acl-file", "--namespace", "other", "--user", "me").out
     assert printed.startswith("user me on >PASSWORD resetkeys ~{other:*}:* ~{other}:* ")

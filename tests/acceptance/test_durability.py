@@ -112,6 +112,15 @@ def test_send_that_replicas_did_not_confirm_ends_with_3_and_says_to_repeat_it(
     assert command("send", "reminders", "x", "--delay", "1h", "--id", "a").code == 0
 
 
+def test_doctor_with_fewer_replicas_than_a_route_waits_for_says_so(
+    replicas: Replicas, tmp_path: Path
+) -> None:
+    waits = "a durability waits for 3 replicas, and 2 are connected"
+    for wanted, is_said in (("replicas: 2", False), ("replicas: 3", True)):
+        command = Command(tmp_path, replicas.url, CONFIG.replace("replicas: 2", wanted))
+        assert (waits in command("doctor").out) is is_said
+
+
 @pytest.mark.parametrize("call", ["replay", "drop"])
 def test_operator_waits_as_the_route_does(
     replicas: Replicas, command: Command, config: Config, connection: Connection, call: str

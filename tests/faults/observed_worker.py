@@ -14,7 +14,7 @@ from duebridge.cli import main
 from duebridge.store.server.connection import Argument, Connection, Reply
 from duebridge.store.server.scripts import Script
 
-ACKED = 4  # the place of its count, behind time, cap, state and token
+ACKED = 5  # the place of its count, behind time, cap, life, state and tokens
 
 
 class Touched(NamedTuple):
@@ -43,9 +43,9 @@ def observe(note: Callable[[Touched], object]) -> None:
         called: Script,
         keys: Sequence[str],
         arguments: Sequence[Argument],
-        repeat_for_s: float = 0.0,
+        *patience: Any,
     ) -> Reply:
-        reply = run(self, called, keys, arguments, repeat_for_s)
+        reply = run(self, called, keys, arguments, *patience)
         note(touched(called.name, arguments, reply.value))
         return reply
 

@@ -23,7 +23,7 @@ from tests.support.servers import wait_until
 BOTH = Replicated(replicas=2, timeout="100ms")  # type: ignore[arg-type]
 ONE = Replicated(replicas=1, timeout="500ms")  # type: ignore[arg-type]
 PATIENT_ONE = Replicated(replicas=1, timeout="1500ms")  # type: ignore[arg-type]
-PATIENT = Replicated(replicas=2, timeout="2s")  # type: ignore[arg-type]
+PATIENT = Replicated(replicas=2, timeout="1500ms")  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module", params=["redis", "valkey"])

@@ -14,6 +14,8 @@ from duebridge.errors import StoreError, StoreUnavailable
 from duebridge.store.batching import Pace
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
+from duebridge.store.life import RouteLife
+from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.fitness import (
     count_listeners,
@@ -122,10 +124,11 @@ def six(running_six: ClusterOfSix) -> ClusterOfSix:
 def shards_at(url: str, count: int = 12) -> Iterator[tuple[Connection, list[DelayStore]]]:
     with closing(open_connection(url, TIMEOUT_S)) as connection:
         connection.load_scripts(repeat_for_s=10.0)
-        route = "failover"
+        route = f"failover-{count}"
+        life = RouteLife(Registry(connection, "n"), route, count, registers=True)
         yield (
             connection,
-            [DelayStore(connection, Shard("n", route, number)) for number in range(count)],
+            [DelayStore(connection, Shard("n", route, n), life=life) for n in range(count)],
         )
 
 

@@ -14,6 +14,8 @@ from duebridge.config.store_url import read_set_address, url_fault
 from duebridge.errors import ConfigError, StoreError, StoreFull, StoreUnavailable, StoreUnfit
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
+from duebridge.store.life import RouteLife
+from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.errors import translated_errors
 from duebridge.store.server.reconnects import NotAsked
@@ -46,7 +48,8 @@ def url_of(
 
 
 def shard_of(connection: Connection) -> DelayStore:
-    return DelayStore(connection, Shard("sets", "route", 0))
+    life = RouteLife(Registry(connection, "sets"), "route", 1, registers=True)
+    return DelayStore(connection, Shard("sets", "route", 0), life=life)
 
 
 def test_url_of_a_guarded_set_opens_its_master_and_database(

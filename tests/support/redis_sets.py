@@ -4,6 +4,7 @@ Every server listens on a free port of this machine. A test kills, freezes, star
 at will; all of them are gone at its end.
 """
 
+import os
 import random
 import shutil
 import signal
@@ -21,6 +22,8 @@ from redis.retry import Retry
 from tests.support.checkout import missing
 from tests.support.servers import AT_ONCE, listens, wait_until
 
+HOST = os.environ.get("DUEBRIDGE_K8S_HOST", "127.0.0.1")  # where a cluster's pods reach us
+ADDRESSES = dict.fromkeys((HOST, "127.0.0.1"))
 NAME = "duebridge"  # the service that the Sentinels watch
 SLOTS = 16384
 PATIENCE_S = 2.0  # for a server that may be frozen
@@ -43,7 +46,7 @@ class RedisNode:
         home.mkdir(parents=True, exist_ok=True)
         self.home, self.port, self.password = home, port, password
         self._words = [shutil.which("redis-server") or missing("redis-server", "install Redis 7")]
-        self._words += [*words, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(home)]
+        self._words += [*words, "--port", str(port), "--bind", *ADDRESSES, "--dir", str(home)]
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -105,7 +108,7 @@ class SentinelSet:
         self, sentinels: Sequence[RedisNode], servers: Sequence[RedisNode], password: str
     ) -> None:
         self.sentinels, self.servers = sentinels, servers
-        hosts = ",".join(f"127.0.0.1:{each.port}" for each in sentinels)
+        hosts = ",".join(f"{HOST}:{each.port}" for each in sentinels)
         self.url = f"redis+sentinel://{f':{password}@' if password else ''}{hosts}/{NAME}/0"
 
     def master(self) -> RedisNode:
@@ -188,7 +191,7 @@ def sentinel_set(
     X there as `sentinel sentinel-pass X` too. `make` makes a server, as `server` does.
     """
     servers = [make(home / "0", *options, password=password)]
-    follow = ("--replicaof", f"127.0.0.1 {servers[0].port}")
+    follow = ("--replicaof", f"{HOST} {servers[0].port}")
     for number in range(1, replicas + 1):
         servers.append(make(home / str(number), *options, *follow, password=password))
     lines = _sentinel_lines(servers[0].port, down_after_ms, failover_timeout_ms, password)
@@ -208,7 +211,7 @@ def sentinel_set(
 
 def _sentinel_lines(port: int, down_after_ms: int, timeout_ms: int, password: str) -> list[str]:
     lines = [
-        f"sentinel monitor {NAME} 127.0.0.1 {port} 2",
+        f"sentinel monitor {NAME} {HOST} {port} 2",
         f"sentinel down-after-milliseconds {NAME} {down_after_ms}",
         f"sentinel failover-timeout {NAME} {timeout_ms}",
         f"sentinel parallel-syncs {NAME} 1",
@@ -241,7 +244,7 @@ class ClusterOfSix:
 
     def __init__(self, nodes: Sequence[RedisNode], password: str) -> None:
         self.nodes = nodes
-        hosts = ",".join(f"127.0.0.1:{each.port}" for each in nodes)
+        hosts = ",".join(f"{HOST}:{each.port}" for each in nodes)
         self.url = f"redis+cluster://{f':{password}@' if password else ''}{hosts}"
 
     def masters(self) -> list[RedisNode]:
@@ -308,7 +311,7 @@ class Migration:
         """Move up to `most` keys of the slot; return how many."""
         keys = self.source.ask("CLUSTER", "GETKEYSINSLOT", self.slot, most)
         for key in keys:
-            where: tuple[str | int, ...] = ("127.0.0.1", self.target.port)
+            where: tuple[str | int, ...] = (HOST, self.target.port)
             self.source.ask("MIGRATE", *where, key, 0, 5000)
         return len(keys)
 
@@ -356,7 +359,7 @@ def _join(nodes: Sequence[RedisNode]) -> None:
     for node, first, end in zip(masters, bounds, bounds[1:], strict=False):
         node.ask("CLUSTER", "ADDSLOTSRANGE", first, end - 1)
     for node in nodes[1:]:
-        nodes[0].ask("CLUSTER", "MEET", "127.0.0.1", node.port, _bus(node))
+        nodes[0].ask("CLUSTER", "MEET", HOST, node.port, _bus(node))
     wait_until(lambda: all(_count(each) == 6 for each in nodes), "the nodes to meet")
     for replica, master in zip(nodes[3:], masters, strict=True):
         replica.ask("CLUSTER", "REPLICATE", _id(master))

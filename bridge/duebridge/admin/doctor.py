@@ -78,9 +78,11 @@ def check_absent(config: Config, connection: Connection) -> Iterator[Finding]:
         yield from _absent(config, f"routes.{route.route}", route)
 
 
-def check_vitals(_: Config, connection: Connection) -> Iterator[Finding]:
-    """Yield the state of the server's clock, memory and disk, and whether hiredis is installed."""
-    yield from vital_findings(read_vitals(connection))
+def check_vitals(config: Config, connection: Connection) -> Iterator[Finding]:
+    """Yield the state of clock, memory, disk and replicas, and whether hiredis is installed."""
+    vitals = read_vitals(connection)
+    yield from vital_findings(vitals)
+    yield from _replicas(vitals.replicas, config.needs.most_replicas)
     if not HAS_HIREDIS:
         text = "the Python package hiredis is missing: replies are read more slowly"
         yield warning(About.CONFIG, "store", text, "type: pip install hiredis")
@@ -96,6 +98,13 @@ def vital_findings(vitals: Vitals) -> Iterator[Finding]:
         yield failure(About.STORE, "store", text, "see its log; most often its disk is full")
     yield _clock(vitals.clock_ahead_ms)
     yield _memory(vitals)
+
+
+def _replicas(connected: int, waited_for: int) -> Iterator[Finding]:
+    if connected < waited_for:
+        text = f"a durability waits for {waited_for} replicas, and {connected} are connected"
+        remedy = "start the others: until then calls are indeterminate, and nothing is delivered"
+        yield failure(About.STORE, "store", text, remedy)
 
 
 def _clock(ahead_ms: int) -> Finding:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 
+from duebridge.config.durability import Needs
 from duebridge.config.models import Config
 from duebridge.errors import ConfigError
 from duebridge.ports.discovery import broker_type, naming
@@ -20,20 +21,21 @@ def store_user(config: Config, role: Role) -> str:
     return user if role == "operator" else f"{user}-readonly"
 
 
-def store_rule(role: Role, namespace: str, user: str) -> str:
+def store_rule(role: Role, namespace: str, user: str, needs: Needs) -> str:
     """Return a user's line of a Redis ACL file; the password is to be filled in.
 
     Raises `ConfigError` for an invalid namespace or user.
     """
     if not user or any(each.isspace() or each == "\0" for each in user):
         raise ConfigError(f"--user: expected a name without spaces; got {user!r}")
-    return " ".join(("user", user, "on", ">PASSWORD", *rights_of(role, namespace)))
+    rights = rights_of(role, namespace, reads_settings=needs.fsync)
+    return " ".join(("user", user, "on", ">PASSWORD", *rights))
 
 
-def store_lines(role: Role, namespace: str, user: str) -> Iterator[str]:
+def store_lines(role: Role, namespace: str, user: str, needs: Needs) -> Iterator[str]:
     """Yield the commands for `redis-cli`, with comments."""
     yield f"# The store, namespace {namespace}: {_USES[role]}"
-    yield "ACL SETUSER " + store_rule(role, namespace, user).removeprefix("user ")
+    yield "ACL SETUSER " + store_rule(role, namespace, user, needs).removeprefix("user ")
     yield _SENTINELS
     yield " ".join(("# ACL SETUSER", user, "on", ">PASSWORD", *sentinel_rights()))
 

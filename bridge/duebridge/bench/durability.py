@@ -22,6 +22,8 @@ from duebridge.errors import StoreError
 from duebridge.store.batching import CALL_ROWS, PROMOTE_ROWS, SCHEDULE_ROWS
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
+from duebridge.store.life import RouteLife
+from duebridge.store.registry import Registry
 from duebridge.store.server.connection import open_connection
 from duebridge.store.server.embedded import server_program
 from duebridge.store.transitions import Ack
@@ -89,7 +91,9 @@ def _side(name: str, url: str, stack: ExitStack, replicas: int = 0) -> _Side:
     stack.callback(connection.close)
     connection.load_scripts()
     waits_for = Replicated.model_validate({"replicas": replicas}) if replicas else None
-    return _Side(name, DelayStore(connection, Shard("bench", "r", 0), waits_for=waits_for))
+    life = RouteLife(Registry(connection, "bench"), "r", 1, registers=True)
+    store = DelayStore(connection, Shard("bench", "r", 0), waits_for=waits_for, life=life)
+    return _Side(name, store)
 
 
 @contextmanager

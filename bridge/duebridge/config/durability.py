@@ -70,15 +70,16 @@ def in_words(durability: Durability) -> str:
 class Needs(NamedTuple):
     """What durabilities need of a server: a sync at every write, and no more replicas than this.
 
-    `replicas` is the fewest that a call waits for, 0 where none waits.
+    `replicas` is the fewest that a call waits for, `most_replicas` the most, 0 where none waits.
     """
 
     fsync: bool = False
     replicas: int = 0
+    most_replicas: int = 0
 
     @classmethod
     def of(cls, durabilities: Iterable[Durability]) -> "Needs":
         """Return what all of them together need."""
         given = list(durabilities)
         waited = [each.replicas for each in map(replication_of, given) if each is not None]
-        return cls("fsync" in given, min(waited, default=0))
+        return cls("fsync" in given, min(waited, default=0), max(waited, default=0))

@@ -77,8 +77,18 @@ PYTHON = "/opt/duebridge/bin/python"
 class Bridge:
     """One release; the ids that were accepted for Kafka, and how often each has arrived there."""
 
-    def __init__(self, kube: Kube, stack: Stack, name: str, image: str, home: Path) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        stack: Stack,
+        name: str,
+        image: str,
+        home: Path,
+        store: Object | None = None,
+    ) -> None:
+        """Make its targets; `store` is the configuration's, by default the stack's Redis."""
         self.kube, self.stack, self.name, self._home = kube, stack, name, home
+        self._store = store or {"url": stack.redis_url}
         repository, _, tag = image.rpartition(":")
         self.values: Object = {
             "fullnameOverride": name,
@@ -98,7 +108,7 @@ class Bridge:
         exchange = {"broker": "rabbit", "exchange": "", "routing_key": self.name}
         return {
             "version": 1,
-            "store": {"url": self.stack.redis_url, "namespace": self.name},
+            "store": {**self._store, "namespace": self.name},
             "brokers": {
                 "kafka": {"type": "kafka", "bootstrap_servers": [self.stack.kafka]},
                 "rabbit": {"type": "rabbitmq", "url": "${RABBIT_URL}"},

@@ -54,9 +54,9 @@ def acl(
     named = settings.store.namespace if namespace is None else namespace
     who = store_user(settings, role.value) if user is None else user
     if acl_file:
-        write(store_rule(role.value, named, who))
+        write(store_rule(role.value, named, who, settings.needs))
         return
-    lines = list(store_lines(role.value, named, who))
+    lines = list(store_lines(role.value, named, who, settings.needs))
     if role is RoleChoice.OPERATOR:
         lines += broker_lines(settings)
     write("\n".join(lines))

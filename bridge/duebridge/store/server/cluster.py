@@ -24,6 +24,7 @@ T = TypeVar("T")
 PROBE_TIMEOUT_S = 0.5
 LEAST_PAUSE_S = 0.2  # between two looks at the map, however many calls fail
 
+_random = random.Random()  # noqa: S311 - jitter; the shared one is the application's
 _DEAD = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)
 _ANSWERED = (redis.exceptions.ResponseError, redis.exceptions.AuthenticationError)
 
@@ -177,7 +178,7 @@ class _MapKeeper:
         while self._has_work():
             with suppress(Exception):  # the client raises any class on bytes that are no reply
                 self._renew()
-            time.sleep(random.uniform(LEAST_PAUSE_S / 2, LEAST_PAUSE_S))  # noqa: S311 - jitter
+            time.sleep(_random.uniform(LEAST_PAUSE_S / 2, LEAST_PAUSE_S))
             for node in list(self._silent.values()):
                 if answers(node, self._options):
                     self._silent.pop(node.name, None)
@@ -210,7 +211,7 @@ class _MapKeeper:
     def _candidates(self, client: Any) -> Iterator[ClusterNode]:
         """Yield whom to ask for the map: any node, silent ones last, then the seeds as given."""
         nodes = list(client.get_nodes())
-        random.shuffle(nodes)
+        _random.shuffle(nodes)
         yield from sorted(nodes, key=lambda node: node.name in self._silent)
         yield from (_node(host, port) for host, port in self._seeds)
 

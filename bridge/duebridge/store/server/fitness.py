@@ -157,6 +157,7 @@ class Vitals(NamedTuple):
 
     `clock_ahead_ms` is the store's clock minus this machine's. Where `maxmemory` is not set, the
     limit is the memory of the machine that the store runs on, and `is_limit_set` is false.
+    `replicas` are those connected to the primary that has the fewest.
     """
 
     server: str
@@ -166,6 +167,7 @@ class Vitals(NamedTuple):
     is_limit_set: bool
     is_primary: bool
     is_append_only_written: bool
+    replicas: int
 
 
 def read_vitals(connection: Connection, now_ms: Callable[[], int] | None = None) -> Vitals:
@@ -181,6 +183,7 @@ def read_vitals(connection: Connection, now_ms: Callable[[], int] | None = None)
         limit_bytes=_limit_bytes(worst),
         is_limit_set=bool(worst.get("maxmemory")),
         is_primary=all(node.get("role") == "master" for node in nodes),
+        replicas=min(int(node.get("connected_slaves", 0)) for node in nodes),
         is_append_only_written=all(node.get("aof_last_write_status") != "err" for node in nodes),
     )
 

@@ -40,15 +40,17 @@ def commands_of(role: Role) -> tuple[str, ...]:
     return (*CONNECT, *SCRIPTS, *READ, *writing, *CLUSTER)
 
 
-def rights_of(role: Role, namespace: str) -> list[str]:
+def rights_of(role: Role, namespace: str, *, reads_settings: bool = False) -> list[str]:
     """Return the words of `ACL SETUSER` for a role: all that it may do, and nothing else.
 
-    They take away what the user had before. Raises `ConfigError` for an invalid namespace.
+    They take away what the user had before. `reads_settings`: a durability is `fsync`, which the
+    start compares with the server's settings. Raises `ConfigError` for an invalid namespace.
     """
     checked = checked_name("namespace", namespace)
     keys = f"~{{{checked}:*}}:*", f"~{{{checked}}}:*"
     channels = [f"&{{{checked}:*}}:wake"] if role == "operator" else []
-    allowed = (f"+{command}" for command in commands_of(role))
+    more = ("config|get",) * reads_settings
+    allowed = (f"+{command}" for command in (*commands_of(role), *more))
     return ["resetkeys", *keys, "resetchannels", *channels, "-@all", *allowed]
 
 

@@ -1,0 +1,73 @@
+"""A release on a Sentinel set and on a Cluster: a master dies, and nothing is lost or doubled."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import yaml
+
+from tests.deploy.chart import Object, values_of
+from tests.deploy.cluster.bridge import Bridge, Stack
+from tests.deploy.cluster.kube import Kube, until
+from tests.support.redis_sets import RedisNode, redis_cluster_of_six, sentinel_set
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+PASSWORD = "trial"  # noqa: S105 - of servers that live as long as a test
+SAFE = ("--appendonly", "yes")
+FailOver = Callable[[], RedisNode]
+
+
+@contextmanager
+def running(kind: str, home: Path) -> Iterator[tuple[str, FailOver]]:
+    """Give the URL of a set of servers, and what kills a master and returns it once replaced."""
+    if kind == "sentinel":
+        with sentinel_set(home, *SAFE, password=PASSWORD) as servers:
+
+            def fail_over() -> RedisNode:
+                (old := servers.master()).kill()
+                servers.await_master_after(old)
+                return old
+
+            yield servers.url, fail_over
+    else:
+        with redis_cluster_of_six(home, *SAFE, password=PASSWORD) as cluster:
+
+            def replace_one() -> RedisNode:
+                (old := cluster.masters()[0]).kill()
+                until(lambda: len(cluster.masters()) == 3, "another master")
+                return old
+
+            yield cluster.url, replace_one
+
+
+def store_at(kind: str, url: str) -> Object:
+    """Return the store of the chart's values file, at these servers."""
+    store: Object = yaml.safe_load(values_of(kind).read_text())["config"]["store"]
+    return {**store, "url": re.sub("://.*@", "://${REDIS_LOGIN}@", url)}
+
+
+@pytest.mark.parametrize("kind", ["sentinel", "cluster"])
+def test_release_on_servers_whose_master_dies_delivers_each_once(
+    kube: Kube, stack: Stack, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    name, login = f"bridge-{uuid4().hex[:6]}", f":{PASSWORD}"
+    monkeypatch.setenv("REDIS_LOGIN", login)
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": f"{name}-redis"}}
+    kube.apply({**secret, "stringData": {"login": login}})
+    with running(kind, tmp_path) as (url, fail_over):
+        bridge = Bridge(kube, stack, name, image, tmp_path, store_at(kind, url))
+        with closing(bridge):
+            reference = {"secret": f"{name}-redis", "key": "login"}
+            bridge.values["secrets"]["env"]["REDIS_LOGIN"] = reference
+            bridge.install(replicas=1)
+            bridge.schedule(200, delay="6s")
+            old = fail_over()
+            old.start()  # each accepted envelope is on every replica: they must be there
+            bridge.settle_once()
+            bridge.schedule(100)
+            bridge.settle_once()
+            assert bridge.restarts(bridge.pod()) == 0
