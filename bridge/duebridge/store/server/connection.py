@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from redis.exceptions import NoScriptError
 
 from duebridge.config.durability import Replicated
-from duebridge.errors import ConfigError, Indeterminate, StoreUnavailable
+from duebridge.errors import ConfigError, Indeterminate, StoreError, StoreUnavailable, StoreUnfit
 from duebridge.store.server.cluster import ClusterClient, node_name, server_of
 from duebridge.store.server.durability import run_replicated
 from duebridge.store.server.errors import translated_errors
@@ -89,11 +89,11 @@ class Connection:
         reconnects.check()
         try:
             answer = call()
-        except Indeterminate:
-            reconnects.answered()
-            raise
-        except StoreUnavailable:
-            reconnects.failed()
+        except StoreError as error:
+            if isinstance(error, StoreUnavailable) and not isinstance(error, Indeterminate):
+                reconnects.failed()
+            elif not isinstance(error, StoreUnfit):  # a refusal is an answer; a log-in's is none
+                reconnects.answered()
             raise
         reconnects.answered()
         return answer
