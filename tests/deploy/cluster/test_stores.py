@@ -12,7 +12,7 @@ import yaml
 from tests.deploy.chart import Object, values_of
 from tests.deploy.cluster.bridge import Bridge, Stack
 from tests.deploy.cluster.kube import Kube, until
-from tests.support.redis_sets import RedisNode, redis_cluster_of_six, sentinel_set
+from tests.support.redis_sets import HOST, RedisNode, redis_cluster_of_six, sentinel_set
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -54,6 +54,8 @@ def store_at(kind: str, url: str) -> Object:
 def test_release_on_servers_whose_master_dies_delivers_each_once(
     kube: Kube, stack: Stack, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
+    if HOST == "127.0.0.1":
+        pytest.skip("set DUEBRIDGE_K8S_HOST: the sets have to be reached from pods")
     name, login = f"bridge-{uuid4().hex[:6]}", f":{PASSWORD}"
     monkeypatch.setenv("REDIS_LOGIN", login)
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": f"{name}-redis"}}
