@@ -5,7 +5,11 @@
 -- instant (6 bytes); then come the attempt (4) and the reason (1) where the kind has them. A detail is
 -- the next try (6 bytes, ms, 0: none) and the class of the error.
 -- ARGV[2]  the cap in bytes, after a + if the call waits for replicas (shared/renewed.lua); each entry
---          drops at most 8 of the oldest while the stream is over it
+--          drops at most 8 of the oldest while the stream is over it. Then a space and the name of the
+--          person who calls, if one does: the entry's field `w`
+local name_at = string.find(ARGV[2], ' ', 1, true)
+local CAP = tonumber(name_at and string.sub(ARGV[2], 1, name_at - 1) or ARGV[2])
+local ACTOR = name_at and string.sub(ARGV[2], name_at + 1)
 local ENTRY_OVERHEAD = 48
 local MOST_CLASS = 64  -- bytes of the class in a detail
 
@@ -31,10 +35,14 @@ end
 -- Append an entry of `bytes` bytes of items and details; the rest are further fields.
 local function append(kind, packed, bytes, ...)
   local sequence = redis.call('HINCRBY', META, 'journal_sequence', 1)
-  local total = redis.call('HINCRBY', META, 'journal_bytes', bytes + ENTRY_OVERHEAD)
+  local total = redis.call('HINCRBY', META, 'journal_bytes', bytes + ENTRY_OVERHEAD + (ACTOR and #ACTOR or 0))
   local id = string.format('%.0f-0', sequence)
-  redis.call('XADD', JOURNAL, id, 'k', kind, 't', NOW, 'b', total, 'i', packed, ...)
-  if total > tonumber(ARGV[2]) then trim_journal(total, tonumber(ARGV[2])) end
+  if ACTOR then
+    redis.call('XADD', JOURNAL, id, 'k', kind, 't', NOW, 'b', total, 'i', packed, 'w', ACTOR, ...)
+  else
+    redis.call('XADD', JOURNAL, id, 'k', kind, 't', NOW, 'b', total, 'i', packed, ...)
+  end
+  if total > CAP then trim_journal(total, CAP) end
 end
 
 local function journal(kind, items, details)

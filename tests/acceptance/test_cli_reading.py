@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from duebridge.config.load import load_config
+from duebridge.producer import Producer
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.transitions import Retry
@@ -283,3 +285,28 @@ def test_events_follow_whose_reader_left_ends_quietly(duebridge: Command) -> Non
     assert process.stderr is not None
     assert process.stderr.read() == b""
     process.communicate()
+
+
+def test_events_of_commands_name_who_ran_them_and_those_of_programs_nobody(
+    duebridge: Command,
+) -> None:
+    for number, name in enumerate(("a", "b", "c")):
+        duebridge(
+            "send", "reminders", "x", "--delay", "1h", "--id", name, DUEBRIDGE_ACTOR=f"u{number}"
+        )
+    with closing(Producer(load_config(duebridge.file), duebridge.connection())) as producer:
+        producer.cancel("reminders", "a")
+    duebridge("cancel", "reminders", "b", DUEBRIDGE_ACTOR="ada\x1b[1m")
+    duebridge("reschedule", "reminders", "c", "--delay", "2h", DUEBRIDGE_ACTOR="é" * 99)
+    events = duebridge("events", "reminders", "--output", "json").json_lines()
+    assert [(each["kind"], each.get("by")) for each in events] == [
+        ("accepted", "u0"),
+        ("accepted", "u1"),
+        ("accepted", "u2"),
+        ("cancelled", None),
+        ("cancelled", "ada\x1b[1m"),
+        ("rescheduled", "é" * 64),
+    ]
+    shown = duebridge("events", "reminders").out
+    assert "by u0\n" in shown
+    assert "\x1b" not in shown

@@ -18,7 +18,8 @@ class EnvelopeEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `kind` is accepted, replaced, delivered, retried, dead, expired, shunted, cancelled,
     rescheduled, replayed or dropped. `retried` and `dead` have the class of the error, `retried`
-    the latest instant of the next try: a target that is well again ends the wait. A `gap` has no
+    the latest instant of the next try: a target that is well again ends the wait. `by` is the
+    person whose command it was, if one. A `gap` has no
     id: `lost_entries` entries of the journal, each of up to 1,000 envelopes, were cut by its cap
     before they were read, or were read and then lost by the store in a failover.
     """
@@ -34,6 +35,7 @@ class EnvelopeEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     error_class: str = ""
     next_at_ms: int | None = None
     lost_entries: int = 0
+    by: str = ""
 
 
 class EventReader:
@@ -107,4 +109,5 @@ def _events(journal: Journal, entry: JournalEntry) -> Iterator[EnvelopeEvent]:
             "" if note.reason is None else reason_word(note.reason),
             note.error_class,
             note.next_at_ms,
+            by=entry.actor,
         )

@@ -3,6 +3,8 @@
 Functions import the configuration and the store themselves: a command's `--help` needs neither.
 """
 
+import getpass
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from duebridge.store.server.connection import Connection
 
 DEFAULT_CONFIG = Path("duebridge.yaml")
+MOST_ACTOR = 64  # characters
 
 ConfigOption = Annotated[
     Path | None,
@@ -76,7 +79,17 @@ def opened_store(config: "Config", repeat_for_s: float = 0.0) -> "Iterator[Conne
     allow_interrupts()
     read_url = partial(resolved_store_url, config)
     with opened_connection(read_url(), repeat_for_s, read_url) as connection:
+        connection.actor = actor_name()
         yield connection
+
+
+def actor_name() -> str:
+    """Return who runs this command, for the journal: `DUEBRIDGE_ACTOR`, else the system's user."""
+    try:
+        name = os.environ.get("DUEBRIDGE_ACTOR") or getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        name = f"uid {os.getuid()}"
+    return name[:MOST_ACTOR]
 
 
 @contextmanager

@@ -408,7 +408,8 @@ class DelayStore:
             now: Argument = "" if self._now_ms is None else self._now_ms()
             wanted = self._waits_for if called in WAITING else None
             cap = f"{'+' if wanted else ''}{self._journal_cap_bytes}"
-            whole = (now, cap, life, *given)
+            actor = self._connection.actor
+            whole = (now, f"{cap} {actor}" if actor else cap, life, *given)
             return self._connection.run(script(called), self._keys, whole, repeat_for_s, wanted)
 
         return self._life.kept(lambda life: call(name, life, *arguments), partial(call, "renew"))

@@ -56,8 +56,8 @@ class JournalEntry(NamedTuple):
     """One batch of transitions of one kind; `size` is the bytes of the items.
 
     `sequence` is dense, but after `renewed`, which has no items but the last number `found`, and
-    begins beyond every number ever given out. A newer duebridge may write kinds beyond `EventKind`,
-    which are passed on.
+    begins beyond every number ever given out. `actor` is the person whose command it was, if one.
+    A newer duebridge may write kinds beyond `EventKind`, which are passed on.
     """
 
     sequence: int
@@ -67,6 +67,7 @@ class JournalEntry(NamedTuple):
     items: list[tuple[str, Note]]
     size: int
     found: int | None = None
+    actor: str = ""
 
     @property
     def before(self) -> int:
@@ -195,7 +196,8 @@ def read_entry(stream_id: bytes, fields: dict[bytes, bytes]) -> JournalEntry:
     except (KeyError, ValueError, IndexError, struct.error) as error:
         raise RecordDamaged(f"journal entry {sequence}: {type(error).__name__}: {error}") from error
     size = len(packed) + len(detailed)
-    return JournalEntry(sequence, kind, at_ms, total, items, size, before)
+    actor = fields.get(b"w", b"").decode(errors="backslashreplace")
+    return JournalEntry(sequence, kind, at_ms, total, items, size, before, actor)
 
 
 def _sequence(stream_id: bytes) -> int:

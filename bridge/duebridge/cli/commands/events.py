@@ -51,8 +51,9 @@ def events(
     All shards are merged by time. The kinds are accepted, replaced, delivered, retried, dead,
     expired, shunted, cancelled, rescheduled, replayed and dropped. A retry tells
     what failed and when the next try is; what waits for a target goes as soon as the target is
-    well. The journal is capped: a gap says how many entries were cut before they were read. --limit
-    applies to past events, not to those that --follow adds.
+    well. What a command did names the person who ran it. The journal is capped: a gap says how
+    many entries were cut before they were read. --limit applies to past events, not to those that
+    --follow adds.
     """
     from duebridge.admin.events import EventReader
     from duebridge.admin.operator import Operator
@@ -99,4 +100,6 @@ def _line(event: "EnvelopeEvent") -> str:
     parts += [each for each in (event.reason, event.error_class) if each]
     if event.next_at_ms is not None:
         parts.append(f"next try {format_instant(event.next_at_ms)}")
+    if event.by:
+        parts.append(f"by {event.by}")
     return "  ".join(map(printable, parts))

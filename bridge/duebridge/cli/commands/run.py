@@ -80,6 +80,7 @@ def run(
         stack.enter_context(tuned_gc())
         publishers = open_publishers(settings, stack)
         connection = stack.enter_context(opened_store(settings, REPEAT_FOR_S))
+        connection.actor = ""  # what a worker does is nobody's command
         connection.observe = observe_store_call
         is_watched, tracing = health_port is not None, stack.enter_context(traced_process())
         runner = Runner(settings, connection, publishers, is_watched=is_watched, tracing=tracing)

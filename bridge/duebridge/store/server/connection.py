@@ -40,8 +40,11 @@ class Reply(NamedTuple):
 class Connection:
     """Runs scripts on one server, on a Sentinel set's master or on a Cluster; shared by threads.
 
-    `observe` gets the script and the seconds of every call, answered or not.
+    `observe` gets the script and the seconds of every call, answered or not. `actor` is the person
+    in whose name calls are journalled, empty for a program.
     """
+
+    actor = ""
 
     def __init__(
         self, client: Client, observe: Callable[[str, float], None] = lambda _, __: None
