@@ -195,8 +195,8 @@ def test_load_block_of_a_route_inherits_the_defaults(own: str) -> None:
         ("", "", "async", Needs()),
         ("{durability: fsync}", "", "fsync", Needs(fsync=True)),
         ("{durability: async}", "fsync", "fsync", Needs(fsync=True)),
-        ("{durability: fsync}", "{replicated: {replicas: 3}}", 3, Needs(fsync=True, replicas=3)),
-        ("{durability: {replicated: {replicas: 2}}}", "", 2, Needs(replicas=2)),
+        ("{durability: fsync}", "{replicated: {replicas: 3}}", 3, Needs(True, 3, 3)),
+        ("{durability: {replicated: {replicas: 2}}}", "", 2, Needs(False, 2, 2)),
     ],
 )
 def test_load_route_has_the_durability_of_the_store_or_a_stricter_one(
