@@ -191,16 +191,19 @@ def read_vitals(connection: Connection, now_ms: Callable[[], int] | None = None)
 def count_listeners(connection: Connection, shards: Sequence[Shard]) -> list[int]:
     """Return how many workers listen for hints of each shard; raises `StoreError`.
 
-    On a Cluster they listen at the node of the shard's slot; former versions at any node.
+    On a Cluster they listen at the node of the shard's slot; former versions at any primary.
     """
     if not shards:
         return []
     client: Any = connection.client
+    channels = [shard.wake for shard in shards]
     with translated_errors():
-        found = dict(client.pubsub_numsub(*(shard.wake for shard in shards)))
-        at_slot = [_listeners_at_slot(connection, shard.wake) for shard in shards]
-    everywhere = [int(found.get(shard.wake.encode(), 0)) for shard in shards]
-    return [some + others for some, others in zip(at_slot, everywhere, strict=True)]
+        found = [dict(client.pubsub_numsub(*channels, **at)) for at in _primaries(connection)]
+        at_slot = [_listeners_at_slot(connection, channel) for channel in channels]
+    return [
+        some + sum(int(each.get(channel.encode(), 0)) for each in found)
+        for some, channel in zip(at_slot, channels, strict=True)
+    ]
 
 
 def _listeners_at_slot(connection: Connection, channel: str) -> int:
