@@ -305,6 +305,7 @@ def test_worker_of_a_route_made_anew_delivers_what_the_new_life_has(
         runner._stop.set()
         runner.worker.wake()
         runner._thread.join(10)
+        runner._listener.close()
 
 
 def test_route_that_is_being_removed_takes_nothing_and_nobody_opens_it(

@@ -46,17 +46,22 @@ class WakeListener:
 
     def _run(self) -> None:
         ears: dict[frozenset[bytes], _Ear] = {}
-        while not self._stop.is_set():
-            wanted = self._by_node()
-            for channels in ears.keys() - wanted:
-                ears.pop(channels).stop()
-            for channels in wanted - ears.keys():
-                ears[channels] = _Ear(self._connection, channels, self._hear)
-            self._stop.wait(POLL_S)
-        for ear in ears.values():
-            ear.stop()
-        for ear in ears.values():
-            ear.join()
+        try:
+            while not self._stop.is_set():
+                self._adapt(ears)
+                self._stop.wait(POLL_S)
+        finally:
+            for ear in ears.values():
+                ear.stop()
+            for ear in ears.values():
+                ear.join()
+
+    def _adapt(self, ears: dict[frozenset[bytes], "_Ear"]) -> None:
+        wanted = self._by_node()
+        for channels in ears.keys() - wanted:
+            ears.pop(channels).stop()
+        for channels in wanted - ears.keys():
+            ears[channels] = _Ear(self._connection, channels, self._hear)
 
     def _by_node(self) -> set[frozenset[bytes]]:
         """Return the channels of each node that has some of our shards."""
