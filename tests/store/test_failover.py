@@ -205,7 +205,7 @@ def assert_heard_after(
     try:
         wait_until(is_heard, "a hint", 10.0)
         fault()
-        wait_until(is_heard, "a hint after the fault", 10.0)
+        wait_until(is_heard, "a hint after the fault", 30.0)
     finally:
         listener.close()
 
@@ -286,7 +286,7 @@ def test_slot_on_its_way_holds_up_its_own_shard_alone(six: ClusterOfSix) -> None
             migration.end()
             traffic.await_claim()
             assert moving.get("kept") is not None
-            assert max(each.longest_gap_s(began) for each in unhurt) < 1.0
+            assert max(each.longest_gap_s(began) for each in unhurt) < RESUMED_WITHIN_S
         assert six.owner_of(moving.shard.wake) is to
 
 
