@@ -1,10 +1,11 @@
 """The data source and the cold tier's jobs on a Sentinel set and on a Cluster, over a failover."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+import redis
 
 from tests.spark.cold_route import ColdRoute
 from tests.spark.world import LATER_MS, World
@@ -50,6 +51,14 @@ def test_jobs_go_on_over_a_failover_and_lose_nothing(
     cold = ColdRoute(world, monkeypatch)
     fail_over()
     assert cold.demote().removed == 400
+    wait_until(lambda: reads(world), "the test's own client to find the new master")
     assert (cold.warm(), len(cold.ids())) == (set(), 400)
     assert world.write(frame, "split").accepted == 400
     assert world.read(route="split").count() == 400
+
+
+def reads(world: World) -> bool:
+    with suppress(redis.RedisError):
+        world.ids("cold")
+        return True
+    return False

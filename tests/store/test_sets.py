@@ -17,7 +17,7 @@ from duebridge.store.keys import Shard
 from duebridge.store.life import RouteLife
 from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection, open_connection
-from duebridge.store.server.errors import translated_errors
+from duebridge.store.server.errors import SlotOnItsWay, translated_errors
 from duebridge.store.server.reconnects import NotAsked
 from tests.support.certificates import Certificates
 from tests.support.redis_sets import NAME, RedisNode, SentinelSet, sentinel_set, server
@@ -216,9 +216,9 @@ def test_address_of_a_set_is_decoded() -> None:
 
 ERRORS: list[tuple[Exception, type[StoreError]]] = [
     (redis.exceptions.ReadOnlyError("You can't write"), StoreUnavailable),
-    (redis.exceptions.MovedError("1 h:2"), StoreUnavailable),
-    (redis.exceptions.AskError("1 h:2"), StoreUnavailable),
-    (redis.exceptions.TryAgainError("Multiple keys"), StoreUnavailable),
+    (redis.exceptions.MovedError("1 h:2"), SlotOnItsWay),
+    (redis.exceptions.AskError("1 h:2"), SlotOnItsWay),
+    (redis.exceptions.TryAgainError("Multiple keys"), SlotOnItsWay),
     (redis.exceptions.ClusterDownError("Hash slot not served"), StoreUnavailable),
     (redis.exceptions.ClusterError("TTL exhausted."), StoreUnavailable),
     (redis.exceptions.BusyLoadingError("loading"), StoreUnavailable),

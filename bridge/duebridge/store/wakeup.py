@@ -15,6 +15,8 @@ from duebridge.store.server.connection import Connection
 
 POLL_S = 0.5
 PAUSE_S = 1.0
+_HINTS = ("message", "smessage")
+_ENDED = "sunsubscribe"  # a node sends it unasked when a slot leaves it; redis-py takes no notice
 
 log = structlog.get_logger()
 
@@ -45,7 +47,7 @@ class WakeListener:
         self._thread.join()
 
     def _run(self) -> None:
-        ears: dict[frozenset[bytes], _Ear] = {}
+        ears: dict[_Place, _Ear] = {}
         try:
             while not self._stop.is_set():
                 self._adapt(ears)
@@ -56,23 +58,26 @@ class WakeListener:
             for ear in ears.values():
                 ear.join()
 
-    def _adapt(self, ears: dict[frozenset[bytes], "_Ear"]) -> None:
-        wanted = self._by_node()
-        for channels in ears.keys() - wanted:
-            ears.pop(channels).stop()
-        for channels in wanted - ears.keys():
-            ears[channels] = _Ear(self._connection, channels, self._hear)
+    def _adapt(self, ears: dict["_Place", "_Ear"]) -> None:
+        wanted = self._places()
+        for place in ears.keys() - wanted:
+            ears.pop(place).stop()
+        for place in wanted - ears.keys():
+            ears[place] = _Ear(self._connection, place[1], self._hear)
 
-    def _by_node(self) -> set[frozenset[bytes]]:
-        """Return the channels of each node that has some of our shards."""
+    def _places(self) -> set["_Place"]:
+        """Return each node that has some of our shards, and their channels."""
         found: dict[str, set[bytes]] = {}
         for channel in self._wake:
             found.setdefault(self._connection.node_of(channel.decode()), set()).add(channel)
-        return set(map(frozenset, found.values()))
+        return {(node, frozenset(channels)) for node, channels in found.items()}
 
     def _hear(self, channel: bytes) -> None:
         if call := self._wake.get(channel):
             call()
+
+
+_Place = tuple[str, frozenset[bytes]]
 
 
 class _Ear:
@@ -98,16 +103,23 @@ class _Ear:
                 self._listen()
             except Exception as error:  # the client raises any class on bytes that are no reply
                 log.debug("wake_listener_lost", error=f"{type(error).__name__}: {error}")
+                self._connection.look_again()  # the slot may have moved, and no call noticed
                 self._stopped.wait(PAUSE_S)
 
     def _listen(self) -> None:
         server = self._connection.server_of(next(iter(self._channels)).decode())
-        with server.pubsub(ignore_subscribe_messages=True) as subscription:
+        with server.pubsub() as subscription:
             self._subscribe(subscription)
             while not self._stopped.is_set():
                 message = subscription.get_message(timeout=POLL_S)
                 if message is not None:
-                    self._hear(message["channel"])
+                    self._take(message)
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        if message["type"] in _HINTS:
+            self._hear(message["channel"])
+        elif message["type"] == _ENDED:
+            raise ConnectionError("the node no longer has a channel's slot")
 
     def _subscribe(self, subscription: Any) -> None:
         if not self._connection.is_cluster:

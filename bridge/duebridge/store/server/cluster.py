@@ -44,7 +44,8 @@ class ClusterClient(RedisCluster):
         self._is_mapped = False
         self._map_keeper = _MapKeeper(self, seeds, options)
         nodes = [_node(host, port) for host, port in seeds]
-        live = first_answering(nodes, options) if len(nodes) > 1 else None
+        live = first_answering(nodes, options)
+        self._seed, self._options = live or nodes[0], options
         seeds_to_ask = [live] if live else nodes
         super().__init__(startup_nodes=seeds_to_ask, require_full_coverage=False, **options)
         self._is_mapped = True
@@ -65,6 +66,10 @@ class ClusterClient(RedisCluster):
             return self._reported(node, call)
         except redis.exceptions.MovedError as moved:  # it did not run
             return self._reported(self._moved(node, moved), call)
+
+    def look_again(self) -> None:
+        """Renew the map of slots soon."""
+        self._map_keeper.look_again()
 
     def _moved(self, node: ClusterNode, moved: redis.exceptions.MovedError) -> ClusterNode:
         """Return the node to which another one sent us."""
@@ -89,10 +94,17 @@ class ClusterClient(RedisCluster):
             raise
 
     def _execute_command(self, target_node: ClusterNode, *args: Any, **kwargs: Any) -> Any:
-        if not self._is_mapped:  # under construction
-            of_redis_py: Any = super()
-            return of_redis_py._execute_command(target_node, *args, **kwargs)
-        return self._follow(target_node, args, kwargs)
+        if self._is_mapped:
+            return self._follow(target_node, args, kwargs)
+        return self._ask_seed(args, kwargs)
+
+    def _ask_seed(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Ask the seed that answered: redis-py would ask any node of a map that may be old."""
+        client: Any = redis.Redis(host=self._seed.host, port=self._seed.port, **self._options)
+        try:
+            return client.execute_command(*args, **kwargs)
+        finally:
+            client.close()
 
     def _follow(self, node: ClusterNode, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
         try:
@@ -119,7 +131,11 @@ class ClusterClient(RedisCluster):
             with client.pipeline(transaction=False) as pipe:
                 pipe.execute_command("ASKING")
                 pipe.execute_command(*args, **options)
-                return pipe.execute()[1]
+                answers = pipe.execute(raise_on_error=False)  # else its words would hide theirs
+            for each in answers:
+                if isinstance(each, Exception):
+                    raise each
+            return answers[1]
 
         answer = self._reported(node, call)
         if is_asking:

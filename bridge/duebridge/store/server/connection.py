@@ -17,7 +17,7 @@ from duebridge.config.durability import Replicated
 from duebridge.errors import ConfigError, Indeterminate, StoreError, StoreUnavailable, StoreUnfit
 from duebridge.store.server.cluster import ClusterClient, node_name, server_of
 from duebridge.store.server.durability import run_replicated
-from duebridge.store.server.errors import translated_errors
+from duebridge.store.server.errors import SlotOnItsWay, translated_errors
 from duebridge.store.server.opening import Client, open_client
 from duebridge.store.server.reconnects import NotAsked, Reconnects
 from duebridge.store.server.scripts import Script, names, script, sharded
@@ -93,7 +93,8 @@ class Connection:
         try:
             answer = call()
         except StoreError as error:
-            if isinstance(error, StoreUnavailable) and not isinstance(error, Indeterminate):
+            is_answer = isinstance(error, Indeterminate | SlotOnItsWay)
+            if isinstance(error, StoreUnavailable) and not is_answer:
                 reconnects.failed()
             elif not isinstance(error, StoreUnfit):  # a refusal is an answer; a log-in's is none
                 reconnects.answered()
@@ -113,6 +114,11 @@ class Connection:
     def server_of(self, key: str) -> Any:
         """Return redis-py's client of the one server that has a key, now; raises its errors."""
         return server_of(self.client, key)
+
+    def look_again(self) -> None:
+        """Renew a Cluster's map of slots soon."""
+        if isinstance(self.client, ClusterClient):
+            self.client.look_again()
 
     def form_of(self, called: Script) -> Script:
         """Return a script as this store needs it: on a Cluster hints stay with their slot."""

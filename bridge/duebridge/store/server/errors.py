@@ -22,6 +22,10 @@ class NodeSilent(redis.exceptions.ConnectionError):
     """A node of a Cluster did not answer a moment ago, and was not asked."""
 
 
+class SlotOnItsWay(StoreUnavailable):
+    """A Cluster moves the shard's slot. The node answered: its other shards go on."""
+
+
 class SentinelRefused(redis.exceptions.ConnectionError):
     """The Sentinels answered, and another configuration is needed: a password, a service."""
 
@@ -31,10 +35,12 @@ _AWAY: tuple[type[Exception], ...] = (
     redis.exceptions.TimeoutError,
     redis.exceptions.BusyLoadingError,
     redis.exceptions.ReadOnlyError,
-    redis.exceptions.AskError,  # MovedError, too: followed once, and the slot had gone on
     redis.exceptions.ClusterError,
     redis.exceptions.ClusterDownError,
     redis.exceptions.MasterDownError,
+)
+_MOVING: tuple[type[Exception], ...] = (
+    redis.exceptions.AskError,  # MovedError, too: followed once, and the slot had gone on
     redis.exceptions.TryAgainError,
 )
 _UNFIT: tuple[type[Exception], ...] = (
@@ -93,6 +99,10 @@ def _silence(error: Exception) -> StoreError:
     return StoreUnavailable(f"the delay store did not answer: {hinted(str(error))}")
 
 
+def _migration(error: Exception) -> StoreError:
+    return SlotOnItsWay(f"the delay store did not answer: {hinted(str(error))}")
+
+
 def _of_cluster(error: Exception) -> StoreError:
     """Judge what the Cluster client raises over another error: its cause says what it is."""
     return _refusal(error) if isinstance(error.__cause__, _UNFIT) else _silence(error)
@@ -129,6 +139,7 @@ _TABLE = (
         lambda error: NotAsked(f"the delay store did not answer a moment ago: {error}"),
     ),
     (_UNFIT, _refusal),
+    (_MOVING, _migration),
     (_AWAY, _silence),
     (RedisClusterException, _of_cluster),  # no RedisError
     (RedisError, _from_text),
