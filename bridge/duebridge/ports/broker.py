@@ -16,7 +16,8 @@ from duebridge.envelope import Envelope, Headers, Target
 from duebridge.ports.baseline import BaselineClient
 from duebridge.ports.checks import Destination, Finding
 from duebridge.ports.publisher import Publisher
-from duebridge.ports.settings import BrokerSettings, TargetSettings
+from duebridge.ports.settings import BrokerSettings, Model, TargetSettings
+from duebridge.ports.source import Positions, Source, SourcePlan, SourceSettings
 
 MAX_MESSAGE_HEADER_BYTES = 64 * 1024  # names and values, as `header_bytes` counts them
 
@@ -34,6 +35,10 @@ class BrokerType(ABC):
     """The model of `brokers.NAME`."""
     target: ClassVar[type[TargetSettings]]
     """The model of a target."""
+    source: ClassVar[type[SourceSettings] | None] = None
+    """The model of `intakes.NAME.source`; None where there are no intakes of this type."""
+    declaration: ClassVar[type[Model] | None] = None
+    """The model of `intakes.NAME.declare`; None where an intake declares nothing."""
     has_baseline: ClassVar[bool] = False
     """Whether `duebridge bench` can measure the client without the bridge."""
 
@@ -93,6 +98,44 @@ class BrokerType(ABC):
         resolved. Names of targets may be globs. By default there is nothing to grant.
         """
         del settings, targets
+        return []
+
+    def named_target(self, broker: str, name: str) -> Target:
+        """Return the target that is the topic or queue of this name, where a message came from."""
+        raise NotImplementedError
+
+    def due_target(self, broker: str, declare: Mapping[str, object]) -> Target:
+        """Return where due messages of a declared intake go, as a glob for `allow_targets`."""
+        raise NotImplementedError
+
+    def open_source(
+        self, settings: Mapping[str, object], plan: SourcePlan, positions: Positions
+    ) -> Source:
+        """Return a source, which connects on first use; requires `source`. Raises `ConfigError`."""
+        raise NotImplementedError
+
+    def examine_source(
+        self, place: str, settings: Mapping[str, object], plan: SourcePlan, deadline_s: float
+    ) -> list[Finding]:
+        """Return findings about an intake's source, its right to read it, and its declaration.
+
+        Read-only, as `examine`. Raises `ConfigError`.
+        """
+        raise NotImplementedError
+
+    def declare_source(self, settings: Mapping[str, object], plan: SourcePlan) -> list[str]:
+        """Declare what `plan.declare` names, the source's queue and its dead-letter queue.
+
+        Returns a line for each thing, made or there before; harmless to repeat. Raises
+        `BrokerUnavailable`, and `ConfigError` where one is there and differs.
+        """
+        raise NotImplementedError
+
+    def source_permissions(
+        self, settings: Mapping[str, object], plans: Sequence[SourcePlan]
+    ) -> list[str]:
+        """Return the commands that grant a user the least rights to take in; as `permissions`."""
+        del settings, plans
         return []
 
     def open_baseline(self, settings: Mapping[str, object], name: str) -> BaselineClient:

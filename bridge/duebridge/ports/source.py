@@ -1,0 +1,123 @@
+"""The port through which an intake takes messages in: batches out of a broker, settled afterwards.
+
+`BrokerType.open_source` returns one. An intake has one source and one thread.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from duebridge.envelope import Headers, Properties, Target
+from duebridge.ports.settings import Model
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Where a message lies in a log that keeps it: what came before it in the log is known.
+
+    `log` names one partition of one life of a topic, or a stream: a topic that was deleted and
+    made anew is another log. `epoch` is its leader's when it was written, so that an offset that
+    was truncated away and written again is a later place. Places of one log are ordered by
+    (epoch, offset).
+    """
+
+    log: str
+    epoch: int
+    offset: int
+
+
+class Arrival(msgspec.Struct, frozen=True, gc=False):
+    """One message of a source.
+
+    `id` is the same at each redelivery, and empty where the broker has nothing to tell messages
+    apart by. `key` is Kafka's, and the id where an intake replaces by key. `headers` have every
+    header of the message, in order. `onward` is where a message of a declared intake is due.
+    `origin` is the topic or queue that a failed message came from, empty if it says none.
+    `sent_at_ms` is the broker's timestamp of the message, 0 for none.
+    """
+
+    body: bytes | None
+    id: str = ""
+    key: bytes | None = None
+    headers: Headers = ()
+    properties: Properties | None = None
+    place: Place | None = None
+    onward: Target | None = None
+    origin: str = ""
+    sent_at_ms: int = 0
+    handle: Any = None
+    """The source's own, to settle it by."""
+
+
+class SourceSettings(Model):
+    """The fields of `intakes.NAME.source`; a subclass adds those of its broker type."""
+
+    broker: str
+    """A name under `brokers`."""
+
+
+class SourcePlan(msgspec.Struct, frozen=True):
+    """What an intake asks of its source.
+
+    A batch has at most `batch` messages and `batch_bytes` of bodies (one message may have more);
+    the client holds at most `in_hand` messages and about `in_hand_bytes` beyond it.
+    """
+
+    intake: str
+    broker: str
+    source: Mapping[str, Any]
+    """The fields of `intakes.NAME.source`, without the broker."""
+    declare: Mapping[str, Any] | None = None
+    """Those of `intakes.NAME.declare`, with defaults."""
+    dead_letter: Target | None = None
+    batch: int = 500
+    batch_bytes: int = 512 * 1024
+    in_hand: int = 1000
+    in_hand_bytes: int = 16 * 1024 * 1024
+
+
+class Positions(Protocol):
+    """The positions of an intake in logs that keep none themselves; they only go forward."""
+
+    def read(self, log: str) -> int | None:
+        """Return the offset of the last message that was settled. Raises `StoreError`."""
+        ...
+
+    def write(self, log: str, offset: int) -> None:
+        """Note that every message up to an offset is settled. Raises `StoreError`."""
+        ...
+
+
+class Source(Protocol):
+    """A consumer of one queue, stream or topic. Used by one thread, but for `close` and `lag`.
+
+    It connects on first use. After `BrokerUnavailable` the next call connects again, at its own
+    growing pace; messages that were not settled come again.
+    """
+
+    def receive(self, wait_s: float) -> Sequence[Arrival]:
+        """Return a batch in the order of its logs; empty if none came within `wait_s`.
+
+        The next call comes once all of them are settled. Raises `BrokerUnavailable`, and
+        `ConfigError` where source or right are missing.
+        """
+        ...
+
+    def settle(self, arrivals: Sequence[Arrival]) -> None:
+        """Tell the broker that the messages are kept elsewhere: it may forget them.
+
+        Raises `BrokerUnavailable` where it may not have heard that: they may come again.
+        """
+        ...
+
+    def keep_alive(self) -> None:
+        """Keep the place in the group while a batch waits for the store; takes nothing in."""
+        ...
+
+    def lag(self) -> int | None:
+        """Return how many messages wait at the broker, None if not known now. Never blocks."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection; what was not settled goes back to the broker. Idempotent."""
+        ...
