@@ -5,10 +5,8 @@ at will; all of them are gone at its end.
 """
 
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,23 +18,13 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.support.checkout import missing
-from tests.support.servers import AT_ONCE, listens, wait_until
+from tests.support.servers import AT_ONCE, free_port, listens, wait_until
 
 HOST = os.environ.get("DUEBRIDGE_K8S_HOST", "127.0.0.1")  # where a cluster's pods reach us
 ADDRESSES = dict.fromkeys((HOST, "127.0.0.1"))
 NAME = "duebridge"  # the service that the Sentinels watch
 SLOTS = 16384
 PATIENCE_S = 2.0  # for a server that may be frozen
-
-
-def quiet_port() -> int:
-    """Return a free port that no outgoing connection takes until a server listens there."""
-    for _ in range(100):
-        port = random.randrange(10_000, 32_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no free port")
 
 
 class RedisNode:
@@ -98,7 +86,7 @@ def server(home: Path, *options: str, password: str = "") -> RedisNode:
     words = ["--save", "", "--appendonly", "no", *AT_ONCE, *options]
     if password:
         words += ["--requirepass", password, "--masterauth", password]
-    return RedisNode(home, quiet_port(), words, password)
+    return RedisNode(home, free_port(), words, password)
 
 
 class SentinelSet:
@@ -223,7 +211,7 @@ def _sentinel(home: Path, lines: Sequence[str]) -> RedisNode:
     home.mkdir(parents=True)
     file = home / "sentinel.conf"  # Sentinel writes it again: each needs one of its own
     file.write_text("\n".join(lines) + "\n")
-    return RedisNode(home, quiet_port(), [str(file), "--sentinel"])
+    return RedisNode(home, free_port(), [str(file), "--sentinel"])
 
 
 def _online(master: RedisNode) -> int:
@@ -346,7 +334,7 @@ def redis_cluster_of_six(
 def cluster_words(timeout_ms: int) -> list[str]:
     """Return the options that make a server a node of a Cluster."""
     words = ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"]
-    words += ["--cluster-port", str(quiet_port()), "--cluster-node-timeout", str(timeout_ms)]
+    words += ["--cluster-port", str(free_port()), "--cluster-node-timeout", str(timeout_ms)]
     return [*words, "--cluster-require-full-coverage", "no"]  # else all wait for a part's failover
 
 

@@ -1,11 +1,13 @@
 """Real servers for the tests of the delay store, snapshots of one, and ports without any."""
 
+import os
+import random
 import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import redis
@@ -25,10 +27,25 @@ def wait_until(
         time.sleep(0.01)
 
 
+PORTS = range(10_000, 32_000)  # below those that a system gives to outgoing connections
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a free port, none twice; the workers of one run of tests draw from parts of their own.
+
+    Servers of a set ask for a dozen before the first one listens.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    part = PORTS[worker :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
+    for _ in range(100):
+        port = random.choice(part)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            if port not in _given:
+                _given.add(port)
+                return port
+    raise AssertionError("no free port")
 
 
 @contextmanager
