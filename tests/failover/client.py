@@ -18,7 +18,8 @@ from duebridge.audit import HistoryEvent, Op, Phase
 from duebridge.envelope import Envelope
 from duebridge.errors import StoreError, StoreUnavailable
 from duebridge.producer import Producer
-from tests.failover.judgement import REFUSED, Historian, now_ms
+from tests.failover.judgement import REFUSED
+from tests.support.histories import Historian, now_ms
 
 ROUTE = "failover"
 THREADS, BATCH, EVERY_S = 4, 20, 0.1  # some 600 envelopes a second

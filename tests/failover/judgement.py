@@ -1,47 +1,13 @@
 """Histories on disk, and what they say of a failover: pure functions of events."""
 
-import time
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import msgspec
 
 from duebridge.audit import HistoryEvent, Op, Phase, audit, history_of
 
 LOSSES = ("lost", "brought_back", "early", "moves_lost")
-SUFFIX = ".history.jsonl"
 RESUMES_WITHIN_S = 5.0
-
-
-class Historian:
-    """Writes one history. A line is handed to the system before `write` returns."""
-
-    def __init__(self, home: Path, name: str) -> None:
-        self._file = (home / f"{name}{SUFFIX}").open("ab", buffering=0)
-        self._encoder = msgspec.json.Encoder()
-
-    def write(self, events: Iterable[HistoryEvent]) -> None:
-        self._file.write(self._encoder.encode_lines(list(events)))
-
-    def note(self, op: Op, phase: Phase, id: str, *, due_at_ms: int = 0, answer: str = "") -> None:
-        self.write([HistoryEvent(now_ms(), op, phase, id, due_at_ms, answer)])
-
-    def close(self) -> None:
-        self._file.close()
-
-
-def now_ms() -> int:
-    return int(time.time() * 1000)
-
-
-def read_histories(home: Path) -> list[HistoryEvent]:
-    """Return the events of all processes; those of one id are in one thread's order."""
-    decoder = msgspec.json.Decoder(HistoryEvent)
-    return [
-        event
-        for path in sorted(home.glob(f"*{SUFFIX}"))
-        for event in decoder.decode_lines(path.read_bytes())
-    ]
 
 
 class Counts(msgspec.Struct, frozen=True):

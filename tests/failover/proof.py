@@ -9,7 +9,6 @@ Exit 0: held; 1: broken, its histories kept; 2: too few runs.
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 import time
 import traceback
@@ -22,6 +21,7 @@ from tests.failover.rig import DURABILITIES, Result, run_scenario
 from tests.failover.scenarios import SCENARIOS
 from tests.failover.table import Run, report
 from tests.support.checkout import ROOT
+from tests.support.histories import commit, machine
 
 HOME = ROOT / ".services" / "proof-ha"
 REPORT = Path("docs", "durability-measured.md")
@@ -44,21 +44,6 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     return chosen
 
 
-def commit() -> str:
-    """Return the commit that is being proved, and whether the code has changes beside it."""
-    command = ["git", "rev-parse", "--short=12", "HEAD"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    compare = ["git", "diff", "--quiet", "HEAD", "--", "bridge", "connectors", "lua", "tests"]
-    is_dirty = subprocess.run(compare, cwd=ROOT).returncode != 0
-    return done.stdout.strip() + ("-dirty" if is_dirty else "")
-
-
-def machine() -> str:
-    """Return the machine's size, and not its name."""
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return f"{os.cpu_count()} cores, {pages / 2**30:.0f} GiB"
-
-
 class Proof:
     """The rounds, and the file that remembers them."""
 
@@ -68,7 +53,7 @@ class Proof:
         self._state = self._home / "runs.jsonl"
         if chosen.anew:
             self._state.unlink(missing_ok=True)
-        self._commit = commit()
+        self._commit = commit(REPORT)
         self._give_up_at = time.monotonic() + 60 * chosen.minutes
         lines = self._state.read_bytes() if self._state.exists() else b""
         self.runs = msgspec.json.Decoder(Run).decode_lines(lines)

@@ -18,17 +18,10 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection
 from tests.failover.client import ROUTE
-from tests.failover.judgement import (
-    LOSSES,
-    RESUMES_WITHIN_S,
-    Counts,
-    Historian,
-    count,
-    now_ms,
-    read_histories,
-)
+from tests.failover.judgement import LOSSES, RESUMES_WITHIN_S, Counts, count
 from tests.failover.nodes import LinkedNode
 from tests.failover.worker import BROKER
+from tests.support.histories import Historian, now_ms, read_histories
 from tests.support.redis_sets import ClusterOfSix, SentinelSet
 from tests.support.servers import wait_until
 

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from duebridge.audit import HistoryEvent, Op, Phase
-from tests.failover.judgement import Counts, Historian, count, read_histories
+from tests.failover.judgement import Counts, count
 from tests.failover.rig import Result
 from tests.failover.scenarios import SCENARIOS
 from tests.failover.table import Run, report
+from tests.support.histories import Historian, read_histories
 
 DUE_MS, END_MS = 1000, 9000
 

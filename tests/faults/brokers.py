@@ -17,9 +17,9 @@ from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
 from duebridge.audit import HistoryEvent, Op, Phase, fingerprint
 from duebridge.envelope import EnvelopeFields, Properties
-from tests.faults.judgement import Historian, now_ms
 from tests.faults.kafka_cluster import NODES
 from tests.faults.stack import Stack
+from tests.support.histories import Historian, now_ms
 
 SETTLED_WITHIN_S = 30.0
 LOOK_EVERY_S = 0.05

@@ -1,52 +1,19 @@
 """Histories on disk, what they say of each envelope, and the verdict on it."""
 
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 
-from duebridge.audit import Bounds, HistoryEvent, Op, Phase, audit, history_of, whole_histories
+from duebridge.audit import Bounds, HistoryEvent, audit, history_of, whole_histories
 from duebridge.ports.publisher import Reason
 from duebridge.store.journal import JournalEntry
 from tests.faults.scenario import Bound, Scenario
 
 # How late may be what is well, or is so again: twice that beside other tests on the same cores.
 WELL_S = 4.0 if "PYTEST_XDIST_WORKER" in os.environ else 2.0
-SUFFIX = ".history.jsonl"
-
-
-class Historian:
-    """Writes one history. A line is handed to the system before `write` returns."""
-
-    def __init__(self, home: Path, name: str) -> None:
-        self._file = (home / f"{name}{SUFFIX}").open("ab", buffering=0)
-        self._encoder = msgspec.json.Encoder()
-
-    def write(self, events: Iterable[HistoryEvent]) -> None:
-        self._file.write(self._encoder.encode_lines(list(events)))
-
-    def note(self, op: Op, phase: Phase, id: str, *, due_at_ms: int = 0, answer: str = "") -> None:
-        self.write([HistoryEvent(now_ms(), op, phase, id, due_at_ms, answer)])
-
-    def close(self) -> None:
-        self._file.close()
-
-
-def now_ms() -> int:
-    return int(time.time() * 1000)
-
-
-def read_histories(home: Path) -> list[HistoryEvent]:
-    """Return the events of all processes; those of one id are in one process' order."""
-    decoder = msgspec.json.Decoder(HistoryEvent)
-    return [
-        event
-        for path in sorted(home.glob(f"*{SUFFIX}"))
-        for event in decoder.decode_lines(path.read_bytes())
-    ]
 
 
 class Seen:

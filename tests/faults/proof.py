@@ -7,10 +7,8 @@ The report is written after every round. Exit 0: held; 1: broken, its histories 
 """
 
 import argparse
-import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,6 +28,7 @@ from tests.faults.stack import NAMES, Stack
 from tests.faults.table import MATRIX, SCENARIOS
 from tests.faults.tally import TRIALS, Run, enough, report
 from tests.support.checkout import ROOT
+from tests.support.histories import commit, machine
 
 HOME = ROOT / ".services" / "proof"
 REPORT = Path("docs", "proof.md")
@@ -65,24 +64,6 @@ def say(text: str) -> None:
     print(text, flush=True)  # noqa: T201 - a program that tells how far it is
 
 
-def commit(root: Path = ROOT) -> str:
-    """Return the commit that is being proved, and whether the tree has changes beside it.
-
-    The report is none: a proof that goes on after it wrote one is still of the same commit.
-    """
-    command = ["git", "rev-parse", "--short=12", "HEAD"]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
-    compare = ["git", "diff", "--quiet", "HEAD", "--", ".", f":(exclude){REPORT}"]
-    is_dirty = subprocess.run(compare, cwd=root).returncode != 0
-    return done.stdout.strip() + ("-dirty" if is_dirty else "")
-
-
-def machine() -> str:
-    """Return the machine's size, and not its name."""
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return f"{os.cpu_count()} cores, {pages / 2**30:.0f} GiB"
-
-
 class Proof:
     """The rounds, and the file that remembers them; the bounds are the round before the first."""
 
@@ -93,7 +74,7 @@ class Proof:
         self._state = self._home / "runs.jsonl"
         if chosen.anew:
             self._state.unlink(missing_ok=True)
-        self._commit = commit()
+        self._commit = commit(REPORT)
         self.runs = self._load()
         self._give_up_at = time.monotonic() + chosen.hours * 3600
         self._bounds, self._matrix = self._wanted(BOUNDS), self._wanted(MATRIX)

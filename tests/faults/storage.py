@@ -17,7 +17,7 @@ from duebridge.store.journal import Journal, JournalEntry
 from duebridge.store.record import read_flight
 from duebridge.store.routes import RouteStore
 from duebridge.store.server.connection import Connection, open_connection
-from tests.faults.judgement import Historian
+from tests.support.histories import Historian
 
 STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
 LASTING_KEYS = {"journal", "meta"}  # of a shard that is empty

@@ -11,11 +11,12 @@ from functools import partial
 from glob import glob
 
 from duebridge.envelope import Envelope
-from tests.faults.judgement import Look, now_ms
+from tests.faults.judgement import Look
 from tests.faults.rig import Rig
 from tests.faults.scenario import RABBITMQ, Bound, Config, Scenario
 from tests.faults.traffic import ROUTE
 from tests.support.checkout import missing
+from tests.support.histories import now_ms
 from tests.support.versions import previous
 
 RESTARTS, WORKERS, ORDERS = 20, 2, 50
