@@ -72,7 +72,7 @@ MUTANTS = {
         f"{DELIVERY}keep_dead_letter_that_cannot_be_sent_until_it_can",
         {
             "if outcome.verdict is Verdict.CONFIRMED ] raw": ""
-            "if outcome.verdict is not Verdict.UNAVAILABLE ] raw"
+            "if outcome.verdict is not Verdict.UNAVAILABLE]\n    raw"
         },
     ),
     "publish_beyond_the_lease": Mutant(
