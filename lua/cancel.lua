@@ -5,23 +5,33 @@
 -- ARGV[4]  id
 -- ARGV[5]  call id, so that a repeated call returns the same answer; ARGV[6] its lifetime, ms
 -- ARGV[7]  lifetime of a tombstone, ms, on a route with a cold tier; else 0
+-- ARGV[8]  its place in the log that it came from (shared/places.lua), '' for none
 -- Returns  {now, answer}: cancelled | in_flight (a delivery was started and did not definitely
 --          fail; the envelope is removed when its lease ends) | dead | unknown | recorded
--- @include prelude master life renewed record flight journal memory find_state
+-- @include prelude master life renewed record flight journal memory find_state places
 
 local id, call, keep_ms, tombstone_ms = ARGV[4], 'c' .. ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local before = recall(call)
 if before then return {NOW, before} end
 
+local places, marks = read_places(ARGV[8])
+local place = places[1]
+if place and is_passed(place) then return {NOW, 'unknown'} end
+
 local function answered(answer)
+  if place then take_in(place, id, true) end
+  write_marks(marks)
   memorize(call, answer, keep_ms)
   return {NOW, answer}
 end
 
+-- A repeated call finds the same, unless the place was taken in by then.
+local function unchanged(answer) return place and answered(answer) or {NOW, answer} end
+
 local state, key = find_state(id)
-if state == 'dead' then return {NOW, 'dead'} end
+if state == 'dead' then return unchanged('dead') end
 if not state then
-  if tombstone_ms == 0 then return {NOW, 'unknown'} end
+  if tombstone_ms == 0 then return unchanged('unknown') end
   local generation = six(next_generation(0))
   memorize('t' .. id, generation .. NEVER .. generation, tombstone_ms)
   return answered('recorded')

@@ -8,10 +8,11 @@
 -- ARGV[6]  call id, so that a repeated call changes nothing and returns the same answer; ARGV[7]
 --          its lifetime, ms; '' for a call that is never repeated
 -- ARGV[8]  number of envelopes, then for each: id, due, expires ('' never), remember ms, hash,
---          generation ('0', or that of a cold row), blob
+--          generation ('0', or that of a cold row), blob; then their places in the logs that they
+--          came from (shared/places.lua), '' for none: one that was taken in before is a duplicate
 -- Returns  {now, status, due ms, status, due ms, ...}; a refused envelope changes nothing. What has
 --          the ids may exceed the byte limit: the last envelopes are then left to the next call
--- @include prelude master life renewed batch record flight journal memory find_state judge accept
+-- @include prelude master life renewed batch record flight journal memory find_state places judge accept
 
 local call = {max_delay = tonumber(ARGV[4]), replace = ARGV[5] ~= 'refuse',
   revives = ARGV[5] == 'replace'}
@@ -25,6 +26,7 @@ if before then return cmsgpack.unpack(before) end
 local ids = first_fields(FIRST, WIDTH, count)
 local records = fetch(ids, MAX_BYTES)
 local remembered = recall_ids(ids)
+local places, marks = read_places(ARGV[FIRST + WIDTH * count])
 local batch = new_batch(#ids)
 
 for i = 1, #ids do
@@ -33,10 +35,11 @@ for i = 1, #ids do
   local given = {id = ids[i], due = resolve(due), expires = expires ~= '' and resolve(expires) or 0,
     remember = tonumber(remember), hash = hash, generation = tonumber(ARGV[at + 5]),
     blob = ARGV[at + 6], remembered = remembered[i]}
-  answer(batch, judge(batch, call, given, records[i]), given)
+  answer(batch, judge_placed(batch, call, given, records[i], places[i]), given)
 end
 
 return_generations(batch)
 write_batch(batch)
+write_marks(marks)
 if call_id ~= '' then memorize('c' .. call_id, cmsgpack.pack(batch.reply), keep_ms) end
 return batch.reply

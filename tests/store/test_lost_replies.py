@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from duebridge.errors import StoreUnavailable
+from duebridge.ports.source import Place
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.server.connection import open_connection
 from tests.store.conftest import Opened
@@ -103,6 +104,7 @@ def test_shunt_is_never_repeated(desk: Desk, lossy: Lossy) -> None:
 
 Arrange = Callable[[Desk], Any]
 OTHER = [envelope("a", "9s"), envelope("b", "9s")]
+PLACE = Place("log", 0, 7)
 ANSWERED: dict[
     str, tuple[Arrange, Callable[[DelayStore], Any], Any, list[tuple[str, list[str]]]]
 ] = {
@@ -129,6 +131,26 @@ ANSWERED: dict[
         lambda store: store.reschedule("a", "+70", YEAR_MS),
         ("rescheduled", NOW_MS + 70),
         [("accepted", ["a"]), ("rescheduled", ["a"])],
+    ),
+    "schedule of a place": (
+        lambda desk: None,
+        lambda store: store.schedule(
+            [envelope("a"), envelope("b", "9s")], max_delay_ms=5000, places=[PLACE, PLACE]
+        ),
+        [("accepted", NOW_MS + 1000), ("duplicate", 0)],
+        [("accepted", ["a"])],
+    ),
+    "cancel of a place": (
+        lambda desk: desk.pending("a"),
+        lambda store: store.cancel("a", PLACE),
+        "cancelled",
+        [("accepted", ["a"]), ("cancelled", ["a"])],
+    ),
+    "cancel of a dead one's place": (
+        lambda desk: desk.dead("a"),
+        lambda store: store.cancel("a", PLACE),
+        "dead",
+        [("accepted", ["a"]), ("dead", ["a"])],
     ),
     "drop": (
         lambda desk: desk.dead("a"),

@@ -15,10 +15,12 @@ from typing import Any
 from duebridge.config.durability import Replicated
 from duebridge.envelope import Envelope
 from duebridge.errors import Indeterminate, StoreError, StoreUnavailable
+from duebridge.ports.source import Place
 from duebridge.store.batching import answers_of, new_call_id, new_nonce
 from duebridge.store.keys import Shard
 from duebridge.store.leases import Claim, ProbeReply, give_back, read_claim, read_probe
 from duebridge.store.life import RouteLife
+from duebridge.store.places import packed_places
 from duebridge.store.poll import NONE, Poll, Stats
 from duebridge.store.record import PackedRow, pack_row
 from duebridge.store.registry import Registry
@@ -127,6 +129,7 @@ class DelayStore:
         replace: bool = False,
         revives: bool = True,
         keeps_answer: bool = True,
+        places: Sequence[Place | None] = (),
     ) -> list[ScheduleReply]:
         """Accept envelopes: each is pending until due, or its answer says why not.
 
@@ -137,22 +140,29 @@ class DelayStore:
         answers what became of it, so that a job that is repeated brings nothing back.
 
         A repeat after a lost reply changes nothing and answers as the first call did. Bulk loads
-        give `keeps_answer=False`, since kept answers would fill the store: where the ids alone make
-        a repeat harmless (every row is remembered, none is replaced) it may answer `duplicate`.
+        give `keeps_answer=False`, since kept answers would fill the store: where a repeat is
+        harmless anyway (nothing is replaced and each row is remembered, or each has a place) it may
+        answer `duplicate`. `places`, one for each envelope, are where logs have them
+        (`store.places`).
         """
         rows = [
             given if isinstance(given, PackedRow) else pack_row(given, remember_ms)
             for given in envelopes
         ]
-        is_kept = keeps_answer or replace or not all(row.remember_ms for row in rows)
+        if len(places) not in (0, len(rows)):
+            raise ValueError(f"expected a place for each of {len(rows)} envelopes, or none")
+        is_remembered = not replace and all(row.remember_ms for row in rows)
+        is_kept = keeps_answer or not (is_remembered or (places and all(places)))
         mode = ("replace" if revives else "replace_living") if replace else "refuse"
 
         def call(rest: Sequence[PackedRow]) -> list[ScheduleReply]:
             call_id = new_call_id() if is_kept and self._repeat_for_s > 0 else b""
             fields: Iterable[Any] = chain.from_iterable(rest)
             standard = (max_delay_ms, mode, call_id, self._keep_ms, len(rest))
+            placed = packed_places(places[len(rows) - len(rest) :])
             ids = [row.id for row in rest]
-            return read_scheduled(self._run("schedule", *standard, *fields, ids=ids), len(rest))
+            reply = self._run("schedule", *standard, *fields, placed, ids=ids)
+            return read_scheduled(reply, len(rest))
 
         return answers_of(rows, call)
 
@@ -304,13 +314,15 @@ class DelayStore:
 
         return answers_of(ids, call)
 
-    def cancel(self, id: str) -> CancelAnswer:  # noqa: A002 - the public name of the field
+    def cancel(self, id: str, place: Place | None = None) -> CancelAnswer:  # noqa: A002
         """Prevent the delivery of an envelope.
 
         Answers `cancelled` (it will never be delivered), `in_flight` (it may have been; it is
         removed as soon as no worker holds it), `dead`, `unknown`, or `recorded` for the cold tier.
+        A `place` that was taken in before answers `unknown` and changes nothing.
         """
-        arguments = (id, new_call_id(), self._keep_ms, self._cold_tier_ms)
+        placed = packed_places([place])
+        arguments = (id, new_call_id(), self._keep_ms, self._cold_tier_ms, placed)
         return read_cancelled(self._run("cancel", *arguments, ids=[id]))
 
     def reschedule(self, id: str, due: str, max_delay_ms: int) -> RescheduleReply:  # noqa: A002

@@ -1,0 +1,35 @@
+"""The places of a call, as the scripts take them: lua/shared/places.lua.
+
+A shard takes each place in once, whatever became of its envelope since: then the answer is
+`duplicate`, due 0 where the id is gone (a cancel's is `unknown`), and nothing changes. What was not
+stored (`too_far`, `expires_before_due`, `conflict`, `in_flight`) is judged again when it comes
+again, but never undoes a later place of its id. Two rules for who calls:
+
+- Calls name the places of a log in its order, and one that failed is repeated before the next:
+  what is earlier counts as taken in.
+- An envelope that is stored under another id than its message's has no place, since the shard of
+  that id may be further by now. At most 1,000 messages of a log are unsettled.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from duebridge.ports.source import Place
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def packed_places(places: Sequence[Place | None]) -> bytes:
+    """Return the argument for the places of a call's rows, empty where no row has one."""
+    if not any(places):
+        return b""
+    logs: dict[str, int] = {}
+    numbers: list[int] = []
+    for place in places:
+        if place is None:
+            numbers += (0, 0, 0)
+        else:
+            number = logs.setdefault(place.log, len(logs) + 1)
+            numbers += (number, place.epoch, place.offset)
+    return _encode((list(logs), numbers))
