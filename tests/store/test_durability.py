@@ -9,6 +9,7 @@ import pytest
 from duebridge.config.durability import Needs, Replicated
 from duebridge.config.models import Config
 from duebridge.errors import Indeterminate, StoreUnavailable, StoreUnfit
+from duebridge.ports.source import Place
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.routes import RouteStore
 from duebridge.store.server.connection import Connection, open_connection
@@ -24,6 +25,7 @@ BOTH = Replicated(replicas=2, timeout="100ms")  # type: ignore[arg-type]
 ONE = Replicated(replicas=1, timeout="500ms")  # type: ignore[arg-type]
 PATIENT_ONE = Replicated(replicas=1, timeout="1500ms")  # type: ignore[arg-type]
 PATIENT = Replicated(replicas=2, timeout="1500ms")  # type: ignore[arg-type]
+PLACE = Place("log", 0, 7)
 
 
 @pytest.fixture(scope="module", params=["redis", "valkey"])
@@ -134,6 +136,26 @@ def test_call_that_has_nothing_left_to_do_is_not_confirmed_on_a_fresh_connection
                 call(Desk(other, desk.shard.namespace, waits_for=BOTH).store)
             other.close()
     assert answer in str(call(desk.store))
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        lambda store: store.schedule([envelope("a")], max_delay_ms=YEAR_MS, places=[PLACE]),
+        lambda store: store.cancel("a", PLACE),
+    ],
+    ids=["schedule", "cancel"],
+)
+def test_call_of_a_place_taken_in_is_not_confirmed_on_a_fresh_connection(
+    replicas: Replicas, desk: Desk, again: Waiting
+) -> None:
+    """Only the replicas' word on the mark lets the broker forget the message."""
+    desk.schedule("a", places=[PLACE])
+    other = open_connection(replicas.url)
+    with replicas.frozen(), pytest.raises(Indeterminate, match="of 2 replicas"):
+        again(Desk(other, desk.shard.namespace, waits_for=BOTH).store)
+    other.close()
+    assert "duplicate" in str(again(desk.store)) or desk.state_of("a") == "pending"
 
 
 def test_cancel_answered_from_memory_on_a_fresh_connection_is_not_confirmed(

@@ -187,6 +187,17 @@ def test_schedule_again_of_what_was_in_flight_is_judged_again(desk: Desk) -> Non
     assert take(desk, rows, replace=True) == ["duplicate", "duplicate"]
 
 
+def test_in_flight_row_stored_under_another_id_is_taken_in_by_that(desk: Desk) -> None:
+    claim = desk.unack("k")
+    rows = [(1, says("k", b"new")), (2, "b")]
+    assert take(desk, rows, replace=True) == ["in_flight", "accepted"]
+    assert take(desk, [(1, says("k~1", b"new"))], replace=True) == ["accepted"]
+    desk.store.ack(acks(claim.token, "k"))
+    deliver_all(desk)
+    with desk.unchanged():
+        assert take(desk, rows, replace=True) == ["duplicate", "duplicate"]
+
+
 @pytest.mark.parametrize("delivered", [False, True])
 def test_refused_row_that_comes_again_never_undoes_a_later_one_of_its_id(
     desk: Desk, delivered: bool

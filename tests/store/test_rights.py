@@ -16,6 +16,7 @@ from duebridge.errors import ConfigError, StoreError, StoreUnfit
 from duebridge.store.batching import Pace
 from duebridge.store.cold import ColdNotes
 from duebridge.store.journal import Journal
+from duebridge.store.positions import StorePositions
 from duebridge.store.routes import Registry
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.fitness import check_fitness, count_listeners, read_vitals
@@ -109,6 +110,10 @@ def live_as_library(connection: Connection) -> None:
     journal.note_kept(1)
     assert list(journal.read(0, journal.last()))
     assert journal.before_newest(1) <= journal.last()
+    positions = StorePositions(connection, "ns", "orders")
+    positions.write("log", 7)
+    assert positions.read("log") == 7
+    positions.forget()
     assert Pace(connection, "ns", "run", 1000).take(10).units == 10
     assert count_listeners(connection, [desk.shard]) == [0]
     assert read_vitals(connection).is_primary

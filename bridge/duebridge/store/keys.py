@@ -70,3 +70,8 @@ def workers_key(namespace: str) -> str:
 def worker_key(namespace: str, worker_id: str) -> str:
     """Return the key of a worker's record."""
     return f"{{{namespace}}}:worker:{worker_id}"
+
+
+def intake_key(namespace: str, intake: str) -> str:
+    """Return the key of an intake's positions: log → offset of the last settled message."""
+    return f"{{{namespace}}}:intake:{intake}"

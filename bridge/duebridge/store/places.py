@@ -3,12 +3,14 @@
 A shard takes each place in once, whatever became of its envelope since: then the answer is
 `duplicate`, due 0 where the id is gone (a cancel's is `unknown`), and nothing changes. What was not
 stored (`too_far`, `expires_before_due`, `conflict`, `in_flight`) is judged again when it comes
-again, but never undoes a later place of its id. Two rules for who calls:
+again, but never undoes a later place of its id. Who calls keeps two rules:
 
 - Calls name the places of a log in its order, and one that failed is repeated before the next:
   what is earlier counts as taken in.
-- An envelope that is stored under another id than its message's has no place, since the shard of
-  that id may be further by now. At most 1,000 messages of a log are unsettled.
+- An envelope that is stored under another id than its message's first one has an id of the same
+  shard, or no place: another shard may be further by now.
+
+At most 1,000 messages of a log may be unsettled.
 """
 
 from collections.abc import Sequence

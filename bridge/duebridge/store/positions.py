@@ -1,0 +1,52 @@
+"""How far an intake has come in logs that keep no positions themselves, such as streams.
+
+A position may be behind what the shards took in (`store.places`), never ahead of it: it is written
+after them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from duebridge.config.fields import checked_name
+from duebridge.errors import StoreError
+from duebridge.store.keys import intake_key
+from duebridge.store.server.connection import Connection, Reply
+from duebridge.store.server.errors import translated_errors
+from duebridge.store.server.scripts import script
+
+
+class StorePositions:
+    """The positions of one intake (`ports.source.Positions`); they only go forward."""
+
+    def __init__(
+        self, connection: Connection, namespace: str, intake: str, repeat_for_s: float = 0.0
+    ) -> None:
+        """Keep them in a namespace; `repeat_for_s` is the patience while the store is away."""
+        name = checked_name("intake", intake)
+        self._key = intake_key(checked_name("namespace", namespace), name)
+        self._connection = connection
+        self._client: Any = connection.client
+        self._repeat_for_s = repeat_for_s
+
+    def read(self, log: str) -> int | None:
+        """Return the offset of the last message that was settled, None for a log never noted."""
+        found: bytes | None = self._asked(lambda: self._client.hget(self._key, log)).value
+        if found is not None and not found.isdigit():
+            raise StoreError(f"{self._key}: {log}: expected an offset; got {found[:40]!r}")
+        return None if found is None else int(found)
+
+    def write(self, log: str, offset: int) -> None:
+        """Note that every message up to an offset is settled; a lower offset changes nothing."""
+        given = (log, offset)
+        self._connection.run(script("registry/position"), [self._key], given, self._repeat_for_s)
+
+    def forget(self) -> None:
+        """Remove all positions of the intake: its sources begin again where they are told to."""
+        self._asked(lambda: self._client.unlink(self._key))
+
+    def _asked(self, call: Callable[[], Any]) -> Reply:
+        def ask() -> Any:
+            with translated_errors():
+                return call()
+
+        return self._connection.patiently(ask, self._repeat_for_s, self._key)
