@@ -16,13 +16,16 @@ local SUPERSEDED = '-'
 local function tag_of(id) return string.sub(redis.sha1hex(id), 1, 16) end
 
 local function open_place(mark, key, count, tag)
-  local open = {key = key, count = count, tag = tag}
-  mark.words[#mark.words + 1], mark.open[key] = open, open
+  local open = {key = key, count = count, tag = tag, number = #mark.words + 1}
+  mark.words[open.number], mark.open[key] = open, open
+  mark.tagged[tag] = mark.tagged[tag] or {}
+  table.insert(mark.tagged[tag], open)
 end
 
 -- What is damaged is ignored: a message may then be stored twice, but none is held up.
 local function read_mark(name, value)
-  local mark = {name = name, epoch = -math.huge, offset = 0, count = 0, words = {}, open = {}}
+  local mark = {name = name, epoch = -math.huge, offset = 0, count = 0, words = {}, open = {},
+    tagged = {}}
   for word in string.gmatch(value or '', '%S+') do
     local epoch, offset, count, tag = string.match(word, '^(-?%d+):(%d+):(%d+):?(.*)$')
     if tag == '' then
@@ -66,11 +69,10 @@ end
 local function is_superseded(place) return place.open and place.open.tag == SUPERSEDED end
 
 -- End what earlier places of the log still ask of an id.
-local function supersede(mark, before, id)
-  local tag = tag_of(id)
-  for _, open in ipairs(mark.words) do
-    if open == before then return end
-    if open.tag == tag then open.tag = SUPERSEDED end
+local function supersede(mark, place, id)
+  local until_number = place.open and place.open.number or math.huge
+  for _, open in ipairs(mark.tagged[tag_of(id)] or {}) do
+    if open.number < until_number then open.tag = SUPERSEDED end
   end
 end
 
@@ -83,7 +85,7 @@ local function take_in(place, id, is_stored)
     if not is_stored then return open_place(mark, key_of(place), mark.count, tag_of(id)) end
   end
   if not is_stored or #mark.words == 0 then return end
-  supersede(mark, open, id)
+  supersede(mark, place, id)
   if open then open.is_over = true end
 end
 
