@@ -7,6 +7,9 @@ import pytest
 
 from duebridge.envelope import Envelope
 from duebridge.ports.source import Place
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.routes import Registry, RouteStore
+from duebridge.store.server.connection import Connection
 from tests.store.conftest import Opened
 from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, acks, envelope
 
@@ -271,12 +274,40 @@ def test_damaged_mark_holds_nothing_up(desk: Desk) -> None:
     assert take(desk, [(1, "a"), (3, "b")]) == ["accepted", "accepted"]
 
 
-def test_shards_have_marks_of_their_own(open_desk: Opened) -> None:
-    """A crash between two shards' calls leaves one mark behind; the whole batch comes again."""
-    one, two = open_desk(), open_desk()
-    assert take(one, [(1, "a"), (4, "d")]) == ["accepted"] * 2
-    assert take(one, [(1, "a"), (4, "d")]) == ["duplicate"] * 2
-    assert take(two, [(2, "b"), (3, "c")]) == ["accepted"] * 2
+def test_crash_between_two_shards_stores_the_rest_of_the_batch_only(
+    connection: Connection, desk: Desk
+) -> None:
+    """Each shard has a mark of its own: that of the shard that was not asked is behind."""
+    registry = Registry(connection, desk.shard.namespace)
+    registry.open_route("two", 2)
+    route = RouteStore(connection, desk.shard.namespace, "two", 2)
+    rows = [(envelope(f"id{n}"), at(n)) for n in range(20)]
+    parts = route.by_shard(rows, lambda row: row[0].id)
+    assert len(parts) == 2
+
+    def store(part: tuple[DelayStore, list[tuple[Envelope, Place]]]) -> set[str]:
+        envelopes, places = zip(*part[1], strict=True)
+        answers = part[0].schedule(envelopes, max_delay_ms=YEAR_MS, places=places)
+        return {each.status for each in answers}
+
+    assert store(parts[1]) == {"accepted"}
+    assert [store(part) for part in parts] == [{"accepted"}, {"duplicate"}]
+    registry.remove_route("two", 2)
+
+
+def test_purge_of_a_route_removes_its_marks(connection: Connection, desk: Desk) -> None:
+    take(desk, THREE)
+    Registry(connection, desk.shard.namespace).remove_route(desk.shard.route, 1)
+    assert mark(desk) is None
+    desk.open()
+    assert take(desk, THREE) == ["accepted"] * 3
+
+
+def test_mark_holds_on_a_server_that_the_shard_was_not_renewed_on(desk: Desk) -> None:
+    take(desk, THREE)
+    desk.client.hset(desk.key("meta"), "master", "0" * 40)
+    assert take(desk, [*THREE, (10, "d")]) == [*["duplicate"] * 3, "accepted"]
+    assert desk.entries()[-2].kind == "renewed"
 
 
 def test_bulk_call_with_places_keeps_no_answer(desk: Desk) -> None:
