@@ -84,8 +84,16 @@ local function judge_passed(batch, given, record)
   return 'duplicate'
 end
 
+-- The client refused the message: nothing is stored, and its place stays open for one that takes it.
+local function judge_refused(batch, given, record, place)
+  if place and is_passed(place) then return judge_passed(batch, given, record) end
+  if place then take_in(place, given.id, false) end
+  return 'refused'
+end
+
 -- Judge an envelope by its place, if it has one, then by its id.
 local function judge_placed(batch, call, given, record, place)
+  if given.blob == '' then return judge_refused(batch, given, record, place) end
   if not place then return judge(batch, call, given, record) end
   if is_passed(place) then return judge_passed(batch, given, record) end
   if is_superseded(place) then

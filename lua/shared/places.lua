@@ -3,7 +3,7 @@
 --
 -- meta's field `p:`LOG is the mark, EPOCH:OFFSET:COUNT, where COUNT is how many places were ever taken in.
 -- A place at or before the mark is passed: nothing is stored or cancelled. It moves to the highest place
--- of a call, also past messages that were not stored (refused, conflict, in_flight), since what comes
+-- of a call, also past messages that were not stored (refused here or by the client, conflict, in_flight), since what comes
 -- after them must not be stored again. These stay open, each a further word of the field,
 -- EPOCH:OFFSET:COUNT:TAG: such a message is judged again when it comes again, as often as it does.
 -- TAG stands for its id. Once a later place of the log has stored or cancelled that id, TAG is '-': an

@@ -8,6 +8,7 @@ import pytest
 from duebridge.envelope import Envelope
 from duebridge.ports.source import Place
 from duebridge.store.delay_store import DelayStore
+from duebridge.store.places import refused_row
 from duebridge.store.routes import Registry, RouteStore
 from duebridge.store.server.connection import Connection
 from tests.store.conftest import Opened
@@ -199,6 +200,28 @@ def test_in_flight_row_stored_under_another_id_is_taken_in_by_that(desk: Desk) -
     deliver_all(desk)
     with desk.unchanged():
         assert take(desk, rows, replace=True) == ["duplicate", "duplicate"]
+
+
+def test_row_that_the_caller_refused_is_judged_when_it_comes_again(desk: Desk) -> None:
+    """A larger limit may take it by then; its letter may not have been out."""
+    options: dict[str, Any] = {"max_delay_ms": YEAR_MS, "places": [at(1), at(2), at(3)]}
+    rows = [envelope("a"), refused_row("b"), envelope("c")]
+    once = desk.store.schedule(rows, **options)
+    assert [each.status for each in once] == ["accepted", "refused", "accepted"]
+    assert desk.state_of("b") is None
+    with desk.unchanged():
+        again = desk.store.schedule(rows, **options)
+        assert [each.status for each in again] == ["duplicate", "refused", "duplicate"]
+    assert take(desk, [(2, "b")]) == ["accepted"]
+    with desk.unchanged():
+        assert desk.store.schedule(rows, **options)[1].status == "duplicate", "it is stored"
+
+
+def test_refused_row_without_a_place_changes_nothing(desk: Desk) -> None:
+    desk.pending("a")
+    with desk.unchanged():
+        answers = desk.store.schedule([refused_row("a")], max_delay_ms=YEAR_MS, replace=True)
+        assert [each.status for each in answers] == ["refused"]
 
 
 @pytest.mark.parametrize("delivered", [False, True])

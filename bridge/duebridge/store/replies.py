@@ -25,6 +25,7 @@ State: TypeAlias = Literal["pending", "ready", "unack", "retry", "dead"]
 Refusal: TypeAlias = Literal["too_far", "expires_before_due"]
 ScheduleAnswer: TypeAlias = (
     Literal["accepted", "duplicate", "conflict", "replaced", "in_flight", "cancelled", "dead"]
+    | Literal["refused"]
     | Refusal
 )
 CancelAnswer: TypeAlias = Literal["cancelled", "in_flight", "dead", "unknown", "recorded"]
@@ -50,7 +51,7 @@ class ScheduleReply(NamedTuple):
     """The store's answer for one envelope, and its due instant.
 
     `duplicate`, `cancelled` and `dead` are what became of a remembered id; `cancelled` is also the
-    answer for a cold row that a tombstone binds.
+    answer for a cold row that a tombstone binds. `refused` is a `refused_row`'s (`store.places`).
     """
 
     status: ScheduleAnswer
