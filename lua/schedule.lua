@@ -8,8 +8,8 @@
 -- ARGV[6]  call id, so that a repeated call changes nothing and returns the same answer; ARGV[7]
 --          its lifetime, ms; '' for a call that is never repeated
 -- ARGV[8]  number of envelopes, then for each: id, due, expires ('' never), remember ms, hash,
---          generation ('0', or that of a cold row), blob ('' if the client refused it); then their places in the logs that they
---          came from (shared/places.lua), '' for none: one that was taken in before is a duplicate
+--          generation ('0', or that of a cold row), blob ('': the client refused it); then their places
+--          in the logs that they came from, '' for none (shared/places.lua)
 -- Returns  {now, status, due ms, status, due ms, ...}; a refused envelope changes nothing. What has
 --          the ids may exceed the byte limit: the last envelopes are then left to the next call
 -- @include prelude master life renewed batch record flight journal memory find_state places judge accept

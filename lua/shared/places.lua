@@ -2,10 +2,10 @@
 -- message that its broker delivers again is known without remembering its id.
 --
 -- meta's field `p:`LOG is the mark, EPOCH:OFFSET:COUNT, where COUNT is how many places were ever taken in.
--- A place at or before the mark is passed: nothing is stored or cancelled. It moves to the highest place
--- of a call, also past messages that were not stored (refused here or by the client, conflict, in_flight), since what comes
--- after them must not be stored again. These stay open, each a further word of the field,
--- EPOCH:OFFSET:COUNT:TAG: such a message is judged again when it comes again, as often as it does.
+-- A place at or before the mark is passed: nothing is stored or cancelled. The mark moves to the highest
+-- place of a call, also past messages that were not stored (refused here or by the client, conflict,
+-- in_flight), since what comes after them must not be stored again. These stay open, each a further
+-- word of the field, EPOCH:OFFSET:COUNT:TAG: such a message is judged whenever it comes again.
 -- TAG stands for its id. Once a later place of the log has stored or cancelled that id, TAG is '-': an
 -- earlier message never undoes a later one of its key; it is refused again, or passed.
 -- A place is open while fewer than OPEN_FOR later ones were taken in: no source may have more messages of

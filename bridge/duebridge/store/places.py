@@ -9,7 +9,6 @@ again, but never undoes a later place of its id. Who calls keeps three rules:
   what is earlier counts as taken in.
 - An envelope that is stored under another id than its message's first one has an id of the same
   shard, or no place: another shard may be further by now.
-
 - A message that the caller refuses goes along as a `refused_row`: else the mark would pass it, and
   it would be lost if the caller ended before its dead letter was out and took it the next time.
 
