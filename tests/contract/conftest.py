@@ -6,3 +6,4 @@ from tests.support.certificates import certificates, no_secret_is_logged  # noqa
 
 for part in ("publisher", "content", "fault", "outage"):
     pytest.register_assert_rewrite(f"tests.contract.{part}_contract")
+pytest.register_assert_rewrite("tests.contract.sources")
