@@ -14,11 +14,13 @@ from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.msgpack import Ext
 
+from duebridge.amqp_fields import AMQP_FIELD, field_value
 from duebridge.durations import parse_duration_ms, parse_instant_ms
 from duebridge.errors import EnvelopeError, shown
 
-HeaderValue: TypeAlias = bytes | str | int | bool | None
+HeaderValue: TypeAlias = bytes | str | int | bool | Ext | None
 Headers: TypeAlias = tuple[tuple[str, HeaderValue], ...]
 HeadersGiven: TypeAlias = Mapping[str, HeaderValue] | Iterable[tuple[str, HeaderValue]]
 BodyGiven: TypeAlias = bytes | str | UnsetType | None
@@ -106,6 +108,8 @@ def header_bytes(headers: Headers) -> int:
         size += len(name.encode())
         if isinstance(value, str):
             size += len(value.encode())
+        elif isinstance(value, Ext):
+            size += max(OTHER_VALUE_BYTES, len(bytes(value.data)))
         else:
             size += len(value) if isinstance(value, bytes) else OTHER_VALUE_BYTES
     return size
@@ -294,8 +298,18 @@ def _header_value(name: object, value: object) -> HeaderValue:
         return _utf8(f"header {shown(name)}", value)
     if isinstance(value, int) and -(2**63) <= value < 2**63:
         return int(value)
+    if isinstance(value, Ext) and value.code == AMQP_FIELD:
+        return _amqp_field(name, value)
     expected = "bytes, str, bool, None or an int of 64 bits"
     raise EnvelopeError(f"header {shown(name)}: expected {expected}; got {shown(value)}")
+
+
+def _amqp_field(name: object, value: Ext) -> Ext:
+    try:
+        field_value(value)  # a broker ends the connection of who sends a damaged one
+    except ValueError as error:
+        raise EnvelopeError(f"header {shown(name)}: expected a field of AMQP: {error}") from error
+    return Ext(AMQP_FIELD, bytes(value.data))
 
 
 def _properties(given: Mapping[str, object], json: object) -> Properties:

@@ -16,7 +16,9 @@ from typing import IO, Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.msgpack import Ext
 
+from duebridge.amqp_fields import shown_field
 from duebridge.cli.instants import parse_at, parse_expires
 from duebridge.cli.output import printable
 from duebridge.envelope import Envelope, HeaderValue, Properties, Target, target_of
@@ -147,8 +149,13 @@ def is_empty(text: bytes) -> bool:
     return text.lstrip()[:1] in (b"", b"#")
 
 
-def json_value(value: HeaderValue) -> Value:
-    """Return a value as a line has it: bytes as text if they are UTF-8, else as base64."""
+def json_value(value: HeaderValue) -> Value | dict[str, Any]:
+    """Return a value as a line has it: bytes as text if they are UTF-8, else as base64.
+
+    A value that only AMQP has is shown with the tag of its type; lines have none of those.
+    """
+    if isinstance(value, Ext):
+        return shown_field(value)
     if not isinstance(value, bytes):
         return value
     try:

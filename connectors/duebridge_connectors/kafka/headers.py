@@ -2,6 +2,9 @@
 
 from typing import SupportsIndex
 
+from msgspec.msgpack import Ext
+
+from duebridge.amqp_fields import field_bytes
 from duebridge.envelope import Headers, HeaderValue, Properties
 
 CONTENT_TYPE = "content-type"
@@ -22,9 +25,10 @@ def kafka_headers(headers: Headers, properties: Properties | None) -> list[Kafka
 def plain_headers(headers: Headers, properties: Properties | None) -> list[KafkaHeader]:
     """Return headers as pairs of a name and bytes or None, in order.
 
-    Text is encoded as UTF-8, an int as ASCII digits, a bool as `true` or `false`; bytes and None
-    are unchanged. `content_type` becomes the header `content-type`, unless there is one; other
-    properties, which only a dead letter has here, become headers `x-dlq-*`.
+    Text is encoded as UTF-8, an int as ASCII digits, a bool as `true` or `false`, another value of
+    AMQP as JSON; bytes and None are unchanged. `content_type` becomes the header `content-type`,
+    unless there is one; other properties, which only a dead letter has here, become headers
+    `x-dlq-*`.
 
     Raises `UnicodeEncodeError` for text that UTF-8 cannot encode.
     """
@@ -62,7 +66,7 @@ def _as_bytes(value: HeaderValue) -> bytes | None:
         return value
     if isinstance(value, bool):
         return b"true" if value else b"false"
-    return str(value).encode()
+    return field_bytes(value) if isinstance(value, Ext) else str(value).encode()
 
 
 def _set_default(pairs: list[KafkaHeader], name: str, value: bytes) -> None:

@@ -10,6 +10,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class
 from typing import Any, Final
 
+from msgspec.msgpack import Ext
 from pika import spec
 from pika.exceptions import ConnectionClosedByClient
 
@@ -42,8 +43,8 @@ _PLAIN: Final = Properties()
 def header_payload(delivery: Delivery, body_size: int) -> bytes:
     """Return the content header's payload: persistent, `message_id` is the delivery's id.
 
-    Text is a long string, bytes are a byte array, an int has 32 bits if it fits and 64 if not. A
-    key, which only a dead letter has here, becomes a header.
+    Text is a long string, bytes are a byte array, an int has 32 bits if it fits and 64 if not, an
+    AMQP field is what it was. A key, which only a dead letter has here, becomes a header.
 
     Raises `Unencodable`.
     """
@@ -95,6 +96,8 @@ def _value(value: HeaderValue) -> bytes:
         return _INT(b"I", value) if value in INT_32 else _LONG(b"l", value)
     if value is None:
         return b"V"
+    if isinstance(value, Ext):
+        return bytes(value.data)  # the tag of its type, and its payload
     raise Unencodable(f"headers: {type(value).__name__} has no form in AMQP")
 
 
