@@ -21,9 +21,15 @@ from duebridge.ports.settings import (
     fault,
     needs_any,
 )
+from duebridge.ports.source import Positions, Source, SourcePlan
 from duebridge_connectors.rabbitmq import open_publisher
 from duebridge_connectors.rabbitmq.permissions import permission_commands
 from duebridge_connectors.rabbitmq.sizes import check_frame
+from duebridge_connectors.rabbitmq.source.models import (
+    RabbitDeclaration,
+    RabbitSourceSettings,
+    due_exchange,
+)
 
 
 class RabbitSettings(BrokerSettings):
@@ -63,6 +69,8 @@ class RabbitMQ(BrokerType):
 
     settings = RabbitSettings
     target = RabbitTarget
+    source = RabbitSourceSettings
+    declaration = RabbitDeclaration
     has_baseline = True
 
     def check_envelope(
@@ -109,6 +117,22 @@ class RabbitMQ(BrokerType):
     def permissions(self, settings: Mapping[str, object], targets: Sequence[Target]) -> list[str]:
         """Return a command for `rabbitmqctl`; see `BrokerType.permissions`."""
         return permission_commands(settings, targets)
+
+    def named_target(self, broker: str, name: str) -> Target:
+        """Return a queue; see `BrokerType.named_target`."""
+        return Target(broker, exchange="", routing_key=name)
+
+    def due_target(self, broker: str, declare: Mapping[str, object]) -> Target:
+        """Return any routing key of the exchange for what is due; see `BrokerType.due_target`."""
+        return Target(broker, exchange=due_exchange(str(declare["exchange"])), routing_key="*")
+
+    def open_source(
+        self, settings: Mapping[str, object], plan: SourcePlan, positions: Positions
+    ) -> Source:
+        """Return a source; see `BrokerType.open_source`."""
+        from duebridge_connectors.rabbitmq.source.opening import open_source
+
+        return open_source(settings, plan, positions)
 
     def open_baseline(self, settings: Mapping[str, object], name: str) -> BaselineClient:
         """Return the baseline client; see `BrokerType.open_baseline`."""

@@ -1,0 +1,89 @@
+"""Makes arrivals out of messages as they came."""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from msgspec.msgpack import Ext
+
+from duebridge.amqp_fields import field_value
+from duebridge.envelope import HeaderValue, Target
+from duebridge.ports.source import Arrival, Place, SourcePlan
+from duebridge_connectors.rabbitmq.source.content import Headers, decode, text_of
+from duebridge_connectors.rabbitmq.source.inbox import RawMessage
+from duebridge_connectors.rabbitmq.source.models import due_exchange
+
+DEATHS, ORIGIN, OFFSET = "x-death", "x-origin", "x-stream-offset"
+# What a queue adds at each delivery: a redelivered message has to be the same one.
+COUNTS = ("x-delivery-count", "x-acquired-count")
+
+
+class Reader:
+    """Reads the messages of one consumer; `user` is the one that it has connected as."""
+
+    def __init__(self, plan: SourcePlan, user: str | None, is_stream: bool) -> None:
+        self._user = user
+        self._log = stream_log(plan) if is_stream else ""
+        self._onward = None if plan.declare is None else _targets(plan.broker, plan.declare)
+
+    def arrival(self, raw: RawMessage, handle: object) -> Arrival:
+        """Return the arrival of a message."""
+        content = decode(raw.header)
+        headers, fields = content
+        place = None
+        if self._log and OFFSET in headers:
+            place = Place(self._log, 0, int(_plain(headers.pop(OFFSET))))
+        origin = _origin(headers)
+        for name in COUNTS:
+            headers.pop(name, None)
+        self._keep_as_headers(headers, fields)
+        message_id = str(fields.pop("message_id", ""))
+        return Arrival(
+            raw.body,
+            message_id if place is None else f"{place.log}:{place.offset}",
+            headers=tuple(headers.items()),
+            properties=content.properties(),
+            place=place,
+            onward=None if self._onward is None else self._onward(raw.routing_key),
+            origin=origin,
+            sent_at_ms=int(fields.get("timestamp", 0)) * 1000,
+            handle=handle,
+        )
+
+    def _keep_as_headers(self, headers: Headers, fields: dict[str, str | int]) -> None:
+        """Turn a foreign user_id, which the broker refuses from us, and cluster_id into headers."""
+        if "user_id" in fields and fields["user_id"] != self._user:
+            headers.setdefault("x-user-id", fields.pop("user_id"))
+        if "cluster_id" in fields:
+            headers.setdefault("x-cluster-id", fields.pop("cluster_id"))
+
+
+def stream_log(plan: SourcePlan) -> str:
+    """Return the name of a stream among the logs of places."""
+    return f"{plan.broker}:{plan.source['queue']}"
+
+
+def _targets(broker: str, declare: Mapping[str, Any]) -> Callable[[bytes], Target]:
+    exchange = due_exchange(declare["exchange"])
+
+    @lru_cache(maxsize=4096)
+    def target(routing_key: bytes) -> Target:
+        return Target(broker, exchange=exchange, routing_key=text_of(routing_key))
+
+    return target
+
+
+def _origin(headers: Headers) -> str:
+    """Return the queue that the message came from; the broker's record of that goes."""
+    deaths = headers.pop(DEATHS, None)
+    given = headers.get(ORIGIN)
+    if isinstance(given, str | bytes):
+        return text_of(given) if isinstance(given, bytes) else given
+    try:
+        return str(_plain(deaths)[0]["queue"])
+    except (ValueError, TypeError, LookupError):
+        return ""
+
+
+def _plain(value: HeaderValue) -> Any:
+    return field_value(value) if isinstance(value, Ext) else value

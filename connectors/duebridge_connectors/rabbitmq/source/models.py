@@ -1,0 +1,48 @@
+"""The settings of an intake's source and of its declaration. Imports no client."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from duebridge.config.fields import Bytes, Whole
+from duebridge.envelope import SHORT_BYTES
+from duebridge.ports.settings import Model, ShortText, Text, expected
+from duebridge.ports.source import SourceSettings
+
+DUE_SUFFIX = ".due"
+
+
+def _with_room(value: str) -> str:
+    if len(f"{value}{DUE_SUFFIX}".encode()) > SHORT_BYTES:
+        raise expected(f"at most {SHORT_BYTES - len(DUE_SUFFIX)} bytes in UTF-8")
+    return value
+
+
+class RabbitSourceSettings(SourceSettings):
+    """A classic queue, a quorum queue or a stream."""
+
+    queue: Annotated[ShortText, Field(min_length=1)]
+    """Its name."""
+    prefetch: Annotated[Whole, Field(ge=1, le=65_535)] = 1000
+    """The most messages that the broker sends before the store has taken them."""
+    prefetch_bytes: Bytes = Field("16MiB", ge=1024, validate_default=True)
+    """About as many bytes of bodies: the prefetch is smaller where bodies are large."""
+    offset: Literal["first", "next"] = "first"
+    """Where a new intake of a stream begins: at its oldest message, or with those to come."""
+
+
+class RabbitDeclaration(Model):
+    """What programs of the delayed-message plugin publish to, made by `duebridge intake declare`.
+
+    `EXCHANGE.due`, of the type, has the consumers' bindings, and gets what is due.
+    """
+
+    exchange: Annotated[Text, AfterValidator(_with_room)]
+    """The name of the exchange that they publish to."""
+    type: Literal["direct", "topic", "fanout", "headers"] = "direct"
+    """The exchange's x-delayed-type."""
+
+
+def due_exchange(exchange: str) -> str:
+    """Return the name of the exchange that gets what is due."""
+    return f"{exchange}{DUE_SUFFIX}"

@@ -1,0 +1,185 @@
+"""The source of an intake that reads RabbitMQ: see `duebridge.ports.source.Source`."""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from random import uniform
+from time import monotonic
+from typing import NoReturn
+
+import structlog
+from pika.connection import Parameters
+from pika.exceptions import AMQPError
+
+from duebridge.errors import ConfigError
+from duebridge.ports.publisher import BrokerUnavailable
+from duebridge.ports.source import Arrival, Positions, SourcePlan
+from duebridge_connectors.rabbitmq.link import FIRST_DELAY_S, LASTED_S, MOST_DELAY_S
+from duebridge_connectors.rabbitmq.source.arrivals import Reader, stream_log
+from duebridge_connectors.rabbitmq.source.consumer import Consumer
+from duebridge_connectors.rabbitmq.source.prefetch import Prefetch
+
+SETTLED_LATER_S = 5.0  # the answers to a consumer's first words, beyond those of connecting
+
+log = structlog.get_logger()
+
+
+class RabbitSource:
+    """A `Source` of one queue or stream, on one connection without a thread."""
+
+    def __init__(
+        self, read_parameters: Callable[[], Parameters], plan: SourcePlan, positions: Positions
+    ) -> None:
+        self._parameters = read_parameters()
+        self._read_parameters = read_parameters
+        self._plan = plan
+        self._positions = positions
+        self._queue: str = plan.source["queue"]
+        self._most_bytes: int = plan.source.get("prefetch_bytes", plan.in_hand_bytes)
+        self._prefetch = Prefetch(plan.source.get("prefetch", plan.in_hand), self._most_bytes)
+        self._lock = threading.Lock()  # of all that touches the connection
+        self._is_closed = threading.Event()
+        self._consumer: Consumer | None = None
+        self._reader: Reader
+        self._life = 0  # counts connections: a delivery tag is one's own
+        self._fails = 0
+        self._connected_at = 0.0
+        self._next_at = 0.0
+        self._last_error = ""
+
+    # For the intake's thread.
+
+    def receive(self, wait_s: float) -> Sequence[Arrival]:
+        """Return what is there, at most a batch; see `Source.receive`."""
+        with self._lock:
+            give_up_at = monotonic() + wait_s
+            consumer = self._connected(give_up_at)
+            consumer.read_on()
+            self._fill(consumer, give_up_at)
+            self._raise_fault(consumer)
+            taken = consumer.take(self._plan.batch, self._plan.batch_bytes)
+            if taken:
+                consumer.adapt(taken)
+            reader, life = self._reader, self._life
+            return [reader.arrival(each, (life, each.tag)) for each in taken]
+
+    def settle(self, arrivals: Sequence[Arrival]) -> None:
+        """Acknowledge messages; see `Source.settle`."""
+        if not arrivals:
+            return
+        with self._lock:
+            consumer = self._consumer
+            if consumer is None or arrivals[0].handle[0] != self._life:
+                raise BrokerUnavailable("the connection that the messages came over is lost")
+            with suppress(AMQPError):  # it is lost: its fault says so
+                consumer.acknowledge([arrival.handle[1] for arrival in arrivals])
+            self._raise_fault(consumer)
+
+    def keep_alive(self) -> None:
+        """Keep the connection while a batch waits; see `Source.keep_alive`."""
+        with self._lock:
+            if self._consumer is not None:
+                self._consumer.keep_alive(self._most_bytes)
+
+    # For any thread.
+
+    def lag(self) -> int | None:
+        """Return how many messages are ready in the queue; see `Source.lag`. None of a stream."""
+        consumer = self._consumer
+        return None if consumer is None or consumer.lag is None else consumer.lag.count
+
+    def close(self) -> None:
+        """Close the connection; see `Source.close`."""
+        self._is_closed.set()
+        if (consumer := self._consumer) is not None:
+            with suppress(Exception):  # the other thread has closed it
+                consumer.wake()
+        with self._lock:
+            self._drop()
+
+    # Connecting.
+
+    def _connected(self, give_up_at: float) -> Consumer:
+        if self._is_closed.is_set():
+            raise BrokerUnavailable("the source is closed")
+        if self._consumer is None:
+            self._wait_for_turn(give_up_at)
+            self._connect()
+        assert self._consumer is not None  # noqa: S101 - for the type checker
+        return self._consumer
+
+    def _wait_for_turn(self, give_up_at: float) -> None:
+        """Wait until another connection may be tried; raises where that is later."""
+        now = monotonic()
+        self._is_closed.wait(max(0.0, min(self._next_at, give_up_at) - now))
+        if self._is_closed.is_set() or monotonic() < self._next_at:
+            raise BrokerUnavailable(self._last_error or "the source is closed")
+
+    def _connect(self) -> None:
+        """Connect, with the password and the certificate that the files have now."""
+        with suppress(ConfigError):  # a file that is being replaced
+            self._parameters = self._read_parameters()
+        kept = self._positions.read(stream_log(self._plan))
+        offset = self._plan.source.get("offset", "first") if kept is None else kept + 1
+        self._life += 1
+        consumer = Consumer(self._parameters, self._queue, offset, self._prefetch)
+        self._consumer = consumer
+        give_up_at = monotonic() + self._parameters.stack_timeout + SETTLED_LATER_S
+        while not (consumer.is_consuming or consumer.fault or self._is_closed.is_set()):
+            if monotonic() > give_up_at:
+                consumer.fail(BrokerUnavailable("no answer of the broker"))
+            consumer.step(1.0)
+        self._raise_fault(consumer)
+        self._connected_at = monotonic()
+        self._last_error = ""
+        user = getattr(self._parameters.credentials, "username", None)
+        self._reader = Reader(self._plan, user, consumer.is_stream)
+        log.info("rabbitmq_consuming", queue=self._queue, stream=consumer.is_stream)
+
+    def _fill(self, consumer: Consumer, give_up_at: float) -> None:
+        """Read until a batch is held, or nothing more is there, or it is time."""
+        held, plan = consumer.held, self._plan
+        while consumer.fault is None and not self._is_closed.is_set():
+            count = len(held.messages)
+            if count >= plan.batch or held.size >= plan.batch_bytes:
+                return
+            left_s = give_up_at - monotonic()
+            if not count and left_s <= 0:
+                return
+            consumer.step(0.0 if count else left_s)
+            held = consumer.held
+            if count and len(held.messages) == count:
+                return
+
+    def _raise_fault(self, consumer: Consumer) -> None:
+        """Raise what ended a connection, once it is closed."""
+        if self._is_closed.is_set():
+            self._drop()
+            raise BrokerUnavailable("the source is closed")
+        if consumer.fault is None:
+            return
+        fault = consumer.fault
+        self._drop()
+        self._postpone(str(fault))
+        self._raise(fault)
+
+    def _raise(self, fault: Exception) -> NoReturn:
+        raise fault
+
+    def _drop(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def _postpone(self, error: str) -> None:
+        """Set when to connect again: later each time, unless a connection has lasted."""
+        if self._connected_at and monotonic() - self._connected_at > LASTED_S:
+            self._fails = 0
+        self._connected_at = 0.0
+        most_s = min(MOST_DELAY_S, FIRST_DELAY_S * 2**self._fails)
+        self._fails = min(self._fails + 1, 10)
+        delay_s = uniform(most_s / 2, most_s)  # noqa: S311 - no secret
+        self._next_at = monotonic() + delay_s
+        say = log.debug if error == self._last_error else log.warning
+        say("rabbitmq_not_consuming", queue=self._queue, error=error, retry_in_s=round(delay_s, 2))
+        self._last_error = error
