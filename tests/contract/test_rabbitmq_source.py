@@ -7,6 +7,7 @@ import pytest
 
 from tests.contract.sources import SourceContract
 from tests.support.rabbitmq_queues import RabbitQueues
+from tests.support.source_under_test import SourceUnderTest, settled
 
 
 class TestClassicQueue(SourceContract):
@@ -28,3 +29,12 @@ class TestStream(SourceContract):
     def broker(self, rabbitmq_url: str) -> Iterator[RabbitQueues]:
         with closing(RabbitQueues(rabbitmq_url, "stream")) as broker:
             yield broker
+
+    def test_lag_becomes_the_number_of_messages_that_wait(
+        self, broker: SourceUnderTest, name: str
+    ) -> None:
+        """A stream keeps what was read: its length is no lag."""
+        broker.send(name, [b"one"])
+        with closing(broker.open(name)) as source:
+            settled(source, 1)
+            assert source.lag() is None

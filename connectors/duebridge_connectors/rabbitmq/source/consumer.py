@@ -87,7 +87,8 @@ class Consumer:
         """Let the prefetch follow the size of the messages; a stream's stays."""
         if self.is_stream or not self.is_consuming or self.fault is not None:
             return
-        if self._prefetch.follow(max(len(each.body) + len(each.header) for each in taken)):
+        largest = max(len(each.body) + len(each.header) for each in taken)
+        if self._prefetch.follow(largest, len(self._unsettled) + len(self._inbox.messages)):
             self.is_consuming = False
             self._channel.basic_cancel(self._consumer_tag, callback=self._on_cancelled_by_us)
 

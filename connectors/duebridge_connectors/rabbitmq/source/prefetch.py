@@ -19,11 +19,16 @@ class Prefetch:
         self._size = UNKNOWN_BYTES
         self.count = self._fitting()
 
-    def follow(self, largest: int) -> bool:
-        """Take in the largest message of a batch; return whether `count` has changed."""
+    def follow(self, largest: int, waiting: int) -> bool:
+        """Take in the largest message of a batch; return whether `count` has changed.
+
+        It grows only while the broker has sent all that it may: what is under way to a consumer
+        that is cancelled, a quorum queue sends later, out of order.
+        """
         self._size = max(largest, LEAST_BYTES, self._size * 7 // 8)
         wanted = self._fitting()
-        if self.count <= wanted < min(2 * self.count, self._most):
+        is_full = waiting >= self.count
+        if wanted >= self.count and not (is_full and wanted >= min(2 * self.count, self._most)):
             return False
         has_changed = wanted != self.count
         self.count = wanted
