@@ -30,6 +30,7 @@ from duebridge_connectors.rabbitmq.source.models import (
     RabbitSourceSettings,
     due_exchange,
 )
+from duebridge_connectors.rabbitmq.source.permissions import source_permission_commands
 
 
 class RabbitSettings(BrokerSettings):
@@ -133,6 +134,26 @@ class RabbitMQ(BrokerType):
         from duebridge_connectors.rabbitmq.source.opening import open_source
 
         return open_source(settings, plan, positions)
+
+    def examine_source(
+        self, place: str, settings: Mapping[str, object], plan: SourcePlan, deadline_s: float
+    ) -> list[Finding]:
+        """Return findings about a queue and a declaration; see `BrokerType.examine_source`."""
+        from duebridge_connectors.rabbitmq.source.examining import examine_source
+
+        return examine_source(place, settings, plan, deadline_s)
+
+    def declare_source(self, settings: Mapping[str, object], plan: SourcePlan) -> list[str]:
+        """Declare exchanges, queues and a binding; see `BrokerType.declare_source`."""
+        from duebridge_connectors.rabbitmq.source.declaring import declare_source
+
+        return declare_source(settings, plan)
+
+    def source_permissions(
+        self, settings: Mapping[str, object], plans: Sequence[SourcePlan]
+    ) -> list[str]:
+        """Return commands for `rabbitmqctl`; see `BrokerType.source_permissions`."""
+        return source_permission_commands(settings, plans)
 
     def open_baseline(self, settings: Mapping[str, object], name: str) -> BaselineClient:
         """Return the baseline client; see `BrokerType.open_baseline`."""

@@ -31,7 +31,7 @@ def examine(
     deadline_s: float,
 ) -> list[Finding]:
     """Return findings about a server and each target; see `BrokerType.examine`."""
-    parameters = _parameters(settings, deadline_s)
+    parameters = parameters_within(settings, deadline_s)
     found: list[Finding] = []
     try:
         connection = BlockingConnection(parameters)
@@ -41,18 +41,20 @@ def examine(
         with suppress(vendor.AMQPError):
             connection.close()
     except _CONNECTION_ERRORS as error:
-        found.append(_unreachable(place, parameters, error))
+        found.append(unreachable(place, parameters, error))
     return found
 
 
-def _parameters(settings: Mapping[str, object], deadline_s: float) -> Parameters:
+def parameters_within(settings: Mapping[str, object], deadline_s: float) -> Parameters:
+    """Return parameters with which connecting ends by the deadline."""
     quiet_client()
     parameters = connection_parameters(settings)
     parameters.socket_timeout = parameters.stack_timeout = deadline_s / 2
     return parameters
 
 
-def _unreachable(place: str, parameters: Parameters, error: Exception) -> Finding:
+def unreachable(place: str, parameters: Parameters, error: Exception) -> Finding:
+    """Return why a server could not be connected to, and what to do."""
     if isinstance(error, vendor.ProbableAuthenticationError):
         found = f"it refused the user or the password: {_broker_words(error)}"
         remedy = "correct them in url"

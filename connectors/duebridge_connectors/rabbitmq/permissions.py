@@ -1,7 +1,7 @@
 """The least permissions to deliver to exchanges, as commands for `rabbitmqctl`."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from shlex import join
 from urllib.parse import unquote, urlsplit
 
@@ -13,15 +13,27 @@ _WILDCARDS = {"*": ".*", "?": "."}
 
 def permission_commands(settings: Mapping[str, object], targets: Sequence[Target]) -> list[str]:
     """Return the command: write to the exchanges, configure and read nothing."""
+    names = [target.exchange or DEFAULT_EXCHANGE for target in targets]
+    return [grant(settings, write=names)] if names else []
+
+
+def grant(
+    settings: Mapping[str, object],
+    configure: Iterable[str] = (),
+    write: Iterable[str] = (),
+    read: Iterable[str] = (),
+) -> str:
+    """Return the command that grants these names to the user of the url."""
     url = urlsplit(str(settings.get("url", "")))
     user = unquote(url.netloc.rpartition("@")[0].partition(":")[0])
     vhost = unquote(url.path.removeprefix("/")) or "/"
-    names = dict.fromkeys(target.exchange or DEFAULT_EXCHANGE for target in targets)
-    if not names:
-        return []
-    write = f"^({'|'.join(map(_pattern, names))})$"
-    words = ("rabbitmqctl", "set_permissions", "-p", vhost, user or "USER", "^$", write, "^$")
-    return [join(words)]
+    patterns = map(_any_of, (configure, write, read))
+    return join(("rabbitmqctl", "set_permissions", "-p", vhost, user or "USER", *patterns))
+
+
+def _any_of(names: Iterable[str]) -> str:
+    patterns = "|".join(map(_pattern, dict.fromkeys(names)))
+    return f"^({patterns})$" if patterns else "^$"
 
 
 def _pattern(name: str) -> str:

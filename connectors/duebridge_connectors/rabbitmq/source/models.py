@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 from duebridge.config.fields import Bytes, Whole
 from duebridge.envelope import SHORT_BYTES
 from duebridge.ports.settings import Model, ShortText, Text, expected
-from duebridge.ports.source import SourceSettings
+from duebridge.ports.source import SourcePlan, SourceSettings
 
 DUE_SUFFIX = ".due"
 
@@ -46,3 +46,10 @@ class RabbitDeclaration(Model):
 def due_exchange(exchange: str) -> str:
     """Return the name of the exchange that gets what is due."""
     return f"{exchange}{DUE_SUFFIX}"
+
+
+def own_dead_letter_queue(plan: SourcePlan) -> str:
+    """Return the queue of the intake's dead letters, empty where they go elsewhere."""
+    letter = plan.dead_letter
+    is_queue = letter is not None and letter.broker == plan.broker and not letter.exchange
+    return str(letter.routing_key) if letter is not None and is_queue else ""

@@ -1,0 +1,133 @@
+"""Checks an intake's queue and its declaration, read-only.
+
+Asked to read from an offset, a queue that is no stream refuses, but only a user who may read it:
+so the type and the right are known, and no message is taken. Bindings and policies are not told.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from pika import BlockingConnection
+from pika import exceptions as vendor
+
+from duebridge.ports.checks import About, Finding, failure, ok, warning
+from duebridge.ports.source import SourcePlan
+from duebridge_connectors.rabbitmq.examine import parameters_within, unreachable
+from duebridge_connectors.rabbitmq.queue_limits import read_limits
+from duebridge_connectors.rabbitmq.source.declaring import (
+    CONNECTION_ERRORS,
+    exchange_arguments,
+)
+from duebridge_connectors.rabbitmq.source.models import due_exchange, own_dead_letter_queue
+from duebridge_connectors.rabbitmq.source.refusals import (
+    NOT_FOUND,
+    PRECONDITION,
+    refusal,
+    says_no_stream,
+)
+
+
+def examine_source(
+    place: str, settings: Mapping[str, object], plan: SourcePlan, deadline_s: float
+) -> list[Finding]:
+    """Return findings about the queue and the declaration; see `BrokerType.examine_source`."""
+    parameters = parameters_within(settings, deadline_s)
+    found: list[Finding] = []
+    try:
+        connection = BlockingConnection(parameters)
+        found += _queue(connection, place, str(plan.source["queue"]))
+        if plan.declare is not None:
+            found += _declaration(connection, place, plan)
+        with suppress(vendor.AMQPError):
+            connection.close()
+    except CONNECTION_ERRORS as error:
+        found.append(unreachable(place, parameters, error))
+    return found + list(_cycles(place, plan))
+
+
+def _queue(connection: Any, place: str, queue: str) -> Iterator[Finding]:
+    channel = connection.channel()
+    try:
+        told = channel.queue_declare(queue, passive=True).method
+        kind = _kind(channel, queue)
+    except vendor.ChannelClosedByBroker as error:
+        wrong = refusal(error, queue)
+        remedy = "declare it (`duebridge intake declare`), or correct source.queue"
+        if error.reply_code != NOT_FOUND:
+            remedy = "grant the right (`duebridge acl`), or see the broker's log"
+        yield failure(About.BROKER, place, _short(wrong), remedy)
+        return
+    limits = read_limits(connection, queue)
+    if limits is not None:
+        yield from _dangers(place, queue, limits.drops_oldest, limits.is_durable)
+    text = f"{kind} {queue!r} can be read: {told.message_count} messages ready"
+    text = f"{text}, {told.consumer_count} consumers (not checked: policies, bindings)"
+    yield ok(About.ROUTE, place, text)
+
+
+def _short(error: Exception) -> str:
+    return str(error).partition(": ")[0]
+
+
+def _kind(channel: Any, queue: str) -> str:
+    """Return `queue` or `stream`; raises what the broker says to who may not read it."""
+    channel.basic_qos(prefetch_count=1)
+    try:
+        tag = channel.basic_consume(queue, lambda *_: None, arguments={"x-stream-offset": "next"})
+    except vendor.ChannelClosedByBroker as error:
+        if says_no_stream(error):
+            return "queue"
+        raise
+    channel.basic_cancel(tag)
+    return "stream"
+
+
+def _dangers(place: str, queue: str, drops: str, is_durable: bool) -> Iterator[Finding]:
+    if drops:
+        found = f"queue {queue!r} drops its oldest messages when it is full ({drops})"
+        remedy = "declare it with x-overflow: reject-publish; else what waits here may be lost"
+        yield warning(About.ROUTE, place, found, remedy)
+    if not is_durable:
+        found = f"queue {queue!r} is not durable: a restart of the broker deletes it"
+        yield warning(About.ROUTE, place, found, "declare it durable")
+
+
+def _declaration(connection: Any, place: str, plan: SourcePlan) -> Iterator[Finding]:
+    declare = plan.declare or {}
+    exchange = str(declare["exchange"])
+    due = due_exchange(exchange)
+    yield _exchange(connection, place, due, str(declare.get("type", "direct")), {})
+    yield _exchange(connection, place, exchange, "headers", exchange_arguments(exchange))
+
+
+def _exchange(
+    connection: Any, place: str, name: str, kind: str, arguments: dict[str, str]
+) -> Finding:
+    """Declare it passively, and where it exists compare it: a declaration of the same is none."""
+    try:
+        connection.channel().exchange_declare(name, passive=True)
+        channel = connection.channel()
+        channel.exchange_declare(name, kind, durable=True, arguments=arguments)
+        channel.close()
+    except vendor.ChannelClosedByBroker as error:
+        if error.reply_code == NOT_FOUND:
+            remedy = "run `duebridge intake declare`"
+            return failure(About.BROKER, place, f"exchange {name!r} does not exist", remedy)
+        if error.reply_code == PRECONDITION:
+            found = f"exchange {name!r} differs from what the intake declares: {error.reply_text}"
+            return failure(
+                About.BROKER, place, found, "delete it and run `duebridge intake declare`"
+            )
+        return ok(About.ROUTE, place, f"exchange {name!r} exists (not checked: its type, bindings)")
+    return ok(About.ROUTE, place, f"exchange {name!r} exists, {kind} (not checked: bindings)")
+
+
+def _cycles(place: str, plan: SourcePlan) -> Iterator[Finding]:
+    queue, letter = str(plan.source["queue"]), plan.dead_letter
+    declared = None if plan.declare is None else plan.declare["exchange"]
+    own = own_dead_letter_queue(plan) == queue
+    through = letter is not None and letter.broker == plan.broker and letter.exchange == declared
+    if own or (through and declared is not None):
+        found = "the intake's dead letters come back to it"
+        yield warning(About.ROUTE, place, found, "name another queue in the intake's dead_letter")

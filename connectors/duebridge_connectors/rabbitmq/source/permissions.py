@@ -1,0 +1,35 @@
+"""The least permissions to take messages in, as commands for `rabbitmqctl`. Imports no client."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from duebridge.ports.source import SourcePlan
+from duebridge_connectors.rabbitmq.permissions import DEFAULT_EXCHANGE, grant
+from duebridge_connectors.rabbitmq.source.models import due_exchange, own_dead_letter_queue
+
+REPLACES = "# a command replaces the user's former permissions: to deliver too, merge the patterns"
+DECLARES = "# to declare (`duebridge intake declare`), for that time only:"
+
+
+def source_permission_commands(
+    settings: Mapping[str, object], plans: Sequence[SourcePlan]
+) -> list[str]:
+    """Return the commands: read the queues, write what is due and dead letters of these intakes."""
+    if not plans:
+        return []
+    queues = [str(plan.source["queue"]) for plan in plans]
+    lines = [REPLACES, grant(settings, write=_written(plans), read=queues)]
+    if declared := [str(plan.declare["exchange"]) for plan in plans if plan.declare is not None]:
+        due = [due_exchange(name) for name in declared]
+        letters = [name for plan in plans if (name := own_dead_letter_queue(plan))]
+        made = [*declared, *due, *queues, *letters]
+        line = grant(settings, configure=made, write=[*due, *queues], read=declared)
+        lines += [DECLARES, f"# {line}"]
+    return lines
+
+
+def _written(plans: Iterable[SourcePlan]) -> Iterator[str]:
+    for plan in plans:
+        if plan.declare is not None:
+            yield due_exchange(str(plan.declare["exchange"]))
+        if plan.dead_letter is not None and plan.dead_letter.broker == plan.broker:
+            yield plan.dead_letter.exchange or DEFAULT_EXCHANGE
