@@ -50,7 +50,7 @@ def field_tag(value: Ext) -> str:
 def field_value(value: Ext) -> Any:
     """Return it as a value of JSON, bytes as base64; raises `ValueError` for a damaged one.
 
-    A timestamp is seconds, a decimal is text, a float that is no number is text.
+    A timestamp is seconds, a decimal is text.
     """
     data = bytes(value.data)
     try:
@@ -94,7 +94,7 @@ def _value(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         raise ValueError(f"an AMQP field of the unknown type {tag!r}")
     (found,) = layout.unpack_from(data, at)
     if isinstance(found, float) and not math.isfinite(found):
-        found = str(found)
+        raise ValueError(f"an AMQP field that is no number: {found}; RabbitMQ takes none")
     return found, at + layout.size
 
 
