@@ -11,7 +11,7 @@ import structlog
 from pika.connection import Parameters
 from pika.exceptions import AMQPError
 
-from duebridge.errors import ConfigError
+from duebridge.errors import ConfigError, StoreError
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import Arrival, Positions, SourcePlan
 from duebridge_connectors.rabbitmq.link import FIRST_DELAY_S, LASTED_S, MOST_DELAY_S
@@ -119,8 +119,7 @@ class RabbitSource:
         """Connect, with the password and the certificate that the files have now."""
         with suppress(ConfigError):  # a file that is being replaced
             self._parameters = self._read_parameters()
-        kept = self._positions.read(stream_log(self._plan))
-        offset = self._plan.source.get("offset", "first") if kept is None else kept + 1
+        offset = self._offset()
         self._life += 1
         consumer = Consumer(self._parameters, self._queue, offset, self._prefetch)
         self._consumer = consumer
@@ -135,6 +134,16 @@ class RabbitSource:
         user = getattr(self._parameters.credentials, "username", None)
         self._reader = Reader(self._plan, user, consumer.is_stream)
         log.info("rabbitmq_consuming", queue=self._queue, stream=consumer.is_stream)
+
+    def _offset(self) -> str | int:
+        """Return where to go on, if the queue is a stream."""
+        try:
+            kept = self._positions.read(stream_log(self._plan))
+        except StoreError as error:
+            self._postpone(text := f"the stream's position is not known: {error}")
+            raise BrokerUnavailable(text) from error
+        first = str(self._plan.source.get("offset", "first"))
+        return first if kept is None else kept + 1
 
     def _fill(self, consumer: Consumer, give_up_at: float) -> None:
         """Read until a batch is held, or nothing more is there, or it is time."""
