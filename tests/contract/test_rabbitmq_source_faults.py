@@ -35,9 +35,12 @@ def streams(rabbitmq_url: str) -> Iterator[RabbitQueues]:
 
 
 def raises_soon(source: Source, error: type[Exception]) -> None:
-    with pytest.raises(error):
+    def receive() -> None:
         for _ in range(50):
             source.receive(0.2)
+
+    with pytest.raises(error):
+        receive()
 
 
 # Cancelled, refused.
@@ -76,9 +79,11 @@ def test_receive_from_a_queue_in_exclusive_use_raises_config_error(queues: Rabbi
 def test_receive_with_a_wrong_password_raises_broker_unavailable(rabbitmq_url: str) -> None:
     url = rabbitmq_url.replace("guest:guest", "guest:wrong")
     plan = SourcePlan("intake", BROKER, {"queue": "any"})
-    with closing(open_source({"url": url}, plan, Memory())) as source:
-        with pytest.raises(BrokerUnavailable, match="ACCESS_REFUSED"):
-            source.receive(5)
+    with (
+        closing(open_source({"url": url}, plan, Memory())) as source,
+        pytest.raises(BrokerUnavailable, match="ACCESS_REFUSED"),
+    ):
+        source.receive(5)
 
 
 # Settling.
@@ -119,8 +124,9 @@ def test_prefetch_shrinks_at_once_and_grows_when_all_is_sent() -> None:
     prefetch = Prefetch(1000, 16 * MIB)
     assert prefetch.count == 256
     assert not prefetch.follow(300, waiting=100)
-    assert prefetch.follow(300, waiting=256)
-    assert prefetch.count == 292
+    while not prefetch.follow(300, waiting=256):
+        assert prefetch.count == 256
+    assert prefetch.count >= 512
     assert prefetch.follow(MIB, waiting=1)
     assert prefetch.count == 16
     for _ in range(100):
@@ -146,8 +152,8 @@ def test_receive_mixed_sizes_loses_and_repeats_nothing(queues: RabbitQueues) -> 
 def test_keep_alive_with_more_than_the_limit_under_way_holds_little_and_stays_connected(
     queues: RabbitQueues,
 ) -> None:
-    name = queues.create()
-    queues.send(name, [*numbered(260), *numbered(60, MIB)])
+    name, sent = queues.create(), [*numbered(100), *numbered(60, MIB)]
+    queues.send(name, sent)
     with closing(queues.open(name, impatient=True, batch=10, in_hand_bytes=16 * MIB)) as source:
         batch = received(source)
         consumer: Any = vars(source)["_consumer"]
@@ -157,10 +163,10 @@ def test_keep_alive_with_more_than_the_limit_under_way_holds_little_and_stays_co
             most = max(most, consumer.held.size)
             threading.Event().wait(0.01)
         source.settle(batch)
-        found = settled(source, 310)
+        found = settled(source, len(sent) - len(batch))
         assert vars(source)["_consumer"] is consumer  # still the first connection
-    assert most <= 18 * MIB
-    assert bodies([*batch, *found]) == [*numbered(260), *numbered(60, MIB)]
+    assert 16 * MIB <= most <= 18 * MIB
+    assert bodies([*batch, *found]) == sent
 
 
 # Streams.
