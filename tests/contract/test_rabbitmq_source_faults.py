@@ -154,7 +154,7 @@ def test_keep_alive_with_more_than_the_limit_under_way_holds_little_and_stays_co
 ) -> None:
     name, sent = queues.create(), [*numbered(100), *numbered(60, MIB)]
     queues.send(name, sent)
-    with closing(queues.open(name, impatient=True, batch=10, in_hand_bytes=16 * MIB)) as source:
+    with closing(queues.open_direct(name, batch=10, in_hand_bytes=16 * MIB)) as source:
         batch = received(source)
         consumer: Any = vars(source)["_consumer"]
         most, until = 0, time.monotonic() + 6 * HEARTBEAT_S + 5
@@ -254,6 +254,4 @@ def test_receive_after_the_broker_was_killed_goes_on(rabbit: PrivateRabbit, kind
         while set(rest) < set(numbered(20)[10:]):
             rest += bodies(settled(source, 1, within_s=60))
     assert bodies(first) == numbered(20)[:10]
-    again = RabbitQueues(rabbit.url, kind)
-    with closing(again):
-        again.channel.queue_delete(name)
+    queues.abandon()

@@ -2,11 +2,12 @@
 
 import secrets
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 import pika
+from pika.exceptions import AMQPError
 
 from duebridge.ports.source import Arrival, Source, SourcePlan
 from duebridge_connectors.rabbitmq.source.opening import open_source
@@ -38,6 +39,12 @@ class RabbitQueues:
         self._connection.close()
         self._stack.close()
 
+    def abandon(self) -> None:
+        """Close what the broker's death has left."""
+        with suppress(AMQPError):
+            self._connection.close()
+        self._stack.close()
+
     def create(self, **arguments: object) -> str:
         name = self.missing()
         given = {"x-queue-type": self.kind, **arguments}
@@ -65,6 +72,12 @@ class RabbitQueues:
         source = self._source(name, proxy.port, heartbeat, **plan)
         self._proxies[id(source)] = proxy
         return source
+
+    def open_direct(self, name: str, **plan: Any) -> Source:
+        """Return an impatient one without a proxy, which reads ahead."""
+        port = urlsplit(self.url).port
+        assert port is not None
+        return self._source(name, port, HEARTBEAT_S, **plan)
 
     def open_at(self, port: int) -> Source:
         return self._source("any", port, 30)
