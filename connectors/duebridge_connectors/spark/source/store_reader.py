@@ -12,9 +12,11 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+from msgspec.msgpack import Ext
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from duebridge.admin.listing import DueWindow
+from duebridge.amqp_fields import field_bytes
 from duebridge.envelope import HeaderValue
 from duebridge.ports.publisher import reason_word
 from duebridge.store.keys import Shard
@@ -122,6 +124,8 @@ def _header_bytes(value: HeaderValue) -> bytes | None:
     """Return a header's value as Kafka transports it."""
     if value is None or isinstance(value, bytes):
         return value
+    if isinstance(value, Ext):
+        return field_bytes(value)
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return text.encode()
 
