@@ -14,8 +14,10 @@ from duebridge.cli.exits import BROKER, exit_code
 from duebridge.config.models import Config
 from duebridge.config.secrets import resolve_at
 from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
+from duebridge.ports.source import SourcePlan
 from duebridge.worker.publishers import open_publishers
 from duebridge_connectors.rabbitmq import open_publisher
+from duebridge_connectors.rabbitmq.source.opening import open_source
 from tests.support import certificates as own
 from tests.support.broker_under_test import delivery, ids, verdicts
 from tests.support.certificates import KEY_PASSWORD, Certificates
@@ -24,6 +26,7 @@ from tests.support.documented import documented
 from tests.support.own_rabbitmq import PrivateRabbit
 from tests.support.rabbitmq_broker import RabbitBroker
 from tests.support.servers import free_port, listens, wait_until
+from tests.support.source_under_test import Memory, bodies, is_quiet, numbered, received, settled
 
 USER = "shop"
 PASSWORD = "canary/p@ss:9d27%"  # noqa: S105 - must not come out again
@@ -185,6 +188,28 @@ def test_publish_with_a_locked_key_and_its_password_confirms(
 ) -> None:
     locked = {"keyfile": certificates.locked_key, "password": KEY_PASSWORD}
     assert confirms(open_at(BY_CERTIFICATE, **locked), queues)
+
+
+def test_source_over_tls_receives_small_and_large_messages(
+    queues: RabbitBroker, rabbit: SecureRabbit, certificates: Certificates
+) -> None:
+    target = queues.missing_target()
+    queues.create(target)
+    sent = [*numbered(500), *numbered(20, 300_000), *numbered(500)]
+    for body in sent:
+        queues.channel.basic_publish(target.exchange, target.routing_key, body)
+    settings = {
+        "url": f"amqps://guest:guest@localhost:{rabbit.tls_port}/{VHOST_IN_URL}",
+        "options": {"ssl_options": {"ca_certs": str(certificates.ca)}},
+    }
+    plan = SourcePlan("intake", "billing", {"queue": target.exchange})
+    with closing(open_source(settings, plan, Memory())) as source:
+        batch = received(source)
+        source.keep_alive()
+        source.settle(batch)
+        found = [*batch, *settled(source, len(sent) - len(batch))]
+        assert bodies(found) == sent
+        assert is_quiet(source)
 
 
 def test_publish_to_an_address_with_the_name_given_confirms(
