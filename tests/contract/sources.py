@@ -236,6 +236,15 @@ class SourceContract:
         assert ended.wait(MOST_S)
         thread.join()
 
+    def test_close_while_another_thread_connects_ends_it(self, broker: SourceUnderTest) -> None:
+        with silent_listener() as port:
+            source = broker.open_at(port)
+            thread = threading.Thread(target=raises_in_time, args=[source])
+            thread.start()
+            source.close()
+            thread.join(MOST_S)
+            assert not thread.is_alive()
+
 
 def raises_in_time(source: Source) -> None:
     started = time.monotonic()

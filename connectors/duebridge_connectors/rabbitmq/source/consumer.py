@@ -4,11 +4,12 @@ All calls come from one thread at a time, but for `wake`.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import Any, Final
 
 from pika.connection import Parameters
-from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByClient
+from pika.exceptions import AMQPError, ChannelClosedByBroker, ConnectionClosedByClient
 
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge_connectors.rabbitmq.errors import root_cause
@@ -60,9 +61,12 @@ class Consumer:
 
     def step(self, wait_s: float) -> None:
         """Read, write and run timers; wait for something to do at most so long."""
-        self._loop.step(min(wait_s, LONGEST_STEP_S))
-        if self.lag is not None:
-            self.lag.ask()
+        try:
+            self._loop.step(min(wait_s, LONGEST_STEP_S))
+            if self.lag is not None:
+                self.lag.ask()
+        except (AMQPError, OSError) as error:
+            self.fail(BrokerUnavailable(f"{type(error).__name__}: {error}"))
 
     @property
     def held(self) -> Inbox:
@@ -128,7 +132,8 @@ class Consumer:
         self._loop.pause_reading(False)
         self._inbox.messages.clear()
         if self._connection.is_open:
-            self._connection.close()
+            with suppress(AMQPError):
+                self._connection.close()
             self._step_until_closed(CLOSE_S)
         if not self._connection.is_closed:
             self._connection._terminate_stream(ConnectionClosedByClient(200, "given up"))
