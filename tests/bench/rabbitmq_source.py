@@ -21,21 +21,24 @@ from tests.support.source_under_test import Memory
 
 PREFETCH, ACK_EVERY, ROUNDS = 1000, 250, 3
 HEADERS = {"x-delay": 5000, "tenant": "a", "traceparent": "0" * 55, "attempt": 1, "kind": "order"}
-Read = Callable[[str, str, int], None]
+KINDS = ("classic", "quorum", "stream")
+FROM_FIRST = {"x-stream-offset": "first"}
+Read = Callable[[str, str, str, int], None]
 
 
-def bare(url: str, queue: str, count: int) -> None:
+def bare(url: str, queue: str, kind: str, count: int) -> None:
     with closing(pika.BlockingConnection(pika.URLParameters(url))) as connection:
         channel = connection.channel()
         channel.basic_qos(prefetch_count=PREFETCH)
-        for number, (method, _, _) in enumerate(channel.consume(queue), 1):
+        given = FROM_FIRST if kind == "stream" else None
+        for number, (method, _, _) in enumerate(channel.consume(queue, arguments=given), 1):
             if number % ACK_EVERY == 0 or number == count:
                 channel.basic_ack(method.delivery_tag, multiple=True)
             if number == count:
                 return
 
 
-def source(url: str, queue: str, count: int) -> None:
+def source(url: str, queue: str, _: str, count: int) -> None:
     plan = SourcePlan("bench", "billing", {"queue": queue, "prefetch": PREFETCH})
     with closing(open_source({"url": url}, plan, Memory())) as opened:
         while count > 0:
@@ -58,23 +61,22 @@ def fill(channel: Any, queue: str, count: int) -> None:
 def main(url: str, count: int) -> None:
     connection = pika.BlockingConnection(pika.URLParameters(url))
     channel = connection.channel()
-    for kind in ("classic", "quorum"):
-        queue = f"bench-{secrets.token_hex(4)}"
-        channel.queue_declare(queue, durable=True, arguments={"x-queue-type": kind})
+    for kind in KINDS:
         found: dict[str, list[tuple[float, float]]] = {}
         for _ in range(ROUNDS):
             for read in (bare, source):
+                queue = f"bench-{secrets.token_hex(4)}"
+                channel.queue_declare(queue, durable=True, arguments={"x-queue-type": kind})
                 fill(channel, queue, count)
                 wall, cpu = time.monotonic(), time.process_time()
-                read(url, queue, count)
+                read(url, queue, kind, count)
                 wall, cpu = time.monotonic() - wall, time.process_time() - cpu
-                found.setdefault(read.__name__, []).append((count / wall, cpu / count * 1e6))
-                print(
-                    f"{kind:8} {read.__name__:7} {count / wall:8,.0f}/s {cpu / count * 1e6:6.1f} us"
-                )
+                rate, cost = count / wall, cpu / count * 1e6
+                found.setdefault(read.__name__, []).append((rate, cost))
+                print(f"{kind:8} {read.__name__:7} {rate:8,.0f}/s {cost:6.1f} us")
+                channel.queue_delete(queue)
         rates = {name: statistics.median(each[0] for each in rows) for name, rows in found.items()}
         print(f"{kind:8} the source is {rates['source'] / rates['bare']:.2f} of the bare consumer")
-        channel.queue_delete(queue)
     connection.close()
 
 
