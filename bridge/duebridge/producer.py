@@ -1,11 +1,10 @@
 """The producer: schedules envelopes in the delay store, cancels, reschedules and looks them up.
 
-    fields ─▶ Envelope.new ─▶ checked and split by shard ─▶ DelayStore.schedule ─▶ Receipt
+    fields ─▶ Envelope.new ─▶ RouteScheduler.schedule ─▶ Receipt
 
 It needs the store and the routes of a configuration, and no broker.
 """
 
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -17,22 +16,18 @@ from uuid import UUID
 from msgspec import UNSET
 
 from duebridge.config.load import load_config, resolved_store_url
-from duebridge.config.models import Config, Route
-from duebridge.durations import format_instant, format_ms
+from duebridge.config.models import Config
 from duebridge.envelope import BodyGiven, Envelope, EnvelopeFields, checked_id, due_instant
 from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable, shown
-from duebridge.limits import RouteLimits, with_whole_target
-from duebridge.ports.settings import did_you_mean
 from duebridge.receipt import CancelAnswer, Known, MoveAnswer, Receipt
+from duebridge.scheduling import RouteScheduler, due_fault, find_route, size_bytes
 from duebridge.store.batching import batches
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.replies import RescheduleReply, ScheduleReply
-from duebridge.store.routes import RouteStore
 from duebridge.store.server.connection import REPEAT_FOR_S, Connection, open_connection
 from duebridge.store.server.fitness import check_fitness
-from duebridge.telemetry.tracing import Tracing, find_tracing
+from duebridge.telemetry.tracing import find_tracing
 
-ROW_BYTES = 256  # of an envelope beside its body and key, some
+__all__ = ["OnConflict", "Producer", "find_route"]
 
 OnConflict: TypeAlias = Literal["refuse", "replace"]
 
@@ -61,7 +56,7 @@ class Producer:
         self._connection = connection
         self._repeat_for_s = repeat_for_s
         self._tracing = find_tracing()
-        self._routes: dict[str, _RouteScheduler] = {}
+        self._routes: dict[str, RouteScheduler] = {}
 
     @classmethod
     def from_config(cls, path: str | Path) -> Self:
@@ -154,7 +149,7 @@ class Producer:
         with _naming(text):
             answer = self._shard(route, text).reschedule(text, str(due), settings.max_delay)
         if answer.status == "too_far" or answer.status == "expires_before_due":
-            raise EnvelopeError(_why(settings, answer))
+            raise EnvelopeError(due_fault(settings, answer))
         return answer.status
 
     def get(self, route: str, id: str | UUID) -> Known | None:  # noqa: A002
@@ -179,76 +174,16 @@ class Producer:
     def _shard(self, route: str, id: str) -> DelayStore:  # noqa: A002 - the field's public name
         return self._scheduler(route).store.of(id)
 
-    def _scheduler(self, name: str) -> "_RouteScheduler":
+    def _scheduler(self, name: str) -> RouteScheduler:
         if name not in self._routes:
-            route = find_route(self._config, name)
-            store = RouteStore.open(
+            self._routes[name] = RouteScheduler.open(
+                self._config,
                 self._connection,
-                self._config.store.namespace,
-                route,
+                name,
                 repeat_for_s=self._repeat_for_s,
+                tracing=self._tracing,
             )
-            limits = RouteLimits.of(self._config, route)
-            self._routes[name] = _RouteScheduler(limits, store, self._tracing)
         return self._routes[name]
-
-
-class _RouteScheduler:
-    """Schedules the envelopes of one route."""
-
-    def __init__(self, limits: RouteLimits, store: RouteStore, tracing: Tracing | None) -> None:
-        self.store = store
-        self._limits = limits
-        self._route = limits.route
-        self._tracing = tracing
-
-    def schedule(self, batch: list[Envelope], *, replace: bool) -> list[Receipt]:
-        """Check a batch, store it shard by shard, and return its receipts in order."""
-        started_ns = time.time_ns()
-        batch = [with_whole_target(envelope, self._route) for envelope in batch]
-        receipts = self._refusals(batch)
-        try:
-            self._store(batch, receipts, replace=replace)
-        except StoreUnavailable as error:
-            left = [each.id for place, each in enumerate(batch) if place not in receipts]
-            raise error.about(left) from error
-        ordered = [receipts[place] for place in range(len(batch))]
-        if self._tracing is not None:
-            pairs = list(zip(batch, ordered, strict=True))
-            self._tracing.scheduled(pairs, started_ns, time.time_ns())
-        return ordered
-
-    def _store(self, batch: list[Envelope], receipts: dict[int, Receipt], *, replace: bool) -> None:
-        """Store those that have no receipt yet, shard by shard, and enter their receipts."""
-        valid = [place for place in range(len(batch)) if place not in receipts]
-        for shard, places in self.store.by_shard(valid, lambda place: batch[place].id):
-            answers = shard.schedule(
-                [batch[place] for place in places],
-                max_delay_ms=self._route.max_delay,
-                remember_ms=self._route.remember,
-                replace=replace,
-            )
-            for place, answer in zip(places, answers, strict=True):
-                receipts[place] = _receipt(self._route, batch[place], answer)
-
-    def _refusals(self, batch: list[Envelope]) -> dict[int, Receipt]:
-        """Return the receipts, by place, of envelopes that the route's limits refuse."""
-        refusals: dict[int, Receipt] = {}
-        for place, envelope in enumerate(batch):
-            try:
-                self._limits.check(envelope)
-            except EnvelopeError as error:
-                refusals[place] = _refused(self._route, envelope, str(error))
-        return refusals
-
-
-def find_route(config: Config, name: str) -> Route:
-    """Return a route of the configuration; raises `ConfigError`, which names the known routes."""
-    if name in config.routes:
-        return config.routes[name]
-    known = ", ".join(sorted(config.routes)) or "none"
-    close = did_you_mean(name, config.routes)
-    raise ConfigError(f"route: expected one of the configuration ({known}); got {name!r}{close}")
 
 
 @contextmanager
@@ -272,25 +207,4 @@ def _size_bytes(envelope: object) -> int:
         raise EnvelopeError(
             f"envelopes: expected Envelope; got {name}; build one with Envelope.new"
         )
-    return len(envelope.body or b"") + len(envelope.key or b"") + ROW_BYTES
-
-
-def _refused(route: Route, envelope: Envelope, error: str) -> Receipt:
-    due_at_ms = 0 if envelope.due.relative else envelope.due.ms
-    return Receipt(envelope.id, route.name, due_at_ms, "refused", error)
-
-
-def _receipt(route: Route, envelope: Envelope, answer: ScheduleReply) -> Receipt:
-    match answer.status:
-        case "too_far" | "expires_before_due":
-            return _refused(route, envelope, _why(route, answer))
-        case status:
-            return Receipt(envelope.id, route.name, answer.due_at_ms, status)
-
-
-def _why(route: Route, answer: ScheduleReply | RescheduleReply) -> str:
-    due_at = format_instant(answer.due_at_ms)
-    if answer.status == "too_far":
-        limit = format_ms(route.max_delay)
-        return f"due: expected within max_delay ({limit}) of now; got {due_at}"
-    return f"expires: expected an instant after the envelope is due; it would be due at {due_at}"
+    return size_bytes(envelope)

@@ -23,7 +23,7 @@ from duebridge.ports.settings import (
 PLACEHOLDER = "x-duebridge"
 BROKER, TARGET = "broker", "target"
 
-_NO_MAPPING, _NO_TEXT = PydanticKnownError("dict_type"), PydanticKnownError("string_type")
+NO_MAPPING, _NO_TEXT = PydanticKnownError("dict_type"), PydanticKnownError("string_type")
 _MISSING = PydanticKnownError("missing")
 
 
@@ -73,14 +73,14 @@ def _broker(given: Any) -> BrokerSettings:
         return given
     settings = {} if given is None else given
     if not isinstance(settings, dict):
-        raise _NO_MAPPING
+        raise NO_MAPPING
     name = settings.get("type")
     if not isinstance(name, str):
-        raise _refused("type", _MISSING if name is None else _NO_TEXT)
+        raise refused("type", _MISSING if name is None else _NO_TEXT)
     try:
         model = broker_type(_type_name(settings)).settings
     except ConfigError as error:
-        raise _refused("type", fault(str(error))) from None
+        raise refused("type", fault(str(error))) from None
     return model.model_validate(_resolved(settings, model))
 
 
@@ -92,7 +92,7 @@ def _resolved(given: dict[str, Any], model: type[BrokerSettings]) -> dict[str, A
             try:
                 found[key] = resolve(value)
             except ConfigError as error:
-                raise _refused(key, fault(str(error))) from None
+                raise refused(key, fault(str(error))) from None
     return found
 
 
@@ -100,20 +100,25 @@ def _target(given: Any) -> Target:
     if isinstance(given, Target):
         return given
     if not isinstance(given, WrittenTarget):
-        raise _NO_MAPPING
-    name = given.value.get("broker")
-    if not isinstance(name, str):
-        raise _refused("broker", _MISSING if name is None else _NO_TEXT)
-    if not isinstance(given.brokers, dict):  # reported at the brokers block
-        return Target(name)
-    if name not in given.brokers:
-        known = ", ".join(sorted(given.brokers)) or "none"
-        text = f"expected a broker of this file ({known}); got {name!r}"
-        raise _refused("broker", fault(text + did_you_mean(name, given.brokers)))
-    kind = type_of(given.brokers[name])
+        raise NO_MAPPING
+    kind = named_type(given.value, given.brokers)
     if kind is None:  # reported at the broker
-        return Target(name)
+        return Target(given.value["broker"])
     return _checked(kind.target.model_validate(given.value), given.may_be_glob)
+
+
+def named_type(given: dict[str, Any], brokers: Any) -> BrokerType | None:
+    """Return the type of the broker that a block names; None if a mistake is reported there."""
+    name = given.get("broker")
+    if not isinstance(name, str):
+        raise refused("broker", _MISSING if name is None else _NO_TEXT)
+    if not isinstance(brokers, dict):  # reported at the brokers block
+        return None
+    if name not in brokers:
+        known = ", ".join(sorted(brokers)) or "none"
+        text = f"expected a broker of this file ({known}); got {name!r}"
+        raise refused("broker", fault(text + did_you_mean(name, brokers)))
+    return type_of(brokers[name])
 
 
 def _checked(settings: TargetSettings, may_be_glob: bool) -> Target:
@@ -122,7 +127,8 @@ def _checked(settings: TargetSettings, may_be_glob: bool) -> Target:
     return settings.target()
 
 
-def _refused(key: str, error: PydanticCustomError | PydanticKnownError) -> ValidationError:
+def refused(key: str, error: PydanticCustomError | PydanticKnownError) -> ValidationError:
+    """Return an error at one key of the block that is being validated."""
     kind = error.type if isinstance(error, PydanticKnownError) else error
     return ValidationError.from_exception_data("", [{"type": kind, "loc": (key,), "input": None}])
 

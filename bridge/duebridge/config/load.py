@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 
 from duebridge.config.brokers import type_of
 from duebridge.config.durability import Replicated, ReplicatedDurability
+from duebridge.config.intakes import Intake
 from duebridge.config.models import (
     Config,
     OnTargetError,
@@ -26,6 +27,7 @@ from duebridge.config.models import (
 from duebridge.config.secrets import resolve_at
 from duebridge.config.yaml_tree import Fault, KeyPath, Tree, all_of, kind_of, read_tree, shown
 from duebridge.errors import ConfigError, ConfigFileError
+from duebridge.ports.broker import BrokerType
 from duebridge.ports.settings import did_you_mean
 
 MAX_BYTES = 1024 * 1024
@@ -146,9 +148,9 @@ def _written_path(tree: Tree, loc: KeyPath) -> KeyPath:
     """Return the path in the file at which to report an error."""
     if loc[-1:] == ("[key]",):
         return loc[:-1]
-    if loc[:1] != ("routes",) or loc in tree.places:
+    if loc[:1] not in (("routes",), ("intakes",)) or loc in tree.places:
         return loc
-    if len(loc) > 2 and ("defaults", *loc[2:]) in tree.places:
+    if loc[0] == "routes" and len(loc) > 2 and ("defaults", *loc[2:]) in tree.places:
         return ("defaults", *loc[2:])
     return loc[:2] if loc[2:] == ("name",) else loc
 
@@ -190,7 +192,24 @@ def _model_of(tree: Tree, block: KeyPath) -> type[BaseModel] | None:
             return None if kind is None else kind.settings
         case ("routes", _):
             return Route
-        case ("routes", _, "target" | "dead_letter") | ("routes", _, "allow_targets", _):
-            kind = type_of(tree.value_at(("brokers", tree.value_at((*block, "broker")))))
+        case (
+            ("routes", _, "target" | "dead_letter")
+            | ("routes", _, "allow_targets", _)
+            | ("intakes", _, "dead_letter")
+        ):
+            kind = _type_at(tree, block)
             return None if kind is None else kind.target
+        case ("intakes", _):
+            return Intake
+        case ("intakes", _, "source"):
+            kind = _type_at(tree, block)
+            return None if kind is None else kind.source
+        case ("intakes", _, "declare"):
+            kind = _type_at(tree, (*block[:2], "source"))
+            return None if kind is None else kind.declaration
     return _BLOCKS.get(block[-1])
+
+
+def _type_at(tree: Tree, block: KeyPath) -> BrokerType | None:
+    """Return the type of the broker that the block names."""
+    return type_of(tree.value_at(("brokers", tree.value_at((*block, "broker")))))

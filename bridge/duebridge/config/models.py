@@ -23,6 +23,7 @@ from duebridge.config.fields import (
     Version,
     Whole,
 )
+from duebridge.config.intakes import Intake, due_targets, intake_faults, named_intake
 from duebridge.durations import format_ms
 from duebridge.envelope import Target
 from duebridge.ports.settings import Fault, Model, Text, refuse
@@ -191,6 +192,8 @@ class Config(Model):
     defaults: RouteSettings = RouteSettings()
     routes: dict[str, Route]
     """The routes, by name."""
+    intakes: dict[Name, Intake] = Field({})
+    """Queues and topics whose messages are scheduled, by name."""
     allow_absent: tuple[Name, ...] = ()
     """Routes that this file may leave out although the store holds envelopes of them."""
 
@@ -209,11 +212,29 @@ class Config(Model):
         }
         return {**given, "routes": routes}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _name_intakes(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or not isinstance(given.get("intakes"), dict):
+            return given
+        brokers, intakes = given.get("brokers"), given["intakes"].items()
+        return {**given, "intakes": {name: named_intake(name, of, brokers) for name, of in intakes}}
+
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         faults = (*self._lease_faults(), *self._name_faults(), *self._absent_faults())
-        refuse(self, [*faults, *self._durability_faults()])
+        in_intakes = intake_faults(self.intakes, self.routes)
+        refuse(self, [*faults, *self._durability_faults(), *in_intakes])
+        self._permit_due_targets()
         return self
+
+    def _permit_due_targets(self) -> None:
+        """Let declared intakes send on what is due: nobody else writes their exchange's name."""
+        for name, target in due_targets(self.intakes, self.brokers):
+            route = self.routes[name]
+            if target not in route.allow_targets:
+                allowed = (*route.allow_targets, target)
+                self.routes[name] = route.model_copy(update={"allow_targets": allowed})
 
     @property
     def needs(self) -> Needs:

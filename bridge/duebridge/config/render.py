@@ -19,6 +19,8 @@ def rendered_config(text: str, name: str) -> dict[str, Any]:
     for route in whole["routes"].values():
         del route["name"]
         _leave_out_idle(route["retry"])
+    for intake in whole["intakes"].values():
+        del intake["name"]
     shown: dict[str, Any] = _shown(tree, (), whole)
     return shown
 

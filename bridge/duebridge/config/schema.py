@@ -16,6 +16,7 @@ from pydantic_core import core_schema
 
 from duebridge.config.brokers import BROKER, PLACEHOLDER, TARGET
 from duebridge.config.fields import NAME, NAME_EXPECTED, REFERENCE
+from duebridge.config.intakes import DECLARATION, SOURCE
 from duebridge.config.models import Config, RetryPolicy, Route, RouteSettings
 from duebridge.ports.discovery import broker_type, installed_types
 
@@ -37,9 +38,12 @@ def config_schema() -> Schema:
     types = [broker_type(name) for name in installed_types()]
     _put(schema, BROKER, [_defined(definitions, kind.settings) for kind in types])
     _put(schema, TARGET, [_defined(definitions, kind.target) for kind in types])
+    _put(schema, SOURCE, [_defined(definitions, kind.source) for kind in types if kind.source])
+    declared = [kind.declaration for kind in types if kind.declaration]
+    _put(schema, DECLARATION, [_defined(definitions, model) for model in declared])
     for key in RouteSettings.model_fields:  # a route inherits them
         definitions[Route.__name__]["properties"][key].pop("default", None)
-    for block in ("brokers", "routes"):
+    for block in ("brokers", "routes", "intakes"):
         blocks[block]["propertyNames"] = _NAMES
     title = {"$schema": DIALECT, "title": "duebridge.yaml"}
     return {**title, **schema, "description": "The configuration of duebridge."}

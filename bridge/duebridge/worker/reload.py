@@ -57,6 +57,7 @@ def fixed_at_start(old: Config, new: Config, lanes: Collection[str]) -> list[str
         *_differing("store", old.store.model_dump(), new.store.model_dump()),
         *_differing("brokers", old.brokers, new.brokers),
         *_differing("worker", old.worker.model_dump(), new.worker.model_dump()),
+        *_differing("intakes", old.intakes, new.intakes),
         *_without_lane(new, lanes),
     ]
 

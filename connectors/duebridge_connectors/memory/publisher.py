@@ -1,28 +1,11 @@
-"""The broker type `memory`, a test double that confirms and keeps deliveries."""
+"""The publisher of `type: memory`, which confirms and keeps deliveries."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar
 
-from pydantic import ConfigDict, Field, model_validator
-
-from duebridge.envelope import Target
 from duebridge.errors import ConfigError
-from duebridge.ports.broker import BrokerType
-from duebridge.ports.checks import About, Destination, Finding, ok
 from duebridge.ports.publisher import CONFIRMED, BrokerUnavailable, Delivery, Outcome, Verdict
-from duebridge.ports.settings import (
-    AtUse,
-    BrokerSettings,
-    Options,
-    ShortText,
-    TargetSettings,
-    Text,
-    fault,
-    needs_any,
-)
-
-__all__ = ["MEMORY", "MemoryPublisher", "Script", "open_publisher"]
 
 Script = Callable[[Delivery], Outcome | None]
 
@@ -147,77 +130,6 @@ def _confirm(_: Delivery) -> None:
     return None
 
 
-class MemorySettings(BrokerSettings):
-    """A broker in memory, for tests."""
-
-    type: Literal["memory"]
-    options: AtUse[Options] = Field({})
-    """`name`: the publisher is then the same one in the whole process."""
-
-
-class MemoryTarget(TargetSettings):
-    """A target in memory: a topic, or an exchange and a routing key, as other brokers have them."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"oneOf": [needs_any("topic"), needs_any("exchange", "routing_key")]}
-    )
-
-    topic: Annotated[Text, Field(max_length=249)] | None = None
-    """Any name."""
-    exchange: ShortText | None = None
-    """Any name."""
-    routing_key: ShortText | None = None
-    """Any name."""
-
-    @model_validator(mode="after")
-    def _is_of_one_kind(self) -> Self:
-        has_topic = self.topic is not None
-        if has_topic == (self.exchange is not None or self.routing_key is not None):
-            got = "both" if has_topic else "neither"
-            raise fault(f"expected either topic, or exchange and routing_key; got {got}")
-        return self
-
-    def target(self) -> Target:
-        """Return the value that deliveries carry."""
-        if self.topic is not None:
-            return Target(self.broker, topic=self.topic)
-        names = {"exchange": self.exchange or "", "routing_key": self.routing_key or ""}
-        return Target(self.broker, **names)
-
-
-class Memory(BrokerType):
-    """The broker type of the entry point `memory`."""
-
-    settings = MemorySettings
-    target = MemoryTarget
-
-    def check_settings(self, settings: Mapping[str, object], publish_deadline_s: float) -> None:
-        """Refuse unknown options; see `BrokerType.check_settings`."""
-        del publish_deadline_s
-        _name_of(settings)
-
-    def open_publisher(
-        self, settings: Mapping[str, object], publish_deadline_s: float
-    ) -> MemoryPublisher:
-        """Return a publisher; see `open_publisher`."""
-        return open_publisher(settings, publish_deadline_s)
-
-    def examine(
-        self,
-        place: str,
-        settings: Mapping[str, object],
-        destinations: Sequence[Destination],
-        deadline_s: float,
-    ) -> list[Finding]:
-        """Return that it takes everything; see `BrokerType.examine`."""
-        del settings, deadline_s
-        takes = [ok(About.ROUTE, to.place, "the memory broker takes all") for to in destinations]
-        return [ok(About.BROKER, place, "is in this process: nothing of it outlives it"), *takes]
-
-
-MEMORY = Memory()
-
-
 def open_publisher(settings: Mapping[str, object], publish_deadline_s: float) -> MemoryPublisher:
     """Return a publisher for a broker of `type: memory`.
 
@@ -226,13 +138,14 @@ def open_publisher(settings: Mapping[str, object], publish_deadline_s: float) ->
 
     Raises `ConfigError` for any other option.
     """
-    name = _name_of(settings)
+    name = name_of(settings)
     publisher = MemoryPublisher() if name is None else MemoryPublisher.named(name)
     publisher.reopen(publish_deadline_s)
     return publisher
 
 
-def _name_of(settings: Mapping[str, object]) -> str | None:
+def name_of(settings: Mapping[str, object]) -> str | None:
+    """Return the option `name`; raises `ConfigError` for any other option."""
     options = settings.get("options", {})
     if not isinstance(options, Mapping):
         raise ConfigError(f"options: expected a mapping; got {type(options).__name__}")

@@ -1,0 +1,195 @@
+"""The intakes of a configuration: where delayed messages come in, and where they are due.
+
+`source` and `declare` have the models of the type of the source's broker.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeAlias
+
+from pydantic import FieldSerializationInfo, PlainSerializer, PlainValidator, model_validator
+from pydantic.json_schema import SkipJsonSchema, WithJsonSchema
+
+from duebridge.config.brokers import (
+    NO_MAPPING,
+    PLACEHOLDER,
+    RouteTarget,
+    WrittenTarget,
+    named_type,
+    refused,
+    type_of,
+)
+from duebridge.config.fields import Ms, Name
+from duebridge.envelope import Target
+from duebridge.ports.broker import BrokerType
+from duebridge.ports.settings import Fault, Model, did_you_mean, fault
+from duebridge.ports.source import SourceSettings
+
+SOURCE, DECLARATION = "source", "declaration"  # placeholders in the JSON schema
+
+
+class Addressed(Protocol):
+    """What the rules here need of a route."""
+
+    @property
+    def target(self) -> Target:
+        """Where its envelopes go."""
+        ...
+
+    @property
+    def dead_letter(self) -> Target | None:
+        """Where its dead envelopes go."""
+        ...
+
+
+class WrittenPart(NamedTuple):
+    """A `source` or `declare` as written in the file, with its intake's source and all brokers."""
+
+    value: Any
+    source: Any
+    brokers: Any
+
+
+class DueTarget(NamedTuple):
+    """A target that a route has to permit, for its declared intakes."""
+
+    route: str
+    target: Target
+
+
+def with_brokers(intake: Any, brokers: Any) -> Any:
+    """Return an intake with the brokers attached to what their types validate."""
+    if not isinstance(intake, dict):
+        return intake
+    found = dict(intake)
+    for key in ("source", "declare"):
+        if isinstance(found.get(key), dict):
+            found[key] = WrittenPart(found[key], intake.get("source"), brokers)
+    if isinstance(found.get("dead_letter"), dict):
+        found["dead_letter"] = WrittenTarget(found["dead_letter"], brokers, False)
+    return found
+
+
+def _source(given: Any) -> SourceSettings:
+    if isinstance(given, SourceSettings):
+        return given
+    if not isinstance(given, WrittenPart):
+        raise NO_MAPPING
+    kind = named_type(given.value, given.brokers)
+    if kind is None:  # reported at the broker
+        return SourceSettings(broker=given.value["broker"])
+    if kind.source is None:
+        text = f"expected a broker of a type that has intakes; got {given.value['broker']!r}"
+        raise refused("broker", fault(text))
+    return kind.source.model_validate(given.value)
+
+
+def _declaration(given: Any) -> Model | None:
+    if given is None or isinstance(given, Model):
+        return given
+    if not isinstance(given, WrittenPart):
+        raise NO_MAPPING
+    kind = _type_of_source(given)
+    if kind is None:  # reported at the source, or at its broker
+        return None
+    if kind.declaration is None:
+        raise fault("unknown key, brokers of this type declare nothing for an intake")
+    return kind.declaration.model_validate(given.value)
+
+
+def _type_of_source(given: WrittenPart) -> BrokerType | None:
+    if not isinstance(given.source, dict) or not isinstance(given.brokers, dict):
+        return None
+    name = given.source.get("broker")
+    return type_of(given.brokers.get(name)) if isinstance(name, str) else None
+
+
+def _dumped(settings: Model, info: FieldSerializationInfo) -> dict[str, Any]:
+    return settings.model_dump(mode=str(info.mode), exclude_none=info.exclude_none)
+
+
+def _dumped_or_none(settings: Model | None, info: FieldSerializationInfo) -> dict[str, Any] | None:
+    return None if settings is None else _dumped(settings, info)
+
+
+SourcePart: TypeAlias = Annotated[
+    SourceSettings,
+    PlainValidator(_source),
+    PlainSerializer(_dumped),
+    WithJsonSchema({PLACEHOLDER: SOURCE}),
+]
+DeclarationPart: TypeAlias = Annotated[
+    Model | None,
+    PlainValidator(_declaration),
+    PlainSerializer(_dumped_or_none),
+    WithJsonSchema({PLACEHOLDER: DECLARATION}),
+]
+
+
+class Intake(Model):
+    """An intake: a queue or topic whose messages are scheduled by what their headers say."""
+
+    name: Annotated[Name, SkipJsonSchema()]  # its key
+    source: SourcePart
+    """The queue, stream or topic that messages are taken from."""
+    route: Name
+    """The route of messages whose header x-route names no other."""
+    to: Literal["route", "origin", "declared"] = "route"
+    """Where messages are due: declared by default with `declare`; origin takes failed ones back."""
+    declare: DeclarationPart = None
+    """What `duebridge intake declare` sets up for programs of the delayed-message plugin."""
+    on_conflict: Literal["refuse", "replace"] = "refuse"
+    """replace: the key, or message_id, is the id; the same one replaces, a tombstone cancels."""
+    dead_letter: RouteTarget | None = None
+    """Where refused messages go; the route's dead_letter if not given."""
+    remember: Ms = "10m"  # type: ignore[assignment]
+    """How long a delivered id of a queue is known, so that a redelivery stores nothing."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _declared_by_default(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("declare") is not None and "to" not in given:
+            return {**given, "to": "declared"}
+        return given
+
+
+def named_intake(name: str, intake: Any, brokers: Any) -> Any:
+    """Return an intake as its model takes it; malformed values are unchanged."""
+    attached = with_brokers({} if intake is None else intake, brokers)
+    return {"name": name, **attached} if isinstance(attached, dict) else attached
+
+
+def intake_faults(
+    intakes: Mapping[str, Intake], routes: Mapping[str, Addressed]
+) -> Iterator[Fault]:
+    """Yield the faults of intakes among the routes of their file."""
+    for name, intake in intakes.items():
+        path = ("intakes", name)
+        if intake.name != name:
+            yield (*path, "name"), "unknown key, an intake's name is its own key"
+        elif (route := routes.get(intake.route)) is None:
+            known = ", ".join(sorted(routes)) or "none"
+            text = f"expected a route of this file ({known}); got {intake.route!r}"
+            yield (*path, "route"), text + did_you_mean(intake.route, routes)
+        else:
+            yield from (((*path, *at), text) for at, text in _faults_beside(intake, route))
+
+
+def _faults_beside(intake: Intake, route: Addressed) -> Iterator[Fault]:
+    if intake.dead_letter is None and route.dead_letter is None:
+        text = f"missing key; refused messages need a place, and route {intake.route} has none"
+        yield ("dead_letter",), text
+    if intake.to == "declared" and intake.declare is None:
+        yield ("to",), "declared applies only with declare"
+    broker = route.target.broker
+    if intake.to != "route" and intake.source.broker != broker:
+        text = f"expected the broker of the route's target ({broker}), since due messages go to it"
+        yield ("source", "broker"), f"{text}; got {intake.source.broker!r}"
+
+
+def due_targets(intakes: Mapping[str, Intake], brokers: Mapping[str, Any]) -> Iterator[DueTarget]:
+    """Yield, by route, the targets that declared intakes are due at, as globs."""
+    for intake in intakes.values():
+        kind = type_of(brokers.get(intake.source.broker))
+        if kind is not None and intake.declare is not None and intake.to == "declared":
+            declare = intake.declare.model_dump()
+            yield DueTarget(intake.route, kind.due_target(intake.source.broker, declare))

@@ -1,0 +1,143 @@
+"""Schedules envelopes of one route: the engine behind the producer and the intakes.
+
+envelopes ─▶ within the route's limits? ─▶ split by shard ─▶ DelayStore.schedule ─▶ receipts
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from duebridge.config.models import Config, Route
+from duebridge.durations import format_instant, format_ms
+from duebridge.envelope import Envelope
+from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable
+from duebridge.limits import RouteLimits, with_whole_target
+from duebridge.ports.settings import did_you_mean
+from duebridge.ports.source import Place
+from duebridge.receipt import Receipt
+from duebridge.store.replies import RescheduleReply, ScheduleReply
+from duebridge.store.routes import RouteStore
+from duebridge.store.server.connection import REPEAT_FOR_S, Connection
+from duebridge.telemetry.tracing import Tracing
+
+ROW_BYTES = 256  # of an envelope beside its body and key, some
+
+
+class RouteScheduler:
+    """Schedules the envelopes of one route."""
+
+    def __init__(self, limits: RouteLimits, store: RouteStore, tracing: Tracing | None) -> None:
+        self.store = store
+        self._limits = limits
+        self._route = limits.route
+        self._tracing = tracing
+
+    @classmethod
+    def open(
+        cls,
+        config: Config,
+        connection: Connection,
+        name: str,
+        *,
+        repeat_for_s: float = REPEAT_FOR_S,
+        tracing: Tracing | None = None,
+    ) -> "RouteScheduler":
+        """Open a route of the configuration in the store; raises `ConfigError`, `StoreError`."""
+        route = find_route(config, name)
+        store = RouteStore.open(
+            connection, config.store.namespace, route, repeat_for_s=repeat_for_s
+        )
+        return cls(RouteLimits.of(config, route), store, tracing)
+
+    def schedule(
+        self, batch: list[Envelope], *, replace: bool, places: Sequence[Place | None] = ()
+    ) -> list[Receipt]:
+        """Check a batch, store it shard by shard, and return its receipts in order.
+
+        `places` are where the messages lay in their logs, one per envelope, or none at all: what
+        lies at or before a place that its shard has stored is a `duplicate`.
+        Raises `StoreError`; a `StoreUnavailable` has the ids without an answer.
+        """
+        started_ns = time.time_ns()
+        batch = [with_whole_target(envelope, self._route) for envelope in batch]
+        receipts = self._refusals(batch)
+        try:
+            self._store(batch, receipts, places, replace=replace)
+        except StoreUnavailable as error:
+            left = [each.id for number, each in enumerate(batch) if number not in receipts]
+            raise error.about(left) from error
+        ordered = [receipts[number] for number in range(len(batch))]
+        if self._tracing is not None:
+            pairs = list(zip(batch, ordered, strict=True))
+            self._tracing.scheduled(pairs, started_ns, time.time_ns())
+        return ordered
+
+    def _store(
+        self,
+        batch: list[Envelope],
+        receipts: dict[int, Receipt],
+        places: Sequence[Place | None],
+        *,
+        replace: bool,
+    ) -> None:
+        """Store those that have no receipt yet, shard by shard, and enter their receipts."""
+        valid = [number for number in range(len(batch)) if number not in receipts]
+        for shard, numbers in self.store.by_shard(valid, lambda number: batch[number].id):
+            of_logs: dict[str, Any] = (
+                {"places": [places[number] for number in numbers]} if places else {}
+            )
+            answers = shard.schedule(
+                [batch[number] for number in numbers],
+                max_delay_ms=self._route.max_delay,
+                remember_ms=self._route.remember,
+                replace=replace,
+                **of_logs,
+            )
+            for number, answer in zip(numbers, answers, strict=True):
+                receipts[number] = _receipt(self._route, batch[number], answer)
+
+    def _refusals(self, batch: list[Envelope]) -> dict[int, Receipt]:
+        """Return the receipts, by number, of envelopes that the route's limits refuse."""
+        refusals: dict[int, Receipt] = {}
+        for number, envelope in enumerate(batch):
+            try:
+                self._limits.check(envelope)
+            except EnvelopeError as error:
+                refusals[number] = _refused(self._route, envelope, str(error))
+        return refusals
+
+
+def find_route(config: Config, name: str) -> Route:
+    """Return a route of the configuration; raises `ConfigError`, which names the known routes."""
+    if name in config.routes:
+        return config.routes[name]
+    known = ", ".join(sorted(config.routes)) or "none"
+    close = did_you_mean(name, config.routes)
+    raise ConfigError(f"route: expected one of the configuration ({known}); got {name!r}{close}")
+
+
+def size_bytes(envelope: Envelope) -> int:
+    """Return what an envelope takes of a schedule call, some."""
+    return len(envelope.body or b"") + len(envelope.key or b"") + ROW_BYTES
+
+
+def _refused(route: Route, envelope: Envelope, error: str) -> Receipt:
+    due_at_ms = 0 if envelope.due.relative else envelope.due.ms
+    return Receipt(envelope.id, route.name, due_at_ms, "refused", error)
+
+
+def _receipt(route: Route, envelope: Envelope, answer: ScheduleReply) -> Receipt:
+    match answer.status:
+        case "too_far" | "expires_before_due":
+            return _refused(route, envelope, due_fault(route, answer))
+        case status:
+            return Receipt(envelope.id, route.name, answer.due_at_ms, status)
+
+
+def due_fault(route: Route, answer: ScheduleReply | RescheduleReply) -> str:
+    """Return why the store refused a due instant: beyond `max_delay`, or after it expires."""
+    due_at = format_instant(answer.due_at_ms)
+    if answer.status == "too_far":
+        limit = format_ms(route.max_delay)
+        return f"due: expected within max_delay ({limit}) of now; got {due_at}"
+    return f"expires: expected an instant after the envelope is due; it would be due at {due_at}"
