@@ -208,7 +208,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         remember = get("remember")
         json = given.get("json", UNSET)
         return cls(
-            id=_random_id() if id_given is None else _text("id", _id(id_given), 1, SHORT_BYTES),
+            id=random_id() if id_given is None else _text("id", _id(id_given), 1, SHORT_BYTES),
             body=_bytes_or_none("body", body) if json is UNSET else _json_bytes(body, json),
             due=due_instant(get("delay"), get("at")),
             expires=_expires(get("expires")),
@@ -247,7 +247,7 @@ def _id(value: object) -> object:
     return str(value) if isinstance(value, UUID) else value
 
 
-def _random_id() -> str:
+def random_id() -> str:
     """Return 20 letters and digits, 100 random bits; no character that a shell would misread.
 
     The store allocates an id twice; one of 24 characters would take the next size up.

@@ -3,10 +3,11 @@
 `duebridge.worker.watch.gauges` exports the gauges of the store.
 """
 
+import math
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -22,6 +23,12 @@ from duebridge.telemetry.traceparent import find_traceparent
 LATENESS_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 3600)
 CALL_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 CLAIM_BUCKETS = (1, 5, 25, 100, 250, 500, 1000)
+INTAKE_REASONS = (
+    Reason.INVALID,
+    Reason.UNROUTABLE,
+    Reason.TOO_LARGE,
+    Reason.ATTEMPTS_EXHAUSTED,
+)
 CAUSES = ("failure", "unsure", "target")  # why an envelope is retried
 
 delivered = Counter("duebridge_delivered", "Envelopes confirmed by a broker", ["route"])
@@ -43,6 +50,29 @@ claim_size = Histogram(
 )
 store_call_seconds = Histogram(
     "duebridge_store_call_seconds", "Time of one store call", ["script"], buckets=CALL_BUCKETS_S
+)
+intake_received = Counter(
+    "duebridge_intake_received", "Messages that an intake took from its broker", ["intake"]
+)
+intake_accepted = Counter(
+    "duebridge_intake_accepted", "Messages of an intake that the store accepted", ["intake"]
+)
+intake_duplicates = Counter(
+    "duebridge_intake_duplicates", "Messages of an intake that the store knew", ["intake"]
+)
+intake_cancelled = Counter(
+    "duebridge_intake_cancelled", "Envelopes that messages of an intake cancelled", ["intake"]
+)
+intake_refused = Counter(
+    "duebridge_intake_refused", "Messages that an intake dead-lettered", ["intake", "reason"]
+)
+intake_without_id = Counter(
+    "duebridge_intake_without_id", "Messages that nothing tells apart at redelivery", ["intake"]
+)
+intake_lag = Gauge("duebridge_intake_lag", "Messages that wait at the broker", ["intake"])
+intake_up = Gauge("duebridge_intake_up", "Whether an intake's broker answers", ["intake"])
+intake_waiting_seconds = Gauge(
+    "duebridge_intake_waiting_seconds", "How long an intake's batch in hand has waited", ["intake"]
 )
 config_swapped = Counter("duebridge_config_swapped", "Configurations applied while running")
 config_refused = Counter("duebridge_config_refused", "Configurations refused while running")
@@ -112,6 +142,32 @@ def begin(route: str) -> None:
         retried.labels(route, cause)
     for reason in Reason:
         dead.labels(route, reason.word)
+
+
+def begin_intake(
+    intake: str,
+    lag: Callable[[], int | None],
+    is_up: Callable[[], bool],
+    waiting_s: Callable[[], float],
+) -> None:
+    """Start the counters of an intake at 0, and read its gauges from these functions."""
+    for counter in (
+        intake_received,
+        intake_accepted,
+        intake_duplicates,
+        intake_cancelled,
+        intake_without_id,
+    ):
+        counter.labels(intake)
+    for reason in INTAKE_REASONS:
+        intake_refused.labels(intake, reason.word)
+    intake_lag.labels(intake).set_function(lambda: _or_nan(lag()))
+    intake_up.labels(intake).set_function(lambda: float(is_up()))
+    intake_waiting_seconds.labels(intake).set_function(waiting_s)
+
+
+def _or_nan(value: int | None) -> float:
+    return math.nan if value is None else float(value)
 
 
 def count_decisions(route: str, acks: int, decisions: Sequence[Decision]) -> None:

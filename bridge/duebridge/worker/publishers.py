@@ -17,7 +17,7 @@ def open_publishers(config: Config, stack: ExitStack) -> dict[str, Publisher]:
     """
     publishers = {}
     for name in used_brokers(config):
-        publishers[name] = _open(config, name)
+        publishers[name] = open_publisher(config, name)
         stack.callback(publishers[name].close)
     return publishers
 
@@ -29,7 +29,8 @@ def used_brokers(config: Config) -> list[str]:
     return sorted({target.broker for target in targets})
 
 
-def _open(config: Config, name: str) -> Publisher:
+def open_publisher(config: Config, name: str) -> Publisher:
+    """Return a publisher of one broker, which connects on first use; raises `ConfigError`."""
     settings = LiveSettings(partial(resolved_broker, config, name))
     kind = config.brokers[name].type
     with naming(name, kind):

@@ -1,0 +1,65 @@
+"""Tells an arrival's control headers from those that stay on the message."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from duebridge.envelope import SHORT_BYTES, Headers, HeaderValue
+from duebridge.errors import shown
+from duebridge.headers import RESERVED, RESERVED_PREFIX
+from duebridge.intake.refused import Refused
+from duebridge.intake.values import is_sound
+
+DELAY, DELIVER_AT, RETRY_AFTER = "x-delay", "x-deliver-at", "x-retry-after"
+EPOCH, TOPIC, KEY = "scheduler-epoch", "scheduler-target-topic", "scheduler-target-key"
+ROUTE, CANCEL = "x-route", "x-cancel"
+MESSAGE_ID, ATTEMPT = "x-message-id", "x-attempt"
+ROUND, ORIGIN, ORIGIN_TIMESTAMP = "x-round", "x-origin", "x-origin-timestamp"
+
+TIMES = (DELAY, DELIVER_AT, RETRY_AFTER, EPOCH)
+ROUNDS = frozenset({ROUND, ORIGIN, ORIGIN_TIMESTAMP})
+_READ = frozenset({*TIMES, TOPIC, KEY, ROUTE, CANCEL, *ROUNDS})
+_STRIPPED = RESERVED | {"x-death"}
+_UNSOUND = "?"
+
+
+class Reading(NamedTuple):
+    """The headers of an arrival: what stays, the controls by name, and when it is due.
+
+    Of a repeated control the last one counts, as Kafka's clients read headers; `times` has all.
+    """
+
+    kept: Headers
+    controls: dict[str, HeaderValue]
+    times: Sequence[tuple[str, HeaderValue]]
+
+
+def read_headers(headers: Headers, *, is_retry: bool) -> Reading:
+    """Return the headers of an arrival; raises `Refused` for one that cannot be kept."""
+    kept: list[tuple[str, HeaderValue]] = []
+    controls: dict[str, HeaderValue] = {}
+    times: list[tuple[str, HeaderValue]] = []
+    for header in headers:
+        name, value = header
+        kind = _kind(name)
+        if not kind or (kind in ROUNDS and not is_retry):
+            if type(value) is not bytes and not is_sound(value):
+                raise Refused(f"header {shown(name)}: expected a value of AMQP; got {shown(value)}")
+            kept.append(header)
+        elif kind == _UNSOUND:
+            raise Refused(f"header name: expected up to 255 printable bytes; got {shown(name)}")
+        else:
+            controls[kind] = value
+            if kind in TIMES:
+                times.append((kind, value))
+    return Reading(tuple(kept), controls, times)
+
+
+@lru_cache(maxsize=4096)  # the names recur
+def _kind(name: str) -> str:
+    """Return the name of a control header, empty for one that stays."""
+    lower = name.lower()
+    if lower in _READ or lower in _STRIPPED or lower.startswith(RESERVED_PREFIX):
+        return lower
+    is_whole = name.isprintable() and 0 < len(name.encode(errors="replace")) <= SHORT_BYTES
+    return "" if is_whole else _UNSOUND

@@ -1,0 +1,56 @@
+"""The ids of what an intake stores: the same one at each redelivery, where there is any."""
+
+from hashlib import blake2b
+from itertools import count
+
+from duebridge.envelope import SHORT_BYTES, random_id
+from duebridge.ports.source import Arrival
+from duebridge.store.routes import shard_number
+
+ID_BYTES = 16  # of the hash in the place of an id that the limits refuse
+
+
+def sound_id(text: str) -> str:
+    """Return an id as it is, or a hash of it where it is too long or not printable."""
+    if text.isascii():
+        if len(text) <= SHORT_BYTES and text.isprintable():
+            return text
+    elif text.isprintable() and len(text.encode(errors="replace")) <= SHORT_BYTES:
+        return text
+    return _hashed(text.encode(errors="surrogatepass"))
+
+
+def key_id(key: bytes) -> str:
+    """Return the id that a key gives: its text, or its hash."""
+    try:
+        return sound_id(key.decode()) if key else _hashed(key)
+    except UnicodeDecodeError:
+        return _hashed(key)
+
+
+def own_id(arrival: Arrival) -> str:
+    """Return the id that programs know a message by: its key or message_id; empty for none."""
+    if arrival.key is not None:
+        return key_id(arrival.key)
+    return sound_id(arrival.id) if arrival.place is None else ""
+
+
+def stored_id(arrival: Arrival, *, replace: bool) -> str:
+    """Return the id of an arrival's envelope; a random one where nothing tells it apart."""
+    if replace and (own := own_id(arrival)):
+        return own
+    return sound_id(arrival.id) if arrival.id else random_id()
+
+
+def other_id(taken: str, suffix: str, shards: int) -> str:
+    """Return an id beside a taken one, in the same shard: there its place is not taken in."""
+    wanted = shard_number(taken, shards)
+    for number in count():
+        found = sound_id(f"{taken}~{suffix}" + (f"~{number}" if number else ""))
+        if shard_number(found, shards) == wanted:
+            return found
+    raise AssertionError("count() does not end")
+
+
+def _hashed(data: bytes) -> str:
+    return blake2b(data, digest_size=ID_BYTES).hexdigest()

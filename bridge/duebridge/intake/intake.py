@@ -1,0 +1,191 @@
+"""The loop of one intake: take a batch in, store it, and only then let its broker forget it.
+
+    receive ─▶ read ─▶ store, in order ─▶ dead letters, confirmed ─▶ settle
+
+While the store or the dead-letter target is away the batch in hand waits, and nothing more is
+taken in; the broker keeps the rest.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from threading import Event
+
+from duebridge.config.models import Config
+from duebridge.errors import ConfigError, StoreError
+from duebridge.intake.letters import LetterBox, LettersHeld
+from duebridge.intake.requests import Cancel, Refusal, Rules, read_arrival
+from duebridge.intake.storing import Run, Storeroom, steps_of
+from duebridge.ports.publisher import BrokerUnavailable
+from duebridge.ports.source import Arrival, Source
+from duebridge.telemetry import metrics
+from duebridge.worker.lanes.outage import Outage
+
+RECEIVE_S = 0.5
+FIRST_PAUSE_S = 0.02
+MOST_PAUSE_S = 1.0
+
+
+class BatchInHand:
+    """Messages that are not settled yet, and what is left to do for them."""
+
+    def __init__(self, arrivals: Sequence[Arrival], rules: Rules, began: float) -> None:
+        requests = [read_arrival(rules, arrival) for arrival in arrivals]
+        self.arrivals = arrivals
+        self.began = began
+        self.steps: deque[Run | Cancel] = deque(steps_of(requests))
+        self.letters = [each for each in requests if isinstance(each, Refusal)]
+
+
+class IntakeLoop:
+    """One intake. `run_once` is called by one thread; what is public else, by any."""
+
+    def __init__(
+        self,
+        name: str,
+        config: Config,
+        source: Source,
+        storeroom: Storeroom,
+        letters: LetterBox,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self.source = source
+        self.has_answered = False
+        self.error = "not connected yet"
+        self._config = self._wanted = config
+        self._rules = Rules.of(config, config.intakes[name])
+        self._storeroom = storeroom
+        self._letters = letters
+        self._monotonic = monotonic
+        self._batch: BatchInHand | None = None
+        self._over = Event()
+        self._pause_s = FIRST_PAUSE_S
+        self._stepped_at = monotonic()
+        outage = partial(Outage, monotonic=monotonic, intake=name)
+        self._source_outage = outage("intake_source_unavailable", "intake_source_back")
+        self._store_outage = outage("intake_store_unavailable", "intake_store_back")
+        self._letters_outage = outage("intake_letters_held", "intake_letters_sent")
+        self._fault = outage("intake_failed", "intake_works")
+
+    # ── the flow ────────────────────────────────────────────────────────────────────────────────
+
+    def run_once(self) -> int:
+        """Take a batch in, or go on with the one in hand; return how many messages it settled."""
+        self._stepped_at = self._monotonic()
+        if self._batch is None:
+            self._follow_config()
+            arrivals = self._receive()
+            if not arrivals:
+                return 0
+            self._batch = BatchInHand(arrivals, self._rules, self._monotonic())
+        return self._go_on(self._batch)
+
+    def _receive(self) -> Sequence[Arrival]:
+        try:
+            arrivals = self.source.receive(RECEIVE_S)
+        except (BrokerUnavailable, ConfigError) as error:
+            self._lose_source(error)
+            return ()
+        self._source_outage.end()
+        self.has_answered, self.error = True, ""
+        metrics.intake_received.labels(self.name).inc(len(arrivals))
+        return arrivals
+
+    def _go_on(self, batch: BatchInHand) -> int:
+        try:
+            self._store(batch)
+            self._send_letters(batch)
+            self.source.settle(batch.arrivals)
+        except StoreError as error:
+            self._store_outage.begin(str(error))
+        except LettersHeld as error:
+            self._letters_outage.begin(str(error))
+        except BrokerUnavailable as error:
+            self._batch = None  # they come again, and are told apart by then
+            self._lose_source(error)
+            return 0
+        else:
+            self._batch, self._pause_s = None, FIRST_PAUSE_S
+            self._store_outage.end()
+            return len(batch.arrivals)
+        self._hold()
+        return 0
+
+    def _store(self, batch: BatchInHand) -> None:
+        while batch.steps:
+            batch.letters += self._storeroom.carry_out(batch.steps[0])
+            batch.steps.popleft()
+            self._stepped_at = self._monotonic()
+
+    def _send_letters(self, batch: BatchInHand) -> None:
+        letters, left = batch.letters, []
+        try:
+            self._letters.send(letters)
+        except LettersHeld as error:
+            left = error.left
+            raise
+        finally:
+            self._count_sent(letters, left)
+            batch.letters = left
+        self._letters_outage.end()
+
+    def _count_sent(self, letters: Sequence[Refusal], left: Sequence[Refusal]) -> None:
+        held = set(map(id, left))
+        for refusal in letters:
+            if id(refusal) not in held:
+                metrics.intake_refused.labels(self.name, refusal.reason.word).inc()
+
+    def _hold(self) -> None:
+        """Wait a moment with the batch in hand; its broker goes on counting on this consumer."""
+        try:
+            self.source.keep_alive()
+        except BrokerUnavailable as error:
+            self._source_outage.begin(str(error))
+        self._pause()
+
+    def _lose_source(self, error: Exception) -> None:
+        self.error = str(error)
+        self._source_outage.begin(self.error)
+        self._pause()
+
+    def _pause(self) -> None:
+        self._over.wait(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, MOST_PAUSE_S)
+
+    def _follow_config(self) -> None:
+        config = self._wanted
+        if config is not self._config:
+            self._config = config
+            self._rules = Rules.of(config, config.intakes[self.name])
+            self._storeroom.use(config)
+
+    # ── for the process ─────────────────────────────────────────────────────────────────────────
+
+    def run(self, stop: Event) -> None:
+        """Run until `stop`, and then until no batch is in hand, or `give_up`."""
+        while not stop.is_set() or (self._batch is not None and not self._over.is_set()):
+            try:
+                self.run_once()
+                self._fault.end()
+            except Exception as error:
+                self._fault.begin(f"{type(error).__name__}: {error}")
+                self._pause()
+
+    def swap(self, config: Config) -> None:
+        """Read the next batch by the routes of another configuration."""
+        self._wanted = config
+
+    def give_up(self) -> None:
+        """End a wait with a batch in hand: it stays the broker's."""
+        self._over.set()
+
+    def waiting_s(self) -> float:
+        """Return how long the batch in hand has waited, 0 without one."""
+        batch = self._batch
+        return 0.0 if batch is None else self._monotonic() - batch.began
+
+    def idle_s(self) -> float:
+        """Return the seconds since the loop made a step."""
+        return self._monotonic() - self._stepped_at

@@ -1,0 +1,66 @@
+"""Sends what an intake refuses to its dead-letter target; nothing is refused into nowhere."""
+
+from collections.abc import Sequence
+
+from duebridge.envelope import Headers, Target, random_id
+from duebridge.errors import BridgeError
+from duebridge.headers import ERROR_CHARACTERS, RESERVED_PREFIX
+from duebridge.intake.requests import Refusal
+from duebridge.ports.publisher import Delivery, Outcome, Publisher, Verdict
+
+ERROR_CLASS = "EnvelopeError"  # what a producer would have got
+
+
+class LettersHeld(BridgeError):
+    """The dead-letter target did not confirm these refusals; they have to be sent again."""
+
+    def __init__(self, left: Sequence[Refusal], outcome: Outcome) -> None:
+        said = f"{outcome.error_class}: {outcome.error_message}"
+        super().__init__(f"{len(left)} dead letters {outcome.verdict.value}: {said}")
+        self.left = list(left)
+        self.is_rejected = outcome.verdict is Verdict.REJECTED
+
+
+class LetterBox:
+    """The dead-letter target of one intake."""
+
+    def __init__(self, publisher: Publisher, target: Target) -> None:
+        self.target = target
+        self._publisher = publisher
+
+    def send(self, refusals: Sequence[Refusal]) -> None:
+        """Send refusals; raises `LettersHeld` with those that the broker has not confirmed."""
+        if not refusals:
+            return
+        outcomes = self._publisher.publish([letter(each, self.target) for each in refusals])
+        pairs = zip(refusals, outcomes, strict=True)
+        held = [pair for pair in pairs if pair[1].verdict is not Verdict.CONFIRMED]
+        if held:
+            raise LettersHeld([refusal for refusal, _ in held], held[0][1])
+
+
+def letter(refusal: Refusal, target: Target) -> Delivery:
+    """Return the original message, plus `x-dlq-*` headers that say why it was refused."""
+    arrival = refusal.arrival
+    return Delivery(
+        id=arrival.id or random_id(),
+        target=target,
+        body=arrival.body,
+        key=arrival.key,
+        headers=(*_original(arrival.headers), *_cause(refusal)),
+        properties=arrival.properties,
+    )
+
+
+def _original(headers: Headers) -> Headers:
+    """Return the headers without the cause of an earlier death."""
+    return tuple(pair for pair in headers if not pair[0].lower().startswith(RESERVED_PREFIX))
+
+
+def _cause(refusal: Refusal) -> Headers:
+    return (
+        ("x-dlq-reason", refusal.reason.word),
+        ("x-dlq-error-class", ERROR_CLASS),
+        ("x-dlq-error-message", refusal.text[:ERROR_CHARACTERS]),
+        ("x-dlq-route", refusal.route),
+    )

@@ -1,0 +1,188 @@
+"""What a message asks for: read from its headers, by the rules of its intake. Pure.
+
+Arrival ─▶ Scheduled(route, envelope) | Cancel(route, id) | Refusal(reason, text)
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from duebridge.config.intakes import Intake
+from duebridge.config.models import Config, Route
+from duebridge.envelope import Envelope, Instant, Properties, Target
+from duebridge.intake import values
+from duebridge.intake.headers import (
+    ATTEMPT,
+    CANCEL,
+    DELAY,
+    DELIVER_AT,
+    EPOCH,
+    KEY,
+    RETRY_AFTER,
+    ROUTE,
+    TIMES,
+    TOPIC,
+    Reading,
+    read_headers,
+)
+from duebridge.intake.ids import own_id, sound_id, stored_id
+from duebridge.intake.refused import Refused
+from duebridge.intake.rounds import Round, back_off, next_round
+from duebridge.ports.discovery import broker_type
+from duebridge.ports.publisher import Reason
+from duebridge.ports.settings import did_you_mean
+from duebridge.ports.source import Arrival
+
+NOW = Instant(0, relative=True)
+_NO_PROPERTIES = Properties()
+_READERS: Mapping[str, Callable[[str, object], Instant]] = {
+    DELAY: values.delay,
+    RETRY_AFTER: values.delay,
+    DELIVER_AT: values.instant,
+    EPOCH: values.instant_in_seconds,
+}
+
+
+class Scheduled(msgspec.Struct, frozen=True, gc=False):
+    """Schedule an envelope."""
+
+    arrival: Arrival
+    route: str
+    envelope: Envelope
+
+
+class Cancel(msgspec.Struct, frozen=True, gc=False):
+    """Cancel what has an id."""
+
+    arrival: Arrival
+    route: str
+    id: str
+
+
+class Refusal(msgspec.Struct, frozen=True, gc=False):
+    """Send it to the intake's dead-letter target, and say why."""
+
+    arrival: Arrival
+    route: str
+    reason: Reason
+    text: str
+
+
+Request: TypeAlias = Scheduled | Cancel | Refusal
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """How an intake reads its messages; made anew when the routes change."""
+
+    route: Route
+    routes: Mapping[str, Route]
+    to: Literal["route", "origin", "declared"]
+    is_replacing: bool
+    remember_ms: int
+    named_target: Callable[[str], Target]
+
+    @classmethod
+    def of(cls, config: Config, intake: Intake) -> "Rules":
+        """Return the rules of an intake of the configuration."""
+        broker = intake.source.broker
+        kind = broker_type(config.brokers[broker].type)
+        return cls(
+            route=config.routes[intake.route],
+            routes=config.routes,
+            to=intake.to,
+            is_replacing=intake.on_conflict == "replace",
+            remember_ms=intake.remember,
+            named_target=lru_cache(1024)(lambda name: kind.named_target(broker, name)),
+        )
+
+
+def read_arrival(rules: Rules, arrival: Arrival) -> Request:
+    """Return what a message asks for; never raises, since nothing may stop those after it."""
+    route = rules.route
+    try:
+        reading = read_headers(arrival.headers, is_retry=rules.to == "origin")
+        if reading.controls:
+            route = _route(rules, reading)
+            if CANCEL in reading.controls:
+                return Cancel(arrival, route.name, _cancelled_id(arrival, reading))
+        if rules.is_replacing and arrival.body is None and not reading.times:
+            return Cancel(arrival, route.name, _own_id(arrival))
+        return Scheduled(arrival, route.name, _envelope(rules, route, arrival, reading))
+    except Refused as refused:
+        return Refusal(arrival, route.name, refused.reason, str(refused))
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        return Refusal(arrival, route.name, Reason.INVALID, text)
+
+
+def _route(rules: Rules, reading: Reading) -> Route:
+    """Return the route that x-route names; the one beside x-attempt is of a delivery, not asked."""
+    if ROUTE not in reading.controls or ATTEMPT in reading.controls:
+        return rules.route
+    name = values.text(ROUTE, reading.controls[ROUTE])
+    if name not in rules.routes:
+        known = ", ".join(sorted(rules.routes))
+        text = f"{ROUTE}: expected one of {known}; got {name!r}{did_you_mean(name, rules.routes)}"
+        raise Refused(text, Reason.UNROUTABLE)
+    return rules.routes[name]
+
+
+def _cancelled_id(arrival: Arrival, reading: Reading) -> str:
+    given = reading.controls[CANCEL]
+    if given is True:
+        return _own_id(arrival)
+    name = values.text(CANCEL, given)
+    return sound_id(name) if name and name != "true" else _own_id(arrival)
+
+
+def _own_id(arrival: Arrival) -> str:
+    if own := own_id(arrival):
+        return own
+    raise Refused(f"{CANCEL}: expected an id, or a message with a key or a message_id")
+
+
+def _envelope(rules: Rules, route: Route, arrival: Arrival, reading: Reading) -> Envelope:
+    headers, controls = reading.kept, reading.controls
+    round_ = None
+    if rules.to == "origin":
+        round_ = next_round(arrival, reading, route.retry)
+        headers += round_.headers
+    # The source has read its types off the wire, and the rest is checked here and by the limits.
+    return Envelope(
+        id=stored_id(arrival, replace=rules.is_replacing) if round_ is None else round_.id,
+        body=arrival.body,
+        due=_due(reading, route, round_),
+        key=_key(controls[KEY]) if KEY in controls else arrival.key,
+        headers=headers,
+        properties=arrival.properties or _NO_PROPERTIES,
+        remember_ms=max(rules.remember_ms, route.remember) if arrival.place is None else None,
+        target=_target(rules, route, arrival, reading),
+    )
+
+
+def _due(reading: Reading, route: Route, round_: Round | None) -> Instant:
+    if len(reading.times) == 1:
+        name, value = reading.times[0]
+        return _READERS[name](name, value)
+    if reading.times:
+        got = ", ".join(name for name, _ in reading.times)
+        raise Refused(f"headers: expected at most one of {', '.join(TIMES)}; got {got}")
+    return NOW if round_ is None else back_off(route.retry, round_)
+
+
+def _key(value: object) -> bytes:
+    return value if isinstance(value, bytes) else values.text(KEY, value).encode()
+
+
+def _target(rules: Rules, route: Route, arrival: Arrival, reading: Reading) -> Target | None:
+    """Return the target of an envelope's own; None for the route's."""
+    found: Target | None = None
+    if rules.to == "origin":
+        found = rules.named_target(arrival.origin)
+    elif TOPIC in reading.controls:
+        found = rules.named_target(values.text(TOPIC, reading.controls[TOPIC]))
+    elif rules.to == "declared":
+        found = arrival.onward
+    return None if found == route.target else found

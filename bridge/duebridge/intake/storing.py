@@ -1,0 +1,167 @@
+"""Carries an intake's requests out in the store, through the schedulers of their routes."""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from duebridge.config.models import Config
+from duebridge.envelope import Envelope
+from duebridge.errors import EnvelopeError
+from duebridge.intake.ids import other_id
+from duebridge.intake.refused import reason_of
+from duebridge.intake.requests import Cancel, Refusal, Request, Scheduled
+from duebridge.ports.publisher import Reason
+from duebridge.ports.source import Place
+from duebridge.receipt import Receipt
+from duebridge.scheduling import RouteScheduler, size_bytes
+from duebridge.store.batching import batches
+from duebridge.store.record import pack
+from duebridge.store.server.connection import Connection
+from duebridge.telemetry import metrics
+from duebridge.telemetry.tracing import Tracing
+
+REPEAT_FOR_S = 2.0  # of a call while the store is away; then the intake itself waits
+Run = list[Scheduled]
+
+_STORED = frozenset({"accepted", "replaced"})
+_TAKEN = frozenset({"conflict", "in_flight"})
+_EFFECTIVE = frozenset({"cancelled", "in_flight", "recorded"})
+
+
+def steps_of(requests: Sequence[Request]) -> Iterator[Run | Cancel]:
+    """Yield calls of the store: requests in order, but for those of different routes."""
+    by_route: dict[str, Run] = {}
+    for request in requests:
+        if isinstance(request, Scheduled):
+            by_route.setdefault(request.route, []).append(request)
+        elif isinstance(request, Cancel):
+            yield from _runs(by_route)
+            by_route = {}
+            yield request
+    yield from _runs(by_route)
+
+
+def _runs(by_route: dict[str, Run]) -> Iterator[Run]:
+    for run in by_route.values():
+        yield from batches(run, lambda scheduled: size_bytes(scheduled.envelope))
+
+
+class Storeroom:
+    """The routes of the store as one intake uses them; a step may be repeated, and stores once."""
+
+    def __init__(
+        self,
+        intake: str,
+        config: Config,
+        connection: Connection,
+        *,
+        is_replacing: bool,
+        tracing: Tracing | None = None,
+    ) -> None:
+        self._intake = intake
+        self._config = config
+        self._connection = connection
+        self._is_replacing = is_replacing
+        self._tracing = tracing
+        self._schedulers: dict[str, RouteScheduler] = {}
+
+    def use(self, config: Config) -> None:
+        """Take the routes of another configuration over."""
+        old, self._config = self._config, config
+        for name in list(self._schedulers):
+            if config.routes.get(name) != old.routes[name]:
+                del self._schedulers[name]
+
+    def carry_out(self, step: Run | Cancel) -> list[Refusal]:
+        """Carry a step out; return what its route refused. Raises `StoreError`."""
+        if isinstance(step, Cancel):
+            self._cancel(step)
+            return []
+        return self._schedule(step)
+
+    def _cancel(self, cancel: Cancel) -> None:
+        shard = self._scheduler(cancel.route).store.of(cancel.id)
+        place = cancel.arrival.place
+        answer = shard.cancel(cancel.id) if place is None else shard.cancel(cancel.id, place=place)
+        if answer in _EFFECTIVE:
+            metrics.intake_cancelled.labels(self._intake).inc()
+
+    def _schedule(self, run: Run) -> list[Refusal]:
+        scheduler = self._scheduler(run[0].route)
+        envelopes = [each.envelope for each in run]
+        try:
+            receipts = scheduler.schedule(
+                envelopes, replace=self._is_replacing, places=_places(run)
+            )
+        except EnvelopeError as error:  # one that could not be read again once it is stored
+            if len(run) == 1:
+                return [_refusal(run[0], str(error))]
+            return [refusal for each in run for refusal in self._schedule([each])]
+        if all(receipt.status == "accepted" for receipt in receipts):
+            metrics.intake_accepted.labels(self._intake).inc(len(run))
+            return []
+        return self._settle(scheduler, run, receipts)
+
+    def _settle(
+        self, scheduler: RouteScheduler, run: Run, receipts: Sequence[Receipt]
+    ) -> list[Refusal]:
+        pairs = list(zip(run, receipts, strict=True))
+        taken = [pair for pair in pairs if pair[1].status in _TAKEN]
+        refusals = self._store_beside(scheduler, taken) if taken else []
+        refusals += [_refusal(each, of.error) for each, of in pairs if of.status == "refused"]
+        self._count([of for _, of in pairs if of.status not in _TAKEN])
+        return refusals
+
+    def _store_beside(
+        self, scheduler: RouteScheduler, taken: Sequence[tuple[Scheduled, Receipt]]
+    ) -> list[Refusal]:
+        """Store under other ids what came under an id that other content has, or is on its way."""
+        shards = len(scheduler.store.shards)
+        run = [each for each, _ in taken]
+        beside = [_beside(each, receipt, shards) for each, receipt in taken]
+        receipts = scheduler.schedule(beside, replace=False, places=_places(run))
+        self._count(receipts)
+        return [
+            _refusal(each, of.error or f"id: expected a free one; {of.id!r} has other content")
+            for each, of in zip(run, receipts, strict=True)
+            if of.status in _TAKEN or of.status == "refused"
+        ]
+
+    def _count(self, receipts: Sequence[Receipt]) -> None:
+        stored = sum(receipt.status in _STORED for receipt in receipts)
+        others = sum(receipt.status in ("refused", *_TAKEN) for receipt in receipts)
+        metrics.intake_accepted.labels(self._intake).inc(stored)
+        metrics.intake_duplicates.labels(self._intake).inc(len(receipts) - stored - others)
+
+    def _scheduler(self, route: str) -> RouteScheduler:
+        if route not in self._schedulers:
+            self._schedulers[route] = RouteScheduler.open(
+                self._config,
+                self._connection,
+                route,
+                repeat_for_s=REPEAT_FOR_S,
+                tracing=self._tracing,
+            )
+        return self._schedulers[route]
+
+
+def _places(run: Run) -> Sequence[Place | None]:
+    """Return the places of a run's messages, none at all where no message has one."""
+    places = [each.arrival.place for each in run]
+    return places if any(places) else ()
+
+
+def _beside(scheduled: Scheduled, receipt: Receipt, shards: int) -> Envelope:
+    """Return the envelope under an id of its own, the same one at each redelivery."""
+    arrival, envelope = scheduled.arrival, scheduled.envelope
+    if receipt.status == "in_flight" and arrival.place is not None:
+        suffix = arrival.id
+    else:
+        suffix = pack(envelope).content_hash.hex()
+    shards = 1 if arrival.place is None else shards
+    return replace(envelope, id=other_id(envelope.id, suffix, shards))
+
+
+def _refusal(scheduled: Scheduled, text: str) -> Refusal:
+    reason: Reason = reason_of(text)
+    return Refusal(scheduled.arrival, scheduled.route, reason, text)

@@ -1,0 +1,157 @@
+"""Reads values of control headers: text, digits, and ints of any width of AMQP."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from struct import Struct
+from typing import Any
+
+from msgspec.msgpack import Ext
+
+from duebridge.durations import MAX_MS, parse_instant_ms
+from duebridge.envelope import Instant
+from duebridge.errors import EnvelopeError, shown
+from duebridge.intake.refused import Refused
+
+# An AMQP value that other types cannot carry exactly is an Ext: its type's tag, then its payload.
+_INTS = {
+    "b": Struct(">b"),
+    "B": Struct(">B"),
+    "s": Struct(">h"),
+    "u": Struct(">H"),
+    "I": Struct(">i"),
+    "i": Struct(">I"),
+    "l": Struct(">q"),
+    "L": Struct(">Q"),
+}
+_SECONDS = Struct(">Q")  # an AMQP timestamp
+_DIGITS = re.compile(r"-?[0-9]{1,18}")
+_RFC_3339 = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(\.[0-9]{1,30})?"
+    r"([Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
+LIKE_MS_FROM = 10**11  # as seconds the year 5138
+
+
+def whole(name: str, value: object) -> int:
+    """Return a whole number of any width, or of digits; raises `Refused`."""
+    found = value
+    if isinstance(value, Ext):
+        found = _int_of(value)
+    elif isinstance(value, str | bytes):
+        found = _digits(value)
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise Refused(f"{name}: expected a whole number; got {_said(value)}")
+    return found
+
+
+def delay(name: str, value: object) -> Instant:
+    """Return a delay given in ms; raises `Refused`."""
+    ms = whole(name, value)
+    if not 0 <= ms <= MAX_MS:
+        raise Refused(f"{name}: expected 0 to {MAX_MS} ms; got {ms}")
+    return Instant(ms, relative=True)
+
+
+def instant(name: str, value: object) -> Instant:
+    """Return an instant given in epoch ms, in RFC 3339 or as an AMQP timestamp, rounded up.
+
+    Raises `Refused`, also for what looks like seconds.
+    """
+    given = _timestamp(value) or _date(name, value)
+    try:
+        return Instant(parse_instant_ms(given or whole(name, value), name), relative=False)
+    except EnvelopeError as error:
+        raise Refused(str(error)) from None
+
+
+def instant_in_seconds(name: str, value: object) -> Instant:
+    """Return an instant given in epoch seconds; raises `Refused`, also for what looks like ms."""
+    seconds = whole(name, value)
+    if seconds >= LIKE_MS_FROM:
+        got = f"{seconds}, which looks like milliseconds"
+        raise Refused(f"{name}: expected epoch seconds; got {got}")
+    if seconds < 0:
+        raise Refused(f"{name}: expected epoch seconds; got {seconds}")
+    return Instant(seconds * 1000, relative=False)
+
+
+def text(name: str, value: object) -> str:
+    """Return text, also of an int and of nothing; raises `Refused` for another value."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    try:
+        if isinstance(value, bytes):
+            return value.decode()
+    except UnicodeDecodeError:
+        raise Refused(f"{name}: expected text in UTF-8; got {_said(value)}") from None
+    number = _int_of(value) if isinstance(value, Ext) else value
+    if isinstance(number, int) and not isinstance(number, bool):
+        return str(number)
+    raise Refused(f"{name}: expected text; got {_said(value)}")
+
+
+def is_sound(value: object) -> bool:
+    """Return whether the store can keep a header's value."""
+    if isinstance(value, str):
+        return value.isascii() or _is_unicode(value)
+    if type(value) is int:
+        return -(2**63) <= value < 2**63
+    return value is None or isinstance(value, bytes | bool | Ext)
+
+
+def _is_unicode(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _int_of(value: Ext) -> int | None:
+    data = bytes(value.data)
+    layout = _INTS.get(data[:1].decode("latin-1"))
+    if layout is None or len(data) != 1 + layout.size:
+        return None
+    found: int = layout.unpack_from(data, 1)[0]
+    return found
+
+
+def _digits(value: str | bytes) -> int | None:
+    given = value.decode("latin-1") if isinstance(value, bytes) else value
+    return int(given) if _DIGITS.fullmatch(given) else None
+
+
+def _timestamp(value: object) -> datetime | None:
+    data = bytes(value.data) if isinstance(value, Ext) else b""
+    if data[:1] != b"T" or len(data) != 1 + _SECONDS.size:
+        return None
+    (seconds,) = _SECONDS.unpack_from(data, 1)
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _date(name: str, value: object) -> datetime | None:
+    given = value.decode("latin-1") if isinstance(value, bytes) else value
+    match = _RFC_3339.fullmatch(given) if isinstance(given, str) else None
+    if match is None:
+        return None
+    day, time, fraction, zone = match.groups()
+    try:
+        whole_second = datetime.fromisoformat(f"{day}T{time}{zone.upper()}")
+    except ValueError as error:
+        raise Refused(f"{name}: expected a date that there is; got {given!r}: {error}") from None
+    # Rounded up: a message is never early.
+    digits = (fraction or ".0")[1:]
+    return whole_second + timedelta(microseconds=-(-int(digits) * 10**6 // 10 ** len(digits)))
+
+
+def _said(value: Any) -> str:
+    """Return a value for a message: an AMQP field by its tag."""
+    if not isinstance(value, Ext):
+        return "nothing" if value is None else shown(value)
+    tag = bytes(value.data)[:1].decode("latin-1")
+    return f"a value of the AMQP type {tag!r}"
