@@ -15,6 +15,7 @@ from threading import Event
 from duebridge.config.models import Config
 from duebridge.errors import ConfigError, StoreError
 from duebridge.intake.letters import LetterBox, LettersHeld
+from duebridge.intake.positions import WantedPositions
 from duebridge.intake.requests import Cancel, Refusal, Rules, read_arrival
 from duebridge.intake.storing import Run, Storeroom, steps_of
 from duebridge.ports.publisher import BrokerUnavailable
@@ -48,6 +49,7 @@ class IntakeLoop:
         source: Source,
         storeroom: Storeroom,
         letters: LetterBox,
+        positions: WantedPositions,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -58,6 +60,7 @@ class IntakeLoop:
         self._rules = Rules.of(config, config.intakes[name])
         self._storeroom = storeroom
         self._letters = letters
+        self._positions = positions
         self._monotonic = monotonic
         self._batch: BatchInHand | None = None
         self._over = Event()
@@ -91,12 +94,14 @@ class IntakeLoop:
         self._source_outage.end()
         self.has_answered, self.error = True, ""
         metrics.intake_received.labels(self.name).inc(len(arrivals))
+        metrics.intake_without_id.labels(self.name).inc(sum(not each.id for each in arrivals))
         return arrivals
 
     def _go_on(self, batch: BatchInHand) -> int:
         try:
             self._store(batch)
             self._send_letters(batch)
+            self._positions.note(batch.arrivals)
             self.source.settle(batch.arrivals)
         except StoreError as error:
             self._store_outage.begin(str(error))

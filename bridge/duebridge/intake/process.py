@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 
@@ -16,12 +16,13 @@ from duebridge.envelope import Target
 from duebridge.errors import ConfigError
 from duebridge.intake.intake import IntakeLoop
 from duebridge.intake.letters import LetterBox
-from duebridge.intake.storing import Storeroom
+from duebridge.intake.positions import WantedPositions
+from duebridge.intake.storing import REPEAT_FOR_S, Storeroom
 from duebridge.ports.discovery import broker_type, naming
 from duebridge.ports.publisher import Publisher
 from duebridge.ports.settings import did_you_mean
 from duebridge.ports.source import Source, SourcePlan
-from duebridge.store.positions import IntakePositions
+from duebridge.store.positions import StorePositions
 from duebridge.store.server.connection import Connection
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
@@ -104,7 +105,9 @@ class IntakeRunner:
         if target.broker not in self._publishers:
             publisher = self._publishers[target.broker] = open_publisher(config, target.broker)
             stack.callback(publisher.close)
-        source = self._open_source(name)
+        kept = StorePositions(self._connection, config.store.namespace, name, REPEAT_FOR_S)
+        positions = WantedPositions(kept)
+        source = self._open_source(name, positions)
         stack.callback(source.close)
         storeroom = Storeroom(
             name,
@@ -114,12 +117,11 @@ class IntakeRunner:
             tracing=self._tracing,
         )
         letters = LetterBox(self._publishers[target.broker], target)
-        return IntakeLoop(name, config, source, storeroom, letters)
+        return IntakeLoop(name, config, source, storeroom, letters, positions)
 
-    def _open_source(self, name: str) -> Source:
+    def _open_source(self, name: str, positions: WantedPositions) -> Source:
         config, plan = self._config, plan_of(self._config, name)
         kind = config.brokers[plan.broker].type
-        positions = IntakePositions(self._connection, config.store.namespace, name)
         with naming(plan.broker, kind):
             return broker_type(kind).open_source(
                 broker_settings(config, plan.broker), plan, positions

@@ -1,0 +1,133 @@
+"""One intake in this process: a queue in memory, a real store, and a dead-letter target."""
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from duebridge.config.models import Config
+from duebridge.envelope import Target
+from duebridge.intake.intake import IntakeLoop
+from duebridge.intake.letters import LetterBox
+from duebridge.intake.positions import WantedPositions
+from duebridge.intake.process import dead_letter_of, plan_of
+from duebridge.intake.storing import Storeroom
+from duebridge.ports.publisher import Delivery
+from duebridge.ports.source import Arrival, Place
+from duebridge.store.positions import StorePositions
+from duebridge.store.replies import Entry
+from duebridge.store.routes import RouteStore
+from duebridge.store.server.connection import open_connection
+from duebridge_connectors.memory import MemoryPublisher, MemoryQueue, MemorySource
+
+LOG = "box:late:0:1"
+
+
+def intake_config(namespace: str = "n", url: str = "redis://localhost", **intake: Any) -> Config:
+    """Two routes of one broker; the intake `in` takes from the queue `q`."""
+    route = {"target": {"broker": "box", "exchange": "e", "routing_key": "k"}}
+    retry = {"max_attempts": 3, "backoff": "exponential", "initial": "1s", "max": "1h"}
+    return Config.model_validate(
+        {
+            "version": 1,
+            "store": {"url": url, "namespace": namespace},
+            "brokers": {"box": {"type": "memory"}, "other": {"type": "memory"}},
+            "routes": {
+                "r": {
+                    **route,
+                    "dead_letter": {"broker": "box", "topic": "dead"},
+                    "allow_targets": [{"broker": "box", "topic": "orders*"}],
+                    "retry": retry,
+                    "max_delay": "30d",
+                    "max_body": "1KiB",
+                    "shards": 3,
+                },
+                "s": route,
+            },
+            "intakes": {
+                "in": {"source": {"broker": "box", "queue": f"q-{namespace}"}, "route": "r"}
+                | intake
+            },
+        }
+    )
+
+
+def placed(
+    offset: int, body: bytes | None = b"body", *, key: bytes | None = None, **headers: Any
+) -> Arrival:
+    """An arrival of a log, as Kafka's are."""
+    return Arrival(
+        body,
+        id=f"box:late:0:{offset}:1700000000000",
+        key=key,
+        headers=named(headers),
+        place=Place(LOG, 0, offset),
+        sent_at_ms=1_700_000_000_000,
+        origin="orders",
+    )
+
+
+def queued(id: str = "m", body: bytes | None = b"body", **headers: Any) -> Arrival:
+    """An arrival of a queue, as RabbitMQ's are."""
+    return Arrival(body, id=id, headers=named(headers))
+
+
+def named(headers: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name.replace("_", "-"), value) for name, value in headers.items())
+
+
+class Entrance:
+    """An intake that a test turns by hand."""
+
+    def __init__(self, url: str, **intake: Any) -> None:
+        self.namespace = f"test-{secrets.token_hex(6)}"
+        self.config = intake_config(self.namespace, url, **intake)
+        self.connection = open_connection(url)
+        self.publisher = MemoryPublisher()
+        self.queue = MemoryQueue.named(f"q-{self.namespace}")
+        self.loop = self.again()
+
+    def again(self, batch: int = 500) -> IntakeLoop:
+        """Another intake of the same name, as after a crash of the first."""
+        plan = plan_of(self.config, "in")
+        kept = StorePositions(self.connection, self.namespace, "in")
+        storeroom = Storeroom(
+            "in",
+            self.config,
+            self.connection,
+            is_replacing=self.config.intakes["in"].on_conflict == "replace",
+        )
+        return IntakeLoop(
+            "in",
+            self.config,
+            MemorySource(self.queue, plan),
+            storeroom,
+            LetterBox(self.publisher, dead_letter_of(self.config, "in")),
+            WantedPositions(kept),
+        )
+
+    def take(self, *arrivals: Arrival) -> int:
+        """Put messages into the queue, and turn the intake once."""
+        self.queue.put(*arrivals)
+        return self.loop.run_once()
+
+    def route(self, name: str = "r") -> RouteStore:
+        return RouteStore.open(self.connection, self.namespace, self.config.routes[name])
+
+    def get(self, id: str, route: str = "r") -> Entry | None:
+        return self.route(route).of(id).get(id)
+
+    def ids(self, route: str = "r") -> list[str]:
+        pages = [store.list("pending", limit=1000) for store in self.route(route).shards]
+        return sorted(entry.id for page in pages for entry in page.entries)
+
+    def letters(self) -> Sequence[Delivery]:
+        return self.publisher.delivered
+
+    def reasons(self) -> list[str]:
+        return [str(dict(each.headers)["x-dlq-reason"]) for each in self.letters()]
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+DEAD = Target("box", topic="dead")

@@ -1,0 +1,281 @@
+"""The loop: a message is settled once the store, or the dead-letter target, has it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from duebridge.envelope import Target
+from duebridge.ports.publisher import Outcome, Reason, Verdict
+from duebridge.ports.source import Arrival
+from tests.intake.entrance import DEAD, Entrance, placed, queued
+from tests.support.redis_sets import RedisNode, server
+
+Opened = Callable[..., Entrance]
+
+
+def due_in_ms(entrance: Entrance, id: str, route: str = "r") -> int:
+    entry = entrance.get(id, route)
+    assert entry is not None
+    assert entry.record is not None
+    return entry.record.due_at_ms - entry.record.scheduled_at_ms
+
+
+def test_take_in_stores_and_then_settles(entrance: Entrance) -> None:
+    assert entrance.take(queued("a", x_delay=5000, tenant="t"), queued("b")) == 2
+
+    assert [each.id for each in entrance.queue.settled] == ["a", "b"]
+    assert due_in_ms(entrance, "a") in (5000, 5001)  # rounded up
+    entry = entrance.get("a")
+    assert entry is not None
+    assert entry.content is not None
+    assert (entry.content.body, entry.content.headers) == (b"body", (("tenant", "t"),))
+
+
+def test_take_in_goes_to_the_route_that_the_message_names(entrance: Entrance) -> None:
+    entrance.take(queued("a"), queued("b", x_route=b"s"))
+
+    assert (entrance.ids("r"), entrance.ids("s")) == (["a"], ["b"])
+
+
+def test_take_in_again_stores_nothing_more(entrance: Entrance) -> None:
+    messages = [queued("a", x_delay=5000), placed(7, x_delay=b"5000")]
+    entrance.take(*messages)
+    entrance.take(*messages)
+
+    assert len(entrance.ids()) == 2
+    assert len(entrance.queue.settled) == 4
+
+
+def test_take_in_other_content_under_an_id_is_stored_beside_it(entrance: Entrance) -> None:
+    entrance.take(queued("a", x_delay=5000), queued("a", b"other", x_delay=5000))
+    entrance.take(queued("a", b"other", x_delay=5000))
+
+    first, beside = entrance.ids()
+    assert first == "a"
+    assert beside.startswith("a~")
+    assert len(beside) == 18
+    assert entrance.letters() == []
+
+
+def test_take_in_without_id_stores_each(entrance: Entrance) -> None:
+    entrance.take(queued("", x_delay=5000), queued("", x_delay=5000))
+
+    assert len(entrance.ids()) == 2
+
+
+@pytest.mark.parametrize(
+    ("arrival", "reason"),
+    [
+        (queued("a", x_delay=-1), "invalid"),
+        (queued("a", x_delay=31 * 86_400_000), "invalid"),
+        (queued("a", b"x" * 1025), "too_large"),
+        (queued("a", scheduler_target_topic="secret"), "unroutable"),
+        (queued("a", x_route="nowhere"), "unroutable"),
+    ],
+)
+def test_refused_message_is_confirmed_as_a_letter_before_it_is_settled(
+    entrance: Entrance, arrival: Arrival, reason: str
+) -> None:
+    entrance.take(queued("b"), arrival, queued("c"))
+
+    (letter,) = entrance.letters()
+    assert (letter.target, letter.body, letter.id) == (DEAD, arrival.body, "a")
+    assert letter.headers[: len(arrival.headers)] == arrival.headers
+    assert entrance.reasons() == [reason]
+    assert dict(letter.headers)["x-dlq-error-message"]
+    assert entrance.ids() == ["b", "c"]
+    assert len(entrance.queue.settled) == 3
+
+
+def test_letter_that_is_not_confirmed_holds_the_batch(entrance: Entrance) -> None:
+    confirms: list[bool] = [False]
+    failed = Outcome(Verdict.TARGET_FAILED, Reason.TARGET_MISSING, "E", "no topic")
+    entrance.publisher.script(lambda _: None if confirms[0] else failed)
+
+    assert entrance.take(queued("a", x_delay="soon"), queued("b", x_delay=1000)) == 0
+    assert entrance.loop.run_once() == 0
+    assert entrance.queue.settled == []
+    assert entrance.queue.kept_alive == 2
+    assert entrance.loop.waiting_s() > 0
+    assert entrance.ids() == ["b"]
+
+    confirms[0] = True
+    assert entrance.loop.run_once() == 2
+    assert entrance.reasons() == ["invalid"]
+    assert entrance.loop.waiting_s() == 0
+
+
+def test_letters_that_were_confirmed_are_not_sent_again(entrance: Entrance) -> None:
+    held = {"b"}
+    failed = Outcome(Verdict.REJECTED, Reason.TOO_LARGE, "E", "too large")
+    entrance.publisher.script(lambda each: failed if each.id in held else None)
+
+    entrance.take(*(queued(name, x_delay="soon") for name in "abc"))
+    held.clear()
+    entrance.loop.run_once()
+
+    assert [each.id for each in entrance.letters()] == ["a", "c", "b"]
+
+
+def test_settle_that_fails_brings_the_messages_again_and_stores_them_once(
+    entrance: Entrance,
+) -> None:
+    def go_away(_: object) -> None:
+        entrance.queue.is_available = False
+
+    entrance.publisher.script(go_away)
+    messages = [queued("a", x_delay=5000), placed(1, x_delay=b"5000"), queued("x", x_delay="soon")]
+    assert entrance.take(*messages) == 0
+    assert entrance.queue.waiting == 3
+
+    entrance.queue.is_available = True
+    entrance.publisher.script(lambda _: None)
+    assert entrance.loop.run_once() == 3
+    assert len(entrance.ids()) == 2
+    assert [each.id for each in entrance.letters()] == ["x", "x"]
+
+
+def test_source_that_is_away_is_told_and_asked_again(entrance: Entrance) -> None:
+    entrance.queue.is_available = False
+    assert entrance.take(queued("a")) == 0
+    assert (entrance.loop.has_answered, bool(entrance.loop.error)) == (False, True)
+
+    entrance.queue.is_available = True
+    assert entrance.loop.run_once() == 1
+    assert (entrance.loop.has_answered, entrance.loop.error) == (True, "")
+
+
+def test_cancel_in_a_batch_keeps_the_order(opened: Opened) -> None:
+    entrance = opened(on_conflict="replace")
+    entrance.take(
+        placed(1, key=b"a", x_delay=b"5000"),
+        placed(2, key=b"b", x_delay=b"5000"),
+        placed(3, None, key=b"a"),
+        placed(4, b"new", key=b"a", x_delay=b"7000"),
+        placed(5, b"x", key=b"b", x_cancel=b""),
+        placed(6, b"x", x_cancel=b"nobody"),
+    )
+
+    assert entrance.ids() == ["a"]
+    assert due_in_ms(entrance, "a") in (7000, 7001)
+    assert len(entrance.queue.settled) == 6
+
+
+def test_same_key_replaces_only_from_a_later_place(opened: Opened) -> None:
+    entrance = opened(on_conflict="replace")
+    first, later = (placed(n, f"{n}".encode(), key=b"a", x_delay=b"5000") for n in (1, 2))
+    entrance.take(first, later)
+    entrance.take(first)  # a redelivery
+
+    entry = entrance.get("a")
+    assert entry is not None
+    assert entry.content is not None
+    assert entry.content.body == b"2"
+
+
+def test_replacement_of_what_is_on_its_way_is_stored_beside_it(opened: Opened) -> None:
+    entrance = opened(on_conflict="replace")
+    entrance.take(placed(1, b"1", key=b"a"))
+    shard = entrance.route().of("a")
+    shard.promote()
+    assert len(shard.claim(1, 60_000).leased) == 1
+
+    second = placed(2, b"2", key=b"a", x_delay=b"5000")
+    entrance.take(second)
+    entrance.take(second)
+
+    (beside,) = entrance.ids()
+    assert beside.startswith("a~box:late:0:2:1700000000000")
+    assert entrance.letters() == []
+
+
+def test_declared_message_is_due_where_it_was_meant_for(opened: Opened) -> None:
+    entrance = opened(declare={"exchange": "delayed"})
+    onward = Target("box", exchange="delayed.due", routing_key="invoice.late")
+    entrance.take(Arrival(b"body", id="a", headers=(("x-delay", 5000),), onward=onward))
+
+    entry = entrance.get("a")
+    assert entry is not None
+    assert entry.content is not None
+    assert entry.content.target == onward
+
+
+def test_retries_of_a_consumer_end_dead_with_their_rounds(opened: Opened) -> None:
+    entrance = opened(to="origin")
+    entrance.take(placed(1, x_message_id=b"order-1", x_attempt=b"1", x_route=b"r", tenant=b"t"))
+    entrance.take(placed(2, x_message_id=b"order-1/1", x_round=b"1", x_origin=b"orders"))
+    entrance.take(placed(3, x_message_id=b"order-1/2", x_round=b"2", x_origin=b"orders"))
+
+    assert entrance.ids() == ["order-1/1", "order-1/2"]
+    first = entrance.get("order-1/1")
+    assert first is not None
+    assert first.content is not None
+    assert first.content.target == Target("box", topic="orders")
+    assert first.content.headers == (
+        ("tenant", b"t"),
+        ("x-round", "1"),
+        ("x-origin", "orders"),
+        ("x-origin-timestamp", "1700000000000"),
+    )
+    assert 0 <= due_in_ms(entrance, "order-1/1") <= 1000
+    assert entrance.reasons() == ["attempts_exhausted"]
+
+
+def test_routes_of_a_changed_file_reach_the_next_batch(entrance: Entrance) -> None:
+    entrance.take(queued("a", x_route="t"))
+    config = entrance.config
+    new = config.model_copy(update={"routes": {**config.routes, "t": config.routes["s"]}})
+    new.routes["t"] = new.routes["t"].model_copy(update={"name": "t"})
+    entrance.config = new
+    entrance.loop.swap(new)
+    entrance.take(queued("b", x_route="t"))
+
+    assert entrance.reasons() == ["unroutable"]
+    assert entrance.ids("t") == ["b"]
+
+
+def test_envelope_that_could_not_be_read_again_is_refused_alone(entrance: Entrance) -> None:
+    beyond = Arrival(b"body", id="big", key=b"k" * 2**21)
+    entrance.take(queued("a"), beyond, queued("b"))
+
+    assert entrance.ids() == ["a", "b"]
+    assert entrance.reasons() == ["too_large"]
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path):
+    node = server(tmp_path / "redis", "--appendonly", "yes", "--appendfsync", "always")
+    node.start()
+    yield node
+    node.kill()
+
+
+def test_store_that_is_away_keeps_the_batch_and_takes_nothing_more(own_redis: RedisNode) -> None:
+    entrance = Entrance(f"redis://127.0.0.1:{own_redis.port}/0")
+    entrance.take(queued("a"))
+    own_redis.kill()
+
+    assert entrance.take(queued("b"), placed(1), queued("c")) == 0
+    entrance.queue.put(queued("d"))
+    assert entrance.loop.run_once() == 0
+    assert (len(entrance.queue.settled), entrance.queue.waiting) == (1, 1)
+
+    own_redis.start()
+    assert entrance.loop.run_once() == 3
+    assert entrance.loop.run_once() == 1
+    assert entrance.ids() == sorted(["a", "b", "box:late:0:1:1700000000000", "c", "d"])
+    assert len(entrance.queue.settled) == 5
+
+
+def test_store_that_is_full_slows_the_intake_and_loses_nothing(own_redis: RedisNode) -> None:
+    entrance = Entrance(f"redis://127.0.0.1:{own_redis.port}/0")
+    entrance.take(queued("a"))
+    own_redis.ask("CONFIG", "SET", "maxmemory", "1")
+
+    assert entrance.take(queued("b")) == 0
+    assert (len(entrance.queue.settled), entrance.queue.waiting) == (1, 0)
+
+    own_redis.ask("CONFIG", "SET", "maxmemory", "0")
+    assert entrance.loop.run_once() == 1
+    assert entrance.ids() == ["a", "b"]
