@@ -9,6 +9,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.registry import CollectorRegistry
 
 from duebridge.errors import StoreUnavailable
+from duebridge.store.workers import IntakeRecord
 from duebridge.telemetry import metrics
 from duebridge.worker.watch.gauges import register
 from duebridge.worker.watch.probes import HealthServer, oldest_due_age_ms
@@ -70,6 +71,18 @@ def test_readyz_follows_the_store_and_the_lane(floor: Floor, get: Get) -> None:
     floor.publisher.is_available = True
     floor.turn(2000)
     assert get("/readyz") == (200, "ok\n")
+
+
+def test_pages_of_a_process_with_intakes_have_what_is_down_and_what_waits(floor: Floor) -> None:
+    intakes = [IntakeRecord("a", is_up=True, lag=7), IntakeRecord("b", is_up=False, error="403")]
+    server = HealthServer(floor.worker, 0, "127.0.0.1", lambda: intakes)
+    server.start()
+    floor.turn()
+    assert fetch(server.port, "/readyz") == (503, "intake b: 403\n")
+    assert fetch(server.port, "/livez") == (200, "ok\n")
+    _, body = fetch(server.port, "/due")
+    assert json.loads(body)["intakes"] == {"a": {"lag": 7}}
+    server.close()
 
 
 def test_metrics_count_what_became_of_envelopes(floor: Floor, get: Get) -> None:

@@ -5,15 +5,23 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
 from prometheus_client.registry import CollectorRegistry
 
 from duebridge.ports.publisher import CONFIRMED, Delivery, Outcome, Verdict
 from duebridge.store.server.connection import Connection, open_connection
-from duebridge.store.workers import HeldTarget, LaneRecord, WorkerRecord, Workers
+from duebridge.store.workers import (
+    HeldTarget,
+    IntakeRecord,
+    LaneRecord,
+    WorkerRecord,
+    Workers,
+)
 from duebridge.worker.watch.gauges import register
 from duebridge.worker.watch.status import StatusWriter
+from duebridge.worker.worker import Worker
 from tests.acceptance.site import running
 from tests.support.command import Command, wait_until
 from tests.support.floor import START_MS, Floor
@@ -107,6 +115,31 @@ def test_status_of_a_held_dead_letter_target_names_whose_letters_wait(
     writer.run_once()
     (held,) = only(workers).held
     assert (held.target, held.routes, held.letters_of) == ("memory:dlt", (), ("r",))
+
+
+def test_status_has_the_intakes_of_the_process_and_an_older_reader_ignores_them(
+    floor: Floor, workers: Workers
+) -> None:
+    intakes = (IntakeRecord("retries", is_up=False, error="403", lag=7, waiting_ms=9),)
+    writer = StatusWriter(floor.worker, workers, floor.monotonic, lambda: intakes)
+    floor.turn()
+    writer.run_once()
+    assert only(workers).intakes == intakes
+    without = msgspec.json.decode(msgspec.json.encode(only(workers)))
+    without["added_later"] = without.pop("intakes")
+    assert msgspec.convert(without, WorkerRecord).intakes == ()
+
+
+def test_status_of_a_process_without_lanes_is_written_at_the_stores_time(
+    connection: Connection, workers: Workers
+) -> None:
+    intake = IntakeRecord("retries", is_up=True)
+    writer = StatusWriter(Worker({}, []), workers, intakes=lambda: (intake,))
+    before_ms = workers.now_ms()
+    assert writer.run_once()
+    record = only(workers)
+    assert before_ms <= record.at_ms <= workers.now_ms()
+    assert (record.intakes, record.routes) == ((intake,), ())
 
 
 def test_metrics_name_the_held_target_and_how_long(floor: Floor) -> None:

@@ -1,12 +1,16 @@
-"""Examines every broker in use through its broker type, all at once; each has a time limit."""
+"""Examines every broker and source in use by its type, all at once; each has a time limit."""
 
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
+from typing import NamedTuple
 
 from duebridge.config.load import resolved_broker
 from duebridge.config.models import Config
+from duebridge.config.plans import source_plan
 from duebridge.envelope import Target
 from duebridge.errors import ConfigError
 from duebridge.ports.checks import About, Destination, Finding, failure
@@ -17,27 +21,52 @@ GRACE_S = 2.0  # beyond it: a name that resolves slowly, a client that ends slow
 _GLOB = frozenset("*?[")
 
 
+class Examination(NamedTuple):
+    """One call of a broker type, about the place in the configuration."""
+
+    place: str
+    run: Callable[[], list[Finding]]
+
+
 def examine_brokers(config: Config, deadline_s: float = DEADLINE_S) -> list[Finding]:
-    """Return the findings of all brokers in use, broker by broker. Raises nothing."""
-    begun = {
-        broker: _begin(config, broker, destinations, deadline_s)
-        for broker, destinations in sorted(destinations_of(config).items())
-    }
+    """Return the findings of all brokers and intakes in use, one by one. Raises nothing."""
+    examinations = [*_of_targets(config, deadline_s), *_of_sources(config, deadline_s)]
+    begun = [(each.place, _begin(each)) for each in examinations]
     give_up_at = time.monotonic() + deadline_s + GRACE_S
     found: list[Finding] = []
-    for broker, future in begun.items():
-        found += _end(broker, future, max(0.0, give_up_at - time.monotonic()))
+    for place, future in begun:
+        found += _end(place, future, max(0.0, give_up_at - time.monotonic()))
     return found
 
 
+def _of_targets(config: Config, deadline_s: float) -> Iterator[Examination]:
+    for broker, destinations in sorted(destinations_of(config).items()):
+        yield Examination(
+            f"brokers.{broker}", partial(_examine, config, broker, destinations, deadline_s)
+        )
+
+
+def _of_sources(config: Config, deadline_s: float) -> Iterator[Examination]:
+    for name in sorted(config.intakes):
+        place = f"intakes.{name}.source"
+        yield Examination(place, partial(_examine_source, config, name, place, deadline_s))
+
+
 def destinations_of(config: Config) -> dict[str, list[Destination]]:
-    """Return the targets that the routes name, by broker; globs of `allow_targets` are left out."""
+    """Return the targets that routes and intakes name, by broker.
+
+    Globs of `allow_targets` are left out.
+    """
     found: dict[str, list[Destination]] = defaultdict(list)
     for name, route in config.routes.items():
         for place, target in route.targets().items():
             path = ".".join(str(part) for part in ("routes", name, *place))
             if not (place[0] == "allow_targets" and _is_glob(target)):
                 found[target.broker].append(Destination(name, path, target, route.max_body))
+    for name, intake in config.intakes.items():
+        if (letters := intake.dead_letter) is not None:  # else the route's, which is above
+            path, most = f"intakes.{name}.dead_letter", config.routes[intake.route].max_body
+            found[letters.broker].append(Destination(intake.route, path, letters, most))
     return found
 
 
@@ -45,19 +74,17 @@ def _is_glob(target: Target) -> bool:
     return any(_GLOB & set(value) for _, value in target.fields)
 
 
-def _begin(
-    config: Config, broker: str, destinations: list[Destination], deadline_s: float
-) -> "Future[list[Finding]]":
+def _begin(examination: Examination) -> "Future[list[Finding]]":
     future: Future[list[Finding]] = Future()
 
     def run() -> None:
         try:
-            future.set_result(_examine(config, broker, destinations, deadline_s))
+            future.set_result(examination.run())
         except Exception as error:
             future.set_exception(error)
 
     # A daemon: a check that hangs must not keep the process.
-    threading.Thread(target=run, name=f"examine-{broker}", daemon=True).start()
+    threading.Thread(target=run, name=f"examine-{examination.place}", daemon=True).start()
     return future
 
 
@@ -70,8 +97,15 @@ def _examine(
         return broker_type(kind).examine(f"brokers.{broker}", settings, destinations, deadline_s)
 
 
-def _end(broker: str, future: "Future[list[Finding]]", within_s: float) -> list[Finding]:
-    place = f"brokers.{broker}"
+def _examine_source(config: Config, name: str, place: str, deadline_s: float) -> list[Finding]:
+    broker = config.intakes[name].source.broker
+    settings, plan = resolved_broker(config, broker), source_plan(config, name)
+    kind = config.brokers[broker].type
+    with naming(broker, kind):
+        return broker_type(kind).examine_source(place, settings, plan, deadline_s)
+
+
+def _end(place: str, future: "Future[list[Finding]]", within_s: float) -> list[Finding]:
     try:
         return future.result(within_s)
     except TimeoutError:

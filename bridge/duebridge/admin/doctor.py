@@ -6,6 +6,7 @@ Brokers are checked by `duebridge.admin.broker_checks`. The checks only read.
 from collections.abc import Callable, Iterator, Sequence
 
 from duebridge.admin.held import HeldStats, StoppedLane, count_serving, stopped_lanes
+from duebridge.admin.intake_checks import check_intakes
 from duebridge.admin.operator import Operator, RouteStats
 from duebridge.config.models import Config
 from duebridge.durations import format_instant, format_ms
@@ -280,6 +281,7 @@ DOCTOR_CHECKS: tuple[Check, ...] = (
     check_registered,
     check_vitals,
     check_workers,
+    check_intakes,
     check_routes,
 )
 

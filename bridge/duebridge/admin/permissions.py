@@ -1,10 +1,11 @@
 """The least rights that a configuration needs: of the store's user, and of each broker's."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import unquote, urlsplit
 
 from duebridge.config.durability import Needs
 from duebridge.config.models import Config
+from duebridge.config.plans import source_plan
 from duebridge.errors import ConfigError
 from duebridge.ports.discovery import broker_type, naming
 from duebridge.store.server.rights import Role, rights_of, sentinel_rights
@@ -41,15 +42,28 @@ def store_lines(role: Role, namespace: str, user: str, needs: Needs) -> Iterator
 
 
 def broker_lines(config: Config) -> Iterator[str]:
-    """Yield the commands for every broker that routes deliver to; raises `ConfigError`."""
+    """Yield the commands for every broker that routes or intakes use; raises `ConfigError`."""
     targets = [target for route in config.routes.values() for target in route.targets().values()]
+    targets += [each.dead_letter for each in config.intakes.values() if each.dead_letter]
     for name, broker in config.brokers.items():
         used = list(dict.fromkeys(target for target in targets if target.broker == name))
-        with naming(name, broker.type):
-            lines = broker_type(broker.type).permissions(broker.model_dump(), used)
-        if lines:
-            yield f"# Broker {name}: to deliver, and to check the targets"
-            yield from lines
+        plans = [
+            source_plan(config, intake)
+            for intake, each in config.intakes.items()
+            if each.source.broker == name
+        ]
+        kind, settings = broker.type, broker.model_dump()
+        with naming(name, kind):
+            delivering = broker_type(kind).permissions(settings, used)
+            taking = broker_type(kind).source_permissions(settings, plans)
+        yield from _commented(f"# Broker {name}: to deliver, and to check the targets", delivering)
+        yield from _commented(f"# Broker {name}: to take in, and to check the sources", taking)
+
+
+def _commented(comment: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield comment
+        yield from lines
 
 
 _USES = {

@@ -44,6 +44,20 @@ class HeldTarget(msgspec.Struct, frozen=True):
     letters_of: tuple[str, ...] = ()
 
 
+class IntakeRecord(msgspec.Struct, frozen=True):
+    """An intake that a process runs; `lag` counts the messages at its broker, None if unknown.
+
+    `is_up`: it reads its source; else `error` says why not. `waiting_ms`: how long the batch in
+    hand has waited for the store or for the dead-letter target; `error` then says for what.
+    """
+
+    name: str
+    is_up: bool
+    error: str = ""
+    lag: int | None = None
+    waiting_ms: int = 0
+
+
 class WorkerRecord(msgspec.Struct, frozen=True):
     """One worker process, at the store's time `at_ms`; `routes` are those that it serves."""
 
@@ -56,6 +70,7 @@ class WorkerRecord(msgspec.Struct, frozen=True):
     lanes: tuple[LaneRecord, ...] = ()
     held: tuple[HeldTarget, ...] = ()
     routes: tuple[str, ...] = ()
+    intakes: tuple[IntakeRecord, ...] = ()  # of what a newer version adds, an older reads nothing
 
 
 class Workers:
@@ -65,6 +80,12 @@ class Workers:
         self._client: Any = connection.client
         self._namespace = checked_name("namespace", namespace)
         self._index = workers_key(namespace)
+
+    def now_ms(self) -> int:
+        """Return the store's clock, for a process that polls no shard."""
+        with translated_errors():
+            seconds, micros = self._client.time()
+        return int(seconds) * 1000 + int(micros) // 1000
 
     def write(self, record: WorkerRecord) -> None:
         """Replace a worker's record, and forget the workers that said nothing for `KEPT_MS`."""

@@ -1,7 +1,8 @@
 """Serves HTTP for probes, metrics and autoscalers: `/livez`, `/readyz`, `/metrics`, `/due`.
 
 Liveness checks only that the worker's loop runs; it contacts neither store nor broker. Readiness
-fails if the store or a broker does not answer, or a route requires a newer duebridge.
+fails if the store or a broker does not answer, an intake does not read its source, or a route
+requires a newer duebridge.
 """
 
 import threading
@@ -15,6 +16,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
 from duebridge.store.poll import NONE, Stats
+from duebridge.store.workers import IntakeRecord
 from duebridge.worker.shard import ShardView
 from duebridge.worker.worker import Worker
 
@@ -23,17 +25,27 @@ from duebridge.worker.worker import Worker
 FROZEN_AFTER_S = 12.0
 
 Page = tuple[int, str, bytes]
+Intakes: TypeAlias = Callable[[], Sequence[IntakeRecord]]
 
 
 class HealthServer:
-    """An HTTP server in background threads; `port` 0 selects a free port."""
+    """An HTTP server in background threads; `port` 0 selects a free port.
 
-    def __init__(self, worker: Worker, port: int, host: str = "0.0.0.0") -> None:  # noqa: S104 - the kubelet probes from outside the pod
+    `intakes` returns the state of those that the process runs.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        port: int,
+        host: str = "0.0.0.0",  # noqa: S104 - the kubelet probes from outside the pod
+        intakes: Intakes = tuple,
+    ) -> None:
         pages: dict[str, Callable[[str], Page]] = {
             "/livez": lambda _: _verdict(liveness_faults(worker)),
-            "/readyz": lambda _: _verdict(readiness_faults(worker)),
+            "/readyz": lambda _: _verdict(readiness_faults(worker, intakes())),
             "/metrics": _metrics,
-            "/due": lambda _: _due(worker),
+            "/due": lambda _: _due(worker, intakes()),
         }
 
         class Handler(BaseHTTPRequestHandler):
@@ -71,11 +83,12 @@ def liveness_faults(worker: Worker) -> list[str]:
     return ["the worker's loop stands still"] if worker.idle_s() > FROZEN_AFTER_S else []
 
 
-def readiness_faults(worker: Worker) -> list[str]:
-    """Return the reasons why this process cannot deliver envelopes."""
+def readiness_faults(worker: Worker, intakes: Iterable[IntakeRecord] = ()) -> list[str]:
+    """Return the reasons why this process cannot deliver envelopes, or take messages in."""
     faults = [
         f"broker {lane.broker}: {lane.error}" for lane in worker.lanes.values() if not lane.is_open
     ]
+    faults += [f"intake {each.name}: {each.error}" for each in intakes if not each.is_up]
     for view in worker.views:
         if not view.is_heard:
             faults.append(_unheard(view))
@@ -95,14 +108,17 @@ def _metrics(accept: str) -> Page:
     return 200, kind, encode(REGISTRY)
 
 
-def _due(worker: Worker) -> Page:
-    """Render backlogs at most a few seconds old; 503 if one is unknown, since unknown is not 0."""
+def _due(worker: Worker, intakes: Iterable[IntakeRecord]) -> Page:
+    """Render backlogs at most a few seconds old; 503 if one is unknown, since unknown is not 0.
+
+    An intake's lag that is unknown is left out: it must not hide the backlog of the store.
+    """
     views = worker.views
     unknown = [each for each in views if not each.is_heard or each.stats is None]
     if unknown:
         answer = {"error": "; ".join(sorted({_unheard(each) for each in unknown}))}
         return 503, "application/json", msgspec.json.encode(answer)
-    return 200, "application/json", msgspec.json.encode(due(views))
+    return 200, "application/json", msgspec.json.encode(due(views, intakes))
 
 
 def _unheard(view: ShardView) -> str:
@@ -124,21 +140,30 @@ class Backlog(msgspec.Struct, frozen=True):
     due_within_s: dict[str, int]
 
 
-class Due(msgspec.Struct, frozen=True):
-    """The backlog of each route, and their total."""
+class Lag(msgspec.Struct, frozen=True):
+    """Messages that wait at the broker of an intake."""
+
+    lag: int
+
+
+class Due(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The backlog of each route, their total, and what waits for each intake of this process."""
 
     routes: dict[str, Backlog]
     totals: Backlog
+    intakes: dict[str, Lag] = {}
 
 
-def due(views: Iterable[ShardView]) -> Due:
+def due(views: Iterable[ShardView], intakes: Iterable[IntakeRecord] = ()) -> Due:
     """Return the backlogs of all shards whose statistics are known."""
     by_route: defaultdict[str, list[Look]] = defaultdict(list)
     for view in views:
         if view.stats is not None:
             by_route[view.route.name].append((view, view.stats))
     everything = [look for looks in by_route.values() for look in looks]
-    return Due({name: _sum(looks) for name, looks in by_route.items()}, _sum(everything))
+    routes = {name: _sum(looks) for name, looks in by_route.items()}
+    lags = {each.name: Lag(each.lag) for each in intakes if each.lag is not None}
+    return Due(routes, _sum(everything), lags)
 
 
 def _sum(looks: Sequence[Look]) -> Backlog:

@@ -1,4 +1,4 @@
-"""Tells the store, every few seconds, how this worker process is: lanes, windows, held targets.
+"""Tells the store, every few seconds, how this process is: lanes, windows, held targets, intakes.
 
 Runs in a thread of its own, so that a slow store delays no delivery.
 """
@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 
 from duebridge.errors import StoreUnavailable
-from duebridge.store.workers import HeldTarget, LaneRecord, WorkerRecord, Workers
+from duebridge.store.workers import (
+    HeldTarget,
+    IntakeRecord,
+    LaneRecord,
+    WorkerRecord,
+    Workers,
+)
 from duebridge.worker.lanes.lane import Lane
 from duebridge.worker.lanes.outage import Outage
 from duebridge.worker.lanes.targets import TargetHealth
@@ -86,15 +92,23 @@ def store_now_ms(views: Sequence[ShardView]) -> int | None:
 
 
 class StatusWriter:
-    """Keeps the record of one worker process in the store while it runs."""
+    """Keeps the record of one worker process in the store while it runs.
+
+    `intakes` returns the state of those that the process runs.
+    """
 
     def __init__(
-        self, worker: Worker, workers: Workers, monotonic: Callable[[], float] = time.monotonic
+        self,
+        worker: Worker,
+        workers: Workers,
+        monotonic: Callable[[], float] = time.monotonic,
+        intakes: Callable[[], Sequence[IntakeRecord]] = tuple,
     ) -> None:
         self.host = socket.gethostname()
         self.id = f"{self.host}-{os.getpid()}-{secrets.token_hex(3)}"
         self._worker = worker
         self._workers = workers
+        self._intakes = intakes
         self._started_at_ms = 0
         self._refusal = Outage("status_not_written", "status_written", monotonic)
         self._closed = threading.Event()
@@ -111,6 +125,9 @@ class StatusWriter:
 
     def run_once(self) -> bool:
         """Write the record; False if there is none yet, since the store's clock is not known."""
+        if not self._worker.views:  # it runs intakes alone
+            self._attempt(lambda: self._workers.write(self.record(self._workers.now_ms())))
+            return True
         now_ms = store_now_ms(self._worker.views)
         if now_ms is None:
             return False
@@ -132,6 +149,7 @@ class StatusWriter:
             lanes=tuple(map(_lane_record, lanes)),
             held=tuple(sorted(held, key=since_ms)[:MOST_HELD]),
             routes=tuple(dict.fromkeys(view.route.name for view in views)),
+            intakes=tuple(self._intakes()),
         )
 
     def _run(self) -> None:
@@ -141,6 +159,7 @@ class StatusWriter:
 
     def _pause_s(self) -> float:
         is_well = all(lane.is_open for lane in self._worker.lanes.values())
+        is_well = is_well and all(each.is_up for each in self._intakes())
         return WRITE_EVERY_S if is_well else TROUBLED_S
 
     def _attempt(self, call: Callable[[], None]) -> None:

@@ -1,0 +1,73 @@
+"""Checks what the processes that run intakes say of them; `broker_checks` examines the sources."""
+
+from collections.abc import Iterable, Iterator
+
+from duebridge.admin.held import STARTING_MS
+from duebridge.admin.operator import Operator
+from duebridge.config.models import Config
+from duebridge.durations import format_ms
+from duebridge.ports.checks import About, Finding, failure, ok, warning
+from duebridge.store.server.connection import Connection
+from duebridge.store.workers import IntakeRecord, WorkerRecord
+
+# What waits at the broker has no due time yet. The slowest client takes in some 5,000 a second, so
+# this is twenty seconds' work: beyond what a batch, a prefetch and a restart leave behind.
+LAG = 100_000
+WAITING_MS = 10_000  # a batch is tried each second; a failover of the store takes less
+
+Running = tuple[WorkerRecord, IntakeRecord]
+
+
+def check_intakes(config: Config, connection: Connection) -> Iterator[Finding]:
+    """Yield how the configured intakes are; nothing where the records may not be read."""
+    if not config.intakes:
+        return
+    records = Operator(config, connection).workers()
+    if records is not None:  # else `check_workers` says so
+        for name in config.intakes:
+            yield from intake_findings(name, records)
+
+
+def intake_findings(name: str, records: Iterable[WorkerRecord]) -> list[Finding]:
+    """Return the findings of an intake, of all the processes that run it."""
+    place = f"intakes.{name}"
+    running = [(record, each) for record in records for each in record.intakes if each.name == name]
+    if not running:
+        text = "no process runs it, so its messages wait at the broker"
+        return [warning(About.ROUTE, place, text, "start one: duebridge run")]
+    faults = [*_down(place, running), *_waiting(place, running), *_lag(place, running)]
+    lag = _lag_of(running)
+    text = f"processes: {len(running)}, waiting at the broker: {'unknown' if lag is None else lag}"
+    return faults or [ok(About.ROUTE, place, text)]
+
+
+def _down(place: str, running: Iterable[Running]) -> Iterator[Finding]:
+    for record, intake in running:
+        if not intake.is_up and record.at_ms - record.started_at_ms >= STARTING_MS:
+            text = f"worker {record.host} (pid {record.pid}) does not read it: {intake.error}"
+            remedy = "mend the broker or its source; the worker tries again by itself"
+            yield failure(About.BROKER, place, text, remedy)
+
+
+def _waiting(place: str, running: Iterable[Running]) -> Iterator[Finding]:
+    for record, intake in running:
+        if intake.is_up and intake.waiting_ms > WAITING_MS:
+            text = (
+                f"worker {record.host} (pid {record.pid}) has held its batch for"
+                f" {format_ms(intake.waiting_ms - intake.waiting_ms % 1000)}: {intake.error}"
+            )
+            remedy = "mend the store or the dead-letter target; nothing is taken in before"
+            yield failure(About.ROUTE, place, text, remedy)
+
+
+def _lag(place: str, running: Iterable[Running]) -> Iterator[Finding]:
+    lag = _lag_of(running)
+    if lag is not None and lag > LAG:
+        text = f"{lag} messages wait at the broker: they become late"
+        remedy = "run more of it: duebridge run --only intake:NAME; see docs/runbooks/intake-lag.md"
+        yield warning(About.ROUTE, place, text, remedy)
+
+
+def _lag_of(running: Iterable[Running]) -> int | None:
+    """Return how many messages wait; each process tells of the whole queue or topic."""
+    return max((each.lag for _, each in running if each.lag is not None), default=None)
