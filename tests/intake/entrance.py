@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from duebridge.config.models import Config
+from duebridge.config.plans import source_plan
 from duebridge.envelope import Target
 from duebridge.intake.intake import IntakeLoop
 from duebridge.intake.letters import LetterBox
 from duebridge.intake.positions import WantedPositions
-from duebridge.intake.process import dead_letter_of, plan_of
 from duebridge.intake.storing import Storeroom
 from duebridge.ports.publisher import Delivery
 from duebridge.ports.source import Arrival, Place
@@ -20,6 +20,7 @@ from duebridge.store.server.connection import open_connection
 from duebridge_connectors.memory import MemoryPublisher, MemoryQueue, MemorySource
 
 LOG = "box:late:0:1"
+DEAD = Target("box", topic="dead")
 
 
 def intake_config(namespace: str = "n", url: str = "redis://localhost", **intake: Any) -> Config:
@@ -88,7 +89,7 @@ class Entrance:
 
     def again(self, batch: int = 500) -> IntakeLoop:
         """Another intake of the same name, as after a crash of the first."""
-        plan = plan_of(self.config, "in")
+        plan = source_plan(self.config, "in")
         kept = StorePositions(self.connection, self.namespace, "in")
         storeroom = Storeroom(
             "in",
@@ -101,7 +102,7 @@ class Entrance:
             self.config,
             MemorySource(self.queue, plan),
             storeroom,
-            LetterBox(self.publisher, dead_letter_of(self.config, "in")),
+            LetterBox(self.publisher, DEAD),
             WantedPositions(kept),
         )
 
@@ -128,6 +129,3 @@ class Entrance:
 
     def close(self) -> None:
         self.connection.close()
-
-
-DEAD = Target("box", topic="dead")

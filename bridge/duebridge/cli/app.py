@@ -74,6 +74,26 @@ class StoreGroup(LazyGroup):
     }
 
 
+class IntakeGroup(LazyGroup):
+    """List and set up the queues and topics that feed the store."""
+
+    specs: ClassVar[Mapping[str, CommandSpec]] = {
+        "ls": _command(
+            "intake:ls",
+            "List the intakes, and the processes that run them.",
+            "duebridge intake ls",
+            "duebridge intake ls --output json",
+        ),
+        "declare": _command(
+            "intake:declare",
+            "Declare what an intake needs at its broker.",
+            "duebridge intake declare from-plugin",
+            needs_store=False,
+            broker=True,
+        ),
+    }
+
+
 class ConfigGroup(LazyGroup):
     """Check and print the configuration."""
 
@@ -105,6 +125,7 @@ dead = _group(DeadGroup, "duebridge dead ls reminders", no="not dead, unknown or
 store = _group(
     StoreGroup, "duebridge store purge old-reminders", no="a worker serves one of the routes"
 )
+intake = _group(IntakeGroup, "duebridge intake ls", broker=True)
 config = _group(
     ConfigGroup, "duebridge config check duebridge.yaml", no="a check failed", broker=True
 )
@@ -121,9 +142,10 @@ class RootGroup(LazyGroup):
         {
             "run": _command(
                 "run:run",
-                "Deliver due envelopes until SIGTERM or SIGINT.",
+                "Deliver due envelopes, and take messages in, until SIGTERM or SIGINT.",
                 "duebridge --config duebridge.yaml run",
                 "duebridge --config old.yaml run --until-empty",
+                "duebridge run --only intake:from-plugin",
                 no="with --until-empty, the store is not empty",
                 broker=True,
             ),
@@ -194,6 +216,7 @@ class RootGroup(LazyGroup):
                 broker=True,
             ),
             "dead": _of_group("dead", dead),
+            "intake": _of_group("intake", intake),
             "store": _of_group("store", store),
             "config": _of_group("config", config),
         }

@@ -20,12 +20,14 @@ from duebridge.intake.requests import Cancel, Refusal, Rules, read_arrival
 from duebridge.intake.storing import Run, Storeroom, steps_of
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import Arrival, Source
+from duebridge.store.workers import IntakeRecord
 from duebridge.telemetry import metrics
 from duebridge.worker.lanes.outage import Outage
 
 RECEIVE_S = 0.5
 FIRST_PAUSE_S = 0.02
 MOST_PAUSE_S = 1.0
+MOST_ERROR = 500  # characters
 
 
 class BatchInHand:
@@ -65,7 +67,6 @@ class IntakeLoop:
         self._batch: BatchInHand | None = None
         self._over = Event()
         self._pause_s = FIRST_PAUSE_S
-        self._stepped_at = monotonic()
         outage = partial(Outage, monotonic=monotonic, intake=name)
         self._source_outage = outage("intake_source_unavailable", "intake_source_back")
         self._store_outage = outage("intake_store_unavailable", "intake_store_back")
@@ -76,7 +77,6 @@ class IntakeLoop:
 
     def run_once(self) -> int:
         """Take a batch in, or go on with the one in hand; return how many messages it settled."""
-        self._stepped_at = self._monotonic()
         if self._batch is None:
             self._follow_config()
             arrivals = self._receive()
@@ -122,7 +122,6 @@ class IntakeLoop:
         while batch.steps:
             batch.letters += self._storeroom.carry_out(batch.steps[0])
             batch.steps.popleft()
-            self._stepped_at = self._monotonic()
 
     def _send_letters(self, batch: BatchInHand) -> None:
         letters, left = batch.letters, []
@@ -191,6 +190,17 @@ class IntakeLoop:
         batch = self._batch
         return 0.0 if batch is None else self._monotonic() - batch.began
 
-    def idle_s(self) -> float:
-        """Return the seconds since the loop made a step."""
-        return self._monotonic() - self._stepped_at
+    def is_up(self) -> bool:
+        """Return whether the source answered last time it was asked."""
+        return not self.error
+
+    def record(self) -> IntakeRecord:
+        """Return how the intake is now."""
+        held = (each.error for each in (self._store_outage, self._letters_outage, self._fault))
+        return IntakeRecord(
+            name=self.name,
+            is_up=self.is_up(),
+            error=(self.error or next(filter(None, held), ""))[:MOST_ERROR],
+            lag=self.source.lag(),
+            waiting_ms=round(1000 * self.waiting_s()),
+        )

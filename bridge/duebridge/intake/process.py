@@ -8,11 +8,10 @@ from functools import partial
 
 import structlog
 
-from duebridge.config.intakes import Intake
 from duebridge.config.live import LiveSettings
 from duebridge.config.load import resolved_broker
 from duebridge.config.models import Config
-from duebridge.envelope import Target
+from duebridge.config.plans import source_plan
 from duebridge.errors import ConfigError
 from duebridge.intake.intake import IntakeLoop
 from duebridge.intake.letters import LetterBox
@@ -20,53 +19,26 @@ from duebridge.intake.positions import WantedPositions
 from duebridge.intake.storing import REPEAT_FOR_S, Storeroom
 from duebridge.ports.discovery import broker_type, naming
 from duebridge.ports.publisher import Publisher
-from duebridge.ports.settings import did_you_mean
 from duebridge.ports.source import Source, SourcePlan
 from duebridge.store.positions import StorePositions
+from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection
+from duebridge.store.workers import IntakeRecord
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
 from duebridge.worker.publishers import open_publisher
+from duebridge.worker.reload import (
+    Changes,
+    SwapRefused,
+    changes_between,
+    fixed_at_start,
+    other_shards,
+)
 
-CLOSE_WITHIN_S = 5.0
-FROZEN_AFTER_S = 12.0  # beside a publish deadline, which a dead letter may wait for
+CLOSE_WITHIN_S = 2.0
+DRAIN_SHARE = 4  # of the time to drain: a store that is away must leave the lanes theirs
 
 log = structlog.get_logger()
-
-
-def dead_letter_of(config: Config, name: str) -> Target:
-    """Return where an intake's refused messages go; the configuration has one."""
-    intake = config.intakes[name]
-    found = intake.dead_letter or config.routes[intake.route].dead_letter
-    if found is None:
-        raise ConfigError(f"intakes.{name}.dead_letter: missing key")
-    return found
-
-
-def plan_of(config: Config, name: str) -> SourcePlan:
-    """Return what an intake asks of its source."""
-    intake = config.intakes[name]
-    return SourcePlan(
-        intake=name,
-        broker=intake.source.broker,
-        source=intake.source.model_dump(exclude={"broker"}),
-        declare=None if intake.declare is None else intake.declare.model_dump(),
-        dead_letter=dead_letter_of(config, name),
-    )
-
-
-def find_intake(config: Config, name: str) -> Intake:
-    """Return an intake of the configuration; raises `ConfigError`, which names the known ones."""
-    if name in config.intakes:
-        return config.intakes[name]
-    known = ", ".join(sorted(config.intakes)) or "none"
-    close = did_you_mean(name, config.intakes)
-    raise ConfigError(f"intake: expected one of the configuration ({known}); got {name!r}{close}")
-
-
-def broker_settings(config: Config, broker: str) -> LiveSettings:
-    """Return the settings of a broker as its type reads them."""
-    return LiveSettings(partial(resolved_broker, config, broker))
 
 
 class IntakeRunner:
@@ -101,13 +73,16 @@ class IntakeRunner:
 
     def _open(self, name: str, stack: ExitStack) -> IntakeLoop:
         config, intake = self._config, self._config.intakes[name]
-        target = dead_letter_of(config, name)
+        plan = source_plan(config, name)
+        target = plan.dead_letter
+        if target is None:
+            raise ConfigError(f"intakes.{name}.dead_letter: missing key")
         if target.broker not in self._publishers:
             publisher = self._publishers[target.broker] = open_publisher(config, target.broker)
             stack.callback(publisher.close)
         kept = StorePositions(self._connection, config.store.namespace, name, REPEAT_FOR_S)
         positions = WantedPositions(kept)
-        source = self._open_source(name, positions)
+        source = self._open_source(plan, positions)
         stack.callback(source.close)
         storeroom = Storeroom(
             name,
@@ -119,65 +94,78 @@ class IntakeRunner:
         letters = LetterBox(self._publishers[target.broker], target)
         return IntakeLoop(name, config, source, storeroom, letters, positions)
 
-    def _open_source(self, name: str, positions: WantedPositions) -> Source:
-        config, plan = self._config, plan_of(self._config, name)
-        kind = config.brokers[plan.broker].type
+    def _open_source(self, plan: SourcePlan, positions: WantedPositions) -> Source:
+        settings = LiveSettings(partial(resolved_broker, self._config, plan.broker))
+        kind = self._config.brokers[plan.broker].type
         with naming(plan.broker, kind):
-            return broker_type(kind).open_source(
-                broker_settings(config, plan.broker), plan, positions
-            )
+            return broker_type(kind).open_source(settings, plan, positions)
 
     def start(self) -> None:
         """Start taking messages in."""
         for loop in self.loops:
-            metrics.begin_intake(loop.name, loop.source.lag, partial(_is_up, loop), loop.waiting_s)
+            metrics.begin_intake(loop.name, loop.source.lag, loop.is_up, loop.waiting_s)
         for thread in self._threads:
             thread.start()
-        log.info("intakes_started", intakes=[loop.name for loop in self.loops])
+        if self.loops:
+            log.info("intakes_started", intakes=[loop.name for loop in self.loops])
 
     @property
     def is_alive(self) -> bool:
         """Whether every loop still runs, as it must until the drain."""
         return all(thread.is_alive() for thread in self._threads)
 
-    def swap(self, config: Config) -> None:
-        """Take over the routes of another configuration, whose intakes are the same."""
+    @property
+    def config(self) -> Config:
+        """The configuration in effect."""
+        return self._config
+
+    def follow(self, config: Config) -> None:
+        """Take over the routes of a configuration that the lanes of this process have taken."""
+        self._config = config
         for loop in self.loops:
             loop.swap(config)
 
-    def liveness_faults(self) -> list[str]:
-        """Return a fault for each loop that stands still."""
-        most_s = FROZEN_AFTER_S + self._config.worker.publish_deadline / 1000
-        frozen = (loop for loop in self.loops if loop.idle_s() > most_s)
-        return [f"intake {loop.name}: its loop stands still" for loop in frozen]
+    def swap(self, config: Config) -> Changes:
+        """Apply the routes of another configuration, all or none, in a process without lanes.
 
-    def readiness_faults(self) -> list[str]:
-        """Return the intakes whose source has not answered, or does not now."""
-        return [f"intake {loop.name}: {loop.error}" for loop in self.loops if loop.error]
+        Raises `SwapRefused` and `StoreError`.
+        """
+        if reasons := fixed_at_start(self._config, config, config.brokers):
+            raise SwapRefused(reasons)
+        routes = Registry(self._connection, config.store.namespace).routes()
+        registered = {name: route.shards for name, route in routes.items()}
+        if reasons := other_shards(config, registered):
+            raise SwapRefused(reasons, may_pass=True)
+        changes = changes_between(self._config, config)
+        self.follow(config)
+        return changes
 
-    def drain(self, within_s: float) -> bool:
+    def records(self) -> list[IntakeRecord]:
+        """Return how each intake is now."""
+        return [loop.record() for loop in self.loops]
+
+    def drain(self) -> bool:
         """Take nothing more in, settle the batches in hand, and close the sources.
 
-        What cannot be settled `within_s` stays the broker's. False: something still hangs.
+        What cannot be settled within a share of `worker.drain` stays the broker's. False: something
+        still hangs.
         """
         began = time.monotonic()
+        within_s = self._config.worker.drain / 1000 / DRAIN_SHARE
         self._stop.set()
         _join(self._started(), began + within_s)
         for loop in self.loops:
             loop.give_up()
-        _join(self._started(), began + within_s + CLOSE_WITHIN_S / 2)
+        _join(self._started(), began + within_s + CLOSE_WITHIN_S)
         closing = threading.Thread(target=self._clients.close, name="closing", daemon=True)
         closing.start()
         closing.join(CLOSE_WITHIN_S)
-        log.info("intakes_drained", took_s=round(time.monotonic() - began, 3))
+        if self.loops:
+            log.info("intakes_drained", took_s=round(time.monotonic() - began, 3))
         return not (closing.is_alive() or any(each.is_alive() for each in self._threads))
 
     def _started(self) -> Iterator[threading.Thread]:
         return (thread for thread in self._threads if thread.ident is not None)
-
-
-def _is_up(loop: IntakeLoop) -> bool:
-    return not loop.error
 
 
 def _join(threads: Iterator[threading.Thread], until: float) -> None:

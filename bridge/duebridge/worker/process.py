@@ -158,15 +158,17 @@ class Runner:
         stores = RouteStore(self._connection, self._config.store.namespace, route, shards)
         return sum(store.next().envelopes for store in stores.shards)
 
-    def drain(self) -> bool:
+    def drain(self, began: float | None = None) -> bool:
         """Stop claiming, settle batches in flight within `worker.drain`, then close everything.
+
+        `began` is when the process began to stop, if not now, by the monotonic clock.
 
         With a healthy broker, unack is empty afterwards and nothing is delivered twice. Ends within
         `drain + publish_deadline + 2 s`, whatever store and brokers do; False: something still
         hangs, and the process must be ended without waiting for it.
         """
         settings = self._config.worker
-        began = time.monotonic()
+        began = time.monotonic() if began is None else began
         drained_by = began + settings.drain / 1000
         closed_by = drained_by + settings.publish_deadline / 1000 + CLOSE_MARGIN_S
         self._stop.set()

@@ -1,0 +1,83 @@
+"""What an operator asks of intakes: what they take from, what waits there, what they declare."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from duebridge.admin.operator import Operator
+from duebridge.config.live import LiveSettings
+from duebridge.config.load import resolved_broker
+from duebridge.config.models import Config
+from duebridge.config.plans import source_plan
+from duebridge.envelope import Target
+from duebridge.errors import ConfigError
+from duebridge.ports.discovery import broker_type, naming
+from duebridge.ports.settings import did_you_mean
+from duebridge.store.server.connection import Connection
+from duebridge.store.workers import WorkerRecord
+
+
+class IntakeState(msgspec.Struct, frozen=True):
+    """An intake of the configuration, as one process runs it; `process` is empty for none.
+
+    `lag` counts what waits at the broker for this process, None if that is not known.
+    """
+
+    intake: str
+    broker: str
+    source: Mapping[str, Any]
+    route: str
+    to: str
+    dead_letter: Target | None
+    process: str = ""
+    lag: int | None = None
+    error: str = ""
+
+
+def intake_states(config: Config, connection: Connection) -> list[IntakeState]:
+    """Return the intakes, each with every process that runs it. Raises `StoreError`."""
+    records = Operator(config, connection).workers() or []
+    return [state for name in config.intakes for state in _states(config, name, records)]
+
+
+def _states(config: Config, name: str, records: Sequence[WorkerRecord]) -> list[IntakeState]:
+    plan, intake = source_plan(config, name), config.intakes[name]
+    given = {key: value for key, value in plan.source.items() if value is not None}
+    state = IntakeState(name, plan.broker, given, intake.route, intake.to, plan.dead_letter)
+    return list(_running(state, records)) or [state]
+
+
+def _running(state: IntakeState, records: Sequence[WorkerRecord]) -> Iterator[IntakeState]:
+    for record in records:
+        for each in record.intakes:
+            if each.name == state.intake:
+                process = f"{record.host}, pid {record.pid}"
+                yield msgspec.structs.replace(
+                    state, process=process, lag=each.lag, error=each.error
+                )
+
+
+def declare_intake(config: Config, name: str) -> list[str]:
+    """Declare what an intake needs at its broker; return a line for each thing.
+
+    Raises `ConfigError` and `BrokerUnavailable`.
+    """
+    find_intake(config, name)
+    plan = source_plan(config, name)
+    kind = config.brokers[plan.broker].type
+    with naming(plan.broker, kind):
+        found = broker_type(kind)
+        if found.declaration is not None:
+            settings = LiveSettings(lambda: resolved_broker(config, plan.broker))
+            return found.declare_source(settings, plan)
+    raise ConfigError(f"intake {name}: brokers of type {kind} declare nothing; make the topic")
+
+
+def find_intake(config: Config, name: str) -> str:
+    """Return the name if there is an intake of it; raises `ConfigError`, which names the known."""
+    if name in config.intakes:
+        return name
+    known = ", ".join(sorted(config.intakes)) or "none"
+    close = did_you_mean(name, config.intakes)
+    raise ConfigError(f"intake: expected one of the configuration ({known}); got {name!r}{close}")
