@@ -1,6 +1,6 @@
 """`duebridge run` in a process of its own, whose queue in memory has messages from the start.
 
-    python seeded_run.py QUEUE COUNT run --config FILE ...
+    python seeded_run.py QUEUE COUNT DELAY_MS run --config FILE ...
 
 The numbers of messages that are settled go to standard output, one a line.
 """
@@ -13,14 +13,10 @@ from duebridge.ports.source import Arrival
 from duebridge_connectors.memory import MemoryQueue
 
 
-def seeded(name: str, count: int) -> MemoryQueue:
+def seeded(name: str, count: int, delay_ms: int) -> MemoryQueue:
     queue = MemoryQueue.named(name)
-    queue.put(
-        *(
-            Arrival(b"body", id=f"m-{number}", headers=(("x-delay", 3_600_000),))
-            for number in range(count)
-        )
-    )
+    headers = (("x-delay", delay_ms),)
+    queue.put(*(Arrival(b"body", id=f"m-{number}", headers=headers) for number in range(count)))
     return queue
 
 
@@ -33,8 +29,8 @@ def report(queue: MemoryQueue) -> None:
 
 
 if __name__ == "__main__":
-    name, count, *words = sys.argv[1:]
-    queue = seeded(name, int(count))
+    name, count, delay_ms, *words = sys.argv[1:]
+    queue = seeded(name, int(count), int(delay_ms))
     threading.Thread(target=report, args=(queue,), daemon=True).start()
     sys.argv = ["duebridge", *words]
     sys.exit(main())
