@@ -85,12 +85,12 @@ class Entrance:
         self.connection = open_connection(url)
         self.publisher = MemoryPublisher()
         self.queue = MemoryQueue.named(f"q-{self.namespace}")
-        self.loop = self.again()
+        self.kept = StorePositions(self.connection, self.namespace, "in")
+        self.positions = WantedPositions(self.kept)
+        self.loop = self._opened()
 
-    def again(self, batch: int = 500) -> IntakeLoop:
-        """Another intake of the same name, as after a crash of the first."""
+    def _opened(self) -> IntakeLoop:
         plan = source_plan(self.config, "in")
-        kept = StorePositions(self.connection, self.namespace, "in")
         storeroom = Storeroom(
             "in",
             self.config,
@@ -103,7 +103,7 @@ class Entrance:
             MemorySource(self.queue, plan),
             storeroom,
             LetterBox(self.publisher, DEAD),
-            WantedPositions(kept),
+            self.positions,
         )
 
     def take(self, *arrivals: Arrival) -> int:

@@ -8,7 +8,7 @@ import pytest
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Outcome, Reason, Verdict
 from duebridge.ports.source import Arrival
-from tests.intake.entrance import DEAD, Entrance, placed, queued
+from tests.intake.entrance import DEAD, LOG, Entrance, placed, queued
 from tests.support.redis_sets import RedisNode, server
 
 Opened = Callable[..., Entrance]
@@ -188,6 +188,34 @@ def test_replacement_of_what_is_on_its_way_is_stored_beside_it(opened: Opened) -
     (beside,) = entrance.ids()
     assert beside.startswith("a~box:late:0:2:1700000000000")
     assert entrance.letters() == []
+
+
+def test_replacements_beside_are_stored_though_other_shards_are_further(opened: Opened) -> None:
+    entrance = opened(on_conflict="replace")
+    names = [f"key-{number}" for number in range(9)]
+    entrance.take(*(placed(n, b"1", key=name.encode()) for n, name in enumerate(names)))
+    for shard in entrance.route().shards:
+        shard.promote()
+        shard.claim(9, 60_000)
+
+    entrance.take(
+        *(placed(20 + n, b"2", key=name.encode()) for n, name in enumerate(names)),
+        *(placed(40 + n, key=b"other-%d" % n) for n in range(9)),
+    )
+
+    beside = [each.partition("~")[0] for each in entrance.ids() if "~" in each]
+    assert sorted(beside) == names
+
+
+def test_position_of_a_log_that_the_source_asked_for_is_kept(entrance: Entrance) -> None:
+    entrance.take(placed(4))
+    assert entrance.kept.read(LOG) is None
+
+    assert entrance.positions.read(LOG) is None  # as the source of a stream at its connect
+    entrance.take(queued("a"), placed(5), placed(6))
+    assert entrance.kept.read(LOG) == 6
+    entrance.take(placed(5))
+    assert entrance.kept.read(LOG) == 6
 
 
 def test_declared_message_is_due_where_it_was_meant_for(opened: Opened) -> None:

@@ -141,6 +141,25 @@ def test_stop_while_the_store_is_away_ends_in_time_and_settles_nothing(
         assert process.wait(4 + 2 + 2 + 1) == 0
 
 
+def test_reload_of_intakes_alone_takes_routes_and_refuses_other_intakes(program: Program) -> None:
+    text = program.file.read_text()
+    with program.running(1, "--only", "intake:in") as process:
+        assert settled(process, 1) == 1
+        program.file.write_text(text.replace("topic: t}", "topic: u}"))
+        process.send_signal(signal.SIGHUP)
+        wait_until(lambda: program.log("config_swapped"), "the swap", WITHIN_S)
+        program.file.write_text(text.replace("queue: other", "queue: another"))
+        process.send_signal(signal.SIGHUP)
+        wait_until(lambda: program.log("config_refused"), "the refusal", WITHIN_S)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WITHIN_S) == 0
+
+    assert program.log("config_swapped")[0]["changed"] == ["r"]
+    assert program.log("config_refused")[0]["reasons"] == [
+        "intakes.other: is read at the start; restart the worker for another"
+    ]
+
+
 @pytest.mark.parametrize(
     ("word", "said"),
     [
