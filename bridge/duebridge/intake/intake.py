@@ -145,8 +145,8 @@ class IntakeLoop:
         """Wait a moment with the batch in hand; its broker goes on counting on this consumer."""
         try:
             self.source.keep_alive()
-        except BrokerUnavailable as error:
-            self._source_outage.begin(str(error))
+        except Exception as error:  # a settle that fails says whether the batch is lost
+            self._source_outage.begin(f"{type(error).__name__}: {error}")
         self._pause()
 
     def _lose_source(self, error: Exception) -> None:
@@ -175,7 +175,7 @@ class IntakeLoop:
                 self._fault.end()
             except Exception as error:
                 self._fault.begin(f"{type(error).__name__}: {error}")
-                self._pause()
+                self._hold()
 
     def swap(self, config: Config) -> None:
         """Read the next batch by the routes of another configuration."""

@@ -22,7 +22,9 @@ from duebridge.ports.publisher import Publisher
 from duebridge.ports.source import Source, SourcePlan
 from duebridge.store.positions import StorePositions
 from duebridge.store.registry import Registry
+from duebridge.store.server.connection import REPEAT_FOR_S as STORE_FOR_S
 from duebridge.store.server.connection import Connection
+from duebridge.store.server.fitness import check_fitness
 from duebridge.store.workers import IntakeRecord
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
@@ -54,8 +56,10 @@ class IntakeRunner:
     ) -> None:
         """Open the sources and the publishers of dead letters, which connect on first use.
 
-        Raises `ConfigError`.
+        Raises `ConfigError`, and `StoreUnfit` or `StoreUnavailable` where the store is no place for
+        what any route is promised: lanes check it only for routes that they deliver.
         """
+        check_fitness(connection, config.store.allow_unfit, STORE_FOR_S, config.needs)
         self._config = config
         self._connection = connection
         self._tracing = tracing
