@@ -1,6 +1,5 @@
 """The broker type `kafka`: settings, targets and limits. Imports no client."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
@@ -13,13 +12,14 @@ from duebridge.ports.broker import BrokerType
 from duebridge.ports.checks import Destination, Finding
 from duebridge.ports.publisher import Publisher
 from duebridge.ports.settings import AtUse, BrokerSettings, Fault, Options, TargetSettings, Text
+from duebridge.ports.source import Positions, Source, SourcePlan
 from duebridge_connectors.kafka import import_client, open_publisher
 from duebridge_connectors.kafka.headers import lacking_properties
 from duebridge_connectors.kafka.permissions import acl_commands
 from duebridge_connectors.kafka.sizes import check_size
-
-_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")
-_TOPIC_EXPECTED = "letters, digits, dots (not alone), dashes and underscores"
+from duebridge_connectors.kafka.source import open_source
+from duebridge_connectors.kafka.source.models import KafkaSourceSettings
+from duebridge_connectors.kafka.topics import EXPECTED, is_topic
 
 
 class KafkaSettings(BrokerSettings):
@@ -42,8 +42,8 @@ class KafkaTarget(TargetSettings):
 
     def faults(self) -> Iterator[Fault]:
         """Yield a fault for an invalid topic name."""
-        if not _TOPIC.fullmatch(self.topic):
-            yield ("topic",), f"expected {_TOPIC_EXPECTED}; got {self.topic!r}"
+        if not is_topic(self.topic):
+            yield ("topic",), f"expected {EXPECTED}; got {self.topic!r}"
 
 
 class Kafka(BrokerType):
@@ -51,6 +51,7 @@ class Kafka(BrokerType):
 
     settings = KafkaSettings
     target = KafkaTarget
+    source = KafkaSourceSettings
     has_baseline = True
 
     def check_envelope(
@@ -92,6 +93,18 @@ class Kafka(BrokerType):
     def permissions(self, settings: Mapping[str, object], targets: Sequence[Target]) -> list[str]:
         """Return commands for `kafka-acls`; see `BrokerType.permissions`."""
         return acl_commands(settings, targets)
+
+    def named_target(self, broker: str, name: str) -> Target:
+        """Return the topic of this name; see `BrokerType.named_target`."""
+        return Target(broker, topic=name)
+
+    def open_source(
+        self, settings: Mapping[str, object], plan: SourcePlan, positions: Positions
+    ) -> Source:
+        """Return a member of the group, which keeps positions at the broker."""
+        del positions
+        import_client()
+        return open_source(settings, plan)
 
     def open_baseline(self, settings: Mapping[str, object], name: str) -> BaselineClient:
         """Return the baseline client; see `BrokerType.open_baseline`."""

@@ -1,0 +1,29 @@
+"""Takes messages in from a Kafka topic. Imports a client only when a source opens."""
+
+from collections.abc import Mapping
+
+from duebridge.errors import ConfigError
+from duebridge.ports.source import Source, SourcePlan
+
+
+def open_source(settings: Mapping[str, object], plan: SourcePlan) -> Source:
+    """Return a source for a broker of `type: kafka`; it connects on first use.
+
+    Raises `ConfigError` for invalid settings.
+    """
+    from duebridge_connectors.kafka.login import Login
+    from duebridge_connectors.kafka.settings import client_of
+    from duebridge_connectors.kafka.source.settings import kafka_python_config
+    from duebridge_connectors.kafka.source.source import KafkaSource
+
+    if client_of(settings) == "librdkafka":
+        return _open_librdkafka(settings, plan)
+    from duebridge_connectors.kafka.source.kafka_python import KafkaPythonConsumer
+
+    config = kafka_python_config(settings, plan)
+    login, topic = Login(settings), str(plan.source["topic"])
+    return KafkaSource(lambda: KafkaPythonConsumer(config, login, topic), plan)
+
+
+def _open_librdkafka(_settings: Mapping[str, object], _plan: SourcePlan) -> Source:
+    raise ConfigError("client: librdkafka is not there yet")

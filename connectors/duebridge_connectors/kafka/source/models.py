@@ -1,0 +1,24 @@
+"""The settings of an intake's Kafka source. Imports no client."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from duebridge.ports.settings import Text, expected
+from duebridge.ports.source import SourceSettings
+from duebridge_connectors.kafka.topics import EXPECTED, is_topic
+
+
+def _topic(name: str) -> str:
+    if not is_topic(name):
+        raise expected(EXPECTED)
+    return name
+
+
+class KafkaSourceSettings(SourceSettings):
+    """A Kafka topic, read by a consumer group."""
+
+    topic: Annotated[Text, Field(max_length=249), AfterValidator(_topic)]
+    """The topic's name."""
+    group: Annotated[Text, Field(max_length=255)] = "duebridge"
+    """The consumer group whose members share the topic's partitions."""

@@ -1,0 +1,156 @@
+"""A consumer group's member as a `Source`: one policy for both clients."""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from duebridge.errors import ConfigError
+from duebridge.ports.publisher import BrokerUnavailable
+from duebridge.ports.source import Arrival, SourcePlan
+from duebridge_connectors.kafka.source.consumer import CommitRefused, Consumer
+from duebridge_connectors.kafka.source.logs import Log, Logs, Position
+from duebridge_connectors.kafka.source.pace import Pace
+from duebridge_connectors.kafka.source.watch import TopicRemade, TopicWatch
+
+TEND_S = 1.0  # between two calls of the client while records are left over
+
+log = logging.getLogger(__name__)
+
+
+class KafkaSource:
+    """A `Source` of one topic; see `duebridge.ports.source`.
+
+    Everything before a committed offset was settled by a member of the group: each begins at the
+    committed offset and commits exactly what was settled. So nothing is skipped, whoever owns a
+    partition, and whatever a late member commits.
+    """
+
+    def __init__(self, connect: Callable[[], Consumer], plan: SourcePlan) -> None:
+        self._connect, self._plan = connect, plan
+        self._topic = str(plan.source["topic"])
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._pace = Pace(self._closing)
+        self._consumer: Consumer | None = None
+        self._ready: deque[Arrival] = deque()  # taken from the client, more than a batch holds
+        self._owed: dict[Log, Position] = {}  # settled, and not yet committed
+        self._tended_at = 0.0
+
+    def receive(self, wait_s: float) -> Sequence[Arrival]:
+        """Return a batch; see `Source.receive`."""
+        with self._lock, self._dropping():
+            consumer = self._current(wait_s)
+            self._watch.check()
+            if self._owed:
+                self._commit(consumer)
+            if not self._ready:
+                self._ready.extend(consumer.take(wait_s, self._plan.batch))
+                self._pace.succeeded()
+            elif time.monotonic() - self._tended_at > TEND_S:
+                self._tended_at = time.monotonic()
+                consumer.hold()
+        return self._cut()  # nothing if the consumer was dropped
+
+    def settle(self, arrivals: Sequence[Arrival]) -> None:
+        """Commit the positions after the messages; see `Source.settle`.
+
+        A commit that the group refuses is forgotten or made up for later: the messages may come
+        again, and their places tell.
+        """
+        with self._lock, self._dropping():
+            for arrival in arrivals:
+                log_, epoch, offset = arrival.handle
+                self._owed[log_] = Position(offset + 1, epoch, log_.topic_id)
+            if self._consumer is not None:
+                self._commit(self._consumer)
+
+    def keep_alive(self) -> None:
+        """Stay in the group; see `Source.keep_alive`. Failures show at the next `receive`."""
+        with self._lock:
+            if self._consumer is None:
+                return
+            try:
+                with self._dropping():
+                    self._watch.check()
+                    self._consumer.hold()
+            except (BrokerUnavailable, ConfigError):
+                pass
+
+    def lag(self) -> int | None:
+        """Return how many records wait; see `Source.lag`."""
+        consumer = self._consumer
+        behind = None if consumer is None else consumer.lag()
+        return None if behind is None else behind + len(self._ready)
+
+    def close(self) -> None:
+        """Leave the group; see `Source.close`."""
+        self._closing.set()
+        with self._lock:
+            self._drop()
+
+    def _current(self, wait_s: float) -> Consumer:
+        if self._closing.is_set():
+            raise BrokerUnavailable("the source is closed")
+        if self._consumer is None:
+            self._pace.wait(wait_s)
+            self._logs = Logs(self._plan.broker, self._topic, "")
+            self._consumer = consumer = self._connect()
+            self._watch = TopicWatch(consumer.ask_topic)
+            self._logs = Logs(self._plan.broker, self._topic, self._watch.topic_id)
+            if not self._watch.topic_id:
+                log.warning("topic %s has no id: a redelivery is told by its id alone", self._topic)
+            consumer.join(self._logs)
+        return self._consumer
+
+    def _commit(self, consumer: Consumer) -> None:
+        owed = {log_: at for log_, at in self._owed.items() if log_.is_owned}
+        self._owed = owed
+        if not owed:
+            return
+        try:
+            consumer.commit({log_.part: at for log_, at in owed.items()})
+        except CommitRefused as refusal:
+            log.info(
+                "topic %s: commit refused, tried again if still ours: %s", self._topic, refusal
+            )
+        else:
+            self._owed = {}
+
+    def _cut(self) -> list[Arrival]:
+        """Return what fits into a batch, at least one, of logs that are still ours."""
+        batch: list[Arrival] = []
+        left = self._plan.batch_bytes
+        ready = self._ready
+        while ready and len(batch) < self._plan.batch:
+            arrival = ready[0]
+            left -= len(arrival.body or b"")
+            if left < 0 and batch:
+                break
+            ready.popleft()
+            if arrival.handle[0].is_owned:
+                batch.append(arrival)
+        return batch
+
+    @contextmanager
+    def _dropping(self) -> Iterator[None]:
+        """Drop the consumer after an error, so that the next call connects again."""
+        try:
+            yield
+        except TopicRemade as error:
+            log.warning("topic %s: %s; it is read from the beginning", self._topic, error)
+            self._drop()
+        except (BrokerUnavailable, ConfigError) as error:
+            self._drop()
+            self._pace.failed(error)
+            raise
+
+    def _drop(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        self._ready.clear()
+        self._owed.clear()
+        if consumer is not None:
+            consumer.close()
+            self._logs.end(list(self._logs.owned))
