@@ -39,7 +39,7 @@ class LibrdkafkaClient:
         self.turn = threading.Lock()
         self.has_ended = False
         self._known: set[str] = set()
-        self._errors = _ConnectionErrors()
+        self._errors = ConnectionErrors()
         self._producer = Producer({**config, "error_cb": self._errors.note, "logger": log})
         self._thread = threading.Thread(target=self._serve, name="librdkafka", daemon=True)
         self._thread.start()
@@ -134,16 +134,18 @@ class LibrdkafkaClient:
         self._producer = None
 
 
-class _ConnectionErrors:
+class ConnectionErrors:
     """The last connection error; a separate object, so that no cycle keeps the client alive."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
+        """Forget it: a broker has answered."""
         self.message, self.is_away = "", False
 
     def note(self, error: KafkaError) -> None:
+        """Note an error; librdkafka's `error_cb`."""
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.is_away = True
         else:

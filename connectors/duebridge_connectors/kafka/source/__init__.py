@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from duebridge.errors import ConfigError
 from duebridge.ports.source import Source, SourcePlan
 
 
@@ -16,14 +15,14 @@ def open_source(settings: Mapping[str, object], plan: SourcePlan) -> Source:
     from duebridge_connectors.kafka.source.settings import kafka_python_config
     from duebridge_connectors.kafka.source.source import KafkaSource
 
+    login, topic = Login(settings), str(plan.source["topic"])
     if client_of(settings) == "librdkafka":
-        return _open_librdkafka(settings, plan)
+        from duebridge_connectors.kafka.source.librdkafka import LibrdkafkaConsumer
+        from duebridge_connectors.kafka.source.settings import group_config, librdkafka_config
+
+        common, group = librdkafka_config(settings), group_config(plan)
+        return KafkaSource(lambda: LibrdkafkaConsumer(common, group, login, topic), plan)
     from duebridge_connectors.kafka.source.kafka_python import KafkaPythonConsumer
 
     config = kafka_python_config(settings, plan)
-    login, topic = Login(settings), str(plan.source["topic"])
     return KafkaSource(lambda: KafkaPythonConsumer(config, login, topic), plan)
-
-
-def _open_librdkafka(_settings: Mapping[str, object], _plan: SourcePlan) -> Source:
-    raise ConfigError("client: librdkafka is not there yet")

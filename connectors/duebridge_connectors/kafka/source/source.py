@@ -16,6 +16,7 @@ from duebridge_connectors.kafka.source.pace import Pace
 from duebridge_connectors.kafka.source.watch import TopicRemade, TopicWatch
 
 TEND_S = 1.0  # between two calls of the client while records are left over
+SLICE_S = 0.5
 
 log = logging.getLogger(__name__)
 
@@ -43,14 +44,14 @@ class KafkaSource:
         """Return a batch; see `Source.receive`."""
         with self._lock, self._dropping():
             consumer = self._current(wait_s)
-            self._watch.check()
             if self._owed:
                 self._commit(consumer)
             if not self._ready:
-                self._ready.extend(consumer.take(wait_s, self._plan.batch))
+                self._ready.extend(self._taken(consumer, wait_s))
                 self._pace.succeeded()
             elif time.monotonic() - self._tended_at > TEND_S:
                 self._tended_at = time.monotonic()
+                self._watch.check()
                 consumer.hold()
         return self._cut()  # nothing if the consumer was dropped
 
@@ -104,6 +105,16 @@ class KafkaSource:
                 log.warning("topic %s has no id: a redelivery is told by its id alone", self._topic)
             consumer.join(self._logs)
         return self._consumer
+
+    def _taken(self, consumer: Consumer, wait_s: float) -> list[Arrival]:
+        """Take in slices, so that `close` and the watch need not wait for long."""
+        give_up_at = time.monotonic() + wait_s
+        while True:
+            self._watch.check()
+            left_s = max(0.0, give_up_at - time.monotonic())
+            taken = consumer.take(min(left_s, SLICE_S), self._plan.batch)
+            if taken or left_s <= SLICE_S or self._closing.is_set():
+                return taken
 
     def _commit(self, consumer: Consumer) -> None:
         owed = {log_: at for log_, at in self._owed.items() if log_.is_owned}

@@ -1,0 +1,258 @@
+"""A group's member with librdkafka (confluent-kafka): `client: librdkafka`."""
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from time import monotonic
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from duebridge.errors import BridgeError
+from duebridge.ports.publisher import BrokerUnavailable
+from duebridge.ports.source import Arrival
+from duebridge_connectors.kafka.librdkafka.client import ConnectionErrors
+from duebridge_connectors.kafka.login import Login
+from duebridge_connectors.kafka.oauth import TokenFailed
+from duebridge_connectors.kafka.source.librdkafka_errors import (
+    check_record,
+    commit_failure,
+    failure_by,
+)
+from duebridge_connectors.kafka.source.logs import Logs, Position
+
+CLOSE_S = 3.0
+COMMITTED_S = 5.0
+ASK_S = 10.0
+ENDS_S = 5.0  # between two questions for the logs' ends while nothing is fetched
+NULL_IDS = frozenset({"AAAAAAAAAAAAAAAAAAAAAA", ""})  # of a broker older than topic ids
+
+log = logging.getLogger(__name__)
+
+
+class LibrdkafkaConsumer:
+    """A `Consumer`; the constructor does not wait for a connection."""
+
+    def __init__(
+        self, common: Mapping[str, object], group: Mapping[str, object], login: Login, topic: str
+    ) -> None:
+        """Build the clients. Raises `BrokerUnavailable` and `ConfigError`."""
+        self._topic = topic
+        self._errors = ConnectionErrors()
+        self._logs: Logs | None = None
+        self._is_holding = False
+        self._asked_ends_at = 0.0
+        self._ends: dict[int, int] = {}
+        self._starts: dict[int, int] = {}
+        told: dict[str, Any] = {**common, "error_cb": self._errors.note, "logger": log}
+        with _built(common.get("oauth_cb")):
+            self._admin: Any = AdminClient(told)
+            self._consumer: Any = Consumer({**told, **group})
+        if (found := login.current()) is not None:
+            self._consumer.set_sasl_credentials(*found)
+            self._admin.set_sasl_credentials(*found)
+
+    def ask_topic(self) -> "TopicQuestion":
+        """Ask for the topic's id; see `Consumer`."""
+        found = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=ASK_S)
+        return TopicQuestion(self._topic, found[self._topic], self._errors)
+
+    def join(self, logs: Logs) -> None:
+        """Become a member; see `Consumer`."""
+        self._logs = logs
+        self._consumer.subscribe(
+            [self._topic],
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_revoke,
+        )
+
+    def take(self, wait_s: float, most: int) -> list[Arrival]:
+        """Return records; see `Consumer`."""
+        with _translated():
+            self._resume()
+            found = self._consumer.consume(most, 0)
+            if not found:
+                # A batch would wait for its last message.
+                found = self._consumer.consume(1, wait_s)
+                if found and most > 1:
+                    found += self._consumer.consume(most - 1, 0)
+        return self._arrivals(found)
+
+    def hold(self) -> None:
+        """Poll with all partitions paused; see `Consumer`."""
+        with _translated():
+            if not self._is_holding:
+                self._is_holding = True
+                self._consumer.pause(self._consumer.assignment())
+            found = self._consumer.consume(1, 0)
+            if found and found[0].error() is None:  # paused too late: read it again
+                late = found[0]
+                self._consumer.seek(TopicPartition(self._topic, late.partition(), late.offset()))
+            self._refresh_ends()
+
+    def commit(self, positions: Mapping[int, Position]) -> None:
+        """Commit; see `Consumer`."""
+        offsets = [
+            TopicPartition(self._topic, part, at.offset, at.topic_id, at.epoch)
+            for part, at in positions.items()
+        ]
+        try:
+            answers = self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            raise commit_failure(error.args[0]) from error
+        for answer in answers:
+            if answer.error is not None:
+                raise commit_failure(answer.error)
+
+    def lag(self) -> int | None:
+        """Return how many records wait; see `Consumer`."""
+        if self._logs is None or not self._logs.was_assigned:
+            return None
+        try:
+            return self._behind([TopicPartition(self._topic, part) for part in self._logs.owned])
+        except (KafkaException, RuntimeError):  # closed meanwhile
+            return None
+
+    def close(self) -> None:
+        """Leave the group; see `Consumer`."""
+        thread = threading.Thread(target=self._close, name="librdkafka-close", daemon=True)
+        thread.start()
+        thread.join(CLOSE_S)
+
+    def _close(self) -> None:
+        with suppress(Exception):
+            self._consumer.close()
+        self._admin = None  # dropping the last reference joins librdkafka's threads
+
+    def _behind(self, parts: list[Any]) -> int | None:
+        behind = 0
+        for at in self._consumer.position(parts) if parts else ():
+            _, high = self._consumer.get_watermark_offsets(at, cached=True)
+            end = max(high, self._ends.get(at.partition, -1))
+            start = at.offset if at.offset >= 0 else self._starts.get(at.partition, -1)
+            if end < 0 or start < 0:
+                return None
+            behind += max(0, end - start)
+        return behind
+
+    def _arrivals(self, found: list[Any]) -> list[Arrival]:
+        owned = self._logs.owned if self._logs is not None else {}
+        arrivals: list[Arrival] = []
+        for each in found:
+            if (error := each.error()) is not None:
+                check_record(error, each)
+            elif (log_ := owned.get(each.partition())) is not None:
+                epoch, at = each.leader_epoch(), each.timestamp()[1]
+                epoch = -1 if epoch is None else epoch
+                headers = each.headers()
+                arrival = log_.arrival(epoch, each.offset(), at, each.key(), each.value(), headers)
+                arrivals.append(arrival)
+        return arrivals
+
+    def _on_assign(self, consumer: Any, parts: list[Any]) -> None:
+        """Own partitions, from where the group stopped; raises what `consume` then raises."""
+        logs = self._logs
+        if logs is None or not parts:
+            consumer.incremental_assign(parts)
+            return
+        starts = [self._start(logs, each) for each in consumer.committed(parts, COMMITTED_S)]
+        logs.begin(each.partition for each in parts)
+        consumer.incremental_assign(starts)
+        if self._is_holding:
+            consumer.pause(parts)
+        self._note_ends(starts)
+
+    def _start(self, logs: Logs, found: Any) -> Any:
+        if found.error is not None:
+            raise KafkaException(found.error)
+        committed = None
+        if found.offset >= 0:
+            epoch = -1 if found.leader_epoch is None else found.leader_epoch
+            committed = Position(found.offset, epoch, found.metadata or "")
+        start = logs.start_of(committed)
+        if start is None:
+            return TopicPartition(self._topic, found.partition, OFFSET_BEGINNING)
+        return TopicPartition(self._topic, found.partition, start.offset, "", start.epoch)
+
+    def _on_revoke(self, consumer: Any, parts: list[Any]) -> None:
+        if self._logs is not None:
+            self._logs.end(each.partition for each in parts)
+        consumer.incremental_unassign(parts)
+
+    def _resume(self) -> None:
+        if self._is_holding:
+            self._is_holding = False
+            self._consumer.resume(self._consumer.assignment())
+
+    def _refresh_ends(self) -> None:
+        now = monotonic()
+        if now - self._asked_ends_at >= ENDS_S:
+            self._asked_ends_at = now
+            self._note_ends(self._consumer.assignment())
+
+    def _note_ends(self, parts: list[Any]) -> None:
+        """Ask where logs end, for `lag` alone: what is not fetched has no known end."""
+        for part in parts:
+            with suppress(KafkaException):
+                low, high = self._consumer.get_watermark_offsets(part, 1.0)
+                self._ends[part.partition] = high
+                self._starts[part.partition] = part.offset if part.offset >= 0 else low
+
+
+class TopicQuestion:
+    """A description of one topic; see `Question`."""
+
+    def __init__(self, topic: str, future: "Future[Any]", errors: ConnectionErrors) -> None:
+        self._topic, self._future, self._errors = topic, future, errors
+
+    def is_answered(self) -> bool:
+        """Return whether there is an answer; see `Question`."""
+        return self._future.done()
+
+    def answer(self, within_s: float) -> str:
+        """Return the topic's id; see `Question`."""
+        try:
+            found = self._future.result(within_s)
+        except TimeoutError as error:
+            said = self._errors.message or f"no answer within {within_s:.1f} s"
+            raise BrokerUnavailable(said) from error
+        except KafkaException as error:
+            code = error.args[0].code()
+            said = f"topic {self._topic}" if code >= 0 else self._errors.message
+            raise failure_by(error.args[0], said) from error
+        topic_id = str(found.topic_id)
+        return "" if topic_id in NULL_IDS else topic_id
+
+
+@contextmanager
+def _built(request_token: object) -> Iterator[None]:
+    try:
+        if callable(request_token):
+            request_token("")  # librdkafka would hide its error for ten seconds
+        yield
+    except TokenFailed as error:
+        raise BrokerUnavailable(str(error)) from error
+    except KafkaException as error:  # such as a deleted certificate file
+        raise BrokerUnavailable(f"no client: {error.args[0].str()}") from error
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except BridgeError:
+        raise
+    except KafkaException as error:
+        raise failure_by(error.args[0]) from error
+    except Exception as error:  # a record that the binding cannot read
+        raise BrokerUnavailable(f"{type(error).__name__}: {error}") from error

@@ -1,0 +1,90 @@
+"""The real Kafka under test for sources: topics, groups, a producer, a lost network."""
+
+import os
+import secrets
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+from unittest.mock import patch
+
+from confluent_kafka import Producer
+
+from duebridge.ports.source import Source, SourcePlan
+from duebridge_connectors.kafka.broker import KAFKA
+from duebridge_connectors.kafka.source import settings as consumer_settings
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.source_under_test import Memory
+
+CLIENTS = ("kafka-python", "librdkafka")
+
+
+class KafkaSources:
+    """A `SourceUnderTest`: each topic has a group of its own, named after it."""
+
+    silent_s = 6.0
+
+    def __init__(self, bootstrap: str, client: str) -> None:
+        self.bootstrap, self.client = bootstrap, client
+        self.topics = KafkaBroker(bootstrap)
+        self._producer: Any = Producer({"bootstrap.servers": bootstrap})
+
+    def close(self) -> None:
+        with suppress(Exception):  # a test may have cut its connection
+            self.topics.close()
+
+    def create(self, partitions: int = 1, **configs: str) -> str:
+        target = self.topics.missing_target()
+        self.topics.create(target, partitions, configs)
+        return str(target.topic)
+
+    def missing(self) -> str:
+        return f"missing-{secrets.token_hex(6)}"
+
+    def send(self, name: str, bodies: Sequence[bytes | None]) -> None:
+        for body in bodies:
+            self.put(name, body)
+        self.flush()
+
+    def put(self, name: str, body: bytes | None, key: bytes | None = None, **more: Any) -> None:
+        """Hand a record over; `flush` sends it."""
+        self._producer.produce(name, body, key, **more)
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        assert self._producer.flush(30) == 0
+
+    def open(
+        self,
+        name: str,
+        *,
+        impatient: bool = False,
+        options: dict[str, Any] | None = None,
+        **plan: Any,
+    ) -> Source:
+        patient = {"MAX_POLL_MS": consumer_settings.MAX_POLL_MS}
+        given = {"MAX_POLL_MS": 6000, "SESSION_MS": 6000, "HEARTBEAT_MS": 1000}
+        with patch.multiple(consumer_settings, **(given if impatient else patient)):
+            return self._open(self.bootstrap, name, options or {}, **plan)
+
+    def open_at(self, port: int) -> Source:
+        return self._open(f"127.0.0.1:{port}", "absent", {})
+
+    def disconnect(self, source: Source) -> None:
+        """End every connection that this process has to the broker."""
+        del source
+        port = int(self.bootstrap.rpartition(":")[2])
+        for number in os.listdir("/proc/self/fd"):
+            with suppress(OSError), socket.socket(fileno=os.dup(int(number))) as each:
+                if each.family == socket.AF_INET and each.getpeername()[1] == port:
+                    each.shutdown(socket.SHUT_RDWR)
+
+    def _open(self, server: str, name: str, options: dict[str, Any], **plan: Any) -> Source:
+        settings = {
+            "type": "kafka",
+            "bootstrap_servers": [server],
+            "client": self.client,
+            "options": options,
+        }
+        source = {"topic": name, "group": f"group-of-{name}"}
+        return KAFKA.open_source(settings, SourcePlan("i", "orders", source, **plan), Memory())
