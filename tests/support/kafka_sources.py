@@ -17,6 +17,8 @@ from tests.support.kafka_broker import KafkaBroker
 from tests.support.source_under_test import Memory
 
 CLIENTS = ("kafka-python", "librdkafka")
+PATIENT = {"SESSION_MS": consumer_settings.SESSION_MS}
+IMPATIENT = {"MAX_POLL_MS": 6000, "SESSION_MS": 6000, "HEARTBEAT_MS": 1000}
 
 
 class KafkaSources:
@@ -62,13 +64,11 @@ class KafkaSources:
         options: dict[str, Any] | None = None,
         **plan: Any,
     ) -> Source:
-        patient = {"MAX_POLL_MS": consumer_settings.MAX_POLL_MS}
-        given = {"MAX_POLL_MS": 6000, "SESSION_MS": 6000, "HEARTBEAT_MS": 1000}
-        with patch.multiple(consumer_settings, **(given if impatient else patient)):
-            return self._open(self.bootstrap, name, options or {}, **plan)
+        with patch.multiple(consumer_settings, **(IMPATIENT if impatient else PATIENT)):
+            return open_source(self.bootstrap, self.client, name, options, **plan)
 
     def open_at(self, port: int) -> Source:
-        return self._open(f"127.0.0.1:{port}", "absent", {})
+        return open_source(f"127.0.0.1:{port}", self.client, "absent")
 
     def disconnect(self, source: Source) -> None:
         """End every connection that this process has to the broker."""
@@ -79,12 +79,21 @@ class KafkaSources:
                 if each.family == socket.AF_INET and each.getpeername()[1] == port:
                     each.shutdown(socket.SHUT_RDWR)
 
-    def _open(self, server: str, name: str, options: dict[str, Any], **plan: Any) -> Source:
-        settings = {
-            "type": "kafka",
-            "bootstrap_servers": [server],
-            "client": self.client,
-            "options": options,
-        }
-        source = {"topic": name, "group": f"group-of-{name}"}
-        return KAFKA.open_source(settings, SourcePlan("i", "orders", source, **plan), Memory())
+
+def open_member(bootstrap: str, client: str, topic: str) -> Source:
+    """Return a source in small batches that is given up soon: after six seconds."""
+    with patch.multiple(consumer_settings, **IMPATIENT):
+        return open_source(bootstrap, client, topic, batch=20)
+
+
+def open_source(
+    server: str, client: str, name: str, options: dict[str, Any] | None = None, **plan: Any
+) -> Source:
+    settings = {
+        "type": "kafka",
+        "bootstrap_servers": [server],
+        "client": client,
+        "options": options or {},
+    }
+    source = {"topic": name, "group": f"group-of-{name}"}
+    return KAFKA.open_source(settings, SourcePlan("i", "orders", source, **plan), Memory())
