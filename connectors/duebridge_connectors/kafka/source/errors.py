@@ -33,5 +33,7 @@ def failure_of(row: Row, name: str, words: str) -> BridgeError:
 
 def failure_from(error: BaseException) -> BridgeError:
     """Return the failure for one of kafka-python's errors, or for a record that it cannot read."""
+    if isinstance(error, vendor.UnsupportedCodecError):
+        return ConfigError(f"{words_of(error)}; install it: pip install 'kafka-python[lz4,snappy]'")
     row = VERDICTS.get(type(error), UNKNOWN) if isinstance(error, vendor.KafkaError) else UNKNOWN
     return failure_of(row, type(error).__name__, words_of(error))

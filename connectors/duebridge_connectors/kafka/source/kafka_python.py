@@ -29,6 +29,7 @@ from duebridge_connectors.kafka.source.consumer import CommitRefused
 from duebridge_connectors.kafka.source.errors import REFUSALS, failure_from
 from duebridge_connectors.kafka.source.logs import Log, Logs, Position
 
+REQUEST_MS = 5_000
 CLOSE_MS = 3_000
 COMMIT_MS = 5_000
 SLICE_S = 0.1  # of a wait: a partition that was just assigned shall not wait for the rest
@@ -70,7 +71,13 @@ class KafkaPythonConsumer:
         """Become a member; see `Consumer`."""
         self._logs = logs
         self._placed: set[Log] = set()
+        with _translated():  # a leader of the group without metadata would join time and again
+            known = self._manager.call_soon(self._know_topic)
+            self._consumer._net.run(self._manager.wait_for, known, REQUEST_MS)
         self._consumer.subscribe([self._topic], listener=_Listener(self._consumer, logs))
+
+    async def _know_topic(self) -> None:
+        await self._manager.cluster.set_topics([self._topic])
 
     def take(self, wait_s: float, most: int) -> list[Arrival]:
         """Return records; see `Consumer`."""

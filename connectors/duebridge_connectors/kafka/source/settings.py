@@ -100,6 +100,7 @@ def group_config(plan: SourcePlan) -> dict[str, object]:
         "isolation.level": "read_committed",
         "max.partition.fetch.bytes": part_fetch_bytes(plan),
         "max.poll.interval.ms": MAX_POLL_MS,
+        "message.max.bytes": MIN_FETCH_BYTES,  # bounds what it sends, and must not exceed a fetch
         "partition.assignment.strategy": "cooperative-sticky",
         "queued.max.messages.kbytes": max(plan.in_hand_bytes // 2048, 64),
         "queued.min.messages": max(plan.in_hand, plan.batch),

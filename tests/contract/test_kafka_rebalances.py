@@ -1,0 +1,185 @@
+"""Members of one group that come, are killed or freeze: nothing is lost, with both clients."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient
+
+from tests.support.checkout import ROOT
+from tests.support.kafka_sources import CLIENTS, KafkaSources, open_member
+from tests.support.servers import wait_until
+from tests.support.source_under_test import bodies, received, settled
+
+PARTS = 4
+WITHIN_S = 60
+
+
+@pytest.fixture(params=CLIENTS)
+def broker(kafka_bootstrap: str, request: pytest.FixtureRequest) -> Iterator[KafkaSources]:
+    with closing(KafkaSources(kafka_bootstrap, request.param)) as broker:
+        yield broker
+
+
+class Group:
+    """A topic, its members as processes, and what each of them kept."""
+
+    def __init__(self, broker: KafkaSources, home: Path) -> None:
+        self.broker, self.home = broker, home
+        self.topic = broker.create(PARTS)
+        self.sent = 0
+        self.members: list[subprocess.Popen[bytes]] = []
+
+    def send(self, count: int) -> None:
+        for number in range(self.sent, self.sent + count):
+            self.broker.put(self.topic, b"%d" % number, partition=number % PARTS)
+        self.sent += count
+        self.broker.flush()
+
+    def join(self, freeze_at: int = 0) -> int:
+        """Start a member, and return its number."""
+        number = len(self.members)
+        program = [sys.executable, "-m", "tests.support.kafka_member"]
+        given = [self.broker.bootstrap, self.broker.client, self.topic, str(self._file(number))]
+        with (self.home / "errors").open("ab") as errors:
+            command = [*program, *given, str(freeze_at)]
+            self.members.append(subprocess.Popen(command, cwd=ROOT, stderr=errors))
+        return number
+
+    def kept(self, number: int) -> list[list[str]]:
+        """Return bodies and ids, without a line that a kill cut off."""
+        with suppress(FileNotFoundError):
+            lines = self._file(number).read_text().rpartition("\n")[0].splitlines()
+            return [line.split() for line in lines]
+        return []
+
+    def all_kept(self) -> list[list[str]]:
+        return [each for number in range(len(self.members)) for each in self.kept(number)]
+
+    def waits_for_all(self) -> None:
+        def has_all() -> bool:
+            return {body for body, _ in self.all_kept()} >= {str(n) for n in range(self.sent)}
+
+        wait_until(has_all, Lazy(lambda: f"{self.sent} messages, {len(self.all_kept())} kept"), 60)
+
+    def close(self) -> None:
+        for member in self.members:
+            member.kill()
+            member.wait()
+
+    def _file(self, number: int) -> Path:
+        return self.home / f"kept-{number}"
+
+
+class Lazy:
+    """Says what it is only when asked."""
+
+    def __init__(self, say: Callable[[], str]) -> None:
+        self._say = say
+
+    def __str__(self) -> str:
+        return self._say()
+
+
+@pytest.fixture
+def group(broker: KafkaSources, tmp_path: Path) -> Iterator[Group]:
+    with closing(Group(broker, tmp_path)) as group:
+        yield group
+
+
+def ids_differ(kept: list[list[str]]) -> bool:
+    """Whether a message came under two ids."""
+    return len({body for body, _ in kept}) != len({id_ for _, id_ in kept})
+
+
+@pytest.mark.long
+def test_member_killed_with_a_batch_in_hand_loses_nothing(group: Group) -> None:
+    first = group.join()
+    group.send(1000)
+    wait_until(lambda: group.kept(first), "the first member's batch", WITHIN_S)
+    group.join()  # a rebalance begins
+    group.send(1000)
+    group.members[first].kill()
+    group.join()
+    group.send(1000)
+    group.waits_for_all()
+    assert not ids_differ(group.all_kept())
+
+
+@pytest.mark.long
+def test_frozen_member_commits_nothing_late_and_loses_nothing(group: Group) -> None:
+    group.send(400)
+    frozen = group.join(freeze_at=3)
+    wait_until(lambda: is_stopped(group.members[frozen].pid), "the member to freeze", WITHIN_S)
+    group.join()
+    group.send(400)
+    group.waits_for_all()  # beyond its session: the other has its partitions
+    wait_until(lambda: committed(group) == group.sent, "the other's commits", WITHIN_S)
+    os.kill(group.members[frozen].pid, signal.SIGCONT)
+    before = len(group.kept(frozen))
+    group.send(4000)
+    group.waits_for_all()
+    wait_until(lambda: len(group.kept(frozen)) > before, "the member to take part again", WITHIN_S)
+    wait_until(lambda: committed(group) == group.sent, "the commits of all", WITHIN_S)
+    assert not ids_differ(group.all_kept())
+
+
+def test_cooperative_rebalance_takes_nothing_twice_and_skips_nothing(
+    broker: KafkaSources,
+) -> None:
+    topic = broker.create(PARTS)
+    with closing(open_member(broker.bootstrap, broker.client, topic)) as one:
+        for number in range(400):
+            broker.put(topic, b"%d" % number, partition=number % PARTS)
+        broker.flush()
+        found = bodies(settled(one, 100))
+        with closing(open_member(broker.bootstrap, broker.client, topic)) as two:
+            by_two: list[bytes | None] = []
+            give_up_at = time.monotonic() + WITHIN_S
+            while len(set(found + by_two)) < 400 or not by_two:
+                assert time.monotonic() < give_up_at, (len(found), len(by_two))
+                for source, into in ((one, found), (two, by_two)):
+                    batch = source.receive(0.05)
+                    source.settle(batch)
+                    into += bodies(batch)
+                broker.send(topic, [b"more"])
+    numbers = [each for each in found + by_two if each != b"more"]
+    assert sorted(map(int, filter(None, numbers))) == list(range(400))
+
+
+def test_partition_taken_away_with_a_batch_in_hand_is_not_committed(
+    broker: KafkaSources,
+) -> None:
+    topic = broker.create(1)
+    broker.send(topic, [b"%d" % number for number in range(40)])
+    with closing(open_member(broker.bootstrap, broker.client, topic)) as one:
+        batch = received(one)
+        one._drop()  # type: ignore[attr-defined] # as after a lost connection
+        with closing(open_member(broker.bootstrap, broker.client, topic)) as two:
+            again = received(two)
+            assert again[0].id == batch[0].id
+            two.settle(again)
+            settled(two, 20)
+            one.settle(batch)  # late
+    with closing(open_member(broker.bootstrap, broker.client, topic)) as three:
+        broker.send(topic, [b"last"])
+        assert bodies(received(three)) == [b"last"]
+
+
+def committed(group: Group) -> int:
+    """Return how many messages the group's commits cover."""
+    with closing(KafkaAdminClient(bootstrap_servers=group.broker.bootstrap)) as admin:
+        name = f"group-of-{group.topic}"
+        found: Any = admin.list_group_offsets({name: None})
+    return sum(each.offset for each in found[name].values())
+
+
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
