@@ -13,7 +13,7 @@ from kafka.net.selector import NetworkSelector
 
 from duebridge_connectors.kafka.kafka_python.network import ConnectionManager
 
-_CONFIGS = ("max.message.bytes", "min.insync.replicas", "cleanup.policy")
+_CONFIGS = ("max.message.bytes", "min.insync.replicas", "cleanup.policy", "retention.ms")
 
 
 class CannotConnect(Exception):
@@ -35,6 +35,7 @@ class Topic(NamedTuple):
     max_message_bytes: int
     min_in_sync: int
     is_compacted: bool
+    retention_ms: int = 0
 
 
 class Admin:
@@ -79,6 +80,19 @@ class Admin:
             configs = self._configs(known)
         return {name: _topic(described.get(name), configs.get(name, {})) for name in names}
 
+    def group_refusal(self, group: str) -> str:
+        """Return why this user may not read a group's offsets, empty if it may.
+
+        Raises `CannotConnect`.
+        """
+        try:
+            self._client.list_group_offsets({group: None})
+        except vendor.GroupAuthorizationFailedError as error:
+            return type(error).__name__
+        except vendor.KafkaError as error:
+            raise CannotConnect(_text(error)) from error
+        return ""
+
     def _configs(self, names: Collection[str]) -> dict[str, dict[str, Any]]:
         if not names:
             return {}
@@ -106,6 +120,7 @@ def _topic(described: Mapping[str, Any] | None, configs: Mapping[str, Any]) -> T
         max_message_bytes=int(values.get("max.message.bytes", 0)),
         min_in_sync=int(values.get("min.insync.replicas", 0)),
         is_compacted="compact" in values.get("cleanup.policy", ""),
+        retention_ms=int(values.get("retention.ms", 0)),
     )
 
 

@@ -15,7 +15,7 @@ from duebridge.ports.settings import AtUse, BrokerSettings, Fault, Options, Targ
 from duebridge.ports.source import Positions, Source, SourcePlan
 from duebridge_connectors.kafka import import_client, open_publisher
 from duebridge_connectors.kafka.headers import lacking_properties
-from duebridge_connectors.kafka.permissions import acl_commands
+from duebridge_connectors.kafka.permissions import acl_commands, source_acl_commands
 from duebridge_connectors.kafka.sizes import check_size
 from duebridge_connectors.kafka.source import open_source
 from duebridge_connectors.kafka.source.models import KafkaSourceSettings
@@ -105,6 +105,21 @@ class Kafka(BrokerType):
         del positions
         import_client()
         return open_source(settings, plan)
+
+    def examine_source(
+        self, place: str, settings: Mapping[str, object], plan: SourcePlan, deadline_s: float
+    ) -> list[Finding]:
+        """Return findings about topic and group; see `BrokerType.examine_source`."""
+        import_client()
+        from duebridge_connectors.kafka.source.examine import examine_source
+
+        return examine_source(place, settings, plan, deadline_s)
+
+    def source_permissions(
+        self, settings: Mapping[str, object], plans: Sequence[SourcePlan]
+    ) -> list[str]:
+        """Return commands for `kafka-acls`; see `BrokerType.source_permissions`."""
+        return source_acl_commands(settings, plans)
 
     def open_baseline(self, settings: Mapping[str, object], name: str) -> BaselineClient:
         """Return the baseline client; see `BrokerType.open_baseline`."""

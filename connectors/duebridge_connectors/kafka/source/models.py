@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Field
 
 from duebridge.ports.settings import Text, expected
 from duebridge.ports.source import SourceSettings
+from duebridge_connectors.kafka.permissions import DEFAULT_GROUP
 from duebridge_connectors.kafka.topics import EXPECTED, is_topic
 
 
@@ -20,5 +21,5 @@ class KafkaSourceSettings(SourceSettings):
 
     topic: Annotated[Text, Field(max_length=249), AfterValidator(_topic)]
     """The topic's name."""
-    group: Annotated[Text, Field(max_length=255)] = "duebridge"
+    group: Annotated[Text, Field(max_length=255)] = DEFAULT_GROUP
     """The consumer group whose members share the topic's partitions."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from duebridge.ports.source import SourcePlan
+from duebridge_connectors.kafka.permissions import DEFAULT_GROUP
 
 ANY_DEADLINE_S = 3600.0  # skips the checks against the publish deadline
 REQUEST_MS = 10_000
@@ -24,7 +25,7 @@ def part_fetch_bytes(plan: SourcePlan) -> int:
 
 def group_of(plan: SourcePlan) -> str:
     """Return the consumer group."""
-    return str(plan.source.get("group") or "duebridge")
+    return str(plan.source.get("group") or DEFAULT_GROUP)
 
 
 def kafka_python_config(settings: Mapping[str, object], plan: SourcePlan) -> dict[str, object]:
