@@ -1,27 +1,15 @@
 """Kafka over TLS: who may publish, and what is said to whom may not."""
 
-import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from kafka.admin import (
-    ACL,
-    ACLOperation,
-    ACLPermissionType,
-    ACLResourcePatternType,
-    KafkaAdminClient,
-    ResourcePattern,
-    ResourceType,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUpsertion
 
 from duebridge.cli.exits import BROKER, exit_code
 from duebridge.config.models import Config
@@ -33,6 +21,7 @@ from duebridge.worker.publishers import open_publishers
 from duebridge_connectors.kafka import open_publisher
 from duebridge_connectors.kafka.broker import KAFKA
 from tests.support import tokens
+from tests.support.acls import acls_of
 from tests.support.broker_under_test import delivery, ids, verdicts
 from tests.support.certificates import KEY_PASSWORD, Certificates
 from tests.support.command import embedded_command
@@ -262,25 +251,6 @@ def test_printed_acls_deliver_and_check_the_topics_and_nothing_else(
     failed = [each.place for each in found if each.severity is Severity.FAILURE]
     assert failed == [f"routes.{other.topic}"]
     assert any("max.message.bytes" in each.found for each in found)
-
-
-def acls_of(line: str) -> list[ACL]:
-    """Return what a printed command would create: Kafka's own tool is not installed here."""
-    words = shlex.split(line)
-    given = list(pairwise(words))
-
-    def value(option: str, default: str = "literal") -> str:
-        return next((after for name, after in given if name == option), default)
-
-    kind = ACLResourcePatternType[value("--resource-pattern-type").upper()]
-    resource = ResourcePattern(ResourceType.TOPIC, value("--topic"), kind)
-    names = [after for name, after in given if name == "--operation"]
-    operations = {"Write": "WRITE", "Describe": "DESCRIBE", "DescribeConfigs": "DESCRIBE_CONFIGS"}
-    user = value("--allow-principal")
-    return [
-        ACL(user, "*", ACLOperation[operations[name]], ACLPermissionType.ALLOW, resource)
-        for name in names
-    ]
 
 
 def change_password(port: int, password: str) -> None:

@@ -89,6 +89,8 @@ class Admin:
             self._client.list_group_offsets({group: None})
         except vendor.GroupAuthorizationFailedError as error:
             return type(error).__name__
+        except vendor.RetriableError:  # a new cluster has no coordinator yet
+            return ""
         except vendor.KafkaError as error:
             raise CannotConnect(_text(error)) from error
         return ""
