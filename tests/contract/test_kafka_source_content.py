@@ -1,5 +1,8 @@
 """What a Kafka source makes of records, with both clients, on the real broker."""
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,6 +15,7 @@ from kafka.codec import has_gzip, has_lz4, has_snappy, has_zstd
 from duebridge.envelope import Target
 from duebridge.errors import ConfigError
 from duebridge.ports.source import Arrival
+from tests.support.checkout import ROOT
 from tests.support.kafka_sources import CLIENTS, KafkaSources
 from tests.support.source_under_test import bodies, is_quiet, numbered, settled
 
@@ -138,6 +142,18 @@ def test_receive_of_a_message_above_the_fetch_size_returns_it(broker: KafkaSourc
     broker.send(topic, [b"before", large, b"after"])
     with closing(broker.open(topic, in_hand_bytes=256 * 1024, batch_bytes=1000)) as source:
         assert bodies(settled(source, 3)) == [b"before", large, b"after"]
+
+
+@pytest.mark.long
+def test_receive_from_a_topic_that_has_far_more_keeps_memory_flat(broker: KafkaSources) -> None:
+    topic = broker.create(4)
+    for _ in range(10_000):
+        broker.put(topic, os.urandom(10_000))
+    broker.flush()
+    program = [sys.executable, "-m", "tests.support.kafka_hoarder"]
+    command = [*program, broker.bootstrap, broker.client, topic, "150"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    assert int(done.stdout) < 40  # MiB, of 100 that wait; 8 of them may be in hand
 
 
 @pytest.mark.parametrize("count", [3, 300])
