@@ -124,9 +124,16 @@ def test_frozen_member_commits_nothing_late_and_loses_nothing(group: Group) -> N
     wait_until(lambda: committed(group) == group.sent, "the other's commits", WITHIN_S)
     os.kill(group.members[frozen].pid, signal.SIGCONT)
     before = len(group.kept(frozen))
-    group.send(4000)
+    said = group.home / "errors"
+    wait_until(lambda: "commit refused" in said.read_text(), "the late commit's refusal", WITHIN_S)
+    assert committed(group) == group.sent
+
+    def takes_part() -> bool:
+        group.send(PARTS)
+        return len(group.kept(frozen)) > before
+
+    wait_until(takes_part, "the member to take part again", WITHIN_S)
     group.waits_for_all()
-    wait_until(lambda: len(group.kept(frozen)) > before, "the member to take part again", WITHIN_S)
     wait_until(lambda: committed(group) == group.sent, "the commits of all", WITHIN_S)
     assert not ids_differ(group.all_kept())
 

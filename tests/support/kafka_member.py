@@ -4,6 +4,7 @@ python -m tests.support.kafka_member BOOTSTRAP CLIENT TOPIC FILE [FREEZE_AT]
 With FREEZE_AT it stops itself (SIGSTOP) with that batch in hand, before it settles.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -13,6 +14,8 @@ from tests.support.kafka_sources import open_member
 
 
 def main(bootstrap: str, client: str, topic: str, file: str, freeze_at: str = "0") -> None:
+    logging.getLogger("duebridge_connectors.kafka.source").setLevel(logging.INFO)
+    logging.basicConfig(stream=sys.stderr)
     source = open_member(bootstrap, client, topic)
     taken = 0
     with open(file, "a", buffering=1) as store:
