@@ -35,7 +35,7 @@ class Faulty:
 
 @pytest.fixture
 def works(embedded: Path, monkeypatch: pytest.MonkeyPatch) -> Works:
-    monkeypatch.setattr("duebridge.worker.worker.FAILED_PAUSE_S", 0.02)
+    monkeypatch.setattr("duebridge.worker.loop.FAILED_PAUSE_S", 0.02)
     monkeypatch.setattr("duebridge.worker.lanes.lane.PING_EVERY_S", 0.02)
     quick: dict[str, Any] = {"retry": {"initial": "1ms", "jitter": "none"}, "lease": "24s"}
     letters = {"broker": "b", "topic": "dlt"}

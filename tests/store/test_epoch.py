@@ -302,9 +302,7 @@ def test_worker_of_a_route_made_anew_delivers_what_the_new_life_has(
         assert publisher.deliveries_arrive(21, within_s=10)
     finally:
         runner.worker.drain(5)
-        runner._stop.set()
-        runner.worker.wake()
-        runner._thread.join(10)
+        runner.worker.stop(10)
         runner._listener.close()
 
 

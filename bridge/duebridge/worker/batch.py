@@ -35,6 +35,11 @@ class Batch(NamedTuple):
         return self.outgoing.is_letter
 
     @property
+    def has_any(self) -> bool:
+        """Whether it publishes or settles anything."""
+        return bool(self.outgoing.load.envelopes or self.damaged)
+
+    @property
     def leased(self) -> list[LeasedEnvelope]:
         """The envelopes that it publishes, group by group."""
         return [leased for group in self.outgoing.groups for leased in group.leased]
@@ -68,13 +73,20 @@ class Admission(NamedTuple):
     aside: list[tuple[TargetHealth, list[SetAside]]]
 
 
-def admit(lane: Lane, target: Target, claim: Claim, terms: Terms, now_ms: int) -> Admission:
-    """Split claimed envelopes by target, and each group by the target's health and room."""
+def admit(
+    lane: Lane, target: Target, claim: Claim, terms: Terms, now_ms: int, *, has_room: bool
+) -> Admission:
+    """Split claimed envelopes by target, and each group by the target's health and room.
+
+    `has_room`: room for `target` was kept for the claim. The caller locks the lane.
+    """
     admission = Admission([], [])
     for to, some, load in _by_target(claim, target):
         health = lane.targets.of(to)
         if health.mode == "up":
-            _admit_up(admission, health, some, load)
+            is_kept = has_room and to == target
+            room = health.window.left() if is_kept else health.window.room()
+            _admit_up(admission, health, some, load, room)
         else:
             _admit_held(admission, health, some, Situation(now_ms, health.tag), terms)
     return admission
@@ -92,9 +104,8 @@ def _by_target(claim: Claim, target: Target) -> list[tuple[Target, list[LeasedEn
 
 
 def _admit_up(
-    admission: Admission, health: TargetHealth, leased: list[LeasedEnvelope], load: Load
+    admission: Admission, health: TargetHealth, leased: list[LeasedEnvelope], load: Load, room: Load
 ) -> None:
-    room = health.window.room()
     if load.within(room) != load:
         leased, rest = _split(leased, room)
         admission.aside.append((health, _until_room(health, rest)))

@@ -1,4 +1,8 @@
-"""Leases what there is room for: live envelopes, probes of held targets, and dead letters."""
+"""Leases what there is room for: live envelopes, probes of held targets, and dead letters.
+
+The loops of a worker share its lanes. What a claim has room for is kept for it while the store
+answers, and given back in one step with counting what it brought.
+"""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,9 +16,9 @@ from duebridge.telemetry import metrics
 from duebridge.worker.batch import Admission, admit, load_of
 from duebridge.worker.decide import LEAST_WAIT_MS, Terms
 from duebridge.worker.dispatcher import Dispatcher
-from duebridge.worker.lanes.lane import Group, Lane
-from duebridge.worker.lanes.targets import TargetHealth
-from duebridge.worker.lanes.window import EMPTY, Load
+from duebridge.worker.lanes.lane import Group, Hold, Lane, Outgoing
+from duebridge.worker.lanes.targets import Search, TargetHealth
+from duebridge.worker.lanes.window import Load
 from duebridge.worker.settlement import report_buried
 from duebridge.worker.shard import BACKLOG, ShardView, claim_batch
 
@@ -23,7 +27,10 @@ PROBE_PAGES = 20  # of `PROBE_ROWS` retries, in the search for an envelope that 
 
 
 class Claims:
-    """The claims of a worker's loop; none asks for more than lane and target have room for."""
+    """The claims of one loop; none asks for more than lane and target have room for.
+
+    `is_waiting`: work was left since the beginning of the turn, for want of room.
+    """
 
     def __init__(
         self,
@@ -36,40 +43,78 @@ class Claims:
         self._dispatcher = dispatcher
         self._views = views
         self._monotonic = monotonic
+        self.is_waiting = False
+
+    # ── live envelopes ──────────────────────────────────────────────────────────────────────────
 
     def claim(self, view: ShardView) -> int:
         """Lease ready envelopes and hand the batch to the lane's threads."""
         lane = self._lane(view)
         promote_limit = BACKLOG if self.can_promote(view) else 0
-        room = self._room(view, lane, promote_limit)
-        if not room.envelopes:
+        if not self._has_work(view, promote_limit):
             return 0
-        alone = not promote_limit and view.poll.suspect > 0 and not lane.has_suspect
+        hold = self._kept(lambda: self._hold(view, lane, promote_limit))
+        if hold is None:
+            return 0
         started_at = self._monotonic()
-        limit_bytes = min(room.size_bytes, CALL_BYTES)
-        claim = claim_batch(view, room.envelopes, limit_bytes, alone=alone, promote=promote_limit)
-        _note_claim(view, claim)
-        if promote_limit:
-            view.gather(claim.held)
-        if claim.token:
-            terms = Terms.of(view.route)
-            admission = admit(lane, view.target, claim, terms, view.now_ms())
-            self._dispatcher.dispatch(view, lane, claim, admission, started_at, is_suspect=alone)
+        try:
+            claim = claim_batch(
+                view,
+                hold.room.envelopes,
+                hold.room.size_bytes,
+                alone=hold.is_suspect,
+                promote=promote_limit,
+            )
+            _note_claim(view, claim)
+            if promote_limit:
+                view.gather(claim.held)
+            if claim.token:
+                self._admit(view, lane, claim, hold, started_at)
+        finally:
+            hold.release()
         return claim.taken
+
+    def _admit(
+        self, view: ShardView, lane: Lane, claim: Claim, hold: Hold, started_at: float
+    ) -> None:
+        """Publish what there is room for, and set the rest aside."""
+        terms, now_ms = Terms.of(view.route), view.now_ms()
+        with lane.lock:
+            hold.release()
+            admission = admit(lane, view.target, claim, terms, now_ms, has_room=hold.is_for_target)
+            outgoing = Outgoing(admission.groups, is_suspect=hold.is_suspect)
+            batch = self._dispatcher.begin(view, lane, claim, outgoing, started_at)
+        self._dispatcher.dispatch(batch, claim, admission.aside)
+
+    def _kept(self, hold: Callable[[], Hold | None]) -> Hold | None:
+        """Return what `hold` keeps. Who frees room later finds that the loop waits for it."""
+        was_waiting, self.is_waiting = self.is_waiting, True
+        kept = hold()
+        if kept is not None:
+            self.is_waiting = was_waiting
+        return kept
+
+    # ── probes ──────────────────────────────────────────────────────────────────────────────────
 
     def probe(self, view: ShardView) -> int:
         """Try each held target for which envelopes of the shard wait, once a second."""
-        lane, shard = self._lane(view), view.store.shard
-        moved = 0
+        lane, moved = self._lane(view), 0
         for health in lane.targets.held():
-            is_open = lane.may_start_side_batch() and lane.room().envelopes > 0
-            if is_open and health.may_probe() and shard in health.aside:
-                moved += self._probe_target(view, lane, health)
+            with lane.lock:
+                search = health.aside.get(view.store.shard)
+                is_open = lane.may_start_side_batch() and lane.room().envelopes > 0
+                may_search = search is not None and is_open and health.begin_search()
+            if search is not None and may_search:
+                try:
+                    moved += self._probe_target(view, lane, health, search)
+                finally:
+                    health.end_search()
         return moved
 
-    def _probe_target(self, view: ShardView, lane: Lane, health: TargetHealth) -> int:
-        shard, expired = view.store.shard, 0
-        search = health.aside[shard]
+    def _probe_target(
+        self, view: ShardView, lane: Lane, health: TargetHealth, search: Search
+    ) -> int:
+        expired = 0
         for _ in range(PROBE_PAGES):
             started_at = self._monotonic()
             claim, after = view.store.probe(health.tag, view.route.lease, PROBE_ROWS, search.cursor)
@@ -77,58 +122,93 @@ class Claims:
             _note_claim(view, claim)
             expired += claim.expired
             if claim.held:
-                self._dispatcher.dispatch(
-                    view, lane, claim, self._as_probe(view, health, claim), started_at
-                )
+                with lane.lock:
+                    admission = self._as_probe(view, lane, health, claim)
+                    outgoing = Outgoing(admission.groups)
+                    batch = self._dispatcher.begin(view, lane, claim, outgoing, started_at)
+                self._dispatcher.dispatch(batch, claim, admission.aside)
                 return claim.taken
             if after is None:
-                lane.end_search(health, shard, search)
+                lane.end_search(health, view.store.shard, search)
                 return expired
         health.skip_probe()  # the search goes on then
         return expired
 
     @staticmethod
-    def _as_probe(view: ShardView, health: TargetHealth, claim: Claim) -> Admission:
-        """Admit what a probe found, unless another target has the same tag."""
+    def _as_probe(view: ShardView, lane: Lane, health: TargetHealth, claim: Claim) -> Admission:
+        """Admit what a probe found, unless another target has the same tag, or it is tried now."""
         own = [each for each in claim.leased if view.target_of(each) == health.target]
         others = [SetAside(id=each.id, delay_ms=LEAST_WAIT_MS, tag=NO_TAG) for each in claim.leased]
-        if own:
+        if own and health.mode == "held" and lane.may_start_side_batch():
             return Admission([Group(health, own, load_of(own), is_probe=True)], [])
-        health.skip_probe()
+        if not own:
+            health.skip_probe()
         return Admission([], [(health, others)])
+
+    # ── dead letters ────────────────────────────────────────────────────────────────────────────
 
     def shunt(self, view: ShardView) -> int:
         """Lease due dead envelopes and hand their letters to the lane of their target."""
-        if view.dead_letter is None or not view.is_due(view.poll.first_dead_ms):
+        to = view.dead_letter
+        if to is None or view.is_unreadable or not view.is_due(view.poll.first_dead_ms):
             return 0
-        lane = self._lanes[view.dead_letter.broker]
-        health = lane.targets.of(view.dead_letter)
-        room = lane.letter_room(serves_live=self._serves_live(lane))
-        is_up = health.mode == "up"
-        room = room.within(health.window.room()) if is_up else Load(int(health.may_probe()), 1)
-        limit = min(room.envelopes, lane.settings.batch, CALL_ROWS)
-        is_blocked = view.is_unreadable or not (lane.is_open and lane.may_start_side_batch())
-        if not limit or is_blocked:
+        lane = self._lanes[to.broker]
+        with lane.lock:
+            health = lane.targets.of(to)
+            hold = self._kept(lambda: self._letter_hold(lane, health))
+        if hold is None:
             return 0
         started_at = self._monotonic()
-        size_bytes = min(room.size_bytes, CALL_BYTES)
-        claim = view.store.shunt(
-            limit,
-            view.route.lease,
-            limit_bytes=view.stored_bytes(size_bytes),
-            decoded_bytes=size_bytes,
-        )
-        view.update(claim.poll)
-        if claim.token:
-            group = Group(
-                health,
-                claim.leased,
-                Load(len(claim.leased), claim.decoded_bytes),
-                is_probe=not is_up,
+        try:
+            claim = view.store.shunt(
+                hold.room.envelopes,
+                view.route.lease,
+                limit_bytes=view.stored_bytes(hold.room.size_bytes),
+                decoded_bytes=hold.room.size_bytes,
             )
-            admission = Admission([group], [])
-            self._dispatcher.dispatch(view, lane, claim, admission, started_at, is_letter=True)
+            view.update(claim.poll)
+            if claim.token:
+                self._admit_letters(view, lane, claim, (health, hold), started_at)
+        finally:
+            hold.release()
         return claim.held
+
+    def _letter_hold(self, lane: Lane, health: TargetHealth) -> Hold | None:
+        if not (lane.is_open and lane.may_start_side_batch()):
+            return None
+        room = lane.letter_room(serves_live=self._serves_live(lane))
+        is_up = health.mode == "up"
+        if is_up:
+            room = room.within(lane.share_of(health.window))
+        else:
+            room = Load(int(health.may_probe()), 1)
+        room = room.within(Load(min(lane.settings.batch, CALL_ROWS), CALL_BYTES))
+        if not room.envelopes:
+            return None
+        return Hold(lane, room, health if is_up else None, is_letter=True)
+
+    def _admit_letters(
+        self,
+        view: ShardView,
+        lane: Lane,
+        claim: Claim,
+        to: tuple[TargetHealth, Hold],
+        started_at: float,
+    ) -> None:
+        """Publish letters, unless another loop's take the threads, or try the target, by now."""
+        health, hold = to
+        with lane.lock:
+            hold.release()
+            is_up = health.mode == "up"
+            if not (lane.may_start_side_batch() and (is_up or health.may_probe())):
+                claim = claim._replace(leased=[], damaged=[], surplus=tuple(claim.ids))
+            load = Load(len(claim.leased), claim.decoded_bytes if claim.leased else 0)
+            group = Group(health, claim.leased, load, is_probe=not is_up)
+            outgoing = Outgoing([group], is_letter=True)
+            batch = self._dispatcher.begin(view, lane, claim, outgoing, started_at)
+        self._dispatcher.dispatch(batch, claim, [])
+
+    # ── room ────────────────────────────────────────────────────────────────────────────────────
 
     def _lane(self, view: ShardView) -> Lane:
         return self._lanes[view.target.broker]
@@ -142,30 +222,41 @@ class Claims:
         is_plain = not (view.poll.suspect or view.has_backlog or view.is_unreadable)
         if not (is_plain and view.promotable):
             return False
-        return lane.room().envelopes > 0 and lane.targets.of(view.target).mode == "up"
-
-    def _room(self, view: ShardView, lane: Lane, promote_limit: int) -> Load:
-        """Return how much to claim now; nothing if the lane or the target is full."""
-        is_suspect = view.poll.suspect and not lane.has_suspect
-        if not (promote_limit or view.poll.ready or is_suspect) or view.is_unreadable:
-            return EMPTY
-        room = lane.room()
-        if not room.envelopes:
-            return EMPTY
-        most = lane.settings.batch
-        if view.route.allow_targets:
-            most = min(most, lane.aside_room())
-        else:
-            room, most = self._target_room(lane, lane.targets.of(view.target), room, most)
-        return room._replace(envelopes=min(room.envelopes, most))
+        with lane.lock:
+            return lane.room().envelopes > 0 and lane.targets.of(view.target).mode == "up"
 
     @staticmethod
-    def _target_room(lane: Lane, health: TargetHealth, room: Load, most: int) -> tuple[Load, int]:
-        """Bound a claim by its only target: what a held one gets is set aside, or tries it."""
-        if health.mode == "up":
-            return room.within(health.window.room()), most
-        probes = int(health.may_probe())
-        return room, min(most, max(lane.aside_room(), probes) if health.is_at_fault else probes)
+    def _has_work(view: ShardView, promote_limit: int) -> bool:
+        has_any = promote_limit or view.poll.ready or view.poll.suspect
+        return bool(has_any) and not view.is_unreadable
+
+    def _hold(self, view: ShardView, lane: Lane, promote_limit: int) -> Hold | None:
+        """Keep room for a claim; none if the lane or the target is full."""
+        with lane.lock:
+            is_suspect = not promote_limit and view.poll.suspect > 0 and not lane.has_suspect
+            if not (promote_limit or view.poll.ready or is_suspect):
+                return None
+            health = None if view.route.allow_targets else lane.targets.of(view.target)
+            room = self._room(lane, health)
+            if not room.envelopes:
+                return None
+            is_up = health is not None and health.mode == "up"
+            return Hold(lane, room, health if is_up else None, is_suspect=is_suspect)
+
+    @staticmethod
+    def _room(lane: Lane, health: TargetHealth | None) -> Load:
+        """Return how much to claim; `health` is of the only target.
+
+        What a held one gets is set aside, or tries it.
+        """
+        room = lane.room().within(Load(lane.settings.batch, CALL_BYTES))
+        if health is not None and health.mode == "up":
+            return room.within(lane.share_of(health.window))
+        most = lane.aside_room()
+        if health is not None:
+            probes = int(health.may_probe())
+            most = max(most, probes) if health.is_at_fault else probes
+        return room._replace(envelopes=min(room.envelopes, most))
 
 
 def _note_claim(view: ShardView, claim: Claim) -> None:

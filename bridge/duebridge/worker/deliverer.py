@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import structlog
 
 from duebridge.errors import StoreError
 from duebridge.ports.publisher import Outcome, Verdict
 from duebridge.store.batching import in_calls
-from duebridge.store.poll import Poll
 from duebridge.store.replies import SettleReply
 from duebridge.store.transitions import Ack, Burial, Decision, Retry, SetAside
 from duebridge.telemetry import metrics
@@ -31,60 +31,81 @@ log = structlog.get_logger()
 
 _LATE = Outcome(Verdict.UNAVAILABLE, error_message="too little of the lease is left")
 
-NotePoll = Callable[[ShardView, Poll | None], None]
+
+class Published(NamedTuple):
+    """What a broker said of a batch, what is decided, and when it was begun and answered."""
+
+    outcomes: Sequence[Outcome]
+    decisions: list[Decision]
+    waiting: list[TargetHealth]  # targets for which some are set aside
+    between_ms: tuple[int, int]
 
 
 class Deliverer:
-    """Runs batches; many at a time. `note_poll` gets every poll that a settlement brings back."""
+    """Runs batches, many at a time: publishes and judges them, then settles them."""
 
     def __init__(
         self,
-        note_poll: NotePoll,
         monotonic: Callable[[], float] = time.monotonic,
         tracing: Tracing | None = None,
     ) -> None:
         self.acks = Acks(monotonic)
-        self._note_poll = note_poll
         self._monotonic = monotonic
         self._tracing = tracing
-        self._outage = Outage("settle_failed", "settle_works", monotonic)
+        self._outages: dict[str, Outage] = {}  # by node of a Cluster
 
-    def run(self, batch: Batch) -> None:
-        """Deliver a batch; whatever happens, its share of the windows is given back."""
+    def publish(self, batch: Batch) -> Published | None:
+        """Publish a batch; whatever happens, its share of the windows is given back.
+
+        None: there is nothing to settle, as an error is logged.
+        """
         outcomes: Sequence[Outcome] = ()
         try:
             started_at, started_at_ms = self._monotonic(), batch.view.now_ms()
             outcomes = self._publish(batch)
             answered_at_ms = max(started_at_ms, batch.view.now_ms())
-            self._settle(batch, outcomes, started_at, answered_at_ms)
-            self._observe(batch, outcomes, (started_at_ms, answered_at_ms))
-        except StoreError as error:  # the leases expire; this counts as no failure
-            self._outage.begin(str(error))
-            self._note_poll(batch.view, None)
+            decisions, waiting = self._judge(batch, outcomes, started_at, answered_at_ms)
+            return Published(outcomes, decisions, waiting, (started_at_ms, answered_at_ms))
         except Exception:
             log.exception("batch_failed", route=batch.view.route.name)
+            return None
         finally:
             batch.lane.end(batch.outgoing, outcomes)
+
+    def settle(self, batch: Batch, published: Published) -> None:
+        """Ack the confirmed envelopes of a batch, and settle the others as decided."""
+        try:
+            self._settle(batch, published)
+            self._observe(batch, published.outcomes, published.between_ms)
+        except StoreError as error:  # the leases expire; this counts as no failure
+            self._outage(batch.view).begin(str(error))
+            batch.view.note_poll(None)
+        except Exception:
+            log.exception("batch_failed", route=batch.view.route.name)
 
     def _publish(self, batch: Batch) -> Sequence[Outcome]:
         if self._monotonic() > batch.must_start_by:
             return [_LATE] * (batch.outgoing.load.envelopes + len(batch.damaged))
         return batch.lane.publish(batch.deliveries())
 
-    def _settle(
+    def _judge(
         self, batch: Batch, outcomes: Sequence[Outcome], started_at: float, now_ms: int
-    ) -> None:
-        """Ack the confirmed envelopes, and settle the others as `decide` says."""
-        view, acks, decisions = batch.view, acks_of(batch, outcomes), []
-        place = 0
+    ) -> tuple[list[Decision], list[TargetHealth]]:
+        """Judge the targets; return decisions, and the targets that some are to await."""
+        decisions: list[Decision] = []
         waiting: list[TargetHealth] = []
+        place = 0
         for group in batch.outgoing.groups:
             some = outcomes[place : place + group.load.envelopes]
             place += group.load.envelopes
             decided = self._decide(batch, group, some, started_at, now_ms)
             decisions += decided
             waiting += [group.health] * any(isinstance(each, SetAside) for each in decided)
-        decisions += damaged_decisions(batch, outcomes[place:])
+        return [*decisions, *damaged_decisions(batch, outcomes[place:])], waiting
+
+    def _settle(self, batch: Batch, published: Published) -> None:
+        view, decisions = batch.view, published.decisions
+        acks = acks_of(batch, published.outcomes)
         if batch.is_letter:
             self._settle_letters(batch, acks, decisions)
         else:
@@ -93,7 +114,7 @@ class Deliverer:
                 self._note_settled(view, reply)
             metrics.count_decisions(view.route.name, len(acks), decisions)
         report_batch(batch, decisions)
-        self._note_aside(batch, waiting)
+        self._note_aside(batch, published.waiting)
 
     def _decide(
         self,
@@ -148,7 +169,7 @@ class Deliverer:
         try:
             self.ack(view, at_once=True)
         except Exception as error:  # the leases expire; this counts as no failure
-            self._outage.begin(_said(error))
+            self._outage(view).begin(_said(error))
 
     def put_back(
         self, batch: Batch, decisions: Sequence[Decision], waiting: Sequence[TargetHealth] = ()
@@ -160,12 +181,25 @@ class Deliverer:
             for reply in carry_out(view.store, batch.token, decisions):
                 self._note_settled(view, reply)
         except Exception as error:  # the leases expire
-            self._outage.begin(_said(error))
+            self._outage(view).begin(_said(error))
         self._note_aside(batch, waiting)
 
+    def _outage(self, view: ShardView) -> Outage:
+        found = self._outages.get(view.node)
+        if found is None:
+            where = {"node": view.node} if view.node else {}
+            outage = Outage("settle_failed", "settle_works", self._monotonic, **where)
+            found = self._outages.setdefault(view.node, outage)
+        return found
+
+    def forget_node(self, node: str) -> None:
+        """Forget a node that has none of our shards any more."""
+        if outage := self._outages.pop(node, None):
+            outage.end()
+
     def _note_settled(self, view: ShardView, settled: SettleReply) -> None:
-        self._outage.end()
-        self._note_poll(view, settled.poll)
+        self._outage(view).end()
+        view.note_poll(settled.poll)
         if settled.stale and not settled.repeated:
             metrics.leases_lost.labels(view.route.name).inc(len(settled.stale))
             log.warning("lease_lost", route=view.route.name, count=len(settled.stale))

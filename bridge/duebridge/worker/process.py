@@ -1,4 +1,4 @@
-"""Assembles a worker process: a loop, and a lane per broker; starts, swaps and drains it."""
+"""Assembles a worker process: its loops, and a lane per broker; starts, swaps and drains it."""
 
 import gc
 import threading
@@ -62,11 +62,7 @@ class Runner:
         self.lanes = {name: self._lane(name, each) for name, each in publishers.items()}
         self._registry = Registry(connection, config.store.namespace)
         self._views = {name: self._open(route) for name, route in config.routes.items()}
-        self.worker = Worker(self.lanes, self.views(), tracing=tracing)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(
-            target=self.worker.run, args=(self._stop,), name="worker", daemon=True
-        )
+        self.worker = Worker(self.lanes, self.views(), tracing=tracing, node_of=self._node_of)
         self._listener = WakeListener(connection, self._wake_calls())
 
     def _check_fitness(self, config: Config, repeat_for_s: float = 0.0) -> None:
@@ -90,19 +86,22 @@ class Runner:
         )
         return [ShardView(route, store, is_watched=self._is_watched) for store in stores.shards]
 
+    def _node_of(self, shard: Shard) -> str:
+        return self._connection.node_of(shard.wake)
+
     def _wake_calls(self) -> dict[Shard, "partial[None]"]:
         return {view.store.shard: partial(self.worker.wake, view) for view in self.views()}
 
     def start(self) -> None:
         """Start delivering."""
         self._listener.start()
-        self._thread.start()
+        self.worker.start()
         log.info("started", routes=len(self._config.routes), lanes=len(self.lanes))
 
     @property
     def is_alive(self) -> bool:
-        """Whether the loop still runs, as it must until the drain."""
-        return self._thread.is_alive()
+        """Whether the loops still run, as they must until the drain."""
+        return self.worker.is_alive
 
     @property
     def config(self) -> Config:
@@ -171,10 +170,7 @@ class Runner:
         began = time.monotonic() if began is None else began
         drained_by = began + settings.drain / 1000
         closed_by = drained_by + settings.publish_deadline / 1000 + CLOSE_MARGIN_S
-        self._stop.set()
-        self.worker.wake()
-        if self._thread.is_alive():
-            self._thread.join(_left_s(drained_by))
+        self.worker.stop(_left_s(drained_by))
         self.worker.drain(_left_s(drained_by))
         closers = [_in_background(lane.close) for lane in self.lanes.values()]
         _join(closers, closed_by)  # the publishers have answered for what was outstanding

@@ -104,22 +104,23 @@ class Acks:
         with self._lock:
             return list(self._waiting)
 
-    def overdue(self) -> Sequence[ShardView]:
-        """Return shards whose buffered acks are overdue.
+    def overdue(self, of: Callable[[ShardView], bool]) -> Sequence[ShardView]:
+        """Return which of some shards have buffered acks that are overdue.
 
         Each shard is reported at most once per `ACK_EVERY_S`.
         """
         with self._lock:
             now = self._monotonic()
-            found = [each for each in self._waiting if self._overdue_at(each) <= now]
+            found = [each for each in self._waiting if self._overdue_at(each) <= now and of(each)]
             self._acked_at |= dict.fromkeys(found, now)
             self._forget(now)
             return found
 
-    def sleep_s(self) -> float | None:
-        """Return seconds until a buffered ack is overdue; None if nothing is buffered."""
+    def sleep_s(self, of: Callable[[ShardView], bool]) -> float | None:
+        """Return seconds until an ack of some shards is overdue; None if nothing is buffered."""
         with self._lock:
-            waits = [self._overdue_at(each) - self._monotonic() for each in self._waiting]
+            now = self._monotonic()
+            waits = [self._overdue_at(each) - now for each in self._waiting if of(each)]
             return max(0.0, min(waits)) if waits else None
 
     def _overdue_at(self, view: ShardView) -> float:

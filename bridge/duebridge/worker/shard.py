@@ -3,7 +3,9 @@
 This state is only a hint: the scripts check every transition again in the store.
 """
 
+import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from math import inf
 from random import uniform
@@ -27,7 +29,10 @@ TICK_S = 0.001  # after this margin the store's clock has certainly reached a du
 
 
 class ShardView:
-    """A worker's view of one shard: route, store, latest poll. Only the loop thread mutates it."""
+    """A worker's view of one shard: route, store, latest poll.
+
+    Only the loop that has the shard mutates it, in a turn; others leave notes.
+    """
 
     def __init__(
         self,
@@ -40,6 +45,7 @@ class ShardView:
         self.route = route
         self.target: Target = route.target
         self.store = store
+        self.shard = store.shard
         self.dead_letter = route.dead_letter
         self.poll = Poll(0, *[0] * 6, *[NONE] * 7)
         self.stats: Stats | None = None  # the latest statistics, if gauges are collected
@@ -50,6 +56,10 @@ class ShardView:
         # that starts knows of no held target: it resumes all.
         self.resuming: dict[str, tuple[str, str]] = {"": NO_CURSOR}
         self.inflation = 1.0  # decoded bytes per stored byte, of the latest claim
+        self.node = ""  # the Cluster's node that has the shard, as the worker last saw it
+        self.in_turn = threading.Lock()  # the former loop may still wait for the shard's old node
+        self._polls: deque[Poll | None] = deque()
+        self._recovered: deque[str] = deque()
         self._monotonic = monotonic
         self._polled_at = -POLL_EVERY_S
         self._must_poll = True
@@ -76,6 +86,21 @@ class ShardView:
             self._blameless_until = now + self.route.lease / 1000
         self._unreachable_since, self._pause_s = None, FIRST_PAUSE_S
         self.poll, self._polled_at, self._must_poll = poll, now, False
+
+    def note_poll(self, poll: Poll | None) -> None:
+        """Leave a poll of another thread for the next turn; None only requests one. Thread-safe."""
+        self._polls.append(poll)
+
+    def note_recovered(self, tag: str) -> None:
+        """Resume what was set aside for a target from the next turn on. Thread-safe."""
+        self._recovered.append(tag)
+
+    def take_notes(self) -> None:
+        """Take what other threads left."""
+        while self._polls:
+            self.merge_poll(self._polls.popleft())
+        while self._recovered:
+            self.resuming[self._recovered.popleft()] = NO_CURSOR
 
     def merge_poll(self, poll: Poll | None) -> None:
         """Merge a poll from another thread: ignore it if older, re-poll if the order is unknown.
@@ -177,6 +202,8 @@ class ShardView:
     def sleep_s(self) -> float:
         """Return seconds until the next poll, promotion, reclaim, shunt or forget."""
         now = self._monotonic()
+        if self.in_turn.locked():  # it is to end soon
+            return FIRST_PAUSE_S
         if self._must_poll:
             return max(0.0, self._poll_at - now)
         waits = [self._polled_at + POLL_EVERY_S - now]

@@ -22,6 +22,8 @@ class Crew(Executor):
 
     def __init__(self, threads: int, name: str) -> None:
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._is_ended = False
         self._threads = [
             threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True)
             for number in range(threads)
@@ -30,16 +32,29 @@ class Crew(Executor):
             thread.start()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        """Queue a call; its future can be cancelled until a thread begins it."""
+        """Queue a call; its future can be cancelled until a thread begins it.
+
+        Raises `RuntimeError` after `shutdown`.
+        """
         future: Future[Any] = Future()
-        self._tasks.put((future, fn, args, kwargs))
+        with self._lock:
+            if self._is_ended:
+                raise RuntimeError("the threads have ended")
+            self._tasks.put((future, fn, args, kwargs))
         return future
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for a thread."""
+        return self._tasks.qsize()
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:
         """End the threads after what is queued; never waits."""
         del wait, cancel_futures
-        for _ in self._threads:
-            self._tasks.put(None)
+        with self._lock:
+            self._is_ended = True
+            for _ in self._threads:
+                self._tasks.put(None)
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:

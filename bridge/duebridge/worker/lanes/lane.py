@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import structlog
@@ -57,8 +58,48 @@ class Outgoing(NamedTuple):
         return self.is_letter or any(group.is_probe for group in self.groups)
 
 
+class Hold:
+    """Room that a claim keeps while it asks the store, so that no other loop claims for it."""
+
+    def __init__(
+        self,
+        lane: "Lane",
+        room: Load,
+        health: TargetHealth | None = None,
+        *,
+        is_letter: bool = False,
+        is_suspect: bool = False,
+    ) -> None:
+        self.room = room
+        self.is_suspect = is_suspect
+        self.is_for_target = health is not None
+        self._lane = lane
+        self._windows = [lane.window, health.window] if health else [lane.window]
+        self._letters = room.envelopes if is_letter else 0
+        self._is_kept = True
+        lane.has_suspect |= is_suspect
+        self._count(1)
+
+    def release(self) -> None:
+        """Give the room back, once; what was claimed may be counted before another loop looks."""
+        with self._lane.lock:
+            if self._is_kept:
+                self._is_kept = False
+                self._count(-1)
+                self._lane.has_suspect &= not self.is_suspect
+
+    def _count(self, sign: int) -> None:
+        self._lane.letters += sign * self._letters
+        for window in self._windows:
+            window.reserve(Load(*(sign * each for each in self.room)))
+
+
 class Lane:
-    """What is outstanding to a broker, within bounds that follow its confirms."""
+    """What is outstanding to a broker, within bounds that follow its confirms.
+
+    The loops of a worker share it. `lock` is theirs too: what one decides by the bounds and the
+    targets, and counts by `begin` or a `Hold`, is one step.
+    """
 
     def __init__(
         self,
@@ -72,13 +113,14 @@ class Lane:
         self.broker = broker
         self.settings = settings
         self.confirms = 0
+        self.claimants = 1  # loops that claim for it
         self.is_open = False
         self.letters = 0  # dead letters outstanding
         self._side_batches = 0  # outstanding batches of probes and dead letters
         self._confirmed_at = -1.0
         self.has_suspect = False  # a suspect is outstanding: it is published alone
-        self._recovered: list[tuple[str, Shard]] = []
-        self.lock = threading.Lock()
+        self.recovered: SimpleQueue[tuple[str, Shard]] = SimpleQueue()  # tags to resume, by shard
+        self.lock = threading.RLock()
         self._publisher = publisher
         self._threads = threads
         self._settlers = settlers or threads
@@ -147,8 +189,11 @@ class Lane:
     def ping(self) -> None:
         """Ping the broker in the background if that is due; the answer opens or closes the lane."""
         is_due = self._next_ping_at is not None and self._monotonic() >= self._next_ping_at
-        if is_due and not self._is_pinging:
-            self._is_pinging = True
+        if not is_due or self._is_pinging:
+            return
+        with self.lock:
+            is_first, self._is_pinging = not self._is_pinging, True
+        if is_first:
             self._settlers.submit(self._ping)
 
     def _ping(self) -> None:
@@ -183,9 +228,17 @@ class Lane:
     # ── the bounds ──────────────────────────────────────────────────────────────────────────────
 
     def room(self) -> Load:
-        """Return how much more may be outstanding; nothing while the lane is closed."""
+        """Return how much more a loop may claim; nothing while the lane is closed."""
         with self.lock:
-            return self.window.room() if self.is_open else Load()
+            return self.share_of(self.window) if self.is_open else Load()
+
+    def share_of(self, window: Window) -> Load:
+        """Return what a loop may claim of a window: a store that is slow keeps no more than that.
+
+        The caller locks.
+        """
+        room = window.room()
+        return room if self.claimants == 1 else room.within(window.share(self.claimants))
 
     def letter_room(self, *, serves_live: bool) -> Load:
         """Return the room for dead letters: half a window at most beside live envelopes.
@@ -217,7 +270,7 @@ class Lane:
                     self.targets.note_mode(group.health)
 
     def end(self, outgoing: Outgoing, outcomes: Sequence[Outcome] = ()) -> None:
-        """Count a batch as settled; the windows follow what was confirmed."""
+        """Count a batch as published; the windows follow what was confirmed."""
         place = 0
         with self.lock:
             self._count(outgoing, -1)
@@ -231,18 +284,24 @@ class Lane:
                 if group.is_probe:
                     group.health.give_up_probe()
 
+    def end_suspect(self, outgoing: Outgoing) -> None:
+        """Let the next suspect go out, if the batch was one: it is settled."""
+        if outgoing.is_suspect:
+            with self.lock:
+                self.has_suspect = False
+
     def _count(self, outgoing: Outgoing, sign: int) -> None:
         self._side_batches += sign * outgoing.is_side_batch
+        self.has_suspect |= outgoing.is_suspect
         if outgoing.is_letter:
             self.letters += sign * outgoing.load.envelopes
-        if outgoing.is_suspect:
-            self.has_suspect = sign > 0
 
     def judge(self, health: TargetHealth, outcomes: Sequence[Outcome], started_at: float) -> None:
         """Note the outcomes of a batch to one target; see `TargetHealth.judge`."""
         with self.lock:
             if health.judge(outcomes, started_at):
-                self._recovered += [(health.tag, shard) for shard in health.aside]
+                for shard in health.aside:
+                    self.recovered.put((health.tag, shard))
                 health.aside.clear()
             self.targets.note_mode(health)
 
@@ -250,7 +309,7 @@ class Lane:
         """Note that a shard has envelopes set aside for a target, which may be up again by now."""
         with self.lock:
             if health.mode == "up":
-                self._recovered.append((health.tag, shard))
+                self.recovered.put((health.tag, shard))
             else:
                 known = health.aside.get(shard, Search())
                 health.aside[shard] = Search(known.cursor)
@@ -261,22 +320,18 @@ class Lane:
             if health.aside.get(shard) is search:
                 del health.aside[shard]
 
-    def take_recovered(self) -> list[tuple[str, Shard]]:
-        """Return the shards with envelopes to resume, each with the tag of the target."""
-        with self.lock:
-            recovered, self._recovered = self._recovered, []
-            return recovered
-
     def aside_room(self) -> int:
         """Return how many envelopes may be set aside now."""
-        now = self._monotonic()
-        refilled = self._aside + (now - self._aside_at) * ASIDE_PER_S
-        self._aside, self._aside_at = min(float(ASIDE_PER_S), refilled), now
-        return max(0, int(self._aside))
+        with self.lock:
+            now = self._monotonic()
+            refilled = self._aside + (now - self._aside_at) * ASIDE_PER_S
+            self._aside, self._aside_at = min(float(ASIDE_PER_S), refilled), now
+            return max(0, int(self._aside))
 
     def count_aside(self, count: int) -> None:
         """Count envelopes as set aside."""
-        self._aside -= count
+        with self.lock:
+            self._aside -= count
 
     def close(self) -> None:
         """Close the publisher; unanswered deliveries become indeterminate."""

@@ -37,7 +37,7 @@ class TargetStatus(NamedTuple):
 
 
 class Search:
-    """How far a shard was searched for an envelope that tries a target. The loop alone moves it."""
+    """How far a shard was searched for an envelope that tries a target; its loop alone moves it."""
 
     def __init__(self, cursor: tuple[str, str] = NO_CURSOR) -> None:
         self.cursor = cursor
@@ -59,6 +59,7 @@ class TargetHealth:
         self._outage = Outage("target_held", "target_up", monotonic, target=str(target))
         self._answered: dict[int, float] = {}
         self._next_probe_at = 0.0
+        self._searched_until = 0.0
 
     @property
     def is_idle(self) -> bool:
@@ -67,7 +68,22 @@ class TargetHealth:
 
     def may_probe(self) -> bool:
         """Whether one envelope may try the held target now."""
-        return self.mode == "held" and self._monotonic() >= self._next_probe_at
+        next_at = max(self._next_probe_at, self._searched_until)
+        return self.mode == "held" and self._monotonic() >= next_at
+
+    def begin_search(self) -> bool:
+        """Return whether the caller may search for a probe now; no other loop does meanwhile.
+
+        A search that its store holds up has its turn for no longer than the pause between probes.
+        """
+        may_probe = self.may_probe()
+        if may_probe:
+            self._searched_until = self._monotonic() + PROBE_EVERY_S
+        return may_probe
+
+    def end_search(self) -> None:
+        """Let others search."""
+        self._searched_until = 0.0
 
     def probe(self) -> None:
         """Note that an envelope tries the held target."""
@@ -79,7 +95,7 @@ class TargetHealth:
 
     def sleep_s(self) -> float:
         """Return seconds until the next probe."""
-        return max(0.0, self._next_probe_at - self._monotonic())
+        return max(0.0, max(self._next_probe_at, self._searched_until) - self._monotonic())
 
     def answered_since(self, instant: float, part: int) -> bool:
         """Return whether that part of the target confirmed a batch begun at `instant` or later."""

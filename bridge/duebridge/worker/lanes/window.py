@@ -55,6 +55,7 @@ class Window:
     ) -> None:
         self.size = start.within(bound)
         self.outstanding = EMPTY
+        self.reserved = EMPTY  # by claims that wait for the store
         self._bound = bound
         self._start = self.size
         self._floor = floor.within(bound)
@@ -71,7 +72,21 @@ class Window:
         A window that was full opens by a quarter at least: many small batches would make a link
         slow, and then the window small (the silly window of TCP, RFC 813).
         """
-        return EMPTY if self._is_full() else self.size.minus(self.outstanding).at_least(EMPTY)
+        return EMPTY if self._is_full() else self.left()
+
+    def left(self) -> Load:
+        """Return how much is neither outstanding nor reserved, however little."""
+        left = self.size.minus(self.outstanding).minus(self.reserved)
+        is_taken = self.reserved.envelopes > 0 and min(left) <= 0
+        return EMPTY if is_taken else left.at_least(EMPTY)
+
+    def share(self, claimants: int) -> Load:
+        """Return the most that one of several claimants may reserve: the others need room too."""
+        return Load(*(-(-each // claimants) for each in self.size))
+
+    def reserve(self, load: Load) -> None:
+        """Keep room for a claim; a negative load gives it back."""
+        self.reserved = self.reserved.plus(load)
 
     def _is_full(self) -> bool:
         left = self.size.minus(self.outstanding)
