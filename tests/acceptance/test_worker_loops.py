@@ -141,7 +141,7 @@ def test_frozen_node_delays_no_shard_of_another(six: ClusterOfSix) -> None:
     with started(works), trickle(well, "well"), capture_logs() as logs:
         wait_until(lambda: len(works.published("well")) > 20, "deliveries")
         for number, store in enumerate(hit):
-            schedule(store, *(f"hit{number}-{n}" for n in range(500)))
+            schedule(store, *(f"hit{number}-{n}" for n in range(300)))
         wait_until(lambda: works.published("hit"), "the backlog to flow")
         began = time.monotonic()
         frozen.freeze()
@@ -151,7 +151,7 @@ def test_frozen_node_delays_no_shard_of_another(six: ClusterOfSix) -> None:
             frozen.resume()
         ended = began + 4.0
         assert longest_gap_s(works.published("well"), began, ended) < 1.0
-        wait_until(lambda: works.left() < 20, "the backlog of the node that was frozen", WITHIN_S)
+        wait_until(lambda: len(works.published("hit")) >= 300 * len(hit), "the backlog", WITHIN_S)
     nodes = {each["node"] for each in logs if each["event"] == "store_unavailable"}
     assert {int(node.rpartition(":")[2]) for node in nodes} == {port}
 
@@ -162,7 +162,7 @@ def test_slow_node_delays_no_shard_of_another(six: ClusterOfSix) -> None:
     slow = next(each for each in six.nodes if each.port == port)
     with started(works), trickle(well, "well") as due_at:
         for number, store in enumerate(hit):
-            schedule(store, *(f"hit{number}-{n}" for n in range(500)))
+            schedule(store, *(f"hit{number}-{n}" for n in range(300)))
         wait_until(lambda: works.published("hit"), "the backlog to flow")
         with slowed(slow):
             before = set(due_at)
@@ -290,7 +290,7 @@ def test_loops_that_claim_at_once_never_overrun_a_window(
         works.publishers["a"].resume()
         works.await_arrivals(400)
         wait_until(lambda: works.left() == 0, "the acks")
-        assert lane.window.reserved.envelopes == 0
+        assert lane.window.reserved == []
     assert [each for each in overruns if each[0] > each[1]] == []
 
 

@@ -85,7 +85,8 @@ def admit(
         health = lane.targets.of(to)
         if health.mode == "up":
             is_kept = has_room and to == target
-            room = health.window.left() if is_kept else health.window.room()
+            window, claimants = health.window, lane.claimants
+            room = window.left(claimants) if is_kept else window.room(claimants)
             _admit_up(admission, health, some, load, room)
         else:
             _admit_held(admission, health, some, Situation(now_ms, health.tag), terms)

@@ -78,20 +78,19 @@ class Hold:
         self._letters = room.envelopes if is_letter else 0
         self._is_kept = True
         lane.has_suspect |= is_suspect
-        self._count(1)
+        self._lane.letters += self._letters
+        for window in self._windows:
+            window.reserved.append(room)
 
     def release(self) -> None:
         """Give the room back, once; what was claimed may be counted before another loop looks."""
         with self._lane.lock:
             if self._is_kept:
                 self._is_kept = False
-                self._count(-1)
+                self._lane.letters -= self._letters
                 self._lane.has_suspect &= not self.is_suspect
-
-    def _count(self, sign: int) -> None:
-        self._lane.letters += sign * self._letters
-        for window in self._windows:
-            window.reserve(Load(*(sign * each for each in self.room)))
+                for window in self._windows:
+                    window.reserved.remove(self.room)
 
 
 class Lane:
@@ -233,12 +232,8 @@ class Lane:
             return self.share_of(self.window) if self.is_open else Load()
 
     def share_of(self, window: Window) -> Load:
-        """Return what a loop may claim of a window: a store that is slow keeps no more than that.
-
-        The caller locks.
-        """
-        room = window.room()
-        return room if self.claimants == 1 else room.within(window.share(self.claimants))
+        """Return what a loop may claim of a window. The caller locks."""
+        return window.room(self.claimants)
 
     def letter_room(self, *, serves_live: bool) -> Load:
         """Return the room for dead letters: half a window at most beside live envelopes.

@@ -55,7 +55,7 @@ class Window:
     ) -> None:
         self.size = start.within(bound)
         self.outstanding = EMPTY
-        self.reserved = EMPTY  # by claims that wait for the store
+        self.reserved: list[Load] = []  # by claims that wait for the store
         self._bound = bound
         self._start = self.size
         self._floor = floor.within(bound)
@@ -66,27 +66,26 @@ class Window:
         self._busy_s = 0.0
         self._last_rate: tuple[float, float] | None = None
 
-    def room(self) -> Load:
+    def room(self, claimants: int = 1) -> Load:
         """Return how much more may go out; one envelope of any size may, if nothing is out.
 
         A window that was full opens by a quarter at least: many small batches would make a link
         slow, and then the window small (the silly window of TCP, RFC 813).
         """
-        return EMPTY if self._is_full() else self.left()
+        return EMPTY if self._is_full() else self.left(claimants)
 
-    def left(self) -> Load:
-        """Return how much is neither outstanding nor reserved, however little."""
-        left = self.size.minus(self.outstanding).minus(self.reserved)
-        is_taken = self.reserved.envelopes > 0 and min(left) <= 0
-        return EMPTY if is_taken else left.at_least(EMPTY)
+    def left(self, claimants: int = 1) -> Load:
+        """Return how much is neither outstanding nor reserved, however little.
 
-    def share(self, claimants: int) -> Load:
-        """Return the most that one of several claimants may reserve: the others need room too."""
-        return Load(*(-(-each // claimants) for each in self.size))
-
-    def reserve(self, load: Load) -> None:
-        """Keep room for a claim; a negative load gives it back."""
-        self.reserved = self.reserved.plus(load)
+        Of several claimants each has a share at most: a claim that its store holds up leaves the
+        others theirs, also where the window has shrunk meanwhile.
+        """
+        share = Load(*(-(-each // claimants) for each in self.size))
+        left = self.size.minus(self.outstanding)
+        for each in self.reserved:
+            left = left.minus(each.within(share))
+        is_taken = bool(self.reserved) and min(left) <= 0
+        return EMPTY if is_taken else left.at_least(EMPTY).within(share)
 
     def _is_full(self) -> bool:
         left = self.size.minus(self.outstanding)
