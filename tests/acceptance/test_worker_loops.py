@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope
 from duebridge.errors import StoreError
-from duebridge.ports.publisher import Delivery
+from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.routes import RouteStore
 from duebridge.store.server.connection import Connection
@@ -231,6 +231,10 @@ def test_shard_whose_slot_moves_goes_to_the_loop_of_its_new_node(six: ClusterOfS
     assert Counter(len(each) for each in works.published_at.values()).keys() == {1}
 
 
+def loops_running() -> int:
+    return sum(each.name.startswith("worker-") for each in threading.enumerate())
+
+
 def threads_of(works: Works) -> int:
     names = [each.node for each in works.runner.worker._loops.values()]
     alive = [each.name for each in threading.enumerate()]
@@ -309,8 +313,38 @@ def test_shards_that_hop_between_loops_are_delivered_once(
             seen.add(tuple(view.node for view in works.runner.views()))
         wait_until(lambda: works.left() == 0, "the acks")
         assert works.runner.is_alive
+        wait_until(lambda: threads_of(works) == loops_running(), "loops without shards to end")
     assert len(seen) > 1
     assert Counter(len(each) for each in works.published_at.values()) == {1: 2000}
+
+
+def test_held_target_is_tried_once_a_second_by_all_loops_together(
+    embedded: Path, nodes: dict[int, str]
+) -> None:
+    works = Spread(f"embedded:{embedded}", len(nodes))
+    missing = Outcome(Verdict.TARGET_FAILED, Reason.TARGET_MISSING, "Missing", "no such topic")
+    tried_at: list[float] = []
+
+    def answer(_: Delivery) -> Outcome:
+        tried_at.append(time.monotonic())
+        return missing
+
+    works.publishers["a"].script(answer)
+    for number, store in enumerate(works.stores):
+        schedule(store, *(f"{number}-{n}" for n in range(50)))
+    with started(works):
+        lane = works.runner.lanes["a"]
+        wait_until(lambda: lane.targets.held() and works.left() == 100, "the target to be held")
+        wait_until(lambda: not lane.in_flight, "the first batches to end")
+        held_at = time.monotonic()
+        wait_until(lambda: time.monotonic() > held_at + 3.5, "some probes")
+        probes = [at for at in tried_at if at > held_at]
+        works.publishers["a"].script(lambda _: None)
+        works.await_arrivals(100)
+        well_s = time.monotonic() - held_at - 3.5
+    assert 3 <= len(probes) <= 4
+    assert min(later - earlier for earlier, later in pairwise(probes)) > 0.9
+    assert well_s < 2.0
 
 
 def test_hint_wakes_only_the_loop_of_its_shard(embedded: Path, nodes: dict[int, str]) -> None:
