@@ -3,8 +3,9 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -33,21 +34,24 @@ WORKER = {"batch": 10, "in_flight": 40, "drain": "2s", "publish_deadline": "1s"}
 
 
 class Spread(Works):
-    """A worker of a route `r` with many shards; notes when each envelope was published."""
+    """A worker of a route with many shards, or of several; notes when each was published."""
 
-    def __init__(self, url: str, shards: int = SHARDS) -> None:
-        super().__init__(url, {"r": "a/t"}, shards=shards, lease="10s")
+    def __init__(self, url: str, shards: int = SHARDS, routes: Sequence[str] = ("r",)) -> None:
+        super().__init__(url, {each: f"a/{each}" for each in routes}, shards=shards, lease="10s")
         self.published_at: dict[str, list[float]] = {}
         self.publishers["a"].script(self._note)
-        connection, route = self.connection, self.config.routes["r"]
-        self.stores = RouteStore(connection, self.namespace, route.name, shards).shards
+        self.stores = [
+            store
+            for each in routes
+            for store in RouteStore(self.connection, self.namespace, each, shards).shards
+        ]
 
     def configured(
         self, routes: dict[str, str], allow_absent: Sequence[str] = (), **fields: Any
     ) -> Config:
-        del routes, allow_absent
+        del allow_absent
         return memory_config(
-            {"r": {"target": {"broker": "a", "topic": "t"}, **fields}},
+            {each: {"target": {"broker": "a", "topic": each}, **fields} for each in routes},
             store={"namespace": self.namespace},
             brokers={"a": {"type": "memory"}, "b": {"type": "memory"}},
             worker=WORKER,
@@ -156,6 +160,28 @@ def test_frozen_node_delays_no_shard_of_another(six: ClusterOfSix) -> None:
     assert {int(node.rpartition(":")[2]) for node in nodes} == {port}
 
 
+def test_node_that_freezes_before_it_settles_takes_no_thread_of_a_lane(six: ClusterOfSix) -> None:
+    works = Spread(six.url)
+    (port, hit), (_, well), _ = shards_by_port(works, six).items()
+    frozen = next(each for each in six.nodes if each.port == port)
+    lane = works.runner.lanes["a"]
+    works.publishers["a"].pause()
+    for number, store in enumerate(hit):
+        schedule(store, *(f"hit{number}-{n}" for n in range(100)))
+    with started(works):
+        wait_until(lambda: lane.in_flight >= 6, "most of a window")
+        frozen.freeze()
+        try:
+            began = time.monotonic()
+            works.publishers["a"].resume()
+            for number in range(10):
+                schedule(well[number % len(well)], f"well{number}")
+                wait_until(lambda n=number: len(works.published("well")) > n, "it", 1.0)  # type: ignore[misc]
+            assert time.monotonic() - began < 1.5
+        finally:
+            frozen.resume()
+
+
 def test_slow_node_delays_no_shard_of_another(six: ClusterOfSix) -> None:
     works = Spread(six.url)
     (port, hit), (_, well), _ = shards_by_port(works, six).items()
@@ -168,7 +194,7 @@ def test_slow_node_delays_no_shard_of_another(six: ClusterOfSix) -> None:
             before = set(due_at)
             wait_until(lambda: len(due_at) > len(before) + 150, "time with a slow node")
             watched = due_at.keys() - before
-        wait_until(lambda: watched <= works.published_at.keys(), "the deliveries")
+            wait_until(lambda: watched <= works.published_at.keys(), "the deliveries")
     late_s = sorted(works.published_at[each][0] - due_at[each] for each in watched)
     assert median(late_s) < 0.1, late_s[-20:]
     assert late_s[len(late_s) * 9 // 10] < 0.25, late_s[-20:]
@@ -220,14 +246,15 @@ def test_shard_whose_slot_moves_goes_to_the_loop_of_its_new_node(six: ClusterOfS
     moving = here[0]
     to = next(each for each in six.nodes if each.port == port)
     (view,) = (each for each in works.runner.views() if each.shard == moving.shard)
-    with started(works), trickle([moving], "a") as due_at:
-        wait_until(lambda: len(works.published("a")) > 20, "deliveries")
-        six.begin_migration(moving.shard.wake, to).end()
-        wait_until(lambda: view.node.endswith(f":{port}"), "the loop of the new node")
-        moved_at = time.monotonic()
-        wait_until(lambda: len(works.published("a", moved_at)) > 20, "deliveries from there")
-        assert threads_of(works) == 3
-    wait_until(lambda: due_at.keys() <= works.published_at.keys(), "all to be published")
+    with started(works):
+        with trickle([moving], "a") as due_at:
+            wait_until(lambda: len(works.published("a")) > 20, "deliveries")
+            six.begin_migration(moving.shard.wake, to).end()
+            wait_until(lambda: view.node.endswith(f":{port}"), "the loop of the new node")
+            moved_at = time.monotonic()
+            wait_until(lambda: len(works.published("a", moved_at)) > 20, "deliveries from there")
+            assert threads_of(works) == 3
+        wait_until(lambda: due_at.keys() <= works.published_at.keys(), "all to be published")
     assert Counter(len(each) for each in works.published_at.values()).keys() == {1}
 
 
@@ -242,16 +269,42 @@ def threads_of(works: Works) -> int:
 
 
 @pytest.fixture
-def nodes(monkeypatch: pytest.MonkeyPatch) -> dict[int, str]:
-    """Make one server two nodes; gives the node of each shard, by its number."""
-    found = {0: "x", 1: "y"}
+def nodes(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Make one server two nodes; gives the node of each shard."""
+    found = {"r:0": "x", "r:1": "y", "q:0": "y"}
 
     def node_of(_: Connection, key: str) -> str:
-        number = key.partition("}")[0].rpartition(":")[2]
-        return found.get(int(number), "") if number.isdigit() else ""
+        shard = key.partition("}")[0].partition(":")[2]
+        return found.get(shard, "")
 
     monkeypatch.setattr(Connection, "node_of", node_of)
     return found
+
+
+class Held:
+    """A shard one of whose calls waits; counts the callers that are in it."""
+
+    def __init__(self, store: DelayStore, go_on: threading.Event, method: str) -> None:
+        self._store, self._go_on, self._method = store, go_on, method
+        self._lock = threading.Lock()
+        self.inside = self.most = 0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        return partial(self._hold, found) if name == self._method else found
+
+    def _hold(self, call: Callable[..., Any], *args: Any, **fields: Any) -> Any:
+        self._count(1)
+        try:
+            self._go_on.wait(WITHIN_S)
+            return call(*args, **fields)
+        finally:
+            self._count(-1)
+
+    def _count(self, sign: int) -> None:
+        with self._lock:
+            self.inside += sign
+            self.most = max(self.most, self.inside)
 
 
 class Together:
@@ -270,46 +323,88 @@ class Together:
 
 
 def test_loops_that_claim_at_once_never_overrun_a_window(
-    embedded: Path, nodes: dict[int, str], monkeypatch: pytest.MonkeyPatch
+    embedded: Path, nodes: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    works = Spread(f"embedded:{embedded}", len(nodes))
+    works = Spread(f"embedded:{embedded}", 1, ("r", "q"))
     overruns: list[tuple[int, int]] = []
     begin = Lane.begin
 
     def observed(self: Lane, outgoing: Outgoing) -> None:
         begin(self, outgoing)
-        for window in (self.window, *(each.health.window for each in outgoing.groups)):
-            overruns.append((window.outstanding.envelopes, window.size.envelopes))
+        overruns.append((self.window.outstanding.envelopes, self.window.size.envelopes))
 
     monkeypatch.setattr(Lane, "begin", observed)
-    barrier = threading.Barrier(2)
-    for view in works.runner.views():
-        view.store = Together(view.store, barrier)  # type: ignore[assignment]
     works.publishers["a"].pause()
-    for number, store in enumerate(works.stores):
-        schedule(store, *(f"{number}-{n}" for n in range(200)))
     with started(works):
         lane = works.runner.lanes["a"]
+        schedule(works.stores[0], *(f"first-{n}" for n in range(6)))
+        wait_until(lambda: lane.in_flight == 6, "the first claims")
+        barrier = threading.Barrier(2)
+        for view in works.runner.views():
+            view.store = Together(view.store, barrier)  # type: ignore[assignment]
+        for number, store in enumerate(works.stores):
+            schedule(store, *(f"{number}-{n}" for n in range(200)))
         wait_until(lambda: lane.in_flight == 10, "a full window")
         works.publishers["a"].resume()
-        works.await_arrivals(400)
+        works.await_arrivals(406)
         wait_until(lambda: works.left() == 0, "the acks")
         assert lane.window.reserved == []
     assert [each for each in overruns if each[0] > each[1]] == []
 
 
+def test_claim_that_its_store_holds_up_leaves_room_to_other_loops(
+    embedded: Path, nodes: dict[str, str]
+) -> None:
+    works = Spread(f"embedded:{embedded}", 2)
+    go_on = threading.Event()
+    held = Held(works.runner.views()[0].store, go_on, "claim")
+    works.runner.views()[0].store = held  # type: ignore[assignment]
+    schedule(works.stores[0], *(f"held{n}" for n in range(100)))
+    with started(works):
+        wait_until(lambda: held.inside == 1, "a claim that waits")
+        for number in range(30):
+            schedule(works.stores[1], f"well{number}")
+            works.await_arrivals(number + 1)
+        assert works.published("held") == []
+        go_on.set()
+        works.await_arrivals(130)
+
+
+def test_shard_that_moves_amid_a_call_is_asked_by_one_loop_at_a_time(
+    embedded: Path, nodes: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duebridge.worker.worker.LOOK_EVERY_S", 0.01)
+    works = Spread(f"embedded:{embedded}", 2)
+    go_on = threading.Event()
+    view, _ = works.runner.views()
+    held = Held(view.store, go_on, "next")
+    view.store = held  # type: ignore[assignment]
+    with started(works):
+        wait_until(lambda: held.inside == 1, "a poll that waits")
+        nodes["r:0"] = "y"
+        wait_until(lambda: view.node == "y", "the move")
+        for number in range(10):  # the other loop has turns
+            works.runner.worker.wake(view)
+            schedule(works.stores[1], f"well{number}")
+            works.await_arrivals(number + 1)
+        assert held.most == 1
+        go_on.set()
+        schedule(works.stores[0], "moved")
+        works.await_arrivals(11)
+
+
 def test_shards_that_hop_between_loops_are_delivered_once(
-    embedded: Path, nodes: dict[int, str], monkeypatch: pytest.MonkeyPatch
+    embedded: Path, nodes: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duebridge.worker.worker.LOOK_EVERY_S", 0.002)
-    works = Spread(f"embedded:{embedded}", len(nodes))
+    works = Spread(f"embedded:{embedded}", 2)
     seen: set[tuple[str, ...]] = set()
     with started(works):
         for number, store in enumerate(works.stores):
             for page in range(4):
                 schedule(store, *(f"{number}-{page}-{n}" for n in range(250)))
         while not works.publishers["a"].deliveries_arrive(2000, 0.01):
-            nodes[0], nodes[1] = ("z", "x") if nodes[0] == "x" else ("x", "y")
+            nodes["r:0"], nodes["r:1"] = ("z", "x") if nodes["r:0"] == "x" else ("x", "y")
             seen.add(tuple(view.node for view in works.runner.views()))
         wait_until(lambda: works.left() == 0, "the acks")
         assert works.runner.is_alive
@@ -319,9 +414,9 @@ def test_shards_that_hop_between_loops_are_delivered_once(
 
 
 def test_held_target_is_tried_once_a_second_by_all_loops_together(
-    embedded: Path, nodes: dict[int, str]
+    embedded: Path, nodes: dict[str, str]
 ) -> None:
-    works = Spread(f"embedded:{embedded}", len(nodes))
+    works = Spread(f"embedded:{embedded}", 2)
     missing = Outcome(Verdict.TARGET_FAILED, Reason.TARGET_MISSING, "Missing", "no such topic")
     tried_at: list[float] = []
 
@@ -347,8 +442,8 @@ def test_held_target_is_tried_once_a_second_by_all_loops_together(
     assert well_s < 2.0
 
 
-def test_hint_wakes_only_the_loop_of_its_shard(embedded: Path, nodes: dict[int, str]) -> None:
-    works = Spread(f"embedded:{embedded}", len(nodes))
+def test_hint_wakes_only_the_loop_of_its_shard(embedded: Path, nodes: dict[str, str]) -> None:
+    works = Spread(f"embedded:{embedded}", 2)
     worker = works.runner.worker
     view = works.runner.views()[0]
     worker.wake(view)
@@ -361,26 +456,14 @@ def test_hint_wakes_only_the_loop_of_its_shard(embedded: Path, nodes: dict[int, 
 
 
 def test_idle_time_is_that_of_the_loop_that_stands_still(
-    embedded: Path, nodes: dict[int, str]
+    embedded: Path, nodes: dict[str, str]
 ) -> None:
-    works = Spread(f"embedded:{embedded}", len(nodes))
+    works = Spread(f"embedded:{embedded}", 2)
     stuck, go_on = works.runner.views()[0], threading.Event()
-    stuck.store = Stuck(stuck.store, go_on)  # type: ignore[assignment]
+    stuck.store = Held(stuck.store, go_on, "next")  # type: ignore[assignment]
     with started(works):
         wait_until(lambda: works.runner.worker.idle_s() > 1.5, "the idle time")
         schedule(works.stores[1], "a")
         works.await_arrivals(1)
         go_on.set()
         wait_until(lambda: works.runner.worker.idle_s() < 1.2, "the loop to go on")
-
-
-class Stuck:
-    """A shard whose polls wait."""
-
-    def __init__(self, store: DelayStore, go_on: threading.Event) -> None:
-        self._store, self._go_on = store, go_on
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "next":
-            self._go_on.wait(WITHIN_S)
-        return getattr(self._store, name)
