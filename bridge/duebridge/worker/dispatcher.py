@@ -109,9 +109,10 @@ class Dispatcher:
         settlers = self._loops.settlers(view)
         try:
             future = lane.settle(run, *args) if settlers is None else settlers.submit(run, *args)
-        except RuntimeError:  # the node has left the Cluster meanwhile
-            future = lane.settle(run, *args)
-        self._track(future, None)
+        except RuntimeError:  # the node has left the Cluster meanwhile, or the worker has ended
+            run(*args)
+        else:
+            self._track(future, None)
 
     def _track(self, future: Future[None], batch: Batch | None) -> None:
         self._in_flight[future] = batch

@@ -161,7 +161,8 @@ class Loop:
 
     def _promote(self, view: ShardView) -> int:
         """Move due envelopes from pending and retry to ready, unless the claim will do so."""
-        if not view.promotable or self.claims.can_promote(view):
+        claim_will = self.claims.can_promote(view) and not self._is_behind()
+        if claim_will or not view.promotable:
             return 0
         poll, count = view.store.promote(PROMOTE_ROWS)
         view.update(poll)
@@ -252,9 +253,13 @@ class Loop:
         """End after the turn: the node has none of our shards any more. Thread-safe."""
         self.views = ()
         self._is_retired = True
+        self.end_threads()
+        self.wake()
+
+    def end_threads(self) -> None:
+        """End the threads that settle once they have nothing left to do; does not wait."""
         if self.settlers is not None:
             self.settlers.shutdown(wait=False)
-        self.wake()
 
     @property
     def is_alive(self) -> bool:

@@ -177,8 +177,7 @@ class Runner:
         self.worker.drain(min(CLOSE_WITHIN_S, _left_s(closed_by)))
         last = [_in_background(self._listener.close), _in_background(self._connection.close)]
         is_over = _join([*closers, *last], max(closed_by, time.monotonic() + CLOSE_MARGIN_S / 2))
-        for lane in self.lanes.values():
-            lane.end_threads()
+        self.worker.end_threads()
         log.info("drained", took_s=round(time.monotonic() - began, 3))
         return is_over
 

@@ -80,6 +80,7 @@ class Worker:
         before = self._loops
         wanted = set(nodes.values()) or set(list(before)[:1]) or {""}
         loops = {node: before.get(node) or self._new_loop(node) for node in sorted(wanted)}
+        self._loops = {**before, **loops}  # a shard's node has a loop at every moment
         for view, node in nodes.items():
             view.node = node
         for node, loop in loops.items():
@@ -190,3 +191,10 @@ class Worker:
     def drain(self, seconds: float) -> None:
         """Release batches not yet published; wait up to `seconds` for the others to settle."""
         self._dispatcher.drain(seconds, lambda view: self.lanes[view.target.broker])
+
+    def end_threads(self) -> None:
+        """End the threads of lanes and loops once they have nothing left to do; does not wait."""
+        for lane in self.lanes.values():
+            lane.end_threads()
+        for loop in self._loops.values():
+            loop.end_threads()
