@@ -69,11 +69,11 @@ CRASH
 sys.exit(run_guarded(app))
 """
 IN_WORKER = """\
-from duebridge.worker.worker import Worker
+from duebridge.worker.loop import Loop
 def fail(self):
     connection, config = self.views[0].store, self
     raise RuntimeError("unexpected")
-Worker.run_once = fail
+Loop.run_once = fail
 """
 IN_START = """\
 from duebridge.worker import process
