@@ -71,7 +71,7 @@ class Claims:
             if claim.token:
                 self._admit(view, lane, claim, hold, started_at)
         finally:
-            hold.release()
+            self._give_back(hold)
         return claim.taken
 
     def _admit(
@@ -94,6 +94,11 @@ class Claims:
             self.is_waiting = was_waiting
         return kept
 
+    def _give_back(self, hold: Hold) -> None:
+        """Give back the room of a claim that failed or brought nothing; others may wait for it."""
+        if hold.release():
+            self._dispatcher.note_room()
+
     # ── probes ──────────────────────────────────────────────────────────────────────────────────
 
     def probe(self, view: ShardView) -> int:
@@ -101,7 +106,7 @@ class Claims:
         lane, moved = self._lane(view), 0
         for health in lane.targets.held():
             with lane.lock:
-                search = health.aside.get(view.store.shard)
+                search = health.aside.get(view.shard)
                 is_open = lane.may_start_side_batch() and lane.room().envelopes > 0
                 may_search = search is not None and is_open and health.begin_search()
             if search is not None and may_search:
@@ -129,7 +134,7 @@ class Claims:
                 self._dispatcher.dispatch(batch, claim, admission.aside)
                 return claim.taken
             if after is None:
-                lane.end_search(health, view.store.shard, search)
+                lane.end_search(health, view.shard, search)
                 return expired
         health.skip_probe()  # the search goes on then
         return expired
@@ -170,7 +175,7 @@ class Claims:
             if claim.token:
                 self._admit_letters(view, lane, claim, (health, hold), started_at)
         finally:
-            hold.release()
+            self._give_back(hold)
         return claim.held
 
     def _letter_hold(self, lane: Lane, health: TargetHealth) -> Hold | None:

@@ -90,6 +90,10 @@ class Dispatcher:
             metrics.claim_size.labels(view.route.name).observe(batch.outgoing.load.envelopes)
             self._track(lane.submit(self._run, batch), batch)
 
+    def note_room(self) -> None:
+        """Tell the loops that a claim gave room back that it did not use."""
+        self._loops.has_room()
+
     def _run(self, batch: Batch) -> None:
         published = self._deliverer.publish(batch)
         self._loops.has_room()

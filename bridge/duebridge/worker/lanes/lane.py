@@ -82,15 +82,20 @@ class Hold:
         for window in self._windows:
             window.reserved.append(room)
 
-    def release(self) -> None:
-        """Give the room back, once; what was claimed may be counted before another loop looks."""
+    def release(self) -> bool:
+        """Give the room back; return whether it was still kept.
+
+        Under the lane's lock what was claimed may be counted before another loop looks.
+        """
         with self._lane.lock:
-            if self._is_kept:
-                self._is_kept = False
-                self._lane.letters -= self._letters
-                self._lane.has_suspect &= not self.is_suspect
-                for window in self._windows:
-                    window.reserved.remove(self.room)
+            if not self._is_kept:
+                return False
+            self._is_kept = False
+            self._lane.letters -= self._letters
+            self._lane.has_suspect &= not self.is_suspect
+            for window in self._windows:
+                window.reserved.remove(self.room)
+            return True
 
 
 class Lane:
