@@ -110,6 +110,22 @@ class Scaling(Block):
     hpa: Hpa = Hpa()
 
 
+class IntakeWorkers(Block):
+    """Workers that run one intake alone, scaled by its lag where `scaling.mode` says so."""
+
+    intake: str = ""
+    """Its name in config; by default this block's."""
+    replicas: Count | None = None
+    """By default as many as the workers."""
+    resources: Kubernetes | None = None
+    """By default those of the workers."""
+    min: Count = 1
+    max: Count = 10
+    """Kafka: no more than partitions."""
+    messages_per_worker: Count = 100_000
+    """Messages that wait at the broker, for each of these workers."""
+
+
 class Preflight(Block):
     """The check before an install or an upgrade."""
 
@@ -240,6 +256,8 @@ class Values(Block):
     termination_grace_period_seconds: Count | None = None
     """At least worker.drain + worker.publish_deadline, and by default 10 more."""
     scaling: Scaling = Scaling()
+    intake_workers: dict[Label, IntakeWorkers] = {}
+    """By a name of yours: workers that run one intake alone."""
     preflight: Preflight = Preflight()
     pod_disruption_budget: Budget = Budget()
     topology_spread: list[str] = ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]

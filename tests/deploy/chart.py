@@ -73,11 +73,19 @@ def objects(text: str) -> Iterator[Object]:
 
 
 def one(rendered: list[Object], kind: str, name: str | None = None) -> Object:
-    """Return the only object of a kind, or that of a name."""
+    """Return the only object of a kind, or that of a name; those of intakes have to be named."""
     of_kind = [each for each in rendered if each["kind"] == kind]
+    if name is None:
+        of_kind = [each for each in of_kind if component_of(each) != "intake"]
     found = [each for each in of_kind if name in (None, each["metadata"]["name"])]
     assert len(found) == 1, f"{kind} {name}: {len(found)}"
     return found[0]
+
+
+def component_of(rendered: Object) -> str | None:
+    """Return what an object is a part of."""
+    labels: dict[str, str] = rendered["metadata"].get("labels", {})
+    return labels.get("app.kubernetes.io/component")
 
 
 def pod_of(rendered: list[Object], kind: str = "Deployment", name: str | None = None) -> Object:

@@ -1,16 +1,25 @@
 {{/* What is due and what will be: one number for all workers, shared out by how much each bears. */}}
 
-{{- /* Every worker tells the same of a shard, so the greatest is taken of those, then the sum. */ -}}
+{{- /*
+Of the root, and an intake or none. Every worker tells the same of a shard, so the greatest is
+taken of those, then the sum; of a queue or topic too.
+*/ -}}
 {{- define "duebridge.scalingQuery" -}}
-{{- $where := printf "namespace=%q,service=%q" .Release.Namespace (include "duebridge.fullname" .) -}}
-sum(max by (route, shard) (duebridge_due_within{window="{{ .Values.scaling.window }}",{{ $where }}}))
+{{- $root := first . -}}
+{{- with last . -}}
+max(duebridge_intake_lag{intake={{ quote . }},namespace={{ quote $root.Release.Namespace }}})
+{{- else -}}
+{{- $where := printf "namespace=%q,service=%q" $root.Release.Namespace (include "duebridge.fullname" $root) -}}
+sum(max by (route, shard) (duebridge_due_within{window="{{ $root.Values.scaling.window }}",{{ $where }}}))
+{{- end -}}
 {{- end -}}
 
+{{- /* Of the place and the block that has min and max. */ -}}
 {{- define "duebridge.scalingMax" -}}
-{{- $min := int .Values.scaling.min -}}
-{{- $max := int .Values.scaling.max -}}
+{{- $min := int (last .).min -}}
+{{- $max := int (last .).max -}}
 {{- if lt $max $min -}}
-  {{- fail (printf "scaling.max: expected at least scaling.min (%d); got %d" $min $max) -}}
+  {{- fail (printf "%s.max: expected at least %s.min (%d); got %d" (first .) (first .) $min $max) -}}
 {{- end -}}
 {{- $max -}}
 {{- end -}}
