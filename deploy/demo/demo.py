@@ -1,7 +1,8 @@
 """`make demo`: a day of departures from New York waits in a delay store, comes due and arrives.
 
-Two workers move it to Kafka and RabbitMQ, one of them is killed, and in the end every message is
-read back and judged. Whatever happens, nothing is left behind.
+A part of it comes through the intakes, from programs that know the brokers alone. Two workers move
+it to Kafka and RabbitMQ, one of them is killed, and in the end every message is read back and
+judged. Whatever happens, nothing is left behind.
 """
 
 import sys
@@ -40,7 +41,10 @@ def play(console: Console, stack: ExitStack) -> bool:
     crew.start(WORKERS)
     console.print(f"{WORKERS} workers run. One of them will be killed.\n")
 
-    show = Show(console, stage, producer, view, crew, departures)
+    programs = stage.programs()
+    for program in programs.values():
+        stack.callback(program.stop)
+    show = Show(console, stage, producer, view, crew, departures, programs)
     show.schedule()
     show.perform()
     crew.stop()

@@ -22,9 +22,22 @@ LONG_DELAY_MIN = 90
 NOTICE_MIN = 120  # how long before boarding a cancellation or a long delay is announced
 ABSENT = frozenset({"", "NA"})
 KAFKA_ROUTE, RABBITMQ_ROUTE, MISSING_ROUTE = "newark-jfk", "laguardia", "southwest"
-TARGETS = {KAFKA_ROUTE: "Kafka", RABBITMQ_ROUTE: "RabbitMQ", MISSING_ROUTE: "no topic"}
+KAFKA_INTAKE, RABBITMQ_INTAKE = "jetblue", "us-airways"  # routes whose calls come by an intake
+TARGETS = {
+    KAFKA_ROUTE: "Kafka",
+    RABBITMQ_ROUTE: "RabbitMQ",
+    MISSING_ROUTE: "no topic",
+    KAFKA_INTAKE: "by Kafka intake",
+    RABBITMQ_INTAKE: "by RabbitMQ intake",
+}
 ROUTES = tuple(TARGETS)
-MISSING_CARRIER = "WN"  # Southwest: nobody made a topic for it
+SCHEDULED_ROUTES = (KAFKA_ROUTE, RABBITMQ_ROUTE, MISSING_ROUTE)  # by our own producer
+AMQP_ROUTES = (RABBITMQ_ROUTE, RABBITMQ_INTAKE)
+CARRIERS = {
+    "WN": MISSING_ROUTE,  # Southwest: nobody made a topic for it
+    "B6": KAFKA_INTAKE,
+    "US": RABBITMQ_INTAKE,
+}
 CONTENT_TYPE = "application/json"
 
 
@@ -49,9 +62,8 @@ class Departure:
     @property
     def route(self) -> str:
         """The route: by carrier, else by airport."""
-        if self.carrier == MISSING_CARRIER:
-            return MISSING_ROUTE
-        return RABBITMQ_ROUTE if self.origin == "LGA" else KAFKA_ROUTE
+        by_airport = RABBITMQ_ROUTE if self.origin == "LGA" else KAFKA_ROUTE
+        return CARRIERS.get(self.carrier, by_airport)
 
     @property
     def boarding_min(self) -> int:
@@ -136,21 +148,30 @@ def envelope_of(departure: Departure, timetable: Timetable) -> Envelope:
         "to": departure.destination,
         "departs": clock(departure.scheduled_min),
     }
-    # The aircraft, so that its calls stay in one partition; AMQP knows no keys.
-    has_key = departure.route != RABBITMQ_ROUTE
     return Envelope.new(
         json.dumps(body).encode(),
         at=timetable.instant_ms(departure.boarding_min),
         id=departure.id,
-        key=(departure.tail or flight).encode() if has_key else None,
+        key=_key_of(departure),
         headers={"origin": departure.origin, "carrier": departure.carrier},
         content_type=CONTENT_TYPE,
     )
 
 
+def _key_of(departure: Departure) -> str | None:
+    """The aircraft, so that its calls stay in one partition; AMQP knows no keys.
+
+    To the intake of Kafka the key is the id: the same one again replaces the call.
+    """
+    if departure.route in AMQP_ROUTES:
+        return None
+    by_intake = departure.route == KAFKA_INTAKE
+    return departure.id if by_intake else departure.tail or departure.carrier + departure.flight
+
+
 def expected_fingerprint(envelope: Envelope, route: str) -> str:
     """Return the fingerprint of what must arrive: on Kafka the content type is a header."""
-    content_type = () if route == RABBITMQ_ROUTE else (("content-type", CONTENT_TYPE),)
+    content_type = () if route in AMQP_ROUTES else (("content-type", CONTENT_TYPE),)
     return fingerprint(envelope.body, envelope.key, (*envelope.headers, *content_type))
 
 

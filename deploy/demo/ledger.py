@@ -51,9 +51,15 @@ class Ledger:
         """
         if receipt.status != "accepted":
             raise RuntimeError(f"{receipt.id}: expected accepted; got {receipt.status}")
-        print_of = expected_fingerprint(envelope, receipt.route)
-        accepted = Accepted(receipt.id, receipt.due_at_ms, print_of)
-        self._accepted[receipt.route, receipt.id] = accepted
+        self._note(receipt.route, envelope, receipt.due_at_ms)
+
+    def note_sent(self, route: str, envelope: Envelope) -> None:
+        """Write down what a broker confirmed to a program: its intake has to bring it."""
+        self._note(route, envelope, envelope.due.ms)
+
+    def _note(self, route: str, envelope: Envelope, due_at_ms: int) -> None:
+        print_of = expected_fingerprint(envelope, route)
+        self._accepted[route, envelope.id] = Accepted(envelope.id, due_at_ms, print_of)
 
     def note_cancel(self, route: str, id: str, answer: str) -> None:  # noqa: A002
         """Write down a cancel's answer; any but *cancelled* and *in_flight* changed nothing."""

@@ -6,13 +6,14 @@ On a terminal the view is a table that renews itself; elsewhere a plain line eve
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass
 from functools import partial
 from typing import NamedTuple
 
 from duebridge.audit import AuditVerdict, audit
+from duebridge.envelope import Envelope
 from duebridge.producer import Producer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
@@ -21,12 +22,23 @@ from rich.table import Table
 from rich.text import Text
 
 from crew import Crew, StoreView
-from departures import ROUTES, TARGETS, Departure, News, Timetable, envelope_of, news_of
+from departures import (
+    ROUTES,
+    SCHEDULED_ROUTES,
+    TARGETS,
+    Departure,
+    News,
+    Timetable,
+    envelope_of,
+    news_of,
+)
 from ledger import ALL, Ledger
+from programs import Program, send_all
 from stage import Stage
 
 DAY_S = 30.0
-LEAD_S = 4.5  # from now to the first boarding: time to schedule all, and for the first news
+LEAD_S = 7.0  # from now to the first boarding: time to schedule all, and for the first news
+TAKEN_IN_WITHIN_S = 15.0
 KILL_AFTER = 0.45  # of the day
 REST_WITHIN_S = 20.0  # after the last due instant: some leases and some retries
 PAUSE_S = 0.05
@@ -118,6 +130,7 @@ class Show:
     view: StoreView
     crew: Crew
     departures: Sequence[Departure]
+    programs: Mapping[str, Program]  # by the route that their calls come to
 
     def __post_init__(self, console: Console) -> None:
         """Set the first boarding a moment ahead."""
@@ -126,14 +139,35 @@ class Show:
         self._board = Board(console, lambda: self._timetable.clock_at(now_ms()), self._counts)
 
     def schedule(self) -> None:
-        """Hand every departure of the day to the delay store; all of them are accepted."""
-        for route in ROUTES:
-            mine = [each for each in self.departures if each.route == route]
-            envelopes = [envelope_of(each, self._timetable) for each in mine]
+        """Have every departure of the day in the delay store; all of them are accepted."""
+        for route in SCHEDULED_ROUTES:
+            envelopes = self._envelopes(route)
             receipts = self.producer.schedule_many(route, envelopes)
             for envelope, receipt in zip(envelopes, receipts, strict=True):
                 self._ledger.note_receipt(envelope, receipt)
-        self._board.announce(f"{len(self.departures)} envelopes wait in the store")
+        sent = {route: self._envelopes(route) for route in self.programs}
+        send_all([(self.programs[route], envelopes) for route, envelopes in sent.items()])
+        for route, envelopes in sent.items():
+            for envelope in envelopes:
+                self._ledger.note_sent(route, envelope)
+        self._wait_taken_in({route: len(envelopes) for route, envelopes in sent.items()})
+        by_intake = sum(map(len, sent.values()))
+        self._board.announce(
+            f"{len(self.departures)} envelopes wait in the store; {by_intake} of them came through"
+            " the intakes, from programs that know nothing of duebridge"
+        )
+
+    def _envelopes(self, route: str) -> list[Envelope]:
+        mine = (each for each in self.departures if each.route == route)
+        return [envelope_of(each, self._timetable) for each in mine]
+
+    def _wait_taken_in(self, counts: Mapping[str, int]) -> None:
+        """Wait, so that the news of the day find every call; what is missing ends as lost."""
+        give_up_at_ms = now_ms() + int(TAKEN_IN_WITHIN_S * 1000)
+        while now_ms() < give_up_at_ms and any(
+            self.view.stores[route].next().envelopes < count for route, count in counts.items()
+        ):
+            time.sleep(PAUSE_S)
 
     def perform(self) -> None:
         """Live through the day until the store is empty, or until it should have been long ago."""

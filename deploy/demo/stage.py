@@ -28,8 +28,15 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError
 from rich.console import Console
 
-from departures import KAFKA_ROUTE, MISSING_ROUTE, RABBITMQ_ROUTE
+from departures import (
+    KAFKA_INTAKE,
+    KAFKA_ROUTE,
+    MISSING_ROUTE,
+    RABBITMQ_INTAKE,
+    RABBITMQ_ROUTE,
+)
 from ledger import Seen
+from programs import Program
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICES = [sys.executable, str(ROOT / "deploy" / "local" / "services.py")]
@@ -178,7 +185,29 @@ routes:
     target: {{broker: events, topic: {self.name}-nobody-made-it}}
     dead_letter: {{broker: events, topic: {self.name}-dead}}
     on_target_error: {{hold: 0s}}
+  {KAFKA_INTAKE}:
+    target: {{broker: events, topic: {self.name}}}
+    dead_letter: {{broker: events, topic: {self.name}-dead}}
+  {RABBITMQ_INTAKE}:
+    target: {{broker: desk, exchange: {self.name}, routing_key: boarding}}
+    dead_letter: {{broker: events, topic: {self.name}-dead}}
+intakes:
+  {KAFKA_INTAKE}:
+    source: {{broker: events, topic: {self.name}-later, group: {self.name}}}
+    route: {KAFKA_INTAKE}
+    on_conflict: replace
+  {RABBITMQ_INTAKE}:
+    source: {{broker: desk, queue: {self.name}-later}}
+    route: {RABBITMQ_INTAKE}
 """
+
+    def programs(self) -> dict[str, Program]:
+        """Start the programs that send through the intakes, by the route of their calls."""
+        later = f"{self.name}-later"
+        return {
+            KAFKA_INTAKE: Program("kafka_program.py", self.bootstrap, later),
+            RABBITMQ_INTAKE: Program("rabbitmq_program.py", self.url, later),
+        }
 
     def count(self, route: str, *, is_dead: bool) -> int:
         """Return how many envelopes of a route were read back so far."""
@@ -193,7 +222,8 @@ routes:
 def opened_stage(bootstrap: str, url: str) -> Iterator[Stage]:
     """Give a stage of its own; nothing of it is left behind."""
     name = f"boarding-{secrets.token_hex(3)}"
-    with kafka_topics(bootstrap, [name, f"{name}-dead"]), rabbitmq_queue(url, name):
+    topics = [name, f"{name}-dead", f"{name}-later"]
+    with kafka_topics(bootstrap, topics), rabbitmq_queue(url, name):
         kafka = Reader(partial(read_kafka, bootstrap, {name: False, f"{name}-dead": True}))
         rabbitmq = Reader(partial(read_rabbitmq, url, name))
         try:
@@ -223,17 +253,20 @@ def kafka_topics(bootstrap: str, names: list[str]) -> Iterator[None]:
 
 @contextmanager
 def rabbitmq_queue(url: str, name: str) -> Iterator[None]:
-    """Have a durable quorum queue behind an exchange of its own; both deleted at the end."""
+    """Have a quorum queue behind an exchange, and the queue of an intake; deleted at the end."""
     try:
         with rabbitmq_channel(url) as channel:
             channel.exchange_declare(name, "direct", durable=True)
             channel.queue_declare(name, durable=True, arguments={"x-queue-type": "quorum"})
             channel.queue_bind(name, name, "boarding")
+            quorum = {"x-queue-type": "quorum"}
+            channel.queue_declare(f"{name}-later", durable=True, arguments=quorum)
         yield
     finally:
         # A connection of its own: the first one would have missed its heartbeats by now.
         with suppress(AMQPError), rabbitmq_channel(url) as channel:
             channel.queue_delete(name)
+            channel.queue_delete(f"{name}-later")
             channel.exchange_delete(name)
 
 

@@ -87,11 +87,11 @@ def test_doctor_of_an_intake_that_runs_says_what_its_process_says(
     assert finding(done)[1].startswith(found)
 
 
-def test_doctor_of_an_intake_of_two_processes_counts_what_waits_once(intakes: Command) -> None:
+def test_doctor_of_an_intake_of_two_processes_adds_their_shares_of_what_waits(intakes: Command) -> None:
     say(intakes, IntakeRecord("retries", True, lag=60_000), host="a")
-    say(intakes, IntakeRecord("retries", True, lag=59_000), host="b")
+    say(intakes, IntakeRecord("retries", True, lag=30_000), host="b")
     severity, found, _ = finding(intakes("doctor", "--output", "json"))
-    assert (severity, found) == ("ok", "processes: 2, waiting at the broker: 60000")
+    assert (severity, found) == ("ok", "processes: 2, waiting at the broker: 90000")
 
 
 def test_doctor_of_an_intake_that_just_started_does_not_blame_it(intakes: Command) -> None:

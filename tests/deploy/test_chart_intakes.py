@@ -70,7 +70,7 @@ def test_intake_follows_its_lag_beside_the_workers_backlog(rendered: list[Object
     assert "duebridge_due_within" in workers["metadata"]["query"]
 
 
-def test_query_of_an_intake_counts_a_message_once_whoever_tells_of_it(
+def test_query_of_an_intake_adds_the_shares_of_its_processes(
     rendered: list[Object], promtool: Promtool, tmp_path: Path
 ) -> None:
     [trigger] = one(rendered, "ScaledObject", OWN)["spec"]["triggers"]
@@ -81,7 +81,7 @@ def test_query_of_an_intake_counts_a_message_once_whoever_tells_of_it(
         f'{LAG.replace("shop", "other")},pod="y"}}': "9000 9000",
     }
     expected = {"expr": trigger["metadata"]["query"], "eval_time": "15s"}
-    expected["exp_samples"] = [{"labels": "{}", "value": 700}]
+    expected["exp_samples"] = [{"labels": "{}", "value": 700 + 690}]
     series = [{"series": text, "values": value} for text, value in told.items()]
     test = {"interval": "15s", "input_series": series, "promql_expr_test": [expected]}
     file = tmp_path / "history.yaml"

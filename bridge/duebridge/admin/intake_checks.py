@@ -69,5 +69,6 @@ def _lag(place: str, running: Iterable[Running]) -> Iterator[Finding]:
 
 
 def _lag_of(running: Iterable[Running]) -> int | None:
-    """Return how many messages wait; each process tells of the whole queue or topic."""
-    return max((each.lag for _, each in running if each.lag is not None), default=None)
+    """Return how many messages wait; each process tells its own share, as far as it knows it."""
+    known = [each.lag for _, each in running if each.lag is not None]
+    return sum(known) if known else None
