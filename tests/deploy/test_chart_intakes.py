@@ -97,6 +97,7 @@ def test_keda_without_prometheus_asks_the_intakes_own_pods(chart: Chart) -> None
         "valueLocation": r"intakes.orders\.retries.lag",
         "targetValue": "20000",
     }
+    assert trigger["metricType"] == "Value"  # of one pod's share
 
 
 def test_hpa_of_an_intake_names_the_intake_to_the_adapter(chart: Chart) -> None:
