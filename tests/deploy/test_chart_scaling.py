@@ -18,7 +18,7 @@ TOLD = {
     f'duebridge_due_within{{{MINE.replace("60s", "300s")},route="b",shard="0"}}': "9000 9000",
     f'duebridge_due_within{{{MINE.replace("shop", "other")},route="b",shard="0"}}': "9000 9000",
 }
-SCALED = ("hpa", "keda-metrics-api", "keda-prometheus")
+SCALED = ("hpa", "intakes", "keda-metrics-api", "keda-prometheus")
 
 
 def behavior(chart: Chart, mode: str) -> Object:
