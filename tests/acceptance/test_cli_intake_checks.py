@@ -87,7 +87,9 @@ def test_doctor_of_an_intake_that_runs_says_what_its_process_says(
     assert finding(done)[1].startswith(found)
 
 
-def test_doctor_of_an_intake_of_two_processes_adds_their_shares_of_what_waits(intakes: Command) -> None:
+def test_doctor_of_an_intake_of_two_processes_adds_what_waits(
+    intakes: Command,
+) -> None:
     say(intakes, IntakeRecord("retries", True, lag=60_000), host="a")
     say(intakes, IntakeRecord("retries", True, lag=30_000), host="b")
     severity, found, _ = finding(intakes("doctor", "--output", "json"))

@@ -95,6 +95,7 @@ class Rig:
         self.faults: list[Fault] = []
         self.bounds: list[Bound] = []
         self.emptied_s = self.stopped_in_s = 0.0
+        self.in_hand: Callable[[], int] | None = None  # what a fault strikes, if not leases
         self._nemesis = Historian(home, "faults")
         self.store = Storage(stack.store_url(), self.config_path)
         path = self._write_config(config, "producer")
@@ -206,6 +207,8 @@ class Rig:
 
     def in_flight(self) -> int:
         """Envelopes that a worker holds; 0 also while the store does not answer."""
+        if self.in_hand is not None:
+            return self.in_hand()
         try:
             return self.store.poll()["unack"]
         except StoreError:

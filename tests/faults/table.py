@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-NAMES = ("worker", "store", "broker", "target", "letter", "network")
+NAMES = ("worker", "store", "broker", "target", "letter", "network", "intake")
 FAMILIES = [import_module(f"tests.faults.scenarios.{name}_faults") for name in NAMES]
 SCENARIOS = {each.name: each for family in FAMILIES for each in family.SCENARIOS}
 MATRIX = [(each.name, broker) for each in SCENARIOS.values() for broker in each.brokers]
@@ -17,6 +17,8 @@ SLICE = [
     ("store_link_replies_lost", "rabbitmq"),
     ("fan_out_full", "rabbitmq"),
     ("reopened", "kafka"),
+    ("intake_killed", "rabbitmq"),
+    ("intake_of_two_killed", "kafka"),
 ]
 LONG_SLICE = [
     ("broker_frozen", "rabbitmq"),
@@ -33,4 +35,11 @@ LONG_SLICE = [
     ("letters_slow", "kafka"),
     ("stop_amid_letters", "rabbitmq"),
     ("stopped_beside_silent_store", "kafka"),
+    ("intake_killed", "kafka"),
+    ("intake_of_two_killed", "rabbitmq"),
+    ("intake_terminated", "rabbitmq"),
+    ("intake_store_killed", "kafka"),
+    ("intake_broker_restarted", "rabbitmq"),
+    ("intake_refuses_many", "rabbitmq"),
+    ("intake_letters_missing", "kafka"),
 ]

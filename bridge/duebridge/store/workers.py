@@ -45,9 +45,9 @@ class HeldTarget(msgspec.Struct, frozen=True):
 
 
 class IntakeRecord(msgspec.Struct, frozen=True):
-    """An intake that a process runs; `lag` is its share of what waits at the broker.
+    """An intake that a process runs; `lag` is its share of what waits at the broker, if known.
 
-    `lag` is None while unknown. `is_up`: it reads its source; else `error` says why not. `waiting_ms`: how long the batch in
+    `is_up`: it reads its source; else `error` says why not. `waiting_ms`: how long the batch in
     hand has waited for the store or for the dead-letter target; `error` then says for what.
     """
 

@@ -1,0 +1,184 @@
+"""Intakes killed, stopped, in a changing group; their store, broker, dead-letter target away.
+
+A program that knows nothing of duebridge posts everything first; the fault strikes while the
+intakes, in processes of their own, take it in. So no fault here excuses a copy: whoever delivers is
+left alone, and what comes again has to be told apart.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from tests.faults.judgement import Look
+from tests.faults.posting import Post, messages, open_post
+from tests.faults.rig import Rig
+from tests.faults.scenario import Bound, Scenario
+from tests.faults.traffic import ROUTE
+
+DOOR = "door"
+TIMES = 4  # as many messages as a scenario of the worker has
+DUE_FROM_S, DUE_OVER_S = 1.0, 2.0
+BAD, GOOD = 50_000, 2_000
+SOME_BAD = 200
+STOPS_WITHIN_S = 15
+TAKEN_IN_WITHIN_S = 90.0
+
+
+class Doors:
+    """The intakes of a run: their program's queue or topic, and the processes that run them."""
+
+    def __init__(self, rig: Rig, *, has_letters: bool = True) -> None:
+        self._rig = rig
+        self.post: Post = open_post(rig.side, rig.home)
+        if has_letters:
+            self.post.make_letters()
+        self._config = rig.home / "intake.yaml"
+        intake = {"source": self.post.source, "route": ROUTE, "dead_letter": self.post.dead_letter}
+        given = json.loads(rig.config_path.read_text())
+        given["intakes"] = {DOOR: {**intake, **self.post.settings}}
+        self._config.write_text(json.dumps(given))
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        """Start one more process that runs the intake alone."""
+        program = Path(sys.executable).with_name("duebridge")
+        command = [program, "--config", self._config, "run", "--only", f"intake:{DOOR}"]
+        path = self._rig.home / f"worker-intake-{len(self.processes)}.log"
+        with path.open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ)
+        self.processes.append(process)
+        self._rig.workers.append(process)
+        return process
+
+    def in_hand(self) -> int:
+        """Return how many messages are between the program and the store; 0 if nobody can say."""
+        try:
+            return self.post.left()
+        except Exception:  # the broker is away: it is what was broken
+            return 0
+
+    def wait_under_way(self, posted: int) -> None:
+        """Return while an intake has taken some in, and some are left."""
+        self._rig.see(lambda: 0 < self.in_hand() < posted)
+
+    def finish(self) -> None:
+        """Wait until all was taken in."""
+        self._rig.see(lambda: self._is_empty(), TAKEN_IN_WITHIN_S)
+
+    def _is_empty(self) -> bool:
+        try:
+            return self.post.left() == 0
+        except Exception:  # as above
+            return False
+
+
+@contextmanager
+def doors(rig: Rig, *, intakes: int = 1, bad: int = 0, has_letters: bool = True) -> Iterator[Doors]:
+    """Post everything and have intakes take it in; the block breaks something meanwhile."""
+    opened = Doors(rig, has_letters=has_letters)
+    rig.in_hand = opened.in_hand
+    try:
+        posted = messages("posted", TIMES * rig.count, DUE_FROM_S, DUE_OVER_S)
+        opened.post.post(posted, bad)
+        for _ in range(intakes):
+            opened.start()
+        opened.wait_under_way(len(posted) + bad)
+        yield opened
+        opened.finish()
+        rig.in_hand = None
+        rig.see(rig.is_empty)
+    finally:
+        rig.in_hand = None
+        opened.post.close()
+
+
+def _all_came(rig: Rig, refused: int = 0, found: int = 0) -> Look:
+    return lambda seen: [seen.missing("posted"), Bound("refused, not sent on", refused - found, 0)]
+
+
+def kill(rig: Rig, intakes: int = 1) -> Look:
+    """Kill one amid a batch; with two of a group or queue the other goes on beside a new one."""
+    with doors(rig, intakes=intakes) as opened:
+        for turn in range(2):
+            with rig.fault(f"intake killed, one of {intakes}") as fault:
+                victim = opened.processes[turn]
+                victim.kill()
+                fault.effect = f"exit {victim.wait()}, {opened.in_hand()} left"
+                opened.start()
+            opened.wait_under_way(TIMES * rig.count)
+    return _all_came(rig)
+
+
+def terminate(rig: Rig) -> Look:
+    """Stop one amid a batch, in order: it ends in time, with 0."""
+    with doors(rig) as opened:
+        with rig.fault("intake stopped by SIGTERM") as fault:
+            victim = opened.processes[0]
+            took_s = rig.seconds_to_leave(victim)
+            if victim.wait() == 0:
+                fault.effect = "drained, exit 0"
+        rig.bounds.append(Bound("exit of the intake by SIGTERM, s", took_s, STOPS_WITHIN_S))
+        opened.start()
+    return _all_came(rig)
+
+
+def lose(service: str, number: signal.Signals, event: str, rig: Rig) -> Look:
+    """Take a server away amid a batch, and bring it back."""
+    with doors(rig, intakes=2), rig.fault(f"{service} stopped by {number.name}") as fault:
+        rig.stack.signal(service, number)
+        rig.see_logged(fault, event)
+        rig.stack.up(service)
+    return _all_came(rig)
+
+
+def lose_broker(rig: Rig) -> Look:
+    return lose(rig.side.service, signal.SIGTERM, '"intake_source_unavailable"', rig)
+
+
+def refuse_many(rig: Rig) -> Look:
+    """Kill an intake amid 50,000 bad messages beside good ones: each bad one ends refused."""
+    with doors(rig, intakes=2, bad=BAD) as opened:
+        with rig.fault("intake killed amid bad messages") as fault:
+            opened.processes[0].kill()
+            fault.effect = f"exit {opened.processes[0].wait()}, {opened.in_hand()} left"
+        opened.finish()
+        found = opened.post.refused()
+    return _all_came(rig, BAD, found)
+
+
+def miss_letters(rig: Rig) -> Look:
+    """Have bad messages before their dead-letter target is there: their batch waits for it."""
+    with doors(rig, bad=SOME_BAD, has_letters=False) as opened:
+        with rig.fault("dead-letter target of the intake missing") as fault:
+            rig.see_logged(fault, '"intake_letters_held"')
+            opened.post.make_letters()
+        opened.finish()
+        found = opened.post.refused()
+    return _all_came(rig, SOME_BAD, found)
+
+
+Inject = Callable[[Rig], Look]
+
+
+def _row(name: str, inject: Inject, faults: int = 1) -> Scenario:
+    return Scenario(name, inject, faults, workers=1, may_repeat=False, may_count=False, over_s=0)
+
+
+SCENARIOS = [
+    _row("intake_killed", kill, 2),
+    _row("intake_of_two_killed", partial(kill, intakes=2), 2),
+    _row("intake_terminated", terminate),
+    _row(
+        "intake_store_killed",
+        partial(lose, "redis", signal.SIGKILL, '"intake_store_unavailable"'),
+    ),
+    _row("intake_broker_restarted", lose_broker),
+    _row("intake_refuses_many", refuse_many),
+    _row("intake_letters_missing", miss_letters),
+]
