@@ -5,7 +5,16 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-SECTIONS = ("bridge", "lateness", "memory", "backlog", "idle", "scripts", "durability")
+SECTIONS = (
+    "bridge",
+    "intakes",
+    "lateness",
+    "memory",
+    "backlog",
+    "idle",
+    "scripts",
+    "durability",
+)
 
 # Every figure, in the order of the table's columns. The name has the unit; CPU, calls and bytes are
 # per message.

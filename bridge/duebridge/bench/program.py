@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from duebridge.bench.durability import measure_durability
 from duebridge.bench.figures import BenchRow, BenchSizes
+from duebridge.bench.intakes import measure_intakes
 from duebridge.bench.lateness import measure_lateness
 from duebridge.bench.stage import BenchSetting, Stage
 from duebridge.bench.store_cost import measure_idle, measure_memory, measure_scripts
@@ -18,6 +19,10 @@ Section: TypeAlias = Callable[[Stage, BenchSizes], Iterator[BenchRow]]
 
 def _bridge(stage: Stage, sizes: BenchSizes) -> Iterator[BenchRow]:
     return measure_throughput(stage, sizes.count, sizes.rounds)
+
+
+def _intakes(stage: Stage, sizes: BenchSizes) -> Iterator[BenchRow]:
+    return measure_intakes(stage, sizes.count, sizes.rounds)
 
 
 def _lateness(stage: Stage, sizes: BenchSizes) -> Iterator[BenchRow]:
@@ -41,7 +46,11 @@ def _scripts(stage: Stage, sizes: BenchSizes) -> Iterator[BenchRow]:
     return measure_scripts(stage, sizes.calls)
 
 
-OF_EACH_BROKER: Mapping[str, Section] = {"bridge": _bridge, "lateness": _lateness}
+OF_EACH_BROKER: Mapping[str, Section] = {
+    "bridge": _bridge,
+    "intakes": _intakes,
+    "lateness": _lateness,
+}
 OF_THE_STORE: Mapping[str, Section] = {
     "memory": _memory,
     "backlog": _backlog,

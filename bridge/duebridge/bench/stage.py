@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from duebridge.config.load import resolved_broker, resolved_store_url
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope, Target
 from duebridge.errors import StoreError
-from duebridge.ports.baseline import HEADERS, BaselineClient
+from duebridge.ports.baseline import HEADERS, BareConsumer, BaselineClient
 from duebridge.ports.discovery import broker_type, naming
 from duebridge.ports.publisher import Delivery, Publisher
 from duebridge.store.batching import batches
@@ -61,13 +61,21 @@ class Stage:
         self.connection.load_scripts()
         self.meter = Meter(self.connection, self._calls)
         settings = resolved_broker(setting.config, broker)
-        kind = setting.config.brokers[broker].type
-        with naming(broker, kind):
-            opened = broker_type(kind).open_baseline(settings, scratch_name())
+        self._kind = setting.config.brokers[broker].type
+        with naming(broker, self._kind):
+            opened = broker_type(self._kind).open_baseline(settings, scratch_name())
         self.baseline: BaselineClient = opened
         stack.callback(self.baseline.close)
         self._stack = stack
         self._lives: dict[str, RouteLife] = {}
+
+    def open_bare_consumer(self, stack: ExitStack) -> BareConsumer:
+        """Return a bare consumer with a scratch queue or topic of its own."""
+        settings = resolved_broker(self._setting.config, self.broker)
+        with naming(self.broker, self._kind):
+            opened = broker_type(self._kind).open_bare_consumer(settings, scratch_name())
+        stack.callback(opened.close)
+        return opened
 
     def _connect(self) -> CountedConnection:
         return CountedConnection(open_connection(self._url), self._calls)
@@ -117,7 +125,7 @@ class Stage:
         shards: int = 1,
     ) -> Iterator["RunningWorker"]:
         """Give a worker of the scratch route, warmed up but not started; drain it at the end."""
-        config = self._config(namespace, shards)
+        config = self.config(namespace, shards)
         with ExitStack() as stack:
             stack.enter_context(tuned_gc())
             opened = self._setting.open_publishers(config, stack)
@@ -131,7 +139,10 @@ class Stage:
         target = Target(self.broker, **self.baseline.target)
         return [Delivery("warm-up", target, body, headers=HEADERS) for body in bodies(WARM_UP)]
 
-    def _config(self, namespace: str, shards: int) -> Config:
+    def config(
+        self, namespace: str, shards: int = 1, intakes: Mapping[str, object] | None = None
+    ) -> Config:
+        """Return the configuration of the scratch route."""
         given = self._setting.config
         return Config.model_validate(
             {
@@ -145,6 +156,7 @@ class Stage:
                         "shards": shards,
                     }
                 },
+                "intakes": intakes or {},
             }
         )
 

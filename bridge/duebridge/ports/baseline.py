@@ -1,9 +1,10 @@
-"""The port for direct publishing, the baseline that `duebridge bench` compares the bridge with."""
+"""The ports for clients alone, the baselines that `duebridge bench` compares the bridge with."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-DEADLINE_S = 120.0  # for one call of `publish_all`
+DEADLINE_S = 120.0  # for one call of `publish_all`, `fill` or `take`
+DELAY_MS = 3_600_000  # of what `fill` publishes
 
 # Same number and length as the bridge's headers on a delivery, so that wire sizes are equal.
 HEADERS = (
@@ -40,4 +41,25 @@ class BaselineClient(Protocol):
 
     def close(self) -> None:
         """Delete the target and close the connection."""
+        ...
+
+
+class BareConsumer(Protocol):
+    """A consumer with a scratch queue or topic, created when opened, that only acks or commits."""
+
+    @property
+    def source(self) -> Mapping[str, object]:
+        """The queue or topic as an intake's source names it, without the broker."""
+        ...
+
+    def fill(self, bodies: Sequence[bytes]) -> None:
+        """Publish bodies, each with an id of its own and `x-delay`; return once all are kept."""
+        ...
+
+    def take(self, count: int) -> None:
+        """Consume and settle so many, with the best settings for bulk; connects at first."""
+        ...
+
+    def close(self) -> None:
+        """Delete the queue or topic and close the connections."""
         ...

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from duebridge.envelope import Envelope, Headers, Target
-from duebridge.ports.baseline import BaselineClient
+from duebridge.ports.baseline import BareConsumer, BaselineClient
 from duebridge.ports.checks import Destination, Finding
 from duebridge.ports.publisher import Publisher
 from duebridge.ports.settings import BrokerSettings, Model, TargetSettings
@@ -140,6 +140,13 @@ class BrokerType(ABC):
 
     def open_baseline(self, settings: Mapping[str, object], name: str) -> BaselineClient:
         """Return a baseline client with a scratch target of this name; requires `has_baseline`.
+
+        Raises `ConfigError` and `BrokerUnavailable`.
+        """
+        raise NotImplementedError
+
+    def open_bare_consumer(self, settings: Mapping[str, object], name: str) -> BareConsumer:
+        """Return a bare consumer of a scratch queue or topic; requires `has_baseline`, `source`.
 
         Raises `ConfigError` and `BrokerUnavailable`.
         """

@@ -29,7 +29,7 @@ class KafkaBaseline:
         self.target = {"topic": name}
         self._name = name
         config = producer_config({**settings, "client": "kafka-python"}, DEADLINE_S)
-        self._topics = _Topics(config)
+        self._topics = Topics(config)
         self._topics.create(name)
         self._bulk: Any = KafkaProducer(**{**config, **_BULK})
         self._single: Any = KafkaProducer(**{**config, **_SINGLE})
@@ -66,7 +66,7 @@ class LibrdkafkaBaseline:
         self.target = {"topic": name}
         self._name = name
         config = producer_config({**settings, "client": "kafka-python"}, DEADLINE_S)
-        self._topics = _Topics(config)
+        self._topics = Topics(config)
         self._topics.create(name)
         options = settings.get("options") or {}
         assert isinstance(options, Mapping)  # noqa: S101 - `producer_config` checked it
@@ -113,18 +113,20 @@ class LibrdkafkaBaseline:
             self._single.poll(0.1)
 
 
-class _Topics:
-    """Creates and deletes the scratch topic."""
+class Topics:
+    """Creates and deletes scratch topics."""
 
     def __init__(self, config: Mapping[str, object]) -> None:
         known = KafkaAdminClient.DEFAULT_CONFIG
         self._config: dict[str, Any] = {key: config[key] for key in config if key in known}
 
     def create(self, name: str) -> None:
+        """Create a topic; raises `BrokerUnavailable`."""
         topic = {name: {"num_partitions": PARTITIONS, "replication_factor": -1}}
         self._with_admin(lambda admin: admin.create_topics(topic))
 
     def delete(self, name: str) -> None:
+        """Delete a topic; raises `BrokerUnavailable`."""
         self._with_admin(lambda admin: admin.delete_topics([name]))
 
     def _with_admin(self, call: Callable[[Any], object]) -> None:

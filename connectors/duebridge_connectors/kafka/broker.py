@@ -7,7 +7,7 @@ from pydantic import Field
 
 from duebridge.envelope import Envelope, Headers, Target
 from duebridge.errors import EnvelopeError
-from duebridge.ports.baseline import BaselineClient
+from duebridge.ports.baseline import BareConsumer, BaselineClient
 from duebridge.ports.broker import BrokerType
 from duebridge.ports.checks import Destination, Finding
 from duebridge.ports.publisher import Publisher
@@ -127,6 +127,12 @@ class Kafka(BrokerType):
         from duebridge_connectors.kafka.baseline import open_baseline
 
         return open_baseline(settings, name)
+
+    def open_bare_consumer(self, settings: Mapping[str, object], name: str) -> BareConsumer:
+        """Return the bare consumer; see `BrokerType.open_bare_consumer`."""
+        from duebridge_connectors.kafka.bare_consumer import open_bare_consumer
+
+        return open_bare_consumer(settings, name)
 
 
 KAFKA = Kafka()

@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from duebridge.envelope import Envelope, Headers, Target
 from duebridge.errors import EnvelopeError, shown
-from duebridge.ports.baseline import BaselineClient
+from duebridge.ports.baseline import BareConsumer, BaselineClient
 from duebridge.ports.broker import BrokerType
 from duebridge.ports.checks import Destination, Finding
 from duebridge.ports.publisher import Publisher
@@ -160,6 +160,13 @@ class RabbitMQ(BrokerType):
         from duebridge_connectors.rabbitmq.baseline import open_baseline
 
         return open_baseline(settings, name)
+
+    def open_bare_consumer(self, settings: Mapping[str, object], name: str) -> BareConsumer:
+        """Return the bare consumer; see `BrokerType.open_bare_consumer`."""
+        from duebridge_connectors.rabbitmq.bare_consumer import RabbitBareConsumer
+        from duebridge_connectors.rabbitmq.settings import connection_parameters
+
+        return RabbitBareConsumer(connection_parameters(settings), name)
 
 
 RABBITMQ = RabbitMQ()

@@ -1,0 +1,126 @@
+"""Kafka consumers that only commit: what `duebridge bench` compares an intake with."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kafka import KafkaConsumer, KafkaProducer
+
+from duebridge.ports.baseline import DEADLINE_S, DELAY_MS
+from duebridge.ports.publisher import BrokerUnavailable
+from duebridge_connectors.kafka.baseline import Topics
+from duebridge_connectors.kafka.settings import producer_config
+
+RECORDS: Final = 500  # of one poll, which is committed
+POLL_S: Final = 1.0
+GROUP: Final = "bare"
+_HEADERS: Final = [("x-delay", b"%d" % DELAY_MS)]
+
+
+class _Scratch:
+    """The scratch topic, filled by kafka-python."""
+
+    def __init__(self, settings: Mapping[str, object], name: str) -> None:
+        self.source = {"topic": name, "group": f"{name}-intake"}
+        self._name = name
+        self._config = producer_config({**settings, "client": "kafka-python"}, DEADLINE_S)
+        self._topics = Topics(self._config)
+        self._topics.create(name)
+
+    def fill(self, bodies: Sequence[bytes]) -> None:
+        """Send all bodies and wait for every confirm; see `BareConsumer`."""
+        producer: Any = KafkaProducer(**{**self._config, "linger_ms": 5, "batch_size": 262_144})
+        keys = (b"%d" % number for number in range(len(bodies)))
+        pairs = zip(bodies, keys, strict=True)
+        sent = [producer.send(self._name, body, key, _HEADERS) for body, key in pairs]
+        producer.flush()
+        for each in sent:
+            each.get(DEADLINE_S)
+        producer.close()
+
+
+class KafkaBareConsumer(_Scratch):
+    """A `BareConsumer` of kafka-python."""
+
+    _consumer: Any = None
+
+    def take(self, count: int) -> None:
+        """Poll and commit; see `BareConsumer`."""
+        if self._consumer is None:
+            known = KafkaConsumer.DEFAULT_CONFIG
+            config = {key: value for key, value in self._config.items() if key in known}
+            config |= {"group_id": f"{self._name}-{GROUP}", "auto_offset_reset": "earliest"}
+            config |= {"enable_auto_commit": False, "max_poll_records": RECORDS}
+            self._consumer = KafkaConsumer(self._name, **config)
+        taken, late = 0, time.monotonic() + DEADLINE_S
+        while taken < count and time.monotonic() < late:
+            found = self._consumer.poll(timeout_ms=int(POLL_S * 1000))
+            if found:
+                self._consumer.commit()
+                taken += sum(map(len, found.values()))
+        _check(taken, count)
+
+    def close(self) -> None:
+        """Leave the group, and delete the topic; see `BareConsumer`."""
+        if self._consumer is not None:
+            self._consumer.close()
+        self._topics.delete(self._name)
+
+
+class LibrdkafkaBareConsumer(_Scratch):
+    """A `BareConsumer` of librdkafka."""
+
+    _consumer: Any = None
+
+    def __init__(self, settings: Mapping[str, object], name: str) -> None:
+        super().__init__(settings, name)
+        options = settings.get("options") or {}
+        assert isinstance(options, Mapping)  # noqa: S101 - `producer_config` checked it
+        self._options = dict(options)
+
+    def take(self, count: int) -> None:
+        """Consume and commit; see `BareConsumer`."""
+        if self._consumer is None:
+            self._consumer = self._subscribed()
+        taken, late = 0, time.monotonic() + DEADLINE_S
+        while taken < count and time.monotonic() < late:
+            if found := self._consumer.consume(RECORDS, POLL_S):
+                self._consumer.commit(asynchronous=False)
+                taken += len(found)
+        _check(taken, count)
+
+    def _subscribed(self) -> Any:
+        from confluent_kafka import Consumer
+
+        servers = ",".join(self._config["bootstrap_servers"])  # type: ignore[arg-type]
+        consumer = Consumer(
+            {
+                **self._options,
+                "bootstrap.servers": servers,
+                "group.id": f"{self._name}-{GROUP}",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.subscribe([self._name])
+        return consumer
+
+    def close(self) -> None:
+        """Leave the group, and delete the topic; see `BareConsumer`."""
+        if self._consumer is not None:
+            self._consumer.close()
+        self._topics.delete(self._name)
+
+
+def _check(taken: int, count: int) -> None:
+    if taken < count:
+        raise BrokerUnavailable(f"kafka: {taken} of {count} came within {DEADLINE_S:g} s")
+
+
+def open_bare_consumer(
+    settings: Mapping[str, object], name: str
+) -> KafkaBareConsumer | LibrdkafkaBareConsumer:
+    """Return the bare consumer of the configured `client`; see `BareConsumer`."""
+    if settings.get("client") == "librdkafka":
+        return LibrdkafkaBareConsumer(settings, name)
+    return KafkaBareConsumer(settings, name)
