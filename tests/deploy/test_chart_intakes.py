@@ -77,6 +77,7 @@ def test_query_of_an_intake_adds_the_shares_of_its_processes(
     told = {
         f'{LAG},pod="x"}}': "700 700",
         f'{LAG},pod="y"}}': "690 690",
+        f'{LAG},pod="z"}}': "NaN NaN",  # it does not know yet
         f'{LAG.replace("orders.retries", "plugin")},pod="y"}}': "9000 9000",
         f'{LAG.replace("shop", "other")},pod="y"}}': "9000 9000",
     }

@@ -2,12 +2,13 @@
 
 {{- /*
 Of the root, and an intake or none. Every worker tells the same of a shard, so the greatest is
-taken of those, then the sum. Of a queue or topic each tells its own share.
+taken of those, then the sum. Of a queue or topic each tells its own
+share, NaN while it does not know.
 */ -}}
 {{- define "duebridge.scalingQuery" -}}
 {{- $root := first . -}}
 {{- with last . -}}
-sum(duebridge_intake_lag{intake={{ quote . }},namespace={{ quote $root.Release.Namespace }}})
+sum(duebridge_intake_lag{intake={{ quote . }},namespace={{ quote $root.Release.Namespace }}} >= 0)
 {{- else -}}
 {{- $where := printf "namespace=%q,service=%q" $root.Release.Namespace (include "duebridge.fullname" $root) -}}
 sum(max by (route, shard) (duebridge_due_within{window="{{ $root.Values.scaling.window }}",{{ $where }}}))
