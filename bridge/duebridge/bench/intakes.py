@@ -58,7 +58,7 @@ def _opened(stage: Stage, namespace: str, door: BareConsumer, stack: ExitStack) 
     intake = {"source": source, "route": ROUTE, "dead_letter": dead_letter}
     config = stage.config(namespace, intakes={NAME: intake})
     runner = IntakeRunner(config, stage.connection, [NAME])
-    stack.callback(runner.drain, 0.0)
+    stack.callback(runner.drain)
     return runner.loops[0]
 
 
