@@ -27,8 +27,8 @@ TARGETS = {
     KAFKA_ROUTE: "Kafka",
     RABBITMQ_ROUTE: "RabbitMQ",
     MISSING_ROUTE: "no topic",
-    KAFKA_INTAKE: "by Kafka intake",
-    RABBITMQ_INTAKE: "by RabbitMQ intake",
+    KAFKA_INTAKE: "via Kafka",
+    RABBITMQ_INTAKE: "via AMQP",
 }
 ROUTES = tuple(TARGETS)
 SCHEDULED_ROUTES = (KAFKA_ROUTE, RABBITMQ_ROUTE, MISSING_ROUTE)  # by our own producer
