@@ -18,7 +18,7 @@ SLICE = [
     ("fan_out_full", "rabbitmq"),
     ("reopened", "kafka"),
     ("intake_killed", "rabbitmq"),
-    ("intake_of_two_killed", "kafka"),
+    ("intake_terminated", "kafka"),
 ]
 LONG_SLICE = [
     ("broker_frozen", "rabbitmq"),
@@ -35,8 +35,7 @@ LONG_SLICE = [
     ("letters_slow", "kafka"),
     ("stop_amid_letters", "rabbitmq"),
     ("stopped_beside_silent_store", "kafka"),
-    ("intake_killed", "kafka"),
-    ("intake_of_two_killed", "rabbitmq"),
+    ("intake_of_two_killed", "kafka"),
     ("intake_terminated", "rabbitmq"),
     ("intake_store_killed", "kafka"),
     ("intake_broker_restarted", "rabbitmq"),
