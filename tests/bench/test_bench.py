@@ -12,6 +12,7 @@ from duebridge.bench.figures import SECTIONS, percentile
 from tests.support.command import Command, embedded_command
 
 SCRATCH = "duebridge-bench-"
+JSON = ("--output", "json")
 SMALL = "--count 50 --rates 100 --seconds 0.3 --pending 200 --backlog 300 --calls 2"
 CONFIG = """\
 version: 1
@@ -75,6 +76,21 @@ def test_bench_of_the_bridge_alternates_the_sides_and_ends_with_medians(command:
     calls = [row["store_calls"] for row in bridge]
     assert calls[2] == pytest.approx((calls[0] + calls[1]) / 2)
     assert all(row["others_calls"] == 0 for row in bridge)
+
+
+def test_bench_of_intakes_alternates_the_sides_and_asks_nothing_of_the_store_alone(
+    command: Command,
+) -> None:
+    done = command("bench", "--only", "intakes", *SMALL.split(), "--rounds", "1", *JSON)
+    assert done.code == 0, done.err
+    for broker in ("orders", "billing"):
+        rows = [row for row in done.json_lines() if row["broker"] == broker]
+        sides = ["bare consumer", "intake"]
+        assert [row["what"] for row in rows] == [*sides * 2, "intake / bare"]
+        assert rows[0]["store_calls"] == 0
+        assert rows[1]["store_calls"] > 0
+        assert rows[1]["others_calls"] == 0
+        assert rows[-1]["throughput_ratio"] > 0
 
 
 def test_bench_as_a_table_has_a_column_for_each_figure(command: Command, rabbitmq_url: str) -> None:
