@@ -115,7 +115,10 @@ class Source(Protocol):
         ...
 
     def lag(self) -> int | None:
-        """Return how many messages wait at the broker, None if not known now. Never blocks."""
+        """Return this consumer's share of what waits at the broker, None if not known now.
+
+        Never blocks. The shares of all consumers of a queue or group add up to what waits.
+        """
         ...
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Asks how many messages wait in a queue, on a channel of its own, which a refusal may close."""
+"""Asks how many messages of a queue wait, on a channel of its own, which a refusal may close."""
 
 from time import monotonic
 from typing import Any, Final
@@ -19,7 +19,7 @@ class LagChannel:
 
     @property
     def count(self) -> int | None:
-        """The messages that were ready; for any thread."""
+        """The share of the messages that were ready; for any thread."""
         return self._count if monotonic() - self._told_at < KNOWN_FOR_S else None
 
     def ask(self) -> None:
@@ -34,5 +34,7 @@ class LagChannel:
         self._channel = channel
 
     def _on_answer(self, answer: Any) -> None:
-        self._count = answer.method.message_count
+        found = answer.method
+        # Each of the queue's consumers tells its share, as one of a Kafka group does.
+        self._count = -(-found.message_count // max(1, found.consumer_count))
         self._told_at = monotonic()
