@@ -38,7 +38,7 @@ LONG_SLICE = [
     ("intake_of_two_killed", "kafka"),
     ("intake_terminated", "rabbitmq"),
     ("intake_store_killed", "kafka"),
-    ("intake_broker_restarted", "rabbitmq"),
+    ("intake_broker_killed", "rabbitmq"),
     ("intake_refuses_many", "rabbitmq"),
     ("intake_letters_missing", "kafka"),
 ]
