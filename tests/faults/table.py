@@ -18,7 +18,6 @@ SLICE = [
     ("fan_out_full", "rabbitmq"),
     ("reopened", "kafka"),
     ("intake_killed", "rabbitmq"),
-    ("intake_terminated", "kafka"),
 ]
 LONG_SLICE = [
     ("broker_frozen", "rabbitmq"),
@@ -40,5 +39,5 @@ LONG_SLICE = [
     ("intake_store_killed", "kafka"),
     ("intake_broker_killed", "rabbitmq"),
     ("intake_refuses_many", "rabbitmq"),
-    ("intake_letters_missing", "kafka"),
+    ("intake_letters_missing", "rabbitmq"),
 ]
