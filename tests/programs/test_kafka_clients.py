@@ -1,0 +1,41 @@
+"""Kafka programs that know nothing of duebridge but two header names."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.programs.site import Open, Site
+from tests.programs.toolchains import go, python
+
+# Go compiles its Kafka client, the first time.
+pytestmark = (pytest.mark.long, pytest.mark.timeout(600))
+HELD_MS = 100_000
+
+
+@pytest.fixture
+def folder(examples: Path) -> Path:
+    return examples / "kafka-delays"
+
+
+@pytest.fixture
+def site(folder: Path, open_site: Open, kafka_bootstrap: str, name: str, topics: Any) -> Site:
+    return open_site(folder, KAFKA=kafka_bootstrap, TOPIC=name)
+
+
+@pytest.mark.parametrize("client", ["franz-go", "kafka-python"])
+def test_send_reminders_from_a_kafka_client_brings_each_when_it_is_due(
+    folder: Path, site: Site, client: str
+) -> None:
+    consumer = go(folder, "./later.go")
+    publish = [*consumer, "publish"] if client == "franz-go" else python(folder, "later.py")
+    site.worker()
+    reader = site.start([*consumer, "consume"])
+    sent = {}
+    for line in site.call([*publish, "3000", "100", str(HELD_MS), "1500"]).splitlines():
+        due_at, body = line.split(" ", 1)
+        sent[body] = int(due_at)
+    for delay in (100, 1500, 3000):
+        got_at, rest = reader.line().split(" ", 1)
+        assert rest == f"remind after {delay} customer-7 a"
+        assert int(got_at) >= sent[f"remind after {delay}"]
