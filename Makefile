@@ -39,8 +39,9 @@ coverage: venv services-up ## which lines the tests reach; slower, so not part o
 	$(VENV)/coverage combine --quiet
 	$(VENV)/coverage report
 
-api: venv ## docs/python-api.md, from the docstrings
+api: venv ## docs/python-api.md from the docstrings, the guides' programs from examples/
 	$(VENV)/python deploy/docs/api.py
+	$(VENV)/python deploy/docs/guides.py
 
 lint: venv ## ruff, mypy and the import rules
 	$(VENV)/ruff format --check .
