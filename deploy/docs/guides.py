@@ -77,7 +77,7 @@ def main() -> int:
         if (new := filled(text)) == text:
             continue
         if "--check" in sys.argv[1:]:
-            print(f"{path.relative_to(ROOT)} is not what examples/ are: make api")
+            sys.stdout.write(f"{path.relative_to(ROOT)} is not what examples/ are: make api\n")
             stale = 1
         else:
             path.write_text(new)
