@@ -21,7 +21,6 @@ def command(examples: Path, client: str, which: str) -> list[str]:
 
 @pytest.fixture
 def site(examples: Path, open_site: Open, rabbitmq_url: str, name: str, rabbit: Any) -> Site:
-    rabbit.queue_declare(f"{name}.refused", durable=True)
     return open_site(examples / "rabbitmq-plugin", AMQP_URL=rabbitmq_url, EXCHANGE=name)
 
 

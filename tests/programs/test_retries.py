@@ -107,14 +107,13 @@ def test_fail_order_in_python_comes_back_after_the_delay_it_names(
 
 @pytest.fixture
 def queue_site(examples: Path, open_site: Open, rabbitmq_url: str, name: str, rabbit: Any) -> Site:
-    for queue in (f"{name}.later", f"{name}.dead"):
-        rabbit.queue_declare(queue, durable=True)
     return open_site(examples / "rabbitmq-retries", AMQP_URL=rabbitmq_url, QUEUE=name)
 
 
 def test_reject_order_from_a_queue_is_tried_again_until_it_is_given_up(
     queue_site: Site, name: str, rabbit: Any
 ) -> None:
+    queue_site.duebridge("intake", "declare", "orders")
     queue_site.worker()
     program = queue_site.start(python(queue_site.home, "orders.py"))
     assert program.line() == "waiting"
