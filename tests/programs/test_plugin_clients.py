@@ -1,16 +1,20 @@
 """Programs of the delayed-message plugin, before and after the lines that the guide names."""
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pika
 import pytest
 
-from tests.programs.site import Open, Site
+from tests.programs.site import WITHIN_S, Open, Site
 from tests.programs.toolchains import REMINDERS
+from tests.support.command import wait_until
 
-HELD_MS = 100_000
-LONG = (pytest.mark.long, pytest.mark.timeout(600))  # Maven, the first time
-CLIENTS = [pytest.param(name, marks=LONG if name == "amqp-client" else ()) for name in REMINDERS]
+LONG_MS = 2**32 + 50  # 49 days; in 32 bits 50 ms
+LARGEST = {"amqp-client": 2**31 - 1}  # this program's delay is a Java int
+SLOW = (pytest.mark.long, pytest.mark.timeout(600))  # Maven, the first time
+CLIENTS = [pytest.param(name, marks=SLOW if name == "amqp-client" else ()) for name in REMINDERS]
 
 
 def command(examples: Path, client: str, which: str) -> list[str]:
@@ -33,6 +37,17 @@ def test_run_program_for_the_plugin_without_it_is_refused_by_the_broker(
     assert "unknown exchange type 'x-delayed-message'" in refused.stdout + refused.stderr
 
 
+def publish(site: Site, program: list[str], delays: list[int]) -> dict[int, tuple[int, str]]:
+    """Return by delay when the program published, epoch ms, and its message_id."""
+    lines = site.call([*program, "publish", *map(str, delays)]).splitlines()
+    return {int(delay): (int(at), message_id) for at, delay, message_id in map(str.split, lines)}
+
+
+def pending(site: Site) -> int:
+    (route,) = json.loads(site.duebridge("stats", "--output", "json"))["routes"]
+    return int(route["pending"])
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 def test_run_changed_program_gets_each_reminder_when_it_is_due(
     examples: Path, site: Site, client: str
@@ -42,11 +57,37 @@ def test_run_changed_program_gets_each_reminder_when_it_is_due(
     site.worker()
     consumer = site.start([*program, "consume"])
     assert consumer.line() == "waiting"
-    sent = {}
-    for line in site.call([*program, "publish", "3000", "100", str(HELD_MS), "1500"]).splitlines():
-        at, delay, message_id = line.split()
-        sent[int(delay)] = (int(at), message_id)
+    held = LARGEST.get(client, LONG_MS)
+    sent = publish(site, program, [3000, 100, held, 1500])
     for delay in (100, 1500, 3000):
         got_at, message_id, *rest = consumer.line().split()
         assert (message_id, " ".join(rest)) == (sent[delay][1], f"a remind after {delay}")
         assert int(got_at) >= sent[delay][0] + delay
+    assert pending(site) == 1
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_run_changed_program_with_a_negative_delay_dead_letters_the_reminder(
+    examples: Path, site: Site, client: str, name: str, rabbit: Any
+) -> None:
+    site.duebridge("intake", "declare", "reminders")
+    site.worker()
+    publish(site, command(examples, client, "after"), [-5])
+    letters = rabbit.consume(f"{name}.refused", auto_ack=True, inactivity_timeout=WITHIN_S)
+    _, properties, body = next(letters)
+    assert body == b"remind after -5"
+    assert properties.headers["x-delay"] == -5
+    assert properties.headers["x-dlq-reason"] == "invalid"
+    assert "x-delay" in properties.headers["x-dlq-error-message"]
+
+
+def test_cancel_reminder_by_its_message_id_takes_it_out(
+    examples: Path, site: Site, name: str, rabbit: Any
+) -> None:
+    site.duebridge("intake", "declare", "reminders")
+    site.worker()
+    sent = publish(site, command(examples, "pika", "after"), [LONG_MS])
+    wait_until(lambda: pending(site) == 1, "the reminder to be stored")
+    cancel = pika.BasicProperties(headers={"x-cancel": sent[LONG_MS][1]})
+    rabbit.basic_publish("", f"{name}.intake", b"", cancel)
+    wait_until(lambda: pending(site) == 0, "the reminder to be cancelled")
