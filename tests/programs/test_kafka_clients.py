@@ -9,7 +9,7 @@ from tests.programs.site import Open, Site
 from tests.programs.toolchains import go, python
 
 # Go compiles its Kafka client, the first time.
-pytestmark = (pytest.mark.long, pytest.mark.timeout(600))
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 HELD_MS = 100_000
 
 
