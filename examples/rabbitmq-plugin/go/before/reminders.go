@@ -24,8 +24,7 @@ func main() {
 	defer connection.Close()
 	channel, err := connection.Channel()
 	must(err)
-	kind := amqp.Table{"x-delayed-type": "direct"}
-	must(channel.ExchangeDeclare(exchange, "x-delayed-message", true, false, false, false, kind))
+	must(channel.ExchangeDeclare(exchange, "x-delayed-message", true, false, false, false, amqp.Table{"x-delayed-type": "direct"}))
 	if os.Args[1] == "publish" {
 		publish(channel, os.Args[2:])
 	} else {

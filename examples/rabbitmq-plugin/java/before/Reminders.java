@@ -14,8 +14,7 @@ public class Reminders {
         var factory = new ConnectionFactory();
         factory.setUri(System.getenv().getOrDefault("AMQP_URL", "amqp://guest:guest@localhost:5672/%2f"));
         try (var connection = factory.newConnection(); var channel = connection.createChannel()) {
-            Map<String, Object> kind = Map.of("x-delayed-type", "direct");
-            channel.exchangeDeclare(EXCHANGE, "x-delayed-message", true, false, kind);
+            channel.exchangeDeclare(EXCHANGE, "x-delayed-message", true, false, Map.of("x-delayed-type", "direct"));
             if (args[0].equals("publish")) {
                 for (int i = 1; i < args.length; i++) publish(channel, Integer.parseInt(args[i]));
             } else {
