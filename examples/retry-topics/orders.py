@@ -17,8 +17,8 @@ def send(order):
 
 def later(producer, record):
     headers = [*record.headers, ("x-origin", record.topic.encode()), ("x-retry-after", b"1500")]
-    again = producer.send(f"{TOPIC}-later", record.value, key=record.key, headers=headers)
-    again.get(timeout=30)
+    sent = {"key": record.key, "headers": headers, "timestamp_ms": record.timestamp}
+    producer.send(f"{TOPIC}-later", record.value, **sent).get(timeout=30)
 
 
 if __name__ == "__main__":

@@ -82,6 +82,16 @@ def test_run_changed_program_with_a_negative_delay_dead_letters_the_reminder(
     assert "x-delay" in properties.headers["x-dlq-error-message"]
 
 
+def test_publish_reminder_without_a_delay_brings_it_at_once(
+    examples: Path, site: Site, name: str, rabbit: Any
+) -> None:
+    site.duebridge("intake", "declare", "reminders")
+    consumer = site.start([*command(examples, "pika", "after"), "consume"])
+    assert consumer.line() == "waiting"  # and no `duebridge run` anywhere
+    rabbit.basic_publish(name, "mail", b"now", pika.BasicProperties(headers={"tenant": "a"}))
+    assert consumer.line().endswith("a now")
+
+
 def test_cancel_reminder_by_its_message_id_takes_it_out(
     examples: Path, site: Site, name: str, rabbit: Any
 ) -> None:
