@@ -6,6 +6,7 @@ While the store or the dead-letter target is away the batch in hand waits, and n
 taken in; the broker keeps the rest.
 """
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ RECEIVE_S = 0.5
 FIRST_PAUSE_S = 0.02
 MOST_PAUSE_S = 1.0
 MOST_ERROR = 500  # characters
+LAG_EVERY_S = 1.0
 
 
 class BatchInHand:
@@ -57,6 +59,8 @@ class IntakeLoop:
         self.name = name
         self.source = source
         self.has_answered = False
+        self._lag: int | None = None
+        self._lag_at = -math.inf
         self.error = "not connected yet"
         self._config = self._wanted = config
         self._rules = Rules.of(config, config.intakes[name])
@@ -77,6 +81,7 @@ class IntakeLoop:
 
     def run_once(self) -> int:
         """Take a batch in, or go on with the one in hand; return how many messages it settled."""
+        self._note_lag()
         if self._batch is None:
             self._follow_config()
             arrivals = self._receive()
@@ -149,6 +154,12 @@ class IntakeLoop:
             self._source_outage.begin(f"{type(error).__name__}: {error}")
         self._pause()
 
+    def _note_lag(self) -> None:
+        """Ask for the lag here: a client that another thread asks may wait for this one's call."""
+        now = self._monotonic()
+        if now - self._lag_at >= LAG_EVERY_S:
+            self._lag, self._lag_at = self.source.lag(), now
+
     def _lose_source(self, error: Exception) -> None:
         self.error = str(error)
         self._source_outage.begin(self.error)
@@ -190,6 +201,10 @@ class IntakeLoop:
         batch = self._batch
         return 0.0 if batch is None else self._monotonic() - batch.began
 
+    def known_lag(self) -> int | None:
+        """Return how many messages wait at the broker, at most some seconds ago."""
+        return self._lag
+
     def is_up(self) -> bool:
         """Return whether the source answered last time it was asked."""
         return not self.error
@@ -201,6 +216,6 @@ class IntakeLoop:
             name=self.name,
             is_up=self.is_up(),
             error=(self.error or next(filter(None, held), ""))[:MOST_ERROR],
-            lag=self.source.lag(),
+            lag=self._lag,
             waiting_ms=round(1000 * self.waiting_s()),
         )

@@ -107,7 +107,7 @@ class IntakeRunner:
     def start(self) -> None:
         """Start taking messages in."""
         for loop in self.loops:
-            metrics.begin_intake(loop.name, loop.source.lag, loop.is_up, loop.waiting_s)
+            metrics.begin_intake(loop.name, loop.known_lag, loop.is_up, loop.waiting_s)
         for thread in self._threads:
             thread.start()
         if self.loops:
