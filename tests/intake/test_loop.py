@@ -307,3 +307,14 @@ def test_store_that_is_full_slows_the_intake_and_loses_nothing(own_redis: RedisN
     own_redis.ask("CONFIG", "SET", "maxmemory", "0")
     assert entrance.loop.run_once() == 1
     assert entrance.ids() == ["a", "b"]
+
+
+def test_record_says_what_waits_and_for_what(entrance: Entrance) -> None:
+    failed = Outcome(Verdict.TARGET_FAILED, Reason.TARGET_MISSING, "E", "no topic")
+    entrance.publisher.script(lambda _: failed)
+    entrance.take(queued("a", x_delay="soon"), queued("b"))
+
+    record = entrance.loop.record()
+    assert (record.name, record.is_up, record.lag) == ("in", True, 2)
+    assert record.error == "1 dead letters target_failed: E: no topic"
+    assert record.waiting_ms > 0
