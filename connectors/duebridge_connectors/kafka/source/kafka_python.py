@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -42,6 +42,7 @@ class KafkaPythonConsumer:
     def __init__(self, config: Mapping[str, object], login: Login, topic: str) -> None:
         """Connect. Raises `BrokerUnavailable` and `ConfigError`, and then leaves no socket open."""
         self._topic, self._login = topic, login
+        self._manager: Any = None
         self._ends: dict[int, int] = {}
         self._asked_ends_at = 0.0
         with ExitStack() as undo:
@@ -49,14 +50,14 @@ class KafkaPythonConsumer:
             try:
                 self._consumer: Any = KafkaConsumer(kafka_client=connect, **config)
             except (vendor.KafkaError, OSError, ValueError) as error:
-                cause = self._manager.failure or error
+                cause = getattr(self._manager, "failure", None) or error
                 said = f"{words_of(error)}: {words_of(cause)}"
                 raise BrokerUnavailable(hinted(f"no connection: {said}")) from error
             undo.pop_all()
 
     def _connect(self, undo: ExitStack, **config: object) -> Any:
         net = NetworkSelector(**config)
-        self._manager: Any = ConnectionManager(net, **config)
+        self._manager = ConnectionManager(net, **config)
         self._manager.login = self._login
         client = KafkaNetClient(net, self._manager, **config)
         undo.callback(client.close)
@@ -86,17 +87,22 @@ class KafkaPythonConsumer:
             self._resume()
             while True:
                 left_s = max(0.0, give_up_at - time.monotonic())
+                placed = frozenset(self._placed)  # what was read before its beginning is not it
                 polled = self._consumer.poll(int(min(left_s, SLICE_S) * 1000), most)
                 self._place()
                 if polled or left_s <= 0:
-                    return [each for tp in polled for each in self._arrivals(tp, polled[tp])]
+                    return [
+                        each for tp in polled for each in self._arrivals(placed, tp, polled[tp])
+                    ]
 
     def hold(self) -> None:
         """Poll with all partitions paused; see `Consumer`."""
         with _translated():
             for log in list(self._logs.owned.values()):
                 self._if_assigned(self._consumer.pause, log)
-            self._consumer.poll(0)
+            late = self._consumer.poll(0)
+            for tp, records in late.items():  # paused too late: they are read again
+                self._consumer.seek(tp, records[0].offset)
             self._refresh_ends()
 
     def commit(self, positions: Mapping[int, Position]) -> None:
@@ -132,9 +138,9 @@ class KafkaPythonConsumer:
         with suppress(Exception):  # a broker that is away hears nothing
             self._consumer.close(autocommit=False, timeout_ms=CLOSE_MS)
 
-    def _arrivals(self, tp: Any, records: Iterable[Any]) -> list[Arrival]:
+    def _arrivals(self, placed: Collection[Log], tp: Any, records: Iterable[Any]) -> list[Arrival]:
         log = self._logs.owned.get(tp.partition)
-        if log is None or log not in self._placed:
+        if log is None or log not in placed:
             return []  # taken away meanwhile; a new assignment reads them again
         arrival = log.arrival
         return [arrival(r[2], r[3], r[4], r[6], r[7], r[8]) for r in records]
