@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.programs.site import Open, Site
+from tests.programs.site import Open
 from tests.programs.toolchains import go, python
 
 # Go compiles its Kafka client, the first time.
@@ -18,15 +18,18 @@ def folder(examples: Path) -> Path:
     return examples / "kafka-delays"
 
 
-@pytest.fixture
-def site(folder: Path, open_site: Open, kafka_bootstrap: str, name: str, topics: Any) -> Site:
-    return open_site(folder, KAFKA=kafka_bootstrap, TOPIC=name)
-
-
+@pytest.mark.parametrize("own", ["kafka-python", "librdkafka"])
 @pytest.mark.parametrize("client", ["franz-go", "kafka-python"])
 def test_send_reminders_from_a_kafka_client_brings_each_when_it_is_due(
-    folder: Path, site: Site, client: str
+    folder: Path,
+    open_site: Open,
+    kafka_bootstrap: str,
+    name: str,
+    topics: Any,
+    client: str,
+    own: str,
 ) -> None:
+    site = open_site(folder, KAFKA=kafka_bootstrap, TOPIC=name, KAFKA_CLIENT=own)
     consumer = go(folder, "./later.go")
     publish = [*consumer, "publish"] if client == "franz-go" else python(folder, "later.py")
     site.worker()
