@@ -4,8 +4,8 @@ envelopes ─▶ within the route's limits? ─▶ split by shard ─▶ DelaySt
 """
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from duebridge.config.models import Config, Route
 from duebridge.durations import format_instant, format_ms
@@ -15,11 +15,13 @@ from duebridge.limits import RouteLimits, with_whole_target
 from duebridge.ports.settings import did_you_mean
 from duebridge.ports.source import Place
 from duebridge.receipt import Receipt
+from duebridge.store.places import refused_row
 from duebridge.store.replies import RescheduleReply, ScheduleReply
 from duebridge.store.routes import RouteStore
 from duebridge.store.server.connection import REPEAT_FOR_S, Connection
 from duebridge.telemetry.tracing import Tracing
 
+NONE: Mapping[int, str] = MappingProxyType({})
 ROW_BYTES = 256  # of an envelope beside its body and key, some
 
 
@@ -50,19 +52,26 @@ class RouteScheduler:
         return cls(RouteLimits.of(config, route), store, tracing)
 
     def schedule(
-        self, batch: list[Envelope], *, replace: bool, places: Sequence[Place | None] = ()
+        self,
+        batch: list[Envelope],
+        *,
+        replace: bool,
+        places: Sequence[Place | None] = (),
+        refusals: Mapping[int, str] = NONE,
+        keeps_answer: bool = True,
     ) -> list[Receipt]:
         """Check a batch, store it shard by shard, and return its receipts in order.
 
         `places` are where the messages lay in their logs, one per envelope, or none at all: what
-        lies at or before a place that its shard has stored is a `duplicate`.
+        lies at or before a place that its shard has stored is a `duplicate`. `refusals` are errors
+        of envelopes that the caller refuses, by number. `keeps_answer` is `DelayStore.schedule`'s.
         Raises `StoreError`; a `StoreUnavailable` has the ids without an answer.
         """
         started_ns = time.time_ns()
         batch = [with_whole_target(envelope, self._route) for envelope in batch]
-        receipts = self._refusals(batch)
+        receipts = self._refusals(batch, refusals)
         try:
-            self._store(batch, receipts, places, replace=replace)
+            self._store(batch, receipts, places, replace=replace, keeps_answer=keeps_answer)
         except StoreUnavailable as error:
             left = [each.id for number, each in enumerate(batch) if number not in receipts]
             raise error.about(left) from error
@@ -79,32 +88,38 @@ class RouteScheduler:
         places: Sequence[Place | None],
         *,
         replace: bool,
+        keeps_answer: bool,
     ) -> None:
-        """Store those that have no receipt yet, shard by shard, and enter their receipts."""
-        valid = [number for number in range(len(batch)) if number not in receipts]
-        for shard, numbers in self.store.by_shard(valid, lambda number: batch[number].id):
-            of_logs: dict[str, Any] = (
-                {"places": [places[number] for number in numbers]} if places else {}
-            )
+        """Store those that have no receipt yet, shard by shard, and enter their receipts.
+
+        What is refused goes along with its place: else the shard's mark would pass it.
+        """
+        refused = set(receipts)
+        calls = [n for n in range(len(batch)) if n not in refused or (places and places[n])]
+        for shard, numbers in self.store.by_shard(calls, lambda number: batch[number].id):
             answers = shard.schedule(
-                [batch[number] for number in numbers],
+                [refused_row(batch[n].id) if n in refused else batch[n] for n in numbers],
                 max_delay_ms=self._route.max_delay,
                 remember_ms=self._route.remember,
                 replace=replace,
-                **of_logs,
+                keeps_answer=keeps_answer,
+                places=[places[n] for n in numbers] if places else (),
             )
             for number, answer in zip(numbers, answers, strict=True):
-                receipts[number] = _receipt(self._route, batch[number], answer)
+                if number not in refused or answer.status == "duplicate":
+                    receipts[number] = _receipt(self._route, batch[number], answer)
 
-    def _refusals(self, batch: list[Envelope]) -> dict[int, Receipt]:
-        """Return the receipts, by number, of envelopes that the route's limits refuse."""
-        refusals: dict[int, Receipt] = {}
+    def _refusals(self, batch: list[Envelope], given: Mapping[int, str]) -> dict[int, Receipt]:
+        """Return the receipts, by number, of envelopes that the caller or the limits refuse."""
+        receipts: dict[int, Receipt] = {}
         for number, envelope in enumerate(batch):
             try:
+                if number in given:
+                    raise EnvelopeError(given[number])
                 self._limits.check(envelope)
             except EnvelopeError as error:
-                refusals[number] = _refused(self._route, envelope, str(error))
-        return refusals
+                receipts[number] = _refused(self._route, envelope, str(error))
+        return receipts
 
 
 def find_route(config: Config, name: str) -> Route:

@@ -15,7 +15,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from duebridge.audit import HistoryEvent, Op, Phase, fingerprint
 from tests.faults.brokers import KafkaSide, RabbitSide
-from tests.faults.judgement import Historian, now_ms
+from tests.support.histories import Historian, now_ms
 
 GROUP = "faults"
 PARTITIONS = 4

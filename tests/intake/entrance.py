@@ -106,6 +106,11 @@ class Entrance:
             self.positions,
         )
 
+    def start_again(self, config: Config) -> None:
+        """Begin anew with another configuration, as after a kill: nothing in hand is settled."""
+        self.config = config
+        self.loop = self._opened()
+
     def take(self, *arrivals: Arrival) -> int:
         """Put messages into the queue, and turn the intake once."""
         self.queue.put(*arrivals)

@@ -263,6 +263,21 @@ def test_routes_of_a_changed_file_reach_the_next_batch(entrance: Entrance) -> No
     assert entrance.ids("t") == ["b"]
 
 
+def test_message_whose_letter_was_not_out_is_taken_in_once_its_route_allows_it(
+    entrance: Entrance,
+) -> None:
+    entrance.publisher.is_available = False
+    messages = [placed(number, b"x" * size) for number, size in ((1, 2000), (2, 1), (3, 1))]
+    assert entrance.take(*messages) == 0
+
+    routes = entrance.config.routes
+    allowing = {**routes, "r": routes["r"].model_copy(update={"max_body": 4096})}
+    entrance.start_again(entrance.config.model_copy(update={"routes": allowing}))
+
+    assert entrance.take(*messages) == 3
+    assert len(entrance.ids()) == 3
+
+
 def test_envelope_that_could_not_be_read_again_is_refused_alone(entrance: Entrance) -> None:
     beyond = Arrival(b"body", id="big", key=b"k" * 2**21)
     entrance.take(queued("a"), beyond, queued("b"))

@@ -40,7 +40,9 @@ class BatchInHand:
         self.arrivals = arrivals
         self.began = began
         self.steps: deque[Run | Cancel] = deque(steps_of(requests))
-        self.letters = [each for each in requests if isinstance(each, Refusal)]
+        # Those with a place come back from the step that keeps it.
+        refused = (each for each in requests if isinstance(each, Refusal))
+        self.letters = [each for each in refused if each.arrival.place is None]
 
 
 class IntakeLoop:

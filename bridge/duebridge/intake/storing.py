@@ -7,13 +7,12 @@ from msgspec.structs import replace
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope
 from duebridge.errors import EnvelopeError
-from duebridge.intake.ids import other_id
+from duebridge.intake.ids import other_id, stored_id
 from duebridge.intake.refused import reason_of
-from duebridge.intake.requests import Cancel, Refusal, Request, Scheduled
-from duebridge.ports.publisher import Reason
-from duebridge.ports.source import Place
+from duebridge.intake.requests import NOW, Cancel, Refusal, Request, Scheduled
+from duebridge.ports.source import Arrival, Place
 from duebridge.receipt import Receipt
-from duebridge.scheduling import RouteScheduler, size_bytes
+from duebridge.scheduling import ROW_BYTES, RouteScheduler, size_bytes
 from duebridge.store.batching import batches
 from duebridge.store.record import pack
 from duebridge.store.server.connection import Connection
@@ -21,7 +20,7 @@ from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
 
 REPEAT_FOR_S = 2.0  # of a call while the store is away; then the intake itself waits
-Run = list[Scheduled]
+Run = list[Scheduled | Refusal]
 
 _STORED = frozenset({"accepted", "replaced"})
 _TAKEN = frozenset({"conflict", "in_flight"})
@@ -29,21 +28,28 @@ _EFFECTIVE = frozenset({"cancelled", "in_flight", "recorded"})
 
 
 def steps_of(requests: Sequence[Request]) -> Iterator[Run | Cancel]:
-    """Yield calls of the store: requests in order, but for those of different routes."""
+    """Yield calls of the store: requests in order, but for those of different routes.
+
+    A refusal with a place goes along: the store keeps the place of what it must judge again.
+    """
     by_route: dict[str, Run] = {}
     for request in requests:
-        if isinstance(request, Scheduled):
-            by_route.setdefault(request.route, []).append(request)
-        elif isinstance(request, Cancel):
+        if isinstance(request, Cancel):
             yield from _runs(by_route)
             by_route = {}
             yield request
+        elif isinstance(request, Scheduled) or request.arrival.place is not None:
+            by_route.setdefault(request.route, []).append(request)
     yield from _runs(by_route)
 
 
 def _runs(by_route: dict[str, Run]) -> Iterator[Run]:
     for run in by_route.values():
-        yield from batches(run, lambda scheduled: size_bytes(scheduled.envelope))
+        yield from batches(run, _size_bytes)
+
+
+def _size_bytes(request: Scheduled | Refusal) -> int:
+    return size_bytes(request.envelope) if isinstance(request, Scheduled) else ROW_BYTES
 
 
 class Storeroom:
@@ -88,10 +94,14 @@ class Storeroom:
 
     def _schedule(self, run: Run) -> list[Refusal]:
         scheduler = self._scheduler(run[0].route)
-        envelopes = [each.envelope for each in run]
+        refusals = {n: each.text for n, each in enumerate(run) if isinstance(each, Refusal)}
         try:
             receipts = scheduler.schedule(
-                envelopes, replace=self._is_replacing, places=_places(run)
+                [self._envelope(each) for each in run],
+                replace=self._is_replacing,
+                places=_places(run),
+                refusals=refusals,
+                keeps_answer=False,  # places and remembered ids make a repeat harmless
             )
         except EnvelopeError as error:  # one that could not be read again once it is stored
             if len(run) == 1:
@@ -113,12 +123,14 @@ class Storeroom:
         return refusals
 
     def _store_beside(
-        self, scheduler: RouteScheduler, taken: Sequence[tuple[Scheduled, Receipt]]
+        self, scheduler: RouteScheduler, taken: Sequence[tuple[Scheduled | Refusal, Receipt]]
     ) -> list[Refusal]:
         """Store under other ids what came under an id that other content has, or is on its way."""
         shards = len(scheduler.store.shards)
         run = [each for each, _ in taken]
-        beside = [_beside(each, receipt, shards) for each, receipt in taken]
+        beside = [
+            _beside(each.arrival, self._envelope(each), receipt, shards) for each, receipt in taken
+        ]
         receipts = scheduler.schedule(beside, replace=False, places=_places(run))
         self._count(receipts)
         return [
@@ -126,6 +138,12 @@ class Storeroom:
             for each, of in zip(run, receipts, strict=True)
             if of.status in _TAKEN or of.status == "refused"
         ]
+
+    def _envelope(self, request: Scheduled | Refusal) -> Envelope:
+        if isinstance(request, Scheduled):
+            return request.envelope
+        kept_open = stored_id(request.arrival, replace=self._is_replacing)
+        return Envelope(id=kept_open, body=None, due=NOW)
 
     def _count(self, receipts: Sequence[Receipt]) -> None:
         stored = sum(receipt.status in _STORED for receipt in receipts)
@@ -151,9 +169,8 @@ def _places(run: Run) -> Sequence[Place | None]:
     return places if any(places) else ()
 
 
-def _beside(scheduled: Scheduled, receipt: Receipt, shards: int) -> Envelope:
+def _beside(arrival: Arrival, envelope: Envelope, receipt: Receipt, shards: int) -> Envelope:
     """Return the envelope under an id of its own, the same one at each redelivery."""
-    arrival, envelope = scheduled.arrival, scheduled.envelope
     if receipt.status == "in_flight" and arrival.place is not None:
         suffix = arrival.id
     else:
@@ -162,6 +179,7 @@ def _beside(scheduled: Scheduled, receipt: Receipt, shards: int) -> Envelope:
     return replace(envelope, id=other_id(envelope.id, suffix, shards))
 
 
-def _refusal(scheduled: Scheduled, text: str) -> Refusal:
-    reason: Reason = reason_of(text)
-    return Refusal(scheduled.arrival, scheduled.route, reason, text)
+def _refusal(request: Scheduled | Refusal, text: str) -> Refusal:
+    if isinstance(request, Refusal):
+        return request
+    return Refusal(request.arrival, request.route, reason_of(text), text)

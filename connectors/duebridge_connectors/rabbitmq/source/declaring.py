@@ -26,6 +26,7 @@ MATCH: Final[Mapping[str, str | None]] = {
     "x-match": "any-with-x",
     "x-delay": None,
     "x-deliver-at": None,
+    "x-cancel": None,
 }
 
 
