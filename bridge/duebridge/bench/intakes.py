@@ -72,7 +72,7 @@ def _bare(stage: Stage, bare: BareConsumer, count: int) -> Taken:
 
 def _intake(stage: Stage, door: BareConsumer, loop: IntakeLoop, count: int) -> Taken:
     door.fill(bodies(WARM_UP + count))
-    warm = _take(loop, WARM_UP)
+    warm = _take(loop, 1)  # the first batch, which is smaller than the warm-up
     before = stage.meter.read()
     taken = _take(loop, WARM_UP + count - warm)
     return Taken(taken, stage.meter.read().since(before))

@@ -24,6 +24,7 @@ class RabbitBareConsumer:
         self._name = name
         self._parameters = parameters
         self._loop: Any = None
+        self._channel: Any = None
         self._wanted = self._taken = 0
         self._with_channel(lambda channel: channel.queue_declare(name, durable=True))
 
@@ -53,6 +54,9 @@ class RabbitBareConsumer:
                 on_close_callback=lambda *_: self._loop.stop(),
                 custom_ioloop=self._loop,
             )
+        if self._taken >= self._wanted:  # the last read brought them too
+            self._channel.basic_ack(0, multiple=True)
+            return
         late = self._loop.call_later(DEADLINE_S, self._loop.stop)
         self._loop.start()
         self._loop.remove_timeout(late)
@@ -60,6 +64,7 @@ class RabbitBareConsumer:
             raise BrokerUnavailable(f"rabbitmq: {self._taken} of {self._wanted} came")
 
     def _consume(self, channel: Any) -> None:
+        self._channel = channel
         channel.basic_qos(prefetch_count=PREFETCH)
         channel.basic_consume(self._name, self._on_message)
 
