@@ -97,7 +97,8 @@ def holds(verdicts: Mapping[str, AuditVerdict]) -> bool:
 
 def verdict_table(verdicts: Mapping[str, AuditVerdict]) -> Table:
     """Return the verdicts side by side."""
-    table = Table(title="The verdict", box=SIMPLE_HEAD, title_style="bold", title_justify="left")
+    table = Table(title="The verdict", box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    table.title_style, table.title_justify = "bold", "left"
     table.add_column("")
     for name in verdicts:
         table.add_column(f"{name}\n{TARGETS.get(name, '')}", justify="right")
