@@ -103,7 +103,7 @@ def test_bench_as_a_table_has_a_column_for_each_figure(command: Command, rabbitm
 
 
 WRONG = [
-    ("--only", "bridge,speed", "--only: expected any of bridge, lateness"),
+    ("--only", "bridge,speed", "--only: expected any of bridge, intakes, lateness"),
     ("--rates", "500,fast", "--rates: expected whole numbers above 0, by commas"),
     ("--only", "idle", "brokers: expected one of type kafka or rabbitmq; got memory"),
     ("--kafka", "", "brokers"),
