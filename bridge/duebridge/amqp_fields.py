@@ -35,6 +35,7 @@ _SIZED = frozenset("SxFA")
 _SIZE = Struct(">I")
 FIXED_SIZES = {tag: layout.size for tag, layout in _FIXED.items()} | {"D": 5, "V": 0}
 INTEGERS = frozenset("bBsuIilL")
+TIMESTAMP = "T"
 
 
 def field(tag: str, payload: bytes) -> Ext:

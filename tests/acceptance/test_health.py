@@ -75,13 +75,16 @@ def test_readyz_follows_the_store_and_the_lane(floor: Floor, get: Get) -> None:
 
 def test_pages_of_a_process_with_intakes_have_what_is_down_and_what_waits(floor: Floor) -> None:
     intakes = [IntakeRecord("a", is_up=True, lag=7), IntakeRecord("b", is_up=False, error="403")]
-    server = HealthServer(floor.worker, 0, "127.0.0.1", lambda: intakes)
+    idle_s = {"a": 0.5, "b": 59.0}
+    server = HealthServer(floor.worker, 0, "127.0.0.1", lambda: intakes, lambda: idle_s)
     server.start()
     floor.turn()
     assert fetch(server.port, "/readyz") == (503, "intake b: 403\n")
     assert fetch(server.port, "/livez") == (200, "ok\n")
     _, body = fetch(server.port, "/due")
     assert json.loads(body)["intakes"] == {"a": {"lag": 7}}
+    idle_s["b"] = 61.0
+    assert fetch(server.port, "/livez") == (503, "the loop of intake b stands still\n")
     server.close()
 
 

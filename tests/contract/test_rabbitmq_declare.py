@@ -80,7 +80,8 @@ def test_declare_sends_what_is_delayed_to_the_intake_and_the_rest_on(
     consumer = channel.queue_declare("", exclusive=True).method.queue
     channel.queue_bind(consumer, f"{names.exchange}.due", "invoice.due")
     channel.confirm_delivery()
-    for headers in ({"x-delay": 5000}, {"x-deliver-at": "2030-01-01T00:00:00Z"}, {"a": "b"}, None):
+    delayed = ({"x-delay": 5000}, {"x-deliver-at": "2030-01-01T00:00:00Z"}, {"x-cancel": ""})
+    for headers in (*delayed, {"a": "b"}, None):
         properties = pika.BasicProperties(headers=headers)
         channel.basic_publish(names.exchange, "invoice.due", repr(headers).encode(), properties)
     with closing(RABBITMQ.open_source({"url": rabbitmq_url}, plan, Memory())) as source:
@@ -88,7 +89,7 @@ def test_declare_sends_what_is_delayed_to_the_intake_and_the_rest_on(
         assert first[0].onward == Target(
             "billing", exchange=f"{names.exchange}.due", routing_key="invoice.due"
         )
-        assert [each.headers[0][0] for each in first] == ["x-delay", "x-deliver-at"]
+        assert [each.headers[0][0] for each in first] == ["x-delay", "x-deliver-at", "x-cancel"]
         source.settle(first)
         assert is_quiet(source)
     at_once = [channel.basic_get(consumer, auto_ack=True)[2] for _ in range(2)]

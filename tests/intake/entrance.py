@@ -87,6 +87,7 @@ class Entrance:
         self.queue = MemoryQueue.named(f"q-{self.namespace}")
         self.kept = StorePositions(self.connection, self.namespace, "in")
         self.positions = WantedPositions(self.kept)
+        self.now_s = 0.0
         self.loop = self._opened()
 
     def _opened(self) -> IntakeLoop:
@@ -104,6 +105,7 @@ class Entrance:
             storeroom,
             LetterBox(self.publisher, DEAD),
             self.positions,
+            lambda: self.now_s,
         )
 
     def start_again(self, config: Config) -> None:

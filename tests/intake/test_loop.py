@@ -97,7 +97,8 @@ def test_letter_that_is_not_confirmed_holds_the_batch(entrance: Entrance) -> Non
     assert entrance.loop.run_once() == 0
     assert entrance.queue.settled == []
     assert entrance.queue.kept_alive == 2
-    assert entrance.loop.waiting_s() > 0
+    entrance.now_s += 3.0
+    assert entrance.loop.waiting_s() == 3.0
     assert entrance.ids() == ["b"]
 
     confirms[0] = True
@@ -333,3 +334,10 @@ def test_record_says_what_waits_and_for_what(entrance: Entrance) -> None:
     assert (record.name, record.is_up, record.lag) == ("in", True, 2)
     assert record.error == "1 dead letters target_failed: E: no topic"
     assert record.waiting_ms > 0
+
+
+def test_loop_that_stands_still_counts_the_seconds(entrance: Entrance) -> None:
+    entrance.now_s = 61.0
+    assert entrance.loop.idle_s() == 61.0
+    entrance.take(queued("a"))
+    assert entrance.loop.idle_s() == 0.0

@@ -105,8 +105,8 @@ def open_at() -> Iterator[Callable[..., Connection]]:
     """Open connections that are closed at the end of the test."""
     opened: list[Connection] = []
 
-    def make(*where: Any) -> Connection:
-        opened.append(open_connection(*where))
+    def make(*where: Any, **options: Any) -> Connection:
+        opened.append(open_connection(*where, **options))
         return opened[-1]
 
     yield make

@@ -74,6 +74,14 @@ def test_wrong_word_to_a_set_is_unfit_and_shows_no_secret(
     assert "canary" not in f"{refused.value} {refused.value.__cause__}"
 
 
+def test_login_of_the_sentinels_is_read_at_each_connect(
+    guarded: SentinelSet, open_at: OpenAt
+) -> None:
+    old = url_of(guarded, sentinels="canary-of-yesterday")
+    store = shard_of(open_at(old, read_url=lambda: url_of(guarded)))
+    assert store.next().pending == 0
+
+
 def test_sentinels_that_are_away_cost_no_time_where_most_answer(
     guarded: SentinelSet, open_at: OpenAt
 ) -> None:

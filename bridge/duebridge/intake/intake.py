@@ -70,6 +70,7 @@ class IntakeLoop:
         self._letters = letters
         self._positions = positions
         self._monotonic = monotonic
+        self._stepped_at = monotonic()
         self._batch: BatchInHand | None = None
         self._over = Event()
         self._pause_s = FIRST_PAUSE_S
@@ -83,6 +84,7 @@ class IntakeLoop:
 
     def run_once(self) -> int:
         """Take a batch in, or go on with the one in hand; return how many messages it settled."""
+        self._stepped_at = self._monotonic()
         self._note_lag()
         if self._batch is None:
             self._follow_config()
@@ -129,6 +131,7 @@ class IntakeLoop:
         while batch.steps:
             batch.letters += self._storeroom.carry_out(batch.steps[0])
             batch.steps.popleft()
+            self._stepped_at = self._monotonic()
 
     def _send_letters(self, batch: BatchInHand) -> None:
         letters, left = batch.letters, []
@@ -202,6 +205,10 @@ class IntakeLoop:
         """Return how long the batch in hand has waited, 0 without one."""
         batch = self._batch
         return 0.0 if batch is None else self._monotonic() - batch.began
+
+    def idle_s(self) -> float:
+        """Return the seconds since the loop made a step."""
+        return self._monotonic() - self._stepped_at
 
     def known_lag(self) -> int | None:
         """Return how many messages wait at the broker, at most some seconds ago."""

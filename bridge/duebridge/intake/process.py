@@ -148,6 +148,10 @@ class IntakeRunner:
         """Return how each intake is now."""
         return [loop.record() for loop in self.loops]
 
+    def idle_s(self) -> dict[str, float]:
+        """Return the seconds since each loop made a step, by the intake's name."""
+        return {loop.name: loop.idle_s() for loop in self.loops}
+
     def drain(self) -> bool:
         """Take nothing more in, settle the batches in hand, and close the sources.
 

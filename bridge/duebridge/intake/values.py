@@ -2,28 +2,16 @@
 
 import re
 from datetime import UTC, datetime, timedelta
-from struct import Struct
 from typing import Any
 
 from msgspec.msgpack import Ext
 
+from duebridge.amqp_fields import INTEGERS, TIMESTAMP, field_tag, field_value
 from duebridge.durations import MAX_MS, parse_instant_ms
 from duebridge.envelope import Instant
 from duebridge.errors import EnvelopeError, shown
 from duebridge.intake.refused import Refused
 
-# An AMQP value that other types cannot carry exactly is an Ext: its type's tag, then its payload.
-_INTS = {
-    "b": Struct(">b"),
-    "B": Struct(">B"),
-    "s": Struct(">h"),
-    "u": Struct(">H"),
-    "I": Struct(">i"),
-    "i": Struct(">I"),
-    "l": Struct(">q"),
-    "L": Struct(">Q"),
-}
-_SECONDS = Struct(">Q")  # an AMQP timestamp
 _DIGITS = re.compile(r"-?[0-9]{1,18}")
 _RFC_3339 = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(\.[0-9]{1,30})?"
@@ -110,12 +98,15 @@ def _is_unicode(value: str) -> bool:
 
 
 def _int_of(value: Ext) -> int | None:
-    data = bytes(value.data)
-    layout = _INTS.get(data[:1].decode("latin-1"))
-    if layout is None or len(data) != 1 + layout.size:
+    return _field(value) if field_tag(value) in INTEGERS else None
+
+
+def _field(value: Ext) -> int | None:
+    """Return a field that is a number; None for a damaged one."""
+    try:
+        return int(field_value(value))
+    except ValueError:
         return None
-    found: int = layout.unpack_from(data, 1)[0]
-    return found
 
 
 def _digits(value: str | bytes) -> int | None:
@@ -124,12 +115,10 @@ def _digits(value: str | bytes) -> int | None:
 
 
 def _timestamp(value: object) -> datetime | None:
-    data = bytes(value.data) if isinstance(value, Ext) else b""
-    if data[:1] != b"T" or len(data) != 1 + _SECONDS.size:
+    if not isinstance(value, Ext) or field_tag(value) != TIMESTAMP:
         return None
-    (seconds,) = _SECONDS.unpack_from(data, 1)
     try:
-        return datetime.fromtimestamp(seconds, UTC)
+        return datetime.fromtimestamp(_field(value) or 0, UTC)
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -98,7 +98,8 @@ class Source(Protocol):
     def receive(self, wait_s: float) -> Sequence[Arrival]:
         """Return a batch in the order of its logs; empty if none came within `wait_s`.
 
-        The next call comes once all of them are settled. Raises `BrokerUnavailable`, and
+        The next call comes once all of them are settled: at most 1,000 messages of a log may be
+        unsettled, since the store knows no more of them apart. Raises `BrokerUnavailable`, and
         `ConfigError` where source or right are missing.
         """
         ...

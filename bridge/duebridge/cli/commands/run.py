@@ -202,7 +202,7 @@ def serve_health(
     monitor = StoreMonitor(connection, absent, store.allow_unfit, lambda: intakes.config.needs)
     register(runner.views, runner.lanes.values(), monitor)
     try:
-        server = HealthServer(runner.worker, port, intakes=intakes.records)
+        server = HealthServer(runner.worker, port, intakes=intakes.records, idle_s=intakes.idle_s)
     except OSError as error:
         raise ConfigError(
             f"--health-port: cannot listen on {HOST}:{port}: {error.strerror}"

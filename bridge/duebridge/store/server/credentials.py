@@ -6,7 +6,7 @@ So a password that changes in its file is used by the next connection, without a
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from redis.credentials import CredentialProvider
 
@@ -21,10 +21,16 @@ class Login(CredentialProvider):
     While the URL cannot be read, such as in the moment when a file is replaced, the last ones stay.
     """
 
-    def __init__(self, url: str, read_url: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        url: str,
+        read_url: Callable[[], str],
+        login_in: "Callable[[str], Words] | None" = None,
+    ) -> None:
         """Begin with the login in `url`; `read_url` returns the URL as it is now."""
         self._read_url = read_url
-        self._last = _login_in(url)
+        self._login_in = login_in or _login_in
+        self._last = self._login_in(url)
 
     def __repr__(self) -> str:
         """Show no secret."""
@@ -33,7 +39,7 @@ class Login(CredentialProvider):
     def get_credentials(self) -> Words:  # type: ignore[override]  # never empty
         """Return user and password, or the password alone."""
         with suppress(ConfigError, ValueError):
-            self._last = _login_in(self._read_url()) or self._last
+            self._last = self._login_in(self._read_url()) or self._last
         return self._last
 
 
@@ -50,6 +56,22 @@ def split_login(
     login, at, _ = urlsplit(url).netloc.rpartition("@")
     bare = url.replace(f"://{login}{at}", "://", 1)
     return bare, {"credential_provider": Login(url, read_url or (lambda: url))}
+
+
+def sentinels_login(url: str, read_url: Callable[[], str] | None = None) -> dict[str, Login]:
+    """Return the client's option that gives the Sentinels' own login, none where they have none."""
+    if not _sentinels_login_in(url):
+        return {}
+    login = Login(url, read_url or (lambda: url), _sentinels_login_in)
+    return {"credential_provider": login}
+
+
+def _sentinels_login_in(url: str) -> Words:
+    given = dict(parse_qsl(urlsplit(url).query))
+    user, password = given.get("sentinel_username", ""), given.get("sentinel_password", "")
+    if not (user or password):
+        return ()
+    return (user, password) if user else (password,)
 
 
 def _login_in(url: str) -> Words:

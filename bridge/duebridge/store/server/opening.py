@@ -1,6 +1,6 @@
 """Makes the client that a store's URL names: of one server, a Sentinel set's master, a Cluster."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
@@ -13,7 +13,7 @@ from duebridge.config.store_url import SetAddress, read_set_address, set_kind, u
 from duebridge.errors import ConfigError
 from duebridge.ports.tls import TlsFiles, client_context
 from duebridge.store.server.cluster import ClusterClient
-from duebridge.store.server.credentials import split_login
+from duebridge.store.server.credentials import Login, sentinels_login, split_login
 from duebridge.store.server.errors import translated_client_errors
 from duebridge.store.server.sentinel import open_master
 
@@ -40,11 +40,13 @@ def open_client(
         raise ConfigError(f"store.url: {fault}")
     try:
         _check_url_options(url)
+        sentinels = sentinels_login(url, read_url)
         url, login = split_login(url, read_url)
         options = {**_options(socket_timeout_s), **login}
-        if kind := set_kind(url):
-            opener = _open_sentinel if kind == "sentinel" else _open_cluster
-            return opener(read_set_address(url), options)
+        if set_kind(url) == "sentinel":
+            return _open_sentinel(read_set_address(url), options, sentinels)
+        if set_kind(url) == "cluster":
+            return _open_cluster(read_set_address(url), options)
         if not url.startswith("unix://"):
             options["socket_keepalive"] = True
         return redis.Redis.from_url(url, **options)
@@ -91,11 +93,12 @@ def _tls_options(address: SetAddress) -> dict[str, Any]:
     return found
 
 
-def _open_sentinel(address: SetAddress, options: dict[str, Any]) -> redis.Redis:
+def _open_sentinel(
+    address: SetAddress, options: dict[str, Any], login: Mapping[str, Login]
+) -> redis.Redis:
     tls = _tls_options(address)
     asking = {
-        "username": address.options.get("sentinel_username"),
-        "password": address.options.get("sentinel_password"),
+        **login,
         "maint_notifications_config": options["maint_notifications_config"],
         "ssl": address.is_tls,
         **tls,

@@ -1,14 +1,15 @@
 """Serves HTTP for probes, metrics and autoscalers: `/livez`, `/readyz`, `/metrics`, `/due`.
 
-Liveness checks only that the worker's loop runs; it contacts neither store nor broker. Readiness
-fails if the store or a broker does not answer, an intake does not read its source, or a route
-requires a newer duebridge.
+Liveness checks only that the loops of worker and intakes run; it contacts neither store nor broker.
+Readiness fails if the store or a broker does not answer, an intake does not read its source, or a
+route requires a newer duebridge.
 """
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import TypeAlias
 
 import msgspec
@@ -23,15 +24,19 @@ from duebridge.worker.worker import Worker
 # Above the timeouts of store calls and broker pings. With three probes 4 s apart and 3 s of grace,
 # a frozen worker is still replaced within 30 s.
 FROZEN_AFTER_S = 12.0
+INTAKE_FROZEN_AFTER_S = 60.0  # above a publish deadline, of its dead letters, and a slow log-in
 
+NOTHING: Mapping[str, float] = MappingProxyType({})
 Page = tuple[int, str, bytes]
 Intakes: TypeAlias = Callable[[], Sequence[IntakeRecord]]
+Idle: TypeAlias = Callable[[], Mapping[str, float]]
 
 
 class HealthServer:
     """An HTTP server in background threads; `port` 0 selects a free port.
 
-    `intakes` returns the state of those that the process runs.
+    `intakes` returns the state of those that the process runs, `idle_s` the seconds since the last
+    step of each.
     """
 
     def __init__(
@@ -40,9 +45,10 @@ class HealthServer:
         port: int,
         host: str = "0.0.0.0",  # noqa: S104 - the kubelet probes from outside the pod
         intakes: Intakes = tuple,
+        idle_s: Idle = dict,
     ) -> None:
         pages: dict[str, Callable[[str], Page]] = {
-            "/livez": lambda _: _verdict(liveness_faults(worker)),
+            "/livez": lambda _: _verdict(liveness_faults(worker, idle_s())),
             "/readyz": lambda _: _verdict(readiness_faults(worker, intakes())),
             "/metrics": _metrics,
             "/due": lambda _: _due(worker, intakes()),
@@ -78,9 +84,11 @@ class HealthServer:
         self._thread.join()
 
 
-def liveness_faults(worker: Worker) -> list[str]:
-    """Return a fault if the worker's loop made no step for `FROZEN_AFTER_S`."""
-    return ["the worker's loop stands still"] if worker.idle_s() > FROZEN_AFTER_S else []
+def liveness_faults(worker: Worker, idle_s: Mapping[str, float] = NOTHING) -> list[str]:
+    """Return a fault for each loop that stands still: of the worker, or of an intake."""
+    faults = ["the worker's loop stands still"] if worker.idle_s() > FROZEN_AFTER_S else []
+    stuck = (name for name, seconds in idle_s.items() if seconds > INTAKE_FROZEN_AFTER_S)
+    return faults + [f"the loop of intake {name} stands still" for name in stuck]
 
 
 def readiness_faults(worker: Worker, intakes: Iterable[IntakeRecord] = ()) -> list[str]:

@@ -54,13 +54,13 @@ def _declared(connection: Any, plan: SourcePlan) -> Iterator[str]:
     yield _queue(connection, queue)
     if plan.declare is not None:
         exchange = str(plan.declare["exchange"])
-        what = f"binding of queue {queue!r} to exchange {exchange!r}: messages with x-delay"
+        what = f"binding of queue {queue!r} to exchange {exchange!r}: messages with x-delay,"
         _done(
             connection,
             what,
             lambda channel: channel.queue_bind(queue, exchange, "", arguments=dict(MATCH)),
         )
-        yield f"{what} or x-deliver-at"
+        yield f"{what} x-deliver-at or x-cancel"
     if letters and letters != queue:
         yield _queue(connection, letters)
 
