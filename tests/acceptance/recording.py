@@ -22,7 +22,8 @@ from typing import Any
 
 def memory() -> ModuleType:
     """The memory broker's module, as any version of duebridge names it."""
-    for name in ("duebridge_connectors.memory", "connectors.memory.publisher"):
+    names = ("duebridge_connectors.memory.publisher", "duebridge_connectors.memory")
+    for name in (*names, "connectors.memory.publisher"):
         with suppress(ImportError):
             return import_module(name)
     raise ImportError("no memory broker")

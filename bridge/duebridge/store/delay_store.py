@@ -6,24 +6,18 @@ Instants and durations are ms. Every method raises `StoreUnavailable` when the s
 Too few replicas that confirm a call of `WAITING` count as a store that is away (`Indeterminate`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
-from duebridge.config.durability import Replicated
 from duebridge.envelope import Envelope
-from duebridge.errors import Indeterminate, StoreError, StoreUnavailable
 from duebridge.ports.source import Place
 from duebridge.store.batching import answers_of, new_call_id, new_nonce
-from duebridge.store.keys import Shard
-from duebridge.store.leases import Claim, ProbeReply, give_back, read_claim, read_probe
-from duebridge.store.life import RouteLife
+from duebridge.store.calls import ShardCalls
+from duebridge.store.leases import Claim, ProbeReply, read_claim, read_probe
 from duebridge.store.places import packed_places
 from duebridge.store.poll import NONE, Poll, Stats
 from duebridge.store.record import PackedRow, pack_row
-from duebridge.store.registry import Registry
 from duebridge.store.replies import (
     CancelAnswer,
     DemoteReply,
@@ -44,7 +38,6 @@ from duebridge.store.replies import (
     ResumeReply,
     ScheduleReply,
     SettleReply,
-    StaleReply,
     read_cancelled,
     read_dropped,
     read_entry,
@@ -55,11 +48,8 @@ from duebridge.store.replies import (
     read_resumed,
     read_scheduled,
     read_state,
-    read_text,
 )
-from duebridge.store.server.connection import Argument, Connection, Reply
-from duebridge.store.server.durability import WAITING
-from duebridge.store.server.scripts import script
+from duebridge.store.server.connection import Argument
 from duebridge.store.transitions import (
     CLOCK_WORDS,
     Ack,
@@ -72,49 +62,12 @@ from duebridge.store.transitions import (
 
 MAX_BATCH = 1000  # envelopes in one call: lua/shared/batch.lua
 MAX_BATCH_BYTES = 1024 * 1024  # of records that one call reads: lua/shared/record.lua
-JOURNAL_CAP_BYTES = 64 * 1024 * 1024
 READY_FULL = 10_000
-KEEP_ANSWER_FACTOR = 2  # of the time that a client repeats a call
-LEAST_KEPT_ANSWER_MS = 60_000
 NO_CURSOR = ("", "")
 
 
-class DelayStore:
+class DelayStore(ShardCalls):
     """The envelopes of one shard. All truth is in the store; an instance holds none of it."""
-
-    def __init__(
-        self,
-        connection: Connection,
-        shard: Shard,
-        *,
-        has_dead_letter: bool = False,
-        cold_tier_ms: int = 0,
-        waits_for: Replicated | None = None,
-        journal_cap_bytes: int = JOURNAL_CAP_BYTES,
-        repeat_for_s: float = 0.0,
-        settle_for_s: float | None = None,
-        now_ms: Callable[[], int] | None = None,
-        life: RouteLife | None = None,
-    ) -> None:
-        """Work on `shard`; `now_ms` replaces the server's clock, for tests only.
-
-        `life` is shared by the shards of a route; without it the first write looks it up.
-        `cold_tier_ms` is how long a tombstone lives, 0 on a route without a cold tier.
-        `settle_for_s` is `repeat_for_s` if not given.
-        """
-        self.shard = shard
-        self._connection = connection
-        self._keys = shard.keys()
-        self._dead_score = "" if has_dead_letter else "+inf"
-        self._cold_tier_ms = cold_tier_ms
-        self._waits_for = waits_for
-        self._journal_cap_bytes = journal_cap_bytes
-        self._repeat_for_s = repeat_for_s
-        self._settle_for_s = repeat_for_s if settle_for_s is None else settle_for_s
-        self._keep_ms = max(LEAST_KEPT_ANSWER_MS, int(KEEP_ANSWER_FACTOR * repeat_for_s * 1000))
-        self._now_ms = now_ms
-        registry = Registry(connection, shard.namespace, repeat_for_s)
-        self._life = life or RouteLife(registry, shard.route)
 
     def next(self) -> Poll:
         """Poll the shard: what there is to do now and next; changes nothing."""
@@ -394,34 +347,3 @@ class DelayStore:
     def note(self, name: NoteName, value: int, how: NoteMode = "set") -> bool:
         """Note how far an outside job has come; `first` keeps an earlier note, `rise` a higher."""
         return bool(read_reply(self._run("note", name, value, how), NoteReply).did)
-
-    def _settle(self, name: str, *arguments: Argument) -> SettleReply:
-        reply = self._call(name, arguments, self._settle_for_s)
-        poll, stale = read_reply(reply.value, StaleReply)
-        return SettleReply(poll, [read_text(each) for each in stale], reply.repeated)
-
-    def _run(self, name: str, *arguments: Argument, ids: Sequence[str] = ()) -> Any:
-        try:
-            return self._call(name, arguments, self._repeat_for_s).value
-        except StoreUnavailable as error:
-            raise error.about(ids) from error
-
-    def _lease(self, name: str, *arguments: Argument) -> Any:
-        try:
-            return self._call(name, arguments, 0.0).value
-        except Indeterminate as error:
-            with suppress(StoreError):  # else the leases run out
-                for ending, given in give_back(name, error.reply):
-                    self._call(ending, given, 0.0)
-            raise
-
-    def _call(self, name: str, arguments: Sequence[Argument], repeat_for_s: float) -> Reply:
-        def call(called: str, life: str, *given: Argument) -> Reply:
-            now: Argument = "" if self._now_ms is None else self._now_ms()
-            wanted = self._waits_for if called in WAITING else None
-            cap = f"{'+' if wanted else ''}{self._journal_cap_bytes}"
-            actor = self._connection.actor
-            whole = (now, f"{cap} {actor}" if actor else cap, life, *given)
-            return self._connection.run(script(called), self._keys, whole, repeat_for_s, wanted)
-
-        return self._life.kept(lambda life: call(name, life, *arguments), partial(call, "renew"))

@@ -34,6 +34,8 @@ CLOSE_S = 3.0
 COMMITTED_S = 5.0
 ASK_S = 10.0
 ENDS_S = 5.0  # between two questions for the logs' ends while nothing is fetched
+# librdkafka writes a UUID in plain base64; Kafka, and so the other client, in that of URLs.
+AS_KAFKA_WRITES_IT = str.maketrans("+/", "-_", "=")
 NULL_IDS = frozenset({"AAAAAAAAAAAAAAAAAAAAAA", ""})  # of a broker older than topic ids
 
 log = logging.getLogger(__name__)
@@ -231,7 +233,7 @@ class TopicQuestion:
             said = f"topic {self._topic}" if code >= 0 else self._errors.message
             raise failure_by(error.args[0], said) from error
         topic_id = str(found.topic_id)
-        return "" if topic_id in NULL_IDS else topic_id
+        return "" if topic_id in NULL_IDS else topic_id.translate(AS_KAFKA_WRITES_IT)
 
 
 @contextmanager

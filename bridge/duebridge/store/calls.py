@@ -1,0 +1,90 @@
+"""Calls of scripts on one shard: with its keys, its route's life, durability, and patience."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from duebridge.config.durability import Replicated
+from duebridge.errors import Indeterminate, StoreError, StoreUnavailable
+from duebridge.store.keys import Shard
+from duebridge.store.leases import give_back
+from duebridge.store.life import RouteLife
+from duebridge.store.registry import Registry
+from duebridge.store.replies import SettleReply, StaleReply, read_reply, read_text
+from duebridge.store.server.connection import Argument, Connection, Reply
+from duebridge.store.server.durability import WAITING
+from duebridge.store.server.scripts import script
+
+JOURNAL_CAP_BYTES = 64 * 1024 * 1024
+KEEP_ANSWER_FACTOR = 2  # of the time that a client repeats a call
+LEAST_KEPT_ANSWER_MS = 60_000
+
+
+class ShardCalls:
+    """Runs scripts on a shard; `DelayStore` has a method for each."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        shard: Shard,
+        *,
+        has_dead_letter: bool = False,
+        cold_tier_ms: int = 0,
+        waits_for: Replicated | None = None,
+        journal_cap_bytes: int = JOURNAL_CAP_BYTES,
+        repeat_for_s: float = 0.0,
+        settle_for_s: float | None = None,
+        now_ms: Callable[[], int] | None = None,
+        life: RouteLife | None = None,
+    ) -> None:
+        """Work on `shard`; `now_ms` replaces the server's clock, for tests only.
+
+        `life` is shared by the shards of a route; without it the first write looks it up.
+        `cold_tier_ms` is how long a tombstone lives, 0 on a route without a cold tier.
+        `settle_for_s` is `repeat_for_s` if not given.
+        """
+        self.shard = shard
+        self._connection = connection
+        self._keys = shard.keys()
+        self._dead_score = "" if has_dead_letter else "+inf"
+        self._cold_tier_ms = cold_tier_ms
+        self._waits_for = waits_for
+        self._journal_cap_bytes = journal_cap_bytes
+        self._repeat_for_s = repeat_for_s
+        self._settle_for_s = repeat_for_s if settle_for_s is None else settle_for_s
+        self._keep_ms = max(LEAST_KEPT_ANSWER_MS, int(KEEP_ANSWER_FACTOR * repeat_for_s * 1000))
+        self._now_ms = now_ms
+        registry = Registry(connection, shard.namespace, repeat_for_s)
+        self._life = life or RouteLife(registry, shard.route)
+
+    def _settle(self, name: str, *arguments: Argument) -> SettleReply:
+        reply = self._call(name, arguments, self._settle_for_s)
+        poll, stale = read_reply(reply.value, StaleReply)
+        return SettleReply(poll, [read_text(each) for each in stale], reply.repeated)
+
+    def _run(self, name: str, *arguments: Argument, ids: Sequence[str] = ()) -> Any:
+        try:
+            return self._call(name, arguments, self._repeat_for_s).value
+        except StoreUnavailable as error:
+            raise error.about(ids) from error
+
+    def _lease(self, name: str, *arguments: Argument) -> Any:
+        try:
+            return self._call(name, arguments, 0.0).value
+        except Indeterminate as error:
+            with suppress(StoreError):  # else the leases run out
+                for ending, given in give_back(name, error.reply):
+                    self._call(ending, given, 0.0)
+            raise
+
+    def _call(self, name: str, arguments: Sequence[Argument], repeat_for_s: float) -> Reply:
+        def call(called: str, life: str, *given: Argument) -> Reply:
+            now: Argument = "" if self._now_ms is None else self._now_ms()
+            wanted = self._waits_for if called in WAITING else None
+            cap = f"{'+' if wanted else ''}{self._journal_cap_bytes}"
+            actor = self._connection.actor
+            whole = (now, f"{cap} {actor}" if actor else cap, life, *given)
+            return self._connection.run(script(called), self._keys, whole, repeat_for_s, wanted)
+
+        return self._life.kept(lambda life: call(name, life, *arguments), partial(call, "renew"))
