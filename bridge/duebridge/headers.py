@@ -7,8 +7,8 @@ name: the connectors add these.
 from duebridge.durations import MAX_MS
 from duebridge.envelope import SHORT_BYTES, Headers, Target
 from duebridge.ports.publisher import Reason, reason_word
-from duebridge.store.leases import LeasedEnvelope
-from duebridge.store.record import Content, Flight, Record
+from duebridge.store.wire.leases import LeasedEnvelope
+from duebridge.store.wire.record import Content, Flight, Record
 
 RESERVED = frozenset({"x-message-id", "x-route", "x-attempt", "x-due-at", "x-scheduled-at"})
 RESERVED_PREFIX = "x-dlq-"

@@ -6,8 +6,8 @@ import msgspec
 
 from duebridge.envelope import Headers, Properties, Target
 from duebridge.ports.publisher import reason_word
-from duebridge.store.record import Content
-from duebridge.store.replies import CancelAnswer, Entry, MoveAnswer, State
+from duebridge.store.wire.record import Content
+from duebridge.store.wire.replies import CancelAnswer, Entry, MoveAnswer, State
 
 ReceiptStatus: TypeAlias = Literal[
     "accepted", "duplicate", "conflict", "replaced", "in_flight", "cancelled", "dead", "refused"

@@ -15,10 +15,10 @@ from duebridge.limits import RouteLimits, with_whole_target
 from duebridge.ports.settings import did_you_mean
 from duebridge.ports.source import Place
 from duebridge.receipt import Receipt
-from duebridge.store.places import refused_row
-from duebridge.store.replies import RescheduleReply, ScheduleReply
 from duebridge.store.routes import RouteStore
 from duebridge.store.server.connection import REPEAT_FOR_S, Connection
+from duebridge.store.wire.places import refused_row
+from duebridge.store.wire.replies import RescheduleReply, ScheduleReply
 from duebridge.telemetry.tracing import Tracing
 
 NONE: Mapping[int, str] = MappingProxyType({})

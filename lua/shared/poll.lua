@@ -1,4 +1,4 @@
--- The poll: tells a worker what to do next and how long it may sleep (duebridge.store.poll): now, six
+-- The poll: tells a worker what to do next and how long it may sleep (duebridge.store.wire.poll): now, six
 -- counts, five first scores (-1: none), first memory to expire, the instant before which nothing due is
 -- still in the cold tier (-1: the tier was never used).
 local function first_score(key)

@@ -20,7 +20,7 @@ from duebridge.errors import ConfigError
 from duebridge.ports.publisher import Reason
 from duebridge.producer import Producer
 from duebridge.store.routes import RouteStore
-from duebridge.store.transitions import Burial, Postponement
+from duebridge.store.wire.transitions import Burial, Postponement
 from tests.support.command import PROGRAM, Command, hear_ctrl_c, kill_due, wait_until
 
 LARGE, MISSING = Reason.TOO_LARGE, Reason.TARGET_MISSING

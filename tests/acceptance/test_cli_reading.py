@@ -11,7 +11,7 @@ from duebridge.config.load import load_config
 from duebridge.producer import Producer
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
-from duebridge.store.transitions import Retry
+from duebridge.store.wire.transitions import Retry
 from duebridge.store.workers import HeldTarget, WorkerRecord, Workers
 from tests.support.command import CONFIG, Command, kill_due
 

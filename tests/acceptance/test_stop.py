@@ -14,8 +14,8 @@ import pytest
 from duebridge.envelope import Envelope
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard, routes_key
-from duebridge.store.poll import Poll
 from duebridge.store.server.connection import open_connection
+from duebridge.store.wire.poll import Poll
 from tests.acceptance.site import Worker, up
 from tests.support.command import ENVIRONMENT, wait_until
 from tests.support.proxy import Proxy, proxied

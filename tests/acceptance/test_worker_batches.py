@@ -12,7 +12,7 @@ from duebridge.errors import StoreUnavailable
 from duebridge.ports.publisher import Outcome, Verdict
 from duebridge.store.batching import CALL_ROWS
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.leases import Claim
+from duebridge.store.wire.leases import Claim
 from duebridge.worker.settlement import ACK_EVERY_S
 from duebridge.worker.shard import claim_batch
 from tests.support.desk import acks

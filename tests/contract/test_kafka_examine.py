@@ -11,8 +11,8 @@ from kafka.errors import TopicAuthorizationFailedError
 
 from duebridge.envelope import Target
 from duebridge.ports.checks import About, Destination, Finding, Severity
-from duebridge_connectors.kafka.admin import Topic
-from duebridge_connectors.kafka.examine import ROOM_BYTES, examine, topic_findings
+from duebridge_connectors.kafka.checks.admin import Topic
+from duebridge_connectors.kafka.checks.examine import ROOM_BYTES, examine, topic_findings
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.own_kafka import kafka_with_authorizer
 from tests.support.servers import wait_until

@@ -12,7 +12,7 @@ import pytest
 
 from duebridge.envelope import Headers, Properties, Target
 from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
-from duebridge_connectors.rabbitmq.publisher import RabbitPublisher
+from duebridge_connectors.rabbitmq.publishing.publisher import RabbitPublisher
 from tests.support.broker_under_test import answers_again, delivery, ids, verdicts
 from tests.support.rabbitmq_broker import RabbitBroker
 

@@ -16,10 +16,10 @@ from duebridge.envelope import Envelope, Headers, Properties, Target
 from duebridge.errors import EnvelopeError
 from duebridge.ports.publisher import Delivery, Verdict
 from duebridge.ports.source import Arrival, SourcePlan
-from duebridge.store import record
+from duebridge.store.wire import record
 from duebridge_connectors.kafka.headers import plain_headers
 from duebridge_connectors.rabbitmq import open_publisher
-from duebridge_connectors.rabbitmq.encoding import emit, publish_payload, table
+from duebridge_connectors.rabbitmq.publishing.encoding import emit, publish_payload, table
 from duebridge_connectors.rabbitmq.settings import connection_parameters
 from duebridge_connectors.rabbitmq.source.arrivals import Reader
 from duebridge_connectors.rabbitmq.source.consumer import Consumer

@@ -14,7 +14,7 @@ from duebridge.ports.publisher import BrokerUnavailable, Reason, Verdict
 from duebridge_connectors.rabbitmq import open_publisher
 from duebridge_connectors.rabbitmq.broker import RABBITMQ
 from duebridge_connectors.rabbitmq.examine import examine
-from duebridge_connectors.rabbitmq.publisher import RabbitPublisher
+from duebridge_connectors.rabbitmq.publishing.publisher import RabbitPublisher
 from tests.support.broker_under_test import answers_again, delivery, verdicts
 from tests.support.own_rabbitmq import PrivateRabbit
 from tests.support.proxy import proxied

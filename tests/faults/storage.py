@@ -14,9 +14,9 @@ from duebridge.bench.meter import CallCounter, Meter
 from duebridge.config.load import load_config
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import Journal, JournalEntry
-from duebridge.store.record import read_flight
 from duebridge.store.routes import RouteStore
 from duebridge.store.server.connection import Connection, open_connection
+from duebridge.store.wire.record import read_flight
 from tests.support.histories import Historian
 
 STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")

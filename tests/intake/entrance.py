@@ -14,9 +14,9 @@ from duebridge.intake.storing import Storeroom
 from duebridge.ports.publisher import Delivery
 from duebridge.ports.source import Arrival, Place
 from duebridge.store.positions import StorePositions
-from duebridge.store.replies import Entry
 from duebridge.store.routes import RouteStore
 from duebridge.store.server.connection import open_connection
+from duebridge.store.wire.replies import Entry
 from duebridge_connectors.memory import MemoryPublisher, MemoryQueue, MemorySource
 
 LOG = "box:late:0:1"

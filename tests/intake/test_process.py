@@ -13,8 +13,8 @@ import pytest
 
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
-from duebridge.store.poll import Poll
 from duebridge.store.server.connection import open_connection
+from duebridge.store.wire.poll import Poll
 from tests.support.checkout import ROOT
 from tests.support.redis_sets import RedisNode, server
 from tests.support.servers import wait_until

@@ -7,7 +7,7 @@ import pytest
 
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import Reason
-from duebridge.store.transitions import Burial, Retry
+from duebridge.store.wire.transitions import Burial, Retry
 from duebridge_connectors.spark.source.planning import plan_read
 from tests.spark.by_hand import read_by_hand
 from tests.spark.world import LATER_MS, World

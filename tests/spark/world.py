@@ -15,9 +15,9 @@ from duebridge.envelope import Envelope, Target
 from duebridge.producer import Producer
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
-from duebridge.store.record import Record
 from duebridge.store.routes import shard_number
 from duebridge.store.server.connection import Connection, open_connection
+from duebridge.store.wire.record import Record
 from duebridge_connectors.spark.source.dataframes import write_envelopes
 from duebridge_connectors.spark.source.loader import Summary
 from tests.support.command import ENVIRONMENT, FORKS, Done

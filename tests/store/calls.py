@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.leases import Claim, LeasedEnvelope
-from duebridge.store.record import pack_row
-from duebridge.store.replies import SettleReply
-from duebridge.store.transitions import Ack, Postponement, SetAside
+from duebridge.store.wire.leases import Claim, LeasedEnvelope
+from duebridge.store.wire.record import pack_row
+from duebridge.store.wire.replies import SettleReply
+from duebridge.store.wire.transitions import Ack, Postponement, SetAside
 from tests.store.ledger import Ledger, Story
 from tests.store.model import POISON, Content, Model
 from tests.support.desk import LEASE_MS, YEAR_MS, burial, envelope, retrying

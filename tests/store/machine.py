@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from duebridge.config.durability import Replicated
-from duebridge.store.poll import Poll
 from duebridge.store.server.connection import Argument, Connection, Reply
 from duebridge.store.server.scripts import Script
+from duebridge.store.wire.poll import Poll
 from tests.store.calls import Call, Held
 from tests.store.ledger import Ledger
 from tests.store.model import Model

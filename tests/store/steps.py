@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from duebridge.store.journal import JournalEntry, Note, read_entry
-from duebridge.store.record import Flight, Record, read_flight, read_record
+from duebridge.store.wire.record import Flight, Record, read_flight, read_record
 from tests.store.model import Life, Model
 from tests.support.invariants import NOBODY, STATES, Snapshot
 

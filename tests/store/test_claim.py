@@ -5,7 +5,7 @@ import pytest
 from duebridge.errors import RecordDamaged, RecordTooNew
 from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.leases import Claim
+from duebridge.store.wire.leases import Claim
 from tests.store.conftest import Opened
 from tests.support.desk import (
     LEASE_MS,

@@ -28,8 +28,8 @@ from duebridge.producer import Producer
 from duebridge.receipt import Known
 from duebridge.store.calls import JOURNAL_CAP_BYTES
 from duebridge.store.keys import SHARD_KEYS, routes_key
-from duebridge.store.record import read_record, unpack
 from duebridge.store.server.connection import Connection
+from duebridge.store.wire.record import read_record, unpack
 from tests.support.desk import LEASE_MS, Desk
 from tests.support.fuzzing import Lookout, check_no_defect, embedded, fuzz, fuzz_config
 

@@ -8,8 +8,8 @@ import pytest
 import redis
 
 from duebridge.errors import StoreError
-from duebridge.store.leases import Claim
 from duebridge.store.server.connection import open_connection
+from duebridge.store.wire.leases import Claim
 from tests.support.desk import LEASE_MS, YEAR_MS, Desk, burial, envelope, postponed
 from tests.support.invariants import STATES
 from tests.support.servers import redis_server

@@ -7,7 +7,7 @@ import pytest
 from duebridge.admin.events import EnvelopeEvent, EventReader
 from duebridge.errors import RecordDamaged
 from duebridge.store.journal import PAGE, Journal, Note, read_entry
-from duebridge.store.transitions import SetAside
+from duebridge.store.wire.transitions import SetAside
 from tests.store.conftest import Opened
 from tests.support.desk import NOW_MS, Desk, burial, retrying
 

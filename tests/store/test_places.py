@@ -8,9 +8,9 @@ import pytest
 from duebridge.envelope import Envelope
 from duebridge.ports.source import Place
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.places import refused_row
 from duebridge.store.routes import Registry, RouteStore
 from duebridge.store.server.connection import Connection
+from duebridge.store.wire.places import refused_row
 from tests.store.conftest import Opened
 from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, acks, envelope
 

@@ -3,7 +3,7 @@
 import pytest
 
 from duebridge.errors import StoreError
-from duebridge.store.transitions import Postponement
+from duebridge.store.wire.transitions import Postponement
 from tests.support.desk import LEASE_MS, NOT_MINE, Desk
 
 NO = "E\ntoo large"

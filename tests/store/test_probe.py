@@ -3,7 +3,7 @@
 import pytest
 
 from duebridge.store.delay_store import NO_CURSOR
-from duebridge.store.leases import Claim
+from duebridge.store.wire.leases import Claim
 from tests.store.conftest import Opened
 from tests.support.desk import LEASE_MS, NOW_MS, Desk, acks, aside, envelope
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from duebridge.store.transitions import Postponement
+from duebridge.store.wire.transitions import Postponement
 from tests.store.conftest import Opened
 from tests.support.desk import LEASE_MS, Desk, acks
 

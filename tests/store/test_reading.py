@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from duebridge.errors import StoreError
-from duebridge.store.record import NOT_IN_FLIGHT
-from duebridge.store.replies import Entry
+from duebridge.store.wire.record import NOT_IN_FLIGHT
+from duebridge.store.wire.replies import Entry
 from tests.store.conftest import Opened
 from tests.support.desk import NOW_MS, Desk, envelope, retrying
 

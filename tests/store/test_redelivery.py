@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duebridge.ports.source import Place
-from duebridge.store.leases import Claim
 from duebridge.store.server.connection import Connection
+from duebridge.store.wire.leases import Claim
 from tests.support.desk import DAY_MS, LEASE_MS, Desk, acks, envelope
 
 CALL_ROWS = 3

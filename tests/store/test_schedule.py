@@ -4,8 +4,8 @@ import pytest
 
 from duebridge.errors import StoreError, StoreFull
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.record import PackedRow, pack, pack_row
 from duebridge.store.server.connection import Connection
+from duebridge.store.wire.record import PackedRow, pack, pack_row
 from tests.store.conftest import Opened
 from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, acks, burial, envelope, postponed
 from tests.support.invariants import STATES

@@ -17,12 +17,12 @@ from duebridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnf
 from duebridge.ports.checks import Finding, Severity
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import SHARD_KEYS, Shard, epochs_key, routes_key
-from duebridge.store.record import LAYOUT
 from duebridge.store.routes import RegisteredRoute, Registry
 from duebridge.store.server import fitness
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.fitness import Vitals, check_fitness, count_listeners, read_vitals
 from duebridge.store.wakeup import WakeListener
+from duebridge.store.wire.record import LAYOUT
 from tests.store.conftest import Opened
 from tests.support.desk import Desk
 from tests.support.least import admin_of

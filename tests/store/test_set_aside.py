@@ -3,7 +3,7 @@
 import pytest
 
 from duebridge.errors import StoreError
-from duebridge.store.transitions import NO_TAG, HoldClock
+from duebridge.store.wire.transitions import NO_TAG, HoldClock
 from tests.support.desk import LEASE_MS, NOT_MINE, Desk, acks, aside, burial, envelope, retrying
 
 

@@ -8,7 +8,7 @@ import pytest
 from duebridge.errors import StoreError
 from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.transitions import ERROR_BYTES, Burial
+from duebridge.store.wire.transitions import ERROR_BYTES, Burial
 from tests.store.conftest import Opened
 from tests.support.desk import (
     LEASE_MS,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from duebridge.store.batching import Pace
-from duebridge.store.leases import Claim
 from duebridge.store.server.connection import Connection
+from duebridge.store.wire.leases import Claim
 from duebridge.worker.watch.store_monitor import StoreMonitor
 from tests.support.desk import Desk, acks, envelope
 from tests.support.servers import wait_until

@@ -16,7 +16,7 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.embedded import stop_embedded
-from duebridge.store.transitions import Burial
+from duebridge.store.wire.transitions import Burial
 from tests.support import servers
 from tests.support.desk import burial
 from tests.support.forks import Forks

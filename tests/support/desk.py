@@ -9,15 +9,15 @@ from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import JournalEntry, read_entry
 from duebridge.store.keys import SHARD_KEYS, Shard, epochs_key, routes_key
-from duebridge.store.leases import Claim
 from duebridge.store.life import RouteLife
-from duebridge.store.poll import Poll
-from duebridge.store.record import LAYOUT, Flight, Record, pack_row, read_flight, read_record
 from duebridge.store.registry import Registry
-from duebridge.store.replies import ScheduleReply, SettleReply
 from duebridge.store.server.connection import Argument, Connection
 from duebridge.store.server.scripts import script
-from duebridge.store.transitions import Ack, Burial, HoldClock, Postponement, Retry, SetAside
+from duebridge.store.wire.leases import Claim
+from duebridge.store.wire.poll import Poll
+from duebridge.store.wire.record import LAYOUT, Flight, Record, pack_row, read_flight, read_record
+from duebridge.store.wire.replies import ScheduleReply, SettleReply
+from duebridge.store.wire.transitions import Ack, Burial, HoldClock, Postponement, Retry, SetAside
 from tests.support.invariants import STATES, Snapshot, check_all, check_stats, poll_of
 from tests.support.least import admin_of
 

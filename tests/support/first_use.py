@@ -10,7 +10,7 @@ import threading
 from contextlib import suppress
 
 from duebridge.errors import StoreError
-from duebridge.store import leases, replies
+from duebridge.store.wire import leases, replies
 
 THREADS = 8
 

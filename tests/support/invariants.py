@@ -4,8 +4,8 @@ from math import inf
 from typing import Any, TypeAlias
 
 from duebridge.store.journal import read_entry
-from duebridge.store.poll import NONE, Poll, Stats
-from duebridge.store.record import read_flight
+from duebridge.store.wire.poll import NONE, Poll, Stats
+from duebridge.store.wire.record import read_flight
 
 STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
 NOBODY = bytes(12)

@@ -10,7 +10,7 @@ import pika
 from duebridge.envelope import Properties, Target
 from duebridge.ports.publisher import Delivery
 from duebridge_connectors.rabbitmq import open_publisher
-from duebridge_connectors.rabbitmq.publisher import RabbitPublisher
+from duebridge_connectors.rabbitmq.publishing.publisher import RabbitPublisher
 from tests.support.broker_under_test import BRIDGE_ID, Received, delivery
 from tests.support.features import Features
 

@@ -7,9 +7,9 @@ import pytest
 from duebridge.config.models import RetryPolicy
 from duebridge.errors import RecordDamaged, RecordTooNew
 from duebridge.ports.publisher import Outcome, Reason, Verdict
-from duebridge.store.leases import DamagedEnvelope, LeasedEnvelope
-from duebridge.store.record import Content, Flight, Record
-from duebridge.store.transitions import Burial, Decision, HoldClock, Release, Retry, SetAside
+from duebridge.store.wire.leases import DamagedEnvelope, LeasedEnvelope
+from duebridge.store.wire.record import Content, Flight, Record
+from duebridge.store.wire.transitions import Burial, Decision, HoldClock, Release, Retry, SetAside
 from duebridge.worker.decide import (
     Situation,
     Terms,

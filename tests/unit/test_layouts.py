@@ -20,8 +20,8 @@ from duebridge.durations import MAX_MS
 from duebridge.envelope import Envelope, Properties, Target
 from duebridge.errors import EnvelopeError, RecordDamaged, RecordTooNew, StoreError
 from duebridge.ports.publisher import Reason
-from duebridge.store import record as layout
-from duebridge.store.record import (
+from duebridge.store.wire import record as layout
+from duebridge.store.wire.record import (
     FIRST_ATTEMPT,
     LAYOUT,
     MAX_CONTENT_BYTES,
@@ -36,7 +36,7 @@ from duebridge.store.record import (
     read_record,
     unpack,
 )
-from duebridge.store.replies import ReclaimReply, read_reply
+from duebridge.store.wire.replies import ReclaimReply, read_reply
 from tests.support.checkout import ROOT
 
 SHARED = ROOT / "lua" / "shared"

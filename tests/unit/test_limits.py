@@ -17,10 +17,10 @@ from duebridge.headers import dead_letter_headers
 from duebridge.limits import MAX_HEADER_BYTES, MAX_HEADERS, RouteLimits
 from duebridge.ports.broker import MAX_MESSAGE_HEADER_BYTES
 from duebridge.ports.publisher import Delivery, Reason
-from duebridge.store.leases import LeasedEnvelope
-from duebridge.store.record import Content, Flight, Record
+from duebridge.store.wire.leases import LeasedEnvelope
+from duebridge.store.wire.record import Content, Flight, Record
 from duebridge_connectors.kafka.headers import plain_headers
-from duebridge_connectors.rabbitmq.encoding import OVERHEAD_BYTES, header_payload
+from duebridge_connectors.rabbitmq.publishing.encoding import OVERHEAD_BYTES, header_payload
 from duebridge_connectors.rabbitmq.sizes import ANY_BYTES
 
 MIB = 1_048_576

@@ -11,8 +11,8 @@ from prometheus_client.registry import CollectorRegistry
 from duebridge.config.models import WorkerSettings
 from duebridge.envelope import Headers, HeaderValue
 from duebridge.ports.publisher import Outcome, Verdict
-from duebridge.store.leases import LeasedEnvelope
-from duebridge.store.record import Content, Flight, Record
+from duebridge.store.wire.leases import LeasedEnvelope
+from duebridge.store.wire.record import Content, Flight, Record
 from duebridge.telemetry import metrics
 from duebridge.worker.lanes.crew import Crew
 from duebridge.worker.lanes.lane import Lane

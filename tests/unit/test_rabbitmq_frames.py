@@ -11,15 +11,15 @@ from pika.frame import Body, Header, Method
 
 from duebridge.envelope import Headers, Properties, Target
 from duebridge.ports.publisher import Delivery
-from duebridge_connectors.rabbitmq.batch import PendingMessage, PublishBatch
-from duebridge_connectors.rabbitmq.encoding import (
+from duebridge_connectors.rabbitmq.errors import Unencodable
+from duebridge_connectors.rabbitmq.publishing.batch import PendingMessage, PublishBatch
+from duebridge_connectors.rabbitmq.publishing.encoding import (
     BUFFER_BYTES,
     buffers,
     header_payload,
     is_risky,
     publish_payload,
 )
-from duebridge_connectors.rabbitmq.errors import Unencodable
 
 TARGET = Target("rabbitmq", exchange="e", routing_key="k")
 short = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)

@@ -13,8 +13,6 @@ from structlog.testing import capture_logs
 
 from duebridge.envelope import Target
 from duebridge.ports.publisher import CONFIRMED, Delivery, Outcome, Reason, Verdict
-from duebridge_connectors.rabbitmq.batch import PendingMessage, PublishBatch, UnconfirmedMessages
-from duebridge_connectors.rabbitmq.closing import judge
 from duebridge_connectors.rabbitmq.errors import (
     REPLIES,
     TABLE,
@@ -25,8 +23,14 @@ from duebridge_connectors.rabbitmq.errors import (
     root_cause,
     unroutable,
 )
-from duebridge_connectors.rabbitmq.link import FIRST_DELAY_S, MOST_DELAY_S, Link
-from duebridge_connectors.rabbitmq.publisher import RabbitPublisher
+from duebridge_connectors.rabbitmq.publishing.batch import (
+    PendingMessage,
+    PublishBatch,
+    UnconfirmedMessages,
+)
+from duebridge_connectors.rabbitmq.publishing.closing import judge
+from duebridge_connectors.rabbitmq.publishing.link import FIRST_DELAY_S, MOST_DELAY_S, Link
+from duebridge_connectors.rabbitmq.publishing.publisher import RabbitPublisher
 from duebridge_connectors.rabbitmq.settings import connection_parameters
 from tests.support.servers import free_port
 

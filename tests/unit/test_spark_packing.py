@@ -16,7 +16,7 @@ from duebridge.envelope import Envelope
 from duebridge.errors import EnvelopeError
 from duebridge.limits import End, RouteLimits
 from duebridge.ports import discovery
-from duebridge.store.record import pack_row
+from duebridge.store.wire.record import pack_row
 from duebridge_connectors.memory import Memory
 from duebridge_connectors.spark.source.packing import Packer
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from duebridge.errors import EnvelopeError
 from duebridge.ports.publisher import Reason
-from duebridge.store.replies import Entry
+from duebridge.store.wire.replies import Entry
 
 if TYPE_CHECKING:
     from duebridge.admin.listing import ListedEnvelope, ListPosition

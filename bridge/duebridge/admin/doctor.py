@@ -13,7 +13,6 @@ from duebridge.durations import format_instant, format_ms
 from duebridge.errors import StoreError, StoreUnavailable, StoreUnfit
 from duebridge.ports.checks import About, Finding, failure, ok, warning
 from duebridge.store.keys import Shard
-from duebridge.store.record import LAYOUT
 from duebridge.store.routes import Registry
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.fitness import (
@@ -24,6 +23,7 @@ from duebridge.store.server.fitness import (
     fitness_faults,
     read_vitals,
 )
+from duebridge.store.wire.record import LAYOUT
 from duebridge.store.workers import WorkerRecord
 
 SHARD_PENDING = 1_000_000  # the intended size of a shard

@@ -16,8 +16,8 @@ import msgspec
 
 from duebridge.errors import EnvelopeError
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.poll import NONE
-from duebridge.store.replies import Entry, Page
+from duebridge.store.wire.poll import NONE
+from duebridge.store.wire.replies import Entry, Page
 
 STATES = ("pending", "ready", "unack", "retry", "dead")
 PAGE = 100

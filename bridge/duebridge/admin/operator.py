@@ -17,9 +17,9 @@ from duebridge.store.batching import CALL_ROWS, in_calls
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import Journal
 from duebridge.store.life import RouteLife
-from duebridge.store.poll import Stats
 from duebridge.store.routes import Registry, RouteStore
 from duebridge.store.server.connection import Connection
+from duebridge.store.wire.poll import Stats
 from duebridge.store.workers import WorkerRecord, Workers
 
 

@@ -26,7 +26,7 @@ from duebridge.store.life import RouteLife
 from duebridge.store.registry import Registry
 from duebridge.store.server.connection import open_connection
 from duebridge.store.server.embedded import server_program
-from duebridge.store.transitions import Ack
+from duebridge.store.wire.transitions import Ack
 
 BASE = "async"
 LEASE_MS = 60_000

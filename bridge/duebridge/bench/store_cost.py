@@ -11,8 +11,8 @@ from duebridge.envelope import Envelope
 from duebridge.ports.publisher import Reason
 from duebridge.store.batching import CALL_ROWS, PROMOTE_ROWS, SCHEDULE_ROWS
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.leases import Claim
-from duebridge.store.transitions import Ack, Burial, Retry
+from duebridge.store.wire.leases import Claim
+from duebridge.store.wire.transitions import Ack, Burial, Retry
 
 IDLE_SHARDS = 4
 LEASE_MS = 60_000

@@ -14,8 +14,8 @@ from duebridge.ports.source import Arrival, Place
 from duebridge.receipt import Receipt
 from duebridge.scheduling import ROW_BYTES, RouteScheduler, size_bytes
 from duebridge.store.batching import batches
-from duebridge.store.record import pack
 from duebridge.store.server.connection import Connection
+from duebridge.store.wire.record import pack
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
 

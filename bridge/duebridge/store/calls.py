@@ -8,13 +8,13 @@ from typing import Any
 from duebridge.config.durability import Replicated
 from duebridge.errors import Indeterminate, StoreError, StoreUnavailable
 from duebridge.store.keys import Shard
-from duebridge.store.leases import give_back
 from duebridge.store.life import RouteLife
 from duebridge.store.registry import Registry
-from duebridge.store.replies import SettleReply, StaleReply, read_reply, read_text
 from duebridge.store.server.connection import Argument, Connection, Reply
 from duebridge.store.server.durability import WAITING
 from duebridge.store.server.scripts import script
+from duebridge.store.wire.leases import give_back
+from duebridge.store.wire.replies import SettleReply, StaleReply, read_reply, read_text
 
 JOURNAL_CAP_BYTES = 64 * 1024 * 1024
 KEEP_ANSWER_FACTOR = 2  # of the time that a client repeats a call

@@ -14,11 +14,12 @@ from duebridge.envelope import Envelope
 from duebridge.ports.source import Place
 from duebridge.store.batching import answers_of, new_call_id, new_nonce
 from duebridge.store.calls import ShardCalls
-from duebridge.store.leases import Claim, ProbeReply, read_claim, read_probe
-from duebridge.store.places import packed_places
-from duebridge.store.poll import NONE, Poll, Stats
-from duebridge.store.record import PackedRow, pack_row
-from duebridge.store.replies import (
+from duebridge.store.server.connection import Argument
+from duebridge.store.wire.leases import Claim, ProbeReply, read_claim, read_probe
+from duebridge.store.wire.places import packed_places
+from duebridge.store.wire.poll import NONE, Poll, Stats
+from duebridge.store.wire.record import PackedRow, pack_row
+from duebridge.store.wire.replies import (
     CancelAnswer,
     DemoteReply,
     DropAnswer,
@@ -49,8 +50,7 @@ from duebridge.store.replies import (
     read_scheduled,
     read_state,
 )
-from duebridge.store.server.connection import Argument
-from duebridge.store.transitions import (
+from duebridge.store.wire.transitions import (
     CLOCK_WORDS,
     Ack,
     Burial,

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from duebridge.config.fields import checked_name
 from duebridge.errors import StoreError, StoreUnavailable, StoreUnfit
 from duebridge.store.keys import Shard, epochs_key, routes_key
-from duebridge.store.record import LAYOUT
-from duebridge.store.replies import EntryReply, OpenReply, read_reply, read_text
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.errors import translated_errors
 from duebridge.store.server.scripts import script
+from duebridge.store.wire.record import LAYOUT
+from duebridge.store.wire.replies import EntryReply, OpenReply, read_reply, read_text
 
 EPOCH_BYTES = 8
 REMOVED = "-"  # the epoch of a route whose removal has begun

@@ -16,8 +16,8 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from duebridge.ports.publisher import Outcome, Reason, Verdict
-from duebridge.store.leases import LeasedEnvelope
-from duebridge.store.transitions import Burial, Decision, Release, Retry, SetAside
+from duebridge.store.wire.leases import LeasedEnvelope
+from duebridge.store.wire.transitions import Burial, Decision, Release, Retry, SetAside
 from duebridge.telemetry.traceparent import find_traceparent
 
 LATENESS_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 3600)

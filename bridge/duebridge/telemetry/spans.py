@@ -27,7 +27,7 @@ from duebridge.config.models import Route
 from duebridge.envelope import Envelope, Headers
 from duebridge.ports.publisher import Outcome, Verdict
 from duebridge.receipt import Receipt
-from duebridge.store.leases import LeasedEnvelope
+from duebridge.store.wire.leases import LeasedEnvelope
 from duebridge.telemetry.traceparent import find_traceparent
 
 NAME = "duebridge"

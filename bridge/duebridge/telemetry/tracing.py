@@ -14,7 +14,7 @@ from duebridge.config.models import Route
 from duebridge.envelope import Envelope
 from duebridge.ports.publisher import Outcome
 from duebridge.receipt import Receipt
-from duebridge.store.leases import LeasedEnvelope
+from duebridge.store.wire.leases import LeasedEnvelope
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Delivery
-from duebridge.store.leases import Claim, DamagedEnvelope, LeasedEnvelope
-from duebridge.store.record import decoded_size
-from duebridge.store.transitions import NO_TAG, HoldClock, SetAside
+from duebridge.store.wire.leases import Claim, DamagedEnvelope, LeasedEnvelope
+from duebridge.store.wire.record import decoded_size
+from duebridge.store.wire.transitions import NO_TAG, HoldClock, SetAside
 from duebridge.worker.decide import Situation, Terms, is_past_hold, set_aside
 from duebridge.worker.lanes.lane import Group, Lane, Outgoing
 from duebridge.worker.lanes.targets import TargetHealth

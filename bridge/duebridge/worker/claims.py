@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from duebridge.ports.publisher import Reason
 from duebridge.store.batching import CALL_BYTES, CALL_ROWS
 from duebridge.store.delay_store import NO_CURSOR
-from duebridge.store.leases import Claim
-from duebridge.store.transitions import NO_TAG, SetAside
+from duebridge.store.wire.leases import Claim
+from duebridge.store.wire.transitions import NO_TAG, SetAside
 from duebridge.telemetry import metrics
 from duebridge.worker.batch import Admission, admit, load_of
 from duebridge.worker.decide import LEAST_WAIT_MS, Terms

@@ -6,8 +6,8 @@ import msgspec
 
 from duebridge.config.models import RetryPolicy, Route
 from duebridge.ports.publisher import Outcome, Reason, Verdict
-from duebridge.store.leases import DamagedEnvelope, LeasedEnvelope
-from duebridge.store.transitions import Burial, Decision, HoldClock, Release, Retry, SetAside
+from duebridge.store.wire.leases import DamagedEnvelope, LeasedEnvelope
+from duebridge.store.wire.transitions import Burial, Decision, HoldClock, Release, Retry, SetAside
 from duebridge.worker.backoff import retry_delay_ms
 
 LEAST_WAIT_MS = 10_000  # of what is set aside: the target's recovery ends the wait earlier

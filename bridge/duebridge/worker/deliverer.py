@@ -9,8 +9,8 @@ import structlog
 from duebridge.errors import StoreError
 from duebridge.ports.publisher import Outcome, Verdict
 from duebridge.store.batching import in_calls
-from duebridge.store.replies import SettleReply
-from duebridge.store.transitions import Ack, Burial, Decision, Retry, SetAside
+from duebridge.store.wire.replies import SettleReply
+from duebridge.store.wire.transitions import Ack, Burial, Decision, Retry, SetAside
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
 from duebridge.worker.batch import Batch

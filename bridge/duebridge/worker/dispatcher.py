@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import structlog
 
-from duebridge.store.leases import Claim
-from duebridge.store.transitions import NO_TAG, Decision, Release, SetAside
+from duebridge.store.wire.leases import Claim
+from duebridge.store.wire.transitions import NO_TAG, Decision, Release, SetAside
 from duebridge.telemetry import metrics
 from duebridge.worker.batch import Batch
 from duebridge.worker.decide import wait_for_upgrade

@@ -4,7 +4,7 @@ from duebridge.envelope import Target
 from duebridge.headers import dead_letter_headers, delivery_headers
 from duebridge.ports.publisher import Delivery, Reason
 from duebridge.receipt import shown_id
-from duebridge.store.leases import DamagedEnvelope, LeasedEnvelope
+from duebridge.store.wire.leases import DamagedEnvelope, LeasedEnvelope
 
 
 def delivery(leased: LeasedEnvelope, route: str, target: Target) -> Delivery:

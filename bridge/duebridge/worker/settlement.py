@@ -14,8 +14,8 @@ import structlog
 from duebridge.ports.publisher import Reason
 from duebridge.store.batching import in_calls
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.replies import SettleReply
-from duebridge.store.transitions import (
+from duebridge.store.wire.replies import SettleReply
+from duebridge.store.wire.transitions import (
     Ack,
     Burial,
     Decision,

@@ -17,8 +17,8 @@ from duebridge.envelope import Target
 from duebridge.errors import StoreError
 from duebridge.store.batching import CALL_BYTES, CALL_ROWS
 from duebridge.store.delay_store import NO_CURSOR, READY_FULL, DelayStore
-from duebridge.store.leases import Claim, LeasedEnvelope
-from duebridge.store.poll import NONE, Poll, Stats
+from duebridge.store.wire.leases import Claim, LeasedEnvelope
+from duebridge.store.wire.poll import NONE, Poll, Stats
 
 POLL_EVERY_S = 1.0  # upper bound: a lost wake-up hint costs no more than this
 STATS_EVERY_S = 5.0  # refresh interval of the gauges

@@ -14,12 +14,12 @@ from duebridge.ports.publisher import Publisher
 from duebridge.ports.settings import AtUse, BrokerSettings, Fault, Options, TargetSettings, Text
 from duebridge.ports.source import Positions, Source, SourcePlan
 from duebridge_connectors.kafka import import_client, open_publisher
+from duebridge_connectors.kafka.checks.permissions import acl_commands, source_acl_commands
+from duebridge_connectors.kafka.checks.topics import EXPECTED, is_topic
 from duebridge_connectors.kafka.headers import lacking_properties
-from duebridge_connectors.kafka.permissions import acl_commands, source_acl_commands
 from duebridge_connectors.kafka.sizes import check_size
 from duebridge_connectors.kafka.source import open_source
 from duebridge_connectors.kafka.source.models import KafkaSourceSettings
-from duebridge_connectors.kafka.topics import EXPECTED, is_topic
 
 
 class KafkaSettings(BrokerSettings):
@@ -86,7 +86,7 @@ class Kafka(BrokerType):
     ) -> list[Finding]:
         """Return findings about a cluster and each topic; see `BrokerType.examine`."""
         import_client()
-        from duebridge_connectors.kafka.examine import examine
+        from duebridge_connectors.kafka.checks.examine import examine
 
         return examine(place, settings, destinations, deadline_s)
 

@@ -14,7 +14,7 @@ def open_publisher(settings: Mapping[str, object], publish_deadline_s: float) ->
 
     Raises `ConfigError` for invalid settings.
     """
-    from duebridge_connectors.rabbitmq.publisher import RabbitPublisher
+    from duebridge_connectors.rabbitmq.publishing.publisher import RabbitPublisher
     from duebridge_connectors.rabbitmq.settings import connection_parameters
 
     quiet_client()

@@ -17,7 +17,7 @@ from duebridge.config.models import WorkerSettings
 from duebridge.ports.publisher import Delivery, Outcome, Publisher, Verdict
 from duebridge.store.batching import CALL_BYTES
 from duebridge.store.keys import Shard
-from duebridge.store.leases import LeasedEnvelope
+from duebridge.store.wire.leases import LeasedEnvelope
 from duebridge.telemetry import metrics
 from duebridge.worker.lanes.outage import Outage
 from duebridge.worker.lanes.targets import Search, TargetHealth, TargetTable

@@ -16,7 +16,7 @@ import msgspec
 from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
-from duebridge.store.poll import NONE, Stats
+from duebridge.store.wire.poll import NONE, Stats
 from duebridge.store.workers import IntakeRecord
 from duebridge.worker.shard import ShardView
 from duebridge.worker.worker import Worker

@@ -5,7 +5,7 @@ from contextlib import closing
 
 from duebridge.ports.checks import About, Finding, failure, ok, warning
 from duebridge.ports.source import SourcePlan
-from duebridge_connectors.kafka.admin import Admin, CannotConnect, Topic
+from duebridge_connectors.kafka.checks.admin import Admin, CannotConnect, Topic
 from duebridge_connectors.kafka.settings import producer_config, servers_of
 from duebridge_connectors.kafka.source.settings import ANY_DEADLINE_S, group_of
 

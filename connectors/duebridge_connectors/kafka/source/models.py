@@ -6,8 +6,8 @@ from pydantic import AfterValidator, Field
 
 from duebridge.ports.settings import Text, expected
 from duebridge.ports.source import SourceSettings
-from duebridge_connectors.kafka.permissions import DEFAULT_GROUP
-from duebridge_connectors.kafka.topics import EXPECTED, is_topic
+from duebridge_connectors.kafka.checks.permissions import DEFAULT_GROUP
+from duebridge_connectors.kafka.checks.topics import EXPECTED, is_topic
 
 
 def _topic(name: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from duebridge.ports.source import SourcePlan
-from duebridge_connectors.kafka.permissions import DEFAULT_GROUP
+from duebridge_connectors.kafka.checks.permissions import DEFAULT_GROUP
 
 ANY_DEADLINE_S = 3600.0  # skips the checks against the publish deadline
 REQUEST_MS = 10_000

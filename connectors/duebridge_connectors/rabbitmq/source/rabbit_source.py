@@ -14,7 +14,7 @@ from pika.exceptions import AMQPError
 from duebridge.errors import ConfigError, StoreError
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import Arrival, Positions, SourcePlan
-from duebridge_connectors.rabbitmq.link import FIRST_DELAY_S, LASTED_S, MOST_DELAY_S
+from duebridge_connectors.rabbitmq.publishing.link import FIRST_DELAY_S, LASTED_S, MOST_DELAY_S
 from duebridge_connectors.rabbitmq.source.arrivals import Reader, stream_log
 from duebridge_connectors.rabbitmq.source.consumer import Consumer
 from duebridge_connectors.rabbitmq.source.prefetch import Prefetch

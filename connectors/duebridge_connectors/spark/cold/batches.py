@@ -18,7 +18,7 @@ from duebridge.durations import format_ms
 from duebridge.errors import JobFailed
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
-from duebridge.store.replies import DemoteReply
+from duebridge.store.wire.replies import DemoteReply
 from duebridge_connectors.spark.cold.commit_log import REMOVED, Commit
 from duebridge_connectors.spark.cold.parquet_files import WRITTEN, ColdBatch, write_hours
 from duebridge_connectors.spark.cold.tier import Tier, read_cold

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from duebridge.durations import parse_duration_ms
 from duebridge.errors import EnvelopeError
-from duebridge.store.record import PackedRow
 from duebridge.store.routes import shard_number
+from duebridge.store.wire.record import PackedRow
 from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.source.arrow import arrow_schema, instants_ms, record_batch, values
 from duebridge_connectors.spark.source.packing import Packer

@@ -18,10 +18,10 @@ import pyarrow as pa
 from duebridge.durations import format_instant, format_ms
 from duebridge.store.batching import Pace, batches
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.record import PackedRow
-from duebridge.store.replies import ScheduleAnswer, ScheduleReply
 from duebridge.store.routes import shard_number
 from duebridge.store.server.connection import Connection
+from duebridge.store.wire.record import PackedRow
+from duebridge.store.wire.replies import ScheduleAnswer, ScheduleReply
 from duebridge_connectors.spark.source.planning import WriteJob
 from duebridge_connectors.spark.source.rejects import RejectWriter
 

@@ -20,7 +20,7 @@ from duebridge.durations import LIKE_SECONDS, MAX_MS, parse_duration_ms
 from duebridge.envelope import Envelope, Headers, Instant, Target
 from duebridge.errors import EnvelopeError
 from duebridge.limits import MAX_HEADER_BYTES, MAX_HEADERS, RouteLimits, with_whole_target
-from duebridge.store.record import HASH_BYTES, PackedRow, pack_row
+from duebridge.store.wire.record import HASH_BYTES, PackedRow, pack_row
 from duebridge_connectors.spark.source import arrow
 from duebridge_connectors.spark.source.ids import derive_id, identifying_values
 from duebridge_connectors.spark.source.schema import PROPERTIES, is_packed

@@ -20,10 +20,10 @@ from duebridge.amqp_fields import field_bytes
 from duebridge.envelope import HeaderValue
 from duebridge.ports.publisher import reason_word
 from duebridge.store.keys import Shard
-from duebridge.store.poll import BEYOND_ANY_TIME, NONE
-from duebridge.store.record import Content
-from duebridge.store.replies import Entry
 from duebridge.store.server.connection import Connection
+from duebridge.store.wire.poll import BEYOND_ANY_TIME, NONE
+from duebridge.store.wire.record import Content
+from duebridge.store.wire.replies import Entry
 from duebridge_connectors.spark.source.arrow import arrow_schema, record_batch
 from duebridge_connectors.spark.source.options import ReadOptions
 from duebridge_connectors.spark.source.planning import StoreAddress

@@ -12,9 +12,6 @@ from pika.exceptions import ChannelClosedByBroker, NoFreeChannels
 from pika.spec import Basic
 
 from duebridge.ports.publisher import CONFIRMED, Outcome
-from duebridge_connectors.rabbitmq.batch import PendingMessage, UnconfirmedMessages
-from duebridge_connectors.rabbitmq.closing import judge
-from duebridge_connectors.rabbitmq.encoding import OVERHEAD_BYTES, buffers, emit
 from duebridge_connectors.rabbitmq.errors import (
     NACK,
     HeadersTooLarge,
@@ -22,6 +19,9 @@ from duebridge_connectors.rabbitmq.errors import (
     outcome_of,
     unroutable,
 )
+from duebridge_connectors.rabbitmq.publishing.batch import PendingMessage, UnconfirmedMessages
+from duebridge_connectors.rabbitmq.publishing.closing import judge
+from duebridge_connectors.rabbitmq.publishing.encoding import OVERHEAD_BYTES, buffers, emit
 
 NO_LIMIT = 1 << 32
 

@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from pika.connection import Parameters
 
 from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Verdict
-from duebridge_connectors.rabbitmq.batch import PendingMessage, PublishBatch
-from duebridge_connectors.rabbitmq.encoding import header_payload, is_risky, publish_payload
 from duebridge_connectors.rabbitmq.errors import Unencodable, outcome_of
-from duebridge_connectors.rabbitmq.link import CLOSED, Link, ReadParameters
+from duebridge_connectors.rabbitmq.publishing.batch import PendingMessage, PublishBatch
+from duebridge_connectors.rabbitmq.publishing.encoding import (
+    header_payload,
+    is_risky,
+    publish_payload,
+)
+from duebridge_connectors.rabbitmq.publishing.link import CLOSED, Link, ReadParameters
 
 PING_S = 5.0
 

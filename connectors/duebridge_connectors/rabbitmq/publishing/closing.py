@@ -10,8 +10,8 @@ from typing import NamedTuple
 from pika.exceptions import ChannelClosedByBroker
 
 from duebridge.ports.publisher import Outcome, Reason
-from duebridge_connectors.rabbitmq.batch import PendingMessage
 from duebridge_connectors.rabbitmq.errors import culprit_outcome, not_sent, unanswered
+from duebridge_connectors.rabbitmq.publishing.batch import PendingMessage
 
 # Reply codes of a refused declaration.
 _EXCHANGE_REFUSALS = frozenset({403, 404})

@@ -8,9 +8,9 @@ import structlog
 from pika.exceptions import NoFreeChannels
 
 from duebridge.ports.publisher import CONFIRMED
-from duebridge_connectors.rabbitmq.batch import PublishBatch
-from duebridge_connectors.rabbitmq.channel import ExchangeChannel
 from duebridge_connectors.rabbitmq.errors import Blocked, not_sent, unanswered
+from duebridge_connectors.rabbitmq.publishing.batch import PublishBatch
+from duebridge_connectors.rabbitmq.publishing.channel import ExchangeChannel
 
 MAX_CHANNELS = 100  # that are kept open
 

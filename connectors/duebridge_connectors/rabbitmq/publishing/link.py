@@ -14,8 +14,6 @@ from pika.connection import Parameters
 
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import Outcome
-from duebridge_connectors.rabbitmq.batch import PublishBatch
-from duebridge_connectors.rabbitmq.encoding import abort
 from duebridge_connectors.rabbitmq.errors import (
     Closed,
     NotSent,
@@ -24,7 +22,9 @@ from duebridge_connectors.rabbitmq.errors import (
     root_cause,
     unanswered,
 )
-from duebridge_connectors.rabbitmq.session import Session
+from duebridge_connectors.rabbitmq.publishing.batch import PublishBatch
+from duebridge_connectors.rabbitmq.publishing.encoding import abort
+from duebridge_connectors.rabbitmq.publishing.session import Session
 
 FIRST_DELAY_S = 0.2
 MOST_DELAY_S = 2.0

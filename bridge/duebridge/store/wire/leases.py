@@ -10,8 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from duebridge.errors import RecordDamaged, RecordTooNew
-from duebridge.store.poll import Poll
-from duebridge.store.record import (
+from duebridge.store.wire.poll import Poll
+from duebridge.store.wire.record import (
     FIRST_ATTEMPT,
     Content,
     Flight,
@@ -21,7 +21,7 @@ from duebridge.store.record import (
     read_record,
     unpack,
 )
-from duebridge.store.replies import (
+from duebridge.store.wire.replies import (
     Count,
     build_reply_types,
     in_rows,

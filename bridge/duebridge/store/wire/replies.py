@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_
 import msgspec
 
 from duebridge.errors import RecordDamaged, StoreError
-from duebridge.store.poll import Poll, Stats
-from duebridge.store.record import (
+from duebridge.store.wire.poll import Poll, Stats
+from duebridge.store.wire.record import (
     NOT_IN_FLIGHT,
     Content,
     Flight,

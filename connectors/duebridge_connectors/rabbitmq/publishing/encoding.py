@@ -16,8 +16,8 @@ from pika.exceptions import ConnectionClosedByClient
 
 from duebridge.envelope import Headers, HeaderValue, Properties
 from duebridge.ports.publisher import Delivery
-from duebridge_connectors.rabbitmq.batch import PendingMessage
 from duebridge_connectors.rabbitmq.errors import Unencodable
+from duebridge_connectors.rabbitmq.publishing.batch import PendingMessage
 from duebridge_connectors.rabbitmq.sizes import KEY_HEADER
 
 BASIC_CLASS: Final = 60

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import msgspec
 
 from duebridge.ports.source import Place
-from duebridge.store.record import PackedRow
+from duebridge.store.wire.record import PackedRow
 
 _encode = msgspec.msgpack.Encoder().encode
 

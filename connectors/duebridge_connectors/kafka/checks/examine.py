@@ -5,7 +5,7 @@ from contextlib import closing
 from importlib.util import find_spec
 
 from duebridge.ports.checks import About, Destination, Finding, failure, ok, warning
-from duebridge_connectors.kafka.admin import Admin, CannotConnect, Topic
+from duebridge_connectors.kafka.checks.admin import Admin, CannotConnect, Topic
 from duebridge_connectors.kafka.settings import client_of, producer_config, servers_of
 
 # Allowance for the key, the headers, the bridge's headers and a dead letter's headers.

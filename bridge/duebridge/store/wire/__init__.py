@@ -1,0 +1,1 @@
+"""The forms of what goes to the scripts and comes back."""

@@ -1,0 +1,1 @@
+"""Publishes batches with confirms, over pika."""
