@@ -19,7 +19,7 @@ local place = places[1]
 if place and is_passed(place) then return {NOW, 'unknown'} end
 
 local function answered(answer)
-  if place then take_in(place, id, true) end
+  if place then take_in(place, id, true, true) end
   write_marks(marks)
   memorize(call, answer, keep_ms)
   return {NOW, answer}

@@ -6,6 +6,7 @@ envelopes ─▶ within the route's limits? ─▶ split by shard ─▶ DelaySt
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import TypedDict, Unpack
 
 from duebridge.config.models import Config, Route
 from duebridge.durations import format_instant, format_ms
@@ -23,6 +24,14 @@ from duebridge.telemetry.tracing import Tracing
 
 NONE: Mapping[int, str] = MappingProxyType({})
 ROW_BYTES = 256  # of an envelope beside its body and key, some
+
+
+class Modes(TypedDict, total=False):
+    """What a call does with remembered ids, and whether a repeat gets the same answer."""
+
+    revives: bool
+    reopens: bool
+    keeps_answer: bool
 
 
 class RouteScheduler:
@@ -58,20 +67,20 @@ class RouteScheduler:
         replace: bool,
         places: Sequence[Place | None] = (),
         refusals: Mapping[int, str] = NONE,
-        keeps_answer: bool = True,
+        **modes: Unpack[Modes],
     ) -> list[Receipt]:
         """Check a batch, store it shard by shard, and return its receipts in order.
 
         `places` are where the messages lay in their logs, one per envelope, or none at all: what
         lies at or before a place that its shard has stored is a `duplicate`. `refusals` are errors
-        of envelopes that the caller refuses, by number. `keeps_answer` is `DelayStore.schedule`'s.
+        of envelopes that the caller refuses, by number. `modes` are `DelayStore.schedule`'s.
         Raises `StoreError`; a `StoreUnavailable` has the ids without an answer.
         """
         started_ns = time.time_ns()
         batch = [with_whole_target(envelope, self._route) for envelope in batch]
         receipts = self._refusals(batch, refusals)
         try:
-            self._store(batch, receipts, places, replace=replace, keeps_answer=keeps_answer)
+            self._store(batch, receipts, places, replace=replace, **modes)
         except StoreUnavailable as error:
             left = [each.id for number, each in enumerate(batch) if number not in receipts]
             raise error.about(left) from error
@@ -88,7 +97,7 @@ class RouteScheduler:
         places: Sequence[Place | None],
         *,
         replace: bool,
-        keeps_answer: bool,
+        **modes: Unpack[Modes],
     ) -> None:
         """Store those that have no receipt yet, shard by shard, and enter their receipts.
 
@@ -102,7 +111,7 @@ class RouteScheduler:
                 max_delay_ms=self._route.max_delay,
                 remember_ms=self._route.remember,
                 replace=replace,
-                keeps_answer=keeps_answer,
+                **modes,
                 places=[places[n] for n in numbers] if places else (),
             )
             for number, answer in zip(numbers, answers, strict=True):

@@ -101,6 +101,6 @@ local function judge_placed(batch, call, given, record, place)
     return refusal(call, given) or judge_passed(batch, given, record)
   end
   local status = judge(batch, call, given, record)
-  take_in(place, given.id, not NOT_STORED[status])
+  take_in(place, given.id, not NOT_STORED[status], call.replace)
   return status
 end

@@ -77,7 +77,8 @@ local function supersede(mark, place, id)
 end
 
 -- Take in a place that is not passed: the mark moves, and the place is open if nothing was stored.
-local function take_in(place, id, is_stored)
+-- `supersedes`: it replaces or cancels what earlier places asked of the id.
+local function take_in(place, id, is_stored, supersedes)
   local mark, open = place.mark, place.open
   mark.has_changed = true
   if not open then
@@ -85,7 +86,7 @@ local function take_in(place, id, is_stored)
     if not is_stored then return open_place(mark, key_of(place), mark.count, tag_of(id)) end
   end
   if not is_stored or #mark.words == 0 then return end
-  supersede(mark, place, id)
+  if supersedes then supersede(mark, place, id) end
   if open then open.is_over = true end
 end
 

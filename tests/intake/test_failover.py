@@ -102,7 +102,7 @@ def test_failover_amid_a_batch_loses_and_repeats_nothing(
     broker, settings, field = source
     name = broker.create()
     broker.send(name, numbered(COUNT))
-    group = {"group": name} if field == "topic" else {}
+    group = {"group": f"group-of-{name}"} if field == "topic" else {}
     config = config_of(store, settings, {field: name, **group})
     with ExitStack() as stack:
         seen, used = (

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Outcome, Reason, Verdict
 from duebridge.ports.source import Arrival
+from duebridge.store.wire.transitions import Ack
 from tests.intake.entrance import DEAD, LOG, Entrance, placed, queued
 from tests.support.redis_sets import RedisNode, server
 
@@ -330,10 +332,11 @@ def test_record_says_what_waits_and_for_what(entrance: Entrance) -> None:
     entrance.publisher.script(lambda _: failed)
     entrance.take(queued("a", x_delay="soon"), queued("b"))
 
+    entrance.now_s += 2.0
     record = entrance.loop.record()
     assert (record.name, record.is_up, record.lag) == ("in", True, 2)
     assert record.error == "1 dead letters target_failed: E: no topic"
-    assert record.waiting_ms > 0
+    assert record.waiting_ms == 2000
 
 
 def test_loop_that_stands_still_counts_the_seconds(entrance: Entrance) -> None:
@@ -341,3 +344,61 @@ def test_loop_that_stands_still_counts_the_seconds(entrance: Entrance) -> None:
     assert entrance.loop.idle_s() == 61.0
     entrance.take(queued("a"))
     assert entrance.loop.idle_s() == 0.0
+
+
+def ended(entrance: Entrance, id: str, how: str) -> None:
+    """End an envelope that is remembered: deliver it, or cancel it."""
+    shard = entrance.route().of(id)
+    if how == "cancelled":
+        assert shard.cancel(id) == "cancelled"
+        return
+    assert shard.reschedule(id, "1", 1000).status == "rescheduled"
+    shard.promote()
+    claim = shard.claim(10, 1000)
+    assert claim.taken == 1
+    given = [each.record for each in claim.leased]
+    shard.ack([Ack(id, claim.token, each.remember_ms, each.content_hash) for each in given])
+
+
+@pytest.mark.parametrize("how", ["delivered", "cancelled"])
+@pytest.mark.parametrize("on_conflict", ["refuse", "replace"])
+def test_message_sent_again_after_its_end_begins_anew_unless_it_is_redelivered(
+    opened: Opened, how: str, on_conflict: str
+) -> None:
+    entrance = opened(on_conflict=on_conflict)
+    entrance.take(queued("a", x_delay=5000))
+    ended(entrance, "a", how)
+    entrance.take(replace(queued("a", x_delay=5000), is_redelivered=True))
+    assert entrance.ids() == []
+    entrance.take(queued("a", x_delay=5000))
+    assert entrance.ids() == ["a"]
+
+
+@pytest.mark.parametrize("id", ["a", "a~b", ""])
+def test_delivery_that_a_program_publishes_again_is_another_message(
+    entrance: Entrance, id: str
+) -> None:
+    delivered = {"x_attempt": "1", "x_message_id": id, "x_due_at": "1795404543752"}
+    entrance.take(queued(id, x_delay=5000))
+    again = queued(id, x_delay=5000, **delivered)
+    entrance.take(again)
+    assert len(entrance.ids()) == 2
+    if id:
+        entrance.take(replace(again, is_redelivered=True))
+        assert len(entrance.ids()) == 2
+
+
+def test_exhausted_message_is_taken_in_once_its_route_has_more_attempts(opened: Opened) -> None:
+    entrance = opened(to="origin", source={"broker": "box", "queue": "q"})
+    entrance.publisher.is_available = False
+    last = placed(1, x_round=b"2", x_message_id=b"first/2")
+    others = [placed(number) for number in range(2, 8)]
+    entrance.queue.put(last, *others)
+    assert entrance.loop.run_once() == 0
+
+    routes = entrance.config.routes
+    retry = routes["r"].retry.model_copy(update={"max_attempts": 9})
+    allowing = {**routes, "r": routes["r"].model_copy(update={"retry": retry})}
+    entrance.start_again(entrance.config.model_copy(update={"routes": allowing}))
+    entrance.take(last, *others)
+    assert "first/3" in entrance.ids()

@@ -13,7 +13,7 @@ from duebridge.intake.values import is_sound
 DELAY, DELIVER_AT, RETRY_AFTER = "x-delay", "x-deliver-at", "x-retry-after"
 EPOCH, TOPIC, KEY = "scheduler-epoch", "scheduler-target-topic", "scheduler-target-key"
 ROUTE, CANCEL = "x-route", "x-cancel"
-MESSAGE_ID, ATTEMPT = "x-message-id", "x-attempt"
+MESSAGE_ID, ATTEMPT, DUE_AT = "x-message-id", "x-attempt", "x-due-at"
 ROUND, ORIGIN, ORIGIN_TIMESTAMP = "x-round", "x-origin", "x-origin-timestamp"
 
 TIMES = (DELAY, DELIVER_AT, RETRY_AFTER, EPOCH)

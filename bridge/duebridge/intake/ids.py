@@ -42,6 +42,16 @@ def stored_id(arrival: Arrival, *, replace: bool) -> str:
     return sound_id(arrival.id) if arrival.id else random_id()
 
 
+def republished_id(arrival: Arrival, due_at: str) -> str:
+    """Return the id of a delivery of ours that a program published again, to have it later.
+
+    Such a message has the delivery's own message_id, body and headers: without an id of its own it
+    would be the envelope that was delivered.
+    """
+    hashed = blake2b(f"{arrival.id}\0{due_at}".encode(errors="surrogatepass"), digest_size=8)
+    return sound_id(f"{arrival.id.partition('~')[0]}~{hashed.hexdigest()}")
+
+
 def other_id(taken: str, suffix: str, shards: int) -> str:
     """Return an id beside a taken one, in the same shard: there its place is not taken in."""
     wanted = shard_number(taken, shards)

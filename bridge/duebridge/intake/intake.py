@@ -30,6 +30,7 @@ FIRST_PAUSE_S = 0.02
 MOST_PAUSE_S = 1.0
 MOST_ERROR = 500  # characters
 LAG_EVERY_S = 1.0
+KEEP_ALIVE_S = 5.0  # below any heartbeat: a batch may take many calls of a slow store
 
 
 class BatchInHand:
@@ -42,6 +43,7 @@ class BatchInHand:
         self.steps: deque[Run | Cancel] = deque(steps_of(requests))
         # Those with a place come back from the step that keeps it.
         refused = (each for each in requests if isinstance(each, Refusal))
+        self.is_repeated = False
         self.letters = [each for each in refused if each.arrival.place is None]
 
 
@@ -70,7 +72,7 @@ class IntakeLoop:
         self._letters = letters
         self._positions = positions
         self._monotonic = monotonic
-        self._stepped_at = monotonic()
+        self._stepped_at = self._kept_at = monotonic()
         self._batch: BatchInHand | None = None
         self._over = Event()
         self._pause_s = FIRST_PAUSE_S
@@ -92,6 +94,7 @@ class IntakeLoop:
             if not arrivals:
                 return 0
             self._batch = BatchInHand(arrivals, self._rules, self._monotonic())
+            self._kept_at = self._batch.began
         return self._go_on(self._batch)
 
     def _receive(self) -> Sequence[Arrival]:
@@ -113,6 +116,7 @@ class IntakeLoop:
             self._positions.note(batch.arrivals)
             self.source.settle(batch.arrivals)
         except StoreError as error:
+            batch.is_repeated = True
             self._store_outage.begin(str(error))
         except LettersHeld as error:
             self._letters_outage.begin(str(error))
@@ -129,8 +133,11 @@ class IntakeLoop:
 
     def _store(self, batch: BatchInHand) -> None:
         while batch.steps:
-            batch.letters += self._storeroom.carry_out(batch.steps[0])
+            step, is_repeated = batch.steps[0], batch.is_repeated
+            batch.letters += self._storeroom.carry_out(step, is_repeated=is_repeated)
             batch.steps.popleft()
+            batch.is_repeated = False
+            self._keep_alive()
             self._stepped_at = self._monotonic()
 
     def _send_letters(self, batch: BatchInHand) -> None:
@@ -153,11 +160,18 @@ class IntakeLoop:
 
     def _hold(self) -> None:
         """Wait a moment with the batch in hand; its broker goes on counting on this consumer."""
+        self._keep_alive(0.0)
+        self._pause()
+
+    def _keep_alive(self, every_s: float = KEEP_ALIVE_S) -> None:
+        """Keep the connection, unless that was done a moment ago."""
+        if self._monotonic() - self._kept_at < every_s:
+            return
+        self._kept_at = self._monotonic()
         try:
             self.source.keep_alive()
         except Exception as error:  # a settle that fails says whether the batch is lost
             self._source_outage.begin(f"{type(error).__name__}: {error}")
-        self._pause()
 
     def _note_lag(self) -> None:
         """Ask for the lag here: a client that another thread asks may wait for this one's call."""

@@ -8,6 +8,7 @@ from functools import partial
 
 import structlog
 
+from duebridge.config.intakes import Intake
 from duebridge.config.live import LiveSettings
 from duebridge.config.load import resolved_broker
 from duebridge.config.models import Config
@@ -93,6 +94,7 @@ class IntakeRunner:
             config,
             self._connection,
             is_replacing=intake.on_conflict == "replace",
+            reading=reading_of(intake),
             tracing=self._tracing,
         )
         letters = LetterBox(self._publishers[target.broker], target)
@@ -174,6 +176,12 @@ class IntakeRunner:
 
     def _started(self) -> Iterator[threading.Thread]:
         return (thread for thread in self._threads if thread.ident is not None)
+
+
+def reading_of(intake: Intake) -> str:
+    """Return a name of the settings that ids depend on, empty for the usual ones."""
+    origin = "origin" if intake.to == "origin" else ""
+    return "-".join(filter(None, (origin, intake.on_conflict.removeprefix("refuse"))))
 
 
 def _join(threads: Iterator[threading.Thread], until: float) -> None:

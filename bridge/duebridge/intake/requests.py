@@ -11,13 +11,14 @@ import msgspec
 
 from duebridge.config.intakes import Intake
 from duebridge.config.models import Config, Route
-from duebridge.envelope import Envelope, Instant, Properties, Target
+from duebridge.envelope import Envelope, Instant, Properties, Target, random_id
 from duebridge.intake import values
 from duebridge.intake.headers import (
     ATTEMPT,
     CANCEL,
     DELAY,
     DELIVER_AT,
+    DUE_AT,
     EPOCH,
     KEY,
     RETRY_AFTER,
@@ -27,14 +28,15 @@ from duebridge.intake.headers import (
     Reading,
     read_headers,
 )
-from duebridge.intake.ids import own_id, sound_id, stored_id
+from duebridge.intake.ids import own_id, republished_id, sound_id, stored_id
 from duebridge.intake.refused import Refused
-from duebridge.intake.rounds import Round, back_off, next_round
+from duebridge.intake.rounds import Round, back_off, next_round, round_id
 from duebridge.ports.discovery import broker_type
 from duebridge.ports.publisher import Reason
 from duebridge.ports.settings import did_you_mean
 from duebridge.ports.source import Arrival
 
+DELIVERED = frozenset({ATTEMPT, DUE_AT})  # of what duebridge has delivered before
 NOW = Instant(0, relative=True)
 _NO_PROPERTIES = Properties()
 _READERS: Mapping[str, Callable[[str, object], Instant]] = {
@@ -68,6 +70,8 @@ class Refusal(msgspec.Struct, frozen=True, gc=False):
     route: str
     reason: Reason
     text: str
+    id: str = ""
+    """Its envelope's, had it been taken; empty if that cannot be said."""
 
 
 Request: TypeAlias = Scheduled | Cancel | Refusal
@@ -100,21 +104,31 @@ class Rules(msgspec.Struct, frozen=True):
 
 def read_arrival(rules: Rules, arrival: Arrival) -> Request:
     """Return what a message asks for; never raises, since nothing may stop those after it."""
-    route = rules.route
+    route, id_ = rules.route, ""
     try:
         reading = read_headers(arrival.headers, is_retry=rules.to == "origin")
+        id_ = _id(rules, arrival, reading)
         if reading.controls:
             route = _route(rules, reading)
             if CANCEL in reading.controls:
                 return Cancel(arrival, route.name, _cancelled_id(arrival, reading))
         if rules.is_replacing and arrival.body is None and not reading.times:
             return Cancel(arrival, route.name, _own_id(arrival))
-        return Scheduled(arrival, route.name, _envelope(rules, route, arrival, reading))
+        return Scheduled(arrival, route.name, _envelope(rules, route, arrival, reading, id_))
     except Refused as refused:
-        return Refusal(arrival, route.name, refused.reason, str(refused))
+        return Refusal(arrival, route.name, refused.reason, str(refused), id_)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
-        return Refusal(arrival, route.name, Reason.INVALID, text)
+        return Refusal(arrival, route.name, Reason.INVALID, text, id_)
+
+
+def _id(rules: Rules, arrival: Arrival, reading: Reading) -> str:
+    if rules.to == "origin":
+        return round_id(arrival, reading)
+    if arrival.place is None and not rules.is_replacing and reading.controls.keys() >= DELIVERED:
+        due_at = values.text(DUE_AT, reading.controls[DUE_AT])
+        return republished_id(arrival, due_at) if arrival.id else random_id()
+    return stored_id(arrival, replace=rules.is_replacing)
 
 
 def _route(rules: Rules, reading: Reading) -> Route:
@@ -143,15 +157,21 @@ def _own_id(arrival: Arrival) -> str:
     raise Refused(f"{CANCEL}: expected an id, or a message with a key or a message_id")
 
 
-def _envelope(rules: Rules, route: Route, arrival: Arrival, reading: Reading) -> Envelope:
+def _envelope(
+    rules: Rules,
+    route: Route,
+    arrival: Arrival,
+    reading: Reading,
+    id: str,  # noqa: A002 - the field's public name
+) -> Envelope:
     headers, controls = reading.kept, reading.controls
     round_ = None
     if rules.to == "origin":
-        round_ = next_round(arrival, reading, route.retry)
+        round_ = next_round(arrival, reading, route.retry, id)
         headers += round_.headers
     # The source has read its types off the wire, and the rest is checked here and by the limits.
     return Envelope(
-        id=stored_id(arrival, replace=rules.is_replacing) if round_ is None else round_.id,
+        id=id,
         body=arrival.body,
         due=_due(reading, route, round_),
         key=_key(controls[KEY]) if KEY in controls else arrival.key,

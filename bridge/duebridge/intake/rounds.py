@@ -26,7 +26,12 @@ class Round(NamedTuple):
     headers: Headers
 
 
-def next_round(arrival: Arrival, reading: Reading, policy: RetryPolicy) -> Round:
+def round_id(arrival: Arrival, reading: Reading) -> str:
+    """Return the id of the round that an arrival begins; raises `Refused`."""
+    return sound_id(f"{_base(arrival, reading)}/{_number(reading)}")
+
+
+def next_round(arrival: Arrival, reading: Reading, policy: RetryPolicy, id: str) -> Round:  # noqa: A002
     """Return the round that an arrival begins; raises `Refused` when there is no more."""
     number = _number(reading)
     if not arrival.origin:
@@ -35,9 +40,7 @@ def next_round(arrival: Arrival, reading: Reading, policy: RetryPolicy) -> Round
     if number >= policy.max_attempts:
         text = f"x-round: expected fewer than max_attempts ({policy.max_attempts}); got {number}"
         raise Refused(text, Reason.ATTEMPTS_EXHAUSTED)
-    return Round(
-        number, sound_id(f"{_base(arrival, reading)}/{number}"), _counted(arrival, reading, number)
-    )
+    return Round(number, id, _counted(arrival, reading, number))
 
 
 def back_off(policy: RetryPolicy, round_: Round) -> Instant:

@@ -30,21 +30,24 @@ _EFFECTIVE = frozenset({"cancelled", "in_flight", "recorded"})
 def steps_of(requests: Sequence[Request]) -> Iterator[Run | Cancel]:
     """Yield calls of the store: requests in order, but for those of different routes.
 
+    Redelivered messages have calls of their own.
+
     A refusal with a place goes along: the store keeps the place of what it must judge again.
     """
-    by_route: dict[str, Run] = {}
+    found: dict[tuple[str, bool], Run] = {}
     for request in requests:
         if isinstance(request, Cancel):
-            yield from _runs(by_route)
-            by_route = {}
+            yield from _runs(found)
+            found = {}
             yield request
         elif isinstance(request, Scheduled) or request.arrival.place is not None:
-            by_route.setdefault(request.route, []).append(request)
-    yield from _runs(by_route)
+            kind = request.route, request.arrival.is_redelivered
+            found.setdefault(kind, []).append(request)
+    yield from _runs(found)
 
 
-def _runs(by_route: dict[str, Run]) -> Iterator[Run]:
-    for run in by_route.values():
+def _runs(found: dict[tuple[str, bool], Run]) -> Iterator[Run]:
+    for run in found.values():
         yield from batches(run, _size_bytes)
 
 
@@ -62,12 +65,15 @@ class Storeroom:
         connection: Connection,
         *,
         is_replacing: bool,
+        reading: str = "",
         tracing: Tracing | None = None,
     ) -> None:
+        """Store for an intake; `reading` names the settings that its ids depend on."""
         self._intake = intake
         self._config = config
         self._connection = connection
         self._is_replacing = is_replacing
+        self._reading = reading
         self._tracing = tracing
         self._schedulers: dict[str, RouteScheduler] = {}
 
@@ -78,35 +84,41 @@ class Storeroom:
             if config.routes.get(name) != old.routes[name]:
                 del self._schedulers[name]
 
-    def carry_out(self, step: Run | Cancel) -> list[Refusal]:
-        """Carry a step out; return what its route refused. Raises `StoreError`."""
+    def carry_out(self, step: Run | Cancel, *, is_repeated: bool = False) -> list[Refusal]:
+        """Carry a step out; return what its route refused. Raises `StoreError`.
+
+        `is_repeated`: it may have been carried out before.
+        """
         if isinstance(step, Cancel):
             self._cancel(step)
             return []
-        return self._schedule(step)
+        return self._schedule(step, is_repeated or step[0].arrival.is_redelivered)
 
     def _cancel(self, cancel: Cancel) -> None:
         shard = self._scheduler(cancel.route).store.of(cancel.id)
-        place = cancel.arrival.place
+        place = self._place(cancel.arrival)
         answer = shard.cancel(cancel.id) if place is None else shard.cancel(cancel.id, place=place)
         if answer in _EFFECTIVE:
             metrics.intake_cancelled.labels(self._intake).inc()
 
-    def _schedule(self, run: Run) -> list[Refusal]:
+    def _schedule(self, run: Run, is_repeated: bool) -> list[Refusal]:
         scheduler = self._scheduler(run[0].route)
         refusals = {n: each.text for n, each in enumerate(run) if isinstance(each, Refusal)}
         try:
             receipts = scheduler.schedule(
                 [self._envelope(each) for each in run],
                 replace=self._is_replacing,
-                places=_places(run),
+                places=(places := self._places(run)),
                 refusals=refusals,
-                keeps_answer=False,  # places and remembered ids make a repeat harmless
+                # A message that comes again does not bring back what has ended; a new one may.
+                revives=bool(places) or not is_repeated,
+                reopens=not (places or is_repeated),
+                keeps_answer=not places,
             )
         except EnvelopeError as error:  # one that could not be read again once it is stored
             if len(run) == 1:
                 return [_refusal(run[0], str(error))]
-            return [refusal for each in run for refusal in self._schedule([each])]
+            return [refusal for each in run for refusal in self._schedule([each], is_repeated)]
         if all(receipt.status == "accepted" for receipt in receipts):
             metrics.intake_accepted.labels(self._intake).inc(len(run))
             return []
@@ -131,7 +143,7 @@ class Storeroom:
         beside = [
             _beside(each.arrival, self._envelope(each), receipt, shards) for each, receipt in taken
         ]
-        receipts = scheduler.schedule(beside, replace=False, places=_places(run))
+        receipts = scheduler.schedule(beside, replace=False, places=self._places(run))
         self._count(receipts)
         return [
             _refusal(each, of.error or f"id: expected a free one; {of.id!r} has other content")
@@ -142,8 +154,20 @@ class Storeroom:
     def _envelope(self, request: Scheduled | Refusal) -> Envelope:
         if isinstance(request, Scheduled):
             return request.envelope
-        kept_open = stored_id(request.arrival, replace=self._is_replacing)
+        kept_open = request.id or stored_id(request.arrival, replace=self._is_replacing)
         return Envelope(id=kept_open, body=None, due=NOW)
+
+    def _places(self, run: Run) -> Sequence[Place | None]:
+        """Return the places of a run's messages, none at all where no message has one."""
+        places = [self._place(each.arrival) for each in run]
+        return places if any(places) else ()
+
+    def _place(self, arrival: Arrival) -> Place | None:
+        """Return a place in the log as this intake reads it: ids of other settings are others."""
+        if arrival.place is None or not self._reading:
+            return arrival.place
+        log, epoch, offset = arrival.place.log, arrival.place.epoch, arrival.place.offset
+        return Place(f"{log}#{self._reading}", epoch, offset)
 
     def _count(self, receipts: Sequence[Receipt]) -> None:
         stored = sum(receipt.status in _STORED for receipt in receipts)
@@ -161,12 +185,6 @@ class Storeroom:
                 tracing=self._tracing,
             )
         return self._schedulers[route]
-
-
-def _places(run: Run) -> Sequence[Place | None]:
-    """Return the places of a run's messages, none at all where no message has one."""
-    places = [each.arrival.place for each in run]
-    return places if any(places) else ()
 
 
 def _beside(arrival: Arrival, envelope: Envelope, receipt: Receipt, shards: int) -> Envelope:

@@ -33,7 +33,8 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     apart by. `key` is Kafka's, and the id where an intake replaces by key. `headers` have every
     header of the message, in order. `onward` is where a message of a declared intake is due.
     `origin` is the topic or queue that a failed message came from, empty if it says none.
-    `sent_at_ms` is the broker's timestamp of the message, 0 for none.
+    `sent_at_ms` is the broker's timestamp of the message, 0 for none. `is_redelivered`: the broker
+    has handed it to a consumer before.
     """
 
     body: bytes | None
@@ -47,6 +48,7 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     sent_at_ms: int = 0
     handle: Any = None
     """The source's own, to settle it by."""
+    is_redelivered: bool = False
 
 
 class SourceSettings(Model):

@@ -81,6 +81,7 @@ class DelayStore(ShardCalls):
         remember_ms: int = 0,
         replace: bool = False,
         revives: bool = True,
+        reopens: bool = False,
         keeps_answer: bool = True,
         places: Sequence[Place | None] = (),
     ) -> list[ScheduleReply]:
@@ -90,7 +91,8 @@ class DelayStore(ShardCalls):
         bytes have the ids. `remember_ms` is the route's, for
         envelopes without one of their own; a packed row goes as it is. With `replace` other content
         takes an id over, and a remembered id begins a new life, unless `revives` is false: then it
-        answers what became of it, so that a job that is repeated brings nothing back.
+        answers what became of it, so that a job that is repeated brings nothing back. Without
+        `replace` a remembered id begins a new life where the caller `reopens` it.
 
         A repeat after a lost reply changes nothing and answers as the first call did. Bulk loads
         give `keeps_answer=False`, since kept answers would fill the store: where a repeat is
@@ -104,9 +106,11 @@ class DelayStore(ShardCalls):
         ]
         if len(places) not in (0, len(rows)):
             raise ValueError(f"expected a place for each of {len(rows)} envelopes, or none")
-        is_remembered = not replace and all(row.remember_ms for row in rows)
+        is_remembered = not (replace or reopens) and all(row.remember_ms for row in rows)
         is_kept = keeps_answer or not (is_remembered or (places and all(places)))
-        mode = ("replace" if revives else "replace_living") if replace else "refuse"
+        mode = "reopen" if reopens else "refuse"
+        if replace:
+            mode = "replace" if revives else "replace_living"
 
         def call(rest: Sequence[PackedRow]) -> list[ScheduleReply]:
             call_id = new_call_id() if is_kept and self._repeat_for_s > 0 else b""

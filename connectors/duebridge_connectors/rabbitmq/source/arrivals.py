@@ -47,6 +47,7 @@ class Reader:
             onward=None if self._onward is None else self._onward(raw.routing_key),
             origin=origin,
             sent_at_ms=int(fields.get("timestamp", 0)) * 1000,
+            is_redelivered=raw.is_redelivered,
             handle=handle,
         )
 
@@ -76,7 +77,7 @@ def _targets(broker: str, declare: Mapping[str, Any]) -> Callable[[bytes], Targe
 def _origin(headers: Headers) -> str:
     """Return the queue that the message came from; the broker's record of that goes."""
     deaths = headers.pop(DEATHS, None)
-    given = headers.get(ORIGIN)
+    given = next((headers[name] for name in headers if name.lower() == ORIGIN), None)
     if isinstance(given, str | bytes):
         return text_of(given) if isinstance(given, bytes) else given
     try:

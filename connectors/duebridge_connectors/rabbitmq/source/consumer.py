@@ -65,7 +65,7 @@ class Consumer:
             self._loop.step(min(wait_s, LONGEST_STEP_S))
             if self.lag is not None:
                 self.lag.ask()
-        except (AMQPError, OSError) as error:
+        except Exception as error:  # pika raises any class on bytes that are no frame
             self.fail(BrokerUnavailable(f"{type(error).__name__}: {error}"))
 
     @property

@@ -28,6 +28,7 @@ class RawMessage(NamedTuple):
     routing_key: bytes
     header: bytes
     body: bytes
+    is_redelivered: bool = False
 
 
 class Inbox:
@@ -39,6 +40,7 @@ class Inbox:
         self._channel = channel_number
         self._tag = 0
         self._routing_key = self._header = b""
+        self._is_redelivered = False
         self._missing = 0
         self._pieces: list[bytes] = []
 
@@ -78,7 +80,8 @@ class Inbox:
     def _begin(self, data: bytes, at: int) -> None:
         at += 1 + data[at]  # the consumer's tag
         (self._tag,) = _TAG(data, at)
-        at += 9  # and whether it was delivered before
+        self._is_redelivered = bool(data[at + 8])
+        at += 9
         at += 1 + data[at]  # the exchange
         self._routing_key = data[at + 1 : at + 1 + data[at]]
 
@@ -93,5 +96,7 @@ class Inbox:
         self._end(piece)
 
     def _end(self, body: bytes) -> None:
-        self.messages.append(RawMessage(self._tag, self._routing_key, self._header, body))
+        self.messages.append(
+            RawMessage(self._tag, self._routing_key, self._header, body, self._is_redelivered)
+        )
         self.size += len(body) + len(self._header)
