@@ -288,6 +288,10 @@ def test_envelope_that_could_not_be_read_again_is_refused_alone(entrance: Entran
     assert entrance.ids() == ["a", "b"]
     assert entrance.reasons() == ["too_large"]
 
+    entrance.take(placed(1), placed(2, key=b"k" * 2**21), placed(3))
+    assert len(entrance.ids()) == 4
+    assert entrance.reasons() == ["too_large"] * 2
+
 
 @pytest.fixture
 def own_redis(tmp_path: Path):

@@ -117,12 +117,17 @@ class Storeroom:
             )
         except EnvelopeError as error:  # one that could not be read again once it is stored
             if len(run) == 1:
-                return [_refusal(run[0], str(error))]
+                return self._refuse(_refusal(run[0], str(error)), is_repeated)
             return [refusal for each in run for refusal in self._schedule([each], is_repeated)]
         if all(receipt.status == "accepted" for receipt in receipts):
             metrics.intake_accepted.labels(self._intake).inc(len(run))
             return []
         return self._settle(scheduler, run, receipts)
+
+    def _refuse(self, refusal: Refusal, is_repeated: bool) -> list[Refusal]:
+        """Return a refusal, whose place the store keeps open."""
+        has_place = refusal.arrival.place is not None
+        return self._schedule([refusal], is_repeated) if has_place else [refusal]
 
     def _settle(
         self, scheduler: RouteScheduler, run: Run, receipts: Sequence[Receipt]
@@ -200,4 +205,4 @@ def _beside(arrival: Arrival, envelope: Envelope, receipt: Receipt, shards: int)
 def _refusal(request: Scheduled | Refusal, text: str) -> Refusal:
     if isinstance(request, Refusal):
         return request
-    return Refusal(request.arrival, request.route, reason_of(text), text)
+    return Refusal(request.arrival, request.route, reason_of(text), text, request.envelope.id)
