@@ -24,6 +24,7 @@ from tests.faults.traffic import ROUTE
 
 DOOR = "door"
 TIMES = 4  # as many messages as a scenario of the worker has
+MORE_TIMES = 20  # two intakes are through before anybody has looked
 DUE_FROM_S, DUE_OVER_S, LATER_S = 1.0, 2.0, 15.0
 BAD, GOOD = 50_000, 2_000
 SOME_BAD = 200
@@ -91,6 +92,7 @@ def doors(
     rig: Rig,
     *,
     intakes: int = 1,
+    times: int = TIMES,
     bad: int = 0,
     has_letters: bool = True,
     due_from_s: float = DUE_FROM_S,
@@ -99,7 +101,7 @@ def doors(
     opened = Doors(rig, has_letters=has_letters)
     rig.in_hand = opened.in_hand
     try:
-        posted = messages("posted", TIMES * rig.count, due_from_s, DUE_OVER_S)
+        posted = messages("posted", times * rig.count, due_from_s, DUE_OVER_S)
         opened.post.post(posted, bad)
         rig.see(lambda: opened.in_hand() == len(posted) + bad)
         for _ in range(intakes):
@@ -121,14 +123,15 @@ def _all_came(rig: Rig, refused: int = 0, found: int = 0) -> Look:
 
 def kill(rig: Rig, intakes: int = 1) -> Look:
     """Kill one amid a batch; with two of a group or queue the other goes on beside a new one."""
-    with doors(rig, intakes=intakes) as opened:
+    times = TIMES if intakes == 1 else MORE_TIMES
+    with doors(rig, intakes=intakes, times=times) as opened:
         for turn in range(2):
             with rig.fault(f"intake killed, one of {intakes}") as fault:
                 victim = opened.processes[turn]
                 victim.kill()
                 fault.effect = f"exit {victim.wait()}, {opened.in_hand()} left"
                 opened.start()
-            opened.wait_under_way(TIMES * rig.count)
+            opened.wait_under_way(times * rig.count)
     return _all_came(rig)
 
 

@@ -68,6 +68,14 @@ class KafkaPythonConsumer:
         """Ask for the topic's id; see `Consumer`."""
         return MetadataQuestion(self._manager, self._topic)
 
+    def is_joining(self) -> bool:
+        """Return whether a JoinGroup is out; see `Consumer`.
+
+        The broker answers it when every member has joined or is given up, and answers nothing else
+        on that connection before: who takes that for silence, and joins anew, never gets in.
+        """
+        return bool(self._consumer._coordinator.rebalance_in_progress())
+
     def join(self, logs: Logs) -> None:
         """Become a member; see `Consumer`."""
         self._logs = logs
