@@ -114,7 +114,12 @@ def test_member_killed_with_a_batch_in_hand_loses_nothing(group: Group) -> None:
 
 
 @pytest.mark.long
-def test_frozen_member_commits_nothing_late_and_loses_nothing(group: Group) -> None:
+def test_frozen_member_commits_nothing_late_and_loses_nothing(
+    group: Group, request: pytest.FixtureRequest
+) -> None:
+    if group.broker.client == "kafka-python":  # known, see the connector's README
+        stuck = "beside a frozen member a client may find no node for minutes"
+        request.applymarker(pytest.mark.xfail(reason=stuck, strict=False))
     group.send(400)
     frozen = group.join(freeze_at=3)
     wait_until(lambda: is_stopped(group.members[frozen].pid), "the member to freeze", WITHIN_S)
