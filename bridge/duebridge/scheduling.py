@@ -13,7 +13,7 @@ from duebridge.durations import format_instant, format_ms
 from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable
 from duebridge.limits import RouteLimits, with_whole_target
-from duebridge.ports.settings import did_you_mean
+from duebridge.ports.settings import unknown_name
 from duebridge.ports.source import Place
 from duebridge.receipt import Receipt
 from duebridge.store.routes import RouteStore
@@ -135,9 +135,8 @@ def find_route(config: Config, name: str) -> Route:
     """Return a route of the configuration; raises `ConfigError`, which names the known routes."""
     if name in config.routes:
         return config.routes[name]
-    known = ", ".join(sorted(config.routes)) or "none"
-    close = did_you_mean(name, config.routes)
-    raise ConfigError(f"route: expected one of the configuration ({known}); got {name!r}{close}")
+    fault = unknown_name("one of the configuration", name, config.routes)
+    raise ConfigError(f"route: {fault}")
 
 
 def size_bytes(envelope: Envelope) -> int:

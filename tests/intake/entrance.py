@@ -92,12 +92,7 @@ class Entrance:
 
     def _opened(self) -> IntakeLoop:
         plan = source_plan(self.config, "in")
-        storeroom = Storeroom(
-            "in",
-            self.config,
-            self.connection,
-            is_replacing=self.config.intakes["in"].on_conflict == "replace",
-        )
+        storeroom = Storeroom("in", self.config, self.connection)
         return IntakeLoop(
             "in",
             self.config,

@@ -13,7 +13,7 @@ from duebridge.config.plans import source_plan
 from duebridge.envelope import Target
 from duebridge.errors import ConfigError
 from duebridge.ports.discovery import broker_type, naming
-from duebridge.ports.settings import did_you_mean
+from duebridge.ports.settings import unknown_name
 from duebridge.store.server.connection import Connection
 from duebridge.store.workers import WorkerRecord
 
@@ -78,6 +78,5 @@ def find_intake(config: Config, name: str) -> str:
     """Return the name if there is an intake of it; raises `ConfigError`, which names the known."""
     if name in config.intakes:
         return name
-    known = ", ".join(sorted(config.intakes)) or "none"
-    close = did_you_mean(name, config.intakes)
-    raise ConfigError(f"intake: expected one of the configuration ({known}); got {name!r}{close}")
+    fault = unknown_name("one of the configuration", name, config.intakes)
+    raise ConfigError(f"intake: {fault}")

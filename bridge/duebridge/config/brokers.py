@@ -14,9 +14,9 @@ from duebridge.ports.discovery import broker_type
 from duebridge.ports.settings import (
     BrokerSettings,
     TargetSettings,
-    did_you_mean,
     fault,
     refuse,
+    unknown_name,
 )
 
 # A placeholder in the JSON schema; `duebridge.config.schema` replaces it by the installed models.
@@ -115,9 +115,7 @@ def named_type(given: dict[str, Any], brokers: Any) -> BrokerType | None:
     if not isinstance(brokers, dict):  # reported at the brokers block
         return None
     if name not in brokers:
-        known = ", ".join(sorted(brokers)) or "none"
-        text = f"expected a broker of this file ({known}); got {name!r}"
-        raise refused("broker", fault(text + did_you_mean(name, brokers)))
+        raise refused("broker", fault(unknown_name("a broker of this file", name, brokers)))
     return type_of(brokers[name])
 
 

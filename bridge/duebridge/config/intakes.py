@@ -21,7 +21,7 @@ from duebridge.config.brokers import (
 from duebridge.config.fields import Ms, Name
 from duebridge.envelope import Target
 from duebridge.ports.broker import BrokerType
-from duebridge.ports.settings import Fault, Model, did_you_mean, fault
+from duebridge.ports.settings import Fault, Model, fault, unknown_name
 from duebridge.ports.source import SourceSettings
 
 SOURCE, DECLARATION = "source", "declaration"  # placeholders in the JSON schema
@@ -167,9 +167,8 @@ def intake_faults(
         if intake.name != name:
             yield (*path, "name"), "unknown key, an intake's name is its own key"
         elif (route := routes.get(intake.route)) is None:
-            known = ", ".join(sorted(routes)) or "none"
-            text = f"expected a route of this file ({known}); got {intake.route!r}"
-            yield (*path, "route"), text + did_you_mean(intake.route, routes)
+            text = unknown_name("a route of this file", intake.route, routes)
+            yield (*path, "route"), text
         else:
             yield from (((*path, *at), text) for at, text in _faults_beside(intake, route))
 

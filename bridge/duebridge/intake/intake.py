@@ -41,9 +41,9 @@ class BatchInHand:
         self.arrivals = arrivals
         self.began = began
         self.steps: deque[Run | Cancel] = deque(steps_of(requests))
+        self.is_repeated = False
         # Those with a place come back from the step that keeps it.
         refused = (each for each in requests if isinstance(each, Refusal))
-        self.is_repeated = False
         self.letters = [each for each in refused if each.arrival.place is None]
 
 

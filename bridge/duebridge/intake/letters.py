@@ -18,7 +18,6 @@ class LettersHeld(BridgeError):
         said = f"{outcome.error_class}: {outcome.error_message}"
         super().__init__(f"{len(left)} dead letters {outcome.verdict.value}: {said}")
         self.left = list(left)
-        self.is_rejected = outcome.verdict is Verdict.REJECTED
 
 
 class LetterBox:

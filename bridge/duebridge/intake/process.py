@@ -8,7 +8,6 @@ from functools import partial
 
 import structlog
 
-from duebridge.config.intakes import Intake
 from duebridge.config.live import LiveSettings
 from duebridge.config.load import resolved_broker
 from duebridge.config.models import Config
@@ -77,7 +76,7 @@ class IntakeRunner:
         ]
 
     def _open(self, name: str, stack: ExitStack) -> IntakeLoop:
-        config, intake = self._config, self._config.intakes[name]
+        config = self._config
         plan = source_plan(config, name)
         target = plan.dead_letter
         if target is None:
@@ -89,14 +88,7 @@ class IntakeRunner:
         positions = WantedPositions(kept)
         source = self._open_source(plan, positions)
         stack.callback(source.close)
-        storeroom = Storeroom(
-            name,
-            config,
-            self._connection,
-            is_replacing=intake.on_conflict == "replace",
-            reading=reading_of(intake),
-            tracing=self._tracing,
-        )
+        storeroom = Storeroom(name, config, self._connection, self._tracing)
         letters = LetterBox(self._publishers[target.broker], target)
         return IntakeLoop(name, config, source, storeroom, letters, positions)
 
@@ -176,12 +168,6 @@ class IntakeRunner:
 
     def _started(self) -> Iterator[threading.Thread]:
         return (thread for thread in self._threads if thread.ident is not None)
-
-
-def reading_of(intake: Intake) -> str:
-    """Return a name of the settings that ids depend on, empty for the usual ones."""
-    origin = "origin" if intake.to == "origin" else ""
-    return "-".join(filter(None, (origin, intake.on_conflict.removeprefix("refuse"))))
 
 
 def _join(threads: Iterator[threading.Thread], until: float) -> None:

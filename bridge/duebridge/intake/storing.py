@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from duebridge.config.intakes import Intake
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope
 from duebridge.errors import EnvelopeError
@@ -30,9 +31,8 @@ _EFFECTIVE = frozenset({"cancelled", "in_flight", "recorded"})
 def steps_of(requests: Sequence[Request]) -> Iterator[Run | Cancel]:
     """Yield calls of the store: requests in order, but for those of different routes.
 
-    Redelivered messages have calls of their own.
-
-    A refusal with a place goes along: the store keeps the place of what it must judge again.
+    Redelivered messages have calls of their own. A refusal with a place goes along: the store keeps
+    the place of what it must judge again.
     """
     found: dict[tuple[str, bool], Run] = {}
     for request in requests:
@@ -63,17 +63,15 @@ class Storeroom:
         intake: str,
         config: Config,
         connection: Connection,
-        *,
-        is_replacing: bool,
-        reading: str = "",
         tracing: Tracing | None = None,
     ) -> None:
-        """Store for an intake; `reading` names the settings that its ids depend on."""
+        """Store for the intake of this name, whose settings are fixed at the start."""
+        settings = config.intakes[intake]
         self._intake = intake
         self._config = config
         self._connection = connection
-        self._is_replacing = is_replacing
-        self._reading = reading
+        self._is_replacing = settings.on_conflict == "replace"
+        self._reading = _reading(settings)
         self._tracing = tracing
         self._schedulers: dict[str, RouteScheduler] = {}
 
@@ -96,8 +94,7 @@ class Storeroom:
 
     def _cancel(self, cancel: Cancel) -> None:
         shard = self._scheduler(cancel.route).store.of(cancel.id)
-        place = self._place(cancel.arrival)
-        answer = shard.cancel(cancel.id) if place is None else shard.cancel(cancel.id, place=place)
+        answer = shard.cancel(cancel.id, self._place(cancel.arrival))
         if answer in _EFFECTIVE:
             metrics.intake_cancelled.labels(self._intake).inc()
 
@@ -190,6 +187,12 @@ class Storeroom:
                 tracing=self._tracing,
             )
         return self._schedulers[route]
+
+
+def _reading(intake: Intake) -> str:
+    """Return a name of the settings that ids depend on, empty for the usual ones."""
+    origin = "origin" if intake.to == "origin" else ""
+    return "-".join(filter(None, (origin, intake.on_conflict.removeprefix("refuse"))))
 
 
 def _beside(arrival: Arrival, envelope: Envelope, receipt: Receipt, shards: int) -> Envelope:

@@ -60,6 +60,13 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     return f", did you mean {close[0]}?" if close else ""
 
 
+def unknown_name(expected: str, given: str, known: Iterable[str]) -> str:
+    """Return what to say of a name that is none of the known ones, which it lists."""
+    names = sorted(known)
+    said = ", ".join(names) or "none"
+    return f"expected {expected} ({said}); got {given!r}{did_you_mean(given, names)}"
+
+
 def _option(value: object) -> object:
     if isinstance(value, str | int | float):
         return value
