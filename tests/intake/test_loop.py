@@ -14,6 +14,7 @@ from tests.intake.entrance import DEAD, LOG, Entrance, placed, queued
 from tests.support.redis_sets import RedisNode, server
 
 Opened = Callable[..., Entrance]
+PAST = b"1700000000000"  # a delay of 0 is due at the next ms
 
 
 def due_in_ms(entrance: Entrance, id: str, route: str = "r") -> int:
@@ -179,7 +180,7 @@ def test_same_key_replaces_only_from_a_later_place(opened: Opened) -> None:
 
 def test_replacement_of_what_is_on_its_way_is_stored_beside_it(opened: Opened) -> None:
     entrance = opened(on_conflict="replace")
-    entrance.take(placed(1, b"1", key=b"a"))
+    entrance.take(placed(1, b"1", key=b"a", x_deliver_at=PAST))
     shard = entrance.route().of("a")
     shard.promote()
     assert len(shard.claim(1, 60_000).leased) == 1
@@ -196,10 +197,10 @@ def test_replacement_of_what_is_on_its_way_is_stored_beside_it(opened: Opened) -
 def test_replacements_beside_are_stored_though_other_shards_are_further(opened: Opened) -> None:
     entrance = opened(on_conflict="replace")
     names = [f"key-{number}" for number in range(9)]
-    entrance.take(*(placed(n, b"1", key=name.encode()) for n, name in enumerate(names)))
-    for shard in entrance.route().shards:
-        shard.promote()
-        shard.claim(9, 60_000)
+    first = [placed(n, b"1", key=key.encode(), x_deliver_at=PAST) for n, key in enumerate(names)]
+    entrance.take(*first)
+    shards = entrance.route().shards
+    assert sum(shard.claim(9, 60_000, promote=9).taken for shard in shards) == 9
 
     entrance.take(
         *(placed(20 + n, b"2", key=name.encode()) for n, name in enumerate(names)),

@@ -113,7 +113,7 @@ def test_open_route_gives_every_shard_its_life_once(
 
 def test_open_route_again_on_a_full_store_writes_nothing_and_works(server: Connection) -> None:
     store = route_store(server, "full")
-    store.of("a").schedule([envelope("a", delay="0s")], max_delay_ms=10**9)
+    store.of("a").schedule([envelope("a", at=1)], max_delay_ms=10**9)
     client: Any = server.client
     client.config_set("maxmemory", 1)
     try:
