@@ -1,9 +1,10 @@
 """Meters work: time, CPU of this process, CPU and script calls of the store."""
 
-import itertools
 import resource
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from duebridge.config.durability import Replicated
@@ -23,11 +24,28 @@ class CallCounter:
 
     def __init__(self) -> None:
         self.count = 0
-        self._counter = itertools.count(1)
+        self._running = 0
+        self._turn = threading.Condition()
 
-    def add(self) -> None:
-        """Count one call; thread-safe."""
-        self.count = next(self._counter)
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count the call that runs inside; thread-safe."""
+        with self._turn:
+            self.count += 1
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._running -= 1
+                self._turn.notify_all()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Wait for the calls that run, and keep others waiting: the server has counted them all."""
+        with self._turn:
+            self._turn.wait_for(lambda: self._running == 0)
+            yield
 
 
 class CountedConnection(Connection):
@@ -46,8 +64,8 @@ class CountedConnection(Connection):
         wanted: Replicated | None = None,
     ) -> Reply:
         """Count one call, and run it."""
-        self._calls.add()
-        return super().run(called, keys, arguments, repeat_for_s, wanted)
+        with self._calls.counted():
+            return super().run(called, keys, arguments, repeat_for_s, wanted)
 
 
 class MeterReading(NamedTuple):
@@ -86,14 +104,14 @@ class Meter:
 
     def read(self) -> MeterReading:
         """Return the current counters."""
-        with translated_errors():
-            nodes = read_info(self._connection, "cpu", "commandstats")
+        with self._calls.paused(), translated_errors():
+            nodes, calls = read_info(self._connection, "cpu", "commandstats"), self._calls.count
         usage = resource.getrusage(resource.RUSAGE_SELF)
         return MeterReading(
             time.perf_counter(),
             usage.ru_utime + usage.ru_stime,
             sum(node["used_cpu_user"] + node["used_cpu_sys"] for node in nodes),
-            self._calls.count,
+            calls,
             _of_evalsha(nodes, "calls"),
         )
 
