@@ -185,6 +185,36 @@ def test_partition_taken_away_with_a_batch_in_hand_is_not_committed(
         assert bodies(received(three)) == [b"last"]
 
 
+def test_member_that_only_stays_alive_ends_a_rebalance_and_commits(kafka_bootstrap: str) -> None:
+    """Polls that wait for nothing: kafka-python alone could forget the join that they began."""
+    with (
+        closing(KafkaSources(kafka_bootstrap, "kafka-python")) as broker,
+        closing(KafkaAdminClient(bootstrap_servers=kafka_bootstrap)) as admin,
+    ):
+        topic = broker.create(1)
+        broker.send(topic, [b"1"])
+        with closing(open_member(kafka_bootstrap, broker.client, topic)) as member:
+            source: Any = member
+            batch = received(source)
+            joined = source._consumer._consumer._coordinator
+            generation = joined._generation.generation_id
+            admin.create_partitions({topic: 2})
+            source._consumer._manager.cluster.request_update()
+
+            def is_in_another_generation() -> bool:
+                source.keep_alive()
+                return bool(joined._generation.generation_id > generation)
+
+            wait_until(is_in_another_generation, "the rebalance", WITHIN_S)
+
+            def has_committed() -> bool:
+                source.keep_alive()
+                source.settle(batch)
+                return not source._owed
+
+            wait_until(has_committed, "the commit", WITHIN_S)
+
+
 def committed(group: Group) -> int:
     """Return how many messages the group's commits cover."""
     with closing(KafkaAdminClient(bootstrap_servers=group.broker.bootstrap)) as admin:

@@ -96,7 +96,7 @@ class KafkaPythonConsumer:
             while True:
                 left_s = max(0.0, give_up_at - time.monotonic())
                 placed = frozenset(self._placed)  # what was read before its beginning is not it
-                polled = self._consumer.poll(int(min(left_s, SLICE_S) * 1000), most)
+                polled = self._poll(int(min(left_s, SLICE_S) * 1000), most)
                 self._place()
                 if polled or left_s <= 0:
                     return [
@@ -108,7 +108,7 @@ class KafkaPythonConsumer:
         with _translated():
             for log in list(self._logs.owned.values()):
                 self._if_assigned(self._consumer.pause, log)
-            late = self._consumer.poll(0)
+            late = self._poll(0)
             for tp, records in late.items():  # paused too late: they are read again
                 self._consumer.seek(tp, records[0].offset)
             self._refresh_ends()
@@ -145,6 +145,20 @@ class KafkaPythonConsumer:
         """Leave the group; see `Consumer`."""
         with suppress(Exception):  # a broker that is away hears nothing
             self._consumer.close(autocommit=False, timeout_ms=CLOSE_MS)
+
+    def _poll(self, wait_ms: int, most: int | None = None) -> Any:
+        """Poll, and take the answer of a join that an earlier poll did not wait for.
+
+        Without this kafka-python 3.0.12 forgets a join that its leader began for new metadata: it
+        never commits again, and sends no heartbeat.
+        """
+        coordinator = self._consumer._coordinator
+        join = coordinator._join_task
+        if join is not None:
+            coordinator.rejoin_needed = True
+            if not isinstance(join, _OpenJoin):
+                coordinator._join_task = _OpenJoin(join)
+        return self._consumer.poll(wait_ms, most)
 
     def _arrivals(self, placed: Collection[Log], tp: Any, records: Iterable[Any]) -> list[Arrival]:
         log = self._logs.owned.get(tp.partition)
@@ -218,6 +232,15 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
         """Own them no longer."""
         self._logs.end(tp.partition for tp in revoked)
+
+
+class _OpenJoin:
+    """The future of a join that never looks done: of one that does the coordinator joins anew."""
+
+    is_done = False
+
+    def __init__(self, join: Any) -> None:
+        self.add_callback, self.add_errback = join.add_callback, join.add_errback
 
 
 class MetadataQuestion:

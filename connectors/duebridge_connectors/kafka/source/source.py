@@ -5,7 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import BrokerUnavailable
@@ -17,6 +17,8 @@ from duebridge_connectors.kafka.source.watch import TopicRemade, TopicWatch
 
 TEND_S = 1.0  # between two calls of the client while records are left over
 SLICE_S = 0.5
+LAST_COMMIT_S = 3.0  # of a close, for a rebalance to end
+REBALANCE_POLL_S = 0.05
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +92,8 @@ class KafkaSource:
         """Leave the group; see `Source.close`."""
         self._closing.set()
         with self._lock:
+            if self._consumer is not None:
+                self._commit_last(self._consumer)
             self._drop()
 
     def _current(self, wait_s: float) -> Consumer:
@@ -129,6 +133,16 @@ class KafkaSource:
             )
         else:
             self._owed = {}
+
+    def _commit_last(self, consumer: Consumer) -> None:
+        """Commit what a rebalance held up, or leave it: it comes again, and its place tells."""
+        give_up_at = time.monotonic() + LAST_COMMIT_S
+        with suppress(BrokerUnavailable, ConfigError):
+            while self._owed and time.monotonic() < give_up_at:
+                self._commit(consumer)
+                if self._owed:
+                    consumer.hold()  # goes on with the rebalance
+                    time.sleep(REBALANCE_POLL_S)
 
     def _cut(self) -> list[Arrival]:
         """Return what fits into a batch, at least one, of logs that are still ours."""
