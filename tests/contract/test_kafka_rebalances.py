@@ -114,12 +114,7 @@ def test_member_killed_with_a_batch_in_hand_loses_nothing(group: Group) -> None:
 
 
 @pytest.mark.long
-def test_frozen_member_commits_nothing_late_and_loses_nothing(
-    group: Group, request: pytest.FixtureRequest
-) -> None:
-    if group.broker.client == "kafka-python":  # known, see the connector's README
-        stuck = "beside a frozen member a client may find no node for minutes"
-        request.applymarker(pytest.mark.xfail(reason=stuck, strict=False))
+def test_frozen_member_commits_nothing_late_and_loses_nothing(group: Group) -> None:
     group.send(400)
     frozen = group.join(freeze_at=3)
     wait_until(lambda: is_stopped(group.members[frozen].pid), "the member to freeze", WITHIN_S)
@@ -187,10 +182,7 @@ def test_partition_taken_away_with_a_batch_in_hand_is_not_committed(
 
 def test_member_that_only_stays_alive_ends_a_rebalance_and_commits(kafka_bootstrap: str) -> None:
     """Polls that wait for nothing: kafka-python alone could forget the join that they began."""
-    with (
-        closing(KafkaSources(kafka_bootstrap, "kafka-python")) as broker,
-        closing(KafkaAdminClient(bootstrap_servers=kafka_bootstrap)) as admin,
-    ):
+    with closing(KafkaSources(kafka_bootstrap, "kafka-python")) as broker:
         topic = broker.create(1)
         broker.send(topic, [b"1"])
         with closing(open_member(kafka_bootstrap, broker.client, topic)) as member:
@@ -198,8 +190,7 @@ def test_member_that_only_stays_alive_ends_a_rebalance_and_commits(kafka_bootstr
             batch = received(source)
             joined = source._consumer._consumer._coordinator
             generation = joined._generation.generation_id
-            admin.create_partitions({topic: 2})
-            source._consumer._manager.cluster.request_update()
+            grow(broker, topic, source)
 
             def is_in_another_generation() -> bool:
                 source.keep_alive()
@@ -213,6 +204,37 @@ def test_member_that_only_stays_alive_ends_a_rebalance_and_commits(kafka_bootstr
                 return not source._owed
 
             wait_until(has_committed, "the commit", WITHIN_S)
+
+
+def test_partition_that_is_added_while_a_batch_waits_is_read(kafka_bootstrap: str) -> None:
+    with closing(KafkaSources(kafka_bootstrap, "kafka-python")) as broker:
+        topic = broker.create(1)
+        broker.send(topic, [b"first"])
+        with closing(open_member(kafka_bootstrap, "kafka-python", topic)) as source:
+            batch = received(source)
+            grow(broker, topic, source)
+            source.keep_alive()  # it begins to join, and does not wait for the answer
+            consumer: Any = source._consumer  # type: ignore[attr-defined]
+            joined = consumer._consumer._coordinator._join_task
+            wait_until(lambda: joined.is_done, "the group's answer", WITHIN_S)
+            source.settle(batch)
+            with closing(KafkaSources(kafka_bootstrap, "kafka-python")) as knowing:
+                knowing.put(topic, b"second", partition=1)
+                knowing.flush()
+            assert bodies(received(source)) == [b"second"]
+
+
+def grow(broker: KafkaSources, topic: str, source: Any) -> None:
+    """Add a partition, and let the member know at once, not after five minutes."""
+    with closing(KafkaAdminClient(bootstrap_servers=broker.bootstrap)) as admin:
+        admin.create_partitions({topic: 2})
+    cluster = source._consumer._manager.cluster
+
+    def knows() -> bool:
+        cluster.request_update()
+        return cluster.partitions_for_topic(topic) == {0, 1}
+
+    wait_until(knows, "the added partition", WITHIN_S)
 
 
 def committed(group: Group) -> int:

@@ -17,7 +17,7 @@ from duebridge.errors import ConfigError
 from duebridge.ports.source import Arrival
 from tests.support.checkout import ROOT
 from tests.support.kafka_sources import CLIENTS, KafkaSources
-from tests.support.source_under_test import bodies, is_quiet, numbered, settled
+from tests.support.source_under_test import WITHIN_S, bodies, is_quiet, numbered, settled
 
 CODECS = {"gzip": has_gzip, "snappy": has_snappy, "lz4": has_lz4, "zstd": has_zstd}
 
@@ -142,6 +142,18 @@ def test_receive_of_a_message_above_the_fetch_size_returns_it(broker: KafkaSourc
     broker.send(topic, [b"before", large, b"after"])
     with closing(broker.open(topic, in_hand_bytes=256 * 1024, batch_bytes=1000)) as source:
         assert bodies(settled(source, 3)) == [b"before", large, b"after"]
+
+
+def test_questions_are_answered_while_a_fetch_waits_for_records(broker: KafkaSources) -> None:
+    topic = broker.create()
+    with closing(broker.open(topic)) as source:
+        assert is_quiet(source)
+        found = set()
+        for _ in range(10):
+            source.receive(0.2)
+            consumer: Any = source._consumer  # type: ignore[attr-defined]
+            found.add(consumer.ask_topic().answer(WITHIN_S))
+    assert len(found) == 1
 
 
 @pytest.mark.long

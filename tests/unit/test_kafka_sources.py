@@ -131,14 +131,3 @@ def test_watch_bears_silence_for_a_while_and_then_gives_up(answer: Exception | N
     checked(watch, answers, int(SILENCE_S))
     with pytest.raises(BrokerUnavailable):
         checked(watch, answers, 5)
-
-
-def test_watch_takes_no_wait_for_the_group_for_silence() -> None:
-    answers = Answers("A", None)
-    watch = answers.watch()
-    for _ in range(60):
-        answers.pass_s(1)
-        watch.check(is_joining=True)
-    checked(watch, answers, int(SILENCE_S))
-    with pytest.raises(BrokerUnavailable):
-        checked(watch, answers, 2)

@@ -37,10 +37,6 @@ class Consumer(Protocol):
         """Ask for the topic's id."""
         ...
 
-    def is_joining(self) -> bool:
-        """Whether it waits for the group's other members, and its connection with it."""
-        ...
-
     def join(self, logs: Logs) -> None:
         """Become a member of the group, which keeps `logs` to what this member owns."""
         ...

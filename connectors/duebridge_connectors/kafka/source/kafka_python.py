@@ -68,14 +68,6 @@ class KafkaPythonConsumer:
         """Ask for the topic's id; see `Consumer`."""
         return MetadataQuestion(self._manager, self._topic)
 
-    def is_joining(self) -> bool:
-        """Return whether a JoinGroup is out; see `Consumer`.
-
-        The broker answers it when every member has joined or is given up, and answers nothing else
-        on that connection before: who takes that for silence, and joins anew, never gets in.
-        """
-        return bool(self._consumer._coordinator.rebalance_in_progress())
-
     def join(self, logs: Logs) -> None:
         """Become a member; see `Consumer`."""
         self._logs = logs
@@ -86,7 +78,10 @@ class KafkaPythonConsumer:
         self._consumer.subscribe([self._topic], listener=_Listener(self._consumer, logs))
 
     async def _know_topic(self) -> None:
-        await self._manager.cluster.set_topics([self._topic])
+        cluster = self._manager.cluster
+        await cluster.set_topics([self._topic])
+        if cluster.partitions_for_topic(self._topic) is None:  # the answer to an earlier question
+            await cluster.request_update()
 
     def take(self, wait_s: float, most: int) -> list[Arrival]:
         """Return records; see `Consumer`."""

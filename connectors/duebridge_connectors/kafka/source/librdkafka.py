@@ -68,10 +68,6 @@ class LibrdkafkaConsumer:
         found = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=ASK_S)
         return TopicQuestion(self._topic, found[self._topic], self._errors)
 
-    def is_joining(self) -> bool:
-        """Return False: the group has a connection of its own; see `Consumer`."""
-        return False
-
     def join(self, logs: Logs) -> None:
         """Become a member; see `Consumer`."""
         self._logs = logs

@@ -12,6 +12,9 @@ HEARTBEAT_MS = 3_000
 MAX_POLL_MS = 300_000
 MIN_FETCH_BYTES = 64 * 1024
 
+# A producer's limit of one would let no question through beside the fetch that waits for records.
+_NOT_OURS = frozenset({"max_in_flight_requests_per_connection"})
+
 
 def fetch_bytes(plan: SourcePlan) -> int:
     """Return the most that one fetch may bring: one is being read while the next is under way."""
@@ -38,7 +41,7 @@ def kafka_python_config(settings: Mapping[str, object], plan: SourcePlan) -> dic
     given = producer_config({**settings, "client": "kafka-python"}, ANY_DEADLINE_S)
     known = KafkaConsumer.DEFAULT_CONFIG
     return {
-        **{name: given[name] for name in given if name in known},
+        **{name: given[name] for name in given if name in known and name not in _NOT_OURS},
         "auto_offset_reset": "earliest",
         "enable_auto_commit": False,
         "fetch_max_bytes": fetch_bytes(plan),

@@ -53,7 +53,7 @@ class KafkaSource:
                 self._pace.succeeded()
             elif time.monotonic() - self._tended_at > TEND_S:
                 self._tended_at = time.monotonic()
-                self._watch.check(is_joining=consumer.is_joining())
+                self._watch.check()
                 consumer.hold()
         return self._cut()  # nothing if the consumer was dropped
 
@@ -77,7 +77,7 @@ class KafkaSource:
                 return
             try:
                 with self._dropping():
-                    self._watch.check(is_joining=self._consumer.is_joining())
+                    self._watch.check()
                     self._consumer.hold()
             except (BrokerUnavailable, ConfigError):
                 pass
@@ -114,7 +114,7 @@ class KafkaSource:
         """Take in slices, so that `close` and the watch need not wait for long."""
         give_up_at = time.monotonic() + wait_s
         while True:
-            self._watch.check(is_joining=consumer.is_joining())
+            self._watch.check()
             left_s = max(0.0, give_up_at - time.monotonic())
             taken = consumer.take(min(left_s, SLICE_S), self._plan.batch)
             if taken or left_s <= SLICE_S or self._closing.is_set():

@@ -33,14 +33,9 @@ class TopicWatch:
         self._question: Question | None = None
         self._asked_at = self._answered_at = monotonic()
 
-    def check(self, *, is_joining: bool = False) -> None:
-        """Raise `TopicRemade`, `BrokerUnavailable` after a long silence, `ConfigError`.
-
-        `is_joining`: the client waits for its group, and may hear of nothing else meanwhile.
-        """
+    def check(self) -> None:
+        """Raise `TopicRemade`, `BrokerUnavailable` after a long silence, `ConfigError`."""
         now = self._monotonic()
-        if is_joining:
-            self._answered_at = now
         question = self._question
         if question is not None and question.is_answered():
             self._question = None
