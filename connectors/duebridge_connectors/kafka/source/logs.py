@@ -14,6 +14,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 ORIGIN = "x-origin"
 SPRINGS = ("kafka_original-topic", "kafka_dlt-original-topic")  # of retries, of dead letters
 _ORIGINS = frozenset((ORIGIN, *SPRINGS))
+_LENGTHS = frozenset(map(len, _ORIGINS))
 
 
 class Position(NamedTuple):
@@ -105,7 +106,11 @@ def origin_of(headers: Headers) -> str:
     """
     found: dict[str, str] = {}
     for name, value in headers:
+        if len(name) not in _LENGTHS or not value:  # cheaper than to lower every name
+            continue
         lower = name.lower()
-        if lower in _ORIGINS and value and (lower == ORIGIN or lower not in found):
+        if lower in _ORIGINS and (lower == ORIGIN or lower not in found):
             found[lower] = value.decode("utf-8", "replace")
-    return next((found[name] for name in (ORIGIN, *SPRINGS) if name in found), "")
+    if not found:
+        return ""
+    return next(found[name] for name in (ORIGIN, *SPRINGS) if name in found)

@@ -64,8 +64,8 @@ class KafkaSource:
         again, and their places tell.
         """
         with self._lock, self._dropping():
-            for arrival in arrivals:
-                log_, epoch, offset = arrival.handle
+            last = {arrival.handle[0]: arrival.handle for arrival in arrivals}
+            for log_, epoch, offset in last.values():
                 self._owed[log_] = Position(offset + 1, epoch, log_.topic_id)
             if self._consumer is not None:
                 self._commit(self._consumer)
