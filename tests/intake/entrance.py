@@ -119,6 +119,16 @@ class Entrance:
     def get(self, id: str, route: str = "r") -> Entry | None:
         return self.route(route).of(id).get(id)
 
+    def due_in_ms(self, id: str, route: str = "r") -> int:
+        entry = self.get(id, route)
+        assert entry is not None
+        assert entry.record is not None
+        return entry.record.due_at_ms - entry.record.scheduled_at_ms
+
+    def dead(self, route: str = "r") -> list[Entry]:
+        pages = [store.list("dead", limit=1000) for store in self.route(route).shards]
+        return sorted((entry for page in pages for entry in page.entries), key=lambda of: of.id)
+
     def ids(self, route: str = "r") -> list[str]:
         pages = [store.list("pending", limit=1000) for store in self.route(route).shards]
         return sorted(entry.id for page in pages for entry in page.entries)

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import DelayStore
+from duebridge.store.wire.transitions import Kept
 from tests.support.desk import Desk, acks, aside, burial, envelope, postponed, retrying
 
 TOKEN = bytes(range(12))
@@ -25,6 +27,7 @@ CALLS: dict[str, Callable[[DelayStore], Any]] = {
     "reclaim": lambda store: store.reclaim(),
     "shunt": lambda store: store.shunt(9, 30_000),
     "postpone": lambda store: store.postpone(TOKEN, postponed("d")),
+    "keep": lambda store: store.keep([Kept(envelope("k"), Reason.INVALID, "E\nno")]),
     "replay": lambda store: store.replay(["d", "e"]),
     "drop": lambda store: store.drop(["d", "e"]),
     "cancel": lambda store: store.cancel("e"),

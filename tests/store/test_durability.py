@@ -9,12 +9,14 @@ import pytest
 from duebridge.config.durability import Needs, Replicated
 from duebridge.config.models import Config
 from duebridge.errors import Indeterminate, StoreUnavailable, StoreUnfit
+from duebridge.ports.publisher import Reason
 from duebridge.ports.source import Place
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.routes import RouteStore
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.durability import WAITING
 from duebridge.store.server.fitness import check_fitness
+from duebridge.store.wire.transitions import Kept
 from tests.store.conftest import Opened, leave_old_nodes_to_the_collector
 from tests.support.desk import LEASE_MS, YEAR_MS, Desk, acks, aside, burial, envelope, retrying
 from tests.support.redis_sets import ClusterOfSix, redis_cluster_of_six
@@ -57,6 +59,7 @@ def impatient(desk: Desk, **options: Any) -> DelayStore:
 Waiting = Callable[[DelayStore], object]
 CALLS: dict[str, tuple[str, Waiting]] = {
     "schedule": ("", lambda store: store.schedule([envelope("a")], max_delay_ms=YEAR_MS)),
+    "keep": ("", lambda store: store.keep([Kept(envelope("a"), Reason.INVALID, "E\nno")])),
     "cancel": ("pending", lambda store: store.cancel("a")),
     "reschedule": ("pending", lambda store: store.reschedule("a", "+5000", YEAR_MS)),
     "demote": ("pending", lambda store: store.demote("batch", 0, [("a", 1)])),

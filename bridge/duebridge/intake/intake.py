@@ -1,6 +1,7 @@
 """The loop of one intake: take a batch in, store it, and only then let its broker forget it.
 
     receive ─▶ read ─▶ store, in order ─▶ dead letters, confirmed ─▶ settle
+                                               └─ rejected: kept in the store
 
 While the store or the dead-letter target is away the batch in hand waits, and nothing more is
 taken in; the broker keeps the rest.
@@ -15,12 +16,14 @@ from threading import Event
 
 from duebridge.config.models import Config
 from duebridge.errors import ConfigError, StoreError
+from duebridge.intake.kept import kept
 from duebridge.intake.letters import LetterBox, LettersHeld
 from duebridge.intake.positions import WantedPositions
 from duebridge.intake.requests import Cancel, Refusal, Rules, read_arrival
 from duebridge.intake.storing import Run, Storeroom, steps_of
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import Arrival, Source
+from duebridge.store.wire.transitions import Kept
 from duebridge.store.workers import IntakeRecord
 from duebridge.telemetry import metrics
 from duebridge.worker.lanes.outage import Outage
@@ -45,6 +48,7 @@ class BatchInHand:
         # Those with a place come back from the step that keeps it.
         refused = (each for each in requests if isinstance(each, Refusal))
         self.letters = [each for each in refused if each.arrival.place is None]
+        self.kept: list[Kept] = []  # those that the dead-letter target rejects for good
 
 
 class IntakeLoop:
@@ -62,7 +66,6 @@ class IntakeLoop:
     ) -> None:
         self.name = name
         self.source = source
-        self.has_answered = False
         self._lag: int | None = None
         self._lag_at = -math.inf
         self.error = "not connected yet"
@@ -104,7 +107,7 @@ class IntakeLoop:
             self._lose_source(error)
             return ()
         self._source_outage.end()
-        self.has_answered, self.error = True, ""
+        self.error = ""
         metrics.intake_received.labels(self.name).inc(len(arrivals))
         metrics.intake_without_id.labels(self.name).inc(sum(not each.id for each in arrivals))
         return arrivals
@@ -141,15 +144,15 @@ class IntakeLoop:
             self._stepped_at = self._monotonic()
 
     def _send_letters(self, batch: BatchInHand) -> None:
-        letters, left = batch.letters, []
-        try:
-            self._letters.send(letters)
-        except LettersHeld as error:
-            left = error.left
-            raise
-        finally:
-            self._count_sent(letters, left)
-            batch.letters = left
+        unsent = self._letters.send(batch.letters)
+        left = [] if unsent.held is None else unsent.held.left
+        self._count_sent(batch.letters, left)
+        batch.letters = left
+        batch.kept += [each for refusal in unsent.rejected for each in kept(refusal)]
+        self._storeroom.keep(batch.kept)
+        batch.kept = []
+        if unsent.held is not None:
+            raise unsent.held
         self._letters_outage.end()
 
     def _count_sent(self, letters: Sequence[Refusal], left: Sequence[Refusal]) -> None:

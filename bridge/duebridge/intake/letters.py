@@ -1,6 +1,7 @@
 """Sends what an intake refuses to its dead-letter target; nothing is refused into nowhere."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from duebridge.envelope import Headers, Target, random_id
 from duebridge.errors import BridgeError
@@ -9,6 +10,9 @@ from duebridge.intake.requests import Refusal
 from duebridge.ports.publisher import Delivery, Outcome, Publisher, Verdict
 
 ERROR_CLASS = "EnvelopeError"  # what a producer would have got
+
+
+_SETTLED = (Verdict.CONFIRMED, Verdict.REJECTED)
 
 
 class LettersHeld(BridgeError):
@@ -20,6 +24,13 @@ class LettersHeld(BridgeError):
         self.left = list(left)
 
 
+class Unsent(NamedTuple):
+    """The refusals that the broker has not confirmed: rejected for good, and to be sent again."""
+
+    rejected: Sequence[Refusal] = ()
+    held: LettersHeld | None = None
+
+
 class LetterBox:
     """The dead-letter target of one intake."""
 
@@ -27,15 +38,17 @@ class LetterBox:
         self.target = target
         self._publisher = publisher
 
-    def send(self, refusals: Sequence[Refusal]) -> None:
-        """Send refusals; raises `LettersHeld` with those that the broker has not confirmed."""
+    def send(self, refusals: Sequence[Refusal]) -> Unsent:
+        """Send refusals; return those that the broker has not confirmed."""
         if not refusals:
-            return
+            return Unsent()
         outcomes = self._publisher.publish([letter(each, self.target) for each in refusals])
-        pairs = zip(refusals, outcomes, strict=True)
-        held = [pair for pair in pairs if pair[1].verdict is not Verdict.CONFIRMED]
-        if held:
-            raise LettersHeld([refusal for refusal, _ in held], held[0][1])
+        pairs = list(zip(refusals, outcomes, strict=True))
+        rejected = [each for each, outcome in pairs if outcome.verdict is Verdict.REJECTED]
+        held = [pair for pair in pairs if pair[1].verdict not in _SETTLED]
+        if not held:
+            return Unsent(rejected)
+        return Unsent(rejected, LettersHeld([refusal for refusal, _ in held], held[0][1]))
 
 
 def letter(refusal: Refusal, target: Target) -> Delivery:
@@ -46,12 +59,12 @@ def letter(refusal: Refusal, target: Target) -> Delivery:
         target=target,
         body=arrival.body,
         key=arrival.key,
-        headers=(*_original(arrival.headers), *_cause(refusal)),
+        headers=(*original_headers(arrival.headers), *_cause(refusal)),
         properties=arrival.properties,
     )
 
 
-def _original(headers: Headers) -> Headers:
+def original_headers(headers: Headers) -> Headers:
     """Return the headers without the cause of an earlier death."""
     return tuple(pair for pair in headers if not pair[0].lower().startswith(RESERVED_PREFIX))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+import structlog
 from msgspec.structs import replace
 
 from duebridge.config.intakes import Intake
@@ -17,6 +18,7 @@ from duebridge.scheduling import ROW_BYTES, RouteScheduler, size_bytes
 from duebridge.store.batching import batches
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.record import pack
+from duebridge.store.wire.transitions import Kept
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
 
@@ -26,6 +28,8 @@ Run = list[Scheduled | Refusal]
 _STORED = frozenset({"accepted", "replaced"})
 _TAKEN = frozenset({"conflict", "in_flight"})
 _EFFECTIVE = frozenset({"cancelled", "in_flight", "recorded"})
+
+log = structlog.get_logger()
 
 
 def steps_of(requests: Sequence[Request]) -> Iterator[Run | Cancel]:
@@ -68,6 +72,7 @@ class Storeroom:
         """Store for the intake of this name, whose settings are fixed at the start."""
         settings = config.intakes[intake]
         self._intake = intake
+        self._route = settings.route
         self._config = config
         self._connection = connection
         self._is_replacing = settings.on_conflict == "replace"
@@ -91,6 +96,24 @@ class Storeroom:
             self._cancel(step)
             return []
         return self._schedule(step, is_repeated or step[0].arrival.is_redelivered)
+
+    def keep(self, refused: Sequence[Kept]) -> None:
+        """Keep what was refused as dead envelopes of the intake's route. Raises `StoreError`."""
+        if not refused:
+            return
+        store = self._scheduler(self._route).store
+        for shard, some in store.by_shard(refused, lambda each: each.envelope.id):
+            for call in batches(some, lambda each: size_bytes(each.envelope)):
+                shard.keep(call)
+        metrics.intake_letters_kept.labels(self._intake).inc(len(refused))
+        error = refused[0].error.replace("\n", ": ", 1)
+        log.warning(
+            "intake_letters_kept",
+            intake=self._intake,
+            route=self._route,
+            count=len(refused),
+            error=error,
+        )
 
     def _cancel(self, cancel: Cancel) -> None:
         shard = self._scheduler(cancel.route).store.of(cancel.id)

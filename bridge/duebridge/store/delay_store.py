@@ -18,7 +18,7 @@ from duebridge.store.server.connection import Argument
 from duebridge.store.wire.leases import Claim, ProbeReply, read_claim, read_probe
 from duebridge.store.wire.places import packed_places
 from duebridge.store.wire.poll import NONE, Poll, Stats
-from duebridge.store.wire.record import PackedRow, pack_row
+from duebridge.store.wire.record import PackedRow, pack, pack_row
 from duebridge.store.wire.replies import (
     CancelAnswer,
     DemoteReply,
@@ -26,6 +26,7 @@ from duebridge.store.wire.replies import (
     Entry,
     FoundReply,
     GenerationReply,
+    KeepReply,
     LiftReply,
     MoveReply,
     NoteMode,
@@ -54,6 +55,7 @@ from duebridge.store.wire.transitions import (
     CLOCK_WORDS,
     Ack,
     Burial,
+    Kept,
     Postponement,
     Retry,
     SetAside,
@@ -262,6 +264,19 @@ class DelayStore(ShardCalls):
             return read_replayed(self._run("replay", len(rest), *flat, ids=asked), len(rest))
 
         return answers_of([*zip(ids, delays_ms or [0] * len(ids), strict=True)], call)
+
+    def keep(self, refused: Sequence[Kept]) -> int:
+        """Take in as dead what an intake refused and nobody else has; return how many are new.
+
+        An id that is there is left as it is, so that a repeat keeps nothing twice.
+        """
+        arguments: list[Argument] = [self._dead_score, len(refused)]
+        for each in refused:
+            packed = pack(each.envelope)
+            arguments += (each.envelope.id, packed.content_hash, packed.blob)
+            arguments += (int(each.reason), stored_error(each.error))
+        ids = [each.envelope.id for each in refused]
+        return read_reply(self._run("keep", *arguments, ids=ids), KeepReply).kept
 
     def drop(self, ids: Sequence[str]) -> list[DropAnswer]:
         """Delete dead envelopes; return one answer per id."""

@@ -66,6 +66,9 @@ intake_cancelled = Counter(
 intake_refused = Counter(
     "duebridge_intake_refused", "Messages that an intake dead-lettered", ["intake", "reason"]
 )
+intake_letters_kept = Counter(
+    "duebridge_intake_letters_kept", "Refused messages that the store keeps", ["intake"]
+)
 intake_without_id = Counter(
     "duebridge_intake_without_id", "Messages that nothing tells apart at redelivery", ["intake"]
 )
@@ -156,6 +159,7 @@ def begin_intake(
         intake_accepted,
         intake_duplicates,
         intake_cancelled,
+        intake_letters_kept,
         intake_without_id,
     ):
         counter.labels(intake)

@@ -18,7 +18,10 @@ from duebridge.store.server.scripts import Script
 
 # Settlements need not wait: what they lose is a duplicate after a fault.
 WAITING = frozenset(
-    ("schedule", "cancel", "reschedule", "replay", "drop", "demote", "claim", "probe", "shunt")
+    (
+        *("schedule", "keep", "cancel", "reschedule", "replay", "drop", "demote"),
+        *("claim", "probe", "shunt"),
+    )
 )
 
 

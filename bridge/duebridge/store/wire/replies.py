@@ -127,6 +127,13 @@ class DemoteReply(NamedTuple):
     void: int
 
 
+class KeepReply(NamedTuple):
+    """How many refused messages were taken in as dead."""
+
+    now_ms: int
+    kept: int
+
+
 class LiftReply(NamedTuple):
     """How many tombstones and void copies were dropped."""
 

@@ -4,6 +4,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from duebridge.envelope import Envelope
 from duebridge.ports.publisher import Reason
 
 
@@ -75,6 +76,14 @@ class Burial(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     reason: Reason
     is_failure: bool
     is_unsure: bool
+    error: str
+
+
+class Kept(NamedTuple):
+    """A refused message that is dead from the start; `error` is as in `Retry`."""
+
+    envelope: Envelope
+    reason: Reason
     error: str
 
 

@@ -1,0 +1,69 @@
+"""An intake that replaces and cancels by key: in the order of the log, also beside a delivery."""
+
+from collections.abc import Callable
+
+from tests.intake.entrance import Entrance, placed
+
+Opened = Callable[..., Entrance]
+PAST = b"1700000000000"  # a delay of 0 is due at the next ms
+
+
+def test_cancel_in_a_batch_keeps_the_order(opened: Opened) -> None:
+    entrance = opened(on_conflict="replace")
+    entrance.take(
+        placed(1, key=b"a", x_delay=b"5000"),
+        placed(2, key=b"b", x_delay=b"5000"),
+        placed(3, None, key=b"a"),
+        placed(4, b"new", key=b"a", x_delay=b"7000"),
+        placed(5, b"x", key=b"b", x_cancel=b""),
+        placed(6, b"x", x_cancel=b"nobody"),
+    )
+
+    assert entrance.ids() == ["a"]
+    assert entrance.due_in_ms("a") in (7000, 7001)
+    assert len(entrance.queue.settled) == 6
+
+
+def test_same_key_replaces_only_from_a_later_place(opened: Opened) -> None:
+    entrance = opened(on_conflict="replace")
+    first, later = (placed(n, f"{n}".encode(), key=b"a", x_delay=b"5000") for n in (1, 2))
+    entrance.take(first, later)
+    entrance.take(first)  # a redelivery
+
+    entry = entrance.get("a")
+    assert entry is not None
+    assert entry.content is not None
+    assert entry.content.body == b"2"
+
+
+def test_replacement_of_what_is_on_its_way_is_stored_beside_it(opened: Opened) -> None:
+    entrance = opened(on_conflict="replace")
+    entrance.take(placed(1, b"1", key=b"a", x_deliver_at=PAST))
+    shard = entrance.route().of("a")
+    shard.promote()
+    assert len(shard.claim(1, 60_000).leased) == 1
+
+    second = placed(2, b"2", key=b"a", x_delay=b"5000")
+    entrance.take(second)
+    entrance.take(second)
+
+    (beside,) = entrance.ids()
+    assert beside.startswith("a~box:late:0:2:1700000000000")
+    assert entrance.letters() == []
+
+
+def test_replacements_beside_are_stored_though_other_shards_are_further(opened: Opened) -> None:
+    entrance = opened(on_conflict="replace")
+    names = [f"key-{number}" for number in range(9)]
+    first = [placed(n, b"1", key=key.encode(), x_deliver_at=PAST) for n, key in enumerate(names)]
+    entrance.take(*first)
+    shards = entrance.route().shards
+    assert sum(shard.claim(9, 60_000, promote=9).taken for shard in shards) == 9
+
+    entrance.take(
+        *(placed(20 + n, b"2", key=name.encode()) for n, name in enumerate(names)),
+        *(placed(40 + n, key=b"other-%d" % n) for n in range(9)),
+    )
+
+    beside = [each.partition("~")[0] for each in entrance.ids() if "~" in each]
+    assert sorted(beside) == names
