@@ -209,7 +209,7 @@ def test_forward_all_properties_keeps_them(
 
 
 def test_receive_a_foreign_user_id_keeps_it_as_a_header() -> None:
-    reader = Reader(SourcePlan("i", "billing", {"queue": "q"}), "bridge", is_stream=False)
+    reader = Reader(SourcePlan("i", "billing", {"queue": "q"}), "bridge", log="")
     header = pack(">HHQH", 60, 0, 0, 1 << 4) + b"\4shop"
     arrival = reader.arrival(RawMessage(1, b"key", header, b""), None)
     assert arrival.headers == (("x-user-id", "shop"),)

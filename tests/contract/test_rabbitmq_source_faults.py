@@ -182,7 +182,48 @@ def test_receive_from_a_stream_gives_places_and_ids(streams: RabbitQueues) -> No
     assert [each.place for each in found] == [Place(log, 0, offset) for offset in range(3)]
     assert [each.id for each in found] == [f"{log}:{offset}" for offset in range(3)]
     assert [each.headers for each in found] == [()] * 3
-    assert streams.positions.found == {log: 2}
+    assert streams.positions.found.keys() == {log, f"{log}#first"}
+    assert streams.positions.found[log] == 2
+
+
+@pytest.mark.parametrize("count", [0, 3, 9], ids=["empty", "shorter", "longer"])
+def test_receive_from_a_stream_made_anew_begins_at_its_first_message(
+    streams: RabbitQueues, count: int
+) -> None:
+    name = streams.create()
+    streams.send(name, numbered(5))
+    with closing(streams.open(name)) as source:
+        before = settled(source, 5)
+    streams.channel.queue_delete(name)
+    streams.create(name)
+    sent = [b"anew %d" % number for number in range(count)]
+    streams.send(name, sent)
+    with closing(streams.open(name)) as source:
+        if not count:
+            assert is_quiet(source)
+            streams.send(name, sent := [b"late"])
+        found = settled(source, len(sent))
+    assert bodies(found) == sent
+    assert not {each.id for each in before} & {each.id for each in found}
+    assert {each.place.log for each in found if each.place} == {f"{BROKER}:{name}@1"}
+    with closing(streams.open(name)) as source:
+        assert is_quiet(source)
+        streams.send(name, [b"next"])
+        assert bodies(settled(source, 1)) == [b"next"]
+
+
+def test_receive_from_a_stream_that_is_made_anew_while_it_is_read_begins_anew(
+    streams: RabbitQueues,
+) -> None:
+    name = streams.create()
+    streams.send(name, numbered(5))
+    with closing(streams.open(name)) as source:
+        settled(source, 5)
+        streams.channel.queue_delete(name)
+        streams.create(name)
+        streams.send(name, [b"anew"])
+        raises_soon(source, BrokerUnavailable)
+        assert bodies(settled(source, 1)) == [b"anew"]
 
 
 def test_receive_from_a_stream_from_next_on_skips_what_was_there(streams: RabbitQueues) -> None:

@@ -45,8 +45,8 @@ class RabbitQueues:
             self._connection.close()
         self._stack.close()
 
-    def create(self, **arguments: object) -> str:
-        name = self.missing()
+    def create(self, name: str = "", **arguments: object) -> str:
+        name = name or self.missing()
         given = {"x-queue-type": self.kind, **arguments}
         self.channel.queue_declare(name, durable=True, arguments=given)
         self._made.append(name)

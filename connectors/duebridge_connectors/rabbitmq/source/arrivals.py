@@ -19,11 +19,14 @@ COUNTS = ("x-delivery-count", "x-acquired-count")
 
 
 class Reader:
-    """Reads the messages of one consumer; `user` is the one that it has connected as."""
+    """Reads the messages of one consumer.
 
-    def __init__(self, plan: SourcePlan, user: str | None, is_stream: bool) -> None:
+    `user` is the one that it has connected as, `log` a stream's, empty for another queue.
+    """
+
+    def __init__(self, plan: SourcePlan, user: str | None, log: str) -> None:
         self._user = user
-        self._log = stream_log(plan) if is_stream else ""
+        self._log = log
         self._onward = None if plan.declare is None else _targets(plan.broker, plan.declare)
 
     def arrival(self, raw: RawMessage, handle: object) -> Arrival:
@@ -32,7 +35,8 @@ class Reader:
         headers, fields = content
         place = None
         if self._log and OFFSET in headers:
-            place = Place(self._log, 0, int(_plain(headers.pop(OFFSET))))
+            place = Place(self._log, 0, offset_of(headers))
+            del headers[OFFSET]
         origin = _origin(headers)
         for name in COUNTS:
             headers.pop(name, None)
@@ -60,8 +64,13 @@ class Reader:
 
 
 def stream_log(plan: SourcePlan) -> str:
-    """Return the name of a stream among the logs of places."""
+    """Return the name of a stream among the logs of places, in its first life."""
     return f"{plan.broker}:{plan.source['queue']}"
+
+
+def offset_of(headers: Headers) -> int:
+    """Return the offset of a stream's message."""
+    return int(_plain(headers[OFFSET]))
 
 
 def _targets(broker: str, declare: Mapping[str, Any]) -> Callable[[bytes], Target]:

@@ -29,8 +29,15 @@ class Consumer:
     """`fault` is what ended it, or will: BrokerUnavailable or ConfigError."""
 
     def __init__(
-        self, parameters: Parameters, queue: str, offset: str | int, prefetch: Prefetch
+        self,
+        parameters: Parameters,
+        queue: str,
+        offset: str | int,
+        prefetch: Prefetch,
+        *,
+        looks: bool = False,
     ) -> None:
+        """Connect, in the steps to come. `looks`: of a stream only one message is asked for."""
         self.fault: Exception | None = None
         self.is_consuming = False
         self.is_stream = True  # until the broker says that it is none
@@ -38,6 +45,7 @@ class Consumer:
         self._queue = queue
         self._offset = offset
         self._prefetch = prefetch
+        self._looks = looks
         self._inbox = Inbox(0)
         self._channel: Any = None
         self._consumer_tag = ""
@@ -164,7 +172,8 @@ class Consumer:
         self._consume()
 
     def _consume(self) -> None:
-        self._channel.basic_qos(prefetch_count=self._prefetch.count)
+        count = 1 if self._looks and self.is_stream else self._prefetch.count
+        self._channel.basic_qos(prefetch_count=count)
         arguments = {"x-stream-offset": self._offset} if self.is_stream else None
         self._consumer_tag = self._channel.basic_consume(
             self._queue, _never, arguments=arguments, callback=self._on_consuming

@@ -1,8 +1,8 @@
 """The source of an intake that reads RabbitMQ: see `duebridge.ports.source.Source`."""
 
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from random import uniform
 from time import monotonic
 from typing import NoReturn
@@ -17,6 +17,7 @@ from duebridge.ports.source import Arrival, Positions, SourcePlan
 from duebridge_connectors.rabbitmq.publishing.link import FIRST_DELAY_S, LASTED_S, MOST_DELAY_S
 from duebridge_connectors.rabbitmq.source.arrivals import Reader, stream_log
 from duebridge_connectors.rabbitmq.source.consumer import Consumer
+from duebridge_connectors.rabbitmq.source.lives import StreamLife, StreamLives
 from duebridge_connectors.rabbitmq.source.prefetch import Prefetch
 
 SETTLED_LATER_S = 5.0  # the answers to a consumer's first words, beyond those of connecting
@@ -33,7 +34,8 @@ class RabbitSource:
         self._parameters = read_parameters()
         self._read_parameters = read_parameters
         self._plan = plan
-        self._positions = positions
+        self._lives = StreamLives(positions, stream_log(plan))
+        self._unsure_life: StreamLife | None = None  # until its oldest message is there
         self._queue: str = plan.source["queue"]
         self._most_bytes: int = plan.source.get("prefetch_bytes", plan.in_hand_bytes)
         self._prefetch = Prefetch(plan.source.get("prefetch", plan.in_hand), self._most_bytes)
@@ -53,10 +55,12 @@ class RabbitSource:
         """Return what is there, at most a batch; see `Source.receive`."""
         with self._lock:
             give_up_at = monotonic() + wait_s
-            consumer = self._connected(give_up_at)
-            consumer.read_on()
-            self._fill(consumer, give_up_at)
-            self._raise_fault(consumer)
+            consumer = self._filled(give_up_at)
+            if self._unsure_life is not None:
+                if not consumer.held.messages:
+                    return ()
+                self._begin_life(self._unsure_life, consumer)
+                consumer = self._filled(give_up_at)
             taken = consumer.take(self._plan.batch, self._plan.batch_bytes)
             if taken:
                 consumer.adapt(taken)
@@ -116,12 +120,40 @@ class RabbitSource:
             raise BrokerUnavailable(self._last_error or "the source is closed")
 
     def _connect(self) -> None:
+        """Connect; of a stream that was read before, look at its oldest message first."""
+        with self._positions_known():
+            life = self._lives.known()
+        if life.position is None and self._plan.source.get("offset") == "next":
+            self._consume(life, "next")
+            return
+        self._consume(life, "first", looks=True)
+        assert self._consumer is not None  # noqa: S101 - for the type checker
+        self._unsure_life = life if self._consumer.is_stream else None
+
+    def _begin_life(self, known: StreamLife, consumer: Consumer) -> None:
+        """Go on in the life of the stream that has the message that was looked at."""
+        with self._positions_known():
+            life = self._lives.present(known, consumer.take(1, 1)[0])
+        if life is not known:
+            log.warning("rabbitmq_stream_made_anew", queue=self._queue, log=life.log)
+        self._drop()
+        self._consume(life, "first" if life.position is None else life.position + 1)
+
+    @contextmanager
+    def _positions_known(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreError as error:
+            self._drop()
+            self._postpone(text := f"the stream's position is not known: {error}")
+            raise BrokerUnavailable(text) from error
+
+    def _consume(self, life: StreamLife, offset: str | int, *, looks: bool = False) -> None:
         """Connect, with the password and the certificate that the files have now."""
         with suppress(ConfigError):  # a file that is being replaced
             self._parameters = self._read_parameters()
-        offset = self._offset()
         self._life += 1
-        consumer = Consumer(self._parameters, self._queue, offset, self._prefetch)
+        consumer = Consumer(self._parameters, self._queue, offset, self._prefetch, looks=looks)
         self._consumer = consumer
         give_up_at = monotonic() + self._parameters.stack_timeout + SETTLED_LATER_S
         while not (consumer.is_consuming or consumer.fault or self._is_closed.is_set()):
@@ -132,18 +164,16 @@ class RabbitSource:
         self._connected_at = monotonic()
         self._last_error = ""
         user = getattr(self._parameters.credentials, "username", None)
-        self._reader = Reader(self._plan, user, consumer.is_stream)
+        self._reader = Reader(self._plan, user, life.log if consumer.is_stream else "")
         log.info("rabbitmq_consuming", queue=self._queue, stream=consumer.is_stream)
 
-    def _offset(self) -> str | int:
-        """Return where to go on, if the queue is a stream."""
-        try:
-            kept = self._positions.read(stream_log(self._plan))
-        except StoreError as error:
-            self._postpone(text := f"the stream's position is not known: {error}")
-            raise BrokerUnavailable(text) from error
-        first = str(self._plan.source.get("offset", "first"))
-        return first if kept is None else kept + 1
+    def _filled(self, give_up_at: float) -> Consumer:
+        """Return the consumer, once it holds a batch or it is time; raises its fault."""
+        consumer = self._connected(give_up_at)
+        consumer.read_on()
+        self._fill(consumer, give_up_at)
+        self._raise_fault(consumer)
+        return consumer
 
     def _fill(self, consumer: Consumer, give_up_at: float) -> None:
         """Read until a batch is held, or nothing more is there, or it is time."""
@@ -176,7 +206,7 @@ class RabbitSource:
         raise fault
 
     def _drop(self) -> None:
-        consumer, self._consumer = self._consumer, None
+        consumer, self._consumer, self._unsure_life = self._consumer, None, None
         if consumer is not None:
             consumer.close()
 
