@@ -7,7 +7,8 @@
 -- ARGV[7]  lifetime of a tombstone, ms, on a route with a cold tier; else 0
 -- ARGV[8]  its place in the log that it came from (shared/places.lua), '' for none
 -- Returns  {now, answer}: cancelled | in_flight (a delivery was started and did not definitely
---          fail; the envelope is removed when its lease ends) | dead | unknown | recorded
+--          fail; the envelope is removed when its lease ends) | dead | unknown | recorded; of an id with
+--          something beside it, in_flight if either is
 -- @include prelude master life renewed record flight journal memory find_state places
 
 local id, call, keep_ms, tombstone_ms = ARGV[4], 'c' .. ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -28,7 +29,34 @@ end
 -- A repeated call finds the same, unless the place was taken in by then.
 local function unchanged(answer) return place and answered(answer) or {NOW, answer} end
 
+-- Cancel what lives under an id, in a state other than dead.
+local function cancel_living(id, state, key)
+  local packed = redis.call('HGET', FLIGHT, id)
+  if state == 'unack' then
+    local f = open_flight(packed)
+    f.cancel = 1
+    redis.call('HSET', FLIGHT, id, close_flight(f))
+    return 'in_flight'
+  end
+  local record = redis.call('HGET', ENVELOPES, id)
+  local note = packed and flight_note(packed) or due_or(record, six(NOW)) .. '\0\0\0\0'
+  journal('cancelled', {id, note})
+  finish(id, record, CANCELLED)
+  redis.call('ZREM', key, id)
+  return is_unsure(packed) and 'in_flight' or 'cancelled'
+end
+
+-- What is stored beside the id (shared/beside.lua) is cancelled with it.
 local state, key = find_state(id)
+local beside = recall('b' .. id)
+local beside_state, beside_key
+if beside then beside_state, beside_key = find_state(beside) end
+if beside_state and beside_state ~= 'dead' then
+  local answer = cancel_living(beside, beside_state, beside_key)
+  local own = state and state ~= 'dead' and cancel_living(id, state, key)
+  return answered(own == 'in_flight' and own or answer)
+end
+
 if state == 'dead' then return unchanged('dead') end
 if not state then
   if tombstone_ms == 0 then return unchanged('unknown') end
@@ -37,17 +65,4 @@ if not state then
   return answered('recorded')
 end
 
-local packed = redis.call('HGET', FLIGHT, id)
-if state == 'unack' then
-  local f = open_flight(packed)
-  f.cancel = 1
-  redis.call('HSET', FLIGHT, id, close_flight(f))
-  return answered('in_flight')
-end
-
-local record = redis.call('HGET', ENVELOPES, id)
-local note = packed and flight_note(packed) or due_or(record, six(NOW)) .. '\0\0\0\0'
-journal('cancelled', {id, note})
-finish(id, record, CANCELLED)
-redis.call('ZREM', key, id)
-return answered(is_unsure(packed) and 'in_flight' or 'cancelled')
+return answered(cancel_living(id, state, key))

@@ -9,10 +9,11 @@
 --          its lifetime, ms; '' for a call that is never repeated
 -- ARGV[8]  number of envelopes, then for each: id, due, expires ('' never), remember ms, hash,
 --          generation ('0', or that of a cold row), blob ('': the client refused it); then their places
---          in the logs that they came from, '' for none (shared/places.lua)
+--          in the logs that they came from, '' for none (shared/places.lua), and the ids beside which
+--          they are stored, '' for none (shared/beside.lua)
 -- Returns  {now, status, due ms, status, due ms, ...}; a refused envelope changes nothing. What has
 --          the ids may exceed the byte limit: the last envelopes are then left to the next call
--- @include prelude master life renewed batch record flight journal memory find_state places judge accept
+-- @include prelude master life renewed batch record flight journal memory find_state places judge beside judge_placed accept
 
 local call = {max_delay = tonumber(ARGV[4]),
   replace = ARGV[5] == 'replace' or ARGV[5] == 'replace_living',
@@ -28,19 +29,25 @@ local ids = first_fields(FIRST, WIDTH, count)
 local records = fetch(ids, MAX_BYTES)
 local remembered = recall_ids(ids)
 local places, marks = read_places(ARGV[FIRST + WIDTH * count])
+local packed = ARGV[FIRST + WIDTH * count + 1]
+local keys = read_besides(packed, ids)
 local batch = new_batch(#ids)
+batch.besides = recall_besides(call, ids, keys, packed)
 
 for i = 1, #ids do
   local at = FIRST + (i - 1) * WIDTH
   local due, expires, remember, hash = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
-  local given = {id = ids[i], due = resolve(due), expires = expires ~= '' and resolve(expires) or 0,
-    remember = tonumber(remember), hash = hash, generation = tonumber(ARGV[at + 5]),
+  local given = {id = ids[i], key = keys[i], due = resolve(due),
+    expires = expires ~= '' and resolve(expires) or 0, remember = tonumber(remember), hash = hash, generation = tonumber(ARGV[at + 5]),
     blob = ARGV[at + 6], remembered = remembered[i]}
-  answer(batch, judge_placed(batch, call, given, records[i], places[i]), given)
+  local status = judge_placed(batch, call, given, records[i], places[i])
+  answer(batch, status, given)
+  note_beside(batch, given, status)
 end
 
 return_generations(batch)
 write_batch(batch)
+write_besides(batch)
 write_marks(marks)
 if call_id ~= '' then memorize('c' .. call_id, cmsgpack.pack(batch.reply), keep_ms) end
 return batch.reply

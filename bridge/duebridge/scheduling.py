@@ -67,20 +67,22 @@ class RouteScheduler:
         replace: bool,
         places: Sequence[Place | None] = (),
         refusals: Mapping[int, str] = NONE,
+        besides: Sequence[str] = (),
         **modes: Unpack[Modes],
     ) -> list[Receipt]:
         """Check a batch, store it shard by shard, and return its receipts in order.
 
         `places` are where the messages lay in their logs, one per envelope, or none at all: what
         lies at or before a place that its shard has stored is a `duplicate`. `refusals` are errors
-        of envelopes that the caller refuses, by number. `modes` are `DelayStore.schedule`'s.
+        of envelopes that the caller refuses, by number. `besides` and `modes` are
+        `DelayStore.schedule`'s.
         Raises `StoreError`; a `StoreUnavailable` has the ids without an answer.
         """
         started_ns = time.time_ns()
         batch = [with_whole_target(envelope, self._route) for envelope in batch]
         receipts = self._refusals(batch, refusals)
         try:
-            self._store(batch, receipts, places, replace=replace, **modes)
+            self._store(batch, receipts, places, besides, replace=replace, **modes)
         except StoreUnavailable as error:
             left = [each.id for number, each in enumerate(batch) if number not in receipts]
             raise error.about(left) from error
@@ -95,6 +97,7 @@ class RouteScheduler:
         batch: list[Envelope],
         receipts: dict[int, Receipt],
         places: Sequence[Place | None],
+        besides: Sequence[str],
         *,
         replace: bool,
         **modes: Unpack[Modes],
@@ -113,6 +116,7 @@ class RouteScheduler:
                 replace=replace,
                 **modes,
                 places=[places[n] for n in numbers] if places else (),
+                besides=[besides[n] for n in numbers] if besides else (),
             )
             for number, answer in zip(numbers, answers, strict=True):
                 if number not in refused or answer.status == "duplicate":

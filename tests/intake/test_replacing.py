@@ -1,8 +1,14 @@
 """An intake that replaces and cancels by key: in the order of the log, also beside a delivery."""
 
 from collections.abc import Callable
+from itertools import count
 
-from tests.intake.entrance import Entrance, placed
+import pytest
+
+from duebridge.ports.source import Arrival
+from duebridge.store.wire.leases import Claim
+from duebridge.store.wire.transitions import Ack
+from tests.intake.entrance import Entrance, placed, queued
 
 Opened = Callable[..., Entrance]
 PAST = b"1700000000000"  # a delay of 0 is due at the next ms
@@ -67,3 +73,37 @@ def test_replacements_beside_are_stored_though_other_shards_are_further(opened: 
 
     beside = [each.partition("~")[0] for each in entrance.ids() if "~" in each]
     assert sorted(beside) == names
+
+
+Sender = Callable[..., Arrival]
+
+
+def of_a_log() -> Sender:
+    offsets = count(1)
+    return lambda key, body, **headers: placed(next(offsets), body, key=key.encode(), **headers)
+
+
+def deliver(entrance: Entrance, claims: list[Claim]) -> None:
+    for shard, claim in zip(entrance.route().shards, claims, strict=True):
+        shard.ack([Ack(each, claim.token) for each in claim.ids])
+
+
+@pytest.mark.parametrize("is_delivered", [True, False])
+@pytest.mark.parametrize("message", [of_a_log(), queued], ids=["log", "queue"])
+def test_key_reaches_what_is_stored_beside_its_delivery(
+    opened: Opened, is_delivered: bool, message: Sender
+) -> None:
+    entrance = opened(on_conflict="replace")
+    names = [f"key-{number}" for number in range(6)]
+    entrance.take(*(message(name, b"1", x_deliver_at=PAST) for name in names))
+    claims = [shard.claim(9, 60_000, promote=9) for shard in entrance.route().shards]
+    entrance.take(*(message(name, b"2", x_delay=b"5000") for name in names))
+    assert len(entrance.ids()) == 6
+    if is_delivered:
+        deliver(entrance, claims)
+    entrance.take(*(message(name, b"3", x_delay=b"5000") for name in names[:3]))
+    entrance.take(*(message(name, b"", x_cancel=b"") for name in names[3:]))
+
+    found = [entrance.get(each) for each in entrance.ids()]
+    assert [each.content.body for each in found if each and each.content] == [b"3"] * 3
+    assert {each.partition("~")[0] for each in entrance.ids()} == set(names[:3])

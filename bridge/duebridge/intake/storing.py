@@ -168,7 +168,14 @@ class Storeroom:
         beside = [
             _beside(each.arrival, self._envelope(each), receipt, shards) for each, receipt in taken
         ]
-        receipts = scheduler.schedule(beside, replace=False, places=self._places(run))
+        # What comes later for the key has to reach what is stored beside it.
+        besides = [
+            receipt.id if self._is_replacing and receipt.status == "in_flight" else ""
+            for _, receipt in taken
+        ]
+        receipts = scheduler.schedule(
+            beside, replace=False, places=self._places(run), besides=besides
+        )
         self._count(receipts)
         return [
             _refusal(each, of.error or f"id: expected a free one; {of.id!r} has other content")
@@ -224,7 +231,8 @@ def _beside(arrival: Arrival, envelope: Envelope, receipt: Receipt, shards: int)
         suffix = arrival.id
     else:
         suffix = pack(envelope).content_hash.hex()
-    shards = 1 if arrival.place is None else shards
+    if arrival.place is None and receipt.status != "in_flight":
+        shards = 1
     return replace(envelope, id=other_id(envelope.id, suffix, shards))
 
 

@@ -16,7 +16,7 @@ from duebridge.store.batching import answers_of, new_call_id, new_nonce
 from duebridge.store.calls import ShardCalls
 from duebridge.store.server.connection import Argument
 from duebridge.store.wire.leases import Claim, ProbeReply, read_claim, read_probe
-from duebridge.store.wire.places import packed_places
+from duebridge.store.wire.places import packed_besides, packed_places
 from duebridge.store.wire.poll import NONE, Poll, Stats
 from duebridge.store.wire.record import PackedRow, pack, pack_row
 from duebridge.store.wire.replies import (
@@ -86,6 +86,7 @@ class DelayStore(ShardCalls):
         reopens: bool = False,
         keeps_answer: bool = True,
         places: Sequence[Place | None] = (),
+        besides: Sequence[str] = (),
     ) -> list[ScheduleReply]:
         """Accept envelopes: each is pending until due, or its answer says why not.
 
@@ -100,7 +101,8 @@ class DelayStore(ShardCalls):
         give `keeps_answer=False`, since kept answers would fill the store: where a repeat is
         harmless anyway (nothing is replaced and each row is remembered, or each has a place) it may
         answer `duplicate`. `places`, one for each envelope, are where logs have them
-        (`store.places`).
+        (`store.places`). `besides`, one for each envelope, are the ids that they replace and that
+        are on their way: what replaces or cancels such an id later reaches the envelope.
         """
         rows = [
             given if isinstance(given, PackedRow) else pack_row(given, remember_ms)
@@ -119,8 +121,9 @@ class DelayStore(ShardCalls):
             fields: Iterable[Any] = chain.from_iterable(rest)
             standard = (max_delay_ms, mode, call_id, self._keep_ms, len(rest))
             placed = packed_places(places[len(rows) - len(rest) :])
+            beside = packed_besides(besides[len(rows) - len(rest) :])
             ids = [row.id for row in rest]
-            reply = self._run("schedule", *standard, *fields, placed, ids=ids)
+            reply = self._run("schedule", *standard, *fields, placed, beside, ids=ids)
             return read_scheduled(reply, len(rest))
 
         return answers_of(rows, call)

@@ -33,6 +33,11 @@ def refused_row(id: str) -> PackedRow:  # noqa: A002 - the public name of the fi
     return PackedRow(id, "+0", "", 0, b"", 0, b"")
 
 
+def packed_besides(besides: Sequence[str]) -> bytes:
+    """Return the argument for the ids beside which a call's rows are stored, empty for none."""
+    return _encode(list(besides)) if any(besides) else b""
+
+
 def packed_places(places: Sequence[Place | None]) -> bytes:
     """Return the argument for the places of a call's rows, empty where no row has one."""
     if not any(places):
