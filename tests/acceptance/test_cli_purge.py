@@ -1,5 +1,6 @@
 """`duebridge store purge`: what would go, what goes, and what is refused."""
 
+import getpass
 from typing import Any
 
 import pytest
@@ -83,7 +84,19 @@ def test_purge_of_all_leaves_no_key_of_the_namespace_and_every_other(
     done = filled("store", "purge", "--all", "--yes")
     assert done.code == 0
     assert done.out.count("purged") == 2
-    assert set(client.keys()) == others
+    assert set(client.keys()) == others | {b"{duebridge}:purged"}
+
+
+def test_purge_is_an_event_that_names_who_gave_it(filled: Command) -> None:
+    assert filled("store", "purge", "invoices", "--yes").code == 0
+    found = filled("events", "--output", "json").json_lines()[-1]
+    assert (found["kind"], found["route"], found["envelopes"]) == ("purged", "invoices", 20)
+    assert found["by"] == getpass.getuser()
+    assert filled("events", "reminders").out.count("purged") == 0
+    filled("send", "invoices", "b", "--delay", "1h")
+    shown = filled("events", "invoices").out.splitlines()
+    assert ["purged" in line for line in shown] == [True, False]
+    assert "20 envelopes" in shown[0]
 
 
 def test_purge_of_what_a_worker_serves_exits_1_and_changes_nothing(

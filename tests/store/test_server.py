@@ -16,7 +16,8 @@ from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnfit
 from duebridge.ports.checks import Finding, Severity
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.keys import SHARD_KEYS, Shard, epochs_key, routes_key
+from duebridge.store.keys import SHARD_KEYS, Shard, epochs_key, purged_key, routes_key
+from duebridge.store.purges import PurgeLog
 from duebridge.store.routes import RegisteredRoute, Registry
 from duebridge.store.server import fitness
 from duebridge.store.server.connection import Connection, open_connection
@@ -203,7 +204,7 @@ def test_remove_route_leaves_no_key_of_it_and_every_other(
 ) -> None:
     kept = {key for key in keys(connection, namespace) if ":over:" not in key}
     registry.remove_route("over", SHARDS)
-    assert keys(connection, namespace) == kept
+    assert keys(connection, namespace) == {*kept, purged_key(namespace)}
     assert registry.routes() == {"kept": RegisteredRoute(1, SHARDS)}
 
 
@@ -222,7 +223,8 @@ def test_remove_route_interrupted_is_found_and_removed_again(
         registry.open_route("over", SHARDS)
     registry.remove_route("over", SHARDS)
     registry.remove_route("kept", SHARDS)
-    assert keys(connection, namespace) == set()
+    assert keys(connection, namespace) == {purged_key(namespace)}
+    assert [each.route for each in PurgeLog(connection, namespace).after()] == ["over", "kept"]
 
 
 def test_keys_of_a_shard_share_one_hash_tag() -> None:

@@ -9,8 +9,10 @@ import msgspec
 from duebridge.ports.publisher import reason_word
 from duebridge.store.journal import Journal, JournalEntry
 from duebridge.store.numbering import Numbering
+from duebridge.store.purges import PurgeLog
 
 GAP = "gap"
+PURGED = "purged"
 
 
 class EnvelopeEvent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -19,9 +21,10 @@ class EnvelopeEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     `kind` is accepted, replaced, delivered, retried, dead, expired, shunted, cancelled,
     rescheduled, replayed or dropped. `retried` and `dead` have the class of the error, `retried`
     the latest instant of the next try: a target that is well again ends the wait. `by` is the
-    person whose command it was, if one. A `gap` has no
-    id: `lost_entries` entries of the journal, each of up to 1,000 envelopes, were cut by its cap
-    before they were read, or were read and then lost by the store in a failover.
+    person whose command it was, if one. `purged` is of a whole route, with the number of its
+    `envelopes`, waiting and dead. A `gap` has no id: `lost_entries` entries of the journal, each of
+    up to 1,000 envelopes, were cut by its cap before they were read, or were read and then lost by
+    the store in a failover.
     """
 
     kind: str
@@ -35,21 +38,54 @@ class EnvelopeEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     error_class: str = ""
     next_at_ms: int | None = None
     lost_entries: int = 0
+    envelopes: int | None = None
     by: str = ""
+
+
+class Purges:
+    """Reads the purges of a route, or of any, as events."""
+
+    def __init__(self, log: PurgeLog, route: str | None = None) -> None:
+        """Start before the first that is kept."""
+        self._log = log
+        self._route = route
+        self._since_ms = 0
+        self._after = ""
+
+    def go_to_instant(self, at_ms: int) -> None:
+        """Seek to an instant."""
+        self._since_ms = at_ms
+
+    def new(self) -> Iterator[EnvelopeEvent]:
+        """Yield the unread ones, and move behind them."""
+        for purge in self._log.after(self._after):
+            self._after = purge.id
+            if purge.at_ms >= self._since_ms and self._route in (None, purge.route):
+                yield EnvelopeEvent(
+                    PURGED,
+                    purge.at_ms,
+                    purge.route,
+                    shard=0,
+                    envelopes=purge.envelopes,
+                    by=purge.actor,
+                )
 
 
 class EventReader:
     """Reads journals from its position to their end. All methods raise `StoreError`."""
 
-    def __init__(self, journals: list[Journal]) -> None:
+    def __init__(self, journals: list[Journal], purges: Purges | None = None) -> None:
         """Start before the first entry that each journal ever had; what was cut is a gap."""
         self._journals = journals
+        self._purges = purges
         self._read = [0] * len(journals)
         self._ahead = [0] * len(journals)  # what was read and is not there any more
 
     def go_to_instant(self, at_ms: int) -> None:
         """Seek to an instant; entries since then that the cap has cut are a gap."""
         self._read = [journal.before_instant(at_ms) for journal in self._journals]
+        if self._purges is not None:
+            self._purges.go_to_instant(at_ms)
 
     def go_to_newest(self, limit: int) -> None:
         """Seek so that at least the newest `limit` events are ahead."""
@@ -62,6 +98,7 @@ class EventReader:
         """
         return merge(
             *[self._of_shard(place) for place in range(len(self._journals))],
+            *([] if self._purges is None else [self._purges.new()]),
             key=lambda event: event.at_ms,
         )
 

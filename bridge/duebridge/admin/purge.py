@@ -1,7 +1,7 @@
 """Removes whole routes from the store, with all their data.
 
 For a route that is retired, or a namespace that is given up. Their envelopes are dropped: nobody
-receives them, and no journal records it.
+receives them. Their journals go too; who purged which route is journalled beside (`events`).
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,8 @@ def purge_route(config: Config, connection: Connection, plan: PurgePlan) -> None
 
     The caller has made sure that no worker serves it: one would go on as if it were there.
     """
-    Registry(connection, config.store.namespace).remove_route(plan.route, plan.shards)
+    registry = Registry(connection, config.store.namespace)
+    registry.remove_route(plan.route, plan.shards, plan.waiting + plan.dead)
 
 
 def _plan(stats: RouteStats, workers: int) -> PurgePlan:

@@ -62,6 +62,11 @@ def epochs_key(namespace: str) -> str:
     return f"{{{namespace}}}:epochs"
 
 
+def purged_key(namespace: str) -> str:
+    """Return the key of the stream that has the purges of routes."""
+    return f"{{{namespace}}}:purged"
+
+
 def workers_key(namespace: str) -> str:
     """Return the key of the index of workers: id → when it last wrote its record, ms."""
     return f"{{{namespace}}}:workers"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from duebridge.config.fields import checked_name
 from duebridge.errors import StoreError, StoreUnavailable, StoreUnfit
-from duebridge.store.keys import Shard, epochs_key, routes_key
+from duebridge.store.keys import Shard, epochs_key, purged_key, routes_key
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.errors import translated_errors
 from duebridge.store.server.scripts import script
@@ -119,21 +119,27 @@ class Registry:
         _check(name, registered, shards)
         return Life(life_epoch, registered.shards)
 
-    def remove_route(self, name: str, shards: int) -> None:
+    def remove_route(self, name: str, shards: int, envelopes: int = 0) -> None:
         """Remove a route and its envelopes; an interrupted removal can be repeated.
 
         Each shard is unlinked by one command; the server frees its memory in the background. Nobody
-        can open the route meanwhile, and who has it open is refused.
+        can open the route meanwhile, and who has it open is refused. The end is journalled
+        (`store.purges`), with the number of `envelopes` that were found.
         """
-        before = self._run("registry/leave", name, REMOVED)
+        before = self._leave(name, REMOVED)
         try:
             with translated_errors():
                 for number in range(shards):
                     self._client.unlink(*Shard(self._namespace, name, number).keys())
         except StoreUnfit:  # without the right nothing was removed
-            self._run("registry/leave", name, before or secrets.token_hex(EPOCH_BYTES))
+            self._leave(name, before or secrets.token_hex(EPOCH_BYTES))
             raise
-        self._run("registry/leave", name, "")
+        self._leave(name, "", shards, envelopes, self._connection.actor)
+
+    def _leave(self, name: str, epoch: str | bytes, *end: str | int) -> Any:
+        keys = (*self._keys, purged_key(self._namespace))
+        given = (name, epoch, *end)
+        return self._connection.run(script("registry/leave"), keys, given, self._repeat_for_s).value
 
     def routes(self) -> dict[str, RegisteredRoute]:
         """Return every route that was ever opened in the namespace."""

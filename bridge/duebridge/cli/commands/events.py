@@ -49,19 +49,21 @@ def events(
     """Print what happened to the envelopes, oldest first.
 
     All shards are merged by time. The kinds are accepted, replaced, delivered, retried, dead,
-    expired, shunted, cancelled, rescheduled, replayed and dropped. A retry tells
-    what failed and when the next try is; what waits for a target goes as soon as the target is
-    well. What a command did names the person who ran it. The journal is capped: a gap says how
-    many entries were cut before they were read. --limit applies to past events, not to those that
-    --follow adds.
+    expired, shunted, cancelled, rescheduled, replayed, dropped, and purged of a whole route. A
+    retry tells what failed and when the next try is; what waits for a target goes as soon as the
+    target is well. What a command did names the person who ran it. The journal is capped: a gap
+    says how many entries were cut before they were read. --limit applies to past events, not to
+    those that --follow adds.
     """
-    from duebridge.admin.events import EventReader
+    from duebridge.admin.events import EventReader, Purges
     from duebridge.admin.operator import Operator
+    from duebridge.store.purges import PurgeLog
 
     settings = load(context, config)
     with opened_store(settings) as connection:
         operator = Operator(settings, connection)
-        reader = EventReader(operator.journals(route))
+        purges = Purges(PurgeLog(connection, settings.store.namespace), route)
+        reader = EventReader(operator.journals(route), purges)
         _show(_past(operator, reader, since, limit), output)
         while follow:
             time.sleep(POLL_EVERY_S)
@@ -88,12 +90,15 @@ def _show(found: "Iterable[EnvelopeEvent]", output: Output) -> None:
 
 
 def _line(event: "EnvelopeEvent") -> str:
-    from duebridge.admin.events import GAP
+    from duebridge.admin.events import GAP, PURGED
 
     parts = [f"{format_instant(event.at_ms):<24}", f"{event.kind:<11}", event.route]
     if event.kind == GAP:
         parts.append(f"{event.lost_entries} entries of shard {event.shard} were cut by the cap")
         return "  ".join(parts)
+    if event.kind == PURGED:
+        by = [f"by {event.by}"] if event.by else []
+        return "  ".join([*parts, f"{event.envelopes} envelopes", *by])
     parts += [printable(event.id), f"due {format_instant(event.due_at_ms)}"]
     if event.attempt is not None:
         parts.append(f"attempt {event.attempt}")
