@@ -3,269 +3,28 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
-from duebridge.config.models import Config
-from duebridge.envelope import Envelope
-from duebridge.errors import StoreError
 from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.routes import RouteStore
 from duebridge.store.server.connection import Connection
 from duebridge.worker.lanes.lane import Lane, Outgoing
-from tests.acceptance.site import memory_config
-from tests.acceptance.works import WITHIN_S, Works
-from tests.support.redis_sets import ClusterOfSix, RedisNode, redis_cluster_of_six
+from tests.acceptance.spread import (
+    Spread,
+    loops_running,
+    schedule,
+    started,
+    threads_of,
+)
+from tests.acceptance.works import WITHIN_S
 from tests.support.servers import wait_until
-
-SHARDS = 12
-EVERY_S = 0.02
-STOPS_WITHIN_S = 2.0 + 1.0 + 2.0  # drain + publish_deadline + 2 s
-WORKER = {"batch": 10, "in_flight": 40, "drain": "2s", "publish_deadline": "1s"}
-
-
-class Spread(Works):
-    """A worker of a route with many shards, or of several; notes when each was published."""
-
-    def __init__(self, url: str, shards: int = SHARDS, routes: Sequence[str] = ("r",)) -> None:
-        super().__init__(url, {each: f"a/{each}" for each in routes}, shards=shards, lease="10s")
-        self.published_at: dict[str, list[float]] = {}
-        self.publishers["a"].script(self._note)
-        self.stores = [
-            store
-            for each in routes
-            for store in RouteStore(self.connection, self.namespace, each, shards).shards
-        ]
-
-    def configured(
-        self, routes: dict[str, str], allow_absent: Sequence[str] = (), **fields: Any
-    ) -> Config:
-        del allow_absent
-        return memory_config(
-            {each: {"target": {"broker": "a", "topic": each}, **fields} for each in routes},
-            store={"namespace": self.namespace},
-            brokers={"a": {"type": "memory"}, "b": {"type": "memory"}},
-            worker=WORKER,
-        )
-
-    def _note(self, delivery: Delivery) -> None:
-        self.published_at.setdefault(delivery.id, []).append(time.monotonic())
-
-    def published(self, prefix: str, since: float = 0.0) -> list[float]:
-        """Return when envelopes were published, in order."""
-        found = [
-            at
-            for name, ats in dict(self.published_at).items()
-            if name.startswith(prefix)
-            for at in ats
-        ]
-        return sorted(at for at in found if at >= since)
-
-
-@contextmanager
-def started(works: Spread) -> Iterator[None]:
-    works.runner.start()
-    try:
-        yield
-    finally:
-        works.publishers["a"].resume()
-        works.runner.drain()
-        works.connection.close()
-
-
-def schedule(store: DelayStore, *ids: str, delay: str = "1ms") -> None:
-    envelopes = [Envelope.new(b"body", id=each, delay=delay) for each in ids]
-    store.schedule(envelopes, max_delay_ms=10**9)
-
-
-@contextmanager
-def trickle(stores: list[DelayStore], prefix: str) -> Iterator[dict[str, float]]:
-    """Schedule an envelope every 20 ms at one of the shards in turn; give when each was due."""
-    due_at: dict[str, float] = {}
-    stop = threading.Event()
-
-    def run() -> None:
-        number = 0
-        while not stop.wait(EVERY_S):
-            name, number = f"{prefix}{number}", number + 1
-            with suppress(StoreError):
-                schedule(stores[number % len(stores)], name)
-                due_at[name] = time.monotonic()
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield due_at
-    finally:
-        stop.set()
-        thread.join()
-
-
-def longest_gap_s(times: list[float], since: float, until: float) -> float:
-    within = [since, *(at for at in times if since < at < until), until]
-    return max(later - earlier for earlier, later in pairwise(within))
-
-
-@pytest.fixture(scope="module")
-def running_six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfSix]:
-    home = tmp_path_factory.mktemp("six")
-    # No failover meanwhile: a node that is frozen stays the one that is asked.
-    with redis_cluster_of_six(home, "--appendonly", "yes", node_timeout_ms=15_000) as running:
-        yield running
-
-
-@pytest.fixture
-def six(running_six: ClusterOfSix) -> ClusterOfSix:
-    running_six.await_whole()
-    return running_six
-
-
-def shards_by_port(works: Spread, six: ClusterOfSix) -> dict[int, list[DelayStore]]:
-    """Return the shards of each master, by its port."""
-    found: dict[int, list[DelayStore]] = {}
-    for store in works.stores:
-        found.setdefault(six.owner_of(store.shard.wake).port, []).append(store)
-    assert len(found) == 3
-    return found
-
-
-def test_frozen_node_delays_no_shard_of_another(six: ClusterOfSix) -> None:
-    works = Spread(six.url)
-    (port, hit), (_, well), _ = shards_by_port(works, six).items()
-    frozen = next(each for each in six.nodes if each.port == port)
-    with started(works), trickle(well, "well"), capture_logs() as logs:
-        wait_until(lambda: len(works.published("well")) > 20, "deliveries")
-        for number, store in enumerate(hit):
-            schedule(store, *(f"hit{number}-{n}" for n in range(300)))
-        wait_until(lambda: works.published("hit"), "the backlog to flow")
-        began = time.monotonic()
-        frozen.freeze()
-        try:
-            wait_until(lambda: time.monotonic() > began + 4.0, "some seconds")
-        finally:
-            frozen.resume()
-        ended = began + 4.0
-        assert longest_gap_s(works.published("well"), began, ended) < 1.0
-        wait_until(lambda: len(works.published("hit")) >= 300 * len(hit), "the backlog", WITHIN_S)
-    nodes = {each["node"] for each in logs if each["event"] == "store_unavailable"}
-    assert {int(node.rpartition(":")[2]) for node in nodes} == {port}
-
-
-def test_node_that_freezes_before_it_settles_takes_no_thread_of_a_lane(six: ClusterOfSix) -> None:
-    works = Spread(six.url)
-    (port, hit), (_, well), _ = shards_by_port(works, six).items()
-    frozen = next(each for each in six.nodes if each.port == port)
-    lane = works.runner.lanes["a"]
-    works.publishers["a"].pause()
-    for number, store in enumerate(hit):
-        schedule(store, *(f"hit{number}-{n}" for n in range(100)))
-    with started(works):
-        wait_until(lambda: lane.in_flight >= 6, "most of a window")
-        frozen.freeze()
-        try:
-            began = time.monotonic()
-            works.publishers["a"].resume()
-            for number in range(10):
-                schedule(well[number % len(well)], f"well{number}")
-                wait_until(lambda n=number: len(works.published("well")) > n, "it", 1.0)  # type: ignore[misc]
-            assert time.monotonic() - began < 1.5
-        finally:
-            frozen.resume()
-
-
-def test_slow_node_delays_no_shard_of_another(six: ClusterOfSix) -> None:
-    works = Spread(six.url)
-    (port, hit), (_, well), _ = shards_by_port(works, six).items()
-    slow = next(each for each in six.nodes if each.port == port)
-    with started(works), trickle(well, "well") as due_at:
-        for number, store in enumerate(hit):
-            schedule(store, *(f"hit{number}-{n}" for n in range(300)))
-        wait_until(lambda: works.published("hit"), "the backlog to flow")
-        with slowed(slow):
-            before = set(due_at)
-            wait_until(lambda: len(due_at) > len(before) + 150, "time with a slow node")
-            watched = due_at.keys() - before
-            wait_until(lambda: watched <= works.published_at.keys(), "the deliveries")
-    late_s = sorted(works.published_at[each][0] - due_at[each] for each in watched)
-    assert median(late_s) < 0.1, late_s[-20:]
-    assert late_s[len(late_s) * 9 // 10] < 0.25, late_s[-20:]
-
-
-@contextmanager
-def slowed(node: RedisNode) -> Iterator[None]:
-    """Have a node answer in some 300 ms."""
-    stop = threading.Event()
-
-    def run() -> None:
-        while not stop.is_set():
-            node.freeze()
-            stop.wait(0.3)
-            node.resume()
-            stop.wait(0.01)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-        node.resume()
-
-
-def test_stop_beside_a_frozen_node_ends_in_time(six: ClusterOfSix) -> None:
-    works = Spread(six.url)
-    (port, hit), *_ = shards_by_port(works, six).items()
-    frozen = next(each for each in six.nodes if each.port == port)
-    works.runner.start()
-    for store in works.stores:
-        schedule(store, *(f"{store.shard.number}-{n}" for n in range(100)))
-    wait_until(lambda: works.published(f"{hit[0].shard.number}-"), "deliveries")
-    frozen.freeze()
-    try:
-        began = time.monotonic()
-        works.runner.drain()
-        assert time.monotonic() - began < STOPS_WITHIN_S
-    finally:
-        frozen.resume()
-        works.connection.close()
-
-
-def test_shard_whose_slot_moves_goes_to_the_loop_of_its_new_node(six: ClusterOfSix) -> None:
-    works = Spread(six.url)
-    (_, here), (port, _), _ = shards_by_port(works, six).items()
-    moving = here[0]
-    to = next(each for each in six.nodes if each.port == port)
-    (view,) = (each for each in works.runner.views() if each.shard == moving.shard)
-    with started(works):
-        with trickle([moving], "a") as due_at:
-            wait_until(lambda: len(works.published("a")) > 20, "deliveries")
-            six.begin_migration(moving.shard.wake, to).end()
-            wait_until(lambda: view.node.endswith(f":{port}"), "the loop of the new node")
-            moved_at = time.monotonic()
-            wait_until(lambda: len(works.published("a", moved_at)) > 20, "deliveries from there")
-            assert threads_of(works) == 3
-        wait_until(lambda: due_at.keys() <= works.published_at.keys(), "all to be published")
-    assert Counter(len(each) for each in works.published_at.values()).keys() == {1}
-
-
-def loops_running() -> int:
-    return sum(each.name.startswith("worker-") for each in threading.enumerate())
-
-
-def threads_of(works: Works) -> int:
-    names = [each.node for each in works.runner.worker._loops.values()]
-    alive = [each.name for each in threading.enumerate()]
-    return sum(alive.count(f"worker-{name}") for name in names)
 
 
 @pytest.fixture

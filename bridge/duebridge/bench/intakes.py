@@ -37,11 +37,11 @@ def measure_intakes(stage: Stage, count: int, rounds: int) -> Iterator[BenchRow]
     """Yield the rows of both sides, alternating by round; then medians and ratios."""
     rows: list[BenchRow] = []
     with ExitStack() as stack:
-        bare, door = (stage.open_bare_consumer(stack) for _ in range(2))
+        bare, fed = (stage.open_bare_consumer(stack) for _ in range(2))
         namespace = stage.namespace()
-        loop = _opened(stage, namespace, door, stack)
+        loop = _opened(stage, namespace, fed, stack)
         for number in range(1, rounds + 1):
-            taken = {BARE: _bare(stage, bare, count), INTAKE: _intake(stage, door, loop, count)}
+            taken = {BARE: _bare(stage, bare, count), INTAKE: _intake(stage, fed, loop, count)}
             of_round = [
                 BenchRow(SECTION, what, each.figures(), stage.broker, number)
                 for what, each in taken.items()
@@ -52,9 +52,9 @@ def measure_intakes(stage: Stage, count: int, rounds: int) -> Iterator[BenchRow]
     yield BenchRow(SECTION, RATIO, _ratios(rows), stage.broker)
 
 
-def _opened(stage: Stage, namespace: str, door: BareConsumer, stack: ExitStack) -> IntakeLoop:
+def _opened(stage: Stage, namespace: str, fed: BareConsumer, stack: ExitStack) -> IntakeLoop:
     dead_letter = {"broker": stage.broker, **stage.baseline.target}
-    source = {"broker": stage.broker, **door.source}
+    source = {"broker": stage.broker, **fed.source}
     intake = {"source": source, "route": ROUTE, "dead_letter": dead_letter}
     config = stage.config(namespace, intakes={NAME: intake})
     runner = IntakeRunner(config, stage.connection, [NAME])
@@ -70,8 +70,8 @@ def _bare(stage: Stage, bare: BareConsumer, count: int) -> Taken:
     return Taken(count, stage.meter.read().since(before))
 
 
-def _intake(stage: Stage, door: BareConsumer, loop: IntakeLoop, count: int) -> Taken:
-    door.fill(bodies(WARM_UP + count))
+def _intake(stage: Stage, fed: BareConsumer, loop: IntakeLoop, count: int) -> Taken:
+    fed.fill(bodies(WARM_UP + count))
     warm = _take(loop, 1)  # the first batch, which is smaller than the warm-up
     before = stage.meter.read()
     taken = _take(loop, WARM_UP + count - warm)

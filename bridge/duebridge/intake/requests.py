@@ -167,13 +167,13 @@ def _envelope(
     headers, controls = reading.kept, reading.controls
     round_ = None
     if rules.to == "origin":
-        round_ = next_round(arrival, reading, route.retry, id)
+        round_ = next_round(arrival, reading, route.retry)
         headers += round_.headers
     # The source has read its types off the wire, and the rest is checked here and by the limits.
     return Envelope(
         id=id,
         body=arrival.body,
-        due=_due(reading, route, round_),
+        due=_due(reading, route, round_, id),
         key=_key(controls[KEY]) if KEY in controls else arrival.key,
         headers=headers,
         properties=arrival.properties or _NO_PROPERTIES,
@@ -182,14 +182,14 @@ def _envelope(
     )
 
 
-def _due(reading: Reading, route: Route, round_: Round | None) -> Instant:
+def _due(reading: Reading, route: Route, round_: Round | None, id: str) -> Instant:  # noqa: A002
     if len(reading.times) == 1:
         name, value = reading.times[0]
         return _READERS[name](name, value)
     if reading.times:
         got = ", ".join(name for name, _ in reading.times)
         raise Refused(f"headers: expected at most one of {', '.join(TIMES)}; got {got}")
-    return NOW if round_ is None else back_off(route.retry, round_)
+    return NOW if round_ is None else back_off(route.retry, round_.number, id)
 
 
 def _key(value: object) -> bytes:

@@ -19,10 +19,9 @@ MOST_ROUNDS = 2**31
 
 
 class Round(NamedTuple):
-    """One round of a failed message: its id, and the headers that count it."""
+    """One round of a failed message, and the headers that count it."""
 
     number: int
-    id: str
     headers: Headers
 
 
@@ -31,7 +30,7 @@ def round_id(arrival: Arrival, reading: Reading) -> str:
     return sound_id(f"{_base(arrival, reading)}/{_number(reading)}")
 
 
-def next_round(arrival: Arrival, reading: Reading, policy: RetryPolicy, id: str) -> Round:  # noqa: A002
+def next_round(arrival: Arrival, reading: Reading, policy: RetryPolicy) -> Round:
     """Return the round that an arrival begins; raises `Refused` when there is no more."""
     number = _number(reading)
     if not arrival.origin:
@@ -40,13 +39,13 @@ def next_round(arrival: Arrival, reading: Reading, policy: RetryPolicy, id: str)
     if number >= policy.max_attempts:
         text = f"x-round: expected fewer than max_attempts ({policy.max_attempts}); got {number}"
         raise Refused(text, Reason.ATTEMPTS_EXHAUSTED)
-    return Round(number, id, _counted(arrival, reading, number))
+    return Round(number, _counted(arrival, reading, number))
 
 
-def back_off(policy: RetryPolicy, round_: Round) -> Instant:
-    """Return the delay of a round; its jitter is the same at each redelivery."""
-    drawn = crc32(round_.id.encode()) / 2**32
-    return Instant(retry_delay_ms(policy, round_.number - 1, lambda: drawn), relative=True)
+def back_off(policy: RetryPolicy, number: int, id: str) -> Instant:  # noqa: A002
+    """Return the delay of the round of an id; its jitter is the same at each redelivery."""
+    drawn = crc32(id.encode()) / 2**32
+    return Instant(retry_delay_ms(policy, number - 1, lambda: drawn), relative=True)
 
 
 def _number(reading: Reading) -> int:

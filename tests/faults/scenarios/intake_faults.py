@@ -22,7 +22,7 @@ from tests.faults.rig import Rig
 from tests.faults.scenario import Bound, Scenario
 from tests.faults.traffic import ROUTE
 
-DOOR = "door"
+INTAKE = "intake"
 TIMES = 4  # as many messages as a scenario of the worker has
 MORE_TIMES = 20  # two intakes are through before anybody has looked
 DUE_FROM_S, DUE_OVER_S, LATER_S = 1.0, 2.0, 15.0
@@ -32,7 +32,7 @@ STOPS_WITHIN_S = 15
 TAKEN_IN_WITHIN_S = 90.0
 
 
-class Doors:
+class Intakes:
     """The intakes of a run: their program's queue or topic, and the processes that run them."""
 
     def __init__(self, rig: Rig, *, has_letters: bool = True) -> None:
@@ -43,14 +43,14 @@ class Doors:
         self._config = rig.home / "intake.yaml"
         intake = {"source": self.post.source, "route": ROUTE, "dead_letter": self.post.dead_letter}
         given = json.loads(rig.config_path.read_text())
-        given["intakes"] = {DOOR: {**intake, **self.post.settings}}
+        given["intakes"] = {INTAKE: {**intake, **self.post.settings}}
         self._config.write_text(json.dumps(given))
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> "subprocess.Popen[bytes]":
         """Start one more process that runs the intake alone."""
         program = Path(sys.executable).with_name("duebridge")
-        command = [program, "--config", self._config, "run", "--only", f"intake:{DOOR}"]
+        command = [program, "--config", self._config, "run", "--only", f"intake:{INTAKE}"]
         path = self._rig.home / f"worker-intake-{len(self.processes)}.log"
         with path.open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ)
@@ -88,7 +88,7 @@ class Doors:
 
 
 @contextmanager
-def doors(
+def taking_in(
     rig: Rig,
     *,
     intakes: int = 1,
@@ -96,9 +96,9 @@ def doors(
     bad: int = 0,
     has_letters: bool = True,
     due_from_s: float = DUE_FROM_S,
-) -> Iterator[Doors]:
+) -> Iterator[Intakes]:
     """Post everything and have intakes take it in; the block breaks something meanwhile."""
-    opened = Doors(rig, has_letters=has_letters)
+    opened = Intakes(rig, has_letters=has_letters)
     rig.in_hand = opened.in_hand
     try:
         posted = messages("posted", times * rig.count, due_from_s, DUE_OVER_S)
@@ -124,7 +124,7 @@ def _all_came(rig: Rig, refused: int = 0, found: int = 0) -> Look:
 def kill(rig: Rig, intakes: int = 1) -> Look:
     """Kill one amid a batch; with two of a group or queue the other goes on beside a new one."""
     times = TIMES if intakes == 1 else MORE_TIMES
-    with doors(rig, intakes=intakes, times=times) as opened:
+    with taking_in(rig, intakes=intakes, times=times) as opened:
         for turn in range(2):
             with rig.fault(f"intake killed, one of {intakes}") as fault:
                 victim = opened.processes[turn]
@@ -137,7 +137,7 @@ def kill(rig: Rig, intakes: int = 1) -> Look:
 
 def terminate(rig: Rig) -> Look:
     """Stop one amid a batch, in order: it ends in time, with 0."""
-    with doors(rig) as opened:
+    with taking_in(rig) as opened:
         with rig.fault("intake stopped by SIGTERM") as fault:
             victim = opened.processes[0]
             took_s = rig.seconds_to_leave(victim)
@@ -150,7 +150,7 @@ def terminate(rig: Rig) -> Look:
 
 def lose(service: str, number: signal.Signals, event: str, rig: Rig) -> Look:
     """Take a server away amid a batch, and bring it back."""
-    opened = doors(rig, intakes=2, due_from_s=LATER_S)  # so that nothing is being delivered
+    opened = taking_in(rig, intakes=2, due_from_s=LATER_S)  # so that nothing is being delivered
     with opened, rig.fault(f"{service} stopped by {number.name}") as fault:
         rig.stack.signal(service, number)
         rig.see_logged(fault, event)
@@ -164,7 +164,7 @@ def lose_broker(rig: Rig) -> Look:
 
 def refuse_many(rig: Rig) -> Look:
     """Kill an intake amid 50,000 bad messages beside good ones: each bad one ends refused."""
-    with doors(rig, intakes=2, bad=BAD) as opened:
+    with taking_in(rig, intakes=2, bad=BAD) as opened:
         with rig.fault("intake killed amid bad messages") as fault:
             opened.processes[0].kill()
             fault.effect = f"exit {opened.processes[0].wait()}, {opened.in_hand()} left"
@@ -175,7 +175,7 @@ def refuse_many(rig: Rig) -> Look:
 
 def miss_letters(rig: Rig) -> Look:
     """Have bad messages before their dead-letter target is there: their batch waits for it."""
-    with doors(rig, bad=SOME_BAD, has_letters=False) as opened:
+    with taking_in(rig, bad=SOME_BAD, has_letters=False) as opened:
         with rig.fault("dead-letter target of the intake missing") as fault:
             held = '"intake_letters_held"'
             rig.take(fault, f"logged {held}", lambda: rig.logged(held) > 0)
