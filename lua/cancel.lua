@@ -46,6 +46,12 @@ local function cancel_living(id, state, key)
   return is_unsure(packed) and 'in_flight' or 'cancelled'
 end
 
+-- Bind the cold rows of an id that the store does not have.
+local function bind_cold(id)
+  local generation = six(next_generation(0))
+  memorize('t' .. id, generation .. NEVER .. generation, tombstone_ms)
+end
+
 -- What is stored beside the id (shared/beside.lua) is cancelled with it.
 local state, key = find_state(id)
 local beside = recall('b' .. id)
@@ -56,12 +62,12 @@ if beside_state and beside_state ~= 'dead' then
   local own = state and state ~= 'dead' and cancel_living(id, state, key)
   return answered(own == 'in_flight' and own or answer)
 end
+if beside and not beside_state and tombstone_ms > 0 then bind_cold(beside) end
 
 if state == 'dead' then return unchanged('dead') end
 if not state then
   if tombstone_ms == 0 then return unchanged('unknown') end
-  local generation = six(next_generation(0))
-  memorize('t' .. id, generation .. NEVER .. generation, tombstone_ms)
+  bind_cold(id)
   return answered('recorded')
 end
 

@@ -38,8 +38,8 @@ for i = 1, #ids do
   local at = FIRST + (i - 1) * WIDTH
   local due, expires, remember, hash = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
   local given = {id = ids[i], key = keys[i], due = resolve(due),
-    expires = expires ~= '' and resolve(expires) or 0, remember = tonumber(remember), hash = hash, generation = tonumber(ARGV[at + 5]),
-    blob = ARGV[at + 6], remembered = remembered[i]}
+    expires = expires ~= '' and resolve(expires) or 0, remember = tonumber(remember), hash = hash,
+    generation = tonumber(ARGV[at + 5]), blob = ARGV[at + 6], remembered = remembered[i]}
   local status = judge_placed(batch, call, given, records[i], places[i])
   answer(batch, status, given)
   note_beside(batch, given, status)
@@ -47,7 +47,7 @@ end
 
 return_generations(batch)
 write_batch(batch)
-write_besides(batch)
+write_besides(batch, call)
 write_marks(marks)
 if call_id ~= '' then memorize('c' .. call_id, cmsgpack.pack(batch.reply), keep_ms) end
 return batch.reply

@@ -2,7 +2,8 @@
 local function new_batch(count)
   local last = next_generation(count)
   return {reply = {NOW}, records = {}, scores = {}, accepted = {}, replaced = {}, cancelled = {},
-    leaving = {}, seen = {}, besides = {}, new_besides = {}, displaced = {}, largest = 0, earliest = math.huge, generation = last - count, last = last}
+    leaving = {}, seen = {}, besides = {}, new_besides = {}, displaced = {},
+    largest = 0, earliest = math.huge, generation = last - count, last = last}
 end
 
 -- Return unused generations, so that the counter equals the number of due instants assigned.

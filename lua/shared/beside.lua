@@ -40,7 +40,12 @@ local function judge_beside(batch, call, given, record, place)
   if beside == given.id then beside = nil end
   local living = beside and (batch.seen[beside] and batch.seen[beside].record
     or redis.call('HGET', ENVELOPES, beside))
-  if not living then return judge(batch, call, given, record) end
+  if not living then
+    local status = judge(batch, call, given, record)
+    local is_stored = status == 'accepted' or status == 'replaced'
+    if beside and is_stored then batch.displaced[beside] = given.key end
+    return status
+  end
   if given.key ~= given.id then
     return judge_instead(batch, call, given, beside, living) or judge(batch, call, given, record)
   end
@@ -61,12 +66,18 @@ local function note_beside(batch, given, status)
   batch.new_besides[given.key] = given
 end
 
--- Cancel what waits beside an id that has newer content itself.
-local function displace(batch)
+-- Cancel what waits beside an id that has newer content itself, also where the cold tier may have it.
+local function displace(batch, keep_ms)
   local items = {}
   for beside, key in pairs(batch.displaced) do
     local given = {id = beside}
-    if not may_be_out(given) and given.leaves ~= DEAD then
+    local is_out = may_be_out(given)
+    if not given.leaves then
+      if redis.call('HEXISTS', META, 'hydrated_until') == 1 then
+        local generation = six(next_generation(0))
+        memorize('t' .. beside, generation .. NEVER .. generation, keep_ms)
+      end
+    elseif not is_out and given.leaves ~= DEAD then
       local record, flight = redis.call('HGET', ENVELOPES, beside), redis.call('HGET', FLIGHT, beside)
       items[#items + 1] = beside
       items[#items + 1] = flight and flight_note(flight) or due_or(record, six(NOW)) .. '\0\0\0\0'
@@ -79,8 +90,8 @@ local function displace(batch)
   journal('cancelled', items)
 end
 
-local function write_besides(batch)
-  displace(batch)
+local function write_besides(batch, call)
+  displace(batch, call.max_delay)
   for key, given in pairs(batch.new_besides) do
     memorize('b' .. key, given.id, given.due - NOW + BESIDE_MS)
   end

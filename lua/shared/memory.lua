@@ -1,5 +1,6 @@
 -- Memory: entries that outlive an envelope or a call, until they expire, and the end of an envelope.
--- `b` what is stored beside an id (shared/beside.lua), `c` answers of calls, `r` remembered ids (due, hash, and the end: DELIVERED where there is none, as
+-- `b` what is stored beside an id (shared/beside.lua), `c` answers of calls,
+-- `r` remembered ids (due, hash, and the end: DELIVERED where there is none, as
 -- duebridge 0.2.0 left it); on a route with a cold tier `t` tombstones
 -- (generation, new due or zeros, the generation up to which rows are cancelled or zeros), `d` progress
 -- of a demoted batch (rows done, removed, void), `x` void copies of a batch.

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from duebridge.ports.source import Place
+from duebridge.store.cold import ColdNotes
 from duebridge.store.wire.replies import ScheduleReply
-from tests.support.desk import LEASE_MS, YEAR_MS, Desk, acks, burial, envelope
+from tests.store.conftest import Opened
+from tests.support.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, acks, burial, envelope
 
 WEEK_MS = 7 * 24 * 3600 * 1000
 
@@ -181,3 +183,25 @@ def test_dead_letter_beside_stays_dead(line: Line) -> None:
     line.desk.clock.advance(LEASE_MS)
     assert line.cancel() == "in_flight"
     assert line.desk.state_of("a~2") == "dead"
+
+
+@pytest.mark.parametrize("how", ["cancel", "replacement"])
+def test_what_is_beside_is_bound_in_the_cold_tier_too(open_desk: Opened, how: str) -> None:
+    desk = open_desk(cold_tier_ms=YEAR_MS)
+    ColdNotes(desk.connection, desk.shard).note_first(NOW_MS)
+    line = Line(desk)
+    line.send("1")
+    desk.clock.advance(1000)
+    claim = desk.claim_all()
+    line.send("2")
+    generation = desk.record_of("a~2").generation
+    assert desk.store.demote("B", 0, [("a~2", generation)]).removed == 1
+    desk.store.ack(acks(claim.token, "a"))
+
+    if how == "cancel":
+        assert line.cancel() == "recorded"
+    else:
+        assert line.send("3") == ["accepted"]
+    row = envelope("a~2", body=b"2")
+    assert [each.status for each in desk.schedule(row, generations=[generation])] == ["cancelled"]
+    assert line.waiting() == ({} if how == "cancel" else {"a": b"3"})
