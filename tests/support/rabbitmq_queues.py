@@ -12,6 +12,7 @@ from pika.exceptions import AMQPError
 from duebridge.ports.source import Arrival, Source, SourcePlan
 from duebridge_connectors.rabbitmq.source.opening import open_source
 from tests.support.proxy import Proxy, proxied
+from tests.support.servers import wait_until
 from tests.support.source_under_test import Memory
 
 BROKER = "billing"
@@ -83,6 +84,12 @@ class RabbitQueues:
         return self._source("any", port, 30)
 
     def disconnect(self, source: Source) -> None:
+        """Cut the connection; what was acknowledged before, which has no answer, has arrived."""
+        consumer = getattr(source, "_source", source)._consumer
+        if consumer is not None:
+            answers: list[object] = []
+            consumer._channel.queue_declare(consumer._queue, passive=True, callback=answers.append)
+            wait_until(lambda: source.keep_alive() or answers, "the broker's answer")
         self._proxies[id(source)].cut()
 
     def _source(self, name: str, port: int, heartbeat: int, **plan: Any) -> Source:
