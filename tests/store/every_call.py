@@ -35,6 +35,7 @@ CALLS: dict[str, Callable[[DelayStore], Any]] = {
     "get": lambda store: store.get("a"),
     "list": lambda store: store.list("unack"),
     "stats": lambda store: store.stats(),
+    "histogram": lambda store: store.histogram([0, 10**12, 10**13]),
     "forget": lambda store: store.forget(),
     "demote": lambda store: store.demote("B", 0, [("f", 1), ("g", 2)]),
     "renew": lambda store: store.renew(),

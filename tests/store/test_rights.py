@@ -32,7 +32,7 @@ from tests.support.least import PASSWORD, grant, url_as
 from tests.support.servers import free_port, listens, redis_server, wait_until
 
 READONLY = "readonly"
-READS = {"next", "get", "list", "stats"}
+READS = {"next", "get", "list", "stats", "histogram"}
 CONFIG = (
     COMMON
     + "  letters: {{target: {{broker: here, topic: a}}, dead_letter: {{broker: here, topic: b}}}}"

@@ -18,7 +18,14 @@ from duebridge.store.wire.poll import Poll
 from duebridge.store.wire.record import LAYOUT, Flight, Record, pack_row, read_flight, read_record
 from duebridge.store.wire.replies import ScheduleReply, SettleReply
 from duebridge.store.wire.transitions import Ack, Burial, HoldClock, Postponement, Retry, SetAside
-from tests.support.invariants import STATES, Snapshot, check_all, check_stats, poll_of
+from tests.support.invariants import (
+    STATES,
+    Snapshot,
+    check_all,
+    check_histogram,
+    check_stats,
+    poll_of,
+)
 from tests.support.least import admin_of
 
 NOW_MS = 1_700_000_000_000
@@ -303,6 +310,8 @@ class Desk:
         assert poll == poll_of(found, poll.now_ms)
         stats = self.store.stats()
         check_stats(found, stats, stats.poll.now_ms)
+        edges = [poll.now_ms + ms for ms in (-LEASE_MS, 0, 1, 1000, LEASE_MS, YEAR_MS)]
+        check_histogram(found, self.store.histogram(edges), edges)
         assert {name for name, _ in found["forget"]} == set(found["memory"])
         return found
 

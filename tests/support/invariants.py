@@ -1,11 +1,14 @@
 """What must hold of a shard between any two calls."""
 
+from collections.abc import Sequence
+from itertools import pairwise
 from math import inf
 from typing import Any, TypeAlias
 
 from duebridge.store.journal import read_entry
 from duebridge.store.wire.poll import NONE, Poll, Stats
 from duebridge.store.wire.record import read_flight
+from duebridge.store.wire.replies import HistogramReply
 
 STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
 NOBODY = bytes(12)
@@ -104,3 +107,12 @@ def check_stats(found: Snapshot, stats: Stats, now_ms: int) -> None:
     rejected = sum(BEYOND_ANY_TIME <= score < inf for _, score in found["dead"])
     expected = Stats(poll_of(found, now_ms), *due, oldest, *counts, *meta, NONE, rejected)
     assert stats._replace(journal_kept=NONE) == expected
+
+
+def check_histogram(found: Snapshot, reply: HistogramReply, edges_ms: Sequence[int]) -> None:
+    """Assert that each bucket counts the scores from its edge to before the next."""
+    for name, counts in (("pending", reply.pending), ("retry", reply.retry)):
+        scores = [score for _, score in found[name]]
+        assert counts == [
+            sum(low <= score < high for score in scores) for low, high in pairwise(edges_ms)
+        ], name

@@ -26,6 +26,7 @@ from duebridge.store.wire.replies import (
     Entry,
     FoundReply,
     GenerationReply,
+    HistogramReply,
     KeepReply,
     LiftReply,
     MoveReply,
@@ -43,6 +44,7 @@ from duebridge.store.wire.replies import (
     read_cancelled,
     read_dropped,
     read_entry,
+    read_histogram,
     read_page,
     read_replayed,
     read_reply,
@@ -64,6 +66,7 @@ from duebridge.store.wire.transitions import (
 
 MAX_BATCH = 1000  # envelopes in one call: lua/shared/batch.lua
 MAX_BATCH_BYTES = 1024 * 1024  # of records that one call reads: lua/shared/record.lua
+MOST_EDGES = 501  # of a histogram: lua/histogram.lua
 READY_FULL = 10_000
 NO_CURSOR = ("", "")
 
@@ -346,6 +349,15 @@ class DelayStore(ShardCalls):
     def stats(self) -> Stats:
         """Return the counts by state and what is due; changes nothing."""
         return read_reply(self._run("stats"), Stats)
+
+    def histogram(self, edges_ms: Sequence[int]) -> HistogramReply:
+        """Count what falls due between instants: `edges_ms` rise, and bucket n is from n to n + 1.
+
+        Pending counts by its due instant, retry by its next try. At most `MOST_EDGES`; it costs
+        the server as much with a million envelopes as with one.
+        """
+        reply = self._run("histogram", len(edges_ms), *edges_ms)
+        return read_histogram(reply, max(0, len(edges_ms) - 1))
 
     def forget(self, limit: int = MAX_BATCH) -> tuple[Poll, int]:
         """Drop expired answers, remembered ids and tombstones; return how many."""

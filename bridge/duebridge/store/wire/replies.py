@@ -159,6 +159,14 @@ class RenewReply(NamedTuple):
     did: int
 
 
+class HistogramReply(NamedTuple):
+    """How many of pending and of retry fall due in each bucket."""
+
+    now_ms: int
+    pending: list[Count]
+    retry: list[Count]
+
+
 class GenerationReply(NamedTuple):
     """A new generation."""
 
@@ -293,6 +301,14 @@ def read_resumed(reply: object) -> ResumeReply:
 def read_cursor(id_bytes: bytes, score: bytes) -> tuple[str, str] | None:
     """Return where a search goes on; None after its end."""
     return (read_text(id_bytes), score.decode()) if score else None
+
+
+def read_histogram(reply: object, buckets: int) -> HistogramReply:
+    """Return the counts of so many buckets; raises `StoreError` where their number differs."""
+    found = read_reply(reply, HistogramReply)
+    if (len(found.pending), len(found.retry)) != (buckets, buckets):
+        raise StoreError(f"expected {buckets} counts of the delay store; got {found}")
+    return found
 
 
 def read_entry(id: str, state: State, score_ms: int, record: bytes, flight: bytes) -> Entry:  # noqa: A002
