@@ -22,6 +22,7 @@ from duebridge.store.wire.replies import Entry, Page
 STATES = ("pending", "ready", "unack", "retry", "dead")
 PAGE = 100
 LEAST_PAGE = 10
+READ_AHEAD = 2  # pages that a source has read when it yields the first envelope of one
 
 _NO_ID = "\n"  # not a valid id: a page behind it begins with its score
 _NEVER_MS = 2**63
@@ -111,12 +112,30 @@ class Listing:
         envelope may be removed at once: the walk does not depend on it.
         """
         page = PAGE if limit is None else max(LEAST_PAGE, limit // len(self._sources) + 1)
-        sources = [
-            self._of_source(number, window, after, min(page, PAGE))
-            for number in range(len(self._sources))
-        ]
-        listed = merge(*sources, key=lambda found: _order(found.position.score_ms))
+        listed = self._merged(window, after, min(page, PAGE))
         return islice((found for found in listed if window.has(found.entry)), limit)
+
+    @property
+    def sources(self) -> int:
+        """The number of lists that are merged, one for each shard and state."""
+        return len(self._sources)
+
+    def look(
+        self, *, window: DueWindow = ANY_TIME, after: ListPosition | None = None, page: int
+    ) -> Iterator[ListedEnvelope]:
+        """Yield what `walk` passes on its way, in the window or not; raises `StoreError`.
+
+        Each source has read at most `READ_AHEAD` pages beyond what was yielded of it.
+        """
+        return self._merged(window, after, page)
+
+    def _merged(
+        self, window: DueWindow, after: ListPosition | None, page: int
+    ) -> Iterator[ListedEnvelope]:
+        sources = [
+            self._of_source(number, window, after, page) for number in range(len(self._sources))
+        ]
+        return merge(*sources, key=lambda found: _order(found.position.score_ms))
 
     def _of_source(
         self, number: int, window: DueWindow, after: ListPosition | None, page: int

@@ -20,6 +20,7 @@ from duebridge.store.life import RouteLife
 from duebridge.store.routes import Registry, RouteStore
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.poll import Stats
+from duebridge.store.wire.replies import Entry
 from duebridge.store.workers import WorkerRecord, Workers
 
 
@@ -104,9 +105,13 @@ class Operator:
             for store in self._open(name, shards[name]).shards
         ]
 
+    def entry(self, route: str, id: str) -> Entry | None:  # noqa: A002 - the public name of the field
+        """Return an envelope as it is stored; None if the store does not have it."""
+        return self._route(route).of(id).get(id)
+
     def show(self, route: str, id: str) -> Shown | None:  # noqa: A002 - the public name of the field
         """Return everything known of an envelope; None if the store does not have it."""
-        entry = self._route(route).of(id).get(id)
+        entry = self.entry(route, id)
         return None if entry is None else Shown.of(route, entry)
 
     def replay(self, route: str, ids: Iterable[str], delay_ms: int = 0) -> list[DeadSettlement]:

@@ -1,0 +1,132 @@
+"""Finds envelopes of a route by id, key, header and due instant, a bounded part at a time.
+
+An id is looked up. No index has keys and headers: the envelopes are looked through in the order of
+`Listing`, so many a call, and the answer says how far that came.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from duebridge.admin.listing import (
+    ANY_TIME,
+    PAGE,
+    READ_AHEAD,
+    DueWindow,
+    ListedEnvelope,
+    Listing,
+    read_cursor,
+)
+from duebridge.receipt import Shown
+from duebridge.store.wire.poll import NONE
+from duebridge.store.wire.record import Content
+from duebridge.store.wire.replies import Entry
+
+if TYPE_CHECKING:
+    from duebridge.admin.operator import Operator
+
+MOST_LOOKED = 5_000
+_NOTHING = Content(body=None)
+
+
+class Search(msgspec.Struct, frozen=True):
+    """Conditions that must all hold; those left empty hold always.
+
+    `header` is a name and a value, compared as text; without a value any does.
+    """
+
+    route: str
+    id: str = ""
+    key: bytes = b""
+    header: tuple[str, str] = ("", "")
+    window: DueWindow = ANY_TIME
+    state: str = ""
+
+    def has(self, entry: Entry) -> bool:
+        """Whether an envelope is meant; one that cannot be read has no key and no header."""
+        return (
+            self.id in ("", entry.id)
+            and self.state in ("", entry.state)
+            and self.window.has(entry)
+            and self._has_content(entry.content or _NOTHING)
+        )
+
+    def _has_content(self, content: Content) -> bool:
+        name, text = self.header
+        return (not self.key or content.key == self.key) and (
+            not name
+            or any(name == each and text in ("", text_of(value)) for each, value in content.headers)
+        )
+
+
+class SearchPage(msgspec.Struct, frozen=True):
+    """What was found so far; `cursor` continues, "" at the end.
+
+    `looked` counts the envelopes that were looked at. The last of them waits for the instant
+    `reached_ms`: 0 if none was looked at, or it waits for none.
+    """
+
+    found: tuple[Shown, ...]
+    cursor: str
+    looked: int
+    reached_ms: int
+
+
+def search(
+    operator: "Operator",
+    wanted: Search,
+    cursor: str = "",
+    limit: int = 50,
+    most_looked: int = MOST_LOOKED,
+) -> SearchPage:
+    """Return at most `limit` envelopes that are meant; reads at most `most_looked` of the store.
+
+    An envelope that changes its state between two pages may come twice or not at all. Raises
+    `ConfigError` for an unknown route, `EnvelopeError` for an unknown state and for the cursor of
+    another list, and `StoreError`.
+    """
+    if wanted.id:
+        return _of_id(operator, wanted)
+    after = read_cursor(cursor, wanted.route, wanted.state) if cursor else None
+    listing = Listing(wanted.route, operator.stores(wanted.route), wanted.state)
+    page = max(1, min(PAGE, most_looked // (2 * READ_AHEAD * listing.sources)))
+    most = max(1, most_looked - READ_AHEAD * page * listing.sources)
+    listed = listing.look(window=wanted.window, after=after, page=page)
+    return _page(wanted, listed, limit, most)
+
+
+def text_of(value: object) -> str:
+    """Return the value of a header as people search for it and see it."""
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else str(value)
+
+
+def _of_id(operator: "Operator", wanted: Search) -> SearchPage:
+    entry = operator.entry(wanted.route, wanted.id)
+    if entry is None:
+        return SearchPage((), "", 0, 0)
+    found = (Shown.of(wanted.route, entry),) if wanted.has(entry) else ()
+    return SearchPage(found, "", 1, _instant(entry.score_ms))
+
+
+def _page(wanted: Search, listed: Iterator[ListedEnvelope], limit: int, most: int) -> SearchPage:
+    found: list[Shown] = []
+    looked, last = 0, None
+    for envelope in islice(listed, most):
+        looked, last = looked + 1, envelope.position
+        if wanted.has(envelope.entry):
+            found.append(Shown.of(wanted.route, envelope.entry))
+            if len(found) == limit:
+                break
+    is_at_end = last is None or (looked < most and len(found) < limit)
+    reached_ms = 0 if last is None else _instant(last.score_ms)
+    return SearchPage(tuple(found), "" if is_at_end else str(last), looked, reached_ms)
+
+
+def _instant(score_ms: int) -> int:
+    return 0 if score_ms == NONE else score_ms
