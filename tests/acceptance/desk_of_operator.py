@@ -9,8 +9,10 @@ from duebridge.producer import Producer
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.leases import Claim
+from duebridge.store.wire.transitions import Ack
 from tests.acceptance.site import memory_config
 from tests.support.desk import burial, retrying
+from tests.support.servers import wait_until
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 ORDERS, REMINDERS = "orders", "reminders"
@@ -46,8 +48,16 @@ class OperatorsDesk:
     def claim(self, route: str, *ids: str) -> list[tuple[DelayStore, Claim]]:
         """Lease envelopes that are due now."""
         self.send(route, *[Envelope.new(b"x", id=name, delay="0s") for name in ids])
-        claims = [(store, store.claim(1000, 30_000, promote=1000)) for store in self.stores(route)]
-        return [(store, claim) for store, claim in claims if claim.leased]
+        claims: list[tuple[DelayStore, Claim]] = []
+
+        def is_all_leased() -> bool:
+            for store in self.stores(route):
+                claim = store.claim(1000, 30_000, promote=1000)
+                claims.extend([(store, claim)] if claim.leased else [])
+            return sum(len(claim.leased) for _, claim in claims) == len(ids)
+
+        wait_until(is_all_leased, "all to be leased")
+        return claims
 
     def retry(self, route: str, *ids: str, delay_ms: int = HOUR_MS, **how: Any) -> None:
         for store, claim in self.claim(route, *ids):
@@ -60,7 +70,5 @@ class OperatorsDesk:
             store.bury(claim.token, [burial(each, error="E\nno") for each in claim.ids])
 
     def deliver(self, route: str, *ids: str) -> None:
-        from duebridge.store.wire.transitions import Ack
-
         for store, claim in self.claim(route, *ids):
             store.ack([Ack(each, claim.token) for each in claim.ids])

@@ -8,6 +8,7 @@ import msgspec
 
 from duebridge.ports.publisher import reason_word
 from duebridge.store.journal import Journal, JournalEntry
+from duebridge.store.keys import Shard
 from duebridge.store.numbering import Numbering
 from duebridge.store.purges import PurgeLog
 
@@ -115,7 +116,7 @@ class EventReader:
             at_ms = entry.at_ms
             yield from self._gap(place, numbering, entry.before, entry.sequence, at_ms)
             self._read[place] = entry.sequence
-            yield from _events(journal, entry)
+            yield from events_of(journal.shard, entry)
         yield from self._gap(place, numbering, end, end, at_ms)
         self._read[place] = end
 
@@ -132,8 +133,8 @@ class EventReader:
             yield EnvelopeEvent(GAP, at_ms, shard.route, shard.number, lost_entries=lost)
 
 
-def _events(journal: Journal, entry: JournalEntry) -> Iterator[EnvelopeEvent]:
-    shard = journal.shard
+def events_of(shard: Shard, entry: JournalEntry) -> Iterator[EnvelopeEvent]:
+    """Yield the events of an entry, one for each item."""
     for envelope_id, note in entry.items:
         yield EnvelopeEvent(
             entry.kind,

@@ -105,6 +105,10 @@ class Operator:
             for store in self._open(name, shards[name]).shards
         ]
 
+    def journal(self, route: str, id: str) -> Journal:  # noqa: A002 - the public name of the field
+        """Return the journal of an id's shard."""
+        return Journal(self._connection, self._route(route).of(id).shard)
+
     def entry(self, route: str, id: str) -> Entry | None:  # noqa: A002 - the public name of the field
         """Return an envelope as it is stored; None if the store does not have it."""
         return self._route(route).of(id).get(id)

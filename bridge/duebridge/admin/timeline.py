@@ -1,0 +1,95 @@
+"""The time line of one envelope: what the journal of its shard has of it, a bounded part at a time.
+
+The journal has no index of ids. It is read from the instant at which the envelope was accepted, so
+many bytes a call.
+"""
+
+import base64
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from duebridge.admin.events import EnvelopeEvent, events_of
+from duebridge.errors import EnvelopeError
+
+if TYPE_CHECKING:
+    from duebridge.admin.operator import Operator
+    from duebridge.store.journal import Journal
+
+MOST_BYTES = 8 * 1024 * 1024  # of the journal, a call
+BEGINNINGS = ("accepted", "replaced")
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """Events of one envelope, oldest first; `cursor` continues, "" at the end of the journal.
+
+    `trimmed`: earlier events are missing, since the journal's cap cut them, or a failover lost
+    them. `looked` counts the journal's entries that were looked at.
+    """
+
+    events: tuple[EnvelopeEvent, ...]
+    cursor: str
+    trimmed: bool
+    looked: int
+
+
+class _Position(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Behind this entry of the journal of an id's shard."""
+
+    route: str
+    id: str
+    after: int
+
+    def __str__(self) -> str:
+        return base64.urlsafe_b64encode(msgspec.msgpack.encode(self)).decode().rstrip("=")
+
+
+def timeline(
+    operator: "Operator",
+    route: str,
+    id: str,  # noqa: A002 - the public name of the field
+    cursor: str = "",
+    limit: int = 100,
+    most_bytes: int = MOST_BYTES,
+) -> Timeline:
+    """Return what the journal has of an id: `limit` events or some more, of `most_bytes` of it.
+
+    It begins where the envelope was accepted; of an id that the store does not have, at the
+    journal's oldest entry. Raises `ConfigError` for an unknown route, `EnvelopeError` for the
+    cursor of another time line, and `StoreError`.
+    """
+    journal = operator.journal(route, id)
+    after = _read_cursor(cursor, route, id) if cursor else _beginning(operator, journal, route, id)
+    until, numbering = journal.end()
+    events: list[EnvelopeEvent] = []
+    looked = size = 0
+    trimmed = False
+    for head, entry in journal.about(id, after, until):
+        trimmed = trimmed or (not events and numbering.count(after, head.before) > 0)
+        looked, size, after = looked + 1, size + head.size, head.sequence
+        events += events_of(journal.shard, entry) if entry else ()
+        if len(events) >= limit or size >= most_bytes:
+            break
+    else:
+        after = until
+    trimmed = trimmed and not (events and events[0].kind in BEGINNINGS)
+    text = str(_Position(route, id, after)) if after < until else ""
+    return Timeline(tuple(events), text, trimmed, looked)
+
+
+def _beginning(operator: "Operator", journal: "Journal", route: str, id: str) -> int:  # noqa: A002
+    entry = operator.entry(route, id)
+    if entry is None or entry.record is None:
+        return 0
+    return journal.before_instant(entry.record.scheduled_at_ms)
+
+
+def _read_cursor(text: str, route: str, id: str) -> int:  # noqa: A002 - the public name of the field
+    try:
+        packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        position = msgspec.msgpack.decode(packed, type=_Position)
+    except (ValueError, msgspec.DecodeError) as error:
+        raise EnvelopeError(f"cursor: expected one of a time line; got {text!r}") from error
+    if (position.route, position.id) != (route, id):
+        raise EnvelopeError(f"cursor: expected one of {id!r}; got one of {position.id!r}")
+    return position.after

@@ -1,0 +1,158 @@
+"""An entry of a shard's journal as the stream has it: lua/shared/journal.lua has the layout."""
+
+import struct
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, TypeAlias, cast
+
+from duebridge.errors import RecordDamaged
+
+Fields: TypeAlias = Mapping[bytes, bytes]
+
+_DUE_BYTES, _ATTEMPT_BYTES, _REASON_BYTES = 6, 10, 11  # of a note up to and with that field
+_NEXT_BYTES = 6  # of a detail
+
+EventKind: TypeAlias = Literal[
+    "accepted",
+    "replaced",
+    "rescheduled",
+    "demoted",
+    "retried",
+    "delivered",
+    "expired",
+    "dead",
+    "shunted",
+    "replayed",
+    "dropped",
+    "cancelled",
+    "renewed",
+]
+
+
+class Note(NamedTuple):
+    """The note of an entry about one envelope; None for a field that its kind lacks.
+
+    `error_class` is what failed, "" if unknown. What waits for its target may go before
+    `next_at_ms`.
+    """
+
+    due_at_ms: int
+    attempt: int | None
+    reason: int | None
+    next_at_ms: int | None = None
+    error_class: str = ""
+
+
+class JournalEntry(NamedTuple):
+    """One batch of transitions of one kind; `size` is the bytes of the items.
+
+    `sequence` is dense, but after `renewed`, which has no items but the last number `found`, and
+    begins beyond every number ever given out. `actor` is the person whose command it was, if one.
+    A newer duebridge may write kinds beyond `EventKind`, which are passed on.
+    """
+
+    sequence: int
+    kind: EventKind
+    at_ms: int
+    total_bytes: int
+    items: list[tuple[str, Note]]
+    size: int
+    found: int | None = None
+    actor: str = ""
+
+    @property
+    def before(self) -> int:
+        """The number of the entry before it, whether or not that is still there."""
+        return self.sequence - 1 if self.found is None else self.found
+
+
+class EntryHead(NamedTuple):
+    """What an entry says of all its items: how many they are, and their bytes."""
+
+    sequence: int
+    kind: EventKind
+    at_ms: int
+    items: int
+    size: int
+    found: int | None = None
+
+    @property
+    def before(self) -> int:
+        """The number of the entry before it, whether or not that is still there."""
+        return self.sequence - 1 if self.found is None else self.found
+
+
+def read_entry(stream_id: bytes, fields: Fields) -> JournalEntry:
+    """Return an entry of the stream; raises `RecordDamaged` where it cannot be read."""
+    sequence, packed = sequence_of(stream_id), fields.get(b"i", b"")
+    detailed = fields.get(b"d", b"")
+    try:
+        flat = _strings(packed)
+        details = _strings(detailed) if detailed else [b""] * (len(flat) // 2)
+        items = [
+            (name.decode(errors="backslashreplace"), _note(note, detail))
+            for name, note, detail in zip(flat[::2], flat[1::2], details, strict=True)
+        ]
+        kind = cast(EventKind, fields[b"k"].decode())
+        at_ms, total = int(fields[b"t"]), int(fields[b"b"])
+        before = int(fields[b"n"]) if b"n" in fields else None
+    except (KeyError, ValueError, IndexError, struct.error) as error:
+        raise RecordDamaged(f"journal entry {sequence}: {type(error).__name__}: {error}") from error
+    size = len(packed) + len(detailed)
+    actor = fields.get(b"w", b"").decode(errors="backslashreplace")
+    return JournalEntry(sequence, kind, at_ms, total, items, size, before, actor)
+
+
+def read_head(stream_id: bytes, fields: Fields) -> EntryHead:
+    """Return the head of an entry; raises `RecordDamaged` where it cannot be read."""
+    sequence, packed = sequence_of(stream_id), fields.get(b"i", b"")
+    try:
+        items, _ = _head(packed, 0, 0x90, 0xF0, {0xDC: ">H", 0xDD: ">I"})
+        kind, at_ms = cast(EventKind, fields[b"k"].decode()), int(fields[b"t"])
+        found = int(fields[b"n"]) if b"n" in fields else None
+    except (KeyError, ValueError, IndexError, struct.error) as error:
+        raise RecordDamaged(f"journal entry {sequence}: {type(error).__name__}: {error}") from error
+    size = len(packed) + len(fields.get(b"d", b""))
+    return EntryHead(sequence, kind, at_ms, items // 2, size, found)
+
+
+def sequence_of(stream_id: bytes) -> int:
+    """Return the number of an entry."""
+    return int(stream_id.removesuffix(b"-0"))
+
+
+def _note(note: bytes, detail: bytes) -> Note:
+    """Return a note; a newer duebridge may have appended more fields."""
+    if len(note) < _DUE_BYTES:
+        raise ValueError(f"expected a note of {_DUE_BYTES} bytes or more; got {note!r}")
+    attempt = int.from_bytes(note[_DUE_BYTES:_ATTEMPT_BYTES]) if len(note) > _DUE_BYTES else None
+    reason = note[_ATTEMPT_BYTES] if len(note) >= _REASON_BYTES else None
+    return Note(
+        int.from_bytes(note[:_DUE_BYTES]),
+        attempt,
+        reason,
+        int.from_bytes(detail[:_NEXT_BYTES]) or None,
+        detail[_NEXT_BYTES:].decode(errors="backslashreplace"),
+    )
+
+
+def _strings(packed: bytes) -> list[bytes]:
+    """Return a msgpack array of raw strings, which need not be UTF-8; no library reads those."""
+    count, at = _head(packed, 0, 0x90, 0xF0, {0xDC: ">H", 0xDD: ">I"})
+    strings = []
+    for _ in range(count):
+        size, at = _head(packed, at, 0xA0, 0xE0, {0xD9: ">B", 0xDA: ">H", 0xDB: ">I"})
+        strings.append(packed[at : at + size])
+        at += size
+    if at != len(packed):
+        raise ValueError(f"expected {len(packed)} bytes of items; got {at}")
+    return strings
+
+
+def _head(packed: bytes, at: int, fix: int, mask: int, wider: dict[int, str]) -> tuple[int, int]:
+    first = packed[at]
+    if first in wider:
+        (number,) = struct.unpack_from(wider[first], packed, at + 1)
+        return number, at + 1 + struct.calcsize(wider[first])
+    if first & mask != fix:
+        raise ValueError(f"expected msgpack of type {fix:#x}; got {packed[at : at + 20]!r}")
+    return first & ~mask & 0xFF, at + 1
