@@ -96,9 +96,9 @@ class Journal:
 
     def about(
         self,
-        id: str,
+        id: str,  # noqa: A002 - the public name of the field
         after: int,
-        until: int,  # noqa: A002 - the public name of the field
+        until: int,
     ) -> Iterator[tuple[EntryHead, JournalEntry | None]]:
         """Yield the head of each entry that `read` yields; with its items about an id, if any."""
         wanted = id.encode(errors="surrogateescape")

@@ -1,0 +1,95 @@
+"""How fast envelopes come and go, by the newest entries of the journals.
+
+Of each shard at most `MOST_BYTES` of the journal are read: where that covers less than was asked
+for, the rates are those of the shorter time.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    from duebridge.admin.operator import Operator
+    from duebridge.store.journal import Journal
+
+MOST_BYTES = 2 * 1024 * 1024  # of a journal, a call
+ACCEPTED = ("accepted", "replaced")
+DELIVERED = ("delivered",)
+DEAD = ("dead", "expired")
+
+
+class RouteRates(msgspec.Struct, frozen=True):
+    """Envelopes a second of a route, over its last `over_s` seconds.
+
+    `accepted_per_s` counts what was accepted or replaced, `dead_per_s` what died or expired. With
+    several shards, `over_s` is the time of the one whose journal was read least far.
+    """
+
+    route: str
+    accepted_per_s: float
+    delivered_per_s: float
+    dead_per_s: float
+    over_s: float
+
+
+class Tally(NamedTuple):
+    """How many envelopes one entry of a journal is about."""
+
+    kind: str
+    at_ms: int
+    envelopes: int
+
+
+class Recent(NamedTuple):
+    """The tallies of a journal since an instant, newest first, in full."""
+
+    since_ms: int
+    tallies: Sequence[Tally]
+
+
+def rates(operator: "Operator", routes: Sequence[str], over_s: int = 60) -> list[RouteRates]:
+    """Return the rates of these routes over the last seconds.
+
+    Raises `ConfigError` for an unknown route, and `StoreError`.
+    """
+    now_ms = operator.now_ms()
+    since_ms = now_ms - 1000 * over_s
+    return [
+        _rates_of(route, [recent(each, since_ms) for each in operator.journals(route)], now_ms)
+        for route in routes
+    ]
+
+
+def recent(journal: "Journal", since_ms: int, most_bytes: int = MOST_BYTES) -> Recent:
+    """Return the tallies since an instant, or since a later one where that is too many bytes."""
+    tallies: list[Tally] = []
+    size = 0
+    for head in journal.newest():
+        if head.at_ms < since_ms:
+            break
+        if size > most_bytes:
+            return Recent(head.at_ms + 1, [each for each in tallies if each.at_ms > head.at_ms])
+        size += head.size
+        tallies.append(Tally(head.kind, head.at_ms, head.items))
+    return Recent(since_ms, tallies)
+
+
+def _rates_of(route: str, found: Sequence[Recent], now_ms: int) -> RouteRates:
+    def per_s(kinds: Iterable[str]) -> float:
+        return sum(_count(each, kinds) / _seconds(each, now_ms) for each in found)
+
+    over_s = min((_seconds(each, now_ms) for each in found), default=0.0)
+    return RouteRates(route, per_s(ACCEPTED), per_s(DELIVERED), per_s(DEAD), over_s)
+
+
+def _count(found: Recent, kinds: Iterable[str]) -> int:
+    counts: Counter[str] = Counter()
+    for tally in found.tallies:
+        counts[tally.kind] += tally.envelopes
+    return sum(counts[kind] for kind in kinds)
+
+
+def _seconds(found: Recent, now_ms: int) -> float:
+    return max(1, now_ms - found.since_ms) / 1000
