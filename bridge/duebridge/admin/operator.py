@@ -5,12 +5,15 @@ too; looking at a route does not register it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
 
 import msgspec
 
-from duebridge.admin.held import HeldStats, held_of
+from duebridge.admin.held import held_of
+from duebridge.admin.route_stats import RouteStats, summed
 from duebridge.config.durability import replication_of
 from duebridge.config.models import Config
+from duebridge.envelope import due_instant
 from duebridge.errors import ConfigError
 from duebridge.receipt import Shown
 from duebridge.store.batching import CALL_ROWS, in_calls
@@ -19,39 +22,10 @@ from duebridge.store.journal import Journal
 from duebridge.store.life import RouteLife
 from duebridge.store.routes import Registry, RouteStore
 from duebridge.store.server.connection import Connection
-from duebridge.store.wire.poll import Stats
 from duebridge.store.wire.replies import Entry
 from duebridge.store.workers import WorkerRecord, Workers
 
-
-class RouteStats(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A route's envelopes by state, over all its shards; `ready` includes suspects.
-
-    `oldest_due_age_ms` is how long the oldest undelivered envelope has been due, 0 if none is.
-    `held` are its failing targets, as the workers say; `held_since_ms` is the epoch ms of the first
-    failure of those that are no dead-letter targets, 0 without one. `cold_left_ms` is how long cold
-    envelopes can wait for the next hydrate, None without a cold tier. `configured` is false if only
-    the store has the route. `rejected` are the dead whose dead-letter target rejects them for good.
-    """
-
-    route: str
-    pending: int
-    ready: int
-    unack: int
-    retry: int
-    dead: int
-    oldest_due_age_ms: int
-    held_since_ms: int
-    shards: int
-    configured: bool = True
-    cold_left_ms: int | None = None
-    held: tuple[HeldStats, ...] = ()
-    rejected: int = 0
-
-    @property
-    def waiting(self) -> int:
-        """The number of envelopes still to be delivered."""
-        return self.pending + self.ready + self.unack + self.retry
+__all__ = ["DeadSettlement", "EnvelopeChange", "Operator", "RouteStats"]
 
 
 class DeadSettlement(msgspec.Struct, frozen=True):
@@ -62,8 +36,23 @@ class DeadSettlement(msgspec.Struct, frozen=True):
     status: str
 
 
+class EnvelopeChange(msgspec.Struct, frozen=True):
+    """The answer for one id, and the due instant that was asked for, 0 for a cancel.
+
+    `cancelled` or `rescheduled`; `in_flight` (a delivery was started and is not known to have
+    failed), `dead`, `unknown`, `too_far` (beyond `max_delay`) and `expires_before_due` changed
+    nothing, but that an envelope in flight is cancelled as soon as no worker holds it; `recorded`
+    is noted against a cold row.
+    """
+
+    id: str
+    route: str
+    status: str
+    due_at_ms: int = 0
+
+
 class Operator:
-    """Reads a store's routes and settles dead envelopes. All methods raise `StoreError`.
+    """Reads a store's routes, and changes and settles envelopes. All methods raise `StoreError`.
 
     Methods that name a route raise `ConfigError` if neither configuration nor store has it.
     """
@@ -118,10 +107,50 @@ class Operator:
         entry = self.entry(route, id)
         return None if entry is None else Shown.of(route, entry)
 
-    def replay(self, route: str, ids: Iterable[str], delay_ms: int = 0) -> list[DeadSettlement]:
-        """Schedule dead envelopes again, due after a delay; one answer per id, in order."""
+    def cancel(self, route: str, ids: Iterable[str]) -> list[EnvelopeChange]:
+        """Prevent the delivery of envelopes; one answer per id, in order."""
+        opened = self._route(route)
+        return [EnvelopeChange(each, route, opened.of(each).cancel(each)) for each in _once(ids)]
+
+    def reschedule(
+        self,
+        route: str,
+        ids: Iterable[str],
+        *,
+        delay: str | timedelta | None = None,
+        at: datetime | int | None = None,
+    ) -> list[EnvelopeChange]:
+        """Give envelopes another due instant; one answer per id, in order.
+
+        Raises `EnvelopeError` unless exactly one of `delay` and `at` is a due instant.
+        """
+        due = str(due_instant(delay, at))
+        most_ms = self._config.routes.get(route, self._config.defaults).max_delay
+        opened = self._route(route)
+        answers = [(each, opened.of(each).reschedule(each, due, most_ms)) for each in _once(ids)]
+        return [EnvelopeChange(each, route, *answer) for each, answer in answers]
+
+    def deliver_now(self, route: str, ids: Iterable[str]) -> list[EnvelopeChange]:
+        """Make envelopes due now, whatever their due instant or next try; one answer per id.
+
+        It is a reschedule, and is journalled as one.
+        """
+        return self.reschedule(route, ids, delay="0ms")
+
+    def replay(
+        self, route: str, ids: Iterable[str], delay_ms: int = 0, spread_ms: int = 0
+    ) -> list[DeadSettlement]:
+        """Schedule dead envelopes again, due after a delay; one answer per id, in order.
+
+        With `spread_ms` they fall due one after the other, evenly over that time: the n-th of N,
+        from 0, at `delay_ms` + `spread_ms` * n / N.
+        """
+        distinct = _once(ids)
+        delays = {
+            each: delay_ms + spread_ms * n // len(distinct) for n, each in enumerate(distinct)
+        }
         return self._settle(
-            route, ids, lambda store, batch: store.replay(batch, [delay_ms] * len(batch))
+            route, distinct, lambda store, batch: store.replay(batch, [delays[i] for i in batch])
         )
 
     def drop(self, route: str, ids: Iterable[str]) -> list[DeadSettlement]:
@@ -151,7 +180,7 @@ class Operator:
         ids: Iterable[str],
         settle: Callable[[DelayStore, Sequence[str]], Sequence[str]],
     ) -> list[DeadSettlement]:
-        distinct = list(dict.fromkeys(ids))
+        distinct = _once(ids)
         status: dict[str, str] = {}
         for store, shard_ids in self._route(route).by_shard(distinct, str):
             for batch in in_calls(shard_ids):
@@ -160,7 +189,7 @@ class Operator:
 
     def _route_stats(self, name: str, shards: int, records: list[WorkerRecord]) -> RouteStats:
         found = [store.stats() for store in self._open(name, shards).shards]
-        stats = _summed(name, found, configured=name in self._config.routes)
+        stats = summed(name, found, configured=name in self._config.routes)
         due = stats.ready + stats.unack + stats.retry
         held = held_of(records, name, waiting=due, dead=stats.dead)
         since = min((each.since_ms for each in held if not each.dead_letter), default=0)
@@ -184,7 +213,13 @@ class Operator:
         life = self._lives.setdefault((route, shards), life)
         waits_for = replication_of(store.durability if named is None else named.durability)
         return RouteStore(
-            self._connection, store.namespace, route, shards, waits_for=waits_for, life=life
+            self._connection,
+            store.namespace,
+            route,
+            shards,
+            cold_tier_ms=named.max_delay if named and named.cold_tier else 0,
+            waits_for=waits_for,
+            life=life,
         )
 
     def _names(self, shards: dict[str, int]) -> list[str]:
@@ -198,19 +233,5 @@ class Operator:
         return {**configured, **registered}
 
 
-def _summed(name: str, found: list[Stats], *, configured: bool) -> RouteStats:
-    polls = [stats.poll for stats in found]
-    return RouteStats(
-        route=name,
-        pending=sum(poll.pending for poll in polls),
-        ready=sum(poll.ready + poll.suspect for poll in polls),
-        unack=sum(poll.unack for poll in polls),
-        retry=sum(poll.retry for poll in polls),
-        dead=sum(poll.dead for poll in polls),
-        oldest_due_age_ms=max(stats.oldest_due_age_ms for stats in found),
-        held_since_ms=0,
-        shards=len(found),
-        configured=configured,
-        cold_left_ms=min((poll.cold_left_ms for poll in polls if poll.has_cold), default=None),
-        rejected=sum(stats.rejected for stats in found),
-    )
+def _once(ids: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(ids))
