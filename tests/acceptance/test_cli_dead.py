@@ -349,3 +349,17 @@ def test_shunt_tries_what_the_dead_letter_target_rejected_again(duebridge: Comma
         )
         assert (store.stats().rejected, len(store.shunt(9, 30_000).ids)) == (0, 2)
     assert duebridge("dead", "shunt", "reminders").code == 1
+
+
+@pytest.mark.parametrize("words", [["--all", "--yes"], ["--all", "--yes", "--rate", "1000/s"]])
+def test_replay_spreads_over_the_time_however_many_batches_it_takes(
+    duebridge: Command, operator: Operator, words: list[str]
+) -> None:
+    ids = ids_to(250)
+    bury(duebridge, ids)
+    done = duebridge("dead", "replay", "reminders", *words, "--delay", "1h", "--spread", "250m")
+    assert done.code == 0
+    (store,) = operator.stores("reminders")
+    now_ms, hour_ms = operator.now_ms(), 3_600_000
+    ends = [now_ms + hour_ms - 60_000 + 50 * 60_000 * n for n in range(6)]
+    assert store.histogram(ends).pending == [50, 50, 50, 50, 50]

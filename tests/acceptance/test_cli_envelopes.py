@@ -15,6 +15,9 @@ KNOWN = {
     "expiries", "reason", "error_class", "error_message", "first_failed_at_ms", "last_failed_at_ms",
     "letter_error",
 }  # fmt: skip
+SHOWN = {
+    "remember_ms", "max_attempts", "target", "key", "headers", "properties", "body_size_bytes",
+}  # fmt: skip
 ENDED_MS = 1_767_225_600_000
 
 
@@ -83,7 +86,7 @@ def test_get_known_id_has_the_fields_of_the_python_api(duebridge: Command) -> No
     duebridge("send", "invoices", "hello", *ONE_HOUR)
     known = duebridge("get", "invoices", "a", "--output", "json")
     assert known.code == 0
-    assert set(known.json()) == KNOWN
+    assert set(known.json()) == KNOWN | SHOWN
     assert known.json()["state"] == "pending"
 
 
@@ -93,6 +96,62 @@ def test_get_unknown_id_exits_1_with_one_line(duebridge: Command, output: str) -
     assert (unknown.code, unknown.out) == (1, "")
     assert "\x1b" not in unknown.err
     assert len(unknown.err.splitlines()) == 1
+
+
+WHOLE = {"body": "hi", "delay": "1h", "id": "a", "key": "k", "headers": {"n": 1}, "priority": 7}
+
+
+def send_whole(duebridge: Command) -> None:
+    line = json.dumps(WHOLE).encode()
+    assert duebridge("send", "reminders", "-", "--jsonl", stdin=line).code == 0
+
+
+def test_get_shows_the_content_and_the_body_on_demand(duebridge: Command) -> None:
+    send_whole(duebridge)
+    known = duebridge("get", "reminders", "a", "--output", "json").json()
+    assert (known["key"], known["headers"]) == ("k", [["n", 1]])
+    assert (known["properties"], known["body_size_bytes"]) == ({"priority": 7}, 2)
+    whole = duebridge("get", "reminders", "a", "--body", "--output", "json").json()
+    assert whole == {**known, "body": "hi"}
+    rows = [line.split() for line in duebridge("get", "reminders", "a", "--body").out.splitlines()]
+    for row in (["key", "k"], ["header", "n", "1"], ["property", "priority", "7"], ["body", "hi"]):
+        assert row in rows
+
+
+def test_ls_long_shows_the_content_and_the_body_on_demand(duebridge: Command) -> None:
+    send_whole(duebridge)
+    duebridge("send", "reminders", "--file", "/dev/null", "--delay", "2h", "--id", "b")
+    header, row, bare = duebridge("ls", "reminders", "--long").out.splitlines()
+    columns = ["key", "headers", "target", "priority", "size", "last", "error"]
+    assert header.split()[6:] == columns
+    assert row.split()[6:] == ["k", "n=1", "-", "7", "2", "-"]
+    assert bare.split()[6:] == ["-", "-", "-", "-", "0", "-"]
+    assert duebridge("ls", "reminders", "--body").out.splitlines()[1].split()[-2:] == ["hi", "-"]
+    words = ("ls", "reminders", "--long", "--limit", "1", "--output", "json")
+    shown, cursor = duebridge(*words).json_lines()
+    assert shown == duebridge("get", "reminders", "a", "--output", "json").json()
+    assert set(cursor) == {"cursor"}
+
+
+def test_ls_long_cuts_a_long_body_in_a_table_and_not_in_json(duebridge: Command) -> None:
+    duebridge("send", "reminders", "x" * 300, *ONE_HOUR)
+    assert f"{'x' * 79}… " in duebridge("ls", "reminders", "--body").out
+    assert duebridge("ls", "reminders", "--body", "--output", "json").json()["body"] == "x" * 300
+
+
+def test_deliver_now_moves_what_waits_and_exits_1_for_what_does_not(duebridge: Command) -> None:
+    duebridge("send", "reminders", "hello", *ONE_HOUR)
+    duebridge("send", "reminders", "x", "--delay", "0s", "--id", "gone")
+    kill_due(duebridge, 1, "TooLarge\nbroke the limit")
+    done = duebridge("deliver-now", "reminders", "a", DUEBRIDGE_ACTOR="ann")
+    assert (done.code, done.out.split()[:3]) == (0, ["rescheduled", "a", "due"])
+    known = duebridge("get", "reminders", "a", "--output", "json").json()
+    assert known["due_at_ms"] <= time.time_ns() // 1_000_000 + 1
+    event = duebridge("events", "reminders", "--limit", "1", "--output", "json").json()
+    assert (event["kind"], event["id"], event["by"]) == ("rescheduled", "a", "ann")
+    answers = duebridge("deliver-now", "reminders", "gone", "none", "--output", "json")
+    assert answers.code == 1
+    assert [each["status"] for each in answers.json_lines()] == ["dead", "unknown"]
 
 
 def test_reschedule_pending_moves_its_due_instant(duebridge: Command) -> None:

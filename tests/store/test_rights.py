@@ -285,6 +285,7 @@ CHANGING = [
     "cancel reminders a",
     "reschedule reminders a --delay 3h",
 ]
+CHANGING += ["deliver-now reminders a"]
 CHANGING += ["dead replay reminders gone", "dead drop reminders gone"]
 
 

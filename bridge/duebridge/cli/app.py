@@ -42,6 +42,7 @@ class DeadGroup(LazyGroup):
             "duebridge dead replay reminders order-42 order-43",
             "duebridge dead replay reminders --reason unroutable --dry-run",
             "duebridge dead replay reminders --all --rate 50/s --delay 5m --yes",
+            "duebridge dead replay reminders --error refused --spread 10m",
             no="an id is not dead, unknown or in flight",
         ),
         "shunt": _command(
@@ -171,16 +172,24 @@ class RootGroup(LazyGroup):
                 "duebridge reschedule reminders order-42 --delay 30m",
                 no="in flight, dead or unknown",
             ),
+            "deliver-now": _command(
+                "envelopes:deliver_now",
+                "Make envelopes due now, whatever their due instant or next try.",
+                "duebridge deliver-now reminders order-42 order-43",
+                no="in flight, dead or unknown",
+            ),
             "get": _command(
                 "envelopes:get",
-                "Show what is known of an envelope.",
+                "Show everything known of an envelope.",
                 "duebridge get reminders order-42 --output json",
+                "duebridge get reminders order-42 --body",
                 no="the id is unknown",
             ),
             "ls": _command(
                 "ls:ls",
                 "List the envelopes of a route.",
                 "duebridge ls reminders --state pending --due-before 1h",
+                "duebridge ls reminders --long --body",
                 "duebridge ls reminders --limit 1000 --output json",
             ),
             "stats": _command(

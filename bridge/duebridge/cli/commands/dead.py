@@ -1,9 +1,8 @@
 """`duebridge dead`: list, show, replay, drop and shunt the envelopes that no broker accepted."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from duebridge.cli.commands.dead_selection import (
@@ -12,24 +11,32 @@ from duebridge.cli.commands.dead_selection import (
     expand_options,
     select,
 )
-from duebridge.cli.commands.dead_settling import RateLimiter, SettlePlan, carry_out, parse_rate
-from duebridge.cli.commands.envelopes import field_rows, value_cell
+from duebridge.cli.commands.dead_settling import (
+    Batch,
+    RateLimiter,
+    SettlePlan,
+    Spread,
+    carry_out,
+    parse_rate,
+)
 from duebridge.cli.commands.ls import CursorOption, EnvelopePage, LimitOption, error_cell
+from duebridge.cli.commands.shown import BodyOption, as_json, as_rows
 from duebridge.cli.exits import finish
-from duebridge.cli.jsonl import json_value
 from duebridge.cli.output import Output, OutputOption, complain, write_json, write_table
 from duebridge.cli.session import ConfigOption, IdArgument, RouteArgument, load, opened_store
 from duebridge.durations import format_instant, parse_duration_ms
-from duebridge.receipt import Known, Shown
+from duebridge.receipt import Known
 
 if TYPE_CHECKING:
     from duebridge.admin.operator import DeadSettlement, Operator
 
 COLUMNS = ("id", "reason", "attempt", "error", "first failed", "last failed")
 
-BodyOption = Annotated[bool, typer.Option("--body", help="Include the body.")]
 ReplayDelayOption = Annotated[
     str, typer.Option("--delay", help="Due after this delay: 500ms, 2.5s, 15m, 2h, 3d.")
+]
+SpreadOption = Annotated[
+    str, typer.Option("--spread", help="Due one after the other, evenly over this time: 10m.")
 ]
 
 
@@ -85,9 +92,9 @@ def show(
         complain(f"duebridge: route {route}: expected a dead envelope {envelope_id!r}; {found}")
         finish(is_yes=False)
     elif output is Output.JSON:
-        write_json(_as_json(shown, body))
+        write_json(as_json(shown, body))
     else:
-        write_table(("field", "value"), _fields(shown, body))
+        write_table(("field", "value"), as_rows(shown, body))
 
 
 @expand_options
@@ -96,15 +103,24 @@ def replay(
     route: RouteArgument,
     options: SettleOptions,
     delay: ReplayDelayOption = "0s",
+    spread: SpreadOption = "0s",
 ) -> None:
     """Schedule dead envelopes again.
 
-    It takes ids, or a filter, or --all. The attempt number goes on; failures start again at 0, and
-    an expiry in the past is removed. Exits 1 if an id is not dead, unknown, or in_flight: on its
-    way to the dead-letter target.
+    It takes ids, or a filter, or --all. With --spread the target does not get all of them at once:
+    the n-th of N, from 0, is due n/N of that time after --delay. The attempt number goes on;
+    failures start again at 0, and an expiry in the past is removed. Exits 1 if an id is not dead,
+    unknown, or in_flight: on its way to the dead-letter target.
     """
-    delay_ms = parse_duration_ms(delay, "--delay")
-    _settle(context, route, options, "replay", lambda op, ids: op.replay(route, ids, delay_ms))
+    waits = Spread(parse_duration_ms(delay, "--delay"), parse_duration_ms(spread, "--spread"))
+    _settle(
+        context,
+        route,
+        options,
+        "replay",
+        lambda op, batch: op.replay(route, batch.ids, *waits.of(batch)),
+        is_counted=waits.spread_ms > 0,
+    )
 
 
 @expand_options
@@ -114,7 +130,7 @@ def drop(context: typer.Context, route: RouteArgument, options: SettleOptions) -
     It takes ids, or a filter, or --all. Exits 1 if an id is not dead, unknown, or in_flight: on its
     way to the dead-letter target.
     """
-    _settle(context, route, options, "drop", lambda op, ids: op.drop(route, ids))
+    _settle(context, route, options, "drop", lambda op, batch: op.drop(route, batch.ids))
 
 
 def shunt(context: typer.Context, route: RouteArgument, config: ConfigOption = None) -> None:
@@ -137,7 +153,9 @@ def _settle(
     route: str,
     options: SettleOptions,
     verb: str,
-    settle: "Callable[[Operator, list[str]], list[DeadSettlement]]",
+    settle: "Callable[[Operator, Batch], list[DeadSettlement]]",
+    *,
+    is_counted: bool = False,
 ) -> None:
     """Settle the dead envelopes that the options select."""
     from duebridge.admin.operator import Operator
@@ -147,7 +165,7 @@ def _settle(
     with opened_store(settings) as connection:
         operator = Operator(settings, connection)
         selection = select(operator, route, options)
-        plan = SettlePlan(verb, lambda batch: settle(operator, batch), limiter)
+        plan = SettlePlan(verb, lambda batch: settle(operator, batch), limiter, is_counted)
         carry_out(
             plan, selection, options.output, is_dry_run=options.dry_run, is_agreed=options.yes
         )
@@ -162,24 +180,3 @@ def _row(known: Known) -> tuple[str, ...]:
         format_instant(known.first_failed_at_ms),
         format_instant(known.last_failed_at_ms),
     )
-
-
-def _as_json(shown: Shown, with_body: bool) -> dict[str, Any]:
-    fields = msgspec.structs.asdict(shown)
-    fields["key"] = json_value(shown.key)
-    fields["headers"] = [(name, json_value(value)) for name, value in shown.headers]
-    fields["body"] = json_value(shown.body)
-    if not with_body:
-        del fields["body"]
-    return fields
-
-
-def _fields(shown: Shown, with_body: bool) -> list[tuple[str, str]]:
-    fields = _as_json(shown, with_body)
-    properties = msgspec.to_builtins(fields.pop("properties"))
-    headers = fields.pop("headers")
-    fields |= {f"property {name}": value for name, value in properties.items()}
-    return [
-        *field_rows(fields),
-        *((f"header {name}", value_cell(value)) for name, value in headers),
-    ]

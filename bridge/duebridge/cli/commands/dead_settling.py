@@ -74,12 +74,40 @@ class RateLimiter:
         self._free_at = max(self._free_at, now) + count / self._rate
 
 
+class Batch(NamedTuple):
+    """Some of the selected ids, from number `first` on; they are `of` in all, 0 if not counted."""
+
+    ids: list[str]
+    first: int
+    of: int
+
+
+class Spread(NamedTuple):
+    """A delay, and the time over which what is replayed falls due."""
+
+    delay_ms: int
+    spread_ms: int
+
+    def of(self, batch: Batch) -> "Spread":
+        """Return the part of a batch.
+
+        >>> Spread(5, 1000).of(Batch(["a", "b"], first=4, of=10))
+        Spread(delay_ms=405, spread_ms=200)
+        """
+        if not self.spread_ms:
+            return self
+        begin, end = batch.first, batch.first + len(batch.ids)
+        start_ms = self.spread_ms * begin // batch.of
+        return Spread(self.delay_ms + start_ms, self.spread_ms * end // batch.of - start_ms)
+
+
 class SettlePlan(NamedTuple):
     """How to settle dead envelopes: the verb for people, the call for a batch, the rate."""
 
     verb: str
-    call: "Callable[[list[str]], list[DeadSettlement]]"
+    call: "Callable[[Batch], list[DeadSettlement]]"
     limiter: RateLimiter
+    is_counted: bool = False  # before it begins: all ids are in memory then
 
 
 def carry_out(
@@ -130,8 +158,8 @@ def _settle(plan: SettlePlan, selection: DeadSelection, output: Output) -> None:
     counts: Counter[str] = Counter()
     try:
         with shown_progress("settled") as advance:
-            for batch in _batches(selection.all_ids(), plan.limiter.batch_size(BATCH)):
-                plan.limiter.wait(len(batch))
+            for batch in _batches(plan, selection.all_ids()):
+                plan.limiter.wait(len(batch.ids))
                 answers = plan.call(batch)
                 counts.update(answer.status for answer in answers)
                 advance(len(answers))
@@ -147,10 +175,12 @@ def _settle(plan: SettlePlan, selection: DeadSelection, output: Output) -> None:
     finish(is_yes=not counts["in_flight"] + counts["unknown"])
 
 
-def _batches(ids: Iterable[str], size: int) -> Iterator[list[str]]:
-    left = iter(ids)
+def _batches(plan: SettlePlan, ids: Iterable[str]) -> Iterator[Batch]:
+    known = list(ids) if plan.is_counted else ()
+    left, size, first = iter(known or ids), plan.limiter.batch_size(BATCH), 0
     while batch := list(islice(left, size)):
-        yield batch
+        yield Batch(batch, first, len(known))
+        first += len(batch)
 
 
 def _show(answer: "DeadSettlement", selection: DeadSelection, output: Output) -> None:

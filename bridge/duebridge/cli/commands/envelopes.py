@@ -1,16 +1,16 @@
-"""`duebridge cancel`, `reschedule` and `get`: one envelope by its id."""
+"""`duebridge cancel`, `reschedule`, `deliver-now` and `get`: envelopes by their ids."""
 
 from collections import Counter
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
+from duebridge.cli.commands.shown import BodyOption, as_json, as_rows, field_rows
 from duebridge.cli.exits import finish
 from duebridge.cli.instants import AtOption, DelayOption, parse_at
-from duebridge.cli.jsonl import FROM_STDIN, Base64, IdFilter, read_ids
+from duebridge.cli.jsonl import FROM_STDIN, IdFilter, read_ids
 from duebridge.cli.output import (
     Output,
     OutputClosed,
@@ -29,10 +29,15 @@ from duebridge.cli.session import (
     load,
     opened_producer,
     opened_store,
-    producer_on,
 )
 from duebridge.durations import format_instant, parse_instant_ms
+from duebridge.envelope import checked_id
 from duebridge.errors import EnvelopeError
+
+if TYPE_CHECKING:
+    from duebridge.config.models import Config
+    from duebridge.receipt import Known
+    from duebridge.store.server.connection import Connection
 
 CancelIdArgument = Annotated[
     str,
@@ -46,6 +51,7 @@ EndedSinceOption = Annotated[
         metavar="<instant>",
     ),
 ]
+IdsArgument = Annotated[list[str], typer.Argument(help="The envelopes' ids.", show_default=False)]
 
 
 class StatusAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -109,33 +115,68 @@ def reschedule(
     finish(is_yes=status in ("rescheduled", "recorded"))
 
 
+def deliver_now(
+    context: typer.Context,
+    route: RouteArgument,
+    envelope_ids: IdsArgument,
+    output: OutputOption = Output.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Make envelopes due now, whatever their due instant or next try.
+
+    The journal has it as rescheduled. Exits 1 if one is in flight, dead or unknown: of such
+    envelopes nothing is changed. Dead ones are for `dead replay`.
+    """
+    from duebridge.admin.operator import Operator
+
+    settings = load(context, config)
+    with opened_store(settings) as connection:
+        ids = [checked_id(each) for each in envelope_ids]
+        answers = Operator(settings, connection).deliver_now(route, ids)
+    for answer in answers:
+        due_at_ms = answer.due_at_ms if answer.status == "rescheduled" else None
+        _show_answer(StatusAnswer(answer.id, answer.route, answer.status, due_at_ms), output)
+    finish(is_yes=all(answer.status in ("rescheduled", "recorded") for answer in answers))
+
+
 def get(
     context: typer.Context,
     route: RouteArgument,
     envelope_id: IdArgument,
+    body: BodyOption = False,
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Show what is known of an envelope.
+    """Show everything known of an envelope.
 
-    The store is asked first, then the route's cold tier. Exits 1 if neither knows the id. In JSON,
-    instants are epoch milliseconds, 0 if there is none.
+    The store is asked first, then the route's cold tier. The body is shown only with --body. Exits
+    1 if neither knows the id. In JSON, instants are epoch milliseconds, 0 if there is none; key,
+    headers and body have the form of a line of send --jsonl: text, or {"base64": "AAE="}.
     """
-    from duebridge.admin.cold_rows import ColdRows
+    from duebridge.admin.operator import Operator
 
     settings = load(context, config)
     with opened_store(settings) as connection:
-        known = producer_on(settings, connection).get(route, envelope_id)
-        if known is None:
-            known = ColdRows(settings, connection, settings.routes[route]).get(envelope_id)
+        shown = Operator(settings, connection).show(route, checked_id(envelope_id))
+        known = shown or _cold(settings, connection, route, envelope_id)
     if known is None:
         known_by = f"delivered, cancelled or never sent: see `duebridge events {route}`"
         complain(f"duebridge: the store knows no envelope {envelope_id!r}: {known_by}")
         finish(is_yes=False)
     elif output is Output.JSON:
-        write_json(known)
+        write_json(as_json(shown, body) if shown else known)
+    elif shown:
+        write_table(("field", "value"), as_rows(shown, body))
     else:
         write_table(("field", "value"), field_rows(msgspec.structs.asdict(known)))
+
+
+def _cold(config: "Config", connection: "Connection", route: str, id: str) -> "Known | None":  # noqa: A002
+    from duebridge.admin.cold_rows import ColdRows
+
+    if route not in config.routes:
+        return None
+    return ColdRows(config, connection, config.routes[route]).get(id)
 
 
 def _show_answer(answer: StatusAnswer, output: Output) -> None:
@@ -147,20 +188,3 @@ def _show_answer(answer: StatusAnswer, output: Output) -> None:
             write(f"{answer.status}  {printable(answer.id)}{due}")
     except OutputClosed:  # nobody reads the answers; the rest is done all the same
         discard_output()
-
-
-def field_rows(fields: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return the fields as rows for people; instants are RFC 3339, and lose the suffix _ms."""
-    return [
-        (name.removesuffix("_ms"), format_instant(value))
-        if name.endswith("_at_ms") and isinstance(value, int)
-        else (name, value_cell(value))
-        for name, value in fields.items()
-    ]
-
-
-def value_cell(value: object) -> str:
-    """Return a value as text for people, a dash for none."""
-    if isinstance(value, Base64):
-        return f"base64 {value.base64}"
-    return "-" if value is None or value == "" else str(value)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duebridge.cli.commands.shown import LONG_COLUMNS, BodyOption, as_json, long_cells
 from duebridge.cli.instants import parse_from_now
 from duebridge.cli.output import Output, OutputOption, complain, write_json, write_table
 from duebridge.cli.session import ConfigOption, RouteArgument, load, opened_store
 from duebridge.durations import format_instant
-from duebridge.receipt import Known
+from duebridge.receipt import Known, Shown
 
 if TYPE_CHECKING:
     from duebridge.admin.listing import DueWindow, ListedEnvelope
@@ -40,6 +41,9 @@ CursorOption = Annotated[
 StateOption = Annotated[
     StateChoice | None, typer.Option(help="Only envelopes in this state.", show_default=False)
 ]
+LongOption = Annotated[
+    bool, typer.Option("--long", "-l", help="Show key, headers, target, priority and size too.")
+]
 DueAfterOption = Annotated[
     str | None,
     typer.Option(help="Due at or after: a delay from now (15m), or an instant as for send --at."),
@@ -55,6 +59,8 @@ def ls(
     state: StateOption = None,
     due_after: DueAfterOption = None,
     due_before: DueBeforeOption = None,
+    long: LongOption = False,
+    body: BodyOption = False,
     limit: LimitOption = 100,
     cursor: CursorOption = None,
     output: OutputOption = Output.TABLE,
@@ -67,8 +73,10 @@ def ls(
     last line is the cursor of the next page: in JSON {"cursor": "..."}, else a line on standard
     error. An envelope that changes its state between two pages may be listed twice or not at all.
 
-    --state cold lists the route's cold tier by due instant, without a cursor: continue with
-    --due-after.
+    --long adds key, headers, the envelope's own target, AMQP priority and the size of the body,
+    --body the body too; in JSON they have the form that `get` has. --state cold lists the route's
+    cold tier by due instant, without a cursor: continue with --due-after. Of those rows it has
+    no more.
     """
     from duebridge.admin.listing import Listing, read_cursor
     from duebridge.admin.operator import Operator
@@ -86,7 +94,26 @@ def ls(
         listing = Listing(route, operator.stores(route), wanted)
         listed = listing.walk(window=window, after=after, limit=limit + 1)
         page = EnvelopePage(route, listed, limit)
-        page.show(COLUMNS, (_row(known) for known in page.envelopes), output)
+        if long or body:
+            _show_long(page, output, with_body=body)
+        else:
+            page.show(COLUMNS, (_row(known) for known in page.envelopes), output)
+
+
+def _show_long(page: "EnvelopePage", output: Output, *, with_body: bool) -> None:
+    if output is Output.JSON:
+        for shown in page.whole():
+            write_json(as_json(shown, with_body))
+    else:
+        *columns, error = COLUMNS
+        rows = [
+            (*cells, *long_cells(shown, with_body), last_error)
+            for shown in page.whole()
+            for *cells, last_error in [_row(shown)]
+        ]
+        more = ("body",) if with_body else ()
+        write_table((*columns, *LONG_COLUMNS, *more, error), rows)
+    page.show_cursor(output)
 
 
 class EnvelopePage:
@@ -94,12 +121,26 @@ class EnvelopePage:
 
     def __init__(self, route: str, listed: "Iterable[ListedEnvelope]", limit: int) -> None:
         found = list(islice(listed, limit + 1))
-        self.envelopes = [Known.of(route, envelope.entry) for envelope in found[:limit]]
+        self._route = route
+        self._entries = [envelope.entry for envelope in found[:limit]]
         self.cursor = str(found[limit - 1].position) if len(found) > limit else ""
+
+    @property
+    def envelopes(self) -> list[Known]:
+        """What is known of each, without its content."""
+        return [Known.of(self._route, entry) for entry in self._entries]
+
+    def whole(self) -> list[Shown]:
+        """Everything known of each."""
+        return [Shown.of(self._route, entry) for entry in self._entries]
 
     def show(self, columns: Sequence[str], rows: Iterator[Sequence[str]], output: Output) -> None:
         """Write the page, its cursor last; for people the cursor goes to standard error."""
         show_envelopes(self.envelopes, columns, rows, output)
+        self.show_cursor(output)
+
+    def show_cursor(self, output: Output) -> None:
+        """Write the cursor, if there are more; for people to standard error."""
         if self.cursor and output is Output.JSON:
             write_json({"cursor": self.cursor})
         elif self.cursor:

@@ -1,0 +1,73 @@
+"""Shows whole envelopes: key, headers, properties, target and size; the body only on demand."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from duebridge.cli.jsonl import Base64, json_value
+from duebridge.durations import format_instant
+from duebridge.receipt import Shown
+
+BodyOption = Annotated[bool, typer.Option("--body", help="Include the body.")]
+
+LONG_COLUMNS = ("key", "headers", "target", "priority", "size")
+MOST_CELL = 80  # characters of headers or of a body in a table of many
+
+
+def as_json(shown: Shown, with_body: bool) -> dict[str, Any]:
+    """Return an envelope as JSON has it: key, headers and body as in a line of send --jsonl."""
+    fields = msgspec.structs.asdict(shown)
+    fields["key"] = json_value(shown.key)
+    fields["headers"] = [(name, json_value(value)) for name, value in shown.headers]
+    fields["body"] = json_value(shown.body)
+    if not with_body:
+        del fields["body"]
+    return fields
+
+
+def as_rows(shown: Shown, with_body: bool) -> list[tuple[str, str]]:
+    """Return an envelope as rows of field and value, for people."""
+    fields = as_json(shown, with_body)
+    properties = msgspec.to_builtins(fields.pop("properties"))
+    headers = fields.pop("headers")
+    fields |= {f"property {name}": value for name, value in properties.items()}
+    return [
+        *field_rows(fields),
+        *((f"header {name}", value_cell(value)) for name, value in headers),
+    ]
+
+
+def long_cells(shown: Shown, with_body: bool) -> tuple[str, ...]:
+    """Return the cells of `LONG_COLUMNS`, and of the body."""
+    headers = ", ".join(f"{name}={value_cell(json_value(value))}" for name, value in shown.headers)
+    cells = (
+        value_cell(json_value(shown.key)),
+        value_cell(_cut(headers)),
+        value_cell(shown.target),
+        value_cell(shown.properties.priority),
+        value_cell(shown.body_size_bytes),
+    )
+    return (*cells, _cut(value_cell(json_value(shown.body)))) if with_body else cells
+
+
+def field_rows(fields: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Return the fields as rows for people; instants are RFC 3339, and lose the suffix _ms."""
+    return [
+        (name.removesuffix("_ms"), format_instant(value))
+        if name.endswith("_at_ms") and isinstance(value, int)
+        else (name, value_cell(value))
+        for name, value in fields.items()
+    ]
+
+
+def value_cell(value: object) -> str:
+    """Return a value as text for people, a dash for none."""
+    if isinstance(value, Base64):
+        return f"base64 {value.base64}"
+    return "-" if value is None or value == "" else str(value)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_CELL else f"{text[: MOST_CELL - 1]}…"
