@@ -115,6 +115,35 @@ def test_stats_watch_prints_rounds_until_ctrl_c(duebridge: Command, output: str)
         assert first_words == 2 * [[b"route"], [b"reminders"], [b"invoices"], []]
 
 
+def test_stats_histogram_plots_what_falls_due_in_80_columns(duebridge: Command) -> None:
+    duebridge("send", "reminders", "x", "--at", "2020-01-31T09:00:00Z")
+    for number in range(12):
+        duebridge("send", "invoices", "x", "--delay", "30m", "--id", f"{number}")
+    duebridge("send", "reminders", "x", "--delay", "20h")
+    plot = duebridge("stats", "--histogram").out.splitlines()
+    assert plot[0] == "UTC    pending  retry  due in the next hour: pending █, retry ░"
+    assert sum(int(line.split()[1]) for line in plot[1:-1]) == 12
+    assert max(len(line) for line in plot) == 80
+    assert plot[-1].startswith("due already: 1, the oldest for ")
+    ascii_only = {"PYTHONPATH": "", "PYTHONIOENCODING": "ascii"}
+    days = duebridge("stats", "--histogram", "--horizon", "day", **ascii_only).out
+    assert sum(int(line.split()[1]) for line in days.splitlines()[1:-1]) == 13
+    assert days.isascii()
+
+
+def test_stats_histogram_as_json_is_the_documented_object_beside_the_routes(
+    duebridge: Command,
+) -> None:
+    duebridge("send", "reminders", "x", "--delay", "3d")
+    words = ("stats", "reminders", "--histogram", "--horizon", "week", "--output", "json")
+    found = duebridge(*words).json()
+    assert [each["route"] for each in found["routes"]] == ["reminders"]
+    assert found["horizon"] == "week"
+    buckets = found["histogram"]
+    assert list(buckets[0]) == ["from_ms", "to_ms", "pending", "retry"]
+    assert [each["pending"] for each in buckets if each["pending"]] == [1]
+
+
 # ls
 
 

@@ -159,6 +159,8 @@ def test_configuration_is_that_of_the_command_then_of_the_group_then_of_the_envi
         ("stats --output xml", "--output: expected one of table, json; got 'xml'"),
         ("stats --every 1s", "--every: expected"),
         ("stats --watch --every 99ms", "--every: expected"),
+        ("stats --watch --histogram", "--histogram: expected without --watch"),
+        ("stats --horizon day", "--histogram: expected"),
         ("events --since yesterday", "--since: expected RFC 3339"),
         ("events --limit -1", "--limit"),
         ("ls reminders --cursor no", "cursor: expected one that ls printed; got 'no'"),
@@ -192,7 +194,8 @@ def test_usage_mistake_exits_2_with_one_line_and_stores_nothing(
 @pytest.mark.parametrize(
     "words",
     ["send reminder x --delay 1h", "cancel reminder x", "reschedule reminder x --delay 1h",
-     "get reminder x", "ls reminder", "events reminder", "dead ls reminder"],
+     "get reminder x", "ls reminder", "events reminder", "stats reminder",
+     "deliver-now reminder x", "dead ls reminder"],
 )  # fmt: skip
 def test_unknown_route_exits_2_and_names_those_there_are(duebridge: Command, words: str) -> None:
     refused = duebridge(*words.split())

@@ -137,7 +137,7 @@ def live_as_operator(duebridge: Command) -> None:
     yes("dead", "shunt", "letters", code=1)
     yes("cancel", "reminders", "a")
     yes("run", "--until-empty")
-    for command in ("stats", "events", "doctor", "ls reminders", "dead ls reminders"):
+    for command in ("stats", "events", "top --once", "doctor", "ls reminders", "dead ls reminders"):
         yes(*command.split())
     yes("get", "reminders", "a", code=1)
     yes("config", "check", "--connect")
@@ -279,6 +279,7 @@ def filled(own: Server, tmp_path: Path) -> tuple[Command, Command]:
 
 
 LOOKING = ["stats", "doctor", "get reminders a", "ls reminders", "events", "config check --connect"]
+LOOKING += ["stats --histogram"]
 LOOKING += ["dead ls reminders", "dead show reminders gone"]
 CHANGING = [
     "send reminders x --delay 1h",

@@ -197,6 +197,13 @@ class RootGroup(LazyGroup):
                 "Count the envelopes of every route by state.",
                 "duebridge stats --output json",
                 "duebridge stats --watch --every 5s",
+                "duebridge stats reminders --histogram --horizon day",
+            ),
+            "top": _command(
+                "top:top",
+                "Show routes, rates, held targets and what falls due, until Ctrl-C.",
+                "duebridge top",
+                "duebridge top reminders --once",
             ),
             "events": _command(
                 "events:events",

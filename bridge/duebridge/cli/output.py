@@ -17,6 +17,7 @@ import typer
 if TYPE_CHECKING:  # rich and msgspec are imported when needed: a command's start has to be quick
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 STDIN, STDOUT, STDERR = 0, 1, 2  # as numbers: a process may be started without them
 WIDE = 100_000  # columns of a pipe, so that no line is folded
@@ -57,24 +58,34 @@ def write_json(value: Any) -> None:
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Write rows under a header; colored only on a terminal, and never with NO_COLOR."""
-    memory = StringIO()
-    _console(STDOUT, memory).print(_table(columns, rows))
-    for line in memory.getvalue().splitlines():
-        write(line.rstrip())
+    write_lines(_table(columns, rows))
 
 
 def write_tables(columns: Sequence[str], rounds: Iterable[Iterable[Sequence[str]]]) -> None:
     """Write a table per round: refreshed in place on a terminal, else one below the other."""
+    write_frames(_table(columns, rows) for rows in rounds)
+
+
+def write_frames(frames: "Iterable[Table | Text]") -> None:
+    """Write frames: refreshed in place on a terminal, else one below the other."""
     if not is_terminal(STDOUT):
-        for rows in rounds:
-            write_table(columns, rows)
+        for frame in frames:
+            write_lines(frame)
             write("")
         return
     from rich.live import Live
 
     with Live(console=_console(STDOUT, sys.stdout), auto_refresh=False) as live:
-        for rows in rounds:
-            live.update(_table(columns, rows), refresh=True)
+        for frame in frames:
+            live.update(frame, refresh=True)
+
+
+def write_lines(shown: "Table | Text") -> None:
+    """Write what rich shows, colored only on a terminal, and never with NO_COLOR."""
+    memory = StringIO()
+    _console(STDOUT, memory).print(shown)
+    for line in memory.getvalue().splitlines():
+        write(line.rstrip())
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":

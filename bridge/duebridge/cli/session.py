@@ -46,6 +46,10 @@ RouteArgument = Annotated[
     str,
     typer.Argument(help="The route's name.", show_default=False, autocompletion=complete_route),
 ]
+RouteFilter = Annotated[
+    str | None,
+    typer.Argument(help="The route's name; all routes by default.", autocompletion=complete_route),
+]
 IdArgument = Annotated[str, typer.Argument(help="The envelope's id.", show_default=False)]
 
 

@@ -8,7 +8,7 @@ import typer
 
 from duebridge.cli.instants import parse_ago
 from duebridge.cli.output import Output, OutputOption, printable, write, write_json
-from duebridge.cli.session import ConfigOption, complete_route, load, opened_store
+from duebridge.cli.session import ConfigOption, RouteFilter, load, opened_store
 from duebridge.durations import format_instant
 
 if TYPE_CHECKING:
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 NEWEST = 100  # events, without --limit and --since
 POLL_EVERY_S = 0.5
 
-RoutesArgument = Annotated[
-    str | None,
-    typer.Argument(help="The route's name; all routes by default.", autocompletion=complete_route),
-]
 FollowOption = Annotated[
     bool, typer.Option("--follow", "-f", help="Keep printing until Ctrl-C, which exits 130.")
 ]
@@ -39,7 +35,7 @@ LimitOption = Annotated[
 
 def events(
     context: typer.Context,
-    route: RoutesArgument = None,
+    route: RouteFilter = None,
     follow: FollowOption = False,
     since: SinceOption = None,
     limit: LimitOption = None,

@@ -1,13 +1,23 @@
 """`duebridge stats`: the envelopes of each route, counted by state."""
 
+import sys
 import time
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duebridge.cli.output import Output, OutputOption, write_json, write_table, write_tables
-from duebridge.cli.session import ConfigOption, load, opened_store
+from duebridge.cli.output import (
+    Output,
+    OutputOption,
+    write,
+    write_json,
+    write_table,
+    write_tables,
+)
+from duebridge.cli.plots import Bar, age, histogram_lines, marks_of
+from duebridge.cli.session import ConfigOption, RouteFilter, load, opened_store
 from duebridge.durations import format_instant, parse_duration_ms
 from duebridge.errors import EnvelopeError
 
@@ -28,16 +38,37 @@ COLUMNS = (
 )
 LEAST_PAUSE_MS = 100
 
+
+class HorizonChoice(StrEnum):
+    """How far a histogram goes."""
+
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+
+
+LABEL_WIDTH = {HorizonChoice.HOUR: 5, HorizonChoice.DAY: 5, HorizonChoice.WEEK: 9}
+BARS = {HorizonChoice.HOUR: 20, HorizonChoice.DAY: 24, HorizonChoice.WEEK: 14}
+
 WatchOption = Annotated[
     bool, typer.Option("--watch", help="Keep counting until Ctrl-C, which exits 130.")
 ]
 EveryOption = Annotated[str | None, typer.Option(help="With --watch: the interval; 2s by default.")]
+HistogramOption = Annotated[
+    bool, typer.Option("--histogram", help="Show how many envelopes fall due when.")
+]
+HorizonOption = Annotated[
+    HorizonChoice | None, typer.Option(help="With --histogram: how far; hour by default.")
+]
 
 
 def stats(
     context: typer.Context,
+    route: RouteFilter = None,
     watch: WatchOption = False,
     every: EveryOption = None,
+    histogram: HistogramOption = False,
+    horizon: HorizonOption = None,
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
@@ -48,14 +79,25 @@ def stats(
     "rejected" counts the dead letters that their target rejects, if any. A route
     that is in the store but not in the configuration is marked ("configured": false). With --watch
     the table is refreshed in place on a terminal; in JSON each round is a line.
+
+    With --histogram it is a plot of what falls due until the horizon, in UTC: pending by its due
+    instant, retry by its next try. In JSON it stands beside the routes.
     """
     from duebridge.admin.operator import Operator
 
-    pause_s = _pause_s(every, watch)
+    if every is not None and not watch:
+        raise EnvelopeError("--every: expected --watch beside it")
+    pause_s = parse_pause_s(every or "2s")
+    if (histogram and watch) or (horizon and not histogram):
+        raise EnvelopeError("--histogram: expected without --watch, and beside --horizon")
     settings = load(context, config)
     with opened_store(settings) as connection:
         operator = Operator(settings, connection)
-        rounds = _rounds(operator, pause_s) if watch else iter([operator.stats()])
+        names = [route] if route else []
+        if histogram:
+            _show_histogram(operator, names, horizon or HorizonChoice.HOUR, output)
+            return
+        rounds = _rounds(operator, names, pause_s) if watch else iter([operator.stats(names)])
         if output is Output.JSON:
             for routes in rounds:
                 write_json({"routes": routes})
@@ -65,18 +107,41 @@ def stats(
             write_table(COLUMNS, [_row(route) for routes in rounds for route in routes])
 
 
-def _pause_s(every: str | None, watch: bool) -> float:
-    if every is not None and not watch:
-        raise EnvelopeError("--every: expected --watch beside it")
-    pause_ms = parse_duration_ms(every or "2s", "--every")
+def parse_pause_s(every: str) -> float:
+    """Return an interval in seconds; raises `EnvelopeError` for one that is too short."""
+    pause_ms = parse_duration_ms(every, "--every")
     if pause_ms < LEAST_PAUSE_MS:
         raise EnvelopeError(f"--every: expected at least {LEAST_PAUSE_MS}ms; got {every!r}")
     return pause_ms / 1000
 
 
-def _rounds(operator: "Operator", pause_s: float) -> "Iterator[list[RouteStats]]":
+def _show_histogram(
+    operator: "Operator", names: list[str], horizon: HorizonChoice, output: Output
+) -> None:
+    """Write what falls due, of some routes or of all: a plot, or JSON with the stats."""
+    from duebridge.admin.histogram import due_histogram, edges
+
+    routes = operator.stats(names)
+    ends = [0, *edges(operator.now_ms(), horizon.value, BARS[horizon])]
+    past, *found = due_histogram(operator, [each.route for each in routes], ends)
+    if output is Output.JSON:
+        write_json({"routes": routes, "horizon": horizon.value, "histogram": found})
+        return
+    marks = marks_of(sys.stdout.encoding)
+    key = f"pending {marks.pending}, retry {marks.retry}"
+    utc = "UTC".ljust(LABEL_WIDTH[horizon])
+    write(f"{utc}  pending  retry  due in the next {horizon.value}: {key}")
+    bars = [Bar(each.from_ms, each.pending, each.retry) for each in found]
+    for line in histogram_lines(bars, horizon.value, marks):
+        write(line)
+    due = past.due + sum(each.ready + each.unack for each in routes)
+    oldest = age(max((each.oldest_due_age_ms for each in routes), default=0))
+    write(f"due already: {due}" + (f", the oldest for {oldest}" if due else ""))
+
+
+def _rounds(operator: "Operator", names: list[str], pause_s: float) -> "Iterator[list[RouteStats]]":
     while True:
-        yield operator.stats()
+        yield operator.stats(names)
         time.sleep(pause_s)
 
 
