@@ -2,6 +2,7 @@
 
 import signal
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from duebridge.cli.commands.top import MOST_PROBLEMS, View, frame
 from duebridge.cli.plots import ASCII, Marks
 from duebridge.store.workers import HeldTarget, LaneRecord, WorkerRecord, Workers
 from tests.support.command import Command
+from tests.support.servers import redis_server
 
 AT = 1_893_456_000_000  # 2030
 ERROR = "NO_ROUTE: no queue\x1b[31m is bound " + "and so on " * 20
@@ -87,6 +89,24 @@ def test_top_goes_on_until_ctrl_c(troubled: Command) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, b"")
+
+
+def test_top_says_that_the_store_is_away_below_what_it_saw_last(tmp_path: Path) -> None:
+    with redis_server(tmp_path) as port:
+        command = Command(tmp_path, f"redis://127.0.0.1:{port}/0")
+        with closing(command.connection()) as connection:
+            connection.client.config_set("appendonly", "yes")
+        assert command("send", "reminders", "x", "--delay", "30m").code == 0
+        process = command.start("top", "--every", "100ms")
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, b"")
+        next(line for line in lines if line.startswith(b"reminders"))
+    assert next(line for line in lines if line.startswith(b"no answer of the store: "))
+    last = next(line for line in lines if line.startswith(b"reminders"))
+    assert last.split()[1] == b"1"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
 
 
 def route_stats(name: str, **given: Any) -> RouteStats:

@@ -87,19 +87,17 @@ def _frames(
     operator: "Operator", names: Sequence[str], marks: Marks, pause_s: float
 ) -> "Iterator[Text]":
     """Yield a frame a round; while the store is away, the last one and why."""
-    last = frame(look(operator, names), marks)
+    last = None
     while True:
-        yield last
-        time.sleep(pause_s)
         try:
             last = frame(look(operator, names), marks)
+            yield last
         except StoreUnavailable as error:
-            yield (
-                last
-                + "\n"
-                + _line(cut(printable(f"no answer of the store: {error}"), WIDTH, marks), "red")
-            )
-            time.sleep(pause_s)
+            if last is None:
+                raise
+            why = cut(printable(f"no answer of the store: {error}"), WIDTH, marks)
+            yield last + "\n" + _line(why, "red")
+        time.sleep(pause_s)
 
 
 def frame(view: View, marks: Marks) -> "Text":
