@@ -1,5 +1,6 @@
 -- The journal: one entry per batch: `k` kind, `t` ms, `b` running total of bytes, `i` items (msgpack:
--- id, note, ...), and of retried and dead `d` details (msgpack: one per item; older readers skip it).
+-- id, note, ...), and of retried and dead `d` details (msgpack: one per item) and `f`, which has a 1
+-- for each item that counts as a failure, else a 0; older readers skip both.
 -- Its stream id is its sequence number, dense but for the jump of a `renewed` entry, which has no items
 -- but `n` and `g`, the last number and generation that renew.lua found. A note begins with the due
 -- instant (6 bytes); then come the attempt (4) and the reason (1) where the kind has them. A detail is
@@ -45,10 +46,10 @@ local function append(kind, packed, bytes, ...)
   if total > CAP then trim_journal(total, CAP) end
 end
 
-local function journal(kind, items, details)
+local function journal(kind, items, details, failures)
   if #items == 0 then return end
   local packed = cmsgpack.pack(items)
   if not details then return append(kind, packed, #packed) end
-  local detailed = cmsgpack.pack(details)
-  append(kind, packed, #packed + #detailed, 'd', detailed)
+  local detailed, failed = cmsgpack.pack(details), table.concat(failures)
+  append(kind, packed, #packed + #detailed + #failed, 'd', detailed, 'f', failed)
 end

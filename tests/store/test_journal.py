@@ -273,6 +273,7 @@ def test_retried_note_of_what_is_set_aside_has_both_and_of_what_was_not_tried_th
     desk.store.set_aside(claim.token, aside)
     note = last_note(desk)
     assert (note.error_class, note.next_at_ms) == ("Missing", desk.clock() + 600)
+    assert note.counted is False
 
 
 @pytest.mark.parametrize(
@@ -296,3 +297,15 @@ def test_retried_entry_is_the_same_for_a_reader_that_knows_no_details(desk: Desk
         ("a", None, 1),
         ("b", None, 1),
     ]
+
+
+def test_notes_of_failures_say_which_of_them_count(desk: Desk) -> None:
+    claim = desk.unack("a", "b", "c", "d")
+    desk.store.retry(claim.token, [retrying("a", failed=True), retrying("b", failed=False)])
+    assert [note.counted for _, note in desk.entries()[-1].items] == [True, False]
+    desk.store.bury(claim.token, [burial("c", failed=False), burial("d", failed=True)])
+    assert [note.counted for _, note in desk.entries()[-1].items] == [False, True]
+    assert [note.counted for _, note in desk.entries()[0].items] == [None] * 4
+    stream_id, fields = desk.client.xrevrange(desk.key("journal"), count=1)[0]
+    del fields[b"f"]
+    assert [note.counted for _, note in read_entry(stream_id, fields).items] == [None, None]

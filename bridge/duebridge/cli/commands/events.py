@@ -46,10 +46,10 @@ def events(
 
     All shards are merged by time. The kinds are accepted, replaced, delivered, retried, dead,
     expired, shunted, cancelled, rescheduled, replayed, dropped, and purged of a whole route. A
-    retry tells what failed and when the next try is; what waits for a target goes as soon as the
-    target is well. What a command did names the person who ran it. The journal is capped: a gap
-    says how many entries were cut before they were read. --limit applies to past events, not to
-    those that --follow adds.
+    retry tells what failed, whether it counts towards max_attempts, and when the next try is; what
+    waits for a target goes as soon as the target is well. What a command did names the person who
+    ran it. The journal is capped: a gap says how many entries were cut before they were read.
+    --limit applies to past events, not to those that --follow adds.
     """
     from duebridge.admin.events import EventReader, Purges
     from duebridge.admin.operator import Operator
@@ -99,6 +99,8 @@ def _line(event: "EnvelopeEvent") -> str:
     if event.attempt is not None:
         parts.append(f"attempt {event.attempt}")
     parts += [each for each in (event.reason, event.error_class) if each]
+    if event.counted is not None:
+        parts.append("counted" if event.counted else "not counted")
     if event.next_at_ms is not None:
         parts.append(f"next try {format_instant(event.next_at_ms)}")
     if event.by:

@@ -31,8 +31,8 @@ EventKind: TypeAlias = Literal[
 class Note(NamedTuple):
     """The note of an entry about one envelope; None for a field that its kind lacks.
 
-    `error_class` is what failed, "" if unknown. What waits for its target may go before
-    `next_at_ms`.
+    `error_class` is what failed, "" if unknown; `counted` says whether it counts as a failure of
+    the envelope. What waits for its target may go before `next_at_ms`.
     """
 
     due_at_ms: int
@@ -40,6 +40,7 @@ class Note(NamedTuple):
     reason: int | None
     next_at_ms: int | None = None
     error_class: str = ""
+    counted: bool | None = None
 
 
 class JournalEntry(NamedTuple):
@@ -84,20 +85,22 @@ class EntryHead(NamedTuple):
 def read_entry(stream_id: bytes, fields: Fields) -> JournalEntry:
     """Return an entry of the stream; raises `RecordDamaged` where it cannot be read."""
     sequence, packed = sequence_of(stream_id), fields.get(b"i", b"")
-    detailed = fields.get(b"d", b"")
+    detailed, failed = fields.get(b"d", b""), fields.get(b"f", b"")
     try:
         flat = _strings(packed)
         details = _strings(detailed) if detailed else [b""] * (len(flat) // 2)
         items = [
-            (name.decode(errors="backslashreplace"), _note(note, detail))
-            for name, note, detail in zip(flat[::2], flat[1::2], details, strict=True)
+            (name.decode(errors="backslashreplace"), _note(note, detail, failed[n : n + 1]))
+            for n, (name, note, detail) in enumerate(
+                zip(flat[::2], flat[1::2], details, strict=True)
+            )
         ]
         kind = cast(EventKind, fields[b"k"].decode())
         at_ms, total = int(fields[b"t"]), int(fields[b"b"])
         before = int(fields[b"n"]) if b"n" in fields else None
     except (KeyError, ValueError, IndexError, struct.error) as error:
         raise RecordDamaged(f"journal entry {sequence}: {type(error).__name__}: {error}") from error
-    size = len(packed) + len(detailed)
+    size = len(packed) + len(detailed) + len(failed)
     actor = fields.get(b"w", b"").decode(errors="backslashreplace")
     return JournalEntry(sequence, kind, at_ms, total, items, size, before, actor)
 
@@ -111,7 +114,7 @@ def read_head(stream_id: bytes, fields: Fields) -> EntryHead:
         found = int(fields[b"n"]) if b"n" in fields else None
     except (KeyError, ValueError, IndexError, struct.error) as error:
         raise RecordDamaged(f"journal entry {sequence}: {type(error).__name__}: {error}") from error
-    size = len(packed) + len(fields.get(b"d", b""))
+    size = len(packed) + len(fields.get(b"d", b"")) + len(fields.get(b"f", b""))
     return EntryHead(sequence, kind, at_ms, items // 2, size, found)
 
 
@@ -120,7 +123,7 @@ def sequence_of(stream_id: bytes) -> int:
     return int(stream_id.removesuffix(b"-0"))
 
 
-def _note(note: bytes, detail: bytes) -> Note:
+def _note(note: bytes, detail: bytes, failed: bytes) -> Note:
     """Return a note; a newer duebridge may have appended more fields."""
     if len(note) < _DUE_BYTES:
         raise ValueError(f"expected a note of {_DUE_BYTES} bytes or more; got {note!r}")
@@ -132,6 +135,7 @@ def _note(note: bytes, detail: bytes) -> Note:
         reason,
         int.from_bytes(detail[:_NEXT_BYTES]) or None,
         detail[_NEXT_BYTES:].decode(errors="backslashreplace"),
+        failed == b"1" if failed else None,
     )
 
 
