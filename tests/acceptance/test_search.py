@@ -77,6 +77,9 @@ def test_search_within_a_window_does_not_look_at_what_is_pending_outside(
     window = DueWindow(desk.now_ms + 3 * HOUR_MS, desk.now_ms + 5 * HOUR_MS)
     page = search(desk.operator, Search(ORDERS, window=window))
     assert (ids(page), page.looked) == (["3h", "4h", "5h"], 3)
+    desk.dead(ORDERS, "due-before")
+    page = search(desk.operator, Search(ORDERS, window=window))
+    assert (ids(page), page.looked) == (["3h", "4h", "5h"], 4)
 
 
 def test_search_page_is_bounded_says_how_far_it_came_and_goes_on(desk: OperatorsDesk) -> None:
