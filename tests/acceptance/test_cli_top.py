@@ -58,6 +58,7 @@ def test_top_once_shows_routes_problems_and_the_next_hour_in_80_columns(troubled
     assert "held here:reminders" in shown.out
     assert "NO_ROUTE: no queue\\x1b[31m" in shown.out
     assert "broker away: node-7 (pid 42) does not reach it: connection refused" in shown.out
+    assert "reminders: some are due, and no worker serves it" in lines
     assert "due already: 1" in shown.out
     assert "█" in lines[-2]
     assert "most 3/min" in lines[-2]

@@ -17,7 +17,7 @@ from duebridge.errors import StoreUnavailable
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from duebridge.admin.held import HeldStats, StoppedLane
+    from duebridge.admin.held import HeldStats
     from duebridge.admin.histogram import DueBucket
     from duebridge.admin.operator import Operator, RouteStats
     from duebridge.admin.rates import RouteRates
@@ -149,14 +149,7 @@ def _route_line(stats: "RouteStats", rates: "RouteRates", marks: Marks) -> "Text
 
 def _problems(view: View, marks: Marks) -> "Iterator[Text]":
     """Yield what keeps envelopes from being delivered, a line each."""
-    from duebridge.admin.held import stopped_lanes
-
-    held = [each for route in view.routes for each in route.held]
-    said = [_held_text(each, view.now_ms) for each in dict.fromkeys(held)]
-    said += [_lane_text(each) for each in stopped_lanes(view.workers or ())]
-    said += [
-        f"{each.route}: not in the configuration" for each in view.routes if not each.configured
-    ]
+    said = list(_said(view))
     if said:
         yield _line("")
     for text in said[:MOST_PROBLEMS]:
@@ -165,14 +158,28 @@ def _problems(view: View, marks: Marks) -> "Iterator[Text]":
         yield _line(f"and {len(said) - MOST_PROBLEMS} more: see duebridge doctor", "red")
 
 
+def _said(view: View) -> Iterator[str]:
+    from duebridge.admin.held import count_serving, stopped_lanes
+
+    held = [each for route in view.routes for each in route.held]
+    for target in dict.fromkeys(held):
+        yield _held_text(target, view.now_ms)
+    for lane in stopped_lanes(view.workers or ()):
+        yield f"broker {lane.broker}: {lane.host} (pid {lane.pid}) does not reach it: {lane.error}"
+    for route in view.routes:
+        if not route.configured:
+            yield f"{route.route}: not in the configuration"
+    if view.workers is None:
+        return  # our user may not read what they say
+    for route in view.routes:
+        if route.oldest_due_age_ms and not count_serving(view.workers, route.route):
+            yield f"{route.route}: some are due, and no worker serves it"
+
+
 def _held_text(held: "HeldStats", now_ms: int) -> str:
     kind = "dead letters of" if held.dead_letter else "held"
     waits = f"{compact(held.waiting)} wait"
     return f"{kind} {held.target} for {age(now_ms - held.since_ms)}, {waits}: {held.error}"
-
-
-def _lane_text(lane: "StoppedLane") -> str:
-    return f"broker {lane.broker}: {lane.host} (pid {lane.pid}) does not reach it: {lane.error}"
 
 
 def _hour(view: View, marks: Marks) -> "Iterator[Text]":
