@@ -113,6 +113,15 @@ def test_search_reads_no_more_of_the_store_than_it_may(
     assert 500 <= page.looked <= sum(read) <= 1_000
 
 
+def test_search_stops_where_the_records_are_too_many_bytes_and_goes_on(
+    desk: OperatorsDesk,
+) -> None:
+    desk.send(REMINDERS, *[Envelope.new(bytes([n]) * 400, id=f"{n}", delay="1h") for n in range(9)])
+    pages = all_pages(desk, Search(REMINDERS), most_bytes=1_000)
+    assert [len(page.found) for page in pages] == [3, 3, 3, 0]
+    assert sorted(name for page in pages for name in ids(page)) == [f"{n}" for n in range(9)]
+
+
 def test_search_of_nothing_is_at_its_end(desk: OperatorsDesk) -> None:
     assert search(desk.operator, Search(REMINDERS)) == SearchPage((), "", 0, 0)
 

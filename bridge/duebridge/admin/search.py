@@ -5,7 +5,6 @@ An id is looked up. No index has keys and headers: the envelopes are looked thro
 """
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from duebridge.admin.operator import Operator
 
 MOST_LOOKED = 5_000
+MOST_BYTES = 32 * 1024 * 1024  # of records, as they are stored
 _NOTHING = Content(body=None)
 
 
@@ -80,12 +80,13 @@ def search(
     cursor: str = "",
     limit: int = 50,
     most_looked: int = MOST_LOOKED,
+    most_bytes: int = MOST_BYTES,
 ) -> SearchPage:
     """Return at most `limit` envelopes that are meant; reads at most `most_looked` of the store.
 
-    An envelope that changes its state between two pages may come twice or not at all. Raises
-    `ConfigError` for an unknown route, `EnvelopeError` for an unknown state and for the cursor of
-    another list, and `StoreError`.
+    It stops earlier where their records are `most_bytes` in all. An envelope that changes its state
+    between two pages may come twice or not at all. Raises `ConfigError` for an unknown route,
+    `EnvelopeError` for an unknown state and for the cursor of another list, and `StoreError`.
     """
     if wanted.id:
         return _of_id(operator, wanted)
@@ -94,7 +95,7 @@ def search(
     page = max(1, min(PAGE, most_looked // (2 * READ_AHEAD * listing.sources)))
     most = max(1, most_looked - READ_AHEAD * page * listing.sources)
     listed = listing.look(window=wanted.window, after=after, page=page)
-    return _page(wanted, listed, limit, most)
+    return _page(wanted, listed, limit, most, most_bytes)
 
 
 def text_of(value: object) -> str:
@@ -114,18 +115,22 @@ def _of_id(operator: "Operator", wanted: Search) -> SearchPage:
     return SearchPage(found, "", 1, _instant(entry.score_ms))
 
 
-def _page(wanted: Search, listed: Iterator[ListedEnvelope], limit: int, most: int) -> SearchPage:
+def _page(
+    wanted: Search, listed: Iterator[ListedEnvelope], limit: int, most: int, most_bytes: int
+) -> SearchPage:
     found: list[Shown] = []
-    looked, last = 0, None
-    for envelope in islice(listed, most):
-        looked, last = looked + 1, envelope.position
-        if wanted.has(envelope.entry):
-            found.append(Shown.of(wanted.route, envelope.entry))
-            if len(found) == limit:
-                break
-    is_at_end = last is None or (looked < most and len(found) < limit)
-    reached_ms = 0 if last is None else _instant(last.score_ms)
-    return SearchPage(tuple(found), "" if is_at_end else str(last), looked, reached_ms)
+    looked = size = reached_ms = 0
+    cursor = ""
+    for envelope in listed:
+        entry, looked = envelope.entry, looked + 1
+        reached_ms = _instant(entry.score_ms)
+        size += len(entry.record.blob) if entry.record else 0
+        if wanted.has(entry):
+            found.append(Shown.of(wanted.route, entry))
+        if len(found) == limit or looked == most or size >= most_bytes:
+            cursor = str(envelope.position)
+            break
+    return SearchPage(tuple(found), cursor, looked, reached_ms)
 
 
 def _instant(score_ms: int) -> int:
