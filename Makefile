@@ -15,8 +15,8 @@ help:
 venv: ## Python packages into .venv, from the lock file
 	@PYTHON=$(PYTHON) sh deploy/local/bootstrap.sh
 
-demo: venv ## a day of flights through Kafka and RabbitMQ, a worker killed, a verdict
-	@$(VENV)/python deploy/demo/demo.py
+demo: venv ## a day of flights through Kafka and RabbitMQ, a worker killed, a verdict; KEEP=1: a console
+	@KEEP=$(KEEP) $(VENV)/python deploy/demo/demo.py
 
 demo-spark: venv ## a year of flights through Spark: cold tier, one day delivered, report, verdict
 	@$(VENV)/python deploy/demo/spark_demo.py

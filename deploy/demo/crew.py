@@ -24,6 +24,11 @@ STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
 PAGE = 1000
 
 
+def duebridge(config: Path) -> list[str]:
+    """Return the first words of a command on a configuration."""
+    return [str(Path(sys.executable).with_name("duebridge")), "--config", str(config)]
+
+
 class Crew:
     """Some `duebridge run` processes; none of them outlives `stop`."""
 
@@ -45,10 +50,9 @@ class Crew:
             time.sleep(PAUSE_S)
 
     def _start_one(self, number: int) -> "subprocess.Popen[bytes]":
-        program = Path(sys.executable).with_name("duebridge")
         with self._log(number).open("wb") as log:
             return subprocess.Popen(
-                [str(program), "--config", str(self._config), "run"],
+                [*duebridge(self._config), "run"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -2,9 +2,10 @@
 
 A part of it comes through the intakes, from programs that know the brokers alone. Two workers move
 it to Kafka and RabbitMQ, one of them is killed, and in the end every message is read back and
-judged. Whatever happens, nothing is left behind.
+judged. Whatever happens, nothing is left behind; with KEEP=1 the bridge runs on until Ctrl-C.
 """
 
+import os
 import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -16,6 +17,7 @@ from rich.console import Console
 
 from crew import Crew, StoreView
 from departures import DAY_NAME, read_departures
+from keep import keep
 from ledger import conclusion, holds, verdict_table
 from show import DAY_S, Show
 from stage import local_brokers, opened_stage, performed
@@ -55,6 +57,8 @@ def play(console: Console, stack: ExitStack) -> bool:
     console.print(conclusion(verdicts), style=style, soft_wrap=True)
     if not has_held:
         console.print(f"What the workers said: {crew.keep_logs()}", soft_wrap=True)
+    if os.environ.get("KEEP"):
+        keep(console, config, producer, departures, WORKERS)
     return has_held
 
 

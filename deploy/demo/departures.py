@@ -22,6 +22,7 @@ LONG_DELAY_MIN = 90
 NOTICE_MIN = 120  # how long before boarding a cancellation or a long delay is announced
 ABSENT = frozenset({"", "NA"})
 KAFKA_ROUTE, RABBITMQ_ROUTE, MISSING_ROUTE = "newark-jfk", "laguardia", "southwest"
+HELD_ROUTE = "gate-changes"  # of `make demo KEEP=1`
 KAFKA_INTAKE, RABBITMQ_INTAKE = "jetblue", "us-airways"  # routes whose calls come by an intake
 TARGETS = {
     KAFKA_ROUTE: "Kafka",

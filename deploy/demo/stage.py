@@ -29,6 +29,7 @@ from pika.exceptions import AMQPError
 from rich.console import Console
 
 from departures import (
+    HELD_ROUTE,
     KAFKA_INTAKE,
     KAFKA_ROUTE,
     MISSING_ROUTE,
@@ -185,6 +186,10 @@ routes:
     target: {{broker: events, topic: {self.name}-nobody-made-it}}
     dead_letter: {{broker: events, topic: {self.name}-dead}}
     on_target_error: {{hold: 0s}}
+  {HELD_ROUTE}:
+    target: {{broker: events, topic: {self.name}-gates}}
+    dead_letter: {{broker: events, topic: {self.name}-dead}}
+    on_target_error: {{hold: 1d}}
   {KAFKA_INTAKE}:
     target: {{broker: events, topic: {self.name}}}
     dead_letter: {{broker: events, topic: {self.name}-dead}}
