@@ -2,7 +2,8 @@
 
 BridgeError
 ├── ConfigError          fix the configuration; nothing was started
-│   └── ConfigFileError  as its lines say, each of which begins with the place in the file
+│   ├── ConfigFileError  as its lines say, each of which begins with the place in the file
+│   └── UnknownRoute     name a route that exists
 ├── EnvelopeError        fix the envelope; it was not stored
 ├── JobFailed            a pipeline job failed part-way; run it again
 └── StoreError
@@ -28,6 +29,10 @@ class ConfigError(BridgeError):
 
 class ConfigFileError(ConfigError):
     """A configuration file is invalid: a line for each mistake, which begins with its place."""
+
+
+class UnknownRoute(ConfigError):
+    """A route is named that neither the configuration nor the store has."""
 
 
 class EnvelopeError(BridgeError):

@@ -11,7 +11,7 @@ from typing import TypedDict, Unpack
 from duebridge.config.models import Config, Route
 from duebridge.durations import format_instant, format_ms
 from duebridge.envelope import Envelope
-from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable
+from duebridge.errors import EnvelopeError, StoreUnavailable, UnknownRoute
 from duebridge.limits import RouteLimits, with_whole_target
 from duebridge.ports.settings import unknown_name
 from duebridge.ports.source import Place
@@ -136,11 +136,11 @@ class RouteScheduler:
 
 
 def find_route(config: Config, name: str) -> Route:
-    """Return a route of the configuration; raises `ConfigError`, which names the known routes."""
+    """Return a route of the configuration; raises `UnknownRoute`, which names the known ones."""
     if name in config.routes:
         return config.routes[name]
     fault = unknown_name("one of the configuration", name, config.routes)
-    raise ConfigError(f"route: {fault}")
+    raise UnknownRoute(f"route: {fault}")
 
 
 def size_bytes(envelope: Envelope) -> int:

@@ -14,7 +14,7 @@ from duebridge.admin.route_stats import RouteStats, summed
 from duebridge.config.durability import replication_of
 from duebridge.config.models import Config
 from duebridge.envelope import due_instant
-from duebridge.errors import ConfigError
+from duebridge.errors import ConfigError, UnknownRoute
 from duebridge.receipt import Shown
 from duebridge.store.batching import CALL_ROWS, in_calls
 from duebridge.store.delay_store import DelayStore
@@ -198,7 +198,7 @@ class Operator:
     def _known(self, route: str, shards: dict[str, int]) -> str:
         if route not in shards:
             known = ", ".join(sorted(shards)) or "none"
-            raise ConfigError(
+            raise UnknownRoute(
                 f"route: expected one of the configuration or the store ({known}); got {route!r}"
             )
         return route

@@ -7,6 +7,7 @@ from typing import Any
 
 from duebridge.config.durability import Replicated
 from duebridge.errors import Indeterminate, StoreError, StoreUnavailable
+from duebridge.store.acting import actor_or
 from duebridge.store.keys import Shard
 from duebridge.store.life import RouteLife
 from duebridge.store.registry import Registry
@@ -83,7 +84,7 @@ class ShardCalls:
             now: Argument = "" if self._now_ms is None else self._now_ms()
             wanted = self._waits_for if called in WAITING else None
             cap = f"{'+' if wanted else ''}{self._journal_cap_bytes}"
-            actor = self._connection.actor
+            actor = actor_or(self._connection.actor)
             whole = (now, f"{cap} {actor}" if actor else cap, life, *given)
             return self._connection.run(script(called), self._keys, whole, repeat_for_s, wanted)
 

@@ -1,0 +1,84 @@
+"""Answers that say no, as RFC 9457 has them, in the words of our errors."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from duebridge.errors import (
+    BridgeError,
+    EnvelopeError,
+    Indeterminate,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+    StoreUnfit,
+    UnknownRoute,
+)
+
+PROBLEM = "application/problem+json"
+AWAY_AGAIN_S, FULL_AGAIN_S = 2, 30  # of Retry-After: a failover is over in seconds
+_encode = msgspec.json.Encoder().encode
+
+
+class Refusal(Exception):
+    """A request that is answered with a problem."""
+
+    def __init__(
+        self,
+        status: int,
+        title: str,
+        detail: str,
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.title = title
+        self.detail = detail
+        self.headers = headers or {}
+        self.more = more
+
+    def response(self) -> Response:
+        """Return the answer."""
+        answer = problem(self.status, self.title, self.detail, **self.more)
+        answer.headers.update(self.headers)
+        return answer
+
+
+def problem(status: int, title: str, detail: str = "", **more: Any) -> Response:
+    """Return a problem; `more` are members of its own."""
+    found = {"title": title, "status": status, "detail": detail, **more}
+    return Response(_encode(found), status, media_type=PROBLEM)
+
+
+def of_error(error: Exception) -> Response:
+    """Return the problem that an error is; of a defect nothing is told but that it is one."""
+    return refusal_of(error).response()
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """Return the refusal that an error is."""
+    if isinstance(error, Refusal):
+        return error
+    for kind, status, title, again_s in _TABLE:
+        if isinstance(error, kind):
+            again = {"Retry-After": str(again_s)} if again_s else {}
+            ids = {"ids": error.ids} if isinstance(error, StoreUnavailable) else {}
+            return Refusal(status, title, str(error), again, **ids)
+    detail = "a defect of duebridge, or of its configuration; see the server's log"
+    return Refusal(500, HTTPStatus(500).phrase, detail)
+
+
+# The first that fits decides.
+_TABLE: tuple[tuple[type[BridgeError], int, str, int], ...] = (
+    (UnknownRoute, 404, "Unknown route", 0),
+    (EnvelopeError, 422, "The envelope is refused", 0),
+    (Indeterminate, 503, "The replicas did not confirm", AWAY_AGAIN_S),
+    (StoreUnavailable, 503, "The delay store is away", AWAY_AGAIN_S),
+    (StoreFull, 503, "The delay store is full", FULL_AGAIN_S),
+    (StoreUnfit, 503, "The delay store is unfit", FULL_AGAIN_S),
+    (StoreError, 500, "The delay store failed", 0),
+)

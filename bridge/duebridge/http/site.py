@@ -1,0 +1,50 @@
+"""What every request shares: configuration, store, tokens, and threads for calls that block."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from duebridge.admin.operator import Operator
+from duebridge.config.models import Config
+from duebridge.http.tokens import Token, TokenFile
+from duebridge.store.acting import acting_as
+from duebridge.store.server.connection import Connection
+
+T = TypeVar("T")
+
+THREADS = 16  # that wait for the store at once
+
+
+class Site:
+    """The one service that a process offers; `serve` makes it and closes it."""
+
+    def __init__(self, config: Config, connection: Connection, tokens: TokenFile) -> None:
+        self.config = config
+        self.connection = connection
+        self.tokens = tokens
+        self.operator = Operator(config, connection)
+        self.draining = asyncio.Event()
+        """Set when the process is to stop: streams end after the lines in hand."""
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="http")
+
+    def now_ms(self) -> int:
+        """Return this machine's time; what is due goes by the store's."""
+        return time.time_ns() // 1_000_000
+
+    async def run(self, call: Callable[[], T], token: Token | None = None) -> T:
+        """Return what a call of the store answers, made in a thread; raises as the call does.
+
+        What it writes is journalled with the token's name. A caller who leaves does not stop it.
+        """
+
+        def acting() -> T:
+            with acting_as("" if token is None else token.name):
+                return call()
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, acting)
+
+    def close(self) -> None:
+        """Wait for the calls that run."""
+        self._threads.shutdown()

@@ -1,0 +1,157 @@
+"""Tokens of the HTTP interface: who may do what on which routes.
+
+The file is a YAML list of name, SHA-256 of the secret, scopes and routes; a name may stand twice,
+so that a secret can be replaced while the former one is still in use.
+"""
+
+import hmac
+import re
+import secrets
+import time
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from typing import Literal, TypeAlias
+
+import msgspec
+import structlog
+import yaml
+
+from duebridge.config.fields import checked_name
+from duebridge.errors import ConfigError
+
+Scope: TypeAlias = Literal["schedule", "read", "operate"]
+
+SECRET_BYTES = 32
+MOST_NAME = 64  # characters: the journal keeps the name beside each entry
+LOOK_EVERY_S = 1.0  # for a changed file
+_SHA256 = re.compile("[0-9a-f]{64}")
+_EXPECTED = "expected a YAML list of {name, sha256, scopes, routes}"
+
+log = structlog.get_logger()
+
+
+class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A right to use the interface; `sha256` is of the secret, in hexadecimal digits."""
+
+    name: str
+    sha256: str
+    scopes: tuple[Scope, ...]
+    routes: tuple[str, ...] = ("*",)
+    """Names, which may be globs."""
+
+    def may(self, scope: Scope, route: str | None = None) -> bool:
+        """Whether the token has a scope, on a route if one is given; `operate` includes `read`."""
+        has_scope = scope in self.scopes or (scope == "read" and "operate" in self.scopes)
+        return has_scope and (route is None or self.covers(route))
+
+    def covers(self, route: str) -> bool:
+        """Whether the route is one of the token's."""
+        return any(fnmatchcase(route, pattern) for pattern in self.routes)
+
+
+LOCAL = Token("local", "", ("schedule", "read", "operate"))
+
+
+def new_secret() -> str:
+    """Return a new secret of 256 random bits."""
+    return secrets.token_urlsafe(SECRET_BYTES)
+
+
+def digest_of(secret: str) -> str:
+    """Return what the file keeps of a secret."""
+    return sha256(secret.encode()).hexdigest()
+
+
+def read_tokens(text: str) -> tuple[Token, ...]:
+    """Return the tokens of a file's text; raises `ConfigError`, which never quotes the text."""
+    try:
+        tokens = msgspec.convert(yaml.safe_load(text), tuple[Token, ...])
+    except yaml.YAMLError:
+        raise ConfigError(f"serve.tokens: {_EXPECTED}; got no YAML") from None
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"serve.tokens: {_EXPECTED}: {error}") from None
+    for token in tokens:
+        _check(token)
+    return tokens
+
+
+def _check(token: Token) -> None:
+    checked_name("serve.tokens: name", token.name)
+    place = f"serve.tokens: {token.name}"
+    if len(token.name) > MOST_NAME:
+        raise ConfigError(f"{place}: expected a name of at most {MOST_NAME} characters")
+    if not _SHA256.fullmatch(token.sha256):
+        raise ConfigError(f"{place}: sha256: expected 64 hexadecimal digits, as `duebridge token`")
+    if not token.scopes:
+        raise ConfigError(f"{place}: scopes: expected at least one of schedule, read, operate")
+
+
+class TokenFile:
+    """The tokens as their file has them now: a change counts after a second, at most.
+
+    A new file that is broken is logged, and the former tokens stay.
+    """
+
+    def __init__(
+        self, read: Callable[[], str], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Read the tokens with `read`; raises `ConfigError`."""
+        self._read = read
+        self._monotonic = monotonic
+        self._text = read()
+        self._tokens = _with_digests(read_tokens(self._text))
+        self._looked_at = monotonic()
+
+    is_open = False
+    """Whether everyone may do everything, without a token."""
+
+    def find(self, secret: str) -> Token | None:
+        """Return the token of a secret; takes as long for every secret, known or not."""
+        self._look()
+        digest = sha256(secret.encode(errors="surrogatepass")).digest()
+        found = None
+        for expected, token in self._tokens:
+            if hmac.compare_digest(digest, expected):
+                found = token
+        return found
+
+    def _look(self) -> None:
+        if (now := self._monotonic()) < self._looked_at + LOOK_EVERY_S:
+            return
+        self._looked_at = now
+        try:
+            text = self._read()
+        except ConfigError as error:
+            text = ""
+            self._refuse(text, error)
+        if text == self._text:
+            return
+        self._text = text
+        try:
+            self._tokens = _with_digests(read_tokens(text))
+            log.info("tokens_read", tokens=len(self._tokens))
+        except ConfigError as error:
+            self._refuse(text, error)
+
+    def _refuse(self, text: str, error: ConfigError) -> None:
+        if text != self._text:
+            log.error("tokens_refused", error=str(error))
+        self._text = text
+
+
+class NoTokens(TokenFile):
+    """Everyone may do everything: for a loopback address alone."""
+
+    is_open = True
+
+    def __init__(self) -> None:
+        """Ask for no file."""
+
+    def find(self, secret: str) -> Token | None:  # noqa: ARG002 - any secret will do
+        """Return the token `local`."""
+        return LOCAL
+
+
+def _with_digests(tokens: tuple[Token, ...]) -> list[tuple[bytes, Token]]:
+    return [(bytes.fromhex(token.sha256), token) for token in tokens]
