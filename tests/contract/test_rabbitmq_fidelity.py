@@ -11,9 +11,9 @@ import pytest
 from msgspec.msgpack import Ext
 
 from duebridge.amqp_fields import AMQP_FIELD, field_bytes, shown_field
-from duebridge.cli.jsonl import json_value
 from duebridge.envelope import Envelope, Headers, Properties, Target
 from duebridge.errors import EnvelopeError
+from duebridge.jsonl import json_value
 from duebridge.ports.publisher import Delivery, Verdict
 from duebridge.ports.source import Arrival, SourcePlan
 from duebridge.store.wire import record

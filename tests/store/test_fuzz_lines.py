@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duebridge.admin.operator import Operator
-from duebridge.cli.jsonl import is_empty, parse_line
 from duebridge.config.load import load_config
 from duebridge.envelope import Envelope
 from duebridge.errors import EnvelopeError
+from duebridge.jsonl import is_empty, parse_line
 from tests.support.command import CONFIG, Command
 from tests.support.fuzzing import embedded, fuzz
 

@@ -13,13 +13,12 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duebridge import errors
-from duebridge.cli import jsonl
+from duebridge import errors, jsonl
+from duebridge.cli import jsonl as cli_jsonl
 from duebridge.cli.commands.dead_settling import RateLimiter, parse_rate
 from duebridge.cli.commands.doctor import exit_code_of
 from duebridge.cli.exits import exit_code, run_guarded
-from duebridge.cli.instants import parse_ago, parse_at, parse_expires, parse_from_now
-from duebridge.cli.jsonl import Base64, Line, is_empty, json_value, parse_line, read_batches
+from duebridge.cli.jsonl import Line, read_batches
 from duebridge.config.fields import parse_size_bytes
 from duebridge.durations import format_instant
 from duebridge.envelope import HeaderValue
@@ -32,6 +31,8 @@ from duebridge.errors import (
     StoreError,
     StoreUnavailable,
 )
+from duebridge.instants import parse_ago, parse_at, parse_expires, parse_from_now
+from duebridge.jsonl import Base64, is_empty, json_value, parse_line
 from duebridge.ports.checks import About, failure, ok, warning
 from duebridge.ports.publisher import BrokerUnavailable
 
@@ -77,7 +78,8 @@ def test_read_batches_gives_a_line_before_the_stream_ends() -> None:
 def test_read_batches_too_long_line_is_cut_and_then_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(jsonl, "MAX_LINE_BYTES", 10)
+    for module in (jsonl, cli_jsonl):
+        monkeypatch.setattr(module, "MAX_LINE_BYTES", 10)
     stream = io.BufferedReader(Chunks([b"x" * 50, b"y" * 50, b"\nshort\n"]))
     long, short = (line for batch in read_batches(stream, 500) for line in batch)
     assert (long.number, short) == (1, Line(2, b"short"))

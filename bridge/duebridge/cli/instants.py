@@ -1,64 +1,11 @@
-"""Instants as people type them: RFC 3339 with an offset, or integer epoch milliseconds."""
+"""The options by which a command is told when an envelope is due."""
 
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
-from duebridge.durations import parse_duration_ms, parse_instant_ms
-from duebridge.errors import EnvelopeError, shown
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EXPECTED = (
-    "RFC 3339 with an offset, such as 2026-01-31T09:00:00Z or 2026-01-31T10:00:00+01:00,"
-    " or epoch milliseconds"
-)
-_EPOCH_MS = re.compile(r"[0-9]{1,30}")  # Python refuses to convert thousands of digits
-_UNITS = ("s", "m", "h", "d", "w")  # how durations end, and instants do not
-
-
-def parse_at(value: str | int, name: str = "--at") -> datetime:
-    """Return an aware datetime; raises `EnvelopeError` as `parse_instant_ms` does.
-
-    >>> parse_at("1767225600000").isoformat()
-    '2026-01-01T00:00:00+00:00'
-    """
-    if isinstance(value, int) or _EPOCH_MS.fullmatch(value):
-        return _EPOCH + timedelta(milliseconds=parse_instant_ms(int(value), name))
-    try:
-        at = datetime.fromisoformat(value.upper())
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None:
-        raise EnvelopeError(f"{name}: expected {_EXPECTED}; got {shown(value)}")
-    return at
-
-
-def parse_from_now(value: str, name: str, now_ms: int) -> int:
-    """Return the epoch ms of a duration after `now_ms`, or of an instant as `parse_at` reads it."""
-    if value.endswith(_UNITS):
-        return now_ms + parse_duration_ms(value, name)
-    return parse_instant_ms(parse_at(value, name), name)
-
-
-def parse_ago(value: str, name: str, now_ms: int) -> int:
-    """Return the epoch ms of a duration before `now_ms`, or of an instant as `parse_at` reads it.
-
-    >>> parse_ago("2s", "--since", 5000)
-    3000
-    """
-    if value.endswith(_UNITS):
-        return max(0, now_ms - parse_duration_ms(value, name))
-    return parse_instant_ms(parse_at(value, name), name)
-
-
-def parse_expires(value: str | int) -> str | datetime:
-    """Return a duration unchanged, and anything else as `parse_at` reads it."""
-    if isinstance(value, str) and value.endswith(_UNITS):
-        return value
-    return parse_at(value, "expires")
-
+from duebridge.instants import parse_at
 
 DelayOption = Annotated[
     str | None, typer.Option(help="Due after this delay: 500ms, 2.5s, 15m, 2h, 3d.")

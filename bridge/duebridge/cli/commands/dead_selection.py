@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from duebridge.admin.dead import ANY_DEAD, DeadFilter, list_dead, reason_number
-from duebridge.cli.instants import parse_ago
 from duebridge.cli.output import Output, OutputOption
 from duebridge.cli.session import ConfigOption
 from duebridge.errors import EnvelopeError
+from duebridge.instants import parse_ago
 from duebridge.ports.publisher import Reason
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 
 from duebridge.cli.commands.shown import BodyOption, as_json, as_rows, field_rows
 from duebridge.cli.exits import finish
-from duebridge.cli.instants import AtOption, DelayOption, parse_at
+from duebridge.cli.instants import AtOption, DelayOption
 from duebridge.cli.jsonl import FROM_STDIN, IdFilter, read_ids
 from duebridge.cli.output import (
     Output,
@@ -33,6 +33,7 @@ from duebridge.cli.session import (
 from duebridge.durations import format_instant, parse_instant_ms
 from duebridge.envelope import checked_id
 from duebridge.errors import EnvelopeError
+from duebridge.instants import parse_at
 
 if TYPE_CHECKING:
     from duebridge.config.models import Config

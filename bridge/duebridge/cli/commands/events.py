@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duebridge.cli.instants import parse_ago
 from duebridge.cli.output import Output, OutputOption, printable, write, write_json
 from duebridge.cli.session import ConfigOption, RouteFilter, load, opened_store
 from duebridge.durations import format_instant
+from duebridge.instants import parse_ago
 
 if TYPE_CHECKING:
     from duebridge.admin.events import EnvelopeEvent, EventReader

@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duebridge.cli.exits import finish
-from duebridge.cli.instants import AtOption, DelayOption, parse_expires
+from duebridge.cli.instants import AtOption, DelayOption
 from duebridge.cli.jsonl import (
     FROM_STDIN,
     Line,
     RejectFile,
-    is_empty,
     opened_rejects,
     opened_stdin,
-    parse_line,
     read_batches,
 )
 from duebridge.cli.output import (
@@ -39,6 +37,8 @@ from duebridge.cli.session import ConfigOption, RouteArgument, load, opened_prod
 from duebridge.durations import format_instant
 from duebridge.envelope import Envelope, EnvelopeFields
 from duebridge.errors import EnvelopeError, StoreError
+from duebridge.instants import parse_expires
+from duebridge.jsonl import is_empty, parse_line
 from duebridge.receipt import Receipt
 from duebridge.store.batching import SCHEDULE_ROWS
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from duebridge.cli.jsonl import Base64, json_value
 from duebridge.durations import format_instant
+from duebridge.jsonl import Base64, json_value
 from duebridge.receipt import Shown
 
 BodyOption = Annotated[bool, typer.Option("--body", help="Include the body.")]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from duebridge.cli.instants import parse_ago
 from duebridge.cli.output import STDERR, Output, complain, is_terminal, write, write_json
 from duebridge.cli.session import config_path
 from duebridge.errors import ConfigError
+from duebridge.instants import parse_ago
 from duebridge_connectors.spark.source.options import StoreOptions, WriteOptions
 
 if TYPE_CHECKING:

@@ -1,0 +1,157 @@
+"""Envelopes as JSON, one a line, as `duebridge send --jsonl` and HTTP take them.
+
+An envelope has the fields of the Python API. Its body is text, {"base64": "..."}, or null for a
+Kafka tombstone; in its place are `body_base64` or `json`, any JSON value. Keys and header
+values are written like bodies; headers are an object or a list of pairs. A line that begins with #
+is a comment.
+"""
+
+import base64
+import binascii
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.msgpack import Ext
+
+from duebridge.amqp_fields import shown_field
+from duebridge.envelope import Envelope, HeaderValue, Properties, Target, target_of
+from duebridge.errors import EnvelopeError, shown
+from duebridge.instants import parse_at, parse_expires
+
+MAX_LINE_BYTES = 16 * 1024 * 1024
+_TEXT = 'expected text or {"base64": "..."}'
+_DURATION = 'expected a duration such as "15m"'
+# What a field has to be, where msgspec would name Python types.
+_EXPECTED = {
+    "body": f"{_TEXT}; use json for a JSON value",
+    "key": _TEXT,
+    "delay": _DURATION,
+    "remember": _DURATION,
+}
+
+
+class Base64(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Bytes that are not text."""
+
+    base64: str
+
+
+Value: TypeAlias = str | int | bool | Base64 | None
+
+
+class EnvelopeLine(Properties, frozen=True, forbid_unknown_fields=True):
+    """An envelope as a line has it: properties are fields like the others."""
+
+    body: str | Base64 | UnsetType | None = UNSET
+    body_base64: str | UnsetType = UNSET
+    json: msgspec.Raw | UnsetType = UNSET
+    delay: str | None = None
+    at: str | int | None = None
+    id: str | None = None
+    expires: str | int | None = None
+    key: str | Base64 | None = None
+    headers: dict[str, Value] | list[tuple[str, Value]] = msgspec.field(default_factory=dict)
+    max_attempts: int | None = None
+    remember: str | None = None
+    target: Target | None = None
+
+
+_envelope_decoder = msgspec.json.Decoder(EnvelopeLine, dec_hook=target_of)
+
+
+def parse_line(text: bytes, usual_id: str | None = None) -> Envelope:
+    """Return the envelope of a line; raises `EnvelopeError`, which says what was expected.
+
+    A line without an id gets `usual_id`, or a random one.
+    """
+    if len(text) > MAX_LINE_BYTES:
+        raise EnvelopeError(f"expected at most {MAX_LINE_BYTES} bytes")
+    try:
+        return _envelope(_envelope_decoder.decode(text), usual_id)
+    except RecursionError as error:
+        raise EnvelopeError("expected a JSON object that is not nested so deep") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the latter: bytes of an object key
+        fault = _field_fault(text) or f"expected an envelope as a JSON object: {error}"
+        raise EnvelopeError(fault) from error
+
+
+def is_empty(text: bytes) -> bool:
+    """Whether a line is blank or a comment."""
+    return text.lstrip()[:1] in (b"", b"#")
+
+
+def json_value(value: HeaderValue) -> Value | dict[str, Any]:
+    """Return a value as a line has it: bytes as text if they are UTF-8, else as base64.
+
+    A value that only AMQP has is shown with the tag of its type; lines have none of those.
+    """
+    if isinstance(value, Ext):
+        return shown_field(value)
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return Base64(base64.b64encode(value).decode())
+
+
+def _field_fault(text: bytes) -> str:
+    """Return which field of a JSON object has the wrong type, for the fields people get wrong."""
+    try:
+        given = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the last: nested too deep
+        return ""
+    for name, expected in _EXPECTED.items() if isinstance(given, dict) else ():
+        value = given.get(name)
+        if not (value is None or isinstance(value, str) or _is_base64(name, value)):
+            return f"{name}: {expected}; got {shown(value)}"
+    return ""
+
+
+def _is_base64(name: str, value: object) -> bool:
+    return name in ("body", "key") and isinstance(value, dict) and value.keys() == {"base64"}
+
+
+def _envelope(line: EnvelopeLine, usual_id: str | None) -> Envelope:
+    given = msgspec.structs.asdict(line)
+    given["id"] = usual_id if line.id is None else line.id
+    pairs = line.headers.items() if isinstance(line.headers, dict) else line.headers
+    given["key"] = _bytes(line.key)
+    given["headers"] = [(name, _header_value(value)) for name, value in pairs]
+    given["at"] = None if line.at is None else parse_at(line.at, "at")
+    given["expires"] = None if line.expires is None else parse_expires(line.expires)
+    del given["body"], given["body_base64"], given["json"]
+    return Envelope.new(_body(line, given), **given)
+
+
+def _body(line: EnvelopeLine, given: dict[str, Any]) -> bytes | None:
+    """Return the body; a JSON value makes application/json the default content type."""
+    bodies = {"body": line.body, "body_base64": line.body_base64, "json": line.json}
+    found = [name for name, value in bodies.items() if value is not UNSET]
+    if len(found) != 1:
+        got = " and ".join(found) or "none"
+        raise EnvelopeError(f"body: expected exactly one of {', '.join(bodies)}; got {got}")
+    if not isinstance(line.json, UnsetType):
+        given["content_type"] = line.content_type or "application/json"
+        return bytes(line.json)
+    if not isinstance(line.body_base64, UnsetType):
+        return _decoded(line.body_base64)
+    return None if isinstance(line.body, UnsetType) else _bytes(line.body)
+
+
+def _bytes(value: str | Base64 | None) -> bytes | None:
+    if isinstance(value, Base64):
+        return _decoded(value.base64)
+    return None if value is None else value.encode()
+
+
+def _header_value(value: Value) -> HeaderValue:
+    return _decoded(value.base64) if isinstance(value, Base64) else value
+
+
+def _decoded(value: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise EnvelopeError(f"base64: expected base64 with its padding: {error}") from error
