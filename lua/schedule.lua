@@ -4,7 +4,8 @@
 -- Transition  (unknown) -> pending; replaced: pending | ready | retry | dead -> pending
 -- ARGV[4]  longest allowed delay, ms
 -- ARGV[5]  replace: different content replaces what has the id, and a remembered id begins a new
---          life; replace_living: the former only; reopen: the latter only; refuse: neither
+--          life; replace_living: the former only; reopen: the latter only; refuse: neither; hold:
+--          neither, and a remembered id with different content is a conflict
 -- ARGV[6]  call id, so that a repeated call changes nothing and returns the same answer; ARGV[7]
 --          its lifetime, ms; '' for a call that is never repeated
 -- ARGV[8]  number of envelopes, then for each: id, due, expires ('' never), remember ms, hash,
@@ -17,7 +18,7 @@
 
 local call = {max_delay = tonumber(ARGV[4]),
   replace = ARGV[5] == 'replace' or ARGV[5] == 'replace_living',
-  revives = ARGV[5] == 'replace' or ARGV[5] == 'reopen'}
+  revives = ARGV[5] == 'replace' or ARGV[5] == 'reopen', holds = ARGV[5] == 'hold'}
 local call_id, keep_ms, count = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 local FIRST, WIDTH = 9, 7
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end

@@ -31,6 +31,7 @@ class Modes(TypedDict, total=False):
 
     revives: bool
     reopens: bool
+    holds: bool
     keeps_answer: bool
 
 

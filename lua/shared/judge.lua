@@ -53,6 +53,10 @@ local function judge_unknown(call, given)
     given.due, given.has_ended = number_at(remembered, 1, 6), true
     return ENDED[string.sub(remembered, 15, 15)] or 'duplicate'
   end
+  if remembered and call.holds then
+    given.due, given.has_ended = number_at(remembered, 1, 6), true
+    return 'conflict'
+  end
   return given.generation > 0 and judge_cold(given) or 'accepted'
 end
 

@@ -3,7 +3,9 @@
 import pytest
 
 from duebridge.errors import StoreError
+from duebridge.store.batching import CallId
 from tests.support.desk import (
+    DAY_MS,
     LEASE_MS,
     NOW_MS,
     YEAR_MS,
@@ -52,6 +54,18 @@ def test_cancel_repeated_under_its_call_id_answers_as_it_did(desk: Desk, state: 
     with desk.unchanged():
         desk.clock.advance(59_999)
         assert cancel(desk, "call") == first
+
+
+def test_call_of_the_callers_own_answers_again_for_its_time(desk: Desk) -> None:
+    desk.pending("a", "b")
+    moved, gone = CallId(b"moved", DAY_MS), CallId(b"gone", DAY_MS)
+    first = desk.store.reschedule("b", "+5000", YEAR_MS, moved)
+    assert desk.store.cancel("a", call=gone) == "cancelled"
+    desk.clock.advance(DAY_MS - 1)
+    with desk.unchanged():
+        assert desk.store.reschedule("b", "+5000", YEAR_MS, moved) == first
+        assert desk.store.cancel("a", call=gone) == "cancelled"
+        assert desk.store.cancel("a") == "unknown"
 
 
 def test_cancel_keeps_its_answer_for_twice_the_time_of_repeating(desk: Desk) -> None:

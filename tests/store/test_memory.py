@@ -121,6 +121,17 @@ def test_remembered_id_with_other_content_is_accepted(desk: Desk) -> None:
     assert desk.schedule(kept(body=b"y")) == [("accepted", NOW_MS + 1000)]
 
 
+@BECAME
+def test_hold_of_a_remembered_id_refuses_other_content(
+    desk: Desk, end: Callable[[Desk], None], became: str
+) -> None:
+    end(desk)
+    due = NOW_MS + 1000
+    with desk.unchanged():
+        answers = desk.schedule(kept(), kept(body=b"other"), holds=True)
+    assert answers == [(became, due), ("conflict", due)]
+
+
 def test_replace_under_a_remembered_id_may_be_refused(desk: Desk) -> None:
     cancel(desk)
     with desk.unchanged():

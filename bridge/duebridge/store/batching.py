@@ -54,6 +54,13 @@ def answers_of(
     return answers
 
 
+class CallId(NamedTuple):
+    """An id by which the store knows a repeated call, and how long it does, in ms."""
+
+    id: bytes
+    keep_ms: int
+
+
 def new_call_id() -> bytes:
     """Return an id by which the store knows a repeated call."""
     return secrets.token_bytes(CALL_ID_BYTES)

@@ -8,6 +8,7 @@ from typing import Any
 from duebridge.config.durability import Replicated
 from duebridge.errors import Indeterminate, StoreError, StoreUnavailable
 from duebridge.store.acting import actor_or
+from duebridge.store.batching import CallId, new_call_id
 from duebridge.store.keys import Shard
 from duebridge.store.life import RouteLife
 from duebridge.store.registry import Registry
@@ -58,6 +59,9 @@ class ShardCalls:
         self._now_ms = now_ms
         registry = Registry(connection, shard.namespace, repeat_for_s)
         self._life = life or RouteLife(registry, shard.route)
+
+    def _call_id(self, given: CallId | None) -> CallId:
+        return CallId(new_call_id(), self._keep_ms) if given is None else given
 
     def _settle(self, name: str, *arguments: Argument) -> SettleReply:
         reply = self._call(name, arguments, self._settle_for_s)

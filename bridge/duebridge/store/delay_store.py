@@ -12,7 +12,7 @@ from typing import Any
 
 from duebridge.envelope import Envelope
 from duebridge.ports.source import Place
-from duebridge.store.batching import answers_of, new_call_id, new_nonce
+from duebridge.store.batching import CallId, answers_of, new_call_id, new_nonce
 from duebridge.store.calls import ShardCalls
 from duebridge.store.server.connection import Argument
 from duebridge.store.wire.leases import Claim, ProbeReply, read_claim, read_probe
@@ -87,6 +87,7 @@ class DelayStore(ShardCalls):
         replace: bool = False,
         revives: bool = True,
         reopens: bool = False,
+        holds: bool = False,
         keeps_answer: bool = True,
         places: Sequence[Place | None] = (),
         besides: Sequence[str] = (),
@@ -98,7 +99,8 @@ class DelayStore(ShardCalls):
         envelopes without one of their own; a packed row goes as it is. With `replace` other content
         takes an id over, and a remembered id begins a new life, unless `revives` is false: then it
         answers what became of it, so that a job that is repeated brings nothing back. Without
-        `replace` a remembered id begins a new life where the caller `reopens` it.
+        `replace` a remembered id begins a new life where the caller `reopens` it; with other
+        content it does so anyway, unless the caller `holds` it: then that is a `conflict`.
 
         A repeat after a lost reply changes nothing and answers as the first call did. Bulk loads
         give `keeps_answer=False`, since kept answers would fill the store: where a repeat is
@@ -115,7 +117,7 @@ class DelayStore(ShardCalls):
             raise ValueError(f"expected a place for each of {len(rows)} envelopes, or none")
         is_remembered = not (replace or reopens) and all(row.remember_ms for row in rows)
         is_kept = keeps_answer or not (is_remembered or (places and all(places)))
-        mode = "reopen" if reopens else "refuse"
+        mode = "reopen" if reopens else "hold" if holds else "refuse"
         if replace:
             mode = "replace" if revives else "replace_living"
 
@@ -292,24 +294,37 @@ class DelayStore(ShardCalls):
 
         return answers_of(ids, call)
 
-    def cancel(self, id: str, place: Place | None = None) -> CancelAnswer:  # noqa: A002
+    def cancel(
+        self,
+        id: str,  # noqa: A002 - the public name of the field
+        place: Place | None = None,
+        call: CallId | None = None,
+    ) -> CancelAnswer:
         """Prevent the delivery of an envelope.
 
         Answers `cancelled` (it will never be delivered), `in_flight` (it may have been; it is
         removed as soon as no worker holds it), `dead`, `unknown`, or `recorded` for the cold tier.
-        A `place` that was taken in before answers `unknown` and changes nothing.
+        A `place` that was taken in before answers `unknown` and changes nothing. What a `call`
+        of the caller's own has changed, it answers again.
         """
         placed = packed_places([place])
-        arguments = (id, new_call_id(), self._keep_ms, self._cold_tier_ms, placed)
+        arguments = (id, *self._call_id(call), self._cold_tier_ms, placed)
         return read_cancelled(self._run("cancel", *arguments, ids=[id]))
 
-    def reschedule(self, id: str, due: str, max_delay_ms: int) -> RescheduleReply:  # noqa: A002
+    def reschedule(
+        self,
+        id: str,  # noqa: A002 - the public name of the field
+        due: str,
+        max_delay_ms: int,
+        call: CallId | None = None,
+    ) -> RescheduleReply:
         """Give an envelope another due instant, `+15000` or epoch ms.
 
         Answers `rescheduled` and the new due; `in_flight`, `dead`, `unknown`, `too_far` and
-        `expires_before_due` changed nothing; `recorded` for the cold tier.
+        `expires_before_due` changed nothing; `recorded` for the cold tier. What a `call` of the
+        caller's own has changed, it answers again.
         """
-        arguments = (id, due, max_delay_ms, new_call_id(), self._keep_ms, self._cold_tier_ms)
+        arguments = (id, due, max_delay_ms, *self._call_id(call), self._cold_tier_ms)
         return read_rescheduled(self._run("reschedule", *arguments, ids=[id]))
 
     def demote(self, batch: str, first: int, rows: Sequence[tuple[str, int]]) -> DemoteReply:
