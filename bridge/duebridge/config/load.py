@@ -25,6 +25,7 @@ from duebridge.config.models import (
     WorkerSettings,
 )
 from duebridge.config.secrets import resolve_at
+from duebridge.config.serve import Serve
 from duebridge.config.yaml_tree import Fault, KeyPath, Tree, all_of, kind_of, read_tree, shown
 from duebridge.errors import ConfigError, ConfigFileError
 from duebridge.ports.broker import BrokerType
@@ -36,6 +37,7 @@ _ANOTHER = "; name the file with --config or DUEBRIDGE_CONFIG"
 _BLOCKS: dict[str | int, type[BaseModel]] = {
     "store": Store,
     "worker": WorkerSettings,
+    "serve": Serve,
     "defaults": RouteSettings,
     "retry": RetryPolicy,
     "on_target_error": OnTargetError,
@@ -108,6 +110,11 @@ def config_of(tree: Tree) -> Config:
 def resolved_store_url(config: Config) -> str:
     """Return the URL to connect to; raises `ConfigError` for a missing variable or file."""
     return str(resolve_at("store.url", config.store.url))
+
+
+def resolved_tokens(config: Config) -> str:
+    """Return the text of the file of tokens as it is now; raises `ConfigError`."""
+    return str(resolve_at("serve.tokens", config.serve.tokens))
 
 
 def resolved_broker(config: Config, name: str) -> dict[str, object]:

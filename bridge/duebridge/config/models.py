@@ -24,6 +24,7 @@ from duebridge.config.fields import (
     Whole,
 )
 from duebridge.config.intakes import Intake, due_targets, intake_faults, named_intake
+from duebridge.config.serve import Serve
 from duebridge.durations import format_ms
 from duebridge.envelope import Target
 from duebridge.ports.settings import Fault, Model, Text, refuse
@@ -194,6 +195,8 @@ class Config(Model):
     """The routes, by name."""
     intakes: dict[Name, Intake] = Field({})
     """Queues and topics whose messages are scheduled, by name."""
+    serve: Serve = Serve()
+    """The HTTP interface of `duebridge serve`."""
     allow_absent: tuple[Name, ...] = ()
     """Routes that this file may leave out although the store holds envelopes of them."""
 

@@ -7,7 +7,7 @@ References are shown unresolved, also in routes that inherit them: the values of
 from typing import Any
 
 from duebridge.config.load import config_of
-from duebridge.config.secrets import masked_setting, masked_url
+from duebridge.config.secrets import masked_secret, masked_setting, masked_url
 from duebridge.config.yaml_tree import KeyPath, Tree, read_tree
 
 
@@ -54,4 +54,6 @@ def _masked(path: KeyPath, value: object) -> object:
             return masked_setting([str(key) for key in inside if isinstance(key, str)], value)
         case ("store", "url"):
             return masked_url(str(value))
+        case ("serve", "tokens"):
+            return masked_secret(value)
     return value

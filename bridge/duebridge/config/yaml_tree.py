@@ -239,8 +239,8 @@ def _plain(text: str) -> object:
 
 
 def _is_resolved_later(path: KeyPath) -> bool:
-    """Return whether references are resolved later: at connect, or by the broker's model."""
-    return path[:1] == ("brokers",) or path == ("store", "url")
+    """Return whether references are resolved later: at use, or by the broker's model."""
+    return path[:1] == ("brokers",) or path in (("store", "url"), ("serve", "tokens"))
 
 
 def _is_unicode(text: str) -> bool:

@@ -1,11 +1,11 @@
 """Who makes a request, and whether they may: 401, 403 and 429."""
 
-import ipaddress
 import time
 from collections.abc import Callable
 
 from starlette.requests import Request
 
+from duebridge.config.serve import is_loopback
 from duebridge.http.problems import Refusal
 from duebridge.http.tokens import Scope, Token, TokenFile
 
@@ -49,16 +49,6 @@ def _check_local(request: Request) -> None:
     ):
         detail = "Host, Origin: without serve.tokens expected this machine itself"
         raise Refusal(403, "Not from this machine", detail)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a name or an address is this machine's own."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class Rates:
