@@ -150,6 +150,17 @@ class RootGroup(LazyGroup):
                 no="with --until-empty, the store is not empty",
                 broker=True,
             ),
+            "serve": _command(
+                "serve:serve",
+                "Take envelopes over HTTP, until SIGTERM or SIGINT.",
+                "duebridge --config duebridge.yaml serve",
+            ),
+            "token": _command(
+                "token:token",
+                "Make a token for the HTTP interface.",
+                "duebridge token shop --scopes schedule,read --routes 'order-*'",
+                needs_store=False,
+            ),
             "send": _command(
                 "send:send",
                 "Schedule an envelope, or a stream of them.",

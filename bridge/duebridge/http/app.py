@@ -5,41 +5,70 @@ from http import HTTPStatus
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
 
 from duebridge.errors import BridgeError
+from duebridge.http import envelopes, probes, readings
 from duebridge.http.access import Rates
-from duebridge.http.operations import Operation, route_of
-from duebridge.http.problems import Refusal, of_error
-from duebridge.http.readings import list_routes, show_stats
+from duebridge.http.guard import Guard
+from duebridge.http.operations import Operation, Shared, route_of
+from duebridge.http.problems import Refusal, log_defect, of_error
 from duebridge.http.site import Site
+from duebridge.http.together import Together
 
 ROUTE = "/v1/routes/{route}"
+ENVELOPE = f"{ROUTE}/envelopes/{{id:path}}"
 OPERATIONS: Mapping[str, Mapping[str, Operation]] = {
-    "/v1/routes": {"GET": Operation(list_routes, "read")},
-    f"{ROUTE}/stats": {"GET": Operation(show_stats, "read", configured=False)},
+    "/v1/routes": {"GET": Operation(readings.list_routes, "read")},
+    f"{ROUTE}/stats": {"GET": Operation(readings.show_stats, "read", configured=False)},
+    f"{ROUTE}/envelopes": {"POST": Operation(envelopes.post, "schedule")},
+    f"{ENVELOPE}/deliver-now": {"POST": Operation(envelopes.deliver_now, "operate")},
+    ENVELOPE: {
+        "GET": Operation(envelopes.get, "read"),
+        "PATCH": Operation(envelopes.patch, "schedule"),
+        "DELETE": Operation(envelopes.delete, "schedule"),
+    },
+    "/metrics": {"GET": Operation(probes.metrics, "read")},
 }
 
 
 def build_app(site: Site, extra_routes: Sequence[BaseRoute] = ()) -> Starlette:
     """Return the application of a site; `extra_routes` come after its own."""
-    rates = Rates(None)
-    own = [route_of(path, site, rates, methods) for path, methods in OPERATIONS.items()]
+    shared = Shared(site, Rates(site.config.serve.rate), Together(site))
+    own = [route_of(path, shared, methods) for path, methods in OPERATIONS.items()]
+
+    async def readyz(_: Request) -> Response:
+        is_ready = await probes.is_ready(site)
+        return PlainTextResponse("ok" if is_ready else "not ready", 200 if is_ready else 503)
+
+    watched = [Route("/livez", probes.livez), Route("/readyz", readyz)]
     return Starlette(
-        routes=[*own, *extra_routes],
+        routes=[*own, *watched, *extra_routes],
+        middleware=[Middleware(Guard)],
         exception_handlers={
             BridgeError: _refuse,
             Refusal: _refuse,
+            ClientDisconnect: _nobody,
             HTTPException: _refuse_request,
-            Exception: _refuse,
+            Exception: _fail,
         },
     )
 
 
 async def _refuse(_: Request, error: Exception) -> Response:
     return of_error(error)
+
+
+async def _fail(_: Request, error: Exception) -> Response:
+    log_defect(error)
+    return of_error(error)
+
+
+async def _nobody(_: Request, __: Exception) -> Response:
+    return Response(status_code=400)  # nobody is there to read it
 
 
 async def _refuse_request(_: Request, error: Exception) -> Response:

@@ -12,6 +12,7 @@ from duebridge.envelope import target_as_dict
 from duebridge.http.access import Rates, check_may, token_of
 from duebridge.http.problems import Refusal
 from duebridge.http.site import Site
+from duebridge.http.together import Together
 from duebridge.http.tokens import Scope, Token
 from duebridge.scheduling import find_route
 
@@ -19,40 +20,51 @@ JSON = "application/json"
 _encode = msgspec.json.Encoder(enc_hook=target_as_dict).encode
 
 
-class Call(NamedTuple):
-    """A request that may be served: its site, its token, and the route's name if it has one."""
+class Shared(NamedTuple):
+    """What all requests of an application share."""
 
     site: Site
+    rates: Rates
+    together: Together
+
+
+class Call(NamedTuple):
+    """A request that may be served, with its token, and the route's name if it has one."""
+
     request: Request
     token: Token
     route: str
+    site: Site
+    rates: Rates
+    together: Together
 
 
 Handler: TypeAlias = Callable[[Call], Awaitable[Response]]
 
 
 class Operation(NamedTuple):
-    """What a method does; without a scope it takes no token. `configured`: the route has to be."""
+    """What a method does, and the scope that it takes; `configured`: the route has to be."""
 
     handler: Handler
-    scope: Scope | None
+    scope: Scope
     configured: bool = True
 
 
-def route_of(path: str, site: Site, rates: Rates, methods: Mapping[str, Operation]) -> Route:
+def route_of(path: str, shared: Shared, methods: Mapping[str, Operation]) -> Route:
     """Return the route of a path: checks token, scope, route and rate, then lets the handler go."""
 
     async def serve(request: Request) -> Response:
         method = "GET" if request.method == "HEAD" else request.method
         operation = methods[method]
         name = request.path_params.get("route", "")
-        token = token_of(request, site.tokens)
-        request.state.token = token.name  # for the access log
-        check_may(token, operation.scope or "read", name or None)
-        rates.check(token)
+        request.state.path = path  # this and the token: for the access log
+        token = token_of(request, shared.site.tokens)
+        request.state.token = token.name
+        check_may(token, operation.scope, name or None)
+        shared.rates.check(token)
         if name and operation.configured:
-            find_route(site.config, name)
-        return await operation.handler(Call(site, request, token, name))
+            find_route(shared.site.config, name)
+        return await operation.handler(Call(request, token, name, *shared))
 
     return Route(path, serve, methods=[*methods])
 

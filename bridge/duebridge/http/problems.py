@@ -1,10 +1,13 @@
 """Answers that say no, as RFC 9457 has them, in the words of our errors."""
 
+import traceback
 from collections.abc import Mapping
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import structlog
 from starlette.responses import Response
 
 from duebridge.errors import (
@@ -20,6 +23,7 @@ from duebridge.errors import (
 
 PROBLEM = "application/problem+json"
 AWAY_AGAIN_S, FULL_AGAIN_S = 2, 30  # of Retry-After: a failover is over in seconds
+log = structlog.get_logger()
 _encode = msgspec.json.Encoder().encode
 
 
@@ -70,6 +74,13 @@ def refusal_of(error: Exception) -> Refusal:
             return Refusal(status, title, str(error), again, **ids)
     detail = "a defect of duebridge, or of its configuration; see the server's log"
     return Refusal(500, HTTPStatus(500).phrase, detail)
+
+
+def log_defect(error: Exception) -> None:
+    """Log where a defect is, without its message, which could quote an id or a body."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    log.error("http_defect", error=type(error).__name__, where=where)
 
 
 # The first that fits decides.

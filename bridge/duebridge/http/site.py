@@ -9,29 +9,52 @@ from typing import TypeVar
 from duebridge.admin.operator import Operator
 from duebridge.config.models import Config
 from duebridge.http.tokens import Token, TokenFile
+from duebridge.scheduling import RouteScheduler
 from duebridge.store.acting import acting_as
 from duebridge.store.server.connection import Connection
+from duebridge.telemetry.tracing import Tracing
 
 T = TypeVar("T")
 
 THREADS = 16  # that wait for the store at once
+REPEAT_FOR_S = 4.0  # while the store is away; then the client is told to come again
 
 
 class Site:
     """The one service that a process offers; `serve` makes it and closes it."""
 
-    def __init__(self, config: Config, connection: Connection, tokens: TokenFile) -> None:
+    def __init__(
+        self,
+        config: Config,
+        connection: Connection,
+        tokens: TokenFile,
+        tracing: Tracing | None = None,
+    ) -> None:
         self.config = config
         self.connection = connection
         self.tokens = tokens
         self.operator = Operator(config, connection)
         self.draining = asyncio.Event()
         """Set when the process is to stop: streams end after the lines in hand."""
+        self._tracing = tracing
+        self._schedulers: dict[str, RouteScheduler] = {}
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="http")
 
     def now_ms(self) -> int:
         """Return this machine's time; what is due goes by the store's."""
         return time.time_ns() // 1_000_000
+
+    def scheduler(self, route: str) -> RouteScheduler:
+        """Return the engine of a route, for `run` alone; raises `UnknownRoute`, `StoreError`."""
+        if route not in self._schedulers:
+            self._schedulers[route] = RouteScheduler.open(
+                self.config,
+                self.connection,
+                route,
+                repeat_for_s=REPEAT_FOR_S,
+                tracing=self._tracing,
+            )
+        return self._schedulers[route]
 
     async def run(self, call: Callable[[], T], token: Token | None = None) -> T:
         """Return what a call of the store answers, made in a thread; raises as the call does.

@@ -71,12 +71,18 @@ def read_tokens(text: str) -> tuple[Token, ...]:
         raise ConfigError(f"serve.tokens: {_EXPECTED}; got no YAML") from None
     except msgspec.ValidationError as error:
         raise ConfigError(f"serve.tokens: {_EXPECTED}: {error}") from None
-    for token in tokens:
-        _check(token)
-    return tokens
+    return tuple(map(_checked, tokens))
 
 
-def _check(token: Token) -> None:
+def check_token(given: object) -> Token:
+    """Return one token of such a list; raises `ConfigError`."""
+    try:
+        return _checked(msgspec.convert(given, Token))
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"token: {error}") from None
+
+
+def _checked(token: Token) -> Token:
     checked_name("serve.tokens: name", token.name)
     place = f"serve.tokens: {token.name}"
     if len(token.name) > MOST_NAME:
@@ -85,6 +91,7 @@ def _check(token: Token) -> None:
         raise ConfigError(f"{place}: sha256: expected 64 hexadecimal digits, as `duebridge token`")
     if not token.scopes:
         raise ConfigError(f"{place}: scopes: expected at least one of schedule, read, operate")
+    return token
 
 
 class TokenFile:

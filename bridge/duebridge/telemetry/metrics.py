@@ -77,6 +77,9 @@ intake_up = Gauge("duebridge_intake_up", "Whether an intake's broker answers", [
 intake_waiting_seconds = Gauge(
     "duebridge_intake_waiting_seconds", "How long an intake's batch in hand has waited", ["intake"]
 )
+http_requests = Counter(
+    "duebridge_http_requests", "Requests over HTTP, by their answer", ["method", "path", "status"]
+)
 config_swapped = Counter("duebridge_config_swapped", "Configurations applied while running")
 config_refused = Counter("duebridge_config_refused", "Configurations refused while running")
 build_info = Gauge("duebridge_build_info", "The running version", ["version"])

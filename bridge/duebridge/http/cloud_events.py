@@ -1,0 +1,135 @@
+"""CloudEvents 1.0 over HTTP, binary and structured, as envelopes.
+
+The extension `delay` or `deliverat` says when the event is due. Its other attributes travel as the
+binding of the route's broker has them: headers `ce_NAME` on Kafka, `cloudEvents:NAME` on AMQP; the
+event's `datacontenttype` is the content type, `partitionkey` the key.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from hashlib import blake2b
+from urllib.parse import unquote
+
+import msgspec
+from starlette.datastructures import Headers
+from starlette.requests import Request
+
+from duebridge.envelope import JSON, SHORT_BYTES, Envelope
+from duebridge.errors import EnvelopeError, shown
+from duebridge.http.bodies import media_type
+from duebridge.http.problems import Refusal
+from duebridge.instants import parse_at
+
+BINARY = "binary"
+STRUCTURED = "application/cloudevents+json"
+OF_BINARY = "ce-"
+PREFIXES = {"rabbitmq": "cloudEvents:"}
+USUAL_PREFIX = "ce_"
+BETWEEN = "|"  # no URI has it: source and id can be told apart
+REQUIRED = ("id", "source", "type")
+NOT_HEADERS = ("delay", "deliverat", "datacontenttype")
+_NAME = re.compile("[a-z0-9]{1,64}")
+
+
+def prefix_of(broker_type: str) -> str:
+    """Return what begins the names of attributes on a type of broker."""
+    return PREFIXES.get(broker_type, USUAL_PREFIX)
+
+
+def is_binary(request: Request) -> bool:
+    """Whether a request is an event whose attributes are its headers."""
+    return f"{OF_BINARY}specversion" in request.headers and media_type(request) != STRUCTURED
+
+
+def of_binary(headers: Headers, body: bytes, prefix: str) -> Envelope:
+    """Return the envelope of an event in binary mode; raises `EnvelopeError`."""
+    found = {
+        name.removeprefix(OF_BINARY): unquote(value)
+        for name, value in headers.items()
+        if name.startswith(OF_BINARY)
+    }
+    if "content-type" in headers:
+        found["datacontenttype"] = headers["content-type"]
+    return _envelope(found, body, prefix)
+
+
+def of_structured(body: bytes, prefix: str) -> Envelope:
+    """Return the envelope of an event in JSON; raises `EnvelopeError`, `Refusal` 400."""
+    try:
+        given = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refusal(400, "Bad request", f"expected an event as JSON: {error}") from error
+    data, data_base64 = given.pop("data", None), given.pop("data_base64", None)
+    found = {name: _attribute(name, value) for name, value in given.items()}
+    kind = found.setdefault("datacontenttype", JSON)
+    if data_base64 is not None:
+        return _envelope(found, _decoded(data_base64), prefix)
+    return _envelope(found, b"" if data is None else _data(bytes(data), kind), prefix)
+
+
+def _attribute(name: str, raw: msgspec.Raw) -> str:
+    value = msgspec.json.decode(raw)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int):
+        return str(value)
+    raise EnvelopeError(f"{shown(name)}: expected text, a whole number, true or false")
+
+
+def _data(raw: bytes, kind: str) -> bytes:
+    """Return the data: JSON as it stands; text of another type is its own characters."""
+    is_json = kind.partition(";")[0].strip().lower().endswith("json")
+    if is_json or raw[:1] != b'"':
+        return raw
+    return msgspec.json.decode(raw, type=str).encode()
+
+
+def _decoded(raw: msgspec.Raw) -> bytes:
+    try:
+        return base64.b64decode(msgspec.json.decode(raw, type=str), validate=True)
+    except (msgspec.DecodeError, binascii.Error, ValueError) as error:
+        raise EnvelopeError(f"data_base64: expected base64 with its padding: {error}") from error
+
+
+def _envelope(found: Mapping[str, str], body: bytes, prefix: str) -> Envelope:
+    _check(found)
+    delay, at = found.get("delay"), found.get("deliverat")
+    if (delay is None) == (at is None):
+        got = "neither" if delay is None else "both"
+        raise EnvelopeError(f"delay, deliverat: expected exactly one of the two; got {got}")
+    return Envelope.new(
+        body,
+        id=event_id(found["source"], found["id"]),
+        delay=delay,
+        at=None if at is None else parse_at(at, "deliverat"),
+        key=found.get("partitionkey"),
+        headers=[(prefix + name, found[name]) for name in found if name not in NOT_HEADERS],
+        content_type=found.get("datacontenttype"),
+    )
+
+
+def _check(found: Mapping[str, str]) -> None:
+    if found.get("specversion") != "1.0":
+        raise EnvelopeError(f"specversion: expected 1.0; got {shown(found.get('specversion'))}")
+    for name in REQUIRED:
+        if not found.get(name):
+            raise EnvelopeError(f"{name}: expected text, which every event has; got none")
+    if BETWEEN in found["source"]:
+        raise EnvelopeError(f"source: expected a URI; got {shown(found['source'])}")
+    for name in found:
+        if not _NAME.fullmatch(name):
+            raise EnvelopeError(f"{shown(name)}: expected small letters and digits as a name")
+
+
+def event_id(source: str, id_: str) -> str:
+    """Return the id of an event's envelope: its source and id, or their hash if they are long.
+
+    >>> event_id("/orders", "42")
+    '/orders|42'
+    """
+    whole = f"{source}{BETWEEN}{id_}"
+    if len(whole.encode(errors="surrogatepass")) <= SHORT_BYTES:
+        return whole
+    return blake2b(whole.encode(errors="surrogatepass"), digest_size=32).hexdigest()

@@ -1,0 +1,216 @@
+"""Envelopes: schedule one or many, look one up, give it another due instant, cancel it."""
+
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from starlette.responses import Response
+
+from duebridge.admin.cold_rows import ColdRows
+from duebridge.envelope import Envelope, checked_id, due_instant
+from duebridge.errors import EnvelopeError, StoreUnavailable
+from duebridge.http import cloud_events, keys
+from duebridge.http.bodies import MOVE_BYTES, check_media_type, media_type, most_bytes, read_body
+from duebridge.http.lines import LINES, Lines
+from duebridge.http.operations import JSON, Call, answer, query_choice
+from duebridge.http.problems import Refusal
+from duebridge.http.together import Manner
+from duebridge.instants import parse_at
+from duebridge.jsonl import parse_line
+from duebridge.receipt import Known, Receipt
+from duebridge.scheduling import due_fault
+from duebridge.store.wire.replies import RescheduleReply
+
+POSTED = {"accepted": 201, "replaced": 201, "duplicate": 200, "refused": 422}  # the others: 409
+CHANGED = {"cancelled": 200, "rescheduled": 200, "recorded": 202, "unknown": 404}  # the others: 409
+ON_CONFLICT = ("refuse", "replace")
+NOW = "+0"
+
+
+class Move(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Another due instant: exactly one of `delay` and `at`."""
+
+    delay: str | None = None
+    at: str | int | None = None
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of an envelope; `due_at_ms` is its new due instant."""
+
+    id: str
+    route: str
+    status: str
+    due_at_ms: int | None = None
+
+
+async def post(call: Call) -> Response:
+    """Schedule one envelope, or one a line."""
+    key = keys.key_of(call.request)
+    replace = query_choice(call.request, "on_conflict", ON_CONFLICT) == "replace"
+    if replace and key is not None:
+        detail = f"{keys.HEADER}: expected on_conflict=refuse beside it; got replace"
+        raise Refusal(400, "Bad request", detail)
+    manner = Manner(call.token, call.route, replace, holds=key is not None)
+    if media_type(call.request) in LINES:
+        return Lines(call, manner, key)
+    usual_id = None if key is None else keys.made_id(call.token, key, 1)
+    envelope = await _read_envelope(call, usual_id)
+    if key is not None:
+        envelope = keys.remembered(envelope, call.site.config.routes[call.route])
+    receipt = await call.together.schedule(manner, envelope)
+    return _posted(call, envelope, receipt, is_made=envelope.id == usual_id)
+
+
+async def _read_envelope(call: Call, usual_id: str | None) -> Envelope:
+    request, config = call.request, call.site.config
+    if cloud_events.is_binary(request):
+        kind = cloud_events.BINARY
+    else:
+        kind = check_media_type(request, JSON, cloud_events.STRUCTURED, *LINES)
+    within_s = config.serve.request_timeout / 1000
+    body = await read_body(request, most_bytes(config, call.route), within_s)
+    if kind == JSON:
+        return _parsed(body, usual_id)
+    target = config.routes[call.route].target
+    prefix = cloud_events.prefix_of(config.brokers[target.broker].type)
+    if kind == cloud_events.BINARY:
+        return cloud_events.of_binary(request.headers, body, prefix)
+    return cloud_events.of_structured(body, prefix)
+
+
+def _parsed(body: bytes, usual_id: str | None) -> Envelope:
+    try:
+        return parse_line(body, usual_id)
+    except EnvelopeError as error:
+        if is_unreadable(error):
+            raise Refusal(400, "Bad request", str(error)) from error
+        raise
+
+
+def is_unreadable(error: EnvelopeError) -> bool:
+    """Whether it is about what is not JSON at all."""
+    why = error.__cause__
+    is_readable = why is None or isinstance(why, msgspec.ValidationError)
+    return not is_readable and isinstance(why, msgspec.DecodeError | ValueError | RecursionError)
+
+
+def _posted(call: Call, envelope: Envelope, receipt: Receipt, *, is_made: bool) -> Response:
+    headers = {}
+    if is_made and receipt.status == "conflict":
+        detail = f"{keys.HEADER}: expected the content of its first request; got other content"
+        raise Refusal(422, "The key is taken", detail, answer=receipt)
+    if is_made and keys.is_replayed(receipt):
+        headers[keys.REPLAYED] = "true"
+        receipt = keys.as_at_first(receipt)
+    status = POSTED.get(receipt.status, 409)
+    if status == 201:
+        headers["Location"] = f"/v1/routes/{call.route}/envelopes/{quote(receipt.id, safe='')}"
+    if status < 300:
+        return answer(receipt, status, headers)
+    most = call.site.config.routes[call.route].max_body
+    if len(envelope.body or b"") > most:
+        raise Refusal(413, "Too large", receipt.error)
+    title = "The envelope is refused" if status == 422 else f"Not stored: {receipt.status}"
+    raise Refusal(status, title, receipt.error or _why_not(receipt), answer=receipt)
+
+
+def _why_not(receipt: Receipt) -> str:
+    return {
+        "conflict": "id: it lives with other content; on_conflict=replace replaces that",
+        "in_flight": "id: it is being delivered, which is too late to replace it",
+    }.get(receipt.status, f"id: it ended {receipt.status}; on_conflict=replace schedules it again")
+
+
+async def get(call: Call) -> Response:
+    """Look an envelope up."""
+    id_ = _id_of(call)
+
+    def look() -> Known | None:
+        entry = call.site.scheduler(call.route).store.of(id_).get(id_)
+        if entry is not None:
+            return Known.of(call.route, entry)
+        route = call.site.config.routes[call.route]
+        if route.cold_tier is None:
+            return None
+        return ColdRows(call.site.config, call.site.connection, route).get(id_)
+
+    known = await call.site.run(look)
+    if known is None:
+        raise Refusal(404, "Unknown envelope", _UNKNOWN)
+    return answer(known)
+
+
+async def patch(call: Call) -> Response:
+    """Give an envelope another due instant."""
+    check_media_type(call.request, JSON, "application/merge-patch+json")
+    within_s = call.site.config.serve.request_timeout / 1000
+    body = await read_body(call.request, MOVE_BYTES, within_s)
+    try:
+        move = msgspec.json.decode(body, type=Move)
+    except msgspec.ValidationError as error:
+        raise EnvelopeError(f"expected an object with delay or at: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        detail = f"expected a JSON object with delay or at: {error}"
+        raise Refusal(400, "Bad request", detail) from error
+    due = due_instant(move.delay, None if move.at is None else parse_at(move.at, "at"))
+    return await _reschedule(call, str(due))
+
+
+async def deliver_now(call: Call) -> Response:
+    """Make an envelope due now."""
+    return await _reschedule(call, NOW)
+
+
+async def delete(call: Call) -> Response:
+    """Cancel an envelope."""
+    id_ = _id_of(call)
+    call_id = keys.call_id(call.token, keys.key_of(call.request), "cancel", call.route, id_)
+
+    def cancel() -> str:
+        return call.site.scheduler(call.route).store.of(id_).cancel(id_, call=call_id)
+
+    status = await _naming(call, id_, cancel)
+    return _changed(Change(id_, call.route, status))
+
+
+async def _reschedule(call: Call, due: str) -> Response:
+    id_, key = _id_of(call), keys.key_of(call.request)
+    route = call.site.config.routes[call.route]
+    call_id = keys.call_id(call.token, key, "reschedule", call.route, id_, due)
+
+    def reschedule() -> RescheduleReply:
+        store = call.site.scheduler(call.route).store.of(id_)
+        return store.reschedule(id_, due, route.max_delay, call_id)
+
+    reply = await _naming(call, id_, reschedule)
+    if reply.status in ("too_far", "expires_before_due"):
+        raise EnvelopeError(due_fault(route, reply))
+    due_at_ms = reply.due_at_ms if CHANGED.get(reply.status, 409) < 300 else None
+    return _changed(Change(id_, call.route, reply.status, due_at_ms))
+
+
+async def _naming(call: Call, id_: str, change: Any) -> Any:
+    try:
+        return await call.site.run(change, call.token)
+    except StoreUnavailable as error:
+        raise error.about([id_]) from error
+
+
+def _changed(change: Change) -> Response:
+    status = CHANGED.get(change.status, 409)
+    if status < 300:
+        return answer(change, status)
+    if status == 404:
+        raise Refusal(404, "Unknown envelope", _UNKNOWN, answer=change)
+    raise Refusal(409, f"Not changed: {change.status}", _TOO_LATE[change.status], answer=change)
+
+
+def _id_of(call: Call) -> str:
+    return checked_id(call.request.path_params["id"])
+
+
+_UNKNOWN = "id: the store does not know it: delivered, cancelled, or never scheduled"
+_TOO_LATE = {
+    "in_flight": "id: it is being delivered; a cancel takes effect if that fails",
+    "dead": "id: it is dead; replay or drop it",
+}

@@ -1,0 +1,61 @@
+"""Around every request: is its path readable? A line in the log, never with an id or a body."""
+
+import time
+from urllib.parse import unquote_to_bytes
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from duebridge.http.problems import Refusal
+from duebridge.telemetry.metrics import http_requests
+
+log = structlog.get_logger()
+OTHER = "other"  # the path of what is none of the interface's
+
+
+class Guard:
+    """Lets requests through to the application."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        began, status = time.monotonic(), 0
+        state = scope.setdefault("state", {})
+
+        async def sent(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            if _is_readable(scope):
+                await self._app(scope, receive, sent)
+            else:
+                detail = "path: expected percent-encoded UTF-8"
+                await Refusal(400, "Bad request", detail).response()(scope, receive, sent)
+        finally:
+            path = state.get("path", OTHER)
+            http_requests.labels(scope["method"] if path != OTHER else OTHER, path, status).inc()
+            log.info(
+                "http",
+                method=scope["method"],
+                path=path,
+                status=status,
+                took_ms=round(1000 * (time.monotonic() - began), 1),
+                token=state.get("token", ""),
+            )
+        return None
+
+
+def _is_readable(scope: Scope) -> bool:
+    raw: bytes = scope.get("raw_path") or b""
+    try:
+        unquote_to_bytes(raw).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
