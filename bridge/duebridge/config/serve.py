@@ -58,7 +58,7 @@ class Serve(Model):
     listen: Listen = "127.0.0.1:8480"
     """HOST:PORT; without tokens only an address of this machine."""
     tokens: Annotated[Text | None, Field(repr=False)] = None
-    """A reference to the file of tokens, "${file:tokens.yaml}"; `duebridge token` makes them."""
+    """A reference to the file of tokens, "${file:/PATH}"; `duebridge token` makes them."""
     rate: Annotated[Whole, Field(ge=1)] | None = None
     """Most envelopes, and other requests, of a token a second, in each process."""
     connections: Annotated[Whole, Field(ge=1)] = 1000

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -14,7 +15,8 @@ from duebridge.errors import BridgeError
 from duebridge.http import envelopes, probes, readings
 from duebridge.http.access import Rates
 from duebridge.http.guard import Guard
-from duebridge.http.operations import Operation, Shared, route_of
+from duebridge.http.openapi import description
+from duebridge.http.operations import JSON, Operation, Shared, route_of
 from duebridge.http.problems import Refusal, log_defect, of_error
 from duebridge.http.site import Site
 from duebridge.http.together import Together
@@ -44,7 +46,16 @@ def build_app(site: Site, extra_routes: Sequence[BaseRoute] = ()) -> Starlette:
         is_ready = await probes.is_ready(site)
         return PlainTextResponse("ok" if is_ready else "not ready", 200 if is_ready else 503)
 
-    watched = [Route("/livez", probes.livez), Route("/readyz", readyz)]
+    described = msgspec.json.encode(description(OPERATIONS))
+
+    async def openapi(_: Request) -> Response:
+        return Response(described, media_type=JSON)
+
+    watched = [
+        Route("/openapi.json", openapi),
+        Route("/livez", probes.livez),
+        Route("/readyz", readyz),
+    ]
     return Starlette(
         routes=[*own, *watched, *extra_routes],
         middleware=[Middleware(Guard)],

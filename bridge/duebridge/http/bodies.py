@@ -10,6 +10,7 @@ from duebridge.http.problems import Refusal
 
 WRITTEN_FACTOR = 4  # of a body in JSON: base64 takes 4/3, escapes twice as much and more
 AROUND_BYTES = 128 * 1024  # of an envelope beside its body: headers, key, target, properties
+MERGE_PATCH = "application/merge-patch+json"
 MOVE_BYTES = 4096  # of a PATCH
 
 

@@ -10,7 +10,14 @@ from duebridge.admin.cold_rows import ColdRows
 from duebridge.envelope import Envelope, checked_id, due_instant
 from duebridge.errors import EnvelopeError, StoreUnavailable
 from duebridge.http import cloud_events, keys
-from duebridge.http.bodies import MOVE_BYTES, check_media_type, media_type, most_bytes, read_body
+from duebridge.http.bodies import (
+    MERGE_PATCH,
+    MOVE_BYTES,
+    check_media_type,
+    media_type,
+    most_bytes,
+    read_body,
+)
 from duebridge.http.lines import LINES, Lines
 from duebridge.http.operations import JSON, Call, answer, query_choice
 from duebridge.http.problems import Refusal
@@ -142,7 +149,7 @@ async def get(call: Call) -> Response:
 
 async def patch(call: Call) -> Response:
     """Give an envelope another due instant."""
-    check_media_type(call.request, JSON, "application/merge-patch+json")
+    check_media_type(call.request, JSON, MERGE_PATCH)
     within_s = call.site.config.serve.request_timeout / 1000
     body = await read_body(call.request, MOVE_BYTES, within_s)
     try:

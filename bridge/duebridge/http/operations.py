@@ -52,12 +52,13 @@ class Operation(NamedTuple):
 
 def route_of(path: str, shared: Shared, methods: Mapping[str, Operation]) -> Route:
     """Return the route of a path: checks token, scope, route and rate, then lets the handler go."""
+    readable = path.replace(":path}", "}")
 
     async def serve(request: Request) -> Response:
         method = "GET" if request.method == "HEAD" else request.method
         operation = methods[method]
         name = request.path_params.get("route", "")
-        request.state.path = path  # this and the token: for the access log
+        request.state.path = readable  # this and the token: for the access log
         token = token_of(request, shared.site.tokens)
         request.state.token = token.name
         check_may(token, operation.scope, name or None)

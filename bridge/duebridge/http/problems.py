@@ -27,6 +27,19 @@ log = structlog.get_logger()
 _encode = msgspec.json.Encoder().encode
 
 
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A request that was not done. `answer` is the receipt or the change that says why.
+
+    `ids` are those of envelopes that may have been stored: make the same request again.
+    """
+
+    title: str
+    status: int
+    detail: str = ""
+    answer: Any = None
+    ids: tuple[str, ...] = ()
+
+
 class Refusal(Exception):
     """A request that is answered with a problem."""
 

@@ -1,0 +1,127 @@
+"""A real `duebridge serve` on a real Redis, and clients of it."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from duebridge.config.load import load_config
+from duebridge.config.models import Config
+from duebridge.http.tokens import digest_of
+from duebridge.receipt import Shown
+from duebridge.store.routes import RouteStore
+from duebridge.store.server.connection import open_connection
+from tests.support.command import ENVIRONMENT, PROGRAM
+from tests.support.servers import redis_server, wait_until
+
+JSON = {"Content-Type": "application/json"}
+NDJSON = {"Content-Type": "application/x-ndjson"}
+SECRETS = {"all": "all-secret", "shop": "shop-secret", "viewer": "viewer-secret"}
+TOKENS = [
+    {"name": "all", "scopes": ["schedule", "operate"]},
+    {"name": "shop", "scopes": ["schedule", "read"], "routes": ["order*"]},
+    {"name": "viewer", "scopes": ["read"]},
+]
+CONFIG: dict[str, Any] = {
+    "version": 1,
+    "brokers": {
+        "here": {"type": "memory"},
+        "kafka": {"type": "kafka", "bootstrap_servers": ["localhost:1"]},
+        "rabbit": {"type": "rabbitmq", "url": "amqp://localhost:1"},
+    },
+    "routes": {
+        "orders": {"target": {"broker": "here", "topic": "t"}, "max_delay": "30d", "shards": 3},
+        "small": {"target": {"broker": "here", "topic": "s"}, "max_body": "1KiB"},
+        "topic": {"target": {"broker": "kafka", "topic": "k"}},
+        "exchange": {"target": {"broker": "rabbit", "exchange": "e", "routing_key": "k"}},
+    },
+}
+
+
+def token_lines(tokens: list[dict[str, Any]]) -> str:
+    """The text of a file of tokens, JSON being YAML."""
+    return json.dumps([{**each, "sha256": digest_of(SECRETS[each["name"]])} for each in tokens])
+
+
+class Served:
+    """A server process, and the store behind it."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", home: Path) -> None:
+        self.process = process
+        self.home = home
+        self.config: Config = load_config(home / "duebridge.yaml")
+
+    def logged(self, event: str = "") -> list[dict[str, Any]]:
+        """The lines of its log so far, or those of one event."""
+        whole, _, _ = (self.home / "log").read_text().rpartition("\n")
+        lines = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
+        return [line for line in lines if event in ("", line["event"])]
+
+    @property
+    def port(self) -> int:
+        return int(self.logged("serving")[0]["port"])
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self, name: str | None = "all", **given: Any) -> httpx.Client:
+        headers = {} if name is None else {"Authorization": f"Bearer {SECRETS[name]}"}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=60, **given)
+
+    def stored(self, route: str = "orders") -> dict[str, Shown]:
+        """Every envelope of a route that waits, by its id."""
+        connection = open_connection(self.config.store.url)
+        try:
+            shards = self.config.routes[route].shards
+            store = RouteStore(connection, self.config.store.namespace, route, shards)
+            entries = [
+                entry
+                for shard in store.shards
+                for entry in shard.list("pending", limit=1000).entries
+            ]
+            return {entry.id: Shown.of(route, entry) for entry in entries}
+        finally:
+            connection.close()
+
+
+@contextmanager
+def serving(
+    home: Path, url: str, config: Mapping[str, Any] = CONFIG, **serve: Any
+) -> Iterator[Served]:
+    """Run a server until the end; what it logs is in `log`."""
+    home.mkdir(exist_ok=True)
+    (home / "tokens.yaml").write_text(token_lines(TOKENS))
+    block = {"listen": "127.0.0.1:0", "tokens": f"${{file:{home}/tokens.yaml}}", **serve}
+    block = {name: value for name, value in block.items() if value is not None}
+    whole = {**config, "store": {"url": url, "namespace": home.name}, "serve": block}
+    (home / "duebridge.yaml").write_text(json.dumps(whole))
+    with (home / "log").open("wb") as log:
+        environment = {**ENVIRONMENT, "NO_PROXY": "*"}
+        process = subprocess.Popen([PROGRAM, "serve"], cwd=home, env=environment, stderr=log)
+    try:
+        served = Served(process, home)
+        wait_until(
+            lambda: process.poll() is not None or served.logged("serving"), f"see {home}/log"
+        )
+        assert process.poll() is None, (home / "log").read_text()
+        yield served
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def store_server(home: Path) -> Iterator[int]:
+    """Run a Redis that is fit to hold envelopes; gives its port."""
+    home.mkdir(exist_ok=True)
+    with redis_server(home, "--appendonly", "yes") as port:
+        yield port
+
+
+os.environ.setdefault("NO_PROXY", "*")
