@@ -1,11 +1,13 @@
 """One Redis and one server for the tests of a process; some have servers of their own."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.http.serving import Served, serving, store_server
+from tests.support.command import Command
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +32,9 @@ def client(served: Served) -> Iterator[httpx.Client]:
     """A client that may do everything."""
     with served.client() as client:
         yield client
+
+
+@pytest.fixture
+def duebridge(tmp_path: Path, store_url: str) -> Command:
+    """The command on that Redis."""
+    return Command(tmp_path, store_url)

@@ -2,7 +2,7 @@
 
 The extension `delay` or `deliverat` says when the event is due. Its other attributes travel as the
 binding of the route's broker has them: headers `ce_NAME` on Kafka, `cloudEvents:NAME` on AMQP; the
-event's `datacontenttype` is the content type, `partitionkey` the key.
+event's `datacontenttype` is the content type, on Kafka its `partitionkey` the key.
 """
 
 import base64
@@ -10,6 +10,7 @@ import binascii
 import re
 from collections.abc import Mapping
 from hashlib import blake2b
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import msgspec
@@ -25,17 +26,25 @@ from duebridge.instants import parse_at
 BINARY = "binary"
 STRUCTURED = "application/cloudevents+json"
 OF_BINARY = "ce-"
-PREFIXES = {"rabbitmq": "cloudEvents:"}
-USUAL_PREFIX = "ce_"
 BETWEEN = "|"  # no URI has it: source and id can be told apart
 REQUIRED = ("id", "source", "type")
 NOT_HEADERS = ("delay", "deliverat", "datacontenttype")
 _NAME = re.compile("[a-z0-9]{1,64}")
 
 
-def prefix_of(broker_type: str) -> str:
-    """Return what begins the names of attributes on a type of broker."""
-    return PREFIXES.get(broker_type, USUAL_PREFIX)
+class Binding(NamedTuple):
+    """How events travel on a type of broker: what begins their headers, and whether keys exist."""
+
+    prefix: str
+    has_keys: bool
+
+
+KAFKA, AMQP = Binding("ce_", has_keys=True), Binding("cloudEvents:", has_keys=False)
+
+
+def binding_of(broker_type: str) -> Binding:
+    """Return the binding of a type of broker."""
+    return AMQP if broker_type == "rabbitmq" else KAFKA
 
 
 def is_binary(request: Request) -> bool:
@@ -43,7 +52,7 @@ def is_binary(request: Request) -> bool:
     return f"{OF_BINARY}specversion" in request.headers and media_type(request) != STRUCTURED
 
 
-def of_binary(headers: Headers, body: bytes, prefix: str) -> Envelope:
+def of_binary(headers: Headers, body: bytes, binding: Binding) -> Envelope:
     """Return the envelope of an event in binary mode; raises `EnvelopeError`."""
     found = {
         name.removeprefix(OF_BINARY): unquote(value)
@@ -52,10 +61,10 @@ def of_binary(headers: Headers, body: bytes, prefix: str) -> Envelope:
     }
     if "content-type" in headers:
         found["datacontenttype"] = headers["content-type"]
-    return _envelope(found, body, prefix)
+    return _envelope(found, body, binding)
 
 
-def of_structured(body: bytes, prefix: str) -> Envelope:
+def of_structured(body: bytes, binding: Binding) -> Envelope:
     """Return the envelope of an event in JSON; raises `EnvelopeError`, `Refusal` 400."""
     try:
         given = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
@@ -65,8 +74,8 @@ def of_structured(body: bytes, prefix: str) -> Envelope:
     found = {name: _attribute(name, value) for name, value in given.items()}
     kind = found.setdefault("datacontenttype", JSON)
     if data_base64 is not None:
-        return _envelope(found, _decoded(data_base64), prefix)
-    return _envelope(found, b"" if data is None else _data(bytes(data), kind), prefix)
+        return _envelope(found, _decoded(data_base64), binding)
+    return _envelope(found, b"" if data is None else _data(bytes(data), kind), binding)
 
 
 def _attribute(name: str, raw: msgspec.Raw) -> str:
@@ -93,7 +102,7 @@ def _decoded(raw: msgspec.Raw) -> bytes:
         raise EnvelopeError(f"data_base64: expected base64 with its padding: {error}") from error
 
 
-def _envelope(found: Mapping[str, str], body: bytes, prefix: str) -> Envelope:
+def _envelope(found: Mapping[str, str], body: bytes, binding: Binding) -> Envelope:
     _check(found)
     delay, at = found.get("delay"), found.get("deliverat")
     if (delay is None) == (at is None):
@@ -104,8 +113,8 @@ def _envelope(found: Mapping[str, str], body: bytes, prefix: str) -> Envelope:
         id=event_id(found["source"], found["id"]),
         delay=delay,
         at=None if at is None else parse_at(at, "deliverat"),
-        key=found.get("partitionkey"),
-        headers=[(prefix + name, found[name]) for name in found if name not in NOT_HEADERS],
+        key=found.get("partitionkey") if binding.has_keys else None,
+        headers=[(binding.prefix + name, found[name]) for name in found if name not in NOT_HEADERS],
         content_type=found.get("datacontenttype"),
     )
 

@@ -79,10 +79,10 @@ async def _read_envelope(call: Call, usual_id: str | None) -> Envelope:
     if kind == JSON:
         return _parsed(body, usual_id)
     target = config.routes[call.route].target
-    prefix = cloud_events.prefix_of(config.brokers[target.broker].type)
+    binding = cloud_events.binding_of(config.brokers[target.broker].type)
     if kind == cloud_events.BINARY:
-        return cloud_events.of_binary(request.headers, body, prefix)
-    return cloud_events.of_structured(body, prefix)
+        return cloud_events.of_binary(request.headers, body, binding)
+    return cloud_events.of_structured(body, binding)
 
 
 def _parsed(body: bytes, usual_id: str | None) -> Envelope:

@@ -69,7 +69,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _expect_head(self) -> None:
         self._stop_waiting()
-        self._head_bytes = 0
+        if self._head_bytes is None:
+            self._head_bytes = 0
         self._slow = self.loop.call_later(HEAD_WITHIN_S, self.timeout_keep_alive_handler)
 
     def _stop_waiting(self) -> None:

@@ -109,6 +109,7 @@ class TokenFile:
         self._text = read()
         self._tokens = _with_digests(read_tokens(self._text))
         self._looked_at = monotonic()
+        self._fault = ""  # of the file as it is now
 
     is_open = False
     """Whether everyone may do everything, without a token."""
@@ -128,23 +129,19 @@ class TokenFile:
             return
         self._looked_at = now
         try:
-            text = self._read()
+            self._take(self._read())
+            self._fault = ""
         except ConfigError as error:
-            text = ""
-            self._refuse(text, error)
+            if str(error) != self._fault:
+                log.error("tokens_refused", error=str(error))
+            self._fault = str(error)
+
+    def _take(self, text: str) -> None:
         if text == self._text:
             return
+        self._tokens = _with_digests(read_tokens(text))
         self._text = text
-        try:
-            self._tokens = _with_digests(read_tokens(text))
-            log.info("tokens_read", tokens=len(self._tokens))
-        except ConfigError as error:
-            self._refuse(text, error)
-
-    def _refuse(self, text: str, error: ConfigError) -> None:
-        if text != self._text:
-            log.error("tokens_refused", error=str(error))
-        self._text = text
+        log.info("tokens_read", tokens=len(self._tokens))
 
 
 class NoTokens(TokenFile):

@@ -1,0 +1,113 @@
+"""CloudEvents in, binary and structured; their attributes travel as each broker has them."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from duebridge.http.cloud_events import event_id
+from tests.http.serving import Served
+
+EVENT = {"specversion": "1.0", "id": "42", "source": "/orders", "type": "order.placed"}
+BINDINGS = [("topic", "ce_", b"p"), ("exchange", "cloudEvents:", None)]
+STRUCTURED = {"Content-Type": "application/cloudevents+json; charset=utf-8"}
+
+
+def path(route: str) -> str:
+    return f"/v1/routes/{route}/envelopes"
+
+
+def send(client: httpx.Client, route: str = "orders", **change: Any) -> httpx.Response:
+    """Send an event in JSON; a change of None leaves an attribute out."""
+    whole = {"delay": "1h", **EVENT, **change}
+    event = {name: value for name, value in whole.items() if value is not None}
+    return client.post(path(route), content=json.dumps(event), headers=STRUCTURED)
+
+
+@pytest.mark.parametrize(("route", "prefix", "key"), BINDINGS)
+def test_binary_event_keeps_its_attributes(
+    served: Served, client: httpx.Client, route: str, prefix: str, key: bytes | None
+) -> None:
+    attributes = {**EVENT, "id": f"binary-{route}", "subject": "caf%C3%A9", "partitionkey": "p"}
+    headers = {f"ce-{name}": value for name, value in {**attributes, "delay": "1h"}.items()}
+    headers["Content-Type"] = "application/xml; charset=utf-8"
+    answer = client.post(path(route), content=b"<a/>", headers=headers)
+    assert (answer.status_code, answer.json()["id"]) == (201, f"/orders|binary-{route}")
+    stored = served.stored(route)[f"/orders|binary-{route}"]
+    assert (stored.body, stored.key) == (b"<a/>", key)
+    assert stored.properties.content_type == "application/xml; charset=utf-8"
+    told = {**attributes, "subject": "café"}
+    assert dict(stored.headers) == {f"{prefix}{name}": value for name, value in told.items()}
+
+
+@pytest.mark.parametrize(
+    ("given", "body", "kind"),
+    [
+        ({"data": {"a": 1.50}}, b'{"a": 1.5}', "application/json"),
+        ({"data": "text"}, b'"text"', "application/json"),
+        ({"data": "text", "datacontenttype": "text/plain"}, b"text", "text/plain"),
+        ({"data_base64": "AP8=", "datacontenttype": "image/png"}, b"\x00\xff", "image/png"),
+        ({}, b"", "application/json"),
+    ],
+)
+def test_structured_event_gives_its_data(
+    served: Served, client: httpx.Client, given: dict[str, Any], body: bytes, kind: str
+) -> None:
+    name = f"structured-{body!r}-{kind}"
+    assert send(client, id=name, count=3, flag=True, **given).status_code == 201
+    stored = served.stored()[f"/orders|{name}"]
+    assert (stored.body, stored.properties.content_type) == (body, kind)
+    headers = dict(stored.headers)
+    assert (headers["ce_count"], headers["ce_flag"]) == ("3", "true")
+    assert headers.keys().isdisjoint({"ce_delay", "ce_data", "ce_datacontenttype"})
+
+
+def test_event_may_say_when_it_is_due(client: httpx.Client) -> None:
+    due_ms = client.get("/v1/routes/orders/stats").status_code and 1_800_000_000_000
+    for number, at in enumerate(("2027-01-15T08:00:00Z", str(due_ms), due_ms)):
+        answer = send(client, id=f"at-{number}", delay=None, deliverat=at, route="topic")
+        assert answer.json()["due_at_ms"] == due_ms
+
+
+def test_event_that_comes_again_is_a_duplicate(client: httpx.Client) -> None:
+    assert [send(client, id="again").status_code for _ in range(2)] == [201, 200]
+    assert send(client, id="again", source="/other").status_code == 201
+    assert send(client, id="again", data=1).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"specversion": "0.3"}, "specversion: expected 1.0"),
+        ({"specversion": None}, "specversion: expected 1.0"),
+        ({"id": ""}, "id: expected text"),
+        ({"type": None}, "type: expected text"),
+        ({"source": "a|b"}, "source: expected a URI"),
+        ({"delay": None}, "got neither"),
+        ({"deliverat": "2030-01-01T00:00:00Z"}, "got both"),
+        ({"delay": "soon"}, "delay: expected a duration"),
+        ({"Camel": "x"}, "'Camel': expected small letters"),
+        ({"list": [1]}, "'list': expected text"),
+        ({"data_base64": "?"}, "data_base64: expected base64"),
+    ],
+)
+def test_event_of_a_wrong_form_says_what_was_expected(
+    client: httpx.Client, change: dict[str, Any], said: str
+) -> None:
+    answer = send(client, **change)
+    assert (answer.status_code, said in answer.json()["detail"]) == (422, True), answer.text
+
+
+def test_event_that_is_no_json_is_a_bad_request(client: httpx.Client) -> None:
+    answer = client.post(path("orders"), content=b"[", headers=STRUCTURED)
+    assert answer.status_code == 400
+    batch = {"Content-Type": "application/cloudevents-batch+json"}
+    assert client.post(path("orders"), content=b"[]", headers=batch).status_code == 415
+
+
+def test_long_event_id_is_a_hash_of_its_own() -> None:
+    assert event_id("/s", "x" * 252) == "/s|" + "x" * 252
+    long = {event_id("/s", "x" * 253), event_id("/s", "x" * 254), event_id("/s|", "x" * 252)}
+    assert {len(each) for each in long} == {64}
+    assert len(long) == 3

@@ -1,0 +1,84 @@
+"""Limits: slow clients, long heads, many connections, a rate."""
+
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from duebridge.http import protocol
+from tests.http.serving import JSON, SECRETS, Served, serving
+
+ORDERS = "/v1/routes/orders/envelopes"
+HEAD = f"Host: localhost\r\nAuthorization: Bearer {SECRETS['all']}\r\n"
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory, store_url: str) -> Iterator[Served]:
+    home = tmp_path_factory.mktemp("strict")
+    with serving(home, store_url, rate=5, connections=4, request_timeout="300ms") as served:
+        yield served
+
+
+def talk(served: Served, *parts: bytes) -> bytes:
+    """What the server answers until it ends the connection."""
+    with socket.create_connection(("127.0.0.1", served.port), 60) as client:
+        for part in parts:
+            client.sendall(part)
+        answer = b""
+        while got := client.recv(65536):
+            answer += got
+    return answer
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/x-ndjson"])
+def test_body_that_does_not_come_is_not_waited_for(strict: Served, kind: str) -> None:
+    head = f"POST {ORDERS} HTTP/1.1\r\n{HEAD}Content-Type: {kind}\r\nContent-Length: 100\r\n\r\n"
+    answer = talk(strict, head.encode() + b'{"body')
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"expected it within 0.3s" in answer
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /v1/routes HTTP/1.1\r\n" + b"x-long: " + b"x" * 40_000 + b"\r\n\r\n",
+        b"GET /v1/routes HTTP/1.1\r\n" + b"x-many: 1\r\n" * 5000 + b"\r\n",
+        b"GET /" + b"x" * 40_000,
+    ],
+)
+def test_head_that_is_too_long_is_refused(served: Served, head: bytes) -> None:
+    assert talk(served, head).startswith(b"HTTP/1.1 431 ")
+
+
+def test_head_that_does_not_come_is_not_waited_for(served: Served) -> None:
+    began = time.monotonic()
+    assert talk(served, b"GET /v1/routes HT") == b""
+    assert time.monotonic() - began >= protocol.HEAD_WITHIN_S - 1
+
+
+def test_what_is_no_http_is_refused(served: Served) -> None:
+    assert talk(served, b"\x16\x03\x01 hello\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+
+
+def test_connections_beyond_the_limit_are_told_to_come_later(strict: Served) -> None:
+    idle = [socket.create_connection(("127.0.0.1", strict.port), 30) for _ in range(4)]
+    try:
+        answer = talk(strict, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 503 ")
+    finally:
+        for each in idle:
+            each.close()
+
+
+def test_rate_of_a_token_is_kept(strict: Served) -> None:
+    with strict.client("shop") as client:
+        answers = [
+            client.post(ORDERS, content=b'{"body": "x", "delay": "1h"}', headers=JSON)
+            for _ in range(20)
+        ]
+        refused = [each for each in answers if each.status_code == 429]
+        assert {each.status_code for each in answers} == {201, 429}
+        assert len(refused) >= 10
+        assert int(refused[0].headers["retry-after"]) >= 1
+        assert refused[0].headers["content-type"] == "application/problem+json"
