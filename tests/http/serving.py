@@ -2,6 +2,7 @@
 
 import json
 import os
+import ssl
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from duebridge.store.server.connection import open_connection
 from tests.support.command import ENVIRONMENT, PROGRAM
 from tests.support.servers import redis_server, wait_until
 
+UNUSED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # else each client reads all certificates
 JSON = {"Content-Type": "application/json"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
 SECRETS = {"all": "all-secret", "shop": "shop-secret", "viewer": "viewer-secret"}
@@ -72,7 +74,7 @@ class Served:
 
     def client(self, name: str | None = "all", **given: Any) -> httpx.Client:
         headers = {} if name is None else {"Authorization": f"Bearer {SECRETS[name]}"}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=60, **given)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=60, verify=UNUSED, **given)
 
     def stored(self, route: str = "orders") -> dict[str, Shown]:
         """Every envelope of a route that waits, by its id."""

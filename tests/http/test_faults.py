@@ -1,0 +1,213 @@
+"""Faults: a store that freezes, dies or is full while requests are on their way, and a restart."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+import redis
+
+from tests.http.serving import NDJSON, Served, serving
+from tests.support.servers import free_port, listens, wait_until
+
+ORDERS = "/v1/routes/orders/envelopes"
+CALLS = 'duebridge_store_call_seconds_count{script="schedule"}'
+ESTABLISHED = "01"  # in /proc/net/tcp
+
+
+class Store:
+    """A Redis of a test's own, which it freezes and kills."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.port = free_port()
+        self.start()
+
+    def start(self) -> None:
+        words = ["redis-server", "--port", str(self.port), "--dir", str(self.home), "--save", ""]
+        words += ["--appendonly", "yes", "--appendfsync", "always"]
+        with (self.home / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(words, stdout=log, stderr=log)
+        wait_until(lambda: listens(self.port), self.home / "server.log")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def send(self, number: int) -> None:
+        self.process.send_signal(number)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path)
+    yield store
+    store.kill()
+
+
+@pytest.fixture
+def alone(store: Store, tmp_path: Path) -> Iterator[Served]:
+    """A server on that store."""
+    with serving(tmp_path / "alone", f"redis://127.0.0.1:{store.port}") as served:
+        yield served
+
+
+@contextmanager
+def posting(served: Served, names: list[str]) -> Iterator[list[httpx.Response]]:
+    """Post each name under a key of its own until it is stored; gives the answers so far."""
+    answers: list[httpx.Response] = []
+
+    def post(name: str) -> None:
+        given = {"json": {"body": name, "delay": "1h"}, "headers": {"Idempotency-Key": name}}
+        with served.client() as client:
+            status = 0
+            while status != 201:
+                answer = client.post(ORDERS, **given)  # type: ignore[arg-type]
+                answers.append(answer)
+                status = answer.status_code
+                assert status in (201, 503), answer.text
+
+    with ThreadPoolExecutor(8) as pool:
+        futures = [pool.submit(post, name) for name in names]
+        yield answers
+        for future in futures:
+            future.result(120)
+
+
+@pytest.mark.parametrize("fault", ["freeze", "kill"])
+def test_store_that_fails_loses_nothing_and_stores_nothing_twice(
+    alone: Served, store: Store, fault: str
+) -> None:
+    names = [f"n-{number}" for number in range(400)]
+    with posting(alone, names) as answers:
+        wait_until(lambda: len(answers) > 20, "some answers")
+        if fault == "kill":
+            store.kill()
+        else:
+            store.send(signal.SIGSTOP)
+        wait_until(lambda: any(each.status_code == 503 for each in answers), "a 503")
+        if fault == "kill":
+            store.start()
+        else:
+            store.send(signal.SIGCONT)
+    bodies = sorted((each.body or b"").decode() for each in alone.stored().values())
+    assert bodies == sorted(names), "0 lost, nothing twice"
+    away = next(each for each in answers if each.status_code == 503)
+    assert int(away.headers["retry-after"]) >= 1
+    assert away.headers["content-type"] == "application/problem+json"
+    assert len(away.json()["ids"]) == 1
+    receipts = {each.json()["id"] for each in answers if each.status_code == 201}
+    assert receipts == alone.stored().keys()
+
+
+def test_store_that_is_away_is_said_by_every_operation(alone: Served, store: Store) -> None:
+    with alone.client() as client:
+        client.post(ORDERS, json={"id": "a", "body": "x", "delay": "1h"})
+        store.kill()
+        assert client.get("/livez").status_code == 200
+        assert client.get("/readyz").status_code == 503
+        for method, path in [
+            ("GET", "/v1/routes"),
+            ("GET", f"{ORDERS}/a"),
+            ("DELETE", f"{ORDERS}/a"),
+            ("POST", f"{ORDERS}/a/deliver-now"),
+        ]:
+            answer = client.request(method, path)
+            assert (answer.status_code, answer.json()["title"]) == (503, "The delay store is away")
+            assert "retry-after" in answer.headers
+        lines = client.post(ORDERS, content=b'{"body": "x", "delay": "1h"}\n', headers=NDJSON)
+        assert lines.status_code == 503, "nothing was answered yet"
+        store.start()
+        wait_until(lambda: client.get("/readyz").status_code == 200, "the store")
+        assert client.get(f"{ORDERS}/a").status_code == 200
+
+
+def test_store_that_goes_away_in_a_stream_is_said_line_by_line(alone: Served, store: Store) -> None:
+    def lines() -> Iterator[bytes]:
+        yield b'{"id": "first", "body": "x", "delay": "1h"}\n'
+        wait_until(lambda: "first" in alone.stored(), "the first line")
+        store.kill()
+        for name in ("second", "third"):
+            yield json.dumps({"id": name, "body": "x", "delay": "1h"}).encode() + b"\n"
+
+    with alone.client() as client:
+        answer = client.post(ORDERS, content=lines(), headers=NDJSON)
+    receipts = [json.loads(each) for each in answer.text.splitlines()]
+    assert [(each["id"], each["status"]) for each in receipts] == [
+        ("first", "accepted"),
+        ("second", "unavailable"),
+        ("third", "unavailable"),
+    ]
+    assert "did not answer" in receipts[1]["error"]
+
+
+def test_store_that_is_full_is_said_with_when_to_come_again(alone: Served, store: Store) -> None:
+    with redis.Redis(port=store.port) as admin, alone.client() as client:
+        given = {"body": "x", "delay": "1h"}
+        assert client.post(ORDERS, json=given).status_code == 201
+        admin.config_set("maxmemory", 1)
+        answer = client.post(ORDERS, json=given)
+        assert (answer.status_code, answer.json()["title"]) == (503, "The delay store is full")
+        assert int(answer.headers["retry-after"]) >= 10
+        admin.config_set("maxmemory", 0)
+        assert client.post(ORDERS, json=given).status_code == 201
+
+
+def test_sigterm_answers_what_is_in_hand(alone: Served, store: Store) -> None:
+    names = [f"n-{number}" for number in range(20)]
+    answers: list[httpx.Response] = []
+
+    def post(name: str) -> None:
+        with alone.client() as client:
+            answers.append(client.post(ORDERS, json={"id": name, "body": "x", "delay": "1h"}))
+
+    with alone.client() as client:
+        client.post(ORDERS, json={"id": "opened", "body": "x", "delay": "1h"})
+    store.send(signal.SIGSTOP)
+    with ThreadPoolExecutor(len(names)) as pool:
+        futures = [pool.submit(post, name) for name in names]
+        wait_until(lambda: in_hand(alone) >= len(names), "the requests")
+        alone.process.terminate()
+        wait_until(lambda: not listens(alone.port), "the end of listening")
+        store.send(signal.SIGCONT)
+        for future in futures:
+            future.result(60)
+    assert alone.process.wait(30) == 0
+    assert {each.status_code for each in answers} == {201}
+    assert alone.stored().keys() == {"opened", *names}
+    assert alone.logged("drained")
+
+
+def in_hand(served: Served) -> int:
+    """How many connections the server has."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
+    return sum(row[1].endswith(f":{served.port:04X}") and row[3] == ESTABLISHED for row in rows)
+
+
+def test_posts_that_arrive_together_share_a_call(alone: Served, store: Store) -> None:
+    path, count = "/v1/routes/small/envelopes", 40
+
+    def calls() -> float:
+        with alone.client() as client:
+            text = client.get("/metrics").text
+        return next((float(row.split()[1]) for row in text.splitlines() if CALLS in row), 0.0)
+
+    def post(number: int) -> int:
+        with alone.client() as client:
+            return client.post(path, json={"body": f"{number}", "delay": "1h"}).status_code
+
+    assert post(0) == 201
+    before = calls()
+    store.send(signal.SIGSTOP)
+    with ThreadPoolExecutor(count) as pool:
+        statuses = [pool.submit(post, number) for number in range(count)]
+        wait_until(lambda: in_hand(alone) >= count, "the requests")
+        store.send(signal.SIGCONT)
+        assert {each.result(60) for each in statuses} == {201}
+    assert len(alone.stored("small")) == count + 1
+    assert calls() - before <= 10, "one call was on its way, and the next has what came meanwhile"
