@@ -24,9 +24,9 @@ from duebridge.http.together import Together
 ROUTE = "/v1/routes/{route}"
 ENVELOPE = f"{ROUTE}/envelopes/{{id:path}}"
 OPERATIONS: Mapping[str, Mapping[str, Operation]] = {
+    f"{ROUTE}/envelopes": {"POST": Operation(envelopes.post, "schedule")},  # most come here
     "/v1/routes": {"GET": Operation(readings.list_routes, "read")},
     f"{ROUTE}/stats": {"GET": Operation(readings.show_stats, "read", configured=False)},
-    f"{ROUTE}/envelopes": {"POST": Operation(envelopes.post, "schedule")},
     f"{ENVELOPE}/deliver-now": {"POST": Operation(envelopes.deliver_now, "operate")},
     ENVELOPE: {
         "GET": Operation(envelopes.get, "read"),
