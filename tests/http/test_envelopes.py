@@ -230,6 +230,19 @@ def test_stats_and_routes_count_what_waits(served: Served, client: httpx.Client)
     problem(client.get("/v1/routes/nowhere/stats"), 404)
 
 
+def test_histogram_counts_what_falls_due(client: httpx.Client) -> None:
+    path = "/v1/routes/exchange"
+    for delay in ("5m", "35m", "36m", "2h"):
+        assert post(client, f"{path}/envelopes", delay=delay).status_code == 201
+    found = client.get(f"{path}/histogram", params={"horizon": "hour", "buckets": 2}).json()
+    assert [each["pending"] for each in found["buckets"]] == [1, 2]
+    assert found["buckets"][0]["from_ms"] == found["now_ms"]
+    assert len(client.get(f"{path}/histogram").json()["buckets"]) == 24
+    for wrong in ("horizon=year", "buckets=0", "buckets=x", "buckets=99999999999"):
+        problem(client.get(f"{path}/histogram?{wrong}"), 400)
+    problem(client.get("/v1/routes/nowhere/histogram"), 404)
+
+
 def test_log_has_neither_ids_nor_bodies_nor_secrets(served: Served, client: httpx.Client) -> None:
     post(client, id="canary-id", body="canary-body")
     client.get(f"{ORDERS}/canary-id?x=canary-query")

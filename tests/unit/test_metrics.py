@@ -22,7 +22,7 @@ from tests.support.checkout import ROOT
 
 LABELS = {
     "route", "broker", "shard", "state", "cause", "reason", "version", "window", "script", "fault",
-    "target", "intake",
+    "target", "intake", "method", "path", "status",
 }  # fmt: skip
 ROW = re.compile(r"^\| `(duebridge_[a-z_]+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
 

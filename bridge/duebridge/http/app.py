@@ -27,6 +27,7 @@ OPERATIONS: Mapping[str, Mapping[str, Operation]] = {
     f"{ROUTE}/envelopes": {"POST": Operation(envelopes.post, "schedule")},  # most come here
     "/v1/routes": {"GET": Operation(readings.list_routes, "read")},
     f"{ROUTE}/stats": {"GET": Operation(readings.show_stats, "read", configured=False)},
+    f"{ROUTE}/histogram": {"GET": Operation(readings.show_histogram, "read", configured=False)},
     f"{ENVELOPE}/deliver-now": {"POST": Operation(envelopes.deliver_now, "operate")},
     ENVELOPE: {
         "GET": Operation(envelopes.get, "read"),

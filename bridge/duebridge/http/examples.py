@@ -69,6 +69,15 @@ EXAMPLES: Mapping[str, Any] = {
     "deliver_now 202": {**_CHANGE, "status": "recorded", "due_at_ms": DUE_MS},
     "list_routes 200": {"routes": [_STATS]},
     "show_stats 200": _STATS,
+    "show_histogram 200": {
+        "route": ROUTE,
+        "horizon": "hour",
+        "now_ms": DUE_MS,
+        "buckets": [
+            {"from_ms": DUE_MS, "to_ms": DUE_MS + 1_800_000, "pending": 80, "retry": 1},
+            {"from_ms": DUE_MS + 1_800_000, "to_ms": DUE_MS + 3_600_000, "pending": 7, "retry": 0},
+        ],
+    },
     "401": {
         "title": "A token is needed",
         "status": 401,

@@ -16,7 +16,7 @@ from duebridge.http.examples import EXAMPLES
 from duebridge.http.lines import LINES, LineReceipt
 from duebridge.http.operations import JSON, Operation
 from duebridge.http.problems import PROBLEM, Problem
-from duebridge.http.readings import Routes
+from duebridge.http.readings import BUCKETS, HORIZONS, MOST_BUCKETS, Histogram, Routes
 from duebridge.jsonl import EnvelopeLine
 from duebridge.receipt import Known, Receipt
 
@@ -24,7 +24,18 @@ Schema: TypeAlias = dict[str, Any]
 
 OPENAPI = "3.1.0"
 REFERENCE = "#/components/schemas/{name}"
-TYPES = (EnvelopeLine, Receipt, LineReceipt, Known, Move, Change, RouteStats, Routes, Problem)
+TYPES = (
+    EnvelopeLine,
+    Receipt,
+    LineReceipt,
+    Known,
+    Move,
+    Change,
+    RouteStats,
+    Routes,
+    Histogram,
+    Problem,
+)
 STANDARD = (400, 401, 403, 404, 429, 503)  # of any operation that takes a token
 _TITLES = {
     200: "Done",
@@ -75,6 +86,7 @@ CONTRACTS: Mapping[str, Contract] = {
         (408, 409, 413, 415, 422),
         ("on_conflict", "key"),
     ),
+    "show_histogram": Contract({200: Histogram}, {}, (), ("horizon", "buckets")),
     "get": Contract({200: Known}),
     "patch": Contract(
         _CHANGES,
@@ -100,6 +112,16 @@ _PARAMETERS: Mapping[str, Schema] = {
         "in": "query",
         "schema": {"enum": [*ON_CONFLICT], "default": ON_CONFLICT[0]},
         "description": "What to do where the id lives with other content.",
+    },
+    "horizon": {
+        "name": "horizon",
+        "in": "query",
+        "schema": {"enum": [*HORIZONS], "default": HORIZONS[0]},
+    },
+    "buckets": {
+        "name": "buckets",
+        "in": "query",
+        "schema": {"type": "integer", "minimum": 1, "maximum": MOST_BUCKETS, "default": BUCKETS},
     },
     "key": {
         "name": keys.HEADER,

@@ -1,7 +1,7 @@
 """Operations: what a method on a path does, and the scope that it takes."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -15,6 +15,8 @@ from duebridge.http.site import Site
 from duebridge.http.together import Together
 from duebridge.http.tokens import Scope, Token
 from duebridge.scheduling import find_route
+
+Choice = TypeVar("Choice", bound=str)
 
 JSON = "application/json"
 _encode = msgspec.json.Encoder(enc_hook=target_as_dict).encode
@@ -75,11 +77,10 @@ def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = No
     return Response(_encode(value), status, headers, JSON)
 
 
-def query_choice(request: Request, name: str, known: tuple[str, ...]) -> str:
+def query_choice(request: Request, name: str, known: tuple[Choice, ...]) -> Choice:
     """Return a query parameter that is one of these, the first if absent; raises `Refusal` 400."""
-    value = request.query_params.get(name, known[0])
-    if value not in known:
-        raise Refusal(
-            400, "Bad request", f"{name}: expected one of {', '.join(known)}; got another"
-        )
-    return value
+    given = request.query_params.get(name, known[0])
+    for each in known:
+        if each == given:
+            return each
+    raise Refusal(400, "Bad request", f"{name}: expected one of {', '.join(known)}; got another")

@@ -1,10 +1,20 @@
 """What the store says of its routes: `GET /v1/routes` and a route's stats."""
 
+from typing import Final
+
 import msgspec
+from starlette.requests import Request
 from starlette.responses import Response
 
+from duebridge.admin.histogram import DueBucket, Horizon, due_histogram, edges
 from duebridge.admin.operator import RouteStats
-from duebridge.http.operations import Call, answer
+from duebridge.http.operations import Call, answer, query_choice
+from duebridge.http.problems import Refusal
+from duebridge.store.delay_store import MOST_EDGES
+
+HORIZONS: Final[tuple[Horizon, ...]] = ("day", "hour", "week")  # the first by default
+BUCKETS = 24
+MOST_BUCKETS = MOST_EDGES - 1
 
 
 class Routes(msgspec.Struct, frozen=True):
@@ -19,6 +29,36 @@ async def list_routes(call: Call) -> Response:
     operator = call.site.operator
     stats = await call.site.run(lambda: operator.stats(names) if names else [])
     return answer(Routes(stats))
+
+
+class Histogram(msgspec.Struct, frozen=True):
+    """What falls due in a route from `now_ms`, the store's time, to the horizon."""
+
+    route: str
+    horizon: Horizon
+    now_ms: int
+    buckets: list[DueBucket]
+
+
+async def show_histogram(call: Call) -> Response:
+    """Count what falls due in the next hour, day or week."""
+    horizon = query_choice(call.request, "horizon", HORIZONS)
+    count, operator = _buckets(call.request), call.site.operator
+
+    def look() -> Histogram:
+        now_ms = operator.now_ms()
+        found = due_histogram(operator, [call.route], edges(now_ms, horizon, count))
+        return Histogram(call.route, horizon, now_ms, found)
+
+    return answer(await call.site.run(look))
+
+
+def _buckets(request: Request) -> int:
+    given = request.query_params.get("buckets", str(BUCKETS))
+    if not given.isascii() or not given.isdigit() or not 1 <= int(given[:9]) <= MOST_BUCKETS:
+        detail = f"buckets: expected a whole number, 1 to {MOST_BUCKETS}; got another"
+        raise Refusal(400, "Bad request", detail)
+    return int(given)
 
 
 async def show_stats(call: Call) -> Response:

@@ -9,7 +9,7 @@ from duebridge.errors import ConfigError
 
 
 def serve(context: typer.Context, config: ConfigOption = None) -> None:
-    """Serve envelopes over HTTP until SIGTERM or SIGINT.
+    """Take envelopes over HTTP, until SIGTERM or SIGINT.
 
     It listens where serve.listen of the configuration says, by default on 127.0.0.1:8480. Then it
     takes no new connection, ends the requests in hand and exits 0; a second signal ends it at
