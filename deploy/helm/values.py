@@ -126,6 +126,21 @@ class IntakeWorkers(Block):
     """Messages that wait at the broker, for each of these workers."""
 
 
+class HttpServer(Block):
+    """`duebridge serve`, envelopes over HTTP; it needs `config.serve.tokens`."""
+
+    enabled: bool = False
+    replicas: Count = 2
+    port: Count = 80
+    """Of the Service; pods listen on 8480."""
+    resources: Kubernetes = {
+        "requests": {"cpu": "250m", "memory": "128Mi"},
+        "limits": {"memory": "512Mi"},
+    }
+    from_: list[Kubernetes] = Field([], alias="from")
+    """Who may send envelopes; empty: anybody."""
+
+
 class Preflight(Block):
     """The check before an install or an upgrade."""
 
@@ -258,6 +273,7 @@ class Values(Block):
     scaling: Scaling = Scaling()
     intake_workers: dict[Label, IntakeWorkers] = {}
     """By a name of yours: workers that run one intake alone."""
+    serve: HttpServer = HttpServer()
     preflight: Preflight = Preflight()
     pod_disruption_budget: Budget = Budget()
     topology_spread: list[str] = ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]

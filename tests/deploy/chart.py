@@ -73,10 +73,10 @@ def objects(text: str) -> Iterator[Object]:
 
 
 def one(rendered: list[Object], kind: str, name: str | None = None) -> Object:
-    """Return the only object of a kind, or that of a name; those of intakes have to be named."""
+    """Return the only object of a kind, or that of a name; intakes' and HTTP's have to be named."""
     of_kind = [each for each in rendered if each["kind"] == kind]
     if name is None:
-        of_kind = [each for each in of_kind if component_of(each) != "intake"]
+        of_kind = [each for each in of_kind if component_of(each) not in ("intake", "http")]
     found = [each for each in of_kind if name in (None, each["metadata"]["name"])]
     assert len(found) == 1, f"{kind} {name}: {len(found)}"
     return found[0]

@@ -10,6 +10,13 @@
   {{- $url := printf "redis://%s:6379/0" (include "duebridge.valkey" .) -}}
   {{- $_ := set $config "store" (merge (dict "url" $url) $store) -}}
 {{- end -}}
+{{- if .Values.serve.enabled -}}
+  {{- $serve := default dict $config.serve -}}
+  {{- if not $serve.tokens -}}
+    {{- fail "config.serve.tokens: expected a reference such as ${file:/secrets/http/tokens.yaml}, and the Secret under secrets.files, since serve.enabled opens a port; got none" -}}
+  {{- end -}}
+  {{- $_ := set $config "serve" (merge (dict "listen" "0.0.0.0:8480") $serve) -}}
+{{- end -}}
 {{- include "duebridge.refuseSecrets" $config -}}
 {{- toYaml $config -}}
 {{- end -}}

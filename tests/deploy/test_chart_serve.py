@@ -1,0 +1,56 @@
+"""`duebridge serve` in the chart: what it runs, who reaches it, and what it needs."""
+
+import pytest
+
+from tests.deploy.chart import Chart, ChartRefused, component_of, container_of, loaded, one, pod_of
+
+NAME = "demo-duebridge-http"
+OPEN = {"serve.enabled": True}
+
+
+def test_serve_is_like_the_workers_but_for_its_command_and_port(chart: Chart) -> None:
+    rendered = chart.mode("serve")
+    mine, workers = container_of(rendered, "Deployment", NAME), container_of(rendered)
+    assert mine["args"] == ["--config", "/etc/duebridge/duebridge.yaml", "serve"]
+    for key in ("image", "securityContext", "volumeMounts", "workingDir"):
+        assert mine[key] == workers[key]
+    pods = pod_of(rendered, "Deployment", NAME), pod_of(rendered)
+    for key in ("terminationGracePeriodSeconds", "securityContext", "volumes"):
+        assert pods[0][key] == pods[1][key]
+    assert one(rendered, "Deployment", NAME)["spec"]["replicas"] == 3
+
+
+def test_service_and_policies_find_the_pods_of_serve_alone(chart: Chart) -> None:
+    rendered = chart.mode("serve")
+    pods = {
+        name: one(rendered, "Deployment", name)["spec"]["template"]["metadata"]["labels"]
+        for name in (NAME, "demo-duebridge")
+    }
+    for selector in (
+        one(rendered, "Deployment", NAME)["spec"]["selector"]["matchLabels"],
+        one(rendered, "Service", NAME)["spec"]["selector"],
+        one(rendered, "PodDisruptionBudget", NAME)["spec"]["selector"]["matchLabels"],
+        one(rendered, "NetworkPolicy", NAME)["spec"]["podSelector"]["matchLabels"],
+    ):
+        assert [pod for pod, has in pods.items() if selector.items() <= has.items()] == [NAME]
+    assert one(rendered, "Service", NAME)["spec"]["ports"][0]["port"] == 80
+
+
+def test_network_policy_lets_in_who_is_named_and_out_as_the_workers(chart: Chart) -> None:
+    rendered = chart.mode("serve")
+    policy = one(rendered, "NetworkPolicy", NAME)["spec"]
+    [rule] = policy["ingress"]
+    assert rule["ports"] == [{"port": "http"}]
+    assert "namespaceSelector" in rule["from"][0]
+    assert policy["egress"] == one(rendered, "NetworkPolicy")["spec"]["egress"]
+
+
+def test_configuration_listens_beyond_the_pod_with_tokens(chart: Chart) -> None:
+    serve = loaded(chart.mode("serve")).serve
+    assert (serve.listen, serve.tokens) == ("0.0.0.0:8480", "${file:/secrets/http/tokens.yaml}")
+    assert "http" not in map(component_of, chart.mode("kafka")), "none unless it is asked for"
+
+
+def test_serve_without_tokens_is_refused(chart: Chart) -> None:
+    with pytest.raises(ChartRefused, match=r"config\.serve\.tokens: expected"):
+        chart.given(OPEN)
