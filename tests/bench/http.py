@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.http.serving import SECRETS, Served, serving, store_server
+from tests.support.serving import SECRETS, Served, serving, store_server
 
 CONNECTIONS = 32
 POSTS, LINES = 6_400, 50_000

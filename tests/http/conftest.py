@@ -6,8 +6,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.http.serving import Served, serving, store_server
 from tests.support.command import Command
+from tests.support.serving import Served, serving, store_server
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from duebridge.http.cloud_events import event_id
-from tests.http.serving import Served
+from tests.support.serving import Served
 
 EVENT = {"specversion": "1.0", "id": "42", "source": "/orders", "type": "order.placed"}
 BINDINGS = [("topic", "ce_", b"p"), ("exchange", "cloudEvents:", None)]

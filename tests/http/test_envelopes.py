@@ -7,7 +7,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from tests.http.serving import JSON, Served
+from tests.support.serving import JSON, Served
 
 ORDERS = "/v1/routes/orders/envelopes"
 HOSTILE = [
@@ -114,6 +114,12 @@ def test_post_of_a_wrong_request_says_what_was_expected(
 ) -> None:
     headers = {"Content-Type": kind} if kind else {}
     assert said in problem(client.post(ORDERS, content=content, headers=headers), status)["detail"]
+
+
+def test_post_of_a_compressed_body_is_refused(client: httpx.Client) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    answer = client.post(ORDERS, content=b"x", headers=headers)
+    assert "expected none; got gzip" in problem(answer, 415)["detail"]
 
 
 def test_post_of_a_body_that_is_too_large_is_refused(client: httpx.Client) -> None:

@@ -12,8 +12,8 @@ import httpx
 import pytest
 import redis
 
-from tests.http.serving import NDJSON, Served, serving
 from tests.support.servers import free_port, listens, wait_until
+from tests.support.serving import NDJSON, Served, serving
 
 ORDERS = "/v1/routes/orders/envelopes"
 CALLS = 'duebridge_store_call_seconds_count{script="schedule"}'

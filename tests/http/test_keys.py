@@ -7,7 +7,7 @@ import pytest
 
 from duebridge.admin.operator import Operator
 from duebridge.store.server.connection import open_connection
-from tests.http.serving import NDJSON, Served
+from tests.support.serving import NDJSON, Served
 
 ORDERS = "/v1/routes/orders/envelopes"
 DAY_MS = 86_400_000

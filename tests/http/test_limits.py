@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from duebridge.http import protocol
-from tests.http.serving import JSON, SECRETS, Served, serving
+from tests.support.serving import JSON, SECRETS, Served, serving
 
 ORDERS = "/v1/routes/orders/envelopes"
 HEAD = f"Host: localhost\r\nAuthorization: Bearer {SECRETS['all']}\r\n"

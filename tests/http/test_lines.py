@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from duebridge.http.lines import Splitter
-from tests.http.serving import NDJSON, SECRETS, Served, serving
 from tests.support.servers import wait_until
+from tests.support.serving import NDJSON, SECRETS, Served, serving
 
 ORDERS = "/v1/routes/orders/envelopes"
 

@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 
 from duebridge.http.app import OPERATIONS
 from duebridge.http.openapi import CONTRACTS, description
-from tests.http.serving import NDJSON, SECRETS, Served
+from tests.support.serving import NDJSON, SECRETS, Served
 
 CHECKS = [
     not_a_server_error,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from tests.http.serving import Served, serving
 from tests.support.checkout import ROOT
+from tests.support.serving import Served, serving
 
 PAGE = (ROOT / "docs" / "http.md").read_text()
 URL = "http://127.0.0.1:8480"

@@ -20,9 +20,9 @@ from duebridge.http.tokens import (
     new_secret,
     read_tokens,
 )
-from tests.http.serving import Served, serving
 from tests.support.command import Command
 from tests.support.servers import wait_until
+from tests.support.serving import Served, serving
 
 GOOD = {"name": "shop", "sha256": digest_of("s"), "scopes": ["schedule"]}
 

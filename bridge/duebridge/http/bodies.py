@@ -27,6 +27,14 @@ def check_media_type(request: Request, *known: str) -> str:
     raise Refusal(415, "Unsupported media type", expected, {"Accept-Post": ", ".join(known)})
 
 
+def check_encoding(request: Request) -> None:
+    """Raise `Refusal` 415 for a compressed body."""
+    found = request.headers.get("content-encoding", "identity").lower()
+    if found != "identity":
+        detail = f"Content-Encoding: expected none; got {found}"
+        raise Refusal(415, "Unsupported encoding", detail, {"Accept-Encoding": "identity"})
+
+
 def most_bytes(config: Config, route: str) -> int:
     """Return the most bytes that one envelope of a route takes as JSON."""
     return WRITTEN_FACTOR * config.routes[route].max_body + AROUND_BYTES

@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from duebridge.envelope import target_as_dict
 from duebridge.http.access import Rates, check_may, token_of
+from duebridge.http.bodies import check_encoding
 from duebridge.http.problems import Refusal
 from duebridge.http.site import Site
 from duebridge.http.together import Together
@@ -65,6 +66,7 @@ def route_of(path: str, shared: Shared, methods: Mapping[str, Operation]) -> Rou
         request.state.token = token.name
         check_may(token, operation.scope, name or None)
         shared.rates.check(token)
+        check_encoding(request)
         if name and operation.configured:
             find_route(shared.site.config, name)
         return await operation.handler(Call(request, token, name, *shared))

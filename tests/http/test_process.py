@@ -1,0 +1,59 @@
+"""`duebridge serve` as a process: what keeps it from starting, and several beside each other."""
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.command import Command
+from tests.support.serving import CONFIG, Served, serving
+
+ORDERS = "/v1/routes/orders/envelopes"
+
+
+@pytest.mark.parametrize(
+    ("serve", "said"),
+    [
+        ({"tokens": "${file:/nowhere/tokens.yaml}"}, "serve.tokens: file /nowhere/tokens.yaml"),
+        ({"tokens": "- broken"}, "serve.tokens: expected a YAML list"),
+        ({"listen": "0.0.0.0:0"}, "expected tokens where it listens beyond this machine"),
+        ({"listen": "127.0.0.1:{port}"}, "serve.listen: cannot listen on 127.0.0.1:{port}"),
+    ],
+)
+def test_server_that_cannot_start_says_why(
+    duebridge: Command, served: Served, serve: dict[str, str], said: str
+) -> None:
+    port = str(served.port)
+    block = {name: value.replace("{port}", port) for name, value in serve.items()}
+    whole = {**CONFIG, "store": {"url": duebridge.url}, "serve": block}
+    duebridge.file.write_text(json.dumps(whole))
+    done = duebridge("serve")
+    assert (done.code, said.replace("{port}", port) in done.err) == (2, True), done.err
+
+
+def test_server_whose_store_is_away_exits_3(duebridge: Command) -> None:
+    whole = {**CONFIG, "store": {"url": "redis://127.0.0.1:1"}}
+    duebridge.file.write_text(json.dumps(whole))
+    assert duebridge("serve").code == 3
+
+
+def test_servers_beside_each_other_are_one(tmp_path: Path, store_url: str) -> None:
+    with (
+        serving(tmp_path / "twins", store_url) as one,
+        serving(tmp_path / "twins", store_url) as two,
+    ):
+        key = {"Idempotency-Key": "twins"}
+        given = {"body": "x", "delay": "1h"}
+        with one.client() as first, two.client() as second:
+            receipts = [each.post(ORDERS, json=given, headers=key) for each in (first, second)]
+            assert receipts[0].json() == receipts[1].json()
+            name = receipts[0].json()["id"]
+            assert second.delete(f"{ORDERS}/{name}", headers=key).json()["status"] == "cancelled"
+            assert first.delete(f"{ORDERS}/{name}", headers=key).json()["status"] == "cancelled"
+            assert len(one.stored()) == 0
+
+
+def test_name_of_a_path_is_shown_by_its_readable_form(served: Served) -> None:
+    paths = httpx.get(f"{served.url}/openapi.json").json()["paths"]
+    assert f"{ORDERS.replace('orders', '{route}')}/{{id}}" in paths
