@@ -7,6 +7,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from tests.support.servers import wait_until
 from tests.support.serving import JSON, Served
 
 ORDERS = "/v1/routes/orders/envelopes"
@@ -253,6 +254,7 @@ def test_log_has_neither_ids_nor_bodies_nor_secrets(served: Served, client: http
     post(client, id="canary-id", body="canary-body")
     client.get(f"{ORDERS}/canary-id?x=canary-query")
     client.get("/canary-path")
+    wait_until(lambda: served.logged("http")[-1]["status"] == 404, "the last line")
     text = (served.home / "log").read_text()
     assert "canary" not in text
     assert "all-secret" not in text

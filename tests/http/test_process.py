@@ -39,10 +39,9 @@ def test_server_whose_store_is_away_exits_3(duebridge: Command) -> None:
 
 
 def test_servers_beside_each_other_are_one(tmp_path: Path, store_url: str) -> None:
-    with (
-        serving(tmp_path / "twins", store_url) as one,
-        serving(tmp_path / "twins", store_url) as two,
-    ):
+    homes = [tmp_path / place / "twins" for place in "ab"]  # one namespace
+    with serving(homes[0], store_url) as one, serving(homes[1], store_url) as two:
+        assert one.port != two.port
         key = {"Idempotency-Key": "twins"}
         given = {"body": "x", "delay": "1h"}
         with one.client() as first, two.client() as second:

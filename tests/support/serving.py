@@ -97,7 +97,7 @@ def serving(
     home: Path, url: str, config: Mapping[str, Any] = CONFIG, **serve: Any
 ) -> Iterator[Served]:
     """Run a server until the end; what it logs is in `log`."""
-    home.mkdir(exist_ok=True)
+    home.mkdir(parents=True, exist_ok=True)
     (home / "tokens.yaml").write_text(token_lines(TOKENS))
     block = {"listen": "127.0.0.1:0", "tokens": f"${{file:{home}/tokens.yaml}}", **serve}
     block = {name: value for name, value in block.items() if value is not None}

@@ -59,7 +59,7 @@ def build_app(site: Site, extra_routes: Sequence[BaseRoute] = ()) -> Starlette:
     ]
     return Starlette(
         routes=[*own, *watched, *extra_routes],
-        middleware=[Middleware(Guard)],
+        middleware=[Middleware(Guard, access_log=site.access_log)],
         exception_handlers={
             BridgeError: _refuse,
             Refusal: _refuse,

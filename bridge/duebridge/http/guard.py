@@ -3,21 +3,21 @@
 import time
 from urllib.parse import unquote_to_bytes
 
-import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from duebridge.http.access_log import AccessLog
 from duebridge.http.problems import Refusal
 from duebridge.telemetry.metrics import http_requests
 
-log = structlog.get_logger()
 OTHER = "other"  # the path of what is none of the interface's
 
 
 class Guard:
     """Lets requests through to the application."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, access_log: AccessLog) -> None:
         self._app = app
+        self._log = access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
@@ -41,8 +41,7 @@ class Guard:
         finally:
             path = state.get("path", OTHER)
             http_requests.labels(scope["method"] if path != OTHER else OTHER, path, status).inc()
-            log.info(
-                "http",
+            self._log.add(
                 method=scope["method"],
                 path=path,
                 status=status,

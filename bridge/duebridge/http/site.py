@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from duebridge.admin.operator import Operator
 from duebridge.config.models import Config
+from duebridge.http.access_log import AccessLog
 from duebridge.http.tokens import Token, TokenFile
 from duebridge.scheduling import RouteScheduler
 from duebridge.store.acting import acting_as
@@ -34,6 +35,7 @@ class Site:
         self.connection = connection
         self.tokens = tokens
         self.operator = Operator(config, connection)
+        self.access_log = AccessLog()
         self.draining = asyncio.Event()
         """Set when the process is to stop: streams end after the lines in hand."""
         self._tracing = tracing
@@ -69,5 +71,6 @@ class Site:
         return await asyncio.get_running_loop().run_in_executor(self._threads, acting)
 
     def close(self) -> None:
-        """Wait for the calls that run."""
+        """Wait for the calls that run, and write the rest of the log."""
         self._threads.shutdown()
+        self.access_log.flush()
