@@ -294,6 +294,8 @@ def _header_value(name: object, value: object) -> HeaderValue:
         return value
     if isinstance(value, bytes):
         return bytes(value)
+    if type(value) is str and value.isascii():  # most are, and showing a name has its cost
+        return value
     if isinstance(value, str):
         return _utf8(f"header {shown(name)}", value)
     if isinstance(value, int) and -(2**63) <= value < 2**63:
@@ -375,6 +377,8 @@ def _text(name: str, value: object, least: int, most: int) -> str:
 
 def _utf8(name: str, value: str) -> str:
     """Return text that UTF-8 can carry, as a str and no subclass."""
+    if type(value) is str and value.isascii():
+        return value
     try:
         return value.encode().decode()
     except UnicodeEncodeError as error:

@@ -20,6 +20,7 @@ from duebridge.errors import EnvelopeError, shown
 from duebridge.instants import parse_at, parse_expires
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
+BODIES = ("body", "body_base64", "json")
 _TEXT = 'expected text or {"base64": "..."}'
 _DURATION = 'expected a duration such as "15m"'
 # What a field has to be, where msgspec would name Python types.
@@ -114,24 +115,32 @@ def _is_base64(name: str, value: object) -> bool:
 
 
 def _envelope(line: EnvelopeLine, usual_id: str | None) -> Envelope:
-    given = msgspec.structs.asdict(line)
-    given["id"] = usual_id if line.id is None else line.id
-    pairs = line.headers.items() if isinstance(line.headers, dict) else line.headers
-    given["key"] = _bytes(line.key)
-    given["headers"] = [(name, _header_value(value)) for name, value in pairs]
-    given["at"] = None if line.at is None else parse_at(line.at, "at")
-    given["expires"] = None if line.expires is None else parse_expires(line.expires)
-    del given["body"], given["body_base64"], given["json"]
+    whole = msgspec.structs.asdict(line)
+    given = {name: whole[name] for name in whole if whole[name] is not None}
+    given.setdefault("id", usual_id)
+    given["headers"] = _headers(line)
+    if line.key is not None:
+        given["key"] = _bytes(line.key)
+    if line.at is not None:
+        given["at"] = parse_at(line.at, "at")
+    if line.expires is not None:
+        given["expires"] = parse_expires(line.expires)
+    for name in BODIES:
+        given.pop(name, None)
     return Envelope.new(_body(line, given), **given)
+
+
+def _headers(line: EnvelopeLine) -> list[tuple[str, HeaderValue]]:
+    pairs = line.headers.items() if isinstance(line.headers, dict) else line.headers
+    return [(name, _header_value(value)) for name, value in pairs]
 
 
 def _body(line: EnvelopeLine, given: dict[str, Any]) -> bytes | None:
     """Return the body; a JSON value makes application/json the default content type."""
-    bodies = {"body": line.body, "body_base64": line.body_base64, "json": line.json}
-    found = [name for name, value in bodies.items() if value is not UNSET]
+    found = [name for name in BODIES if getattr(line, name) is not UNSET]
     if len(found) != 1:
         got = " and ".join(found) or "none"
-        raise EnvelopeError(f"body: expected exactly one of {', '.join(bodies)}; got {got}")
+        raise EnvelopeError(f"body: expected exactly one of {', '.join(BODIES)}; got {got}")
     if not isinstance(line.json, UnsetType):
         given["content_type"] = line.content_type or "application/json"
         return bytes(line.json)
