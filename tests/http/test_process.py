@@ -1,11 +1,21 @@
 """`duebridge serve` as a process: what keeps it from starting, and several beside each other."""
 
+import asyncio
 import json
 from pathlib import Path
 
 import httpx
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from structlog.testing import capture_logs
 
+from duebridge.config.models import Config
+from duebridge.http.app import build_app
+from duebridge.http.site import Site
+from duebridge.http.tokens import NoTokens
+from duebridge.store.server.connection import open_connection
 from tests.support.command import Command
 from tests.support.serving import CONFIG, Served, serving
 
@@ -51,6 +61,27 @@ def test_servers_beside_each_other_are_one(tmp_path: Path, store_url: str) -> No
             assert second.delete(f"{ORDERS}/{name}", headers=key).json()["status"] == "cancelled"
             assert first.delete(f"{ORDERS}/{name}", headers=key).json()["status"] == "cancelled"
             assert len(one.stored()) == 0
+
+
+def test_defect_is_a_problem_that_tells_nothing_of_the_request(store_url: str) -> None:
+    async def fail(_: Request) -> Response:
+        raise RuntimeError("canary")
+
+    async def get() -> httpx.Response:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.get("/defect")
+
+    connection = open_connection(store_url)
+    site = Site(Config.model_validate(CONFIG), connection, NoTokens())
+    app = build_app(site, [Route("/defect", fail)])
+    with capture_logs() as logged:
+        answer = asyncio.run(get())
+    site.close()
+    connection.close()
+    assert (answer.status_code, answer.json()["status"]) == (500, 500)
+    assert "canary" not in f"{answer.text}{logged}"
+    assert [(each["event"], each["error"]) for each in logged] == [("http_defect", "RuntimeError")]
 
 
 def test_name_of_a_path_is_shown_by_its_readable_form(served: Served) -> None:

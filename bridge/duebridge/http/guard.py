@@ -38,6 +38,9 @@ class Guard:
             else:
                 detail = "path: expected percent-encoded UTF-8"
                 await Refusal(400, "Bad request", detail).response()(scope, receive, sent)
+        except Exception:
+            status = 500
+            raise
         finally:
             path = state.get("path", OTHER)
             http_requests.labels(scope["method"] if path != OTHER else OTHER, path, status).inc()
