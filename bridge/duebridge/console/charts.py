@@ -1,0 +1,61 @@
+"""What a page draws, as the browser's program and the table beside it read it."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from duebridge.admin.forecast import Forecast
+from duebridge.admin.histogram import DueBucket
+
+
+class Chart(NamedTuple):
+    """A chart, as JSON for the browser; `rows` are its figures for those who do not see it."""
+
+    json: str
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    total: int
+
+
+def due_chart(buckets: Sequence[DueBucket]) -> Chart:
+    """Return what falls due in each bucket."""
+    due = [each.pending for each in buckets]
+    retries = [each.retry for each in buckets]
+    starts = [each.from_ms for each in buckets]
+    rows = list(zip(starts, due, retries, strict=True))
+    series = _stacked(due, retries)
+    return Chart(_json(starts, series), ("from", "due", "retries"), rows, sum(due) + sum(retries))
+
+
+def forecast_chart(found: Forecast) -> Chart:
+    """Return what falls due, what the workers can deliver, and the backlog that this leaves."""
+    due = [each.due for each in found.buckets]
+    retries = [each.retries for each in found.buckets]
+    backlog = [each.backlog for each in found.buckets]
+    starts = [each.from_ms for each in found.buckets]
+    series = _stacked(due, retries)
+    if found.capacity_per_s is not None:
+        seconds = [(each.to_ms - each.from_ms) / 1000 for each in found.buckets]
+        room = [round(found.capacity_per_s * each) for each in seconds]
+        if max(room) < 20 * max(1, *due, *retries):  # else it would flatten everything else
+            series.append(_series("capacity", "capacity", room, "limit"))
+        series.append({**_series("backlog", "backlog", backlog, "line"), "scale": "backlog"})
+    rows = list(zip(starts, due, retries, backlog, strict=True))
+    columns = ("from", "due", "retries", "backlog")
+    return Chart(_json(starts, series), columns, rows, sum(due) + sum(retries))
+
+
+def _stacked(due: list[int], retries: list[int]) -> list[dict[str, Any]]:
+    both = [one + other for one, other in zip(due, retries, strict=True)]
+    behind = {**_series("retries", "retries", retries, "bars"), "stacked": both}
+    return [behind, _series("due", "due", due, "bars")]
+
+
+def _series(label: str, tone: str, values: list[int], form: str) -> dict[str, Any]:
+    return {"label": label, "tone": tone, "values": values, "as": form}
+
+
+def _json(starts_ms: list[int], series: list[dict[str, Any]]) -> str:
+    x = [each // 1000 for each in starts_ms]
+    return msgspec.json.encode({"x": x, "series": series}).decode()

@@ -1,0 +1,50 @@
+"""What falls due in the next hour, day or week, and whether it will be late."""
+
+from typing import Literal, NamedTuple, get_args
+
+from starlette.responses import Response
+
+from duebridge.admin.forecast import Forecast, forecast
+from duebridge.console.charts import Chart, forecast_chart
+from duebridge.console.forms import choice
+from duebridge.console.visit import Visit
+
+Horizon = Literal["hour", "day", "week"]
+LATE_MS = 1_000  # a wait below it is nothing to tell
+
+
+class Outlook(NamedTuple):
+    """A route's forecast, drawn."""
+
+    forecast: Forecast
+    chart: Chart
+
+    @property
+    def most_backlog(self) -> int:
+        """The longest queue to expect."""
+        return max((each.backlog for each in self.forecast.buckets), default=0)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether envelopes are to wait beyond their due instant."""
+        return self.forecast.late_ms >= LATE_MS
+
+
+async def page(visit: Visit) -> Response:
+    """Return the page: of one route if it is named, else of each."""
+    horizon: Horizon = choice(visit.query, "horizon", get_args(Horizon))  # type: ignore[assignment]
+    wanted = visit.query.get("route", "")
+
+    def gather() -> tuple[list[str], list[Outlook]]:
+        names = visit.route_names()
+        chosen = [visit.readable(wanted)] if wanted else names[:MOST_ROUTES]
+        found = [forecast(visit.site.operator, name, horizon) for name in chosen]
+        return names, [Outlook(each, forecast_chart(each)) for each in found]
+
+    names, outlooks = await visit.run(gather)
+    return visit.page(
+        "due.html", "due", horizon=horizon, route=wanted, names=names, outlooks=outlooks
+    )
+
+
+MOST_ROUTES = 8  # on one page

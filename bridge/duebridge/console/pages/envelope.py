@@ -1,0 +1,122 @@
+"""One envelope: its time line, its content, and what may be done with it."""
+
+from typing import NamedTuple
+
+from starlette.responses import Response
+
+from duebridge.admin.timeline import Timeline, timeline
+from duebridge.config.models import Route
+from duebridge.console.forms import instant_ms, text_of
+from duebridge.console.previews import Preview, preview
+from duebridge.console.visit import Visit
+from duebridge.durations import parse_duration_ms
+from duebridge.errors import EnvelopeError
+from duebridge.receipt import Shown
+
+MOST_HEADERS = 200
+EVENTS = 100  # a page of the time line
+TONES = {
+    "delivered": "ok",
+    "retried": "warn",
+    "dead": "bad",
+    "expired": "bad",
+    "shunted": "bad",
+    "cancelled": "warn",
+    "dropped": "bad",
+    "gap": "warn",
+}
+
+
+class Sight(NamedTuple):
+    """Everything that the page shows; `shown` is None of an envelope that the store lacks."""
+
+    shown: Shown | None
+    line: Timeline
+    body: Preview
+    route: Route | None
+    now_ms: int
+    target: str
+
+
+async def page(visit: Visit) -> Response:
+    """Return the page; one that is no more in the store keeps its time line, with status 404."""
+    route, id = _named(visit, visit.query)
+    found = await visit.run(lambda: _gather(visit, route, id))
+    status = 200 if found.shown or found.line.events else 404
+    return visit.page(
+        "envelope.html",
+        "search",
+        status,
+        found=found,
+        route=route,
+        id=id,
+        tones=TONES,
+        most_headers=MOST_HEADERS,
+        cursor=visit.query.get("cursor", ""),
+    )
+
+
+async def deliver_now(visit: Visit) -> Response:
+    """Make an envelope due now."""
+    route, id = _to_change(visit)
+    (answer,) = await visit.run(lambda: visit.site.operator.deliver_now(route, [id]))
+    return visit.go("envelope", route=route, id=id, did=_word(answer.status, "delivering"))
+
+
+async def cancel(visit: Visit) -> Response:
+    """Cancel an envelope."""
+    route, id = _to_change(visit)
+    (answer,) = await visit.run(lambda: visit.site.operator.cancel(route, [id]))
+    return visit.go("envelope", route=route, id=id, did=_word(answer.status, "cancelled"))
+
+
+async def reschedule(visit: Visit) -> Response:
+    """Give an envelope another due instant: after a delay, or at an instant in UTC."""
+    route, id = _to_change(visit)
+    due_ms = await visit.run(lambda: _due_ms(visit))
+    (answer,) = await visit.run(lambda: visit.site.operator.reschedule(route, [id], at_ms=due_ms))
+    return visit.go("envelope", route=route, id=id, did=_word(answer.status, "rescheduled"))
+
+
+def _word(status: str, done: str) -> str:
+    known = ("cancelled", "recorded", "in_flight", "dead", "unknown")
+    return status if status in known else done
+
+
+def _named(visit: Visit, given: "object") -> tuple[str, str]:
+    route, id = given.get("route", ""), given.get("id", "")  # type: ignore[attr-defined]
+    if not id:
+        raise EnvelopeError("id: expected an envelope's id; got ''")
+    return visit.readable(route), id
+
+
+def _to_change(visit: Visit) -> tuple[str, str]:
+    route, id = _named(visit, visit.form)
+    return visit.operable(route), id
+
+
+def _due_ms(visit: Visit) -> int:
+    delay, at_ms = text_of(visit.form, "delay"), instant_ms(visit.form, "at")
+    if bool(delay) == (at_ms is not None):
+        raise EnvelopeError("delay, at: expected exactly one of the two")
+    if at_ms is not None:
+        return at_ms
+    return visit.site.operator.now_ms() + parse_duration_ms(delay, "delay")
+
+
+def _gather(visit: Visit, route: str, id: str) -> Sight:
+    operator = visit.site.operator
+    shown = operator.show(route, id)
+    line = timeline(operator, route, id, visit.query.get("cursor", ""), limit=EVENTS)
+    named = visit.site.config.routes.get(route)
+    own = shown.target if shown and shown.target else named.target if named else None
+    return Sight(
+        shown,
+        line,
+        preview(shown.body if shown else None),
+        named,
+        operator.now_ms(),
+        "" if own is None else str(own),
+    )
+
+

@@ -1,0 +1,138 @@
+"""The overview: what waits, how fast it goes, and what keeps a route from delivering."""
+
+from typing import NamedTuple
+
+from starlette.responses import Response
+
+from duebridge.admin.held import HeldStats, stopped_lanes
+from duebridge.admin.operator import Operator, RouteStats
+from duebridge.admin.rates import RouteRates, rates
+from duebridge.console.charts import Chart, due_chart
+from duebridge.console.standing import Standing, standing
+from duebridge.console.visit import Visit
+from duebridge.store.workers import WorkerRecord
+
+STATES = ("pending", "ready", "unack", "retry", "dead")
+
+
+class RouteRow(NamedTuple):
+    """A route's figures, and how it stands; `rates` are None where nothing is known."""
+
+    stats: RouteStats
+    standing: Standing
+    rates: RouteRates | None
+
+
+class BrokerRow(NamedTuple):
+    """A broker as the workers see it; `error` is the latest of those who do not reach it."""
+
+    name: str
+    type: str
+    up: int
+    down: int
+    window: int
+    outstanding: int
+    error: str
+
+    @property
+    def tone(self) -> str:
+        """Its colour."""
+        return "bad" if self.down else "ok" if self.up else ""
+
+
+class HeldRow(NamedTuple):
+    """A held target, once, with the routes that wait for it."""
+
+    held: HeldStats
+    routes: list[str]
+
+
+class Overview(NamedTuple):
+    """Everything that the page shows."""
+
+    now_ms: int
+    routes: list[RouteRow]
+    brokers: list[BrokerRow]
+    held: list[HeldRow]
+    workers: list[WorkerRecord] | None
+    chart: Chart
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """The count of each state over all routes."""
+        return {name: sum(getattr(row.stats, name) for row in self.routes) for name in STATES}
+
+    @property
+    def oldest_due_age_ms(self) -> int:
+        """How long the oldest undelivered envelope has been due."""
+        return max((row.stats.oldest_due_age_ms for row in self.routes), default=0)
+
+    @property
+    def accepted_per_s(self) -> float:
+        """What came in a second, over all routes."""
+        return sum(row.rates.accepted_per_s for row in self.routes if row.rates)
+
+    @property
+    def delivered_per_s(self) -> float:
+        """What went out a second, over all routes."""
+        return sum(row.rates.delivered_per_s for row in self.routes if row.rates)
+
+
+async def page(visit: Visit) -> Response:
+    """Return the page."""
+    return visit.page("overview.html", "overview", found=await visit.run(lambda: _gather(visit)))
+
+
+def _gather(visit: Visit) -> Overview:
+    operator = visit.site.operator
+    names = visit.route_names()
+    workers = operator.workers()
+    stats = operator.stats(names) if names else []
+    by_route = {each.route: each for each in rates(operator, names)} if names else {}
+    rows = [RouteRow(each, standing(each, workers), by_route.get(each.route)) for each in stats]
+    now_ms = operator.now_ms()
+    return Overview(
+        now_ms,
+        rows,
+        broker_rows(visit, workers or []),
+        held_rows(stats),
+        workers,
+        _chart(operator, names, now_ms),
+    )
+
+
+def _chart(operator: Operator, names: list[str], now_ms: int) -> Chart:
+    from duebridge.admin.histogram import due_histogram, edges
+
+    return due_chart(due_histogram(operator, names, edges(now_ms, "hour", 30)) if names else [])
+
+
+def held_rows(stats: list[RouteStats]) -> list[HeldRow]:
+    """Return each held target once, longest first."""
+    found: dict[tuple[str, bool], HeldRow] = {}
+    for each in stats:
+        for held in each.held:
+            row = found.setdefault((held.target, held.dead_letter), HeldRow(held, []))
+            row.routes.append(each.route)
+    return sorted(found.values(), key=lambda row: row.held.since_ms)
+
+
+def broker_rows(visit: Visit, workers: list[WorkerRecord]) -> list[BrokerRow]:
+    """Return the brokers of the configuration, and those that only workers name."""
+    stopped = {each.broker: each.error for each in stopped_lanes(workers)}
+    lanes = [lane for record in workers for lane in record.lanes]
+    brokers = visit.site.config.brokers
+    names = dict.fromkeys([*brokers, *(lane.broker for lane in lanes)])
+    return [
+        BrokerRow(
+            name,
+            brokers[name].type if name in brokers else "",
+            sum(lane.is_open for lane in lanes if lane.broker == name),
+            sum(not lane.is_open for lane in lanes if lane.broker == name),
+            sum(lane.window for lane in lanes if lane.broker == name),
+            sum(lane.outstanding for lane in lanes if lane.broker == name),
+            stopped.get(name, "")
+            or next((lane.error for lane in lanes if lane.broker == name and lane.error), ""),
+        )
+        for name in names
+    ]

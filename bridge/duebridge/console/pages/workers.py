@@ -1,0 +1,32 @@
+"""The workers: what each said of itself last."""
+
+from starlette.responses import Response
+
+from duebridge.console.visit import Visit
+from duebridge.store.workers import HeldTarget, WorkerRecord
+
+
+async def page(visit: Visit) -> Response:
+    """Return the page."""
+    records, now_ms = await visit.run(lambda: _gather(visit))
+    return visit.page("workers.html", "workers", records=records, now_ms=now_ms)
+
+
+def _gather(visit: Visit) -> tuple[list[WorkerRecord] | None, int]:
+    import msgspec
+
+    records = visit.site.operator.workers()
+    if records is not None:
+        records = [
+            msgspec.structs.replace(
+                each,
+                routes=tuple(filter(visit.may_read, each.routes)),
+                held=tuple(held for held in each.held if _may_see(visit, held)),
+            )
+            for each in records
+        ]
+    return records, visit.site.operator.now_ms()
+
+
+def _may_see(visit: Visit, held: HeldTarget) -> bool:
+    return any(map(visit.may_read, (*held.routes, *held.letters_of)))

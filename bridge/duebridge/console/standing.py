@@ -1,0 +1,37 @@
+"""How a route stands, in one word and one sentence: what a person asks first."""
+
+from typing import NamedTuple
+
+from duebridge.admin.held import count_serving
+from duebridge.admin.operator import RouteStats
+from duebridge.console.words import plural, span
+from duebridge.store.workers import WorkerRecord
+
+LATE_MS = 60_000
+
+
+class Standing(NamedTuple):
+    """A route's word, its tone (ok, warn, bad or empty) and why."""
+
+    word: str
+    tone: str
+    why: str
+
+
+def standing(stats: RouteStats, workers: list[WorkerRecord] | None) -> Standing:
+    """Return how a route stands by its figures and by what the workers say."""
+    held = [each for each in stats.held if not each.dead_letter]
+    if held:
+        return Standing("held", "bad", f"{held[0].target}: {held[0].error}")
+    due = stats.ready + stats.unack
+    if workers is not None and not count_serving(workers, stats.route):
+        if due or stats.oldest_due_age_ms:
+            return Standing("no worker", "bad", "envelopes are due and no worker serves this route")
+        if stats.waiting:
+            return Standing("no worker", "warn", "no worker serves this route")
+    if stats.oldest_due_age_ms > LATE_MS:
+        why = f"the oldest due envelope waits for {span(stats.oldest_due_age_ms)}"
+        return Standing("late", "warn", why)
+    if stats.waiting:
+        return Standing("flowing", "ok", f"{plural(stats.waiting, 'envelope')} to be delivered")
+    return Standing("idle", "", "nothing waits")
