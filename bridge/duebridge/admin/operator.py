@@ -64,6 +64,10 @@ class Operator:
         self._lives: dict[tuple[str, int], RouteLife] = {}
         self._workers = Workers(connection, config.store.namespace)
 
+    def route_names(self) -> list[str]:
+        """Return the names of every route, configured ones first."""
+        return self._names(self._shards())
+
     def stats(self, routes: Iterable[str] = ()) -> list[RouteStats]:
         """Return the stats of these routes; of every route, configured ones first, by default."""
         shards = self._shards()

@@ -4,9 +4,11 @@ References are shown unresolved, also in routes that inherit them: the values of
 `${file:...}` never appear.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from duebridge.config.load import config_of
+from duebridge.config.models import Config
 from duebridge.config.secrets import masked_secret, masked_setting, masked_url
 from duebridge.config.yaml_tree import KeyPath, Tree, read_tree
 
@@ -14,15 +16,28 @@ from duebridge.config.yaml_tree import KeyPath, Tree, read_tree
 def rendered_config(text: str, name: str) -> dict[str, Any]:
     """Return the effective configuration of a text as plain values; raises `ConfigError`."""
     tree = read_tree(text, name)
-    # without the defaults: they are merged into each route
-    whole = config_of(tree).model_dump(mode="json", exclude={"defaults"}, exclude_none=True)
+    shown: dict[str, Any] = _shown(tree, (), _merged(config_of(tree)))
+    return shown
+
+
+def masked_config(config: Config) -> dict[str, Any]:
+    """Return a configuration in force as plain values: defaults merged, secrets masked.
+
+    References of the store, the brokers and the tokens are shown unresolved.
+    """
+    shown: dict[str, Any] = _each((), _merged(config), _masked)
+    return shown
+
+
+def _merged(config: Config) -> dict[str, Any]:
+    """Return a configuration without the defaults, which are merged into each route."""
+    whole = config.model_dump(mode="json", exclude={"defaults"}, exclude_none=True)
     for route in whole["routes"].values():
         del route["name"]
         _leave_out_idle(route["retry"])
     for intake in whole["intakes"].values():
         del intake["name"]
-    shown: dict[str, Any] = _shown(tree, (), whole)
-    return shown
+    return whole
 
 
 def _leave_out_idle(retry: dict[str, str]) -> None:
@@ -33,11 +48,16 @@ def _leave_out_idle(retry: dict[str, str]) -> None:
 
 
 def _shown(tree: Tree, path: KeyPath, value: Any) -> Any:
+    return _each(path, value, lambda at, leaf: _masked(at, _as_written(tree, at, leaf)))
+
+
+def _each(path: KeyPath, value: Any, show: Callable[[KeyPath, Any], Any]) -> Any:
+    """Return a value with each leaf as it is shown at its place."""
     if isinstance(value, dict):
-        return {key: _shown(tree, (*path, key), inner) for key, inner in value.items()}
+        return {key: _each((*path, key), inner, show) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_shown(tree, (*path, place), inner) for place, inner in enumerate(value)]
-    return _masked(path, _as_written(tree, path, value))
+        return [_each((*path, place), inner, show) for place, inner in enumerate(value)]
+    return show(path, value)
 
 
 def _as_written(tree: Tree, path: KeyPath, value: object) -> object:

@@ -43,7 +43,9 @@ def readable_value(value: object) -> str:
     if isinstance(value, bytes):
         text = _readable(value)
         value = f"0x{value[:MOST_VALUE].hex()}" if text is None else text
-    text = "null" if value is None else str(value)
+    if value is None or isinstance(value, bool):
+        value = str(value).lower() if value is not None else "null"
+    text = str(value)
     return text if len(text) <= MOST_VALUE else f"{text[:MOST_VALUE]}… ({len(text):,} characters)"
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import NamedTuple
 
-from duebridge.http.tokens import LOCAL, Token, TokenFile
+from duebridge.http.tokens import Token, TokenFile
 
 COOKIE = "duebridge_session"
 LASTS_S = 12 * 3600
@@ -54,15 +54,10 @@ class Sessions:
         if match is None or int(match[2]) * 1000 <= self._now_ms():
             return None
         content, _, signature = cookie.rpartition("~")
-        for token in self._named(match[1]):
+        for token in self._tokens.named(match[1]):
             if hmac.compare_digest(self._sign(token, "session", content), signature):
                 return self._session(token, cookie)
         return None
-
-    def _named(self, name: str) -> list[Token]:
-        if self._tokens.is_open:
-            return [LOCAL] if name == LOCAL.name else []
-        return [token for token in self._tokens.all() if token.name == name]
 
     def _session(self, token: Token, cookie: str) -> Session:
         return Session(token, cookie, self._sign(token, "form", cookie))

@@ -124,6 +124,11 @@ class TokenFile:
                 found = token
         return found
 
+    def named(self, name: str) -> list[Token]:
+        """Return the tokens of a name, as the file has them now."""
+        self._look()
+        return [token for _, token in self._tokens if token.name == name]
+
     def _look(self) -> None:
         if (now := self._monotonic()) < self._looked_at + LOOK_EVERY_S:
             return
@@ -155,6 +160,10 @@ class NoTokens(TokenFile):
     def find(self, secret: str) -> Token | None:  # noqa: ARG002 - any secret will do
         """Return the token `local`."""
         return LOCAL
+
+    def named(self, name: str) -> list[Token]:
+        """Return the token `local` by its name."""
+        return [LOCAL] if name == LOCAL.name else []
 
 
 def _with_digests(tokens: tuple[Token, ...]) -> list[tuple[bytes, Token]]:

@@ -5,6 +5,7 @@ from typing import Any
 import yaml
 from starlette.responses import Response
 
+from duebridge.config.render import masked_config
 from duebridge.console.visit import Visit
 
 SECTIONS = ("store", "brokers", "worker", "routes", "intakes", "serve")
@@ -12,7 +13,7 @@ SECTIONS = ("store", "brokers", "worker", "routes", "intakes", "serve")
 
 async def page(visit: Visit) -> Response:
     """Return the page, with the routes that the person may see."""
-    whole = await visit.run(visit.site.shown_config)
+    whole = masked_config(visit.site.config)
     whole["routes"] = _permitted(visit, whole.get("routes", {}), lambda name, _: name)
     whole["intakes"] = _permitted(visit, whole.get("intakes", {}), lambda _, of: of["route"])
     parts = {name: _text(whole[name]) for name in SECTIONS if whole.get(name)}

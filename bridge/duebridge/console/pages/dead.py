@@ -161,13 +161,13 @@ def _gather(visit: Visit, route: str, wanted: DeadFilter) -> DeadPage:
     for listed in islice(list_dead(operator, route, after=after), MOST_LOOKED):
         looked += 1
         known = listed.entry.flight
-        reason = Shown.of(route, listed.entry) if len(rows) < PAGE else None
         groups[(_word(known.reason), known.error_class)] += 1
         if not wanted.has(listed.entry):
             continue
         matched += 1
-        if reason is not None:
-            rows.append(DeadRow(reason, preview(reason.body and reason.body[:200])))
+        if len(rows) < PAGE:
+            shown = Shown.of(route, listed.entry)
+            rows.append(DeadRow(shown, preview(shown.body and shown.body[:200])))
             end = listed.position
     (stats,) = operator.stats([route])
     has_more = matched > len(rows) or looked == MOST_LOOKED

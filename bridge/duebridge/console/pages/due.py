@@ -22,12 +22,12 @@ class Outlook(NamedTuple):
     @property
     def most_backlog(self) -> int:
         """The longest queue to expect."""
-        return max((each.backlog for each in self.forecast.buckets), default=0)
+        return max((each.backlog or 0 for each in self.forecast.buckets), default=0)
 
     @property
     def is_late(self) -> bool:
         """Whether envelopes are to wait beyond their due instant."""
-        return self.forecast.late_ms >= LATE_MS
+        return (self.forecast.late_ms or 0) >= LATE_MS
 
 
 async def page(visit: Visit) -> Response:
