@@ -159,7 +159,8 @@ def refusal_of(error: Exception) -> Refused:
         case Refused():
             return error
         case UnknownRoute():
-            return Refused(404, "No such route", str(error))
+            text = "Neither the configuration nor the store has it, or this token may not see it."
+            return Refused(404, "No such route", text)
         case EnvelopeError():
             return Refused(422, "That does not work", str(error))
         case StoreUnavailable():

@@ -28,7 +28,7 @@ class Group(NamedTuple):
 
     reason: str
     error_class: str
-    count: int
+    letters: int
 
 
 class DeadRow(NamedTuple):
@@ -74,7 +74,7 @@ async def page(visit: Visit) -> Response:
         route=route,
         reasons=[reason.word for reason in Reason],
         asked=_asked(visit.query),
-        done=_done(visit.query),
+        settled=_settled(visit.query),
     )
 
 
@@ -140,7 +140,7 @@ def _asked(given: Mapping[str, str]) -> dict[str, str]:
     return {name: text_of(given, name) for name in ("reason", "class", "error")}
 
 
-def _done(query: Mapping[str, str]) -> dict[str, int]:
+def _settled(query: Mapping[str, str]) -> dict[str, int]:
     """Return the counts of a settling that ended here."""
     words = ("replayed", "dropped", "in_flight", "unknown")
     return {word: int(query[word]) for word in words if query.get(word, "").isdecimal()}
