@@ -9,7 +9,6 @@ from duebridge.config.models import Route
 from duebridge.console.forms import instant_ms, text_of
 from duebridge.console.previews import Preview, preview
 from duebridge.console.visit import Visit
-from duebridge.durations import parse_duration_ms
 from duebridge.errors import EnvelopeError
 from duebridge.receipt import Shown
 
@@ -73,8 +72,10 @@ async def cancel(visit: Visit) -> Response:
 async def reschedule(visit: Visit) -> Response:
     """Give an envelope another due instant: after a delay, or at an instant in UTC."""
     route, id = _to_change(visit)
-    due_ms = await visit.run(lambda: _due_ms(visit))
-    (answer,) = await visit.run(lambda: visit.site.operator.reschedule(route, [id], at_ms=due_ms))
+    delay, at_ms = text_of(visit.form, "delay"), instant_ms(visit.form, "at")
+    (answer,) = await visit.run(
+        lambda: visit.site.operator.reschedule(route, [id], delay=delay or None, at=at_ms)
+    )
     return visit.go("envelope", route=route, id=id, did=_word(answer.status, "rescheduled"))
 
 
@@ -93,15 +94,6 @@ def _named(visit: Visit, given: "object") -> tuple[str, str]:
 def _to_change(visit: Visit) -> tuple[str, str]:
     route, id = _named(visit, visit.form)
     return visit.operable(route), id
-
-
-def _due_ms(visit: Visit) -> int:
-    delay, at_ms = text_of(visit.form, "delay"), instant_ms(visit.form, "at")
-    if bool(delay) == (at_ms is not None):
-        raise EnvelopeError("delay, at: expected exactly one of the two")
-    if at_ms is not None:
-        return at_ms
-    return visit.site.operator.now_ms() + parse_duration_ms(delay, "delay")
 
 
 def _gather(visit: Visit, route: str, id: str) -> Sight:
