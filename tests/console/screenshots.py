@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from playwright.sync_api import Browser, ViewportSize
 
 from tests.console.browser import open_browser
+from tests.console.pictures import write_picture
 from tests.console.scene import NAMED_ID, filled_scene
 from tests.console.served import OPERATE, served_console, token_file
 from tests.support.checkout import ROOT
@@ -37,6 +38,9 @@ class Look(NamedTuple):
     device: str
     size: ViewportSize
 
+    def __str__(self) -> str:
+        return f"{self.theme}-{self.device}"
+
 
 LOOKS = [
     Look(theme, device, size)
@@ -47,6 +51,7 @@ LOOKS = [
 
 def take(browser: Browser, address: str, folder: Path) -> None:
     """Write NAME-THEME-DEVICE.png of every page, and of the log-in."""
+    blank = browser.new_page()
     for look in LOOKS:
         scale = 1 if look.device == "desk" else 1.5
         context = browser.new_context(
@@ -54,13 +59,13 @@ def take(browser: Browser, address: str, folder: Path) -> None:
         )
         page = context.new_page()
         page.goto(f"{address}/login")
-        page.screenshot(path=folder / f"login-{look.theme}-{look.device}.png")
+        write_picture(blank, page.screenshot(), folder / f"login-{look}.png")
         page.fill("#token", OPERATE)
         page.click("text=Log in >> nth=-1")
         for name, path in PAGES.items():
             page.goto(address + path)
             page.wait_for_function("!document.querySelector('[data-chart]:empty')")
-            page.screenshot(path=folder / f"{name}-{look.theme}-{look.device}.png")
+            write_picture(blank, page.screenshot(), folder / f"{name}-{look}.png")
         context.close()
 
 

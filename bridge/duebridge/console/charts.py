@@ -13,8 +13,9 @@ class Chart(NamedTuple):
     """A chart, as JSON for the browser; `rows` are its figures for those who do not see it."""
 
     json: str
+    legend: tuple[str, ...]
     columns: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
+    rows: list[tuple[int, ...]]
     total: int
 
 
@@ -25,25 +26,28 @@ def due_chart(buckets: Sequence[DueBucket]) -> Chart:
     starts = [each.from_ms for each in buckets]
     rows = list(zip(starts, due, retries, strict=True))
     series = _stacked(due, retries)
-    return Chart(_json(starts, series), ("from", "due", "retries"), rows, sum(due) + sum(retries))
+    return _chart(starts, series, ("due", "retries"), rows)
 
 
 def forecast_chart(found: Forecast) -> Chart:
     """Return what falls due, what the workers can deliver, and the backlog that this leaves."""
     due = [each.due for each in found.buckets]
     retries = [each.retries for each in found.buckets]
-    backlog = [each.backlog for each in found.buckets]
+    backlog = [each.backlog or 0 for each in found.buckets]
     starts = [each.from_ms for each in found.buckets]
     series = _stacked(due, retries)
+    legend = ["due", "retries"]
     if found.capacity_per_s is not None:
         seconds = [(each.to_ms - each.from_ms) / 1000 for each in found.buckets]
         room = [round(found.capacity_per_s * each) for each in seconds]
         if max(room) < 20 * max(1, *due, *retries):  # else it would flatten everything else
             series.append(_series("capacity", "capacity", room, "limit"))
+            legend.append("capacity")
+    if any(backlog):
         series.append({**_series("backlog", "backlog", backlog, "line"), "scale": "backlog"})
+        legend.append("backlog")
     rows = list(zip(starts, due, retries, backlog, strict=True))
-    columns = ("from", "due", "retries", "backlog")
-    return Chart(_json(starts, series), columns, rows, sum(due) + sum(retries))
+    return _chart(starts, series, tuple(legend), rows)
 
 
 def _stacked(due: list[int], retries: list[int]) -> list[dict[str, Any]]:
@@ -56,6 +60,13 @@ def _series(label: str, tone: str, values: list[int], form: str) -> dict[str, An
     return {"label": label, "tone": tone, "values": values, "as": form}
 
 
-def _json(starts_ms: list[int], series: list[dict[str, Any]]) -> str:
+def _chart(
+    starts_ms: list[int],
+    series: list[dict[str, Any]],
+    legend: tuple[str, ...],
+    rows: list[tuple[int, ...]],
+) -> Chart:
     x = [each // 1000 for each in starts_ms]
-    return msgspec.json.encode({"x": x, "series": series}).decode()
+    json = msgspec.json.encode({"x": x, "series": series}).decode()
+    columns = ("from", "due", "retries", "backlog")[: len(rows[0]) if rows else 3]
+    return Chart(json, legend, columns, rows, sum(row[1] + row[2] for row in rows))

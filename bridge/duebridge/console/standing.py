@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from duebridge.admin.held import count_serving
-from duebridge.admin.operator import RouteStats
+from duebridge.admin.route_stats import RouteStats
 from duebridge.console.words import plural, span
 from duebridge.store.workers import WorkerRecord
 

@@ -9,7 +9,8 @@ from starlette.responses import Response
 
 from duebridge.admin.dead import DeadFilter, list_dead, reason_number
 from duebridge.admin.listing import ListPosition, read_cursor
-from duebridge.admin.operator import DeadSettlement, RouteStats
+from duebridge.admin.operator import DeadSettlement
+from duebridge.admin.route_stats import RouteStats
 from duebridge.console.forms import choice, duration_ms, text_of
 from duebridge.console.previews import Preview, preview
 from duebridge.console.visit import Visit

@@ -59,14 +59,15 @@ async def deliver_now(visit: Visit) -> Response:
     """Make an envelope due now."""
     route, id = _to_change(visit)
     (answer,) = await visit.run(lambda: visit.site.operator.deliver_now(route, [id]))
-    return visit.go("envelope", route=route, id=id, did=_word(answer.status, "delivering"))
+    did = "delivering" if answer.status == "rescheduled" else answer.status
+    return visit.go("envelope", route=route, id=id, did=did)
 
 
 async def cancel(visit: Visit) -> Response:
     """Cancel an envelope."""
     route, id = _to_change(visit)
     (answer,) = await visit.run(lambda: visit.site.operator.cancel(route, [id]))
-    return visit.go("envelope", route=route, id=id, did=_word(answer.status, "cancelled"))
+    return visit.go("envelope", route=route, id=id, did=answer.status)
 
 
 async def reschedule(visit: Visit) -> Response:
@@ -76,12 +77,7 @@ async def reschedule(visit: Visit) -> Response:
     (answer,) = await visit.run(
         lambda: visit.site.operator.reschedule(route, [id], delay=delay or None, at=at_ms)
     )
-    return visit.go("envelope", route=route, id=id, did=_word(answer.status, "rescheduled"))
-
-
-def _word(status: str, done: str) -> str:
-    known = ("cancelled", "recorded", "in_flight", "dead", "unknown")
-    return status if status in known else done
+    return visit.go("envelope", route=route, id=id, did=answer.status)
 
 
 def _named(visit: Visit, given: "object") -> tuple[str, str]:

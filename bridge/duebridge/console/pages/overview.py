@@ -5,8 +5,9 @@ from typing import NamedTuple
 from starlette.responses import Response
 
 from duebridge.admin.held import HeldStats, stopped_lanes
-from duebridge.admin.operator import Operator, RouteStats
+from duebridge.admin.operator import Operator
 from duebridge.admin.rates import RouteRates, rates
+from duebridge.admin.route_stats import RouteStats
 from duebridge.console.charts import Chart, due_chart
 from duebridge.console.standing import Standing, standing
 from duebridge.console.visit import Visit

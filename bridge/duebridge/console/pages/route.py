@@ -5,7 +5,7 @@ from typing import NamedTuple
 from starlette.responses import Response
 
 from duebridge.admin.histogram import due_histogram, edges
-from duebridge.admin.operator import RouteStats
+from duebridge.admin.route_stats import RouteStats
 from duebridge.admin.rates import RouteRates, rates
 from duebridge.config.models import Route
 from duebridge.console.charts import Chart, due_chart

@@ -81,13 +81,14 @@
     }
     const font = "12px system-ui, sans-serif", common = { stroke: axis, font, ticks: { show: false } };
     const values = (_, splits) => splits.map((value) => short.format(value));
+    const incrs = [1, 2, 5].flatMap((step) => [...Array(12).keys()].map((power) => step * 10 ** power)).sort((a, b) => a - b);
     const axes = [
       { ...common, grid: { show: false }, values: (_, splits) => splits.map((value) => clock(value, span)), space: 72 },
-      { ...common, grid: { stroke: grid, width: 1 }, size: 48, values, space: 36 },
+      { ...common, grid: { stroke: grid, width: 1 }, size: 48, values, space: 36, incrs },
     ];
     const scales = { x: { time: true, range: [given.x[0], given.x[given.x.length - 1] + (given.x[1] - given.x[0])] }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } };
     if (given.series.some((one) => one.scale === "backlog")) {
-      axes.push({ ...common, scale: "backlog", side: 1, grid: { show: false }, size: 48, values, space: 36 });
+      axes.push({ ...common, scale: "backlog", side: 1, grid: { show: false }, size: 48, values, space: 36, incrs });
       scales.backlog = { range: (_, __, most) => [0, Math.max(1, most * 1.1)] };
     }
     element.replaceChildren();
@@ -111,7 +112,23 @@
       if (!plots.has(element)) { draw(element); resized.observe(element); }
     });
   };
-  document.addEventListener("DOMContentLoaded", begin);
+  document.addEventListener("DOMContentLoaded", () => {
+    begin();
+    document.querySelector(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  });
+
+  // --- pages that refresh themselves: not while hidden, nor under a person's hands ---
+  const live = () => document.querySelector("[data-live-page]");
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    const part = live();
+    if (part && event.target === part && (document.hidden || part.contains(document.activeElement) || part.querySelector("details[open]"))) event.preventDefault();
+  });
+  const away = () => document.querySelectorAll("[data-live]").forEach((one) => {
+    one.textContent = "not live";
+    one.parentElement.className = "chip warn";
+  });
+  document.addEventListener("htmx:responseError", away);
+  document.addEventListener("htmx:sendError", away);
   document.addEventListener("htmx:afterSettle", begin);
   document.addEventListener("themechange", all);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", all);
