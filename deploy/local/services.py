@@ -166,7 +166,8 @@ def tools(_place: Place, _chosen: argparse.Namespace) -> int:
         if packages.can_install():
             packages.install(absent)
         else:
-            print(f"{absent[0]}: its tests are skipped; {packages.line_to_type(absent)}")
+            names = " and ".join(absent)
+            print(f"{names}: their tests are skipped; {packages.line_to_type(absent)}")
     return 0
 
 

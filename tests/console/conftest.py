@@ -1,0 +1,97 @@
+"""One browser, one store and one server for all tests of the console; a person each test."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.console.browser import open_browser
+from tests.console.scene import Scene, filled_scene
+from tests.console.served import OPERATE, READ, served_console, token_file
+from tests.support.checkout import downloaded
+
+
+@pytest.fixture(scope="session")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with filled_scene(tmp_path_factory.mktemp("scene")) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def tokens_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tokens")
+
+
+@pytest.fixture(scope="session")
+def address(scene: Scene, tokens_home: Path) -> Iterator[str]:
+    """The console with tokens."""
+    with served_console(scene, token_file(tokens_home)) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with open_browser() as opened:
+        yield opened
+
+
+class Person:
+    """Somebody at a browser, who notes everything that its console complains of."""
+
+    def __init__(self, browser: Browser, address: str, **options: Any) -> None:
+        self.context = browser.new_context(base_url=address, **options)
+        self.complaints: list[str] = []
+        self.page: Page = self.context.new_page()
+        self.page.set_default_timeout(10_000)
+        self.page.on("console", lambda message: self._note(message.type, message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def _note(self, kind: str, text: str) -> None:
+        if kind in ("error", "warning"):
+            self.complaints.append(text)
+
+    def log_in(self, secret: str) -> Page:
+        self.page.goto("/login")
+        self.page.get_by_label("Token").fill(secret)
+        self.page.get_by_role("button", name="Log in").click()
+        return self.page
+
+
+@pytest.fixture
+def person(browser: Browser, address: str) -> Iterator[Person]:
+    """Nobody in particular yet; in the end the browser's console has to be empty."""
+    somebody = Person(browser, address)
+    yield somebody
+    somebody.context.close()
+    assert somebody.complaints == []
+
+
+@pytest.fixture
+def operator(person: Person) -> Page:
+    """The page of who may do everything."""
+    return person.log_in(OPERATE)
+
+
+@pytest.fixture
+def reader(person: Person) -> Page:
+    """The page of who may look at two of the routes."""
+    return person.log_in(READ)
+
+
+@pytest.fixture(scope="session")
+def axe() -> Callable[[Page], list[str]]:
+    """Return a function that says what keeps people from using a page."""
+    source = Path(downloaded("axe")).read_text()
+
+    def violations(page: Page) -> list[str]:
+        page.evaluate(source)
+        found = page.evaluate("axe.run()")["violations"]
+        return [
+            f"{one['id']}: {node['html'][:200]} {node['failureSummary'][:300]}"
+            for one in found
+            for node in one["nodes"]
+        ]
+
+    return violations

@@ -1,0 +1,169 @@
+"""What a person does to envelopes: each write is carried out, told, and journalled with the name."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from duebridge.admin.operator import Operator
+from duebridge.ports.publisher import Reason
+from duebridge.producer import Producer
+from duebridge.store.wire.transitions import Burial
+from tests.console.conftest import Person
+from tests.console.scene import HOSTILE, Scene
+from tests.console.served import OPERATE
+
+ROUTE = "trial-expiry"
+_numbers = count()
+
+
+@pytest.fixture
+def fresh_id(scene: Scene) -> Iterator[str]:
+    """A pending envelope of the test's own, whose id is as hostile as ids may be."""
+    name = f"{HOSTILE}/%2F..&?#{next(_numbers)}"
+    Producer(scene.config, scene.connection).schedule(ROUTE, b"{}", id=name, delay="5d")
+    yield name
+    Operator(scene.config, scene.connection).cancel(ROUTE, [name])
+
+
+def open_envelope(page: Page, id: str) -> None:
+    page.get_by_role("searchbox", name="Find an envelope by its id").fill(id)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text(id)
+
+
+def last_event(scene: Scene, id: str) -> tuple[str, str]:
+    """The kind of the newest event of an envelope, and by whom."""
+    from duebridge.admin.timeline import timeline
+
+    event = timeline(Operator(scene.config, scene.connection), ROUTE, id).events[-1]
+    return event.kind, event.by
+
+
+def test_deliver_now_makes_it_due(operator: Page, scene: Scene, fresh_id: str) -> None:
+    open_envelope(operator, fresh_id)
+    operator.get_by_role("button", name="Deliver now").click()
+    expect(operator.get_by_role("status")).to_contain_text("due now")
+    shown = Operator(scene.config, scene.connection).show(ROUTE, fresh_id)
+    assert shown is not None
+    assert shown.due_at_ms <= Operator(scene.config, scene.connection).now_ms()
+    assert last_event(scene, fresh_id) == ("rescheduled", "maria")
+    expect(operator.get_by_role("main")).to_contain_text("by maria")
+
+
+def test_cancel_asks_first_and_removes_it(operator: Page, scene: Scene, fresh_id: str) -> None:
+    open_envelope(operator, fresh_id)
+    button = operator.get_by_role("button", name="Cancel the envelope")
+    expect(button).not_to_be_visible()
+    operator.get_by_text("Cancel…").click()
+    button.click()
+    expect(operator.get_by_role("status")).to_contain_text("will not be delivered")
+    assert Operator(scene.config, scene.connection).show(ROUTE, fresh_id) is None
+    assert last_event(scene, fresh_id) == ("cancelled", "maria")
+    expect(operator.get_by_role("main")).to_contain_text("not in the store")
+
+
+@pytest.mark.parametrize(
+    ("label", "text", "answer"),
+    [
+        ("After a delay", "6d", "has a new due instant"),
+        ("or at an instant", "2100-01-01T10:00:00", "beyond the route's longest delay"),
+    ],
+)
+def test_reschedule_tells_what_became_of_it(
+    label: str, text: str, answer: str, operator: Page, scene: Scene, fresh_id: str
+) -> None:
+    open_envelope(operator, fresh_id)
+    operator.get_by_text("Reschedule…").click()
+    operator.get_by_label(label).fill(text)
+    operator.get_by_role("button", name="Reschedule").click()
+    expect(operator.get_by_role("status")).to_contain_text(answer)
+
+
+def test_reschedule_without_an_instant_changes_nothing(
+    person: Person, scene: Scene, fresh_id: str
+) -> None:
+    page = person.log_in(OPERATE)
+    open_envelope(page, fresh_id)
+    page.get_by_text("Reschedule…").click()
+    page.get_by_role("button", name="Reschedule").click()
+    expect(page.get_by_role("alert")).to_contain_text("exactly one")
+    assert last_event(scene, fresh_id)[0] == "accepted"
+    person.complaints.clear()  # the browser notes the 422
+
+
+# --- dead letters ---
+
+
+@pytest.fixture
+def dead_ids(scene: Scene) -> Iterator[list[str]]:
+    """Three dead envelopes of the test's own, each of an error that no other test has."""
+    ids = [f"dead-{next(_numbers)}" for _ in range(3)]
+    producer, store = Producer(scene.config, scene.connection), scene.store(ROUTE)
+    for each in ids:
+        producer.schedule(ROUTE, b"{}", id=each, delay="0ms")
+    store.promote()
+    claim = store.claim(len(ids), 30_000)
+    assert set(claim.ids) == set(ids)
+    error = f"Broken{HOSTILE}\n{HOSTILE}"
+    store.bury(
+        claim.token,
+        [
+            Burial(id=each, reason=Reason.INVALID, is_failure=True, is_unsure=False, error=error)
+            for each in ids
+        ],
+    )
+    yield ids
+    admin = Operator(scene.config, scene.connection)
+    admin.drop(ROUTE, ids)
+    admin.cancel(ROUTE, ids)
+
+
+def test_replay_of_all_shows_a_dry_run_and_spreads_them(
+    operator: Page, scene: Scene, dead_ids: list[str]
+) -> None:
+    operator.goto(f"/dead?route={ROUTE}")
+    operator.get_by_role("link", name="invalid").click()
+    operator.get_by_label("all 3 that match").check()
+    operator.get_by_role("button", name="Replay…").click()
+    expect(operator.get_by_role("heading", level=1)).to_have_text("Replay 3 dead letters?")
+    admin = Operator(scene.config, scene.connection)
+    assert admin.stats([ROUTE])[0].dead == 3, "a dry run changed something"
+    operator.get_by_label("Begin after").fill("1h")
+    operator.get_by_label("Spread over").fill("30m")
+    operator.get_by_role("button", name="Replay 3").click()
+    expect(operator.get_by_role("status")).to_contain_text("3 replayed")
+    due = sorted(known.due_at_ms for each in dead_ids if (known := admin.show(ROUTE, each)))
+    assert [later - due[0] for later in due] == [0, 600_000, 1_200_000]
+    assert last_event(scene, dead_ids[0]) == ("replayed", "maria")
+
+
+def test_drop_of_chosen_leaves_the_others(
+    operator: Page, scene: Scene, dead_ids: list[str]
+) -> None:
+    operator.goto(f"/dead?route={ROUTE}")
+    operator.get_by_label(f"Choose {dead_ids[0]}").check()
+    operator.get_by_role("button", name="Drop…").click()
+    main = operator.get_by_role("main")
+    expect(main).to_contain_text("Drop 1 dead letter?")
+    expect(main).to_contain_text("gone for good")
+    operator.get_by_role("button", name="Drop 1").click()
+    expect(operator.get_by_role("status")).to_contain_text("1 dropped")
+    assert Operator(scene.config, scene.connection).stats([ROUTE])[0].dead == 2
+    assert last_event(scene, dead_ids[0]) == ("dropped", "maria")
+
+
+def test_choose_all_chooses_the_page(operator: Page, dead_ids: list[str]) -> None:
+    operator.goto(f"/dead?route={ROUTE}")
+    operator.get_by_label("Choose all on this page").check()
+    for each in dead_ids:
+        expect(operator.get_by_label(f"Choose {each}")).to_be_checked()
+
+
+def test_dead_letters_are_counted_by_reason_and_error(operator: Page) -> None:
+    operator.goto("/dead?route=invoice-dunning")
+    row = operator.get_by_role("region", name="Why").get_by_role("row")
+    expect(row.filter(has_text="unauthorized")).to_contain_text("ChannelClosedByBroker17")
+    row.filter(has_text="too_large").get_by_role("link").click()
+    expect(operator.get_by_role("main")).to_contain_text("6 of 23 looked at match")

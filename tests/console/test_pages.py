@@ -1,0 +1,144 @@
+"""Each page, at a desk and on a phone, light and dark, for people and for screen readers."""
+
+from collections.abc import Callable, Iterator
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.console.conftest import Person
+from tests.console.scene import HOSTILE_ID, NAMED_ID, PASSWORD
+from tests.console.screenshots import DESK, PAGES, PHONE
+from tests.console.served import OPERATE
+
+MORE_PAGES = {
+    "search-form": "/search",
+    "hostile": f"/envelope?{urlencode({'route': 'trial-expiry', 'id': HOSTILE_ID})}",
+    "gone": "/envelope?route=order-timeout&id=never-was",
+    "due-week": "/due?horizon=week",
+    "dead-routes": "/dead",
+    "no-dead": "/dead?route=trial-expiry",
+    "no-route": "/route?route=nowhere",
+}
+LOOKS = [("light", DESK), ("dark", PHONE)]
+
+
+@pytest.fixture(scope="module", params=LOOKS, ids=lambda look: f"{look[0]}-{look[1]['width']}")
+def looker(request: pytest.FixtureRequest, browser: Browser, address: str) -> Iterator[Person]:
+    """Who may operate, with one device and theme."""
+    theme, size = request.param
+    one = Person(browser, address, viewport=size, color_scheme=theme)
+    one.log_in(OPERATE)
+    yield one
+    one.context.close()
+
+
+ALL_PAGES = {**PAGES, **MORE_PAGES}
+
+
+@pytest.mark.parametrize("path", ALL_PAGES.values(), ids=ALL_PAGES)
+def test_look_at_page_finds_nothing_in_the_way(
+    path: str, looker: Person, axe: Callable[[Page], list[str]]
+) -> None:
+    page = looker.page
+    looker.complaints.clear()
+    page.goto(path)
+    expect(page.get_by_role("main")).to_be_visible()
+    assert axe(page) == []
+    wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    assert wide <= 0, "the page is wider than the window"
+    assert [text for text in looker.complaints if "404" not in text] == []
+
+
+def test_overview_of_held_target_says_why(operator: Page) -> None:
+    notice = operator.get_by_role("status").filter(has_text="orders:order-timeouts")
+    expect(notice).to_contain_text("UnknownTopicOrPartitionError")
+    expect(notice).to_contain_text("12 due envelopes of order-timeout wait; nothing is lost")
+    row = operator.get_by_role("row").filter(has_text="order-timeout").first
+    expect(row).to_contain_text("held")
+    billing = operator.get_by_role("row").filter(has_text="billing")
+    expect(billing).to_contain_text("not reached")
+    expect(billing).to_contain_text("connection refused")
+
+
+def test_overview_refreshes_itself_without_a_click(operator: Page) -> None:
+    clock = operator.locator("#clock")
+    clock.evaluate("element => element.textContent = 'before'")
+    operator.evaluate("htmx.trigger('#live', 'refresh')")
+    expect(clock).to_contain_text("live")
+    assert operator.locator("#live").get_attribute("hx-trigger") == "every 5s, refresh"
+
+
+def test_refresh_waits_while_a_person_has_the_focus_there(operator: Page) -> None:
+    link = operator.get_by_role("main").get_by_role("link", name="cart-reminder").first
+    link.focus()
+    asked: list[str] = []
+    operator.on("request", lambda request: asked.append(request.url))
+    operator.evaluate("htmx.trigger('#live', 'refresh')")
+    assert asked == []
+    link.blur()
+    with operator.expect_response("**/"):
+        operator.evaluate("htmx.trigger('#live', 'refresh')")
+
+
+def test_route_shows_settings_and_what_falls_due(operator: Page) -> None:
+    operator.goto("/route?route=invoice-dunning")
+    main = operator.get_by_role("main")
+    expect(main).to_contain_text("8 failures; fixed from 30s")
+    expect(main).to_contain_text("billing:dunning")
+    expect(operator.locator("[data-chart] canvas")).to_be_visible()
+    operator.get_by_text("Figures as a table").click()
+    table = operator.get_by_role("region", name="Due in the next hour, figures")
+    expect(table.get_by_role("row")).to_have_count(31)
+
+
+def test_due_of_each_horizon_draws_a_forecast(operator: Page) -> None:
+    operator.goto("/due?route=cart-reminder")
+    for horizon in ("day", "week", "hour"):
+        operator.get_by_role("navigation", name="Horizon").get_by_text(horizon).click()
+        main = operator.get_by_role("main")
+        expect(main).to_contain_text(f"in the next {horizon}")
+        expect(main).to_contain_text("seen at best: 30 a second")
+        expect(operator.locator("[data-chart] canvas")).to_be_visible()
+
+
+def test_workers_show_lanes_windows_and_lag(operator: Page) -> None:
+    operator.get_by_role("link", name="Workers").click()
+    main = operator.get_by_role("main")
+    for text in ("bridge-7c9f-x2m4q", "4,988", "5,000", "1,284", "connection refused"):
+        expect(main).to_contain_text(text)
+
+
+def test_configuration_masks_secrets(operator: Page) -> None:
+    operator.get_by_role("link", name="Configuration").click()
+    main = operator.get_by_role("main")
+    expect(main).to_contain_text("rabbit.shop.internal")
+    expect(main).to_contain_text("***")
+    assert PASSWORD not in operator.content()
+
+
+# --- keys and themes ---
+
+
+def test_keys_reach_the_content_and_the_search(operator: Page) -> None:
+    operator.goto("/workers")
+    operator.keyboard.press("Tab")
+    expect(operator.get_by_role("link", name="Skip to the content")).to_be_focused()
+    operator.keyboard.press("Enter")
+    expect(operator.get_by_role("main")).to_be_focused()
+    operator.keyboard.press("/")
+    find = operator.get_by_role("searchbox", name="Find an envelope by its id")
+    expect(find).to_be_focused()
+    expect(find).to_have_value("")
+    operator.keyboard.type(f"{NAMED_ID}\n")
+    expect(operator.get_by_role("heading", level=1)).to_have_text(NAMED_ID)
+
+
+def test_theme_switch_outlives_the_page(operator: Page) -> None:
+    switch = operator.get_by_role("button", name="Theme: system").first
+    switch.click()
+    assert operator.evaluate("document.documentElement.dataset.theme") == "dark"
+    background = "getComputedStyle(document.body).backgroundColor"
+    dark = operator.evaluate(background)
+    operator.goto("/workers")
+    assert operator.evaluate(background) == dark == "rgb(13, 16, 21)"
