@@ -1,4 +1,4 @@
-"""Writes a screenshot as a PNG of at most 256 colours: less than half the size, and no text blurs."""
+"""Writes a screenshot as a PNG of at most 256 colours: half the size, and no text blurs."""
 
 import base64
 import struct

@@ -33,7 +33,7 @@ from tests.support.servers import redis_server
 SECOND_MS, MINUTE_MS, HOUR_MS = 1_000, 60_000, 3_600_000
 LEASE_MS = 600_000
 REPEAT_S = 4.0
-PASSWORD = "s3cret-of-the-broker"
+PASSWORD = "s3cret-of-the-broker"  # noqa: S105 - of no real one
 HOSTILE = """<script>document.title='ran'</script>"'><img src=x onerror="document.title='ran'">"""
 HOSTILE_ID = f"{HOSTILE}/%2F/../?a=b&c=d#e'\"\\ ünïcödé-👋"
 NAMED_ID = "order-4711:timeout"
@@ -43,15 +43,18 @@ CONFIG = """\
 version: 1
 store: {{url: "{url}", allow_unfit: [persistence, version]}}
 brokers:
-  orders: {{type: kafka, bootstrap_servers: ["kafka-1.shop.internal:9092", "kafka-2.shop.internal:9092"]}}
+  orders: {{type: kafka, bootstrap_servers: ["kafka.shop.internal:9092"]}}
   billing: {{type: rabbitmq, url: "amqp://bridge:{password}@rabbit.shop.internal:5672/"}}
 routes:
-  order-timeout: {{target: {{broker: orders, topic: order-timeouts}}, dead_letter: {{broker: orders, topic: order-timeouts-dlt}}}}
+  order-timeout:
+    target: {{broker: orders, topic: order-timeouts}}
+    dead_letter: {{broker: orders, topic: order-timeouts-dlt}}
   cart-reminder: {{target: {{broker: orders, topic: cart-reminders}}, remember: 1h}}
   invoice-dunning:
     target: {{broker: billing, exchange: dunning, routing_key: invoice.due}}
     retry: {{max_attempts: 8, backoff: fixed, initial: 30s}}
     shards: 2
+  parcel-pickup: {{target: {{broker: orders, topic: parcel-pickup}}, max_delay: 30d}}
   trial-expiry: {{target: {{broker: orders, topic: trial-expiry}}, max_delay: 90d}}
 """
 
@@ -99,9 +102,7 @@ def _fill(scene: Scene, producer: Producer) -> None:
     _hostile(producer)
 
 
-def _many(
-    name: str, count: int, minutes: int, *, has_key: bool = True
-) -> Iterator[Envelope]:
+def _many(name: str, count: int, minutes: int, *, has_key: bool = True) -> Iterator[Envelope]:
     """Envelopes over the next minutes, more of them soon, none at the same instant."""
     for number in range(count):
         share = ((number * 37 % count) / count) ** 1.4
@@ -131,27 +132,48 @@ ORDER = {
 def _orders(scene: Scene, producer: Producer) -> None:
     """The named envelope, due ones that wait for a held target, and one in hand."""
     body = json.dumps(ORDER).encode()
-    headers = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tenant": "shop-2"}
+    headers = {
+        "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        "tenant": "shop-2",
+    }
     properties: dict[str, Any] = {"content_type": "application/json"}
-    producer.schedule("order-timeout", body, id=NAMED_ID, delay="42m", key=b"customer-1093", headers=headers, **properties)
+    producer.schedule(
+        "order-timeout",
+        body,
+        id=NAMED_ID,
+        delay="42m",
+        key=b"customer-1093",
+        headers=headers,
+        **properties,
+    )
     producer.schedule_many("order-timeout", _many("order", 60, 60))
     late = [f"order-{number}:timeout" for number in range(4000, 4012)]
-    _due_now(producer, "order-timeout", late, scene.now_ms - 2 * MINUTE_MS)
+    due_now(producer, "order-timeout", late, scene.now_ms - 2 * MINUTE_MS)
     claim = _claimed(scene.store("order-timeout"), len(late))
-    asides = [SetAside(id=each, delay_ms=HOUR_MS, tag="x" * 8, error=MISSING) for each in claim.ids[:-2]]
+    asides = [
+        SetAside(id=each, delay_ms=HOUR_MS, tag="x" * 8, error=MISSING) for each in claim.ids[:-2]
+    ]
     scene.store("order-timeout").set_aside(claim.token, asides)
 
 
-MISSING = "UnknownTopicOrPartitionError\nThis server does not host this topic-partition: order-timeouts"
-REFUSED = "ChannelClosedByBroker\n(403) ACCESS_REFUSED - write access to exchange 'dunning' refused for user 'bridge'"
-TOO_LARGE = "MessageSizeTooLargeError\nThe request included a message larger than the max message size the server will accept"
+MISSING = (
+    "UnknownTopicOrPartitionError\nThis server does not host this topic-partition: order-timeouts"
+)
+REFUSED = (
+    "ChannelClosedByBroker\n"
+    "(403) ACCESS_REFUSED - write access to exchange 'dunning' refused for user 'bridge'"
+)
+TOO_LARGE = (
+    "MessageSizeTooLargeError\n"
+    "The request included a message larger than the max message size the server will accept"
+)
 UNSURE = "KafkaTimeoutError\nno confirm within 15s; the broker may have it"
 
 
 def _delivered(scene: Scene, producer: Producer) -> None:
     """Some that went out, so that there are rates and a capacity."""
     ids = [f"cart-{number}" for number in range(300)]
-    _due_now(producer, "cart-reminder", ids)
+    due_now(producer, "cart-reminder", ids)
     store = scene.store("cart-reminder")
     claim = _claimed(store, len(ids))
     store.ack([Ack(each, claim.token) for each in claim.ids])
@@ -162,11 +184,17 @@ def _retries(scene: Scene, producer: Producer) -> None:
     for round_number, minutes in ((1, 0), (2, 9)):
         ids = [f"cart-retry-{number}" for number in range(round_number - 1, 14, round_number)]
         if round_number == 1:
-            _due_now(producer, "cart-reminder", ids)
+            due_now(producer, "cart-reminder", ids)
         store = scene.store("cart-reminder")
         claim = _claimed(store, len(ids))
         retries = [
-            Retry(id=each, delay_ms=minutes * MINUTE_MS * (number % 5 + 1), is_failure=True, is_unsure=minutes > 0, error=UNSURE)
+            Retry(
+                id=each,
+                delay_ms=minutes * MINUTE_MS * (number % 5 + 1),
+                is_failure=True,
+                is_unsure=minutes > 0,
+                error=UNSURE,
+            )
             for number, each in enumerate(claim.ids)
         ]
         store.retry(claim.token, retries)
@@ -179,11 +207,16 @@ def _dead(scene: Scene, producer: Producer) -> None:
         ("cart-reminder", 3, Reason.ATTEMPTS_EXHAUSTED, UNSURE),
     ):
         ids = [f"{reason.word}-{number}" for number in range(count)]
-        _due_now(producer, route, ids)
-        for store in RouteStore.open(scene.connection, "duebridge", scene.config.routes[route]).shards:
+        due_now(producer, route, ids)
+        for store in RouteStore.open(
+            scene.connection, "duebridge", scene.config.routes[route]
+        ).shards:
             if (poll := store.promote()[0]).ready:
                 claim = store.claim(poll.ready, LEASE_MS)
-                burials = [Burial(id=each, reason=reason, is_failure=True, is_unsure=False, error=error) for each in claim.ids]
+                burials = [
+                    Burial(id=each, reason=reason, is_failure=True, is_unsure=False, error=error)
+                    for each in claim.ids
+                ]
                 store.bury(claim.token, burials)
 
 
@@ -195,16 +228,29 @@ def _hostile(producer: Producer) -> None:
         id=HOSTILE_ID,
         delay="30d",
         key=HOSTILE.encode(),
-        headers=[(HOSTILE, HOSTILE), ("bytes", b"\x00\xff<script>"), ("bidi", "\u202egnp.exe"), ("void", None), ("yes", True)],
+        headers=[
+            (HOSTILE, HOSTILE),
+            ("bytes", b"\x00\xff<script>"),
+            ("bidi", "\u202egnp.exe"),
+            ("void", None),
+            ("yes", True),
+        ],
     )
     producer.schedule("trial-expiry", b"\x00\x01\xfe\xff" * 900, id="binary-1", delay="20d")
     producer.schedule("trial-expiry", None, id="tombstone-1", delay="20d", key=b"k")
-    producer.schedule("trial-expiry", b"Dear customer,\nyour trial ends.\n", id="text-1", delay="20d")
+    producer.schedule(
+        "trial-expiry", b"Dear customer,\nyour trial ends.\n", id="text-1", delay="20d"
+    )
 
 
-def _due_now(producer: Producer, route: str, ids: list[str], at_ms: int = 1_767_225_600_000) -> None:
+def due_now(producer: Producer, route: str, ids: list[str], at_ms: int = 1_767_225_600_000) -> None:
     some = (
-        Envelope.new(json.dumps({"id": each, "amount": 12.5}).encode(), id=each, at=at_ms, headers={"tenant": "shop-1"})
+        Envelope.new(
+            json.dumps({"id": each, "amount": 12.5}).encode(),
+            id=each,
+            at=at_ms,
+            headers={"tenant": "shop-1"},
+        )
         for each in ids
     )
     producer.schedule_many(route, some)
@@ -228,13 +274,41 @@ def worker_records(now_ms: int, started_at_ms: int) -> list[WorkerRecord]:
         is_at_fault=True,
         routes=("order-timeout",),
     )
-    routes = ("order-timeout", "cart-reminder", "invoice-dunning", "trial-expiry")
-    common: dict[str, Any] = {"version": "0.2.0", "started_at_ms": started_at_ms, "at_ms": now_ms, "routes": routes}
-    away = LaneRecord("billing", False, "AMQPConnectionError: rabbit.shop.internal:5672: connection refused", 5000, 0)
+    routes = ("order-timeout", "cart-reminder", "invoice-dunning", "parcel-pickup", "trial-expiry")
+    common: dict[str, Any] = {
+        "version": "0.2.0",
+        "started_at_ms": started_at_ms,
+        "at_ms": now_ms,
+        "routes": routes,
+    }
+    away = LaneRecord(
+        "billing",
+        False,
+        "AMQPConnectionError: rabbit.shop.internal:5672: connection refused",
+        5000,
+        0,
+    )
     intake = IntakeRecord("retries", True, "", 1284)
     return [
-        WorkerRecord("bridge-0", "bridge-7c9f-x2m4q", 1, lanes=(LaneRecord("orders", True, "", 5000, 312), LaneRecord("billing", True, "", 1000, 0)), held=(held,), intakes=(intake,), **common),
-        WorkerRecord("bridge-1", "bridge-7c9f-p8k2d", 1, lanes=(LaneRecord("orders", True, "", 5000, 4988), away), **common),
+        WorkerRecord(
+            "bridge-0",
+            "bridge-7c9f-x2m4q",
+            1,
+            lanes=(
+                LaneRecord("orders", True, "", 5000, 312),
+                LaneRecord("billing", True, "", 1000, 0),
+            ),
+            held=(held,),
+            intakes=(intake,),
+            **common,
+        ),
+        WorkerRecord(
+            "bridge-1",
+            "bridge-7c9f-p8k2d",
+            1,
+            lanes=(LaneRecord("orders", True, "", 5000, 4988), away),
+            **common,
+        ),
     ]
 
 

@@ -55,7 +55,9 @@ def take(browser: Browser, address: str, folder: Path) -> None:
     for look in LOOKS:
         scale = 1 if look.device == "desk" else 1.5
         context = browser.new_context(
-            viewport=look.size, color_scheme=look.theme, device_scale_factor=scale  # type: ignore[arg-type]
+            viewport=look.size,
+            color_scheme=look.theme,
+            device_scale_factor=scale,  # type: ignore[arg-type]
         )
         page = context.new_page()
         page.goto(f"{address}/login")

@@ -1,4 +1,4 @@
-"""What a person does to envelopes: each write is carried out, told, and journalled with the name."""
+"""What a person does to envelopes: carried out, told, and journalled with the name."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -11,10 +11,10 @@ from duebridge.ports.publisher import Reason
 from duebridge.producer import Producer
 from duebridge.store.wire.transitions import Burial
 from tests.console.conftest import Person
-from tests.console.scene import HOSTILE, Scene
+from tests.console.scene import HOSTILE, Scene, due_now
 from tests.console.served import OPERATE
 
-ROUTE = "trial-expiry"
+ROUTE = "parcel-pickup"  # which no other test looks at
 _numbers = count()
 
 
@@ -101,8 +101,7 @@ def dead_ids(scene: Scene) -> Iterator[list[str]]:
     """Three dead envelopes of the test's own, each of an error that no other test has."""
     ids = [f"dead-{next(_numbers)}" for _ in range(3)]
     producer, store = Producer(scene.config, scene.connection), scene.store(ROUTE)
-    for each in ids:
-        producer.schedule(ROUTE, b"{}", id=each, delay="0ms")
+    due_now(producer, ROUTE, ids)
     store.promote()
     claim = store.claim(len(ids), 30_000)
     assert set(claim.ids) == set(ids)

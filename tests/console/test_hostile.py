@@ -1,4 +1,4 @@
-"""Ids, keys, headers and bodies that nobody should send: they are shown, and nothing of them runs."""
+"""Ids, keys, headers and bodies that nobody should send: shown, and nothing of them runs."""
 
 import pytest
 from playwright.sync_api import Page, expect

@@ -53,7 +53,14 @@ def test_log_in_returns_to_the_page_that_was_asked_for(person: Person) -> None:
 
 @pytest.mark.parametrize(
     "elsewhere",
-    ["https://evil.example/", "//evil.example", "/\\evil.example", "\\\\evil", "/a\nb", "javascript:1"],
+    [
+        "https://evil.example/",
+        "//evil.example",
+        "/\\evil.example",
+        "\\\\evil",
+        "/a\nb",
+        "javascript:1",
+    ],
 )
 def test_log_in_leads_nowhere_else(elsewhere: str, client: httpx.Client) -> None:
     response = client.post("/login", data={"token": OPERATE, "next": elsewhere})
@@ -246,3 +253,12 @@ def test_store_that_is_away_is_told(scene: Scene, tmp_path: Path) -> None:
         response = httpx.get(url, timeout=30)
         assert response.status_code == 503
         assert "The delay store is away" in response.text
+
+
+def test_route_that_a_token_may_not_see_is_unknown_in_every_form(client: httpx.Client) -> None:
+    """The names of other routes are not told either, where a glob covers a name without a route."""
+    log_in(client, READ)
+    for route in ("order-timeout", "cart-nothing"):
+        response = client.get("/search", params={"route": route, "key": "k"})
+        assert response.status_code == 404
+        assert "invoice-dunning" not in response.text

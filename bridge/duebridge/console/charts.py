@@ -15,7 +15,7 @@ class Chart(NamedTuple):
     json: str
     legend: tuple[str, ...]
     columns: tuple[str, ...]
-    rows: list[tuple[int, ...]]
+    rows: Sequence[tuple[int, ...]]
     total: int
 
 
@@ -64,7 +64,7 @@ def _chart(
     starts_ms: list[int],
     series: list[dict[str, Any]],
     legend: tuple[str, ...],
-    rows: list[tuple[int, ...]],
+    rows: Sequence[tuple[int, ...]],
 ) -> Chart:
     x = [each // 1000 for each in starts_ms]
     json = msgspec.json.encode({"x": x, "series": series}).decode()

@@ -39,7 +39,7 @@ async def open_for(console: Console, request: Request) -> Response:
     return with_session(response, session, is_secure=request.url.scheme == "https")
 
 
-async def leave(visit: Visit) -> Response:
+async def leave(_: Visit) -> Response:
     """End the session in this browser."""
     response = RedirectResponse(LOG_IN, 303)
     response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")

@@ -56,11 +56,11 @@ def fields_of(value: msgspec.Struct) -> list[tuple[str, object]]:
 
 def _readable(body: bytes) -> str | None:
     """Return the beginning as text; None where it is no UTF-8, or holds control characters."""
-    part = body[: MOST_BYTES + 4]
+    part = body[:MOST_BYTES]
     try:
         text = part.decode()
     except UnicodeDecodeError as error:
-        if len(part) == len(body) or error.start < MOST_BYTES:
+        if len(part) == len(body) or error.start < MOST_BYTES - 3:
             return None
         text = part[: error.start].decode()  # the bound cut a character in two
     if any(unicodedata.category(each) == "Cc" and each not in _PLAIN for each in text):

@@ -117,9 +117,7 @@ class Visit:
         """Return the routes that the person may see; raises `StoreError`."""
         return [name for name in self.site.operator.route_names() if self.may_read(name)]
 
-    def page(
-        self, template: str, here: str, status: int = 200, **values: Any
-    ) -> Response:
+    def page(self, template: str, here: str, status: int = 200, **values: Any) -> Response:
         """Return a page with what all pages show."""
         common = {
             "here": here,

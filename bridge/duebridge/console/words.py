@@ -17,7 +17,8 @@ def span(ms: int | float) -> str:
     seconds = max(0, ms) / 1000
     if seconds < 10:
         return f"{seconds:.1f} s" if seconds else "0 s"
-    left, parts = int(seconds), []
+    left = int(seconds)
+    parts: list[str] = []
     for size, unit in _UNITS:
         count, left = divmod(left, size)
         if count or parts:
@@ -70,13 +71,13 @@ def count(number: int) -> str:
 
 
 def rate(per_s: float | None) -> str:
-    """Return a rate a second, with a tenth where it is small; a dash for an unknown one.
+    """Return a rate a second, with a tenth where it is small; a hyphen for an unknown one.
 
     >>> rate(0.25), rate(1234.5), rate(0), rate(0.001), rate(None)
-    ('0.2', '1,234', '0', '<0.1', '–')
+    ('0.2', '1,234', '0', '<0.1', '-')
     """
     if per_s is None:
-        return "–"
+        return "-"
     if 0 < per_s < 0.05:
         return "<0.1"
     return f"{per_s:,.1f}" if 0 < per_s < 10 else f"{per_s:,.0f}"

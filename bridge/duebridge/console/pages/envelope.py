@@ -1,5 +1,6 @@
 """One envelope: its time line, its content, and what may be done with it."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from starlette.responses import Response
@@ -39,8 +40,8 @@ class Sight(NamedTuple):
 
 async def page(visit: Visit) -> Response:
     """Return the page; one that is no more in the store keeps its time line, with status 404."""
-    route, id = _named(visit, visit.query)
-    found = await visit.run(lambda: _gather(visit, route, id))
+    route, name = _named(visit, visit.query)
+    found = await visit.run(lambda: _gather(visit, route, name))
     status = 200 if found.shown or found.line.events else 404
     return visit.page(
         "envelope.html",
@@ -48,7 +49,7 @@ async def page(visit: Visit) -> Response:
         status,
         found=found,
         route=route,
-        id=id,
+        id=name,
         tones=TONES,
         most_headers=MOST_HEADERS,
         cursor=visit.query.get("cursor", ""),
@@ -57,45 +58,44 @@ async def page(visit: Visit) -> Response:
 
 async def deliver_now(visit: Visit) -> Response:
     """Make an envelope due now."""
-    route, id = _to_change(visit)
-    (answer,) = await visit.run(lambda: visit.site.operator.deliver_now(route, [id]))
+    route, name = _to_change(visit)
+    (answer,) = await visit.run(lambda: visit.site.operator.deliver_now(route, [name]))
     did = "delivering" if answer.status == "rescheduled" else answer.status
-    return visit.go("envelope", route=route, id=id, did=did)
+    return visit.go("envelope", route=route, id=name, did=did)
 
 
 async def cancel(visit: Visit) -> Response:
     """Cancel an envelope."""
-    route, id = _to_change(visit)
-    (answer,) = await visit.run(lambda: visit.site.operator.cancel(route, [id]))
-    return visit.go("envelope", route=route, id=id, did=answer.status)
+    route, name = _to_change(visit)
+    (answer,) = await visit.run(lambda: visit.site.operator.cancel(route, [name]))
+    return visit.go("envelope", route=route, id=name, did=answer.status)
 
 
 async def reschedule(visit: Visit) -> Response:
     """Give an envelope another due instant: after a delay, or at an instant in UTC."""
-    route, id = _to_change(visit)
+    route, name = _to_change(visit)
     delay, at_ms = text_of(visit.form, "delay"), instant_ms(visit.form, "at")
     (answer,) = await visit.run(
-        lambda: visit.site.operator.reschedule(route, [id], delay=delay or None, at=at_ms)
+        lambda: visit.site.operator.reschedule(route, [name], delay=delay or None, at=at_ms)
     )
-    return visit.go("envelope", route=route, id=id, did=answer.status)
+    return visit.go("envelope", route=route, id=name, did=answer.status)
 
 
-def _named(visit: Visit, given: "object") -> tuple[str, str]:
-    route, id = given.get("route", ""), given.get("id", "")  # type: ignore[attr-defined]
-    if not id:
+def _named(visit: Visit, given: Mapping[str, str]) -> tuple[str, str]:
+    if not (name := given.get("id", "")):
         raise EnvelopeError("id: expected an envelope's id; got ''")
-    return visit.readable(route), id
+    return visit.readable(given.get("route", "")), name
 
 
 def _to_change(visit: Visit) -> tuple[str, str]:
-    route, id = _named(visit, visit.form)
-    return visit.operable(route), id
+    route, name = _named(visit, visit.form)
+    return visit.operable(route), name
 
 
-def _gather(visit: Visit, route: str, id: str) -> Sight:
+def _gather(visit: Visit, route: str, name: str) -> Sight:
     operator = visit.site.operator
-    shown = operator.show(route, id)
-    line = timeline(operator, route, id, visit.query.get("cursor", ""), limit=EVENTS)
+    shown = operator.show(route, name)
+    line = timeline(operator, route, name, visit.query.get("cursor", ""), limit=EVENTS)
     named = visit.site.config.routes.get(route)
     own = shown.target if shown and shown.target else named.target if named else None
     return Sight(
@@ -106,5 +106,3 @@ def _gather(visit: Visit, route: str, id: str) -> Sight:
         operator.now_ms(),
         "" if own is None else str(own),
     )
-
-

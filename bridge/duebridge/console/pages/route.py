@@ -5,8 +5,8 @@ from typing import NamedTuple
 from starlette.responses import Response
 
 from duebridge.admin.histogram import due_histogram, edges
-from duebridge.admin.route_stats import RouteStats
 from duebridge.admin.rates import RouteRates, rates
+from duebridge.admin.route_stats import RouteStats
 from duebridge.config.models import Route
 from duebridge.console.charts import Chart, due_chart
 from duebridge.console.pages.overview import HeldRow, held_rows

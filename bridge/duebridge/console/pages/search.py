@@ -9,7 +9,7 @@ from duebridge.admin.listing import STATES, DueWindow
 from duebridge.admin.search import Search, SearchPage, search
 from duebridge.console.forms import choice, instant_ms, text_of
 from duebridge.console.visit import Visit
-from duebridge.errors import BridgeError, EnvelopeError, StoreError
+from duebridge.errors import BridgeError, EnvelopeError, StoreError, UnknownRoute
 from duebridge.receipt import Shown
 
 PAGE = 50
@@ -35,7 +35,7 @@ async def page(visit: Visit) -> Response:
     if _is_asked(visit.query):
         try:
             found = await visit.run(lambda: _find(visit, names))
-        except StoreError:
+        except (StoreError, UnknownRoute):
             raise
         except BridgeError as error:
             found = Found(error=str(error))
