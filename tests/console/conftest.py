@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from tests.console.browser import open_browser
 from tests.console.scene import Scene, filled_scene
 from tests.console.served import OPERATE, READ, served_console, token_file
 from tests.support.checkout import downloaded
+
+WITHIN_MS = 30_000  # a deadline for a busy machine, not a measure
+expect.set_options(timeout=WITHIN_MS)
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +47,7 @@ class Person:
         self.context = browser.new_context(base_url=address, **options)
         self.complaints: list[str] = []
         self.page: Page = self.context.new_page()
-        self.page.set_default_timeout(10_000)
+        self.page.set_default_timeout(WITHIN_MS)
         self.page.on("console", lambda message: self._note(message.type, message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
 

@@ -15,7 +15,7 @@ MORE_PAGES = {
     "search-form": "/search",
     "hostile": f"/envelope?{urlencode({'route': 'trial-expiry', 'id': HOSTILE_ID})}",
     "gone": "/envelope?route=order-timeout&id=never-was",
-    "due-week": "/due?horizon=week",
+    "due-week": "/due?horizon=week&route=cart-reminder",
     "dead-routes": "/dead",
     "no-dead": "/dead?route=trial-expiry",
     "no-route": "/route?route=nowhere",
