@@ -76,6 +76,10 @@ def test_wrong_token_gets_no_session(client: httpx.Client) -> None:
 
 def test_session_cookie_holds_no_secret_and_is_kept_from_scripts(client: httpx.Client) -> None:
     cookie = client.post("/login", data={"token": OPERATE}).headers["set-cookie"]
+    by_tls = {"X-Forwarded-Proto": "https"}
+    proxied = client.post("/login", data={"token": OPERATE}, headers=by_tls)
+    assert "Secure" in proxied.headers["set-cookie"]
+    assert "Secure" not in cookie
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     assert OPERATE not in cookie

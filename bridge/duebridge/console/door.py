@@ -36,7 +36,7 @@ async def open_for(console: Console, request: Request) -> Response:
         return console.render("login.html", 401, next=asked, is_wrong=True)
     session = console.sessions.begin(token)
     response = RedirectResponse(asked or "/", 303)
-    return with_session(response, session, is_secure=request.url.scheme == "https")
+    return with_session(response, session, request)
 
 
 async def leave(_: Visit) -> Response:

@@ -122,7 +122,7 @@ async def _show(page: Page, console: Console, request: Request) -> Response:
         return _to_door(request)
     response = await _answered(page, Visit(console, request, session))
     if is_new:
-        with_session(response, session, is_secure=request.url.scheme == "https")
+        with_session(response, session, request)
     return response
 
 
@@ -151,10 +151,12 @@ async def _answered(page: Page, visit: Visit) -> Response:
 
 
 def _is_same_origin(request: Request) -> bool:
-    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return False
+    """Whether a page of this site sent the form, as the browser says; older ones say less."""
+    if site := request.headers.get("sec-fetch-site"):
+        return site in ("same-origin", "none")
     origin = request.headers.get("origin")
-    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    names = (request.headers.get("host"), request.headers.get("x-forwarded-host"))
+    return origin is None or urlsplit(origin).netloc in names
 
 
 def _to_door(request: Request) -> Response:

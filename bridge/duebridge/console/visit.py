@@ -135,14 +135,15 @@ class Visit:
         return RedirectResponse(link(page, **query), 303)
 
 
-def with_session(response: Response, session: Session, *, is_secure: bool) -> Response:
-    """Let the browser keep a session."""
+def with_session(response: Response, session: Session, request: Request) -> Response:
+    """Let the browser keep a session, and show it over TLS alone where it came over TLS."""
+    schemes = (request.url.scheme, request.headers.get("x-forwarded-proto"))
     response.set_cookie(
         COOKIE,
         session.cookie,
         max_age=LASTS_S,
         path="/",
-        secure=is_secure,
+        secure="https" in schemes,
         httponly=True,
         samesite="strict",
     )

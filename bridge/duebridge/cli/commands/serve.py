@@ -1,4 +1,4 @@
-"""`duebridge serve`: the HTTP interface, from its start to its drain."""
+"""`duebridge serve`: the HTTP interface and the console, from their start to their drain."""
 
 from functools import partial
 
@@ -9,7 +9,7 @@ from duebridge.errors import ConfigError
 
 
 def serve(context: typer.Context, config: ConfigOption = None) -> None:
-    """Take envelopes over HTTP, until SIGTERM or SIGINT.
+    """Serve envelopes over HTTP, and the console at /, until SIGTERM or SIGINT.
 
     It listens where serve.listen of the configuration says, by default on 127.0.0.1:8480. Then it
     takes no new connection, ends the requests in hand and exits 0; a second signal ends it at
@@ -22,6 +22,7 @@ def serve(context: typer.Context, config: ConfigOption = None) -> None:
 
     settings = load(context, config)
     try:
+        from duebridge.console.routes import console_routes
         from duebridge.http.app import build_app
         from duebridge.http.process import serve as serve_until_signal
         from duebridge.http.site import Site
@@ -44,6 +45,6 @@ def serve(context: typer.Context, config: ConfigOption = None) -> None:
         check_fitness(connection, settings.store.allow_unfit, REPEAT_FOR_S, settings.needs)
         site = Site(settings, connection, tokens, tracing)
         try:
-            serve_until_signal(site, build_app(site))
+            serve_until_signal(site, build_app(site, console_routes(site)))
         finally:
             site.close()
