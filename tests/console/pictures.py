@@ -22,7 +22,7 @@ PIXELS = """async (picture) => {
   });
   return [bitmap.width, bitmap.height, url.split(",")[1]];
 }"""
-COLOURS = 256
+COLOURS, EXACT = 256, 96
 
 
 def write_picture(blank: Page, png: bytes, file: Path) -> None:
@@ -40,14 +40,27 @@ def write_picture(blank: Page, png: bytes, file: Path) -> None:
 def _palette(rgb: Any) -> tuple[bytes, Any]:
     """Return few enough colours, and the place of each pixel's among them.
 
-    The most frequent are exact: they are the surfaces; the edges of letters are rounded.
+    The most frequent are exact, since they are surfaces and dots; of the others, the edges of
+    letters, those that are alike become one.
     """
     exact, places, counts = np.unique(rgb, axis=0, return_inverse=True, return_counts=True)
-    if len(exact) <= COLOURS:
-        return exact.astype(np.uint8).tobytes(), places.reshape(-1)
-    chosen = exact[np.argsort(-counts)[:COLOURS]].astype(np.int32)
-    nearest = [int(np.abs(chosen - one.astype(np.int32)).sum(axis=1).argmin()) for one in exact]
-    return chosen.astype(np.uint8).tobytes(), np.array(nearest)[places.reshape(-1)]
+    order = np.argsort(-counts)
+    kept, others = order[:EXACT], order[EXACT:]
+    cells, of_other = _cells(exact[others])
+    place_of = np.empty(len(exact), np.int64)
+    place_of[kept] = np.arange(len(kept))
+    place_of[others] = len(kept) + of_other
+    palette = np.vstack([exact[kept], cells]).astype(np.uint8)
+    return palette.tobytes(), place_of[places.reshape(-1)]
+
+
+def _cells(colours: Any) -> tuple[Any, Any]:
+    """Return few colours in the place of many, and the place of each among them."""
+    for bits in range(1, 8):
+        found, of_each = np.unique(colours >> bits, axis=0, return_inverse=True)
+        if len(found) <= COLOURS - EXACT:
+            return (found << bits) + (1 << (bits - 1)), of_each.reshape(-1)
+    raise AssertionError("eight colours always suffice")
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

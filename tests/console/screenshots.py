@@ -53,7 +53,7 @@ def take(browser: Browser, address: str, folder: Path) -> None:
     """Write NAME-THEME-DEVICE.png of every page, and of the log-in."""
     blank = browser.new_page()
     for look in LOOKS:
-        scale = 1 if look.device == "desk" else 1.5
+        scale = 1 if look.device == "desk" else 2
         context = browser.new_context(
             viewport=look.size,
             color_scheme=look.theme,
