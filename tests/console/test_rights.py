@@ -248,6 +248,15 @@ def test_bearer_of_a_proxy_begins_a_session(address: str) -> None:
     assert httpx.get(address, headers={"Authorization": "Bearer guessed"}).status_code == 303
 
 
+def test_bearer_of_somebody_else_ends_the_former_session(client: httpx.Client) -> None:
+    proof = log_in(client, OPERATE)
+    other = {"Authorization": f"Bearer {READ}"}
+    denied = client.post("/envelope/cancel", data={"proof": proof, **ORDERS}, headers=other)
+    assert denied.status_code == 403
+    assert "order-timeout" not in client.get("/", headers=other).text
+    assert "order-timeout" not in client.get("/").text, "the former session outlived the sign-on"
+
+
 def test_store_that_is_away_is_told(scene: Scene, tmp_path: Path) -> None:
     from tests.console.scene import filled_scene
 

@@ -106,14 +106,18 @@ def _check_host(console: Console, request: Request) -> None:
 
 
 def _session_of(console: Console, request: Request) -> tuple[Session | None, bool]:
-    """Return the session, and whether it is new: of a proxy's bearer, or where none is needed."""
-    if session := console.sessions.read(request.cookies.get(COOKIE, "")):
-        return session, False
+    """Return the session, and whether it is new: of a proxy's bearer, or where none is needed.
+
+    A bearer that is another's than the session's begins a new one: somebody else signed on.
+    """
+    session = console.sessions.read(request.cookies.get(COOKIE, ""))
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-    if console.site.tokens.is_open or scheme.lower() == "bearer":
-        token = console.site.tokens.find(secret)
-        return (None, False) if token is None else (console.sessions.begin(token), True)
-    return None, False
+    if scheme.lower() != "bearer" and (session or not console.site.tokens.is_open):
+        return session, False
+    token = console.site.tokens.find(secret.strip())
+    if session is not None and session.token == token:
+        return session, False
+    return (None, False) if token is None else (console.sessions.begin(token), True)
 
 
 async def _show(page: Page, console: Console, request: Request) -> Response:
@@ -128,7 +132,7 @@ async def _show(page: Page, console: Console, request: Request) -> Response:
 
 async def _write(page: Page, console: Console, request: Request) -> Response:
     """Answer a write, if its form was made for this session on this site."""
-    session = console.sessions.read(request.cookies.get(COOKIE, ""))
+    session, _ = _session_of(console, request)
     if session is None:
         return _to_door(request)
     visit = Visit(console, request, session)
