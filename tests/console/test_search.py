@@ -78,3 +78,12 @@ def test_search_for_nonsense_says_what_is_expected(query: str, error: str, perso
     page.goto(f"/search?{query}")
     expect(page.get_by_role("alert")).to_contain_text(error)
     person.complaints.clear()  # the browser notes the 422
+
+
+def test_envelope_shows_each_try_with_its_error(operator: Page) -> None:
+    operator.goto("/envelope?route=cart-reminder&id=cart-retry-1")
+    line = operator.get_by_role("list").filter(has_text="accepted")
+    expect(line).to_contain_text("retried")
+    expect(line).to_contain_text("KafkaTimeoutError")
+    expect(line).to_contain_text("next try by")
+    expect(operator.get_by_role("main")).to_contain_text("the broker may have it")
