@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from duebridge.admin.operator import Operator
+from duebridge.admin.timeline import timeline
 from duebridge.ports.publisher import Reason
 from duebridge.producer import Producer
 from duebridge.store.wire.transitions import Burial
@@ -35,8 +36,6 @@ def open_envelope(page: Page, id: str) -> None:
 
 def last_event(scene: Scene, id: str) -> tuple[str, str]:
     """The kind of the newest event of an envelope, and by whom."""
-    from duebridge.admin.timeline import timeline
-
     event = timeline(Operator(scene.config, scene.connection), ROUTE, id).events[-1]
     return event.kind, event.by
 

@@ -12,7 +12,7 @@ from duebridge.admin.operator import Operator
 from duebridge.console.sessions import COOKIE, LASTS_S, Sessions
 from duebridge.http.tokens import TokenFile
 from tests.console.conftest import Person
-from tests.console.scene import NAMED_ID, Scene
+from tests.console.scene import NAMED_ID, Scene, filled_scene
 from tests.console.served import OPERATE, READ, SCHEDULE, served_console, tokens_text
 
 ORDERS = {"route": "order-timeout", "id": NAMED_ID}
@@ -257,9 +257,7 @@ def test_bearer_of_somebody_else_ends_the_former_session(client: httpx.Client) -
     assert "order-timeout" not in client.get("/").text, "the former session outlived the sign-on"
 
 
-def test_store_that_is_away_is_told(scene: Scene, tmp_path: Path) -> None:
-    from tests.console.scene import filled_scene
-
+def test_store_that_is_away_is_told(tmp_path: Path) -> None:
     with filled_scene(tmp_path) as other, served_console(other) as url:
         assert httpx.get(url).status_code == 200
         other.connection.client.shutdown(nosave=True)

@@ -3,7 +3,9 @@
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.console.conftest import Person
 from tests.console.scene import NAMED_ID
+from tests.console.served import OPERATE
 
 
 def test_find_by_id_shows_the_envelope_at_once(operator: Page) -> None:
@@ -69,11 +71,7 @@ def test_search_of_many_goes_on_behind_the_cursor(operator: Page) -> None:
         ("route=cart-reminder&cursor=AAAA", "cursor: expected"),
     ],
 )
-def test_search_for_nonsense_says_what_is_expected(query: str, error: str, person: object) -> None:
-    from tests.console.conftest import Person
-    from tests.console.served import OPERATE
-
-    assert isinstance(person, Person)
+def test_search_for_nonsense_says_what_is_expected(query: str, error: str, person: Person) -> None:
     page = person.log_in(OPERATE)
     page.goto(f"/search?{query}")
     expect(page.get_by_role("alert")).to_contain_text(error)

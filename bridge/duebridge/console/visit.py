@@ -15,7 +15,13 @@ from duebridge.console.assets import Assets
 from duebridge.console.forms import Form
 from duebridge.console.previews import fields_of, readable_value
 from duebridge.console.sessions import COOKIE, LASTS_S, Session, Sessions
-from duebridge.errors import EnvelopeError, UnknownRoute
+from duebridge.errors import (
+    BridgeError,
+    EnvelopeError,
+    StoreError,
+    StoreUnavailable,
+    UnknownRoute,
+)
 from duebridge.http.site import Site
 
 T = TypeVar("T")
@@ -152,8 +158,6 @@ def with_session(response: Response, session: Session, request: Request) -> Resp
 
 def refusal_of(error: Exception) -> Refused:
     """Return what a person is told of an error; raises it where it is a defect."""
-    from duebridge.errors import BridgeError, StoreError, StoreUnavailable
-
     match error:
         case Refused():
             return error

@@ -15,7 +15,7 @@ from duebridge.console.forms import choice, duration_ms, text_of
 from duebridge.console.previews import Preview, preview
 from duebridge.console.visit import Visit
 from duebridge.errors import EnvelopeError
-from duebridge.ports.publisher import Reason
+from duebridge.ports.publisher import Reason, reason_word
 from duebridge.receipt import Shown
 
 PAGE = 50
@@ -184,6 +184,4 @@ def _gather(visit: Visit, route: str, wanted: DeadFilter) -> DeadPage:
 
 
 def _word(number: int) -> str:
-    from duebridge.ports.publisher import reason_word
-
     return reason_word(number) if number else ""

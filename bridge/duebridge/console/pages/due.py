@@ -10,6 +10,7 @@ from duebridge.console.forms import choice
 from duebridge.console.visit import Visit
 
 Horizon = Literal["hour", "day", "week"]
+MOST_ROUTES = 8  # on one page
 LATE_MS = 1_000  # a wait below it is nothing to tell
 
 
@@ -45,6 +46,3 @@ async def page(visit: Visit) -> Response:
     return visit.page(
         "due.html", "due", horizon=horizon, route=wanted, names=names, outlooks=outlooks
     )
-
-
-MOST_ROUTES = 8  # on one page

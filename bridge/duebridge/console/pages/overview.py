@@ -5,6 +5,7 @@ from typing import NamedTuple
 from starlette.responses import Response
 
 from duebridge.admin.held import HeldStats, stopped_lanes
+from duebridge.admin.histogram import due_histogram, edges
 from duebridge.admin.operator import Operator
 from duebridge.admin.rates import RouteRates, rates
 from duebridge.admin.route_stats import RouteStats
@@ -103,8 +104,6 @@ def _gather(visit: Visit) -> Overview:
 
 
 def _chart(operator: Operator, names: list[str], now_ms: int) -> Chart:
-    from duebridge.admin.histogram import due_histogram, edges
-
     return due_chart(due_histogram(operator, names, edges(now_ms, "hour", 30)) if names else [])
 
 

@@ -1,5 +1,6 @@
 """The workers: what each said of itself last."""
 
+import msgspec
 from starlette.responses import Response
 
 from duebridge.console.visit import Visit
@@ -13,8 +14,6 @@ async def page(visit: Visit) -> Response:
 
 
 def _gather(visit: Visit) -> tuple[list[WorkerRecord] | None, int]:
-    import msgspec
-
     records = visit.site.operator.workers()
     if records is not None:
         records = [
