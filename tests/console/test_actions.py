@@ -95,10 +95,8 @@ def test_reschedule_without_an_instant_changes_nothing(
 # --- dead letters ---
 
 
-@pytest.fixture
-def dead_ids(scene: Scene) -> Iterator[list[str]]:
-    """Three dead envelopes of the test's own, each of an error that no other test has."""
-    ids = [f"dead-{next(_numbers)}" for _ in range(3)]
+def bury(scene: Scene, ids: list[str]) -> None:
+    """Make envelopes that are dead of a hostile error."""
     producer, store = Producer(scene.config, scene.connection), scene.store(ROUTE)
     due_now(producer, ROUTE, ids)
     store.promote()
@@ -112,6 +110,13 @@ def dead_ids(scene: Scene) -> Iterator[list[str]]:
             for each in ids
         ],
     )
+
+
+@pytest.fixture
+def dead_ids(scene: Scene) -> Iterator[list[str]]:
+    """Three dead envelopes of the test's own, each of an error that no other test has."""
+    ids = [f"dead-{next(_numbers)}" for _ in range(3)]
+    bury(scene, ids)
     yield ids
     admin = Operator(scene.config, scene.connection)
     admin.drop(ROUTE, ids)
@@ -165,3 +170,15 @@ def test_dead_letters_are_counted_by_reason_and_error(operator: Page) -> None:
     expect(row.filter(has_text="unauthorized")).to_contain_text("ChannelClosedByBroker17")
     row.filter(has_text="too_large").get_by_role("link").click()
     expect(operator.get_by_role("main")).to_contain_text("6 of 23 looked at match")
+
+
+def test_dead_letters_of_many_go_on_behind_the_cursor(operator: Page, scene: Scene) -> None:
+    ids = [f"many-{number}" for number in range(120)]
+    bury(scene, ids)
+    operator.goto(f"/dead?route={ROUTE}&error=Broken")
+    seen = operator.locator("td.id a").all_inner_texts()
+    while operator.get_by_role("link", name="Go on").count():
+        operator.get_by_role("link", name="Go on").click()
+        seen += operator.locator("td.id a").all_inner_texts()
+    assert sorted(seen) == sorted(ids)
+    Operator(scene.config, scene.connection).drop(ROUTE, ids)

@@ -1,15 +1,14 @@
 """Dead letters: why they died, and their replay or drop, which a dry run shows first."""
 
 from collections import Counter
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from starlette.responses import Response
 
 from duebridge.admin.dead import DeadFilter, list_dead, reason_number
-from duebridge.admin.listing import ListPosition, read_cursor
-from duebridge.admin.operator import DeadSettlement
+from duebridge.admin.listing import ListedEnvelope, ListPosition, read_cursor
+from duebridge.admin.operator import DeadSettlement, Operator
 from duebridge.admin.route_stats import RouteStats
 from duebridge.console.forms import choice, duration_ms, text_of
 from duebridge.console.previews import Preview, preview
@@ -19,8 +18,10 @@ from duebridge.ports.publisher import Reason, reason_word
 from duebridge.receipt import Shown
 
 PAGE = 50
-MOST_LOOKED = 2_000  # of one page: they are read with their bodies
+MOST_LOOKED = 2_000  # of one page: they are read with their bodies,
+MOST_BYTES = 16 * 1024 * 1024  # so many bytes of them, as they are stored
 FIRST = 10
+PREVIEWED = 200  # bytes of a body
 VERBS = ("replay", "drop")
 
 
@@ -37,6 +38,13 @@ class DeadRow(NamedTuple):
 
     shown: Shown
     body: Preview
+
+
+class Look(NamedTuple):
+    """The dead that one look takes in; `is_cut` if there may be more behind them."""
+
+    letters: list[ListedEnvelope]
+    is_cut: bool
 
 
 class DeadPage(NamedTuple):
@@ -123,8 +131,8 @@ def _selection(visit: Visit, route: str) -> Selection:
     if not text_of(form, "all"):
         return Selection(route, form.ids, False, before_ms)
     wanted = _filter(form)._replace(before_ms=before_ms)
-    listed = islice(list_dead(operator, route), MOST_LOOKED)
-    ids = tuple(each.entry.id for each in listed if wanted.has(each.entry))
+    letters = _look(operator, route).letters
+    ids = tuple(each.entry.id for each in letters if wanted.has(each.entry))
     return Selection(route, ids, True, before_ms)
 
 
@@ -152,36 +160,44 @@ def _stats(visit: Visit) -> list[RouteStats]:
     return visit.site.operator.stats(names) if names else []
 
 
+def _look(operator: Operator, route: str, after: ListPosition | None = None) -> Look:
+    letters: list[ListedEnvelope] = []
+    size = 0
+    for listed in list_dead(operator, route, after=after):
+        letters.append(listed)
+        size += len(listed.entry.record.blob) if listed.entry.record else 0
+        if len(letters) == MOST_LOOKED or size >= MOST_BYTES:
+            return Look(letters, True)
+    return Look(letters, False)
+
+
 def _gather(visit: Visit, route: str, wanted: DeadFilter) -> DeadPage:
     operator, cursor = visit.site.operator, visit.query.get("cursor", "")
     after = read_cursor(cursor, route, "dead") if cursor else None
-    groups: Counter[tuple[str, str]] = Counter()
-    rows: list[DeadRow] = []
-    matched = looked = 0
-    end: ListPosition | None = None
-    for listed in islice(list_dead(operator, route, after=after), MOST_LOOKED):
-        looked += 1
-        known = listed.entry.flight
-        groups[(_word(known.reason), known.error_class)] += 1
-        if not wanted.has(listed.entry):
-            continue
-        matched += 1
-        if len(rows) < PAGE:
-            shown = Shown.of(route, listed.entry)
-            rows.append(DeadRow(shown, preview(shown.body and shown.body[:200])))
-            end = listed.position
+    letters, is_cut = _look(operator, route, after)
+    matching = [each for each in letters if wanted.has(each.entry)]
+    end = matching[PAGE - 1] if len(matching) > PAGE else letters[-1] if is_cut else None
     (stats,) = operator.stats([route])
-    has_more = matched > len(rows) or looked == MOST_LOOKED
     return DeadPage(
         stats,
-        [Group(*key, count) for key, count in groups.most_common()],
-        rows,
-        matched,
-        looked,
-        str(end) if has_more and end else "",
+        _groups(letters),
+        [_row(route, each) for each in matching[:PAGE]],
+        len(matching),
+        len(letters),
+        "" if end is None else str(end.position),
         operator.now_ms(),
     )
 
 
-def _word(number: int) -> str:
-    return reason_word(number) if number else ""
+def _groups(letters: Sequence[ListedEnvelope]) -> list[Group]:
+    flights = [each.entry.flight for each in letters]
+    counts = Counter((each.reason, each.error_class) for each in flights)
+    return [
+        Group(reason_word(reason) if reason else "", error, count)
+        for (reason, error), count in counts.most_common()
+    ]
+
+
+def _row(route: str, listed: ListedEnvelope) -> DeadRow:
+    shown = Shown.of(route, listed.entry)
+    return DeadRow(shown, preview(shown.body and shown.body[:PREVIEWED]))
