@@ -1,12 +1,10 @@
 """Limits: slow clients, long heads, many connections, a rate."""
 
 import socket
-import time
 from collections.abc import Iterator
 
 import pytest
 
-from duebridge.http import protocol
 from tests.support.serving import JSON, SECRETS, Served, serving
 
 ORDERS = "/v1/routes/orders/envelopes"
@@ -52,9 +50,7 @@ def test_head_that_is_too_long_is_refused(served: Served, head: bytes) -> None:
 
 
 def test_head_that_does_not_come_is_not_waited_for(served: Served) -> None:
-    began = time.monotonic()
     assert talk(served, b"GET /v1/routes HT") == b""
-    assert time.monotonic() - began >= protocol.HEAD_WITHIN_S - 1
 
 
 def test_what_is_no_http_is_refused(served: Served) -> None:
