@@ -34,8 +34,9 @@ def address(scene: Scene, tokens_home: Path) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """A browser of one module: while it is open no other test of the process can run a loop."""
     with open_browser() as opened:
         yield opened
 
