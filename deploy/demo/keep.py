@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -26,6 +27,7 @@ STARTED_WITHIN_S = 30.0
 STOP_WITHIN_S = 10.0
 PAUSE_S = 0.1
 FIRST_IN_S = 60.0
+BUSY_FROM_MIN = 5 * 60 + 30
 GATE_CALLS = 12
 
 
@@ -57,15 +59,13 @@ def keep(
 
 def _schedule(producer: Producer, departures: Sequence[Departure]) -> list[str]:
     """Schedule the calls of the next hours, and some for a topic that is missing; return ids."""
-    minutes = [each.boarding_min for each in departures]
-    length_s = 60.0 * (max(minutes) - min(minutes))
-    start_ms = int((time.time() + FIRST_IN_S) * 1000)
-    timetable = Timetable.of(departures, start_ms, length_s)
-    wanted = sorted(
-        (each for each in departures if each.route in SCHEDULED_ROUTES), key=lambda each: each.route
-    )
+    later = [each for each in departures if each.boarding_min >= BUSY_FROM_MIN]
+    length_s = 60.0 * (later[-1].boarding_min - later[0].boarding_min)
+    timetable = Timetable.of(later, int((time.time() + FIRST_IN_S) * 1000), length_s)
+    by_route = attrgetter("route")
+    wanted = sorted((each for each in later if each.route in SCHEDULED_ROUTES), key=by_route)
     ids: list[str] = []
-    for route, some in groupby(wanted, key=lambda each: each.route):
+    for route, some in groupby(wanted, key=by_route):
         receipts = producer.schedule_many(
             route, (envelope_of(each, timetable) for each in some), on_conflict="replace"
         )

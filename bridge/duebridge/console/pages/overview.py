@@ -10,7 +10,7 @@ from duebridge.admin.operator import Operator
 from duebridge.admin.rates import RouteRates, rates
 from duebridge.admin.route_stats import RouteStats
 from duebridge.console.charts import Chart, due_chart
-from duebridge.console.standing import Standing, standing
+from duebridge.console.health import Health, health
 from duebridge.console.visit import Visit
 from duebridge.store.workers import WorkerRecord
 
@@ -21,7 +21,7 @@ class RouteRow(NamedTuple):
     """A route's figures, and how it stands; `rates` are None where nothing is known."""
 
     stats: RouteStats
-    standing: Standing
+    health: Health
     rates: RouteRates | None
 
 
@@ -91,7 +91,7 @@ def _gather(visit: Visit) -> Overview:
     workers = operator.workers()
     stats = operator.stats(names) if names else []
     by_route = {each.route: each for each in rates(operator, names)} if names else {}
-    rows = [RouteRow(each, standing(each, workers), by_route.get(each.route)) for each in stats]
+    rows = [RouteRow(each, health(each, workers), by_route.get(each.route)) for each in stats]
     now_ms = operator.now_ms()
     return Overview(
         now_ms,

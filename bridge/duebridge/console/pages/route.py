@@ -9,8 +9,8 @@ from duebridge.admin.rates import RouteRates, rates
 from duebridge.admin.route_stats import RouteStats
 from duebridge.config.models import Route
 from duebridge.console.charts import Chart, due_chart
+from duebridge.console.health import Health, health
 from duebridge.console.pages.overview import HeldRow, held_rows
-from duebridge.console.standing import Standing, standing
 from duebridge.console.visit import Visit
 from duebridge.durations import format_ms
 
@@ -19,7 +19,7 @@ class RouteSight(NamedTuple):
     """Everything that the page shows."""
 
     stats: RouteStats
-    standing: Standing
+    health: Health
     rates: RouteRates | None
     held: list[HeldRow]
     chart: Chart
@@ -42,7 +42,7 @@ def _gather(visit: Visit, name: str) -> RouteSight:
     named = visit.site.config.routes.get(name)
     return RouteSight(
         stats,
-        standing(stats, workers),
+        health(stats, workers),
         seen[0] if seen else None,
         held_rows([stats]),
         due_chart(due_histogram(operator, [name], edges(now_ms, "hour", 30))),

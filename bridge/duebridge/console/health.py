@@ -10,7 +10,7 @@ from duebridge.store.workers import WorkerRecord
 LATE_MS = 60_000
 
 
-class Standing(NamedTuple):
+class Health(NamedTuple):
     """A route's word, its tone (ok, warn, bad or empty) and why."""
 
     word: str
@@ -18,20 +18,20 @@ class Standing(NamedTuple):
     why: str
 
 
-def standing(stats: RouteStats, workers: list[WorkerRecord] | None) -> Standing:
+def health(stats: RouteStats, workers: list[WorkerRecord] | None) -> Health:
     """Return how a route stands by its figures and by what the workers say."""
     held = [each for each in stats.held if not each.dead_letter]
     if held:
-        return Standing("held", "bad", f"{held[0].target}: {held[0].error}")
+        return Health("held", "bad", f"{held[0].target}: {held[0].error}")
     due = stats.ready + stats.unack
     if workers is not None and not count_serving(workers, stats.route):
         if due or stats.oldest_due_age_ms:
-            return Standing("no worker", "bad", "envelopes are due and no worker serves this route")
+            return Health("no worker", "bad", "envelopes are due and no worker serves this route")
         if stats.waiting:
-            return Standing("no worker", "warn", "no worker serves this route")
+            return Health("no worker", "warn", "no worker serves this route")
     if stats.oldest_due_age_ms > LATE_MS:
         why = f"the oldest due envelope waits for {span(stats.oldest_due_age_ms)}"
-        return Standing("late", "warn", why)
+        return Health("late", "warn", why)
     if stats.waiting:
-        return Standing("flowing", "ok", f"{plural(stats.waiting, 'envelope')} to be delivered")
-    return Standing("idle", "", "nothing waits")
+        return Health("flowing", "ok", f"{plural(stats.waiting, 'envelope')} to be delivered")
+    return Health("idle", "", "nothing waits")
