@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from duebridge.http.cloud_events import event_id
+from duebridge.http.endpoints.cloud_events import event_id
 from tests.support.serving import Served
 
 EVENT = {"specversion": "1.0", "id": "42", "source": "/orders", "type": "order.placed"}

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from duebridge.http.lines import Splitter
+from duebridge.http.endpoints.lines import Splitter
 from tests.support.servers import wait_until
 from tests.support.serving import NDJSON, SECRETS, Served, serving
 

@@ -12,8 +12,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from duebridge.errors import BridgeError
-from duebridge.http import envelopes, probes, readings
 from duebridge.http.access import Rates
+from duebridge.http.endpoints import envelopes, probes, readings
 from duebridge.http.guard import Guard
 from duebridge.http.openapi import description
 from duebridge.http.operations import JSON, Operation, Shared, route_of

@@ -9,14 +9,14 @@ import msgspec
 from duebridge.admin.operator import RouteStats
 from duebridge.durations import DURATION_PATTERN
 from duebridge.envelope import SHORT_BYTES, Target
-from duebridge.http import cloud_events, keys
 from duebridge.http.bodies import MERGE_PATCH
-from duebridge.http.envelopes import ON_CONFLICT, Change, Move
+from duebridge.http.endpoints import cloud_events, keys
+from duebridge.http.endpoints.envelopes import ON_CONFLICT, Change, Move
+from duebridge.http.endpoints.lines import LINES, LineReceipt
+from duebridge.http.endpoints.readings import BUCKETS, HORIZONS, MOST_BUCKETS, Histogram, Routes
 from duebridge.http.examples import EXAMPLES
-from duebridge.http.lines import LINES, LineReceipt
 from duebridge.http.operations import JSON, Operation
 from duebridge.http.problems import PROBLEM, Problem
-from duebridge.http.readings import BUCKETS, HORIZONS, MOST_BUCKETS, Histogram, Routes
 from duebridge.jsonl import EnvelopeLine
 from duebridge.receipt import Known, Receipt
 

@@ -48,7 +48,7 @@ def acl(
     Redis cannot tell who may schedule from who may operate, since every script uses the same
     commands: who may not change anything gets the role readonly.
     """
-    from duebridge.admin.permissions import broker_lines, store_lines, store_rule, store_user
+    from duebridge.admin.checks.permissions import broker_lines, store_lines, store_rule, store_user
 
     settings = load(context, config)
     named = settings.store.namespace if namespace is None else namespace

@@ -62,7 +62,7 @@ def check(
     counts = "; ".join((f"routes: {len(config.routes)}, brokers: {len(config.brokers)}", *notes))
     valid = ok(About.CONFIG, str(path), counts)
     if connect:
-        from duebridge.admin.doctor import CONNECT_CHECKS
+        from duebridge.admin.checks.doctor import CONNECT_CHECKS
         from duebridge.cli.commands.doctor import conclude, look
 
         conclude([valid, *look(config, CONNECT_CHECKS)], output)

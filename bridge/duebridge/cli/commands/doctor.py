@@ -23,7 +23,7 @@ from duebridge.errors import ConfigError, StoreError
 from duebridge.ports.checks import About, Finding, Severity, failure, ok
 
 if TYPE_CHECKING:
-    from duebridge.admin.doctor import Check
+    from duebridge.admin.checks.doctor import Check
     from duebridge.config.models import Config
 
 COLUMNS = ("", "place", "found", "what to do")
@@ -42,7 +42,7 @@ def doctor(
     things fail, the exit code is 2 for the configuration or a missing package, else 3 for the
     store, else 4 for a broker, else 1.
     """
-    from duebridge.admin.doctor import DOCTOR_CHECKS
+    from duebridge.admin.checks.doctor import DOCTOR_CHECKS
 
     path = named_config(context, config)
     settings, findings = _load(path)
@@ -53,7 +53,7 @@ def doctor(
 
 def look(config: "Config", checks: "Sequence[Check]") -> Iterator[Finding]:
     """Yield the findings of these checks of the store, then those of the brokers in use."""
-    from duebridge.admin.broker_checks import examine_brokers
+    from duebridge.admin.checks.broker_checks import examine_brokers
 
     yield from _examine_store(config, checks)
     yield from examine_brokers(config)
@@ -78,7 +78,7 @@ def exit_code_of(findings: Iterable[Finding]) -> int:
 
 
 def _examine_store(config: "Config", checks: "Sequence[Check]") -> list[Finding]:
-    from duebridge.admin.doctor import check_store, store_failure
+    from duebridge.admin.checks.doctor import check_store, store_failure
 
     try:
         with opened_store(config) as connection:

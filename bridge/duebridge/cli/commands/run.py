@@ -115,7 +115,7 @@ def run_process(
     until_empty: bool,
 ) -> None:
     """Run intakes and lanes until a signal; `is_alone`: no lanes, so that nothing is delivered."""
-    from duebridge.admin.drain_check import DrainCheck
+    from duebridge.admin.checks.drain_check import DrainCheck
     from duebridge.intake.process import IntakeRunner
     from duebridge.store.server.connection import REPEAT_FOR_S
     from duebridge.store.workers import Workers

@@ -14,10 +14,10 @@ from starlette.types import Receive, Scope, Send
 
 from duebridge.envelope import Envelope
 from duebridge.errors import EnvelopeError, StoreError
-from duebridge.http import keys
 from duebridge.http.bodies import most_bytes, read_parts
+from duebridge.http.endpoints import keys
+from duebridge.http.endpoints.outlet import Outlet, Unread
 from duebridge.http.operations import Call
-from duebridge.http.outlet import Outlet, Unread
 from duebridge.http.problems import Refusal
 from duebridge.http.together import Manner, schedule_batch
 from duebridge.jsonl import is_empty, parse_line

@@ -9,7 +9,6 @@ from starlette.responses import Response
 from duebridge.admin.cold_rows import ColdRows
 from duebridge.envelope import Envelope, checked_id, due_instant
 from duebridge.errors import EnvelopeError, StoreUnavailable
-from duebridge.http import cloud_events, keys
 from duebridge.http.bodies import (
     MERGE_PATCH,
     MOVE_BYTES,
@@ -18,7 +17,8 @@ from duebridge.http.bodies import (
     most_bytes,
     read_body,
 )
-from duebridge.http.lines import LINES, Lines
+from duebridge.http.endpoints import cloud_events, keys
+from duebridge.http.endpoints.lines import LINES, Lines
 from duebridge.http.operations import JSON, Call, answer, query_choice
 from duebridge.http.problems import Refusal
 from duebridge.http.together import Manner

@@ -1,12 +1,12 @@
 """Checks the store and the routes for common mistakes; every finding has a remedy.
 
-Brokers are checked by `duebridge.admin.broker_checks`. The checks only read.
+Brokers are checked by `duebridge.admin.checks.broker_checks`. The checks only read.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 
+from duebridge.admin.checks.intake_checks import check_intakes
 from duebridge.admin.held import HeldStats, StoppedLane, count_serving, stopped_lanes
-from duebridge.admin.intake_checks import check_intakes
 from duebridge.admin.operator import Operator, RouteStats
 from duebridge.config.models import Config
 from duebridge.durations import format_instant, format_ms
