@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duebridge.cli.commands.dead_selection import (
+from duebridge.cli.commands.ls import CursorOption, EnvelopePage, LimitOption, error_cell
+from duebridge.cli.dead.selection import (
     FilterOptions,
     SettleOptions,
     expand_options,
     select,
 )
-from duebridge.cli.commands.dead_settling import (
+from duebridge.cli.dead.settling import (
     Batch,
     RateLimiter,
     SettlePlan,
@@ -19,11 +20,10 @@ from duebridge.cli.commands.dead_settling import (
     carry_out,
     parse_rate,
 )
-from duebridge.cli.commands.ls import CursorOption, EnvelopePage, LimitOption, error_cell
-from duebridge.cli.commands.shown import BodyOption, as_json, as_rows
 from duebridge.cli.exits import finish
 from duebridge.cli.output import Output, OutputOption, complain, write_json, write_table
 from duebridge.cli.session import ConfigOption, IdArgument, RouteArgument, load, opened_store
+from duebridge.cli.shown import BodyOption, as_json, as_rows
 from duebridge.durations import format_instant, parse_duration_ms
 from duebridge.receipt import Known
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from duebridge.cli.commands.shown import BodyOption, as_json, as_rows, field_rows
 from duebridge.cli.exits import finish
 from duebridge.cli.instants import AtOption, DelayOption
 from duebridge.cli.jsonl import FROM_STDIN, IdFilter, read_ids
@@ -30,6 +29,7 @@ from duebridge.cli.session import (
     opened_producer,
     opened_store,
 )
+from duebridge.cli.shown import BodyOption, as_json, as_rows, field_rows
 from duebridge.durations import format_instant, parse_instant_ms
 from duebridge.envelope import checked_id
 from duebridge.errors import EnvelopeError

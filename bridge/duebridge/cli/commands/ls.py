@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duebridge.cli.commands.shown import LONG_COLUMNS, BodyOption, as_json, long_cells
 from duebridge.cli.output import Output, OutputOption, complain, write_json, write_table
 from duebridge.cli.session import ConfigOption, RouteArgument, load, opened_store
+from duebridge.cli.shown import LONG_COLUMNS, BodyOption, as_json, long_cells
 from duebridge.durations import format_instant
 from duebridge.instants import parse_from_now
 from duebridge.receipt import Known, Shown

@@ -1,0 +1,1 @@
+"""How the `dead` commands select dead letters, and settle them."""
