@@ -53,22 +53,23 @@ local function bind_cold(id)
 end
 
 -- What is stored beside the id (shared/beside.lua) is cancelled with it.
-local state, key = find_state(id)
-local beside = recall('b' .. id)
-local beside_state, beside_key
-if beside then beside_state, beside_key = find_state(beside) end
-if beside_state and beside_state ~= 'dead' then
-  local answer = cancel_living(beside, beside_state, beside_key)
-  local own = state and state ~= 'dead' and cancel_living(id, state, key)
-  return answered(own == 'in_flight' and own or answer)
+local besides, answer = recall('b' .. id), nil
+for _, beside in ipairs(besides and cmsgpack.unpack(besides) or {}) do
+  local state, key = find_state(beside)
+  local one = state and state ~= 'dead' and cancel_living(beside, state, key)
+  if one and answer ~= 'in_flight' then answer = one end
 end
 if beside and not beside_state and tombstone_ms > 0 then bind_cold(beside) end
 
-if state == 'dead' then return unchanged('dead') end
-if not state then
-  if tombstone_ms == 0 then return unchanged('unknown') end
-  bind_cold(id)
-  return answered('recorded')
+local state, key = find_state(id)
+if state and state ~= 'dead' then
+  local own = cancel_living(id, state, key)
+  return answered(answer == 'in_flight' and answer or own)
 end
-
-return answered(cancel_living(id, state, key))
+if not state and tombstone_ms > 0 then
+  local generation = six(next_generation(0))
+  memorize('t' .. id, generation .. NEVER .. generation, tombstone_ms)
+  answer = answer or 'recorded'
+end
+if answer then return answered(answer) end
+return unchanged(state or 'unknown')

@@ -13,7 +13,7 @@ end
 -- The client refused the message: nothing is stored, and its place stays open for one that takes it.
 local function judge_refused(batch, given, record, place)
   if place and is_passed(place) then return judge_passed(batch, given, record) end
-  if place then take_in(place, given.id, false) end
+  if place then take_in(place, given.key, false) end
   return 'refused'
 end
 
@@ -26,8 +26,8 @@ local function judge_placed(batch, call, given, record, place)
     given.wanted = math.max(given.due, NOW)
     return refusal(call, given) or judge_passed(batch, given, record)
   end
-  local id = given.id
+  local replaces = call.replace or given.key ~= given.id
   local status = judge_beside(batch, call, given, record, place)
-  take_in(place, id, not NOT_STORED[status], call.replace)
+  take_in(place, given.key, not NOT_STORED[status], replaces)
   return status
 end

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from duebridge.ports.source import Place
 from duebridge.store.cold import ColdNotes
@@ -18,17 +19,22 @@ class Line:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
+        self.token = b""
         self._offset = 0
 
-    def send(self, *bodies: str, key: str = "a", **options: Any) -> list[str]:
+    def again(self, offset: int) -> None:
+        """Begin again at an offset, as after a crash."""
+        self._offset = offset - 1
+
+    def send(self, *bodies: str, key: str = "a", **given: Any) -> list[str]:
         """Send messages of one key as an intake does; return what each was answered last."""
         places = [self._next() for _ in bodies]
-        rows = [envelope(key, body=body.encode()) for body in bodies]
-        first = self._stored(rows, replace=True, places=places, **options)
+        rows = [envelope(key, body=body.encode(), **given) for body in bodies]
+        first = self._stored(rows, replace=True, places=places)
         taken = [n for n, each in enumerate(first) if each.status == "in_flight"]
         if taken:
             second = self._stored(
-                [envelope(f"{key}~{places[n].offset}", body=rows[n].body) for n in taken],
+                [replace(rows[n], id=f"{key}~{places[n].offset}") for n in taken],
                 places=[places[n] for n in taken],
                 besides=[key] * len(taken),
             )
@@ -58,7 +64,9 @@ def line(desk: Desk) -> Line:
     line = Line(desk)
     line.send("1")
     desk.clock.advance(1000)
-    assert desk.claim_all().ids == ["a"]
+    claim = desk.claim_all()
+    assert claim.ids == ["a"]
+    line.token = claim.token
     assert line.send("2") == ["accepted"]
     assert line.waiting() == {"a~2": b"2"}
     return line
@@ -185,23 +193,93 @@ def test_dead_letter_beside_stays_dead(line: Line) -> None:
     assert line.desk.state_of("a~2") == "dead"
 
 
-@pytest.mark.parametrize("how", ["cancel", "replacement"])
-def test_what_is_beside_is_bound_in_the_cold_tier_too(open_desk: Opened, how: str) -> None:
-    desk = open_desk(cold_tier_ms=YEAR_MS)
-    ColdNotes(desk.connection, desk.shard).note_first(NOW_MS)
+def test_cancel_reaches_an_earlier_one_beside_that_is_on_its_way(line: Line) -> None:
+    line.desk.clock.advance(1000)
+    claim = line.desk.claim_all()
+    assert line.send("3") == ["accepted"]
+    line.desk.store.ack(acks(line.token, "a"))
+
+    assert line.cancel() == "in_flight"
+    assert line.waiting() == {}
+    line.desk.store.release(claim.token, claim.ids)
+    assert line.desk.state_of("a~2") is None
+    line.desk.check()
+
+
+def test_cancel_reaches_what_is_beside_and_was_on_its_way_when_the_id_got_newer(line: Line) -> None:
+    line.desk.clock.advance(1000)
+    claim = line.desk.claim_all()
+    line.desk.store.ack(acks(line.token, "a"))
+    assert line.send("3") == ["accepted"]
+
+    assert line.cancel() == "in_flight"
+    line.desk.store.release(claim.token, claim.ids)
+    assert line.desk.state_of("a~2") is None
+    line.desk.check()
+
+
+def test_replacement_of_what_failed_ends_all_that_is_beside(line: Line) -> None:
+    line.desk.clock.advance(1000)
+    claim = line.desk.claim_all()
+    assert line.send("3") == ["accepted"]
+    line.desk.store.ack(acks(line.token, "a"))
+    line.desk.store.release(claim.token, claim.ids)
+
+    assert line.send("4") == ["accepted"]
+    assert line.waiting() == {"a": b"4"}
+    assert line.desk.state_of("a~2") is None
+    line.desk.check()
+
+
+def test_second_replacement_of_an_unsure_dead_letter_is_not_lost(desk: Desk) -> None:
     line = Line(desk)
     line.send("1")
     desk.clock.advance(1000)
     claim = desk.claim_all()
     line.send("2")
-    generation = desk.record_of("a~2").generation
-    assert desk.store.demote("B", 0, [("a~2", generation)]).removed == 1
-    desk.store.ack(acks(claim.token, "a"))
+    desk.store.bury(claim.token, [burial("a", unsure=True)])
 
-    if how == "cancel":
-        assert line.cancel() == "recorded"
-    else:
-        assert line.send("3") == ["accepted"]
-    row = envelope("a~2", body=b"2")
-    assert [each.status for each in desk.schedule(row, generations=[generation])] == ["cancelled"]
-    assert line.waiting() == ({} if how == "cancel" else {"a": b"3"})
+    assert line.send("3", "4") == ["replaced", "replaced"]
+    assert line.waiting() == {"a": b"3", "a~2": b"4"}
+    desk.check()
+
+
+def test_replacement_of_what_is_beside_is_known_until_a_week_after_its_own_due(line: Line) -> None:
+    assert line.send("3", delay="30d") == ["replaced"]
+    line.desk.clock.advance(29 * WEEK_MS // 7)
+    line.desk.store.forget()
+    assert line.cancel() == "in_flight"
+    assert line.waiting() == {}
+
+
+def test_refused_message_that_comes_again_does_not_undo_what_is_beside(desk: Desk) -> None:
+    line = Line(desk)
+    line.send("1")
+    desk.clock.advance(1000)
+    desk.claim_all()
+    at = desk.clock() + YEAR_MS + 1000
+    assert line.send("2", at=at) == ["too_far"]
+    assert line.send("3") == ["accepted"]
+
+    desk.clock.advance(2000)
+    line.again(2)
+    assert line.send("2", at=at) == ["duplicate"]
+    assert line.waiting() == {"a~3": b"3"}
+
+
+def test_cancel_of_what_is_beside_binds_a_cold_row_of_the_id_too(desk: Desk) -> None:
+    desk.store = desk.again(cold_tier_ms=YEAR_MS)
+    line = Line(desk)
+    line.send("1")
+    desk.clock.advance(1000)
+    claim = desk.claim_all()
+    assert line.send("2") == ["accepted"]
+    desk.store.ack(acks(claim.token, "a"))
+    desk.pending("a")
+    generation = desk.record_of("a").generation
+    assert desk.store.demote("batch", 0, [("a", generation)]).removed == 1
+
+    assert desk.store.cancel("a") == "cancelled"
+    (hydrated,) = desk.schedule(envelope("a"), generations=[generation])
+    assert hydrated.status == "cancelled"
+    desk.check()
