@@ -5,6 +5,7 @@ after any call. Whatever it does, each message is stored once, unless it was ref
 ends as its last message says.
 """
 
+import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,9 +18,11 @@ from hypothesis import strategies as st
 from duebridge.ports.source import Place
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.leases import Claim
+from tests.store.key_history import KEYS, ONE_ROW_A_CALL, Event, KeyHistory, Sent
 from tests.support.desk import DAY_MS, LEASE_MS, Desk, acks, envelope
 
 CALL_ROWS = 3
+EXAMPLES = int(os.environ.get("DUEBRIDGE_EXAMPLES", "150"))
 STORED = ("accepted", "replaced")
 
 
@@ -209,3 +212,39 @@ def finish(log: Log) -> None:
     for offset, message in enumerate(log.messages):
         is_once = offset in log.model.stored
         assert is_once or message.kind != "put" or offset in log.model.waiting
+
+
+KINDS = ["put", "put", "put", "put", "late", "far", "same", "cancel"]
+SENT = st.lists(
+    st.builds(Sent, st.sampled_from("xxx" + KEYS), st.sampled_from(KINDS)), min_size=2, max_size=9
+)
+HAPPENS = ["claim", "claim", "settle", "settle", "settle", "advance", "cancel", "replay", "shunt"]
+SIZES = st.integers(0, 4)
+EVENTS = st.lists(
+    st.one_of(
+        st.builds(Event, st.just("batch"), st.integers(1, 3), st.sampled_from([1, 2, 8, 8])),
+        st.builds(Event, st.sampled_from(HAPPENS), SIZES, SIZES),
+    ),
+    min_size=4,
+    max_size=20,
+)
+# The first message is on its way, and the second is stored beside it.
+BESIDE = [Event("batch", 1, 8), Event("claim", 4, 1), Event("batch", 1, 8)]
+
+
+@pytest.mark.parametrize("connection", ["redis"], indirect=True)
+@settings(max_examples=EXAMPLES)
+@given(sent=SENT, events=EVENTS, is_split=st.booleans())
+def test_key_keeps_its_promises_whatever_is_beside_it(
+    connection: Connection, sent: list[Sent], events: list[Event], is_split: bool
+) -> None:
+    desk = Desk(connection, f"test-{secrets.token_hex(6)}")
+    if is_split:  # each call leaves all rows but one to the next
+        desk.client.hset(desk.key("meta"), "largest", ONE_ROW_A_CALL)
+    history = KeyHistory(desk, [Sent("x", "put"), Sent("x", "put"), *sent])
+    try:
+        for event in BESIDE + events:
+            history.happen(event)
+        history.finish()
+    finally:
+        desk.delete()
