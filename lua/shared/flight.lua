@@ -86,6 +86,9 @@ end
 
 local function is_unsure(packed) return packed and string.sub(whole_flight(packed), 31, 31) == '\1' end
 
+-- Whether a cancel waits for the end of the lease.
+local function is_marked(packed) return packed and string.sub(packed, 32, 32) == '\1' end
+
 -- Return the journal note: due and attempt of the flight.
 local function flight_note(packed) return string.sub(whole_flight(packed), 13, 22) end
 

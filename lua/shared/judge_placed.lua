@@ -26,6 +26,7 @@ local function judge_placed(batch, call, given, record, place)
     given.wanted = math.max(given.due, NOW)
     return refusal(call, given) or judge_passed(batch, given, record)
   end
+  given.is_placed = true
   local replaces = call.replace or given.key ~= given.id
   local status = judge_beside(batch, call, given, record, place)
   take_in(place, given.key, not NOT_STORED[status], replaces)

@@ -283,3 +283,12 @@ def test_cancel_of_what_is_beside_binds_a_cold_row_of_the_id_too(desk: Desk) -> 
     (hydrated,) = desk.schedule(envelope("a"), generations=[generation])
     assert hydrated.status == "cancelled"
     desk.check()
+
+
+def test_content_sent_again_after_its_cancel_is_stored_beside_the_delivery(line: Line) -> None:
+    assert line.cancel() == "in_flight"
+    assert line.send("1") == ["accepted"]
+    line.desk.run_out()
+    assert line.desk.state_of("a") is None
+    assert line.waiting() == {"a~4": b"1"}
+    line.desk.check()
