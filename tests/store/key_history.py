@@ -153,11 +153,13 @@ class KeyHistory:
             self.cancelled(self.messages[offset].key, answer)
 
     def cancelled(self, key: str, answer: str) -> None:
-        """Note what a cancel binds; what it can no longer reach is not bound."""
+        """Note what a cancel binds. It reaches all that lives, while the key is known there."""
         for entry in self.entries_of(key):
-            fate = self.fates[body_of(entry)]
-            is_known = entry.id == key or self.desk.clock() < fate.due_at_ms + KNOWN_FOR_MS
-            assert answer != "cancelled" or not is_known, f"{entry.id} lives on"
+            assert entry.record
+            due_at_ms = min(self.fates[body_of(entry)].due_at_ms, entry.record.due_at_ms)
+            if entry.id == key or self.desk.clock() < due_at_ms + KNOWN_FOR_MS:
+                assert entry.flight.cancel, f"{entry.id} lives on after a cancel"
+                assert answer == "in_flight"
         for offset in self.done:
             if self.messages[offset].key == key and (fate := self.fates.get(self.body(offset))):
                 fate.is_excused |= answer in EFFECTIVE
@@ -168,6 +170,10 @@ class KeyHistory:
     def happen(self, event: Event) -> None:
         getattr(self, event.kind)(event.size, event.part)
         self.check()
+
+    def crash(self, size: int, part: int) -> None:
+        """What the broker knows of the consumer is a little older."""
+        self.settled = max(0, self.settled - size)
 
     def advance(self, size: int, part: int) -> None:
         self.desk.clock.advance((1000, LEASE_MS, DAY_MS, 8 * DAY_MS)[size % 4])
