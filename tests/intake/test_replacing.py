@@ -4,11 +4,13 @@ from collections.abc import Callable
 from itertools import count
 
 import pytest
+from msgspec.structs import replace
 
 from duebridge.ports.source import Arrival
 from duebridge.store.wire.leases import Claim
 from duebridge.store.wire.transitions import Ack
 from tests.intake.entrance import Entrance, placed, queued
+from tests.support.desk import remembering
 
 Opened = Callable[..., Entrance]
 PAST = b"1700000000000"  # a delay of 0 is due at the next ms
@@ -107,3 +109,40 @@ def test_key_reaches_what_is_stored_beside_its_delivery(
     found = [entrance.get(each) for each in entrance.ids()]
     assert [each.content.body for each in found if each and each.content] == [b"3"] * 3
     assert {each.partition("~")[0] for each in entrance.ids()} == set(names[:3])
+
+
+def claims_of(entrance: Entrance) -> list[Claim]:
+    return [shard.claim(9, 60_000, promote=9) for shard in entrance.route().shards]
+
+
+def test_content_replaced_beside_is_stored_again_when_it_comes_later(opened: Opened) -> None:
+    entrance = opened(on_conflict="replace")
+    entrance.take(queued("m", b"1", x_deliver_at=PAST))
+    claims_of(entrance)
+    entrance.take(queued("m", b"2", x_delay=b"5000"))
+    entrance.take(queued("m", b"3", x_deliver_at=PAST))
+    claims_of(entrance)  # the third, under the id of the second
+
+    entrance.take(queued("m", b"2", x_delay=b"5000"))
+    (newest,) = entrance.ids()
+    found = entrance.get(newest)
+    assert found
+    assert found.content
+    assert found.content.body == b"2"
+    assert entrance.letters() == []
+
+
+def test_new_message_with_content_delivered_beside_is_stored_again(opened: Opened) -> None:
+    entrance = opened(on_conflict="replace")
+    entrance.take(queued("m", b"1", x_deliver_at=PAST))
+    claims_of(entrance)
+    second = queued("m", b"2", x_deliver_at=PAST)
+    entrance.take(second)
+    for shard, claim in zip(entrance.route().shards, claims_of(entrance), strict=True):
+        shard.ack(remembering(claim))
+    assert entrance.ids() == []
+
+    entrance.take(replace(second, is_redelivered=True))
+    assert entrance.ids() == []
+    entrance.take(second)
+    assert len(entrance.ids()) == 1

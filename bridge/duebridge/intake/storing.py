@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 import structlog
-from msgspec.structs import replace
 
 from duebridge.config.intakes import Intake
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope
 from duebridge.errors import EnvelopeError
-from duebridge.intake.ids import other_id, stored_id
+from duebridge.intake.beside import beside_of, stored_beside
+from duebridge.intake.ids import stored_id
 from duebridge.intake.refused import reason_of
 from duebridge.intake.requests import NOW, Cancel, Refusal, Request, Scheduled
 from duebridge.ports.source import Arrival, Place
@@ -17,7 +17,6 @@ from duebridge.receipt import Receipt
 from duebridge.scheduling import ROW_BYTES, RouteScheduler, size_bytes
 from duebridge.store.batching import batches
 from duebridge.store.server.connection import Connection
-from duebridge.store.wire.record import pack
 from duebridge.store.wire.transitions import Kept
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
@@ -142,7 +141,7 @@ class Storeroom:
         if all(receipt.status == "accepted" for receipt in receipts):
             metrics.intake_accepted.labels(self._intake).inc(len(run))
             return []
-        return self._settle(scheduler, run, receipts)
+        return self._settle(scheduler, run, receipts, is_repeated)
 
     def _refuse(self, refusal: Refusal, is_repeated: bool) -> list[Refusal]:
         """Return a refusal, whose place the store keeps open."""
@@ -150,32 +149,41 @@ class Storeroom:
         return self._schedule([refusal], is_repeated) if has_place else [refusal]
 
     def _settle(
-        self, scheduler: RouteScheduler, run: Run, receipts: Sequence[Receipt]
+        self,
+        scheduler: RouteScheduler,
+        run: Run,
+        receipts: Sequence[Receipt],
+        is_repeated: bool,
     ) -> list[Refusal]:
         pairs = list(zip(run, receipts, strict=True))
         taken = [pair for pair in pairs if pair[1].status in _TAKEN]
-        refusals = self._store_beside(scheduler, taken) if taken else []
+        refusals = self._store_beside(scheduler, taken, is_repeated) if taken else []
         refusals += [_refusal(each, of.error) for each, of in pairs if of.status == "refused"]
         self._count([of for _, of in pairs if of.status not in _TAKEN])
         return refusals
 
     def _store_beside(
-        self, scheduler: RouteScheduler, taken: Sequence[tuple[Scheduled | Refusal, Receipt]]
+        self,
+        scheduler: RouteScheduler,
+        taken: Sequence[tuple[Scheduled | Refusal, Receipt]],
+        is_repeated: bool,
     ) -> list[Refusal]:
         """Store under other ids what came under an id that other content has, or is on its way."""
         shards = len(scheduler.store.shards)
         run = [each for each, _ in taken]
         beside = [
-            _beside(each.arrival, self._envelope(each), receipt, shards) for each, receipt in taken
+            beside_of(each.arrival, self._envelope(each), receipt, shards)
+            for each, receipt in taken
         ]
         # What comes later for the key has to reach what is stored beside it.
         besides = [
             receipt.id if self._is_replacing and receipt.status == "in_flight" else ""
             for _, receipt in taken
         ]
-        receipts = scheduler.schedule(
-            beside, replace=False, places=self._places(run), besides=besides
-        )
+        places = self._places(run)
+        # Of a key too, a message that comes again does not bring back what has ended.
+        reopens = self._is_replacing and not (places or is_repeated)
+        receipts = stored_beside(scheduler, beside, places, besides, reopens)
         self._count(receipts)
         return [
             _refusal(each, of.error or f"id: expected a free one; {of.id!r} has other content")
@@ -223,17 +231,6 @@ def _reading(intake: Intake) -> str:
     """Return a name of the settings that ids depend on, empty for the usual ones."""
     origin = "origin" if intake.to == "origin" else ""
     return "-".join(filter(None, (origin, intake.on_conflict.removeprefix("refuse"))))
-
-
-def _beside(arrival: Arrival, envelope: Envelope, receipt: Receipt, shards: int) -> Envelope:
-    """Return the envelope under an id of its own, the same one at each redelivery."""
-    if receipt.status == "in_flight" and arrival.place is not None:
-        suffix = arrival.id
-    else:
-        suffix = pack(envelope).content_hash.hex()
-    if arrival.place is None and receipt.status != "in_flight":
-        shards = 1
-    return replace(envelope, id=other_id(envelope.id, suffix, shards))
 
 
 def _refusal(request: Scheduled | Refusal, text: str) -> Refusal:
