@@ -5,9 +5,12 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from duebridge.config.fields import MAX_BODY_BYTES
+from duebridge.intake.kept import kept
+from duebridge.intake.requests import Refusal
 from duebridge.ports.publisher import Outcome, Reason, Verdict
 from duebridge.ports.source import Arrival
-from duebridge.store.wire.record import Content
+from duebridge.store.wire.record import Content, pack
 from duebridge.store.wire.replies import Entry
 from tests.intake.entrance import DEAD, Entrance, placed, queued
 
@@ -215,3 +218,13 @@ def test_exhausted_message_is_taken_in_once_its_route_has_more_attempts(opened: 
     entrance.start_again(entrance.config.model_copy(update={"routes": allowing}))
     entrance.take(last, *others)
     assert "first/3" in entrance.ids()
+
+
+def test_letter_that_is_just_too_large_to_be_a_part_is_kept() -> None:
+    for room in range(40):
+        headers = (("h", b"h" * (MAX_BODY_BYTES - room)),)
+        arrival = Arrival(b"x" * (MAX_BODY_BYTES + 1), id="a", headers=headers)
+        parts = kept(Refusal(arrival, "r", Reason.TOO_LARGE, "too large"))
+        whole = b"".join(part.envelope.body or b"" for part in parts)
+        assert whole.endswith(b"x" * (MAX_BODY_BYTES + 1))
+        assert all(pack(part.envelope) for part in parts)

@@ -39,7 +39,7 @@ def kept(refusal: Refusal) -> list[Kept]:
         headers=original_headers(arrival.headers),
         properties=arrival.properties or Properties(),
     )
-    if not _can_be_stored(first):
+    if not _can_be_stored(_part(first, bodies[0], len(bodies), len(bodies))):
         bodies = [*_pieces(_described(first)), *bodies]
         first = Envelope(id=first.id, body=None, due=NOW)
     parts = [_part(first, body, n, len(bodies)) for n, body in enumerate(bodies, 1)]
