@@ -245,9 +245,16 @@ class KeyHistory:
         return self.body(offset) in map(body_of, self.entries_of(key))
 
     def check(self) -> None:
+        there = {body_of(each) for each in self.desk.store.list("dead").entries}
         for key in KEYS:
             for entry in self.entries_of(key):
                 assert not self.fates[body_of(entry)].is_banned, f"{entry.id} after its cancel"
+                there.add(body_of(entry))
+        for key, offset in self.last.items():
+            if self.messages[offset].kind != "cancel":
+                fate = self.fates[self.body(offset)]
+                is_kept = fate.is_delivered or fate.is_excused or self.body(offset) in there
+                assert is_kept, f"{key}: {offset} is lost"
 
     def finish(self) -> None:
         """Take the rest in, and all once more; let all leases end, and deliver everything."""
@@ -263,13 +270,7 @@ class KeyHistory:
                 if self.claims:
                     self.settle_ids(self.claims[-1], self.claims[-1].ids, "ack")
         self.desk.check()
-        dead = [body_of(each) for each in self.desk.store.list("dead").entries]
-        for key, offset in self.last.items():
-            fate = self.fates.get(self.body(offset))
-            if self.messages[offset].kind != "cancel":
-                assert fate
-                is_there = fate.is_delivered or self.body(offset) in dead
-                assert is_there or fate.is_excused, f"{key}: {offset} is lost"
+        self.check()
 
 
 def body_of(entry: Entry) -> bytes:

@@ -214,7 +214,7 @@ def finish(log: Log) -> None:
         assert is_once or message.kind != "put" or offset in log.model.waiting
 
 
-KINDS = ["put", "put", "put", "put", "late", "far", "same", "cancel"]
+KINDS = ["put", "put", "put", "late", "far", "same", "same", "cancel"]
 SENT = st.lists(
     st.builds(Sent, st.sampled_from("xxx" + KEYS), st.sampled_from(KINDS)), min_size=2, max_size=9
 )
@@ -236,12 +236,14 @@ BEGINS = st.sampled_from(
         [*BESIDE, Event("settle", 0, 0)],  # delivered
         [*BESIDE, Event("settle", 0, 9)],  # dead and unsure
         [*BESIDE, Event("claim", 4, 1)],  # both are on their way
+        [*BESIDE, Event("cancel", 0, 0), Event("batch", 2, 8)],  # and cancelled
+        [*BESIDE, Event("batch", 2, 8), Event("crash", 2), Event("advance", 3)],  # a week passes
     ]
 )
 
 
 @pytest.mark.parametrize("connection", ["redis"], indirect=True)
-@settings(max_examples=EXAMPLES, derandomize=True)
+@settings(max_examples=4 * EXAMPLES, derandomize=True)
 @given(sent=SENT, begin=BEGINS, events=EVENTS, is_split=st.booleans())
 def test_key_keeps_its_promises_whatever_is_beside_it(
     connection: Connection,
