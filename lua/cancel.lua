@@ -46,20 +46,14 @@ local function cancel_living(id, state, key)
   return is_unsure(packed) and 'in_flight' or 'cancelled'
 end
 
--- Bind the cold rows of an id that the store does not have.
-local function bind_cold(id)
-  local generation = six(next_generation(0))
-  memorize('t' .. id, generation .. NEVER .. generation, tombstone_ms)
-end
-
 -- What is stored beside the id (shared/beside.lua) is cancelled with it.
 local besides, answer = recall('b' .. id), nil
 for _, beside in ipairs(besides and cmsgpack.unpack(besides) or {}) do
   local state, key = find_state(beside)
   local one = state and state ~= 'dead' and cancel_living(beside, state, key)
   if one and answer ~= 'in_flight' then answer = one end
+  if not state and tombstone_ms > 0 then cancel_cold(beside, tombstone_ms) end
 end
-if beside and not beside_state and tombstone_ms > 0 then bind_cold(beside) end
 
 local state, key = find_state(id)
 if state and state ~= 'dead' then
@@ -67,8 +61,7 @@ if state and state ~= 'dead' then
   return answered(answer == 'in_flight' and answer or own)
 end
 if not state and tombstone_ms > 0 then
-  local generation = six(next_generation(0))
-  memorize('t' .. id, generation .. NEVER .. generation, tombstone_ms)
+  cancel_cold(id, tombstone_ms)
   answer = answer or 'recorded'
 end
 if answer then return answered(answer) end

@@ -19,6 +19,7 @@ from duebridge.receipt import Receipt
 from duebridge.store.routes import RouteStore
 from duebridge.store.server.connection import REPEAT_FOR_S, Connection
 from duebridge.store.wire.places import refused_row
+from duebridge.store.wire.record import PackedRow, pack_row
 from duebridge.store.wire.replies import RescheduleReply, ScheduleReply
 from duebridge.telemetry.tracing import Tracing
 
@@ -82,8 +83,9 @@ class RouteScheduler:
         started_ns = time.time_ns()
         batch = [with_whole_target(envelope, self._route) for envelope in batch]
         receipts = self._refusals(batch, refusals)
+        rows = self._rows(batch, receipts)
         try:
-            self._store(batch, receipts, places, besides, replace=replace, **modes)
+            self._store(batch, rows, receipts, places, besides, replace=replace, **modes)
         except StoreUnavailable as error:
             left = [each.id for number, each in enumerate(batch) if number not in receipts]
             raise error.about(left) from error
@@ -93,9 +95,23 @@ class RouteScheduler:
             self._tracing.scheduled(pairs, started_ns, time.time_ns())
         return ordered
 
+    def _rows(self, batch: list[Envelope], receipts: dict[int, Receipt]) -> list[PackedRow]:
+        """Return what goes to the store; what cannot be packed is refused, alone."""
+        rows = []
+        for number, envelope in enumerate(batch):
+            row = refused_row(envelope.id)
+            if number not in receipts:
+                try:
+                    row = pack_row(envelope, self._route.remember)
+                except EnvelopeError as error:
+                    receipts[number] = _refused(self._route, envelope, str(error))
+            rows.append(row)
+        return rows
+
     def _store(
         self,
         batch: list[Envelope],
+        rows: Sequence[PackedRow],
         receipts: dict[int, Receipt],
         places: Sequence[Place | None],
         besides: Sequence[str],
@@ -111,9 +127,8 @@ class RouteScheduler:
         calls = [n for n in range(len(batch)) if n not in refused or (places and places[n])]
         for shard, numbers in self.store.by_shard(calls, lambda number: batch[number].id):
             answers = shard.schedule(
-                [refused_row(batch[n].id) if n in refused else batch[n] for n in numbers],
+                [rows[n] for n in numbers],
                 max_delay_ms=self._route.max_delay,
-                remember_ms=self._route.remember,
                 replace=replace,
                 **modes,
                 places=[places[n] for n in numbers] if places else (),

@@ -60,19 +60,22 @@ local function judge_beside(batch, call, given, record, place)
   return status
 end
 
--- Note what was stored beside an id, for those that come later. Earlier ones may still be on their way.
+local function has_cold_tier() return redis.call('HEXISTS', META, 'hydrated_until') == 1 end
+
+-- Note what was stored beside an id, for those that come later. Earlier ones may still be on their way,
+-- or in the cold tier.
 local function note_beside(batch, given, status)
   if given.key == given.id or status ~= 'accepted' and status ~= 'replaced' then return end
   local besides = {given.id}
   for _, id in ipairs(batch.besides[given.key] or {}) do
-    local is_there = batch.seen[id] or redis.call('HEXISTS', ENVELOPES, id) == 1
+    local is_there = batch.seen[id] or redis.call('HEXISTS', ENVELOPES, id) == 1 or has_cold_tier()
     if id ~= given.id and is_there and #besides < MOST_BESIDE then besides[#besides + 1] = id end
   end
   batch.besides[given.key], batch.new_besides[given.key] = besides, given.due
 end
 
 -- Cancel what waits beside an id that has newer content itself; return what is on its way, or dead.
-local function displace_all(besides, items)
+local function displace_all(besides, items, keep_ms)
   local left = {}
   for _, id in ipairs(besides) do
     local given = {id = id}
@@ -84,15 +87,17 @@ local function displace_all(besides, items)
       items[#items + 1] = flight and flight_note(flight) or due_or(record, six(NOW)) .. '\0\0\0\0'
       finish(id, record, CANCELLED)
       redis.call('ZREM', given.leaves, id)
+    elseif has_cold_tier() then
+      cancel_cold(id, keep_ms)
     end
   end
   return left
 end
 
-local function write_besides(batch)
+local function write_besides(batch, call)
   local items = {}
   for key in pairs(batch.displaced) do
-    local left = displace_all(batch.besides[key], items)
+    local left = displace_all(batch.besides[key], items, call.max_delay)
     batch.besides[key], batch.new_besides[key] = left, #left > 0 and NOW or nil
     redis.call('HDEL', MEMORY, 'b' .. key)
     redis.call('ZREM', FORGET, 'b' .. key)

@@ -19,15 +19,16 @@ local function may_be_out(given)
     or is_being_shunted(flight, score or 0)
 end
 
--- The id exists: equal content is a duplicate, unless it comes from a place after a cancel that waits for
--- the end of the lease; other content replaces it only if it is not in flight.
+-- The id exists: equal content is a duplicate, unless it is news after a cancel that waits for the end of
+-- the lease: from a later place, or replaced by a caller. Other content replaces it only if it is not in
+-- flight.
 -- `earlier` is the envelope of this batch that has the id, if one does.
 local function judge_living(call, given, record, earlier)
   if not is_known(record) then return 'conflict' end
   given.due = number_at(record, 2, 7)
   if string.sub(record, 32, 39) == given.hash then
-    local is_leaving = given.is_placed and not earlier and is_marked(redis.call('HGET', FLIGHT, given.id))
-    return is_leaving and 'in_flight' or 'duplicate'
+    local is_news = not earlier and (given.is_placed or call.replace and call.revives)
+    return is_news and is_marked(redis.call('HGET', FLIGHT, given.id)) and 'in_flight' or 'duplicate'
   end
   if not call.replace then return 'conflict' end
   if earlier and earlier.is_unsure or not earlier and may_be_out(given) then return 'in_flight' end

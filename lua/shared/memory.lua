@@ -30,6 +30,12 @@ end
 
 local function recall(name) return unexpired(redis.call('HGET', MEMORY, name)) end
 
+-- Cancel the cold rows of an id that the store does not have: a tombstone.
+local function cancel_cold(id, keep_ms)
+  local generation = six(next_generation(0))
+  memorize('t' .. id, generation .. NEVER .. generation, keep_ms)
+end
+
 local DELIVERED, CANCELLED, DIED = '\0', '\1', '\2'
 local function remember_id(id, due_six, hash, ended, remember_ms)
   if remember_ms > 0 then memorize('r' .. id, due_six .. hash .. ended, remember_ms) end

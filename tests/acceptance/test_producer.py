@@ -18,6 +18,7 @@ from duebridge.producer import Producer
 from duebridge.store.routes import shard_number
 from duebridge.store.server.connection import open_connection
 from duebridge.store.server.reconnects import Reconnects
+from duebridge.store.wire.record import MAX_CONTENT_BYTES
 from tests.acceptance.site import memory_config
 from tests.support.proxy import Proxy, proxied
 from tests.support.servers import redis_server
@@ -108,6 +109,16 @@ def test_schedule_what_could_be_no_dead_letter_is_refused(build: Build) -> None:
         "r", [Envelope.new(body, delay="1s", key=b"k") for body in (None, b"x")]
     )
     assert (refused.status, stored.status) == ("refused", "accepted")
+
+
+def test_schedule_many_with_one_that_cannot_be_packed_refuses_that_one_alone(
+    producer: Producer,
+) -> None:
+    keys = [b"a", b"k" * MAX_CONTENT_BYTES, b"c"]
+    given = [Envelope.new(b"x", delay="1s", key=key) for key in keys]
+    receipts = producer.schedule_many("r", given)
+    assert [each.status for each in receipts] == ["accepted", "refused", "accepted"]
+    assert receipts[1].error.startswith("envelope: expected up to ")
 
 
 def test_schedule_many_of_mappings_says_how_to_build_envelopes(producer: Producer) -> None:

@@ -158,7 +158,7 @@ class Model:
         content = Content(*content)
         life = self.lives.get(id)
         if life is not None and life.content == content:
-            return "duplicate"
+            return "in_flight" if replace and life.is_cancelled else "duplicate"
         if life is not None and not replace:
             return "conflict"
         if life is not None and self.may_go_out(life):

@@ -6,10 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from duebridge.ports.source import Place
-from duebridge.store.cold import ColdNotes
 from duebridge.store.wire.replies import ScheduleReply
-from tests.store.conftest import Opened
-from tests.support.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, acks, burial, envelope
+from tests.support.desk import LEASE_MS, YEAR_MS, Desk, acks, burial, envelope
 
 WEEK_MS = 7 * 24 * 3600 * 1000
 

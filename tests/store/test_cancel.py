@@ -74,6 +74,17 @@ def test_cancel_keeps_its_answer_for_twice_the_time_of_repeating(desk: Desk) -> 
     assert desk.store.next().first_forget_ms == desk.clock() + 200_000
 
 
+@pytest.mark.parametrize(("replace", "answer"), [(True, "in_flight"), (False, "duplicate")])
+def test_schedule_again_after_a_cancel_that_waits_tells_whether_it_is_too_late(
+    desk: Desk, replace: bool, answer: str
+) -> None:
+    claim = desk.unack("a")
+    assert desk.store.cancel("a") == "in_flight"
+    assert [each.status for each in desk.schedule(envelope("a"), replace=replace)] == [answer]
+    desk.store.release(claim.token, claim.ids)
+    assert desk.state_of("a") is None
+
+
 @pytest.mark.parametrize("state", ["pending", "ready", "retry"])
 @pytest.mark.parametrize("how", ["ghost", "newer", 0, 1, 5, 38])
 def test_cancel_of_what_cannot_be_read_removes_it(desk: Desk, how: str | int, state: str) -> None:

@@ -7,7 +7,6 @@ import structlog
 from duebridge.config.intakes import Intake
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope
-from duebridge.errors import EnvelopeError
 from duebridge.intake.beside import beside_of, stored_beside
 from duebridge.intake.ids import stored_id
 from duebridge.intake.refused import reason_of
@@ -123,30 +122,20 @@ class Storeroom:
     def _schedule(self, run: Run, is_repeated: bool) -> list[Refusal]:
         scheduler = self._scheduler(run[0].route)
         refusals = {n: each.text for n, each in enumerate(run) if isinstance(each, Refusal)}
-        try:
-            receipts = scheduler.schedule(
-                [self._envelope(each) for each in run],
-                replace=self._is_replacing,
-                places=(places := self._places(run)),
-                refusals=refusals,
-                # A message that comes again does not bring back what has ended; a new one may.
-                revives=bool(places) or not is_repeated,
-                reopens=not (places or is_repeated),
-                keeps_answer=not places,
-            )
-        except EnvelopeError as error:  # one that could not be read again once it is stored
-            if len(run) == 1:
-                return self._refuse(_refusal(run[0], str(error)), is_repeated)
-            return [refusal for each in run for refusal in self._schedule([each], is_repeated)]
+        receipts = scheduler.schedule(
+            [self._envelope(each) for each in run],
+            replace=self._is_replacing,
+            places=(places := self._places(run)),
+            refusals=refusals,
+            # A message that comes again does not bring back what has ended; a new one may.
+            revives=bool(places) or not is_repeated,
+            reopens=not (places or is_repeated),
+            keeps_answer=not places,
+        )
         if all(receipt.status == "accepted" for receipt in receipts):
             metrics.intake_accepted.labels(self._intake).inc(len(run))
             return []
         return self._settle(scheduler, run, receipts, is_repeated)
-
-    def _refuse(self, refusal: Refusal, is_repeated: bool) -> list[Refusal]:
-        """Return a refusal, whose place the store keeps open."""
-        has_place = refusal.arrival.place is not None
-        return self._schedule([refusal], is_repeated) if has_place else [refusal]
 
     def _settle(
         self,
