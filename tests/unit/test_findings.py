@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from duebridge.admin import broker_checks as examination
+from duebridge.admin.checks import broker_checks as examination
 from duebridge.admin.checks.broker_checks import destinations_of, examine_brokers
 from duebridge.admin.checks.doctor import CLUSTER_SHARD_PENDING, route_findings
 from duebridge.admin.checks.drain_check import DrainCheck, Leftover, count_drainable, leftovers

@@ -152,7 +152,7 @@ class RootGroup(LazyGroup):
             ),
             "serve": _command(
                 "serve:serve",
-                "Take envelopes over HTTP, until SIGTERM or SIGINT.",
+                "Serve envelopes over HTTP, and the console at /, until SIGTERM or SIGINT.",
                 "duebridge --config duebridge.yaml serve",
             ),
             "token": _command(
