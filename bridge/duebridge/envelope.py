@@ -9,6 +9,7 @@ from base64 import b32hexencode
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any, Self, TypeAlias, TypedDict, Unpack
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from msgspec.msgpack import Ext
 from duebridge.amqp_fields import AMQP_FIELD, field_value
 from duebridge.durations import parse_duration_ms, parse_instant_ms
 from duebridge.errors import EnvelopeError, shown
+from duebridge.values import checked_text, sized, utf8, whole_or_none
 
 HeaderValue: TypeAlias = bytes | str | int | bool | Ext | None
 Headers: TypeAlias = tuple[tuple[str, HeaderValue], ...]
@@ -208,14 +210,16 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         remember = get("remember")
         json = given.get("json", UNSET)
         return cls(
-            id=random_id() if id_given is None else _text("id", _id(id_given), 1, SHORT_BYTES),
+            id=random_id()
+            if id_given is None
+            else checked_text("id", _id(id_given), 1, SHORT_BYTES),
             body=_bytes_or_none("body", body) if json is UNSET else _json_bytes(body, json),
             due=due_instant(get("delay"), get("at")),
             expires=_expires(get("expires")),
             key=_bytes_or_none("key", get("key")),
             headers=_headers(get("headers")),
             properties=_properties(given, json),
-            max_attempts=_whole_or_none("max_attempts", get("max_attempts"), 1, 10_000),
+            max_attempts=whole_or_none("max_attempts", get("max_attempts"), 1, 10_000),
             remember_ms=None if remember is None else parse_duration_ms(remember, "remember"),
             target=_target(get("target")),
         )
@@ -240,7 +244,7 @@ def checked_id(value: object) -> str:
         name = type(value).__name__
         hint = f"; pass {name.lower()}.id" if isinstance(getattr(value, "id", None), str) else ""
         raise EnvelopeError(f"id: expected text; got {name}{hint}")
-    return _utf8("id", text)
+    return utf8("id", text)
 
 
 def _id(value: object) -> object:
@@ -286,7 +290,12 @@ def _headers(given: HeadersGiven | None) -> Headers:
 
 
 def _header_name(name: object) -> str:
-    return _text("header name", name, 1, 255)
+    return _known_name(name) if type(name) is str else checked_text("header name", name, 1, 255)
+
+
+@lru_cache(maxsize=4096)  # the names recur
+def _known_name(name: str) -> str:
+    return checked_text("header name", name, 1, 255)
 
 
 def _header_value(name: object, value: object) -> HeaderValue:
@@ -297,7 +306,7 @@ def _header_value(name: object, value: object) -> HeaderValue:
     if type(value) is str and value.isascii():  # most are, and showing a name has its cost
         return value
     if isinstance(value, str):
-        return _utf8(f"header {shown(name)}", value)
+        return utf8(f"header {shown(name)}", value)
     if isinstance(value, int) and -(2**63) <= value < 2**63:
         return int(value)
     if isinstance(value, Ext) and value.code == AMQP_FIELD:
@@ -329,9 +338,9 @@ def _properties(given: Mapping[str, object], json: object) -> Properties:
 
 def _property(name: str, value: object) -> object:
     if isinstance(value, str):
-        return _sized(name, _utf8(name, value), 0, SHORT_BYTES)
+        return sized(name, utf8(name, value), 0, SHORT_BYTES)
     if isinstance(value, int) and not isinstance(value, bool):
-        return _whole_or_none(name, value, 0, _MOST.get(name, 2**64 - 1))
+        return whole_or_none(name, value, 0, _MOST.get(name, 2**64 - 1))
     return value
 
 
@@ -341,14 +350,16 @@ def _target(value: object) -> Target | None:
     if not isinstance(value, Target):
         raise EnvelopeError(f"target: expected a Target; got {shown(value)}")
     given = value.as_dict()
-    return Target(**{name: _text(f"target.{name}", given[name], 0, SHORT_BYTES) for name in given})
+    return Target(
+        **{name: checked_text(f"target.{name}", given[name], 0, SHORT_BYTES) for name in given}
+    )
 
 
 def _bytes_or_none(name: str, value: object) -> bytes | None:
     if value is None or type(value) is bytes:
         return value
     if isinstance(value, str):
-        return _utf8(name, value).encode()
+        return utf8(name, value).encode()
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     if value is UNSET:
@@ -364,39 +375,3 @@ def _json_bytes(body: object, value: object) -> bytes:
         return msgspec.json.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise EnvelopeError(f"json: expected a value that JSON carries: {error}") from error
-
-
-def _text(name: str, value: object, least: int, most: int) -> str:
-    if not isinstance(value, str):
-        raise EnvelopeError(f"{name}: expected text; got {type(value).__name__}")
-    text = _sized(name, _utf8(name, value), least, most)
-    if not text.isprintable():
-        raise EnvelopeError(f"{name}: expected printable characters only; got {shown(text)}")
-    return text
-
-
-def _utf8(name: str, value: str) -> str:
-    """Return text that UTF-8 can carry, as a str and no subclass."""
-    if type(value) is str and value.isascii():
-        return value
-    try:
-        return value.encode().decode()
-    except UnicodeEncodeError as error:
-        got = shown(value)
-        raise EnvelopeError(f"{name}: expected text that UTF-8 can carry; got {got}") from error
-
-
-def _sized(name: str, text: str, least: int, most: int) -> str:
-    if not least <= (size := len(text.encode())) <= most:
-        raise EnvelopeError(f"{name}: expected {least} to {most} bytes of UTF-8; got {size}")
-    return text
-
-
-def _whole_or_none(name: str, value: object, least: int, most: int) -> int | None:
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise EnvelopeError(
-            f"{name}: expected a whole number, {least} to {most}; got {shown(value)}"
-        )
-    return value

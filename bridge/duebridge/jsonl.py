@@ -132,7 +132,10 @@ def _envelope(line: EnvelopeLine, usual_id: str | None) -> Envelope:
 
 def _headers(line: EnvelopeLine) -> list[tuple[str, HeaderValue]]:
     pairs = line.headers.items() if isinstance(line.headers, dict) else line.headers
-    return [(name, _header_value(value)) for name, value in pairs]
+    return [
+        (name, _decoded(value.base64) if isinstance(value, Base64) else value)
+        for name, value in pairs
+    ]
 
 
 def _body(line: EnvelopeLine, given: dict[str, Any]) -> bytes | None:
@@ -153,10 +156,6 @@ def _bytes(value: str | Base64 | None) -> bytes | None:
     if isinstance(value, Base64):
         return _decoded(value.base64)
     return None if value is None else value.encode()
-
-
-def _header_value(value: Value) -> HeaderValue:
-    return _decoded(value.base64) if isinstance(value, Base64) else value
 
 
 def _decoded(value: str) -> bytes:

@@ -1,0 +1,42 @@
+"""Checks the values that a caller gives; each raises `EnvelopeError` with the value's name."""
+
+from duebridge.errors import EnvelopeError, shown
+
+
+def checked_text(name: str, value: object, least: int, most: int) -> str:
+    """Return printable text of so many bytes of UTF-8."""
+    if not isinstance(value, str):
+        raise EnvelopeError(f"{name}: expected text; got {type(value).__name__}")
+    text = sized(name, utf8(name, value), least, most)
+    if not text.isprintable():
+        raise EnvelopeError(f"{name}: expected printable characters only; got {shown(text)}")
+    return text
+
+
+def utf8(name: str, value: str) -> str:
+    """Return text that UTF-8 can carry, as a str and no subclass."""
+    if type(value) is str and value.isascii():
+        return value
+    try:
+        return value.encode().decode()
+    except UnicodeEncodeError as error:
+        got = shown(value)
+        raise EnvelopeError(f"{name}: expected text that UTF-8 can carry; got {got}") from error
+
+
+def sized(name: str, text: str, least: int, most: int) -> str:
+    """Return text of so many bytes of UTF-8."""
+    if not least <= (size := len(text.encode())) <= most:
+        raise EnvelopeError(f"{name}: expected {least} to {most} bytes of UTF-8; got {size}")
+    return text
+
+
+def whole_or_none(name: str, value: object, least: int, most: int) -> int | None:
+    """Return a whole number of a range, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise EnvelopeError(
+            f"{name}: expected a whole number, {least} to {most}; got {shown(value)}"
+        )
+    return value
