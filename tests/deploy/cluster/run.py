@@ -19,7 +19,7 @@ from tests.support.checkout import ROOT, downloaded
 WORKER = "localhost/duebridge:test"
 STORE = "localhost/duebridge-store:test"
 TOOLS = Path(os.environ.get("DUEBRIDGE_K8S_TOOLS", ROOT.parent / "shared" / "k8s"))
-EXTRAS = "kafka,librdkafka,otel,rabbitmq"
+EXTRAS = "http,kafka,librdkafka,otel,rabbitmq"
 INSTALL = f"""\
 python3 -m venv /opt/duebridge
 /opt/duebridge/bin/pip install --no-index --find-links /wheels 'duebridge[{EXTRAS}]'

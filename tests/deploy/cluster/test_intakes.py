@@ -90,8 +90,14 @@ def accepted(bridge: Bridge, intake: str) -> float:
 
 
 def scale_workers(bridge: Bridge, count: int) -> None:
+    """Scale, and wait for pods that end, too: a worker takes in until it is gone."""
     bridge.kube.kubectl("scale", f"deployment/{bridge.name}", f"--replicas={count}")
-    until(lambda: len(bridge.pods()) == count, f"{count} workers")
+    labels = f"app.kubernetes.io/instance={bridge.name},app.kubernetes.io/component=worker"
+
+    def has_as_many() -> bool:
+        return len(bridge.kube.get("pods", "-l", labels)["items"]) == count
+
+    until(has_as_many, f"{count} workers")
 
 
 def test_pods_of_an_intake_take_in_alone_and_workers_deliver(
