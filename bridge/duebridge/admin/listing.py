@@ -6,7 +6,6 @@ deadline, dead by the next shunt; envelopes without such an instant come last. N
 than a page.
 """
 
-import base64
 from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import islice
@@ -14,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from duebridge.admin.cursors import cursor_of, position_of
 from duebridge.errors import EnvelopeError
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.wire.poll import NONE
@@ -57,7 +57,7 @@ class ListPosition(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     score_ms: int
 
     def __str__(self) -> str:
-        return base64.urlsafe_b64encode(msgspec.msgpack.encode(self)).decode().rstrip("=")
+        return cursor_of(self)
 
 
 class ListedEnvelope(NamedTuple):
@@ -70,9 +70,8 @@ class ListedEnvelope(NamedTuple):
 def read_cursor(text: str, route: str, state: str) -> ListPosition:
     """Return a cursor's position; raises `EnvelopeError` for a cursor of another list."""
     try:
-        packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        position = msgspec.msgpack.decode(packed, type=ListPosition)
-    except (ValueError, msgspec.DecodeError) as error:
+        position = position_of(text, ListPosition)
+    except ValueError as error:
         raise EnvelopeError(f"cursor: expected one that ls printed; got {text!r}") from error
     if (position.route, position.state) != (route, state):
         raise EnvelopeError(

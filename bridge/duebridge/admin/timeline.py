@@ -4,11 +4,11 @@ The journal has no index of ids. It is read from the instant at which the envelo
 many bytes a call.
 """
 
-import base64
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from duebridge.admin.cursors import cursor_of, position_of
 from duebridge.admin.events import EnvelopeEvent, events_of
 from duebridge.errors import EnvelopeError
 
@@ -41,7 +41,7 @@ class _Position(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     after: int
 
     def __str__(self) -> str:
-        return base64.urlsafe_b64encode(msgspec.msgpack.encode(self)).decode().rstrip("=")
+        return cursor_of(self)
 
 
 def timeline(
@@ -86,9 +86,8 @@ def _beginning(operator: "Operator", journal: "Journal", route: str, id: str) ->
 
 def _read_cursor(text: str, route: str, id: str) -> int:  # noqa: A002 - the public name of the field
     try:
-        packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        position = msgspec.msgpack.decode(packed, type=_Position)
-    except (ValueError, msgspec.DecodeError) as error:
+        position = position_of(text, _Position)
+    except ValueError as error:
         raise EnvelopeError(f"cursor: expected one of a time line; got {text!r}") from error
     if (position.route, position.id) != (route, id):
         raise EnvelopeError(f"cursor: expected one of {id!r}; got one of {position.id!r}")
