@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -167,16 +167,26 @@ class Rig:
         new = self.place.await_owner_after(old, self.shards[0])
         if self.is_replicated:
             heal(new)
-            self.await_replicas(new)
+            self.await_replicas()
             self.see_claims(new)
         else:
             self.see_claims(new)
             heal(new)
-            self.await_replicas(new)
+            self.await_replicas()
         return new
 
-    def await_replicas(self, node: Any) -> None:
-        wait_until(lambda: node.online() == self.place.replicas, "the replicas", 60)
+    def await_replicas(self) -> None:
+        """Wait until every replica follows the owner, whichever it is by then.
+
+        Sentinels may promote once more: the one that led a failover has to connect again.
+        """
+
+        def are_there() -> bool:
+            with suppress(AssertionError, redis.RedisError):
+                return bool(self.owner().online() == self.place.replicas)
+            return False
+
+        wait_until(are_there, "the replicas", 60)
 
     def see_claims(self, node: Any) -> None:
         """Note how long it takes until every shard of a node is claimed from again."""

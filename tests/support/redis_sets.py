@@ -24,6 +24,8 @@ HOST = os.environ.get("DUEBRIDGE_K8S_HOST", "127.0.0.1")  # where a cluster's po
 ADDRESSES = dict.fromkeys((HOST, "127.0.0.1"))
 NAME = "duebridge"  # the service that the Sentinels watch
 SLOTS = 16384
+# A Sentinel connects to a new master up to a second late: with less it takes that for an outage.
+DOWN_AFTER_MS = 2000
 PATIENCE_S = 2.0  # for a server that may be frozen
 
 
@@ -166,7 +168,7 @@ def sentinel_set(
     home: Path,
     *options: str,
     replicas: int = 2,
-    down_after_ms: int = 1000,
+    down_after_ms: int = DOWN_AFTER_MS,
     failover_timeout_ms: int = 3000,
     password: str = "",
     sentinel_options: Sequence[str] = (),
