@@ -5,6 +5,7 @@ A duration needs a unit: a bare number could mean seconds or milliseconds.
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from duebridge.errors import EnvelopeError, shown
 
@@ -55,6 +56,7 @@ def _whole_ms(span: timedelta) -> int:
     return whole + (rest > timedelta())  # rounded up, in integers
 
 
+@lru_cache(maxsize=1024)  # a program has a few delays, and many envelopes
 def _parse_text(text: str, name: str) -> int:
     text = text.strip()
     if one := _PART.fullmatch(text):

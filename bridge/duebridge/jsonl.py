@@ -116,7 +116,7 @@ def _is_base64(name: str, value: object) -> bool:
 
 def _envelope(line: EnvelopeLine, usual_id: str | None) -> Envelope:
     whole = msgspec.structs.asdict(line)
-    given = {name: whole[name] for name in whole if whole[name] is not None}
+    given = {name: value for name, value in whole.items() if value is not None}
     given.setdefault("id", usual_id)
     given["headers"] = _headers(line)
     if line.key is not None:
