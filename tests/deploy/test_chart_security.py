@@ -1,5 +1,8 @@
 """What the pods may do: as little as Kubernetes' restricted profile says, in every mode."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.deploy.chart import (
@@ -11,6 +14,7 @@ from tests.deploy.chart import (
     one,
     pod_of,
     pod_templates,
+    values_of,
 )
 
 
@@ -82,37 +86,113 @@ def kafka(**options: str) -> Object:
     return {"type": "kafka", "bootstrap_servers": ["k:1"], "options": options}
 
 
-RABBITMQ = {"type": "rabbitmq", "url": "amqp://app:hunter2@rabbit/%2F"}
+def rabbitmq(url: str = "amqp://rabbit/%2F", **options: object) -> Object:
+    return {"type": "rabbitmq", "url": url, "options": options}
+
+
+def tier(path: str) -> Object:
+    return {
+        "target": {"broker": "orders", "topic": "t"},
+        "cold_tier": {"path": path, "horizon": "24h"},
+    }
+
+
+STORE, BROKER = "config.store", "config.brokers.billing"
+KEY = "-----BEGIN RSA PRIVATE KEY-----hunter2"
+IN_THE_STORES_URL = (
+    "redis://:hunter2@redis:6379/0",
+    "rediss://app:hunter2@redis/0",
+    "redis+sentinel://app:hunter2@a,b/main",
+    "redis://redis:6379/0?password=hunter2",
+    "redis://redis:6379/0?db=1&PassWord=hunter2",
+    "redis://redis:6379/0?pass%77ord=hunter2",
+    "redis+sentinel://a,b/main?sentinel_password=hunter2",
+    "unix:///run/redis?password=hunter2",
+    "redis://app:${PW:-hunter2}@redis/0",
+    "redis://redis/0?password=${PW:-hunter2}",
+    "${URL:-redis://:hunter2@redis/0}",
+    "redis://app:$${hunter2}@redis/0",
+    "redis://app:${PREFIX}hunter2@redis/0",
+)
+KAFKA_OPTIONS = (
+    "sasl.password",
+    "sasl_plain_password",
+    "sasl.jaas.config",
+    "sasl.oauthbearer.config",
+    "sasl.oauthbearer.client.secret",
+    "ssl.key.password",
+    "ssl.keystore.key",
+    "ssl.key.pem",
+    "SASL.PASSWORD",
+)
 
 
 @pytest.mark.parametrize(
     ("place", "setting", "value"),
     [
-        ("config.store", "url", {"url": "redis://:hunter2@redis:6379/0"}),
-        ("config.store", "url", {"url": "rediss://app:hunter2@redis/0"}),
-        ("config.brokers.billing", "url", RABBITMQ),
-        *(
-            ("config.brokers.billing", f"options.{name}", kafka(**{name: "hunter2"}))
-            for name in ("sasl.password", "sasl.jaas.config")
+        *((STORE, "url", {"url": url}) for url in IN_THE_STORES_URL),
+        (BROKER, "url", rabbitmq("amqp://app:hunter2@rabbit/%2F")),
+        (BROKER, "url", rabbitmq("amqp://app:${PW:-hunter2}@rabbit/%2F")),
+        (BROKER, "url", rabbitmq("amqps://rabbit/?ssl_options={'password': 'hunter2'}")),
+        (BROKER, "options.ssl_options.password", rabbitmq(ssl_options={"password": "hunter2"})),
+        (BROKER, "options.client_properties.a", rabbitmq(client_properties={"a": "token=hunter2"})),
+        *((BROKER, f"options.{name}", kafka(**{name: "hunter2"})) for name in KAFKA_OPTIONS),
+        (BROKER, "options.sasl.password", kafka(**{"sasl.password": "${PW:-hunter2}"})),
+        (BROKER, "options.sasl.password", kafka(**{"sasl.password": "${A}-hunter2"})),
+        (BROKER, "options.ssl.anything", kafka(**{"ssl.anything": KEY})),
+        ("config.serve", "tokens", {"tokens": "hunter2"}),
+        ("config.routes.far", "cold_tier.path", tier("s3://id:hunter2@bucket/x")),
+        ("config.routes.far", "cold_tier.path", tier("s3://bucket/x?secret_key=hunter2")),
+        ("env", "REDIS_URL", {"REDIS_URL": "redis://:hunter2@redis/0"}),
+        ("env", "AWS_SECRET_ACCESS_KEY", {"AWS_SECRET_ACCESS_KEY": "hunter2"}),
+        (
+            "spark.conf",
+            "spark.hadoop.fs.s3a.secret.key",
+            {"spark.hadoop.fs.s3a.secret.key": "hunter2"},
         ),
     ],
 )
 def test_password_in_values_is_refused_and_not_repeated(
-    chart: Chart, place: str, setting: str, value: Object
+    chart: Chart, tmp_path: Path, place: str, setting: str, value: Object
 ) -> None:
+    nested: Object = value
+    for key in reversed(place.split(".")):
+        nested = {key: nested}
+    file = tmp_path / "values.json"
+    file.write_text(json.dumps(nested), "utf-8")
     with pytest.raises(ChartRefused) as refused:
-        chart.given({place: value})
+        chart.template("-f", str(values_of("kafka")), "-f", str(file))
     assert f"{place}.{setting}: expected" in str(refused.value)
+    assert "under secrets.env" in str(refused.value)
     assert "hunter2" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
     "url",
-    ["redis://redis:6379/0", "redis://app:${PASSWORD}@redis:6379/0", "${URL:-redis://a:b@c/0}"],
+    [
+        "redis://redis:6379/0",
+        "redis://app:${PASSWORD}@redis:6379/0",
+        "redis://redis/0?password=${PASSWORD}",
+        "rediss://redis/0?ssl_ca_certs=/secrets/redis/ca.crt&ssl_keyfile=/secrets/redis/key",
+        "${URL:-redis://redis/0}",
+    ],
 )
 def test_url_without_password_of_its_own_is_taken(chart: Chart, url: str) -> None:
     rendered = chart.given({"config.store": {"url": url}})
     assert loaded(rendered).store.url == url
+
+
+def test_references_paths_and_names_that_only_sound_secret_are_taken(chart: Chart) -> None:
+    options = {
+        "sasl.password": "${file:/secrets/kafka/password}",
+        "ssl.key.location": "/secrets/kafka/tls.key",
+        "sasl.oauthbearer.token.endpoint.url": "https://login.example/token",
+    }
+    route = {"target": {"broker": "token-vault", "topic": "password-resets"}}
+    rendered = chart.given(
+        {"config.brokers.token-vault": kafka(**options), "config.routes.password-resets": route}
+    )
+    assert "password-resets" in loaded(rendered).routes
 
 
 def test_network_policy_lets_probes_in_and_with_rules_only_those_and_dns_out(

@@ -1,4 +1,4 @@
-{{/* The configuration file: its text, what may not be in it, and the times that follow from it. */}}
+{{/* The configuration file: its text, and the times that follow from it. */}}
 
 {{- define "duebridge.config" -}}
 {{- $config := deepCopy .Values.config -}}
@@ -17,26 +17,8 @@
   {{- end -}}
   {{- $_ := set $config "serve" (merge (dict "listen" "0.0.0.0:8480") $serve) -}}
 {{- end -}}
-{{- include "duebridge.refuseSecrets" $config -}}
+{{- include "duebridge.refuseSecrets" . -}}
 {{- toYaml $config -}}
-{{- end -}}
-
-{{- /* A ConfigMap is no place for a password: it has to come by ${VAR} or ${file:...}. */ -}}
-{{- define "duebridge.refuseSecrets" -}}
-{{- $urls := dict "config.store.url" (default "" (default dict .store).url) -}}
-{{- range $name, $broker := .brokers -}}
-  {{- $_ := set $urls (printf "config.brokers.%s.url" $name) (default "" $broker.url) -}}
-  {{- range $key, $value := $broker.options -}}
-    {{- if and (regexMatch "(?i)(password|passwd|secret|token|jaas)" $key) (not (contains "${" (toString $value))) -}}
-      {{- fail (printf "config.brokers.%s.options.%s: expected a reference such as ${VAR}, and VAR under secrets.env; got a value" $name $key) -}}
-    {{- end -}}
-  {{- end -}}
-{{- end -}}
-{{- range $place, $url := $urls -}}
-  {{- if regexMatch "://[^/@]*:[^/@]+@" (regexReplaceAll "\\$\\{[^{}]*\\}" $url "") -}}
-    {{- fail (printf "%s: expected its password as a reference such as ${VAR}, and VAR under secrets.env; got a password" $place) -}}
-  {{- end -}}
-{{- end -}}
 {{- end -}}
 
 {{- /* The text that the pods will read, as far as it can be known now. */ -}}
