@@ -186,6 +186,13 @@ def notes(chart: Chart, mode: str) -> str:
         ("trial", "every envelope that waits is lost"),
         ("trial", "one worker"),
         ("trial-volume", "WARNING: valkey.enabled"),
+        (
+            "trial",
+            "redis://demo-duebridge-valkey.default:6379/0 from pods of the namespace default",
+        ),
+        ("trial", "that have the label duebridge/store: demo-duebridge."),
+        ("kafka", "store: {namespace: default.demo}"),
+        ("kafka", "After `helm uninstall demo` what is not delivered still waits in the store"),
         ("bare", "Nothing stops an upgrade"),
         ("spark-cronjob", "create job --from=cronjob/demo-duebridge-hydrate hydrate-now"),
     ],

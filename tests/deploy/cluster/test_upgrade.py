@@ -45,6 +45,17 @@ def test_bad_upgrade_is_stopped_and_leaves_the_workers_alone(bridge: Bridge) -> 
     bridge.settle_once()
 
 
+def test_upgrade_keeps_the_stores_namespace_and_refuses_another(bridge: Bridge) -> None:
+    bridge.install()
+    config = bridge.values["config"]
+    with pytest.raises(Refused, match=f"namespace: expected {bridge.name}"):
+        bridge.install(config={**config, "store": {**config["store"], "namespace": "other"}})
+    given = {key: each for key, each in config["store"].items() if key != "namespace"}
+    bridge.install(config={**config, "store": given})
+    made = bridge.kube.get("configmap", bridge.name)["data"]["duebridge.yaml"]
+    assert yaml.safe_load(made)["store"]["namespace"] == bridge.name
+
+
 def test_upgrade_whose_workers_never_become_ready_is_rolled_back(bridge: Bridge) -> None:
     bridge.install()
     before = uids(bridge)

@@ -10,6 +10,8 @@
   {{- $url := printf "redis://%s:6379/0" (include "duebridge.valkey" .) -}}
   {{- $_ := set $config "store" (merge (dict "url" $url) $store) -}}
 {{- end -}}
+{{- $store := default dict $config.store -}}
+{{- $_ := set $config "store" (merge (dict "namespace" (include "duebridge.namespace" .)) $store) -}}
 {{- if .Values.serve.enabled -}}
   {{- $serve := default dict $config.serve -}}
   {{- if not $serve.tokens -}}

@@ -1,0 +1,78 @@
+"""Many releases on one cluster: each has a store's namespace of its own, and keeps it.
+
+What a release has installed is given as text here: only `lookup` itself needs a cluster
+(tests/deploy/cluster/test_upgrade.py).
+"""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.chart import FOLDER, Chart, ChartRefused, configuration, loaded, objects, one
+from tests.deploy.chart import values_of as values
+
+INSTALLED = re.compile(r'(define "duebridge.installedText" -}}\n).*?(\n{{- end -}}\n\n)', re.DOTALL)
+WITHOUT = "store: {url: redis://r}"
+WITH = "store: {namespace: shop}"
+
+
+def rendered_over(chart: Chart, tmp_path: Path, installed: str, *options: str) -> str:
+    """Return the namespace that an upgrade of a release with this file renders."""
+    folder = tmp_path / "chart"
+    shutil.copytree(FOLDER, folder)
+    file = folder / "templates" / "_namespace.tpl"
+    text, count = INSTALLED.subn(rf"\g<1>{installed}\g<2>", file.read_text("utf-8"))
+    assert count == 1
+    file.write_text(text, "utf-8")
+    words = ("template", "demo", str(folder), "-n", "shop", "--is-upgrade")
+    made = chart.run(*words, "-f", str(values("kafka")), *options)
+    return loaded(list(objects(made))).store.namespace
+
+
+def test_namespace_is_of_the_release_and_of_its_kubernetes_namespace(chart: Chart) -> None:
+    assert loaded(chart.mode("kafka")).store.namespace == "shop.demo"
+    words = ("template", "other", str(FOLDER), "-n", "shop", "-f", str(values("kafka")))
+    assert loaded(list(objects(chart.run(*words)))).store.namespace == "shop.other"
+
+
+def test_namespace_that_is_given_is_taken(chart: Chart) -> None:
+    rendered = chart.given({"config.store": {"url": "redis://r/0", "namespace": "mine"}})
+    assert loaded(rendered).store.namespace == "mine"
+
+
+@pytest.mark.parametrize(
+    ("installed", "kept"),
+    [(WITHOUT, "duebridge"), (WITH, "shop"), ("version: 1", "duebridge"), ("", "shop.demo")],
+)
+def test_upgrade_keeps_the_namespace_that_holds_the_routes(
+    chart: Chart, tmp_path: Path, installed: str, kept: str
+) -> None:
+    assert rendered_over(chart, tmp_path, installed) == kept
+
+
+@pytest.mark.parametrize(("installed", "old"), [(WITHOUT, "duebridge"), (WITH, "shop")])
+def test_upgrade_to_another_namespace_is_refused_unless_forced(
+    chart: Chart, tmp_path: Path, installed: str, old: str
+) -> None:
+    other = "--set=config.store.namespace=other"
+    with pytest.raises(ChartRefused) as refused:
+        rendered_over(chart, tmp_path / "a", installed, other)
+    assert f"config.store.namespace: expected {old}" in str(refused.value)
+    forced = (other, "--set=preflight.enabled=false")
+    assert rendered_over(chart, tmp_path / "b", installed, *forced) == "other"
+
+
+def test_check_reads_the_namespace_of_the_workers(chart: Chart) -> None:
+    rendered = chart.mode("kafka")
+    made = one(rendered, "ConfigMap", "demo-duebridge-check")
+    assert made["data"]["duebridge.yaml"] == configuration(rendered)
+
+
+def test_trial_store_lets_labelled_producers_of_the_namespace_in(chart: Chart) -> None:
+    [rule] = one(chart.mode("trial"), "NetworkPolicy", "demo-duebridge-valkey")["spec"]["ingress"]
+    own, producers = rule["from"]
+    assert own["podSelector"]["matchLabels"]["app.kubernetes.io/instance"] == "demo"
+    assert producers == {"podSelector": {"matchLabels": {"duebridge/store": "demo-duebridge"}}}
+    assert rule["ports"] == [{"port": "valkey"}]
