@@ -75,11 +75,12 @@ def test_query_of_an_intake_adds_the_shares_of_its_processes(
 ) -> None:
     [trigger] = one(rendered, "ScaledObject", OWN)["spec"]["triggers"]
     told = {
-        f'{LAG},pod="x"}}': "700 700",
-        f'{LAG},pod="y"}}': "690 690",
-        f'{LAG},pod="z"}}': "NaN NaN",  # it does not know yet
-        f'{LAG.replace("orders.retries", "plugin")},pod="y"}}': "9000 9000",
-        f'{LAG.replace("shop", "other")},pod="y"}}': "9000 9000",
+        f'{LAG},service="{OWN}",pod="x"}}': "700 700",
+        f'{LAG},service="demo-duebridge",pod="y"}}': "690 690",
+        f'{LAG},service="{OWN}",pod="z"}}': "NaN NaN",  # it does not know yet
+        f'{LAG.replace("orders.retries", "plugin")},service="{OWN}",pod="y"}}': "9000 9000",
+        f'{LAG.replace("shop", "other")},service="{OWN}",pod="y"}}': "9000 9000",
+        f'{LAG},service="other-duebridge",pod="x"}}': "9000 9000",
     }
     expected = {"expr": trigger["metadata"]["query"], "eval_time": "15s"}
     expected["exp_samples"] = [{"labels": "{}", "value": 700 + 690}]

@@ -1,6 +1,5 @@
 """The check before an upgrade, jobs on Spark, monitoring, the trial store, the notes."""
 
-import json
 import sys
 
 import pytest
@@ -128,27 +127,6 @@ def test_application_is_what_the_chart_makes_of_the_job(chart: Chart) -> None:
         "metadata": {"name": "duebridge-hydrate"},
         "spec": scheduled["spec"]["template"],
     }
-
-
-def test_monitor_finds_the_service_and_its_port(chart: Chart) -> None:
-    rendered = chart.mode("monitoring")
-    monitor, service = one(rendered, "ServiceMonitor"), one(rendered, "Service")
-    [endpoint] = monitor["spec"]["endpoints"]
-    selected = monitor["spec"]["selector"]["matchLabels"]
-    assert selected.items() <= service["metadata"]["labels"].items()
-    assert endpoint["port"] == service["spec"]["ports"][0]["name"]
-    assert (endpoint["path"], endpoint["interval"]) == ("/metrics", "30s")
-    assert monitor["metadata"]["labels"]["release"] == "prometheus"
-
-
-def test_rules_and_dashboard_are_those_of_the_chart(chart: Chart) -> None:
-    rendered = chart.mode("monitoring")
-    rules = yaml.safe_load((FOLDER / "files" / "alerts.yaml").read_text("utf-8"))
-    assert one(rendered, "PrometheusRule")["spec"] == rules
-    made = one(rendered, "ConfigMap", "demo-duebridge-dashboard")
-    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
-    dashboard = json.loads((FOLDER / "files" / "dashboard.json").read_text("utf-8"))
-    assert json.loads(made["data"]["duebridge.json"]) == dashboard
 
 
 def test_trial_store_if_asked_for_is_the_one_that_workers_use(chart: Chart) -> None:

@@ -25,7 +25,7 @@ HISTORIES = sorted((ROOT / "tests" / "deploy" / "alerts").glob("*.yaml"))
 ALERTS = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
 PANELS = json.loads((FOLDER / "files" / "dashboard.json").read_text())["panels"]
 # Grafana replaces these before it asks Prometheus.
-VARIABLES = {"$__rate_interval": "1m", "$namespace": ".*", "$route": ".*"}
+VARIABLES = {"$__rate_interval": "1m", "$namespace": ".*", "$release": ".*", "$route": ".*"}
 QUERIES = [target["expr"] for panel in PANELS for target in panel.get("targets", ())]
 
 
@@ -60,6 +60,19 @@ def test_queries_of_the_dashboard_are_valid(promtool: Promtool, tmp_path: Path) 
     file = tmp_path / "queries.yaml"
     file.write_text(json.dumps({"groups": [{"name": "queries", "rules": rules}]}))
     assert f"{len(QUERIES)} rules found" in promtool("check", "rules", file)
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+def test_alert_tells_releases_of_one_namespace_apart(rule: dict[str, Any]) -> None:
+    grouped = re.findall(r"\b(?:by|on) \(([^)]*)\)", rule["expr"])
+    assert grouped
+    assert all(each.startswith("namespace, release") for each in grouped)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_query_of_the_dashboard_is_of_the_chosen_releases(query: str) -> None:
+    chosen = re.findall(r'duebridge_\w+\{namespace=~"\$namespace", release=~"\$release"', query)
+    assert len(chosen) == len(re.findall(r"duebridge_\w+", query))
 
 
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda path: path.stem)

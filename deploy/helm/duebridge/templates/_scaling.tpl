@@ -8,7 +8,7 @@ share, NaN while it does not know.
 {{- define "duebridge.scalingQuery" -}}
 {{- $root := first . -}}
 {{- with last . -}}
-sum(duebridge_intake_lag{intake={{ quote . }},namespace={{ quote $root.Release.Namespace }}} >= 0)
+sum(duebridge_intake_lag{intake={{ quote . }},namespace={{ quote $root.Release.Namespace }},service=~"{{ include "duebridge.services" $root }}"} >= 0)
 {{- else -}}
 {{- $where := printf "namespace=%q,service=%q" $root.Release.Namespace (include "duebridge.fullname" $root) -}}
 sum(max by (route, shard) (duebridge_due_within{window="{{ $root.Values.scaling.window }}",{{ $where }}}))
@@ -23,4 +23,14 @@ sum(max by (route, shard) (duebridge_due_within{window="{{ $root.Values.scaling.
   {{- fail (printf "%s.max: expected at least %s.min (%d); got %d" (first .) (first .) $min $max) -}}
 {{- end -}}
 {{- $max -}}
+{{- end -}}
+
+{{- /* By a pattern: the services of all workers of this release, for each runs its share of an intake. */ -}}
+{{- define "duebridge.services" -}}
+{{- $name := include "duebridge.fullname" . -}}
+{{- $names := list $name -}}
+{{- range $key, $_ := .Values.intakeWorkers -}}
+  {{- $names = append $names (printf "%s-%s" $name $key) -}}
+{{- end -}}
+{{- join "|" $names -}}
 {{- end -}}

@@ -1,0 +1,119 @@
+{{/* Alerts and dashboard: of every release that Prometheus sees, or of this one alone. */}}
+
+{{- define "duebridge.ofRelease" -}}
+namespace={{ quote .Release.Namespace }},release={{ quote .Release.Name }}
+{{- end -}}
+
+{{- /* The groups of files/alerts.yaml, as monitoring.rules changes them. */ -}}
+{{- define "duebridge.rules" -}}
+{{- $given := .Values.monitoring.rules.alerts -}}
+{{- $known := list -}}
+{{- $groups := list -}}
+{{- range (fromYaml (.Files.Get "files/alerts.yaml")).groups -}}
+  {{- $rules := list -}}
+  {{- range .rules -}}
+    {{- $known = append $known .alert -}}
+    {{- $change := default dict (get $given .alert) -}}
+    {{- if dig "enabled" true $change -}}
+      {{- $rules = append $rules (fromYaml (include "duebridge.rule" (list $ . $change))) -}}
+    {{- end -}}
+  {{- end -}}
+  {{- $groups = append $groups (dict "name" .name "rules" $rules) -}}
+{{- end -}}
+{{- range $name, $_ := $given -}}
+  {{- if not (has $name $known) -}}
+    {{- fail (printf "monitoring.rules.alerts.%s: expected one of %s" $name (join ", " $known)) -}}
+  {{- end -}}
+{{- end -}}
+groups:
+  {{- toYaml $groups | nindent 2 }}
+{{- end -}}
+
+{{- /* Of the root, a rule and its changes. */ -}}
+{{- define "duebridge.rule" -}}
+{{- $root := first . -}}
+{{- $rule := deepCopy (index . 1) -}}
+{{- $change := last . -}}
+{{- if not (kindIs "invalid" $change.threshold) -}}
+  {{- $limit := " (>|<=?) [0-9][0-9.e]*" -}}
+  {{- if not (regexMatch $limit $rule.expr) -}}
+    {{- fail (printf "monitoring.rules.alerts.%s.threshold: expected none, since it compares with no number" $rule.alert) -}}
+  {{- end -}}
+  {{- $_ := set $rule "expr" (regexReplaceAll $limit $rule.expr (printf " ${1} %v" $change.threshold)) -}}
+{{- end -}}
+{{- if not $root.Values.monitoring.allReleases -}}
+  {{- $where := include "duebridge.ofRelease" $root -}}
+  {{- $expr := regexReplaceAll "(duebridge_[a-z0-9_]+)\\{" $rule.expr (printf "${1}{%s," $where) -}}
+  {{- $_ := set $rule "expr" (regexReplaceAll "(duebridge_[a-z0-9_]+)([^a-z0-9_{]|$)" $expr (printf "${1}{%s}${2}" $where)) -}}
+{{- end -}}
+{{- with $change.for }}{{ $_ := set $rule "for" . }}{{ end -}}
+{{- with $change.severity }}{{ $_ := set $rule.labels "severity" . }}{{ end -}}
+{{- $base := trimSuffix "/" $root.Values.monitoring.rules.runbookUrl -}}
+{{- $_ := set $rule.annotations "runbook_url" (printf "%s/%s" $base $rule.annotations.runbook_url) -}}
+{{- toYaml $rule -}}
+{{- end -}}
+
+{{- /* One dashboard chooses among all releases; one of this release alone has nothing to choose. */ -}}
+{{- define "duebridge.dashboard" -}}
+{{- $file := .Files.Get "files/dashboard.json" -}}
+{{- if .Values.monitoring.allReleases -}}
+{{- $file -}}
+{{- else -}}
+  {{- $chosen := "namespace=~\\\"$namespace\\\", release=~\\\"$release\\\"" -}}
+  {{- $own := printf "namespace=\\\"%s\\\", release=\\\"%s\\\"" .Release.Namespace .Release.Name -}}
+  {{- $dashboard := fromJson (replace $chosen $own $file) -}}
+  {{- $kept := list -}}
+  {{- range $dashboard.templating.list -}}
+    {{- if not (has .name (list "namespace" "release")) }}{{ $kept = append $kept . }}{{ end -}}
+  {{- end -}}
+  {{- $_ := set $dashboard.templating "list" $kept -}}
+  {{- $name := printf "%s.%s" .Release.Namespace .Release.Name -}}
+  {{- $_ := set $dashboard "title" (printf "duebridge %s" $name) -}}
+  {{- $_ := set $dashboard "uid" (printf "duebridge-%s" (sha1sum $name | trunc 12)) -}}
+  {{- toPrettyJson $dashboard -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Of the root, the name, the components that it scrapes, and the port. */ -}}
+{{- define "duebridge.serviceMonitor" -}}
+{{- $root := first . -}}
+{{- $given := $root.Values.monitoring.serviceMonitor -}}
+apiVersion: monitoring.coreos.com/v1
+kind: ServiceMonitor
+metadata:
+  name: {{ index . 1 }}
+  labels:
+    {{- include "duebridge.labels" $root | nindent 4 }}
+    {{- with $given.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  selector:
+    matchLabels:
+      {{- include "duebridge.selector" $root | nindent 6 }}
+    matchExpressions:
+      - key: app.kubernetes.io/component
+        operator: In
+        values: {{ toJson (index . 2) }}
+  endpoints:
+    - port: {{ last . }}
+      path: /metrics
+      interval: {{ $given.interval }}
+      {{- if eq (last .) "http" }}
+      authorization:
+        credentials:
+          name: {{ $given.serveToken.secret }}
+          key: {{ $given.serveToken.key }}
+      {{- end }}
+      relabelings:
+        # By it alerts and dashboard tell releases apart.
+        - sourceLabels: [__meta_kubernetes_service_label_app_kubernetes_io_instance]
+          targetLabel: release
+        {{- with $given.relabelings }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- with $given.metricRelabelings }}
+      metricRelabelings:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+{{- end -}}

@@ -1,0 +1,155 @@
+"""What Prometheus' operator and Grafana get: monitors, alerts and a dashboard, by release."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deploy.chart import FOLDER, Chart, ChartRefused, Object, one
+from tests.deploy.conftest import Promtool
+from tests.deploy.test_chart_values import errors
+
+RULES = "monitoring.rules"
+RELEASE = 'namespace="shop",release="demo"'
+
+
+def alerts_of(chart: Chart, **changes: object) -> dict[str, dict[str, Any]]:
+    """Return the alerts by name, with these changes of monitoring.rules.alerts."""
+    rendered = chart.given({f"{RULES}.alerts": changes}, mode="monitoring")
+    [group] = one(rendered, "PrometheusRule")["spec"]["groups"]
+    return {rule["alert"]: rule for rule in group["rules"]}
+
+
+def given_alerts() -> dict[str, dict[str, Any]]:
+    [group] = yaml.safe_load((FOLDER / "files" / "alerts.yaml").read_text("utf-8"))["groups"]
+    return {rule["alert"]: rule for rule in group["rules"]}
+
+
+def test_monitor_finds_the_service_and_its_port(chart: Chart) -> None:
+    rendered = chart.mode("monitoring")
+    monitor, service = one(rendered, "ServiceMonitor"), one(rendered, "Service")
+    [endpoint] = monitor["spec"]["endpoints"]
+    selected = monitor["spec"]["selector"]["matchLabels"]
+    assert selected.items() <= service["metadata"]["labels"].items()
+    assert endpoint["port"] == service["spec"]["ports"][0]["name"]
+    assert (endpoint["path"], endpoint["interval"]) == ("/metrics", "30s")
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+
+
+def test_monitor_names_the_release_and_then_relabels_as_given(chart: Chart) -> None:
+    own = {"targetLabel": "team", "replacement": "shop"}
+    drop = {"action": "drop", "sourceLabels": ["__name__"], "regex": "python_.*"}
+    given = {"relabelings": [own], "metricRelabelings": [drop]}
+    changes = {f"monitoring.serviceMonitor.{key}": value for key, value in given.items()}
+    monitor = one(chart.given(changes, mode="monitoring"), "ServiceMonitor")
+    assert errors(monitor) == []
+    [endpoint] = monitor["spec"]["endpoints"]
+    source = "__meta_kubernetes_service_label_app_kubernetes_io_instance"
+    assert endpoint["relabelings"] == [{"sourceLabels": [source], "targetLabel": "release"}, own]
+    assert endpoint["metricRelabelings"] == [drop]
+
+
+def test_monitor_of_serve_is_made_if_it_has_a_token(chart: Chart) -> None:
+    enabled: Object = {"monitoring.serviceMonitor.enabled": True}
+    rendered = chart.given(enabled, mode="serve")
+    assert [each["kind"] for each in rendered].count("ServiceMonitor") == 1
+    token = {"monitoring.serviceMonitor.serveToken": {"secret": "scrape", "key": "token"}}
+    rendered = chart.given(enabled | token, mode="serve")
+    monitor, service = (
+        one(rendered, kind, "demo-duebridge-http") for kind in ("ServiceMonitor", "Service")
+    )
+    assert errors(monitor) == []
+    [endpoint] = monitor["spec"]["endpoints"]
+    assert endpoint["authorization"] == {"credentials": {"name": "scrape", "key": "token"}}
+    assert endpoint["port"] == service["spec"]["ports"][0]["name"]
+    [component] = monitor["spec"]["selector"]["matchExpressions"]
+    assert service["metadata"]["labels"][component["key"]] in component["values"]
+
+
+def test_rules_and_dashboard_are_those_of_the_chart_with_absolute_runbooks(chart: Chart) -> None:
+    rules = given_alerts()
+    for rule in rules.values():
+        page = rule["annotations"]["runbook_url"]
+        rule["annotations"]["runbook_url"] = (
+            f"https://github.com/duebridge/duebridge/blob/main/{page}"
+        )
+    assert alerts_of(chart) == rules
+    made = one(chart.mode("monitoring"), "ConfigMap", "demo-duebridge-dashboard")
+    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
+    dashboard = json.loads((FOLDER / "files" / "dashboard.json").read_text("utf-8"))
+    assert json.loads(made["data"]["duebridge.json"]) == dashboard
+
+
+@pytest.mark.parametrize(
+    ("alert", "threshold", "said"),
+    [
+        ("DuebridgeLate", 120, "duebridge_oldest_due_age_seconds) > 120\n"),
+        ("DuebridgeLatenessHigh", 0.5, " > 0.5"),
+        ("DuebridgeIntakeLag", 300, "> 300 * sum"),
+        ("DuebridgeDead", 10, "[15m])) > 10\n"),
+        ("DuebridgeHydrateMissed", 0.25, "< 0.25 * max"),
+        ("DuebridgeColdLate", 3600, "<= 3600"),
+        ("DuebridgeLargeShard", 5e6, "> 5e+06"),
+    ],
+)
+def test_threshold_of_an_alert_is_the_given_one(
+    chart: Chart, promtool: Promtool, tmp_path: Path, alert: str, threshold: float, said: str
+) -> None:
+    rule = alerts_of(chart, **{alert: {"threshold": threshold}})[alert]
+    assert said in rule["expr"]
+    changed = re.sub(r" (>|<=?) [0-9][0-9.e+]*", r" \1", rule["expr"])
+    assert changed == re.sub(r" (>|<=?) [0-9][0-9.e+]*", r" \1", given_alerts()[alert]["expr"])
+    assert promtool("check", "rules", written(tmp_path, [rule]))
+
+
+def test_alert_is_left_out_and_changed_as_given(chart: Chart) -> None:
+    changes = {"for": "7m", "severity": "info"}
+    made = alerts_of(chart, DuebridgeSuspects={"enabled": False}, DuebridgeLate=changes)
+    assert given_alerts().keys() - made.keys() == {"DuebridgeSuspects"}
+    assert made["DuebridgeLate"]["for"] == "7m"
+    assert made["DuebridgeLate"]["labels"] == {"severity": "info"}
+
+
+@pytest.mark.parametrize(
+    ("alert", "change", "named"),
+    [
+        ("DuebridgeEarly", {"enabled": False}, "DuebridgeEarly: expected one of DuebridgeLate"),
+        ("DuebridgeStoreUnfit", {"threshold": 2}, "StoreUnfit.threshold: expected none"),
+        ("DuebridgeLate", {"limit": 2}, "limit"),
+    ],
+)
+def test_wrong_change_of_an_alert_is_refused(
+    chart: Chart, alert: str, change: Object, named: str
+) -> None:
+    with pytest.raises(ChartRefused, match=named):
+        alerts_of(chart, **{alert: change})
+
+
+def test_own_rules_and_dashboard_see_this_release_alone(
+    chart: Chart, promtool: Promtool, tmp_path: Path
+) -> None:
+    rendered = chart.given({"monitoring.allReleases": False}, mode="monitoring")
+    [group] = one(rendered, "PrometheusRule")["spec"]["groups"]
+    dashboard = json.loads(
+        one(rendered, "ConfigMap", "demo-duebridge-dashboard")["data"]["duebridge.json"]
+    )
+    panels = [
+        target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())
+    ]
+    exprs = [rule["expr"] for rule in group["rules"]] + [each.replace(", ", ",") for each in panels]
+    for expr in exprs:
+        assert len(re.findall(r"duebridge_\w+", expr)) == expr.count(RELEASE), expr
+    assert promtool("check", "rules", written(tmp_path, group["rules"]))
+    names = [each["name"] for each in dashboard["templating"]["list"]]
+    assert names == ["datasource", "route"]
+    assert (dashboard["title"], dashboard["uid"]) != ("duebridge", "duebridge")
+
+
+def written(folder: Path, rules: list[dict[str, Any]]) -> Path:
+    """Return a file of these rules, as promtool reads them."""
+    file = folder / "rules.yaml"
+    file.write_text(json.dumps({"groups": [{"name": "own", "rules": rules}]}), "utf-8")
+    return file
