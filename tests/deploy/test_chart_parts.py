@@ -1,6 +1,9 @@
 """The check before an upgrade, jobs on Spark, monitoring, the trial store, the notes."""
 
+import re
 import sys
+import tarfile
+from pathlib import Path
 
 import pytest
 import yaml
@@ -151,6 +154,18 @@ def test_trial_store_has_a_volume_if_asked_for(chart: Chart) -> None:
 def test_trial_store_takes_other_settings_of_the_store(chart: Chart) -> None:
     rendered = chart.given({"config.store": {"namespace": "shop"}}, mode="trial")
     assert loaded(rendered).store.namespace == "shop"
+
+
+def test_links_of_the_packaged_readme_stay_in_the_package(chart: Chart, tmp_path: Path) -> None:
+    chart.run("package", str(FOLDER), "-d", str(tmp_path))
+    with tarfile.open(next(tmp_path.glob("*.tgz"))) as package:
+        names = set(package.getnames())
+        readme = package.extractfile("duebridge/README.md")
+        assert readme is not None
+        links = re.findall(r"\]\(([^)#]+)", readme.read().decode())
+    assert links
+    inside = [link for link in links if not link.startswith("https://")]
+    assert [link for link in inside if f"duebridge/{link}" not in names] == []
 
 
 def notes(chart: Chart, mode: str) -> str:
