@@ -109,6 +109,24 @@ def test_lateness_of_a_batch_fills_the_right_buckets() -> None:
     assert counts == [2, 2, 3, 4]
 
 
+def test_metrics_have_no_second_series_of_when_a_counter_began(floor: Floor, get: Get) -> None:
+    register(lambda: floor.worker.views, [floor.lane], registry=CollectorRegistry())
+    floor.schedule("a")
+    floor.turn(1000)
+    _, text = get("/metrics")
+    assert 'duebridge_delivered_total{route="r"}' in text
+    assert "_created" not in text
+
+
+@pytest.mark.parametrize("late_s", [3, 6, 8, 12, 18, 25, 40, 50, 100])
+def test_lateness_of_seconds_falls_into_a_bucket_no_wider_than_its_start(
+    late_s: int,
+) -> None:
+    edges = metrics.LATENESS_BUCKETS_S
+    above = next(place for place, edge in enumerate(edges) if edge >= late_s)
+    assert edges[above] <= 2 * edges[above - 1]
+
+
 def test_metrics_are_openmetrics_only_where_that_is_asked_for(get: Get) -> None:
     asked = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
     assert get("/metrics", asked)[1].endswith("# EOF\n")

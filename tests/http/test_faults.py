@@ -189,6 +189,14 @@ def in_hand(served: Served) -> int:
     return sum(row[1].endswith(f":{served.port:04X}") and row[3] == ESTABLISHED for row in rows)
 
 
+def test_metrics_have_no_second_series_of_when_a_counter_began(alone: Served) -> None:
+    with alone.client() as client:
+        client.get("/v1/routes/small/stats")
+        text = client.get("/metrics").text
+    assert "duebridge_http_requests_total{" in text
+    assert "_created" not in text
+
+
 def test_posts_that_arrive_together_share_a_call(alone: Served, store: Store) -> None:
     path, count = "/v1/routes/small/envelopes", 40
 

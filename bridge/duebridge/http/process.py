@@ -10,6 +10,7 @@ from types import FrameType
 
 import structlog
 import uvicorn
+from prometheus_client import disable_created_metrics
 from starlette.types import ASGIApp
 
 from duebridge.config.serve import Address
@@ -49,6 +50,7 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=-(-site.config.worker.drain // 1000),
             )
         )
+        disable_created_metrics()  # as in a worker: a series beside each counter
         self._site = site
         self._loop: asyncio.AbstractEventLoop | None = None
 

@@ -20,7 +20,10 @@ from duebridge.store.wire.leases import LeasedEnvelope
 from duebridge.store.wire.transitions import Burial, Decision, Release, Retry, SetAside
 from duebridge.telemetry.traceparent import find_traceparent
 
-LATENESS_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 3600)
+LATENESS_BUCKETS_S = (
+    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5),
+    *(7.5, 10, 15, 20, 30, 45, 60, 120, 300, 900, 3600),  # a quantile is no finer than these
+)
 CALL_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 CLAIM_BUCKETS = (1, 5, 25, 100, 250, 500, 1000)
 INTAKE_REASONS = (
