@@ -50,7 +50,8 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=-(-site.config.worker.drain // 1000),
             )
         )
-        disable_created_metrics()  # as in a worker: a series beside each counter
+        # As in a worker: no series beside each counter.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._site = site
         self._loop: asyncio.AbstractEventLoop | None = None
 
