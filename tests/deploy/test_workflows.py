@@ -1,0 +1,115 @@
+"""The workflows: valid, and a release only of what was tested, pinned and signed.
+
+The steps that need no registry are run here as they stand; signing and pushing are only linted.
+"""
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.checkout import ROOT, downloaded
+
+FOLDER = ROOT / ".github" / "workflows"
+TEXT = (FOLDER / "release.yml").read_text("utf-8")
+JOBS: dict[str, Any] = yaml.safe_load(TEXT)["jobs"]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+PINNED = f"registry.example/python@sha256:{'0' * 64}"
+
+
+def script(job: str, name: str) -> str:
+    [step] = [each for each in JOBS[job]["steps"] if each.get("name") == name]
+    return str(step["run"])
+
+
+def run(text: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    env = os.environ | variables
+    words = ["bash", "-e", "-c", text]
+    return subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+
+
+def test_lint_of_the_workflows_finds_nothing() -> None:
+    files = sorted(map(str, FOLDER.iterdir()))
+    done = subprocess.run([downloaded("actionlint"), *files], capture_output=True, text=True)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_nothing_is_released_before_the_tests_pass() -> None:
+    assert JOBS["ci"]["uses"] == "./.github/workflows/ci.yaml"
+    for name in JOBS:
+        seen, todo = set(), [name]
+        while todo:
+            seen.add(job := todo.pop())
+            needs = JOBS[job].get("needs", [])
+            todo += [needs] if isinstance(needs, str) else needs
+        assert "ci" in seen, name
+
+
+def test_release_names_no_registry_but_by_variables() -> None:
+    hosts = r"\b(ghcr|gcr|quay|docker|pypi|gitlab)\.(io|com|org)\b|amazonaws|azurecr"
+    assert not re.search(hosts, TEXT)
+
+
+@pytest.mark.parametrize(
+    ("base", "debian", "code"),
+    [
+        (PINNED, PINNED, 0),
+        (PINNED, "debian:bookworm-slim", 1),
+        ("python3-debian12:latest", PINNED, 1),
+        ("", "", 1),
+        (PINNED, f"{PINNED[:-1]}", 1),
+    ],
+)
+def test_release_builds_only_from_pinned_bases(base: str, debian: str, code: int) -> None:
+    done = run(script("images", "Bases are pinned by digest"), BASE=base, DEBIAN=debian)
+    assert done.returncode == code
+    assert ("expected IMAGE@sha256:DIGEST" in done.stdout) is bool(code)
+
+
+def test_bake_builds_both_processors_from_the_given_bases_with_provenance_and_sbom() -> None:
+    file = yaml.safe_load((ROOT / "deploy" / "images" / "docker-bake.json").read_text("utf-8"))
+    image = file["target"]["image"]
+    assert image["platforms"] == ["linux/amd64", "linux/arm64"]
+    assert {each.partition(",")[0] for each in image["attest"]} == {"type=provenance", "type=sbom"}
+    assert image["args"]["DEBIAN"] == "${DEBIAN}"
+    assert file["target"]["worker"]["args"] == {"BASE": "${BASE}"}
+    for name in ("worker", "spark"):
+        taken = (ROOT / file["target"][name]["dockerfile"]).read_text("utf-8")
+        for variable in image["args"] | file["target"][name].get("args", {}):
+            assert re.search(rf"^ARG {variable}=", taken, re.MULTILINE), variable
+
+
+@pytest.mark.parametrize(
+    ("tag", "is_taken"), [(f"v{VERSION}", True), (VERSION, False), ("v9", False)]
+)
+def test_release_of_a_tag_that_is_not_the_version_stops(
+    tmp_path: Path, tag: str, is_taken: bool
+) -> None:
+    output = tmp_path / "output"
+    text = script("files", "The tag is the version of program and chart")
+    done = run(text, GITHUB_REF_NAME=tag, GITHUB_OUTPUT=str(output))
+    assert (done.returncode == 0) is is_taken
+    assert (output.read_text() if output.exists() else "") == f"version={VERSION}\n" * is_taken
+
+
+@pytest.mark.parametrize(("said", "code"), [("2 pins", 0), ("NOT CHECKED redis: timeout", 1)])
+def test_release_with_packages_that_were_not_audited_stops(
+    tmp_path: Path, said: str, code: int
+) -> None:
+    text = script("files", "Wheel, sdist, SBOMs, licences and provenance")
+    assert text.startswith("make supply-chain ")
+    audited = text.replace("make supply-chain", f"echo '{said}'")
+    assert run(audited, RUNNER_TEMP=str(tmp_path)).returncode == code
+
+
+@pytest.mark.parametrize("job", ["files", "images", "chart"])
+def test_what_is_published_is_signed_by_the_workflows_identity(job: str) -> None:
+    assert JOBS[job]["permissions"]["id-token"] == "write"
+    signing = "\n".join(step.get("run", "") for step in JOBS[job]["steps"])
+    assert re.search(r"cosign (sign|sign-blob) --yes ", signing)
+    assert "--key" not in signing
