@@ -185,6 +185,7 @@ def test_url_without_password_of_its_own_is_taken(chart: Chart, url: str) -> Non
 def test_references_paths_and_names_that_only_sound_secret_are_taken(chart: Chart) -> None:
     options = {
         "sasl.password": "${file:/secrets/kafka/password}",
+        "sasl.oauthbearer.token.provider": "shop.tokens:of_kafka",
         "ssl.key.location": "/secrets/kafka/tls.key",
         "sasl.oauthbearer.token.endpoint.url": "https://login.example/token",
     }

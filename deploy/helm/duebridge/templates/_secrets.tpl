@@ -35,10 +35,10 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* Of a key: also where clients spell it with dots, dashes or in one word. Paths are no secrets. */ -}}
+{{- /* Of a key: also where clients spell it with dots, dashes or in one word. Paths and names of code are none. */ -}}
 {{- define "duebridge.isSecretName" -}}
 {{- $names := "pass|pswd|pwd|secret|token|credential|jaas|sasl.*config$|key[._-]?pem$|(private|api|access|account|shared|ssl|keystore|signing)[._-]?key$" -}}
-{{- if and (regexMatch (printf "(?i)(%s)" $names) .) (not (regexMatch "(?i)(url|uri|location|file|path)$" .)) -}}
+{{- if and (regexMatch (printf "(?i)(%s)" $names) .) (not (regexMatch "(?i)(url|uri|location|file|path|provider)$" .)) -}}
 true
 {{- end -}}
 {{- end -}}
