@@ -142,9 +142,11 @@ class HttpServer(Block):
 
 
 class Preflight(Block):
-    """The check before an install or an upgrade."""
+    """The check before an install, an upgrade or a rollback."""
 
     enabled: bool = True
+    rollback: bool = True
+    """Whether it can stop a rollback to this revision too."""
     timeout_seconds: Count = 120
 
 

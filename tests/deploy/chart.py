@@ -77,9 +77,16 @@ def one(rendered: list[Object], kind: str, name: str | None = None) -> Object:
     of_kind = [each for each in rendered if each["kind"] == kind]
     if name is None:
         of_kind = [each for each in of_kind if component_of(each) not in ("intake", "http")]
+    if kind == "ServiceAccount":  # the check's own goes before this one is made
+        of_kind = [each for each in of_kind if not is_hook(each)]
     found = [each for each in of_kind if name in (None, each["metadata"]["name"])]
     assert len(found) == 1, f"{kind} {name}: {len(found)}"
     return found[0]
+
+
+def is_hook(rendered: Object) -> bool:
+    """Whether Helm makes an object for a moment alone, and keeps it out of the release."""
+    return "helm.sh/hook" in rendered["metadata"].get("annotations", {})
 
 
 def component_of(rendered: Object) -> str | None:

@@ -34,32 +34,58 @@ CONFIG_WORDS = ["--config", "/etc/duebridge/duebridge.yaml"]
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "bare"])
-def test_check_runs_before_install_and_upgrade_and_its_log_stays(chart: Chart, mode: str) -> None:
+def test_check_runs_before_every_change_and_its_log_stays(chart: Chart, mode: str) -> None:
     job = one(chart.mode(mode), *CHECK)
     annotations = job["metadata"]["annotations"]
-    assert annotations[HOOK] == "pre-install,pre-upgrade"
+    assert annotations[HOOK] == "pre-install,pre-upgrade,pre-rollback"
     assert "hook-failed" not in annotations["helm.sh/hook-delete-policy"]
     assert job["spec"]["backoffLimit"] == 0
     assert job["spec"]["activeDeadlineSeconds"] <= 120
 
 
-def test_check_reads_the_configuration_to_come_and_nothing_of_the_release(chart: Chart) -> None:
+def test_check_of_a_rollback_can_be_left_out(chart: Chart) -> None:
+    rendered = chart.given({"preflight.rollback": False})
+    for kind, name in (CHECK, ("ConfigMap", "demo-duebridge-check")):
+        annotations = one(rendered, kind, name)["metadata"]["annotations"]
+        assert annotations[HOOK] == "pre-install,pre-upgrade"
+
+
+def test_check_reads_the_configuration_to_come_before_anything_changes(chart: Chart) -> None:
     rendered = chart.mode("kafka")
     pod = pod_of(rendered, *CHECK)
-    assert "serviceAccountName" not in pod
     made = one(rendered, "ConfigMap", pod["volumes"][0]["configMap"]["name"])
     assert made["data"]["duebridge.yaml"] == configuration(rendered)
-    annotations = [each["metadata"]["annotations"] for each in (made, one(rendered, *CHECK))]
-    assert annotations[0][HOOK] == "pre-install,pre-upgrade"
-    weights = [int(each["helm.sh/hook-weight"]) for each in annotations]
-    assert weights == sorted(weights)
+    [account] = [
+        each
+        for each in rendered
+        if each["kind"] == "ServiceAccount" and HOOK in each["metadata"].get("annotations", {})
+    ]
+    # of the workers' name, which exists only after the check of an install
+    assert account["metadata"]["name"] == pod["serviceAccountName"]
+    hooks = [each["metadata"]["annotations"] for each in (account, made, one(rendered, *CHECK))]
+    assert "hook-succeeded" in hooks[0]["helm.sh/hook-delete-policy"]
+    weights = [int(each["helm.sh/hook-weight"]) for each in hooks]
+    assert weights == sorted(set(weights))
 
 
-def test_check_has_the_environment_of_the_workers(chart: Chart) -> None:
-    rendered = chart.mode("secrets")
-    of_check, worker = container_of(rendered, *CHECK), container_of(rendered)
-    for key in ("env", "image", "securityContext", "volumeMounts"):
-        assert of_check[key] == worker[key]
+@pytest.mark.parametrize("mode", ["secrets", "production", "bare"])
+def test_check_has_the_pod_of_the_workers_but_for_its_command(chart: Chart, mode: str) -> None:
+    rendered = chart.given({"preflight.enabled": True}, mode=mode)
+    worker = one(rendered, "Deployment")["spec"]["template"]
+    check = one(rendered, "Job")["spec"]["template"]
+    [of_worker], [of_check] = (each["spec"].pop("containers") for each in (worker, check))
+    serves = {"args", "name", "ports", "livenessProbe", "readinessProbe", "startupProbe"}
+    assert of_worker.keys() - of_check.keys() == serves - {"args", "name"}
+    assert {key: value for key, value in of_check.items() if key not in serves} == {
+        key: value for key, value in of_worker.items() if key not in serves
+    }
+    for pod in (worker, check):
+        for key in ("restartPolicy", "terminationGracePeriodSeconds", "topologySpreadConstraints"):
+            pod["spec"].pop(key, None)
+        del pod["spec"]["volumes"][0]["configMap"]["name"]
+        del pod["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"]
+        assert pod["metadata"]["labels"].pop("app.kubernetes.io/component") in ("worker", "check")
+    assert check == worker
 
 
 @pytest.mark.parametrize(

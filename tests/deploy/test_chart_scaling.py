@@ -1,11 +1,12 @@
 """Scaling on what is due and will be: never below one, up at once, down slowly."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.deploy.chart import MODES, Chart, Object, one
+from tests.deploy.chart import FOLDER, MODES, Chart, Object, objects, one, values_of
 from tests.deploy.conftest import Promtool
 
 MINE = 'namespace="shop",service="demo-duebridge",window="60s"'
@@ -34,6 +35,33 @@ def behavior(chart: Chart, mode: str) -> Object:
 def test_replicas_are_left_to_whoever_scales(chart: Chart, mode: str) -> None:
     spec = one(chart.mode(mode), "Deployment")["spec"]
     assert ("replicas" in spec) == (mode not in SCALED)
+
+
+HELM = {"manager": "helm", "operation": "Apply"}
+HELM_3 = {"manager": "helm", "operation": "Update"}
+AUTOSCALER = {"manager": "controller", "operation": "Update", "subresource": "scale"}
+
+
+@pytest.mark.parametrize(
+    ("managers", "expected"),
+    [
+        ([HELM], 5),  # none -> hpa: left out, the field would fall to 1
+        ([HELM, AUTOSCALER], None),  # it owns the field, which stays as it is then
+        ([HELM_3, AUTOSCALER], 5),  # a merge of three sides would still take it away
+    ],
+)
+def test_autoscaling_keeps_the_replicas_there_are(
+    chart: Chart, tmp_path: Path, managers: list[Object], expected: int | None
+) -> None:
+    """Helm asks the API server for the Deployment; here a template of the test names it."""
+    folder = shutil.copytree(FOLDER, tmp_path / "chart")
+    live = {"metadata": {"managedFields": managers}, "spec": {"replicas": 5}}
+    include = 'kept: {{ include "duebridge.keptReplicas" .Values.global.live | quote }}'
+    (folder / "templates" / "kept.yaml").write_text(f"kind: Kept\n{include}\n", "utf-8")
+    given = ("-f", str(values_of("hpa")), f"--set-json=global={json.dumps({'live': live})}")
+    rendered = objects(chart.run("template", "demo", str(folder), *given))
+    [found] = [each["kept"] for each in rendered if each["kind"] == "Kept"]
+    assert found == ("" if expected is None else str(expected))
 
 
 @pytest.mark.parametrize("mode", SCALED)
