@@ -60,6 +60,26 @@ def test_run_with_a_health_port_tells_what_soon_will_be_due(duebridge: Command) 
         assert worker.end() == 0
 
 
+def test_run_that_starts_without_a_route_that_holds_envelopes_is_not_ready(
+    duebridge: Command,
+) -> None:
+    duebridge("send", "invoices", "hello", "--delay", "1h", "--id", "later")
+    file = duebridge.home / "duebridge.yaml"
+    whole = file.read_text()
+    file.write_text("".join(line for line in whole.splitlines(True) if "invoices" not in line))
+    with running(duebridge, "--health-port", "0") as worker:
+        port = worker.health_port()
+        reason = "routes.invoices: expected, since the store holds envelopes of it"
+        wait_until(lambda: fetch(port, "/readyz")[1].startswith(reason), "only that to be wrong")
+        assert fetch(port, "/readyz")[0] == 503
+        assert fetch(port, "/livez")[0] == 200
+        assert worker.logged("route_missing")[0]["reason"].startswith(reason)
+        deliver(duebridge, "reminders")
+        file.write_text(whole)
+        wait_until(lambda: fetch(port, "/readyz") == (200, "ok\n"), "the route to be taken over")
+        assert worker.end() == 0
+
+
 def test_run_on_a_busy_health_port_names_the_address(duebridge: Command) -> None:
     with socket.socket() as taken:
         taken.bind(("0.0.0.0", 0))  # noqa: S104

@@ -12,8 +12,10 @@ from duebridge.errors import StoreUnavailable
 from duebridge.store.workers import IntakeRecord
 from duebridge.telemetry import metrics
 from duebridge.worker.watch.gauges import register
+from duebridge.worker.watch.missing import MissingRoutes
 from duebridge.worker.watch.probes import HealthServer, oldest_due_age_ms
-from tests.acceptance.site import fetch
+from duebridge.worker.watch.store_monitor import StoreSnapshot
+from tests.acceptance.site import fetch, memory_config
 from tests.support.floor import Floor
 
 SHARD = {"route": "r", "shard": "0"}
@@ -86,6 +88,29 @@ def test_pages_of_a_process_with_intakes_have_what_is_down_and_what_waits(floor:
     idle_s["b"] = 61.0
     assert fetch(server.port, "/livez") == (503, "the loop of intake b stands still\n")
     server.close()
+
+
+HELD = {"old": 3}
+CONFIGURED = memory_config({"r": {"target": {"broker": "memory", "topic": "t"}}})
+
+
+@pytest.mark.parametrize(
+    ("at_start", "now", "allowed", "is_missing"),
+    [
+        (HELD, None, [], True),  # not sampled yet, or the store is away
+        (HELD, HELD, [], True),
+        (HELD, {}, [], False),  # delivered by others, or purged
+        (HELD, HELD, ["old"], False),
+        ({}, HELD, [], False),  # of a newer configuration: a running worker stays ready
+    ],
+)
+def test_route_missing_at_the_start_is_a_fault_until_it_is_empty_or_allowed(
+    at_start: dict[str, int], now: dict[str, int] | None, allowed: list[str], is_missing: bool
+) -> None:
+    config = CONFIGURED.model_copy(update={"allow_absent": tuple(allowed)})
+    snapshot = None if now is None else StoreSnapshot(1, 2, (), now)
+    missing = MissingRoutes(lambda: at_start, lambda: config, lambda: snapshot)
+    assert [each.partition(":")[0] for each in missing.faults()] == ["routes.old"] * is_missing
 
 
 def test_metrics_count_what_became_of_envelopes(floor: Floor, get: Get) -> None:

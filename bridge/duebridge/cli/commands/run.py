@@ -194,6 +194,7 @@ def serve_health(
     import structlog
 
     from duebridge.worker.watch.gauges import register
+    from duebridge.worker.watch.missing import MissingRoutes
     from duebridge.worker.watch.probes import HealthServer
     from duebridge.worker.watch.store_monitor import StoreMonitor
 
@@ -201,8 +202,10 @@ def serve_health(
     absent = runner.absent if runner.config.routes else dict[str, int]
     monitor = StoreMonitor(connection, absent, store.allow_unfit, lambda: intakes.config.needs)
     register(runner.views, runner.lanes.values(), monitor)
+    missing = MissingRoutes(absent, lambda: runner.config, lambda: monitor.snapshot)
     try:
-        server = HealthServer(runner.worker, port, intakes=intakes.records, idle_s=intakes.idle_s)
+        intake = (intakes.records, intakes.idle_s)
+        server = HealthServer(runner.worker, port, HOST, *intake, missing.faults)
     except OSError as error:
         raise ConfigError(
             f"--health-port: cannot listen on {HOST}:{port}: {error.strerror}"

@@ -1,8 +1,8 @@
 """Serves HTTP for probes, metrics and autoscalers: `/livez`, `/readyz`, `/metrics`, `/due`.
 
 Liveness checks only that the loops of worker and intakes run; it contacts neither store nor broker.
-Readiness fails if the store or a broker does not answer, an intake does not read its source, or a
-route requires a newer duebridge.
+Readiness fails if the store or a broker does not answer, an intake does not read its source, a
+route requires a newer duebridge, or the process started without a route that holds envelopes.
 """
 
 import threading
@@ -36,7 +36,7 @@ class HealthServer:
     """An HTTP server in background threads; `port` 0 selects a free port.
 
     `intakes` returns the state of those that the process runs, `idle_s` the seconds since the last
-    step of each.
+    step of each; `missing` a fault for each route that the configuration lacks.
     """
 
     def __init__(
@@ -46,10 +46,11 @@ class HealthServer:
         host: str = "0.0.0.0",  # noqa: S104 - the kubelet probes from outside the pod
         intakes: Intakes = tuple,
         idle_s: Idle = dict,
+        missing: Callable[[], list[str]] = list,
     ) -> None:
         pages: dict[str, Callable[[str], Page]] = {
             "/livez": lambda _: _verdict(liveness_faults(worker, idle_s())),
-            "/readyz": lambda _: _verdict(readiness_faults(worker, intakes())),
+            "/readyz": lambda _: _verdict(readiness_faults(worker, intakes()) + missing()),
             "/metrics": _metrics,
             "/due": lambda _: _due(worker, intakes()),
         }
