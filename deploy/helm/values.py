@@ -44,6 +44,8 @@ class Block(BaseModel):
 class Image(Block):
     """Where an image is."""
 
+    registry: str = ""
+    """Before the repository; `global.imageRegistry` goes before it."""
     repository: str
     tag: str = ""
     """Of the chart's program, if none."""
@@ -72,6 +74,8 @@ class Secrets(Block):
     """Environment variables, for ${VAR} in config."""
     files: dict[Label, SecretFiles] = {}
     """Directories under /secrets, for ${file:/secrets/NAME/KEY} in config."""
+    reloader: bool = False
+    """Stakater's Reloader replaces the pods when a Secret of theirs changes."""
 
 
 class Keda(Block):
@@ -110,7 +114,59 @@ class Scaling(Block):
     hpa: Hpa = Hpa()
 
 
-class IntakeWorkers(Block):
+class PullSecret(Block):
+    """As pods write it; a plain name does too."""
+
+    name: str
+
+
+PullSecrets = list[str | PullSecret]
+
+
+class Probe(BaseModel):
+    """Over the defaults of a probe; the rest of its words are those of Kubernetes."""
+
+    model_config = ConfigDict(extra="allow")
+    enabled: bool = True
+
+
+class PodSettings(Block):
+    """What serve and each of intakeWorkers may have of its own, instead of that of all programs."""
+
+    extra_env: list[Kubernetes] | None = None
+    env_from: list[Kubernetes] | None = None
+    extra_volumes: list[Kubernetes] | None = None
+    extra_volume_mounts: list[Kubernetes] | None = None
+    init_containers: list[Kubernetes] | None = None
+    sidecars: list[Kubernetes] | None = None
+    lifecycle: Kubernetes | None = None
+    liveness_probe: Probe | None = None
+    readiness_probe: Probe | None = None
+    startup_probe: Probe | None = None
+    host_aliases: list[Kubernetes] | None = None
+    dns_policy: str | None = None
+    dns_config: Kubernetes | None = None
+    scheduler_name: str | None = None
+    runtime_class_name: str | None = None
+    priority_class_name: str | None = None
+    topology_spread_constraints: list[Kubernetes] | None = None
+    pod_labels: Strings | None = None
+    pod_annotations: Strings | None = None
+    node_selector: Strings | None = None
+    tolerations: list[Kubernetes] | None = None
+    affinity: Kubernetes | None = None
+
+
+class Global(BaseModel):
+    """Of a chart that has this one in it; what else is there nothing here reads."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="allow")
+    image_registry: str = ""
+    """Before the repository of every image."""
+    image_pull_secrets: PullSecrets = []
+
+
+class IntakeWorkers(PodSettings):
     """Workers that run one intake alone, scaled by its lag where `scaling.mode` says so."""
 
     intake: str = ""
@@ -126,7 +182,7 @@ class IntakeWorkers(Block):
     """Messages that wait at the broker, for each of these workers."""
 
 
-class HttpServer(Block):
+class HttpServer(PodSettings):
     """`duebridge serve`, envelopes over HTTP; it needs `config.serve.tokens`."""
 
     enabled: bool = False
@@ -291,9 +347,11 @@ class Values(Block):
     env: dict[Variable, str] = {}
     """Plain environment variables."""
     image: Image = Image(repository="duebridge")
-    image_pull_secrets: list[str] = []
+    image_pull_secrets: PullSecrets = []
     replicas: Count = 2
     """Workers, unless scaling says how many."""
+    replica_count: Count | None = None
+    """The same, as other charts call it."""
     resources: Kubernetes = {
         "requests": {"cpu": "250m", "memory": "192Mi"},
         "limits": {"memory": "512Mi"},
@@ -314,13 +372,42 @@ class Values(Block):
     service_account: ServiceAccount = ServiceAccount()
     user: Count | None = 10001
     """User and group of all processes; null where the platform gives one."""
+    common_labels: Strings = {}
+    common_annotations: Strings = {}
     pod_labels: Strings = {}
     pod_annotations: Strings = {}
+    extra_env: list[Kubernetes] = []
+    extra_env_vars: list[Kubernetes] = []
+    env_from: list[Kubernetes] = []
+    extra_env_from: list[Kubernetes] = []
+    extra_env_vars_cm: str = Field("", alias="extraEnvVarsCM")
+    extra_env_vars_secret: str = ""
+    extra_volumes: list[Kubernetes] = []
+    extra_volume_mounts: list[Kubernetes] = []
+    init_containers: list[Kubernetes] = []
+    sidecars: list[Kubernetes] = []
+    """In the check they run as init containers with restartPolicy Always, and end with it."""
+    lifecycle: Kubernetes = {}
+    lifecycle_hooks: Kubernetes = {}
+    startup_probe: Probe = Probe()
+    """Over the chart's own."""
+    liveness_probe: Probe = Probe()
+    readiness_probe: Probe = Probe()
+    custom_startup_probe: Kubernetes = {}
+    """Instead of the chart's own."""
+    custom_liveness_probe: Kubernetes = {}
+    custom_readiness_probe: Kubernetes = {}
+    host_aliases: list[Kubernetes] = []
+    dns_policy: str = ""
+    dns_config: Kubernetes = {}
+    scheduler_name: str = ""
+    runtime_class_name: str = ""
+    priority_class_name: str = ""
     node_selector: Strings = {}
     tolerations: list[Kubernetes] = []
     affinity: Kubernetes = {}
-    priority_class_name: str = ""
+    topology_spread_constraints: list[Kubernetes] = []
+    """Instead of `topologySpread`."""
     name_override: str = ""
     fullname_override: str = ""
-    global_: dict[str, Any] = Field({}, alias="global")
-    """Of a chart that has this one in it; nothing here reads it."""
+    global_: Global = Field(Global(), alias="global")

@@ -18,6 +18,7 @@ MODES = tuple(
     sorted(path.name.removesuffix("-values.yaml") for path in (FOLDER / "ci").glob("*-values.yaml"))
 )
 Object = dict[str, Any]
+NAMED = ("intake", "http", "test")
 
 
 class ChartRefused(Exception):
@@ -73,10 +74,10 @@ def objects(text: str) -> Iterator[Object]:
 
 
 def one(rendered: list[Object], kind: str, name: str | None = None) -> Object:
-    """Return the only object of a kind, or that of a name; intakes' and HTTP's have to be named."""
+    """Return the only object of a kind, or that of a name; some components have to be named."""
     of_kind = [each for each in rendered if each["kind"] == kind]
     if name is None:
-        of_kind = [each for each in of_kind if component_of(each) not in ("intake", "http")]
+        of_kind = [each for each in of_kind if component_of(each) not in NAMED]
     if kind == "ServiceAccount":  # the check's own goes before this one is made
         of_kind = [each for each in of_kind if not is_hook(each)]
     found = [each for each in of_kind if name in (None, each["metadata"]["name"])]

@@ -17,8 +17,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
 {{- define "duebridge.labels" -}}
-{{ include "duebridge.selector" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{ include "duebridge.podLabels" . }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
@@ -27,6 +26,27 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "duebridge.podLabels" -}}
 {{ include "duebridge.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- with include "duebridge.commonLabels" . }}
+{{ . }}
+{{- end }}
+{{- end -}}
+
+{{- /* But for those that selectors and Helm itself need. */ -}}
+{{- define "duebridge.commonLabels" -}}
+{{- range $name, $value := .Values.commonLabels -}}
+{{- if not (regexMatch "^(app\\.kubernetes\\.io/(name|instance|version|component|managed-by)|helm\\.sh/chart)$" $name) }}
+{{ $name }}: {{ tpl $value $ | quote }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The block of an object's metadata, of the root and of its own annotations. */ -}}
+{{- define "duebridge.annotations" -}}
+{{- $root := first . -}}
+{{- with merge (last .) $root.Values.commonAnnotations -}}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end -}}
 {{- end -}}
 
 {{- define "duebridge.configMap" -}}
@@ -41,12 +61,32 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{ include "duebridge.fullname" . }}-valkey
 {{- end -}}
 
-{{- /* Of a block with repository, tag and digest, and the tag where it names none. */ -}}
+{{- /* Of the root, a block with repository, tag and digest, and the tag where it names none. */ -}}
 {{- define "duebridge.image" -}}
-{{- $image := first . -}}
+{{- $root := first . -}}
+{{- $image := index . 1 -}}
+{{- $registry := default $image.registry $root.Values.global.imageRegistry -}}
+{{- with $registry }}{{ . }}/{{ end -}}
 {{- if $image.digest -}}
 {{ $image.repository }}@{{ $image.digest }}
 {{- else -}}
 {{ $image.repository }}:{{ default (last .) $image.tag }}
 {{- end -}}
+{{- end -}}
+
+{{- /* The names of Secrets for pulling, each once; a value may be a name or {name: NAME}. */ -}}
+{{- define "duebridge.pullSecrets" -}}
+{{- $given := concat (default list .Values.global.imagePullSecrets) (default list .Values.imagePullSecrets) -}}
+{{- $names := list -}}
+{{- range $given -}}
+  {{- $names = append $names (ternary . (dig "name" "" (ternary dict . (kindIs "string" .))) (kindIs "string" .)) -}}
+{{- end -}}
+{{- toYaml (uniq $names) -}}
+{{- end -}}
+
+{{- /* Of a Deployment: Stakater's Reloader replaces its pods when a Secret of theirs changes. */ -}}
+{{- define "duebridge.reloader" -}}
+{{- if .Values.secrets.reloader }}
+secret.reloader.stakater.com/auto: "true"
+{{- end }}
 {{- end -}}

@@ -34,6 +34,9 @@ labels:
 env:
   {{- . | nindent 2 }}
 {{- end }}
+{{- with include "duebridge.envFrom" . }}
+{{ . }}
+{{- end }}
 volumeMounts:
   {{- include "duebridge.sparkMounts" . | nindent 2 }}
 podSecurityContext:

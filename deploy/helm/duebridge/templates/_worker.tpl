@@ -12,6 +12,10 @@
 {{- $name -}}
 {{- end -}}
 
+{{- define "duebridge.replicas" -}}
+{{- default .Values.replicas .Values.replicaCount -}}
+{{- end -}}
+
 {{- /* Of an intake worker's key, or none: the labels that tell its pods from all others. */ -}}
 {{- define "duebridge.workerComponent" -}}
 {{- if . -}}
@@ -29,18 +33,20 @@ app.kubernetes.io/component: worker
 {{- $of := last . -}}
 {{- $name := include "duebridge.workerName" (list $root $key) -}}
 {{- $component := include "duebridge.workerComponent" $key -}}
+{{- $replicas := ternary $of.replicas (include "duebridge.replicas" $root) (ne $key "") -}}
 {{- $intake := and $key (default $key $of.intake) -}}
 {{- with $root -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: {{ $name }}
+  {{- include "duebridge.annotations" (list . (fromYaml (include "duebridge.reloader" .))) | nindent 2 }}
   labels:
     {{- include "duebridge.labels" . | nindent 4 }}
     {{- $component | nindent 4 }}
 spec:
   {{- if eq .Values.scaling.mode "none" }}
-  replicas: {{ $of.replicas }}
+  replicas: {{ $replicas }}
   {{- else }}
   {{- with include "duebridge.keptReplicas" (lookup "apps/v1" "Deployment" .Release.Namespace $name) }}
   replicas: {{ . }}
@@ -64,6 +70,6 @@ spec:
     {{- $args = concat $args (list "--only" (printf "intake:%s" .)) }}
     {{- end }}
     {{- $port := dict "name" "health" "containerPort" 8080 }}
-    {{- include "duebridge.podTemplate" (dict "root" . "component" $component "container" "worker" "args" $args "resources" $of.resources "port" $port) | nindent 4 }}
+    {{- include "duebridge.podTemplate" (dict "root" . "component" $component "container" "worker" "args" $args "of" $of "port" $port) | nindent 4 }}
 {{- end -}}
 {{- end -}}
