@@ -39,9 +39,11 @@ coverage: venv services-up ## which lines the tests reach; slower, so not part o
 	$(VENV)/coverage combine --quiet
 	$(VENV)/coverage report
 
-api: venv ## docs/python-api.md from the docstrings, the guides' programs from examples/
+api: venv ## docs/python-api.md, the guides' programs, the chart's schema and table of values
 	$(VENV)/python deploy/docs/api.py
 	$(VENV)/python deploy/docs/guides.py
+	$(VENV)/python -m deploy.helm.schema
+	$(VENV)/python -m deploy.helm.table
 
 lint: venv ## ruff, mypy and the import rules
 	$(VENV)/ruff format --check .

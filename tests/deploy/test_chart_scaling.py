@@ -37,9 +37,13 @@ def test_replicas_are_left_to_whoever_scales(chart: Chart, mode: str) -> None:
     assert ("replicas" in spec) == (mode not in SCALED)
 
 
-HELM = {"manager": "helm", "operation": "Apply"}
-HELM_3 = {"manager": "helm", "operation": "Update"}
-AUTOSCALER = {"manager": "controller", "operation": "Update", "subresource": "scale"}
+POD = {"f:spec": {"f:replicas": {}, "f:template": {}}}
+COUNT = {"f:spec": {"f:replicas": {}}}
+HELM = {"manager": "helm", "operation": "Apply", "fieldsV1": POD}
+HELM_3 = {**HELM, "operation": "Update"}
+AUTOSCALER = {"manager": "kcm", "operation": "Update", "subresource": "scale", "fieldsV1": COUNT}
+STATUS = {"manager": "kcm", "operation": "Update", "subresource": "status"}
+OTHER = {"manager": "policy", "operation": "Apply", "fieldsV1": {"f:metadata": {}}}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +51,8 @@ AUTOSCALER = {"manager": "controller", "operation": "Update", "subresource": "sc
     [
         ([HELM], 5),  # none -> hpa: left out, the field would fall to 1
         ([HELM, AUTOSCALER], None),  # it owns the field, which stays as it is then
-        ([HELM_3, AUTOSCALER], 5),  # a merge of three sides would still take it away
+        ([HELM, STATUS], 5),
+        ([HELM_3, OTHER, AUTOSCALER], 5),  # a merge of three sides would still take it away
     ],
 )
 def test_autoscaling_keeps_the_replicas_there_are(

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from deploy.helm import schema
+from deploy.helm import schema, table
 from deploy.helm.values import Values
 from duebridge.config.schema import config_schema
 from tests.deploy.chart import (
@@ -38,6 +38,23 @@ VALUES = yaml.safe_load((FOLDER / "values.yaml").read_text("utf-8"))
 def test_schema_of_the_chart_is_what_the_models_say() -> None:
     remedy = "run python -m deploy.helm.schema"
     assert schema.PATH.read_text("utf-8") == schema.text(), remedy
+
+
+def test_table_of_the_readme_has_every_value_as_it_is() -> None:
+    page = table.README.read_text("utf-8")
+    assert page == table.filled(page), "run make api"
+
+
+def test_table_says_of_a_value_what_its_comments_say() -> None:
+    plain = "# Two\n# lines.\na: 1\n\nb:  # of it\n  # Above.\n  c: {}  # a | b\n"
+    text = f"{plain}  resources:\n    d: 1\n"
+    assert list(table.rows(text)) == [
+        table.Row("a", "1", "Two lines."),
+        table.Row("b", "", "of it"),
+        table.Row("b.c", "{}", "Above. a | b"),
+        table.Row("b.resources", '{"d": 1}', ""),
+    ]
+    assert r"| `b.c` | `{}` | Above. a \| b |" in table.table(text)
 
 
 def test_config_in_values_has_the_words_of_the_file() -> None:

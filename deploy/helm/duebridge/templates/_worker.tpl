@@ -12,10 +12,6 @@
 {{- $name -}}
 {{- end -}}
 
-{{- define "duebridge.replicas" -}}
-{{- default .Values.replicas .Values.replicaCount -}}
-{{- end -}}
-
 {{- /* Of an intake worker's key, or none: the labels that tell its pods from all others. */ -}}
 {{- define "duebridge.workerComponent" -}}
 {{- if . -}}
