@@ -64,6 +64,9 @@ def test_check_reads_the_configuration_to_come_before_anything_changes(chart: Ch
     assert account["metadata"]["name"] == pod["serviceAccountName"]
     hooks = [each["metadata"]["annotations"] for each in (account, made, one(rendered, *CHECK))]
     assert "hook-succeeded" in hooks[0]["helm.sh/hook-delete-policy"]
+    # one that stays is the release's: the next install would refuse another's
+    assert hooks[0]["meta.helm.sh/release-name"] == "demo"
+    assert account["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
     weights = [int(each["helm.sh/hook-weight"]) for each in hooks]
     assert weights == sorted(set(weights))
 

@@ -51,6 +51,15 @@ def test_configuration_listens_beyond_the_pod_with_tokens(chart: Chart) -> None:
     assert "http" not in map(component_of, chart.mode("kafka")), "none unless it is asked for"
 
 
+def test_console_and_senders_reach_the_same_pods(chart: Chart) -> None:
+    rendered = chart.mode("console")
+    [rule] = one(rendered, "NetworkPolicy", NAME)["spec"]["ingress"]
+    allowed = [each["namespaceSelector"]["matchLabels"] for each in rule["from"]]
+    assert {next(iter(each.values())) for each in allowed} == {"ingress-nginx", "shop"}
+    volumes = {each["name"]: each for each in pod_of(rendered, "Deployment", NAME)["volumes"]}
+    assert volumes["secret-http"]["secret"]["secretName"] == "duebridge-tokens"
+
+
 def test_serve_without_tokens_is_refused(chart: Chart) -> None:
     with pytest.raises(ChartRefused, match=r"config\.serve\.tokens: expected"):
         chart.given(OPEN)

@@ -81,6 +81,17 @@ def test_rollback_under_load_replaces_the_pods_and_loses_and_doubles_nothing(
     assert "batch" not in made
 
 
+def test_rollback_to_a_revision_that_the_check_rejects_is_stopped(bridge: Bridge) -> None:
+    config = bridge.values["config"]
+    bridge.install(config={**config, "routes": {"kafka": config["routes"]["kafka"]}})
+    bridge.install(config=config)
+    bridge.schedule(10, delay="1h", route="rabbit")
+    before = uids(bridge)
+    with pytest.raises(Refused, match="pre-rollback"):
+        bridge.kube.helm("rollback", bridge.name, "1", "--wait")
+    assert uids(bridge) == before
+
+
 def test_upgrade_without_a_route_that_holds_envelopes_is_stopped(bridge: Bridge) -> None:
     bridge.install()
     bridge.schedule(10, delay="1h", route="rabbit")
