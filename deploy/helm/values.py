@@ -182,11 +182,22 @@ class IntakeWorkers(PodSettings):
     """Messages that wait at the broker, for each of these workers."""
 
 
+class Autoscaling(Block):
+    """By CPU, a share of what is requested."""
+
+    enabled: bool = False
+    min_replicas: Count = 2
+    max_replicas: Count = 10
+    target_cpu: Count = Field(80, alias="targetCPU")
+    """Percent."""
+
+
 class HttpServer(PodSettings):
     """`duebridge serve`, envelopes over HTTP; it needs `config.serve.tokens`."""
 
     enabled: bool = False
     replicas: Count = 2
+    autoscaling: Autoscaling = Autoscaling()
     port: Count = 80
     """Of the Service; pods listen on 8480."""
     resources: Kubernetes = {

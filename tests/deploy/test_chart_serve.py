@@ -51,6 +51,23 @@ def test_configuration_listens_beyond_the_pod_with_tokens(chart: Chart) -> None:
     assert "http" not in map(component_of, chart.mode("kafka")), "none unless it is asked for"
 
 
+def test_serve_scales_on_cpu_apart_from_the_workers(chart: Chart) -> None:
+    scaled = {"enabled": True, "minReplicas": 3, "maxReplicas": 6}
+    rendered = chart.given({"serve.autoscaling": scaled}, mode="console")
+    spec = one(rendered, "HorizontalPodAutoscaler", NAME)["spec"]
+    assert spec["scaleTargetRef"]["name"] == NAME
+    assert (spec["minReplicas"], spec["maxReplicas"]) == (3, 6)
+    assert spec["metrics"][0]["resource"]["target"]["averageUtilization"] == 80
+    replicas = {
+        name: one(rendered, "Deployment", name)["spec"].get("replicas")
+        for name in (NAME, "demo-duebridge")
+    }
+    assert replicas == {NAME: None, "demo-duebridge": 2}
+    scaled["maxReplicas"] = 2
+    with pytest.raises(ChartRefused, match=r"serve\.autoscaling\.maxReplicas: expected"):
+        chart.given({"serve.autoscaling": scaled}, mode="console")
+
+
 def test_console_and_senders_reach_the_same_pods(chart: Chart) -> None:
     rendered = chart.mode("console")
     [rule] = one(rendered, "NetworkPolicy", NAME)["spec"]["ingress"]

@@ -57,6 +57,11 @@ def test_pods_deliver_10000_to_rabbitmq(installed: Bridge) -> None:
     assert set(ids) == accepted
 
 
+def test_helm_test_asks_the_workers_through_their_service(installed: Bridge) -> None:
+    shown = installed.kube.helm("test", installed.name, "--logs")
+    assert f"http://{installed.name}:8080/readyz 200 ok" in shown
+
+
 def test_command_line_in_a_pod_finds_its_configuration(installed: Bridge) -> None:
     words = ("exec", f"deploy/{installed.name}", "--", "duebridge")
     installed.kube.kubectl(*words, "send", "kafka", "hello", "--delay", "1h", "--id", "a")

@@ -144,6 +144,15 @@ def test_worker_that_is_added_and_removed_shares_the_work_and_doubles_nothing(
     say(f"worker added under load: it delivers {took_s:.1f} s after it was seen ready")
 
 
+def test_upgrade_that_switches_scaling_on_keeps_the_workers(bridge: Bridge) -> None:
+    """Without an adapter the autoscaler knows no metric, and leaves the number as it is."""
+    bridge.install(replicas=3)
+    bridge.install(scaling={"mode": "hpa", "max": 5})
+    assert workers(bridge) == 3
+    bridge.install(podAnnotations={"duebridge/test": "another"})
+    assert workers(bridge) == 3
+
+
 def test_scale_follows_what_will_be_due_and_loses_nothing(
     bridge: Bridge, say: Callable[[str], None]
 ) -> None:
