@@ -124,7 +124,9 @@ def test_common_labels_and_annotations_are_on_everything(rendered: list[Object])
     for name, template in pod_templates(rendered):
         labels = template["metadata"]["labels"]
         assert labels["team"] == "payments", name  # podLabels are nearer
-        assert template["metadata"]["annotations"]["example.com/inject"] == "false", name
+        annotations = template["metadata"]["annotations"]
+        assert annotations["example.com/inject"] == "false", name
+        assert "example.com/owner" not in annotations, "a new owner restarts nobody"
 
 
 def test_common_label_moves_no_selector(chart: Chart) -> None:

@@ -26,7 +26,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "duebridge.podLabels" -}}
 {{ include "duebridge.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-{{- with include "duebridge.commonLabels" . }}
+{{- with trim (include "duebridge.commonLabels" .) }}
 {{ . }}
 {{- end }}
 {{- end -}}

@@ -93,7 +93,8 @@ metadata:
     {{- tpl (toYaml .) $root | nindent 4 }}
     {{- end }}
   {{- $own := dict "checksum/config" (include "duebridge.configText" $root | sha256sum) "kubectl.kubernetes.io/default-container" .container }}
-  {{- include "duebridge.annotations" (list $root (merge $own $root.Values.podAnnotations)) | nindent 2 }}
+  annotations:
+    {{- toYaml (merge $own $root.Values.podAnnotations) | nindent 4 }}
 spec:
   {{- if .port }}
   terminationGracePeriodSeconds: {{ include "duebridge.gracePeriod" $root }}
@@ -118,7 +119,7 @@ spec:
       {{- with .port }}
       ports: [{{ toJson . }}]
       {{- end }}
-      {{- with include "duebridge.env" $root }}
+      {{- with trim (include "duebridge.env" $root) }}
       env:
         {{- . | nindent 8 }}
       {{- end }}
