@@ -267,10 +267,8 @@ class Alert(Block):
 class Rules(Labelled):
     """The alerts of files/alerts.yaml."""
 
-    runbook_url: Annotated[str, Field(pattern=r"^https?://")] = (
-        "https://github.com/duebridge/duebridge/blob/main/"
-    )
-    """Where docs/runbooks is; it begins each alert's runbook_url."""
+    runbook_url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
+    """Where docs/runbooks is; it begins each alert's runbook_url, which without it is left out."""
     alerts: dict[str, Alert] = {}
     """By an alert's name: whether it is there, and its limits."""
 

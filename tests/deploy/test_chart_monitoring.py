@@ -16,9 +16,10 @@ RULES = "monitoring.rules"
 RELEASE = 'namespace="shop",release="demo"'
 
 
-def alerts_of(chart: Chart, **changes: object) -> dict[str, dict[str, Any]]:
+def alerts_of(chart: Chart, runbooks: str = "", **changes: object) -> dict[str, dict[str, Any]]:
     """Return the alerts by name, with these changes of monitoring.rules.alerts."""
-    rendered = chart.given({f"{RULES}.alerts": changes}, mode="monitoring")
+    given = {f"{RULES}.alerts": changes, f"{RULES}.runbookUrl": runbooks}
+    rendered = chart.given(given, mode="monitoring")
     [group] = one(rendered, "PrometheusRule")["spec"]["groups"]
     return {rule["alert"]: rule for rule in group["rules"]}
 
@@ -69,13 +70,20 @@ def test_monitor_of_serve_is_made_if_it_has_a_token(chart: Chart) -> None:
     assert service["metadata"]["labels"][component["key"]] in component["values"]
 
 
-def test_rules_and_dashboard_are_those_of_the_chart_with_absolute_runbooks(chart: Chart) -> None:
+def test_runbooks_of_alerts_are_absolute_or_left_out(chart: Chart) -> None:
+    pages = {name: rule["annotations"]["runbook_url"] for name, rule in given_alerts().items()}
+    address = "https://git.example.com/duebridge/"
+    rules = alerts_of(chart, address)
+    assert {name: rule["annotations"]["runbook_url"] for name, rule in rules.items()} == {
+        name: address + page for name, page in pages.items()
+    }
+    assert not any("runbook_url" in rule["annotations"] for rule in alerts_of(chart).values())
+
+
+def test_rules_and_dashboard_are_those_of_the_chart(chart: Chart) -> None:
     rules = given_alerts()
     for rule in rules.values():
-        page = rule["annotations"]["runbook_url"]
-        rule["annotations"]["runbook_url"] = (
-            f"https://github.com/duebridge/duebridge/blob/main/{page}"
-        )
+        del rule["annotations"]["runbook_url"]
     assert alerts_of(chart) == rules
     made = one(chart.mode("monitoring"), "ConfigMap", "demo-duebridge-dashboard")
     assert made["metadata"]["labels"]["grafana_dashboard"] == "1"

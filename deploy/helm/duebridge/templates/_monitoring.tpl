@@ -48,8 +48,11 @@ groups:
 {{- end -}}
 {{- with $change.for }}{{ $_ := set $rule "for" . }}{{ end -}}
 {{- with $change.severity }}{{ $_ := set $rule.labels "severity" . }}{{ end -}}
-{{- $base := trimSuffix "/" $root.Values.monitoring.rules.runbookUrl -}}
-{{- $_ := set $rule.annotations "runbook_url" (printf "%s/%s" $base $rule.annotations.runbook_url) -}}
+{{- $page := $rule.annotations.runbook_url -}}
+{{- $_ := unset $rule.annotations "runbook_url" -}}
+{{- with $root.Values.monitoring.rules.runbookUrl -}}
+  {{- $_ := set $rule.annotations "runbook_url" (printf "%s/%s" (trimSuffix "/" .) $page) -}}
+{{- end -}}
 {{- toYaml $rule -}}
 {{- end -}}
 
@@ -82,6 +85,7 @@ apiVersion: monitoring.coreos.com/v1
 kind: ServiceMonitor
 metadata:
   name: {{ index . 1 }}
+  {{- include "duebridge.annotations" (list $root dict) | nindent 2 }}
   labels:
     {{- include "duebridge.labels" $root | nindent 4 }}
     {{- with $given.labels }}

@@ -33,6 +33,8 @@ sum(max by (route, shard) (duebridge_due_within{window="{{ $root.Values.scaling.
   {{- $names = append $names (printf "%s-%s" $name $key) -}}
 {{- end -}}
 {{- join "|" $names -}}
+{{- end -}}
+
 {{- /*
 Of the Deployment as it is, or nothing: the replicas to keep while something else scales. A field that
 an upgrade leaves out falls to 1 if Helm set it last; it stays if an autoscaler did, by server-side
