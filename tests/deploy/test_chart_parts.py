@@ -29,25 +29,29 @@ HOOK = "helm.sh/hook"
 
 
 CHECK = ("Job", "demo-duebridge-check")
+ROLLBACK = ("Job", "demo-duebridge-check-rollback")
 SPARK = "ScheduledSparkApplication"
 CONFIG_WORDS = ["--config", "/etc/duebridge/duebridge.yaml"]
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "bare"])
 def test_check_runs_before_every_change_and_its_log_stays(chart: Chart, mode: str) -> None:
-    job = one(chart.mode(mode), *CHECK)
-    annotations = job["metadata"]["annotations"]
-    assert annotations[HOOK] == "pre-install,pre-upgrade,pre-rollback"
-    assert "hook-failed" not in annotations["helm.sh/hook-delete-policy"]
-    assert job["spec"]["backoffLimit"] == 0
-    assert job["spec"]["activeDeadlineSeconds"] <= 120
+    rendered = chart.mode(mode)
+    checks = [one(rendered, *each) for each in (CHECK, ROLLBACK)]
+    annotations = [each["metadata"]["annotations"] for each in checks]
+    # of two names, so that the rollback of an upgrade leaves what stopped it to be read
+    assert [each[HOOK] for each in annotations] == ["pre-install,pre-upgrade", "pre-rollback"]
+    assert not any("hook-failed" in each["helm.sh/hook-delete-policy"] for each in annotations)
+    assert checks[0]["spec"] == checks[1]["spec"]
+    assert checks[0]["spec"]["backoffLimit"] == 0
+    assert checks[0]["spec"]["activeDeadlineSeconds"] <= 120
 
 
 def test_check_of_a_rollback_can_be_left_out(chart: Chart) -> None:
     rendered = chart.given({"preflight.rollback": False})
-    for kind, name in (CHECK, ("ConfigMap", "demo-duebridge-check")):
-        annotations = one(rendered, kind, name)["metadata"]["annotations"]
-        assert annotations[HOOK] == "pre-install,pre-upgrade"
+    hooks = {each["metadata"].get("annotations", {}).get(HOOK) for each in rendered}
+    assert "pre-install,pre-upgrade" in hooks
+    assert not any("pre-rollback" in hook for hook in hooks if hook)
 
 
 def test_check_reads_the_configuration_to_come_before_anything_changes(chart: Chart) -> None:
@@ -75,7 +79,8 @@ def test_check_reads_the_configuration_to_come_before_anything_changes(chart: Ch
 def test_check_has_the_pod_of_the_workers_but_for_its_command(chart: Chart, mode: str) -> None:
     rendered = chart.given({"preflight.enabled": True}, mode=mode)
     worker = one(rendered, "Deployment")["spec"]["template"]
-    check = one(rendered, "Job")["spec"]["template"]
+    name = one(rendered, "Deployment")["metadata"]["name"]
+    check = one(rendered, "Job", f"{name}-check")["spec"]["template"]
     [of_worker], [of_check] = (each["spec"].pop("containers") for each in (worker, check))
     serves = {"args", "name", "ports", "livenessProbe", "readinessProbe", "startupProbe"}
     assert of_worker.keys() - of_check.keys() == serves - {"args", "name"}

@@ -87,9 +87,12 @@ def test_rollback_to_a_revision_that_the_check_rejects_is_stopped(bridge: Bridge
     bridge.install(config=config)
     bridge.schedule(10, delay="1h", route="rabbit")
     before = uids(bridge)
-    with pytest.raises(Refused, match="pre-rollback"):
+    with pytest.raises(Refused, match=r"not in the configuration \(envelopes: 10\)"):
         bridge.kube.helm("rollback", bridge.name, "1", "--wait")
+    assert "envelopes: 10" in bridge.kube.kubectl("logs", f"job/{bridge.name}-check-rollback")
     assert uids(bridge) == before
+    made = bridge.kube.get("configmap", bridge.name)["data"]["duebridge.yaml"]
+    assert yaml.safe_load(made)["routes"].keys() == {"kafka", "rabbit"}
 
 
 def test_upgrade_without_a_route_that_holds_envelopes_is_stopped(bridge: Bridge) -> None:
