@@ -165,11 +165,11 @@ def test_gauges_follow_the_swap(works: Works) -> None:
     register(works.runner.views, works.runner.lanes.values(), registry=registry)
     works.runner.swap(works.configured({"r": "a/t", "new": "a/n"}))
 
-    def gauge(route: str) -> float | None:
-        labels = {"route": route, "shard": "0", "state": "pending"}
-        return registry.get_sample_value("duebridge_envelopes", labels)
+    def has(route: str) -> bool:
+        labels = {"route": route, "shard": "0"}
+        return registry.get_sample_value("duebridge_store_up", labels) is not None
 
-    assert (gauge("new"), gauge("s")) == (0.0, None)
+    assert (has("r"), has("new"), has("s")) == (True, True, False)
 
 
 def test_absent_counts_what_the_store_holds_of_routes_that_nobody_serves(works: Works) -> None:

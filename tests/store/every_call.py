@@ -41,6 +41,7 @@ CALLS: dict[str, Callable[[DelayStore], Any]] = {
     "renew": lambda store: store.renew(),
     "generation": lambda store: store.new_generation(),
     "note": lambda store: store.note("journal_kept", 1, "rise"),
+    "watch": lambda store: store.watch("w", 15_000),
     "lift": lambda store: store.lift(1, ["tf", "xB/f"]),
 }
 

@@ -41,7 +41,9 @@ class Floor:
         self.lane = self._lane(InlineExecutor())
         self.stores = {name: self._store(connection, namespace, name) for name in config.routes}
         self.views = {
-            name: ShardView(route, self.stores[name], self.monotonic, is_watched=is_watched)
+            name: ShardView(
+                route, self.stores[name], self.monotonic, watcher="floor" if is_watched else ""
+            )
             for name, route in config.routes.items()
         }
         self.worker = self.new_worker()

@@ -41,6 +41,7 @@ from duebridge.store.wire.replies import (
     ResumeReply,
     ScheduleReply,
     SettleReply,
+    WatchReply,
     read_cancelled,
     read_dropped,
     read_entry,
@@ -396,3 +397,10 @@ class DelayStore(ShardCalls):
     def note(self, name: NoteName, value: int, how: NoteMode = "set") -> bool:
         """Note how far an outside job has come; `first` keeps an earlier note, `rise` a higher."""
         return bool(read_reply(self._run("note", name, value, how), NoteReply).did)
+
+    def watch(self, worker: str, keep_ms: int) -> WatchReply:
+        """Take or keep the shard's watch for `keep_ms`; 0 gives it up.
+
+        One worker has it at a time. The reply says whether that is the caller.
+        """
+        return read_reply(self._run("watch", worker, keep_ms), WatchReply)

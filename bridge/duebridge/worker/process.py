@@ -1,15 +1,17 @@
 """Assembles a worker process: its loops, and a lane per broker; starts, swaps and drains it."""
 
 import gc
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import structlog
 
 from duebridge.config.models import Config, Route
+from duebridge.errors import StoreError
 from duebridge.ports.publisher import Publisher
 from duebridge.store.keys import Shard
 from duebridge.store.routes import Registry, RouteStore
@@ -34,6 +36,7 @@ from duebridge.worker.worker import Worker
 SETTLERS = 3  # per lane: one may ping, the others settle what is not published
 CLOSE_WITHIN_S = 5.0
 CLOSE_MARGIN_S = 1.0
+GIVE_UP_WITHIN_S = 0.2
 
 log = structlog.get_logger()
 
@@ -56,7 +59,7 @@ class Runner:
         """
         self._config = config
         self._connection = connection
-        self._is_watched = is_watched
+        self._watcher = secrets.token_hex(8) if is_watched else ""
         self._check_fitness(config, REPEAT_FOR_S)
         connection.load_scripts(REPEAT_FOR_S)
         self.lanes = {name: self._lane(name, each) for name, each in publishers.items()}
@@ -84,7 +87,7 @@ class Runner:
             route,
             settle_for_s=route.lease / 1000 / 2,
         )
-        return [ShardView(route, store, is_watched=self._is_watched) for store in stores.shards]
+        return [ShardView(route, store, watcher=self._watcher) for store in stores.shards]
 
     def _node_of(self, shard: Shard) -> str:
         return self._connection.node_of(shard.wake)
@@ -157,6 +160,12 @@ class Runner:
         stores = RouteStore(self._connection, self._config.store.namespace, route, shards)
         return sum(store.next().envelopes for store in stores.shards)
 
+    def _give_up_watches(self) -> None:
+        """Let other workers export the gauges of the shards from now on."""
+        with suppress(StoreError):  # else they do once the watches have ended
+            for view in self.views():
+                view.watch.give_up(view.store)
+
     def drain(self, began: float | None = None) -> bool:
         """Stop claiming, settle batches in flight within `worker.drain`, then close everything.
 
@@ -171,6 +180,7 @@ class Runner:
         drained_by = began + settings.drain / 1000
         closed_by = drained_by + settings.publish_deadline / 1000 + CLOSE_MARGIN_S
         self.worker.stop(_left_s(drained_by))
+        _in_background(self._give_up_watches).join(GIVE_UP_WITHIN_S)
         self.worker.drain(_left_s(drained_by))
         closers = [_in_background(lane.close) for lane in self.lanes.values()]
         _join(closers, closed_by)  # the publishers have answered for what was outstanding

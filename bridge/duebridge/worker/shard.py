@@ -19,6 +19,7 @@ from duebridge.store.batching import CALL_BYTES, CALL_ROWS
 from duebridge.store.delay_store import NO_CURSOR, READY_FULL, DelayStore
 from duebridge.store.wire.leases import Claim, LeasedEnvelope
 from duebridge.store.wire.poll import NONE, Poll, Stats
+from duebridge.worker.watching import Watch
 
 POLL_EVERY_S = 1.0  # upper bound: a lost wake-up hint costs no more than this
 STATS_EVERY_S = 5.0  # refresh interval of the gauges
@@ -40,8 +41,9 @@ class ShardView:
         store: DelayStore,
         monotonic: Callable[[], float] = time.monotonic,
         *,
-        is_watched: bool = False,
+        watcher: str = "",
     ) -> None:
+        """`watcher` names the process where its gauges are collected; empty: they are not."""
         self.route = route
         self.target: Target = route.target
         self.store = store
@@ -49,6 +51,7 @@ class ShardView:
         self.dead_letter = route.dead_letter
         self.poll = Poll(0, *[0] * 6, *[NONE] * 7)
         self.stats: Stats | None = None  # the latest statistics, if gauges are collected
+        self.watch = Watch(watcher, monotonic)
         self.has_backlog = False  # the latest promotion moved `BACKLOG` envelopes or more
         self.is_unreadable = False  # a record requires a newer duebridge
         self.must_readdress = route.dead_letter is not None
@@ -63,7 +66,7 @@ class ShardView:
         self._monotonic = monotonic
         self._polled_at = -POLL_EVERY_S
         self._must_poll = True
-        self._stats_at = -inf if is_watched else inf
+        self._stats_at = -inf if watcher else inf
         self._unreachable_since: float | None = None
         self._poll_at = 0.0
         self._pause_s = FIRST_PAUSE_S
@@ -152,14 +155,21 @@ class ShardView:
     def refresh(self) -> None:
         """Poll the store if the latest poll is stale; raises `StoreUnavailable`.
 
-        Statistics include a poll; a busy shard, which needs no poll, fetches them separately.
+        Statistics include a poll, and so does the watch; a busy shard, which needs no poll, fetches
+        them separately.
         """
         now = self._monotonic()
         is_old = self._must_poll or now - self._polled_at >= POLL_EVERY_S
-        if now >= self._stats_at + (0 if is_old else POLL_EVERY_S):
+        spare_s = 0 if is_old else POLL_EVERY_S
+        if now >= self._stats_at + spare_s:
             self.stats = self.store.stats()
             self._stats_at = now + STATS_EVERY_S
             self.update(self.stats.poll)
+        elif now >= self.watch.due_at + spare_s:
+            if poll := self.watch.take(self.store):
+                self.update(poll)
+            else:
+                self._must_poll = True
         elif is_old:
             self.update(self.store.next())
 

@@ -152,6 +152,14 @@ class NoteReply(NamedTuple):
     did: int
 
 
+class WatchReply(NamedTuple):
+    """Who has the shard's watch, and for how long."""
+
+    poll: Poll
+    left_ms: int
+    is_mine: int
+
+
 class RenewReply(NamedTuple):
     """Whether this call renewed the shard; another may have before it."""
 

@@ -1,7 +1,8 @@
 """Exports the state of shards, lanes and store as gauges; labels contain no ids.
 
-A scrape reads the latest poll and statistics and makes no store call. All workers that serve a
-route report the same values: aggregate by maximum, not by sum.
+A scrape reads the latest poll and statistics and makes no store call. What a shard holds is
+exported by the one worker that has its watch (`duebridge.worker.watching`), so that sums over
+workers are right; how each worker sees a shard, by each: aggregate that by maximum.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -48,21 +49,24 @@ def _cold_horizon_s(view: ShardView) -> float | None:
     return tier.horizon / 1000 if tier else None
 
 
-SHARD_GAUGES = (
+VIEW_GAUGES = (
     ShardGauge("duebridge_store_up", "1: the store answers", lambda of: of.is_heard),
     ShardGauge(
         "duebridge_unreadable", "1: records need a newer worker", lambda of: of.is_unreadable
     ),
+    # Of each worker: a page rests on it, and must not wait for another to have the watch.
+    ShardGauge(
+        "duebridge_oldest_due_age_seconds",
+        "Age of the oldest due envelope",
+        _oldest_due_age_s,
+    ),
+)
+WATCH_GAUGES = (
     ShardGauge("duebridge_due", "Envelopes due now", lambda of: of.stats and of.stats.due),
     ShardGauge(
         "duebridge_letters_rejected",
         "Dead letters that their target rejects",
         lambda of: of.stats and of.stats.rejected,
-    ),
-    ShardGauge(
-        "duebridge_oldest_due_age_seconds",
-        "Age of the oldest due envelope",
-        _oldest_due_age_s,
     ),
     ShardGauge(
         "duebridge_cold_left_seconds", "Time until cold envelopes may be late", _cold_left_s
@@ -99,13 +103,10 @@ class ShardCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield the gauge families."""
         views = [(view, _labels(view)) for view in self._views()]
-        for gauge in SHARD_GAUGES:
-            family = GaugeMetricFamily(gauge.name, gauge.says, labels=SHARD)
-            for view, labels in views:
-                if (value := gauge.read(view)) is not None:
-                    family.add_metric(labels, value)
-            yield family
-        yield from _counts(views)
+        watched = [(view, labels) for view, labels in views if view.watch.is_held]
+        yield from _of_shards(VIEW_GAUGES, views)
+        yield from _of_shards(WATCH_GAUGES, watched)
+        yield from _counts(watched)
         yield from self._of_lanes()
         yield from _held(views, self._lanes)
         yield from _of_store(self._monitor)
@@ -119,6 +120,17 @@ class ShardCollector(Collector):
             stopped.add_metric([lane.broker], int(not lane.is_open))
             in_flight.add_metric([lane.broker], lane.in_flight)
         yield from (stopped, in_flight)
+
+
+def _of_shards(
+    gauges: Iterable[ShardGauge], views: Iterable[tuple[ShardView, list[str]]]
+) -> Iterable[Metric]:
+    for gauge in gauges:
+        family = GaugeMetricFamily(gauge.name, gauge.says, labels=SHARD)
+        for view, labels in views:
+            if (value := gauge.read(view)) is not None:
+                family.add_metric(labels, value)
+        yield family
 
 
 def _held(views: Sequence[tuple[ShardView, list[str]]], lanes: Iterable[Lane]) -> Iterable[Metric]:

@@ -1,8 +1,8 @@
 {{/* What is due and what will be: one number for all workers, shared out by how much each bears. */}}
 
 {{- /*
-Of the root, and an intake or none. Every worker tells the same of a shard, so the greatest is
-taken of those, then the sum. Of a queue or topic each tells its own
+Of the root, and an intake or none. One worker at a time tells what is due of a shard; the greatest
+of them is taken before the sum, since the one before may still be seen for a scrape. Of a queue or topic each tells its own
 share, NaN while it does not know.
 */ -}}
 {{- define "duebridge.scalingQuery" -}}

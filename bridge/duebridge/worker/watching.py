@@ -1,0 +1,59 @@
+"""A shard's watch: one worker at a time exports what the shard holds, so that sums are right.
+
+The watch is a lease in the store. A worker that dies loses it after `WATCH_MS`, and another one
+takes it. By its own clock a worker has it no longer than the store says.
+"""
+
+import time
+from collections.abc import Callable
+from math import inf
+
+from duebridge.errors import StoreError
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.wire.poll import Poll
+
+WATCH_MS = 15_000
+WATCH_EVERY_S = 5.0
+
+
+class Watch:
+    """One worker's claim to a shard's watch; a worker without a name never asks for it.
+
+    Only the loop that has the shard asks; any thread may read `is_held`.
+    """
+
+    def __init__(self, worker: str = "", monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._worker = worker
+        self._monotonic = monotonic
+        self._held_until = -inf
+        self.due_at = -inf if worker else inf  # of the next call
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this worker has the watch."""
+        return self._monotonic() < self._held_until
+
+    def take(self, store: DelayStore) -> Poll | None:
+        """Take or keep the watch; return the store's poll.
+
+        None: it did not answer, or refused. That says nothing of deliveries, so nothing is raised.
+        """
+        began = self._monotonic()
+        self.due_at = began + WATCH_EVERY_S
+        try:
+            reply = store.watch(self._worker, WATCH_MS)
+        except StoreError:
+            return None
+        left_s = reply.left_ms / 1000
+        if reply.is_mine:
+            self._held_until = began + left_s
+        else:
+            self._held_until = -inf
+            self.due_at = began + min(WATCH_EVERY_S, left_s)
+        return reply.poll
+
+    def give_up(self, store: DelayStore) -> None:
+        """Leave the watch, if it is held, to whoever asks next; raises `StoreError`."""
+        if self.is_held:
+            self._held_until, self.due_at = -inf, inf
+            store.watch(self._worker, 0)
