@@ -1,40 +1,93 @@
 """Pods that are killed and workers that freeze: back within 30 s, and nothing is lost."""
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
-from tests.deploy.cluster.bridge import Bridge
-from tests.deploy.cluster.kube import until
+from tests.deploy.cluster.bridge import PYTHON, Bridge
+from tests.deploy.cluster.kube import Kube, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
-# The first process of a container takes no signal from inside; in a shared namespace it is another.
-SHARED = '{"spec":{"template":{"spec":{"shareProcessNamespace":true}}}}'
+IN_FLIGHT = 'duebridge_in_flight{broker="kafka"}'
+# The first process of a container takes no SIGKILL from inside it: this runs among the node's.
 SIGNAL = """
-import os
-def words(pid):
-    return open(f"/proc/{pid}/cmdline", "rb").read()
-others = {int(each) for each in os.listdir("/proc") if each.isdigit()} - {os.getpid()}
-[worker] = [each for each in others if b"--health-port" in words(each)]
+import os, re
+def is_worker(pid):
+    try:
+        groups, status = open(f"/proc/{pid}/cgroup").read(), open(f"/proc/{pid}/status").read()
+    except OSError:
+        return False
+    return "%s" in groups and re.search(r"^NSpid:.*\\t1$", status, re.M)
+[worker] = [int(each) for each in os.listdir("/proc") if each.isdigit() and is_worker(each)]
 os.kill(worker, %d)
 """
 SIGKILL, SIGSTOP = 9, 19
+KILLED = 128 + SIGKILL
 
 
-def share_processes(bridge: Bridge) -> None:
-    bridge.kube.kubectl("patch", f"deployment/{bridge.name}", "-p", SHARED)
-    bridge.kube.kubectl("rollout", "status", f"deployment/{bridge.name}")
-    until(lambda: len(bridge.pods()) == bridge.values["replicas"], "the pods")
+class Node:
+    """Sends signals to the first process of a container, from outside of it."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube, self._namespace = kube, f"{kube.namespace}-node"
+        self._kubectl("create", "namespace", self._namespace)
+
+    def _kubectl(self, *words: str, given: str = "") -> str:
+        return self._kube.kubectl("-n", self._namespace, *words, given=given)
+
+    def send(self, number: int, bridge: Bridge, pod: str) -> None:
+        """Send a signal to the worker in a pod; it has got it when this returns."""
+        found = bridge.kube.get("pod", pod)
+        [status], [container] = found["status"]["containerStatuses"], found["spec"]["containers"]
+        wanted = status["containerID"].rpartition("/")[2]
+        name = f"signal-{number}-{pod}"[:63]
+        spec: dict[str, Any] = {
+            "hostPID": True,
+            "restartPolicy": "Never",
+            "nodeName": found["spec"]["nodeName"],
+            "tolerations": [{"operator": "Exists"}],
+        }
+        program = {
+            "command": [PYTHON, "-c", SIGNAL % (wanted, number)],
+            "image": container["image"],
+        }
+        program |= {"name": "signal", "securityContext": {"runAsUser": 0}}
+        made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
+        self._kubectl(
+            "apply",
+            "-f",
+            "-",
+            given=json.dumps({**made, "spec": {**spec, "containers": [program]}}),
+        )
+        self._kubectl(
+            "wait", f"pod/{name}", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s"
+        )
+
+    def close(self) -> None:
+        self._kubectl("delete", "namespace", self._namespace, "--wait=false")
 
 
-def seconds_until_restarted(bridge: Bridge, pod: str, number: int) -> float:
-    began, before = time.monotonic(), bridge.restarts(pod)
-    bridge.python(pod, SIGNAL % number)
-    until(lambda: bridge.restarts(pod) > before, "a restart", 60)
-    until(lambda: is_ready(bridge, pod), "the pod", 60)
-    return time.monotonic() - began
+@pytest.fixture(scope="module")
+def node(kube: Kube) -> Iterator[Node]:
+    node = Node(kube)
+    yield node
+    node.close()
+
+
+def seconds_until_restarted(bridge: Bridge, pod: str, before: int) -> float:
+    took_s = until(lambda: bridge.restarts(pod) > before, "a restart", 60)
+    return took_s + until(lambda: is_ready(bridge, pod), "the pod", 60)
+
+
+def exit_code(bridge: Bridge, pod: str) -> int:
+    """How the container ended that ran in the pod before."""
+    [status] = bridge.kube.get("pod", pod)["status"]["containerStatuses"]
+    return int(status["lastState"]["terminated"]["exitCode"])
 
 
 def is_ready(bridge: Bridge, pod: str) -> bool:
@@ -44,16 +97,35 @@ def is_ready(bridge: Bridge, pod: str) -> bool:
 
 @pytest.mark.parametrize("number", [SIGSTOP, SIGKILL])
 def test_signalled_worker_is_back_within_30_seconds_and_loses_nothing(
-    bridge: Bridge, say: Callable[[str], None], number: int
+    bridge: Bridge, node: Node, say: Callable[[str], None], number: int
 ) -> None:
     bridge.install(replicas=2)
-    share_processes(bridge)
+    pod = bridge.pod()
     with bridge.under_load():
-        took_s = seconds_until_restarted(bridge, bridge.pod(), number)
+        node.send(number, bridge, pod)
+        took_s = seconds_until_restarted(bridge, pod, before=0)
+    assert exit_code(bridge, pod) == KILLED
     bridge.settle()
     # what a killed one held may come twice, with the same ids
     say(f"signal {number}: restarted and ready {took_s:.1f} s later; {bridge.doubled()} doubled")
     assert took_s < 30
+
+
+def test_worker_killed_while_envelopes_are_under_its_lease_loses_none(
+    bridge: Bridge, node: Node, say: Callable[[str], None]
+) -> None:
+    bridge.install(replicas=1)
+    pod = bridge.pod()
+    with bridge.under_load():
+        with bridge.stack.frozen("kafka") if bridge.stack.pids else nullcontext():
+            until(lambda: bridge.metric(IN_FLIGHT, pod) > 0, "envelopes in flight")
+            leased = bridge.metric(IN_FLIGHT, pod)
+            node.send(SIGKILL, bridge, pod)
+            until(lambda: bridge.restarts(pod) == 1, "a restart", 60)
+        until(lambda: is_ready(bridge, pod), "the pod", 60)
+    assert exit_code(bridge, pod) == KILLED
+    bridge.settle(90)  # with the leases of the killed one, which run out first
+    say(f"kill -9 with {leased:.0f} envelopes leased: 0 lost, {bridge.doubled()} doubled")
 
 
 def test_pod_that_is_taken_away_at_once_loses_nothing(bridge: Bridge) -> None:
