@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from kafka.admin import KafkaAdminClient
 
 from tests.deploy.cluster.bridge import Bridge
 from tests.deploy.cluster.kube import Refused, until
@@ -17,7 +18,7 @@ from tests.support.checkout import ROOT
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 MESSAGES = 10_000
-PAGE = ROOT / "docs" / "kubernetes.md"
+PAGES = (ROOT / "docs" / "kubernetes.md", ROOT / "deploy" / "helm" / "duebridge" / "README.md")
 LOOK_AROUND = """
 import json, os
 def refused(path):
@@ -127,37 +128,55 @@ def test_journal_job_reads_what_was_delivered(bridge: Bridge) -> None:
     assert "200 rows" in bridge.kube.kubectl("logs", f"job/{run}")
 
 
-def block(kind: str) -> str:
-    """Return the first block of a kind in the section about installing."""
-    section = PAGE.read_text("utf-8").partition("## Install")[2]
-    found = re.search(rf"```{kind}\n(.*?)```", section, re.DOTALL)
-    assert found
-    return found[1]
+def block(page: Path, begins: str) -> str:
+    """Return the block of a page's section about installing that begins so."""
+    section = page.read_text("utf-8").partition("## Install")[2]
+    found = re.findall(r"```\w+\n(.*?)```", section, re.DOTALL)
+    return next(each for each in found if each.startswith(begins))
+
+
+def make_topic(words: list[str]) -> str:
+    """Do what Kafka's own program does."""
+    assert words.pop(2) == "--create"
+    given = dict(zip(words[::2], words[1::2], strict=True))
+    assert given.keys() == {"--bootstrap-server", "--topic"}
+    admin = KafkaAdminClient(bootstrap_servers=given["--bootstrap-server"])
+    admin.create_topics({given["--topic"]: {"num_partitions": 1, "replication_factor": 1}})
+    admin.close()
+    return ""
 
 
 def typed(bridge: Bridge, line: str, values: Path) -> str:
-    """Type a line; raises `Refused`."""
+    """Type a line in a namespace of the test; raises `Refused`."""
     program, *words = shlex.split(line)
     for place in [each for each, word in enumerate(words) if word == "-n"]:
         words[place + 1] = bridge.kube.namespace
     words = [str(values) if word == "values.yaml" else word for word in words]
+    if program == "kafka-topics.sh":
+        return make_topic(words)
     return bridge.kube.helm(*words) if program == "helm" else bridge.kube.kubectl(*words)
 
 
-def test_commands_of_the_page_do_what_it_says(bridge: Bridge) -> None:
-    text = block("yaml").replace("redis://redis.example:6379/0", bridge.stack.redis_url)
-    values = yaml.safe_load(text.replace("kafka.example:9092", bridge.stack.kafka))
-    values["config"]["store"]["namespace"] = bridge.name
-    values["config"]["routes"]["reminders"]["target"]["topic"] = bridge.name
-    # the first two lines make it, and give it to the nodes
-    values["image"] = bridge.values["image"]
-    lines = block("sh").splitlines()
+def test_commands_of_the_pages_do_what_they_say(bridge: Bridge) -> None:
+    """Word by word, but for addresses, the topic's name and the namespace, which are a test's."""
+    [commands] = {block(page, "kafka-topics.sh") for page in PAGES}
+    [values] = {block(page, "image:") for page in PAGES}
+
+    def here(text: str) -> str:
+        text = text.replace("redis://redis.example:6379/0", bridge.stack.redis_url)
+        text = text.replace("topic: reminders", f"topic: topic-{bridge.name}")
+        text = text.replace("--topic reminders", f"--topic topic-{bridge.name}")
+        return text.replace("kafka.example:9092", bridge.stack.kafka)
+
+    given = yaml.safe_load(here(values))
+    given["image"] = bridge.values["image"]
+    lines = here(commands).splitlines()
     assert len(lines) == 5
-    assert lines[2].startswith("helm install")
+    file = bridge.written(given)
     try:
-        for line in lines[2:4]:
-            typed(bridge, line, bridge.written(values))
-        events = lambda: typed(bridge, lines[4], bridge.written(values))  # noqa: E731
-        until(lambda: "delivered" in events(), "the message", 30)
+        for line in lines[:4]:
+            typed(bridge, line, file)
+        until(lambda: "delivered" in typed(bridge, lines[4], file), "the message", 30)
+        typed(bridge, lines[1], file)  # an upgrade, by the same words
     finally:
         bridge.kube.helm("uninstall", "duebridge", "--ignore-not-found", "--wait")

@@ -1,5 +1,6 @@
 """An upgrade at noon: nothing lost, nothing twice; a bad one changes nothing."""
 
+import time
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
@@ -8,7 +9,7 @@ import redis
 import yaml
 
 from tests.deploy.cluster.bridge import Bridge
-from tests.deploy.cluster.kube import Refused
+from tests.deploy.cluster.kube import Refused, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -134,7 +135,41 @@ def write_secret(bridge: Bridge, password: str) -> None:
     place = urlsplit(bridge.stack.redis_url)
     url = f"redis://{bridge.name}:{password}@{place.hostname}:{place.port}{place.path}"
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": bridge.name}}
-    bridge.kube.apply({**secret, "stringData": {"url": url}})
+    bridge.kube.apply({**secret, "stringData": {"url": url, "password": password}})
+
+
+def test_secret_that_is_rotated_in_its_file_restarts_nobody_and_loses_nothing(
+    bridge: Bridge, admin: redis.Redis
+) -> None:
+    """As docs/kubernetes.md says: the server accepts both, the files change, the old one goes."""
+    admin.execute_command("ACL", "SETUSER", bridge.name, "on", ">old", "~*", "&*", "+@all")
+    write_secret(bridge, "old")
+    place = urlsplit(bridge.stack.redis_url)
+    password = f"{bridge.name}:${{file:/secrets/store/password}}"
+    url = f"redis://{password}@{place.hostname}:{place.port}{place.path}"
+    config = {**bridge.values["config"], "store": {"url": url, "namespace": bridge.name}}
+    files = {"store": {"secret": bridge.name}}
+    bridge.install(config=config, secrets={**bridge.values["secrets"], "files": files})
+    before = uids(bridge)
+    with bridge.under_load():
+        admin.execute_command("ACL", "SETUSER", bridge.name, ">new")
+        write_secret(bridge, "new")
+        until(lambda: passwords(bridge) == {"new"}, "the file in every pod")
+        admin.execute_command("ACL", "SETUSER", bridge.name, "<old")
+        admin.execute_command("CLIENT", "KILL", "USER", bridge.name)
+        bridge.schedule(100)
+    bridge.settle()
+    assert uids(bridge) == before
+    assert [bridge.restarts(each["metadata"]["name"]) for each in bridge.pods()] == [0, 0]
+
+
+def passwords(bridge: Bridge) -> set[str]:
+    """What the pods' files have; a changed pod makes the kubelet look at its Secrets at once."""
+    names = [each["metadata"]["name"] for each in bridge.pods()]
+    looked = f"duebridge/test={time.monotonic()}"
+    bridge.kube.kubectl("annotate", "pods", *names, "--overwrite", looked)
+    read = "print(open('/secrets/store/password').read())"
+    return {bridge.python(name, read).strip() for name in names}
 
 
 def test_secret_that_is_rotated_loses_and_doubles_nothing(
