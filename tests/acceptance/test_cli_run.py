@@ -15,7 +15,7 @@ from tests.support.command import PROGRAM, Command, wait_until
 
 ADDED = "  added: {target: {broker: here, topic: added}}\n"
 TWICE = """\
-from duebridge.cli.commands.run import Signals
+from duebridge.cli.signals import Signals
 signals = Signals()
 print("up", flush=True)
 while not signals.wait(60):

@@ -1,0 +1,58 @@
+"""The signals of a worker process: to stop, to end at once, to reload."""
+
+import os
+import signal
+import time
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from types import FrameType
+
+from duebridge.cli import INTERRUPTED
+from duebridge.cli.output import STDERR
+
+LOOK_UP_S = 0.2
+
+
+class Signals:
+    """Handles the signals of a worker process.
+
+    The first SIGTERM or SIGINT ends `wait`, the second ends the process with 130. SIGHUP asks for
+    a reload of the configuration; if it came because the terminal closed, it stops the worker too.
+    """
+
+    def __init__(self) -> None:
+        # A queue: an Event set inside a handler may deadlock with its own wait.
+        self._arrived: SimpleQueue[int] = SimpleQueue()
+        self._is_stopping = False
+        self._wants_reload = False
+        self._has_terminal = os.isatty(STDERR)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._handle)
+
+    def wait(self, within_s: float) -> bool:
+        """Return True once the process is to stop; False after `within_s`, or to reload.
+
+        The kernel may deliver a signal to another thread, which does not interrupt this wait:
+        Python runs the handler only when this thread runs bytecode again.
+        """
+        give_up_at = time.monotonic() + within_s
+        while (left_s := give_up_at - time.monotonic()) > 0:
+            with suppress(Empty):
+                self._arrived.get(timeout=min(left_s, LOOK_UP_S))
+                break
+        return self._is_stopping
+
+    def take_reload(self) -> bool:
+        """Return whether SIGHUP came since the last call."""
+        wants_reload, self._wants_reload = self._wants_reload, False
+        return wants_reload
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        is_closed = self._has_terminal and not os.isatty(STDERR)
+        if number == signal.SIGHUP and not is_closed:
+            self._wants_reload = True
+        elif self._is_stopping:
+            os._exit(INTERRUPTED)
+        else:
+            self._is_stopping = True
+        self._arrived.put(number)
