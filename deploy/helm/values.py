@@ -3,19 +3,28 @@
 `config` is not here: its words are those of `duebridge.config.models`, and its schema is theirs.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-# Whatever Kubernetes takes there; the rendered objects are checked against its own schemas.
-Kubernetes = dict[str, Any]
-Strings = dict[str, str]
-Label = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=40)]
-Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-Cron = Annotated[str, Field(pattern=r"^(@[a-z]+|\S+( +\S+){4})$")]
+from deploy.helm.blocks import (
+    Block,
+    Count,
+    Image,
+    Kubernetes,
+    Label,
+    PodSettings,
+    Probe,
+    PullSecrets,
+    Secrets,
+    Strings,
+    Variable,
+)
+from deploy.helm.monitoring import Monitoring
+from deploy.helm.spark import Spark
+
 Share = Annotated[str, Field(pattern=r"^([1-9][0-9]?|100)%$")]
-Count = Annotated[int, Field(ge=1)]
 
 BEHAVIOR: Kubernetes = {
     "scaleUp": {
@@ -31,51 +40,6 @@ BEHAVIOR: Kubernetes = {
         "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}],
     },
 }
-
-
-class Block(BaseModel):
-    """What all blocks share: nothing unknown, and keys as charts write them (pullPolicy)."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, extra="forbid", use_attribute_docstrings=True
-    )
-
-
-class Image(Block):
-    """Where an image is."""
-
-    registry: str = ""
-    """Before the repository; `global.imageRegistry` goes before it."""
-    repository: str
-    tag: str = ""
-    """Of the chart's program, if none."""
-    digest: Annotated[str, Field(pattern=r"^(sha256:[0-9a-f]{64})?$")] = ""
-    """Instead of a tag."""
-    pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
-
-
-class SecretKey(Block):
-    """One key of a Secret that exists."""
-
-    secret: str
-    key: str
-
-
-class SecretFiles(Block):
-    """A Secret that exists, its keys as files."""
-
-    secret: str
-
-
-class Secrets(Block):
-    """Secrets by reference; values hold none."""
-
-    env: dict[Variable, SecretKey] = {}
-    """Environment variables, for ${VAR} in config."""
-    files: dict[Label, SecretFiles] = {}
-    """Directories under /secrets, for ${file:/secrets/NAME/KEY} in config."""
-    reloader: bool = False
-    """Stakater's Reloader replaces the pods when a Secret of theirs changes."""
 
 
 class Keda(Block):
@@ -112,49 +76,6 @@ class Scaling(Block):
     """Of a HorizontalPodAutoscaler: up at once, down one worker a minute."""
     keda: Keda = Keda()
     hpa: Hpa = Hpa()
-
-
-class PullSecret(Block):
-    """As pods write it; a plain name does too."""
-
-    name: str
-
-
-PullSecrets = list[str | PullSecret]
-
-
-class Probe(BaseModel):
-    """Over the defaults of a probe; the rest of its words are those of Kubernetes."""
-
-    model_config = ConfigDict(extra="allow")
-    enabled: bool = True
-
-
-class PodSettings(Block):
-    """What serve and each of intakeWorkers may have of its own, instead of that of all programs."""
-
-    extra_env: list[Kubernetes] | None = None
-    env_from: list[Kubernetes] | None = None
-    extra_volumes: list[Kubernetes] | None = None
-    extra_volume_mounts: list[Kubernetes] | None = None
-    init_containers: list[Kubernetes] | None = None
-    sidecars: list[Kubernetes] | None = None
-    lifecycle: Kubernetes | None = None
-    liveness_probe: Probe | None = None
-    readiness_probe: Probe | None = None
-    startup_probe: Probe | None = None
-    host_aliases: list[Kubernetes] | None = None
-    dns_policy: str | None = None
-    dns_config: Kubernetes | None = None
-    scheduler_name: str | None = None
-    runtime_class_name: str | None = None
-    priority_class_name: str | None = None
-    topology_spread_constraints: list[Kubernetes] | None = None
-    pod_labels: Strings | None = None
-    pod_annotations: Strings | None = None
-    node_selector: Strings | None = None
-    tolerations: list[Kubernetes] | None = None
-    affinity: Kubernetes | None = None
 
 
 class Global(BaseModel):
@@ -232,98 +153,6 @@ class Network(Block):
     """Who may ask for metrics; empty: anybody."""
     egress: list[Kubernetes] = []
     """Rules for store and brokers; empty: no restriction."""
-
-
-class ServiceMonitor(Block):
-    """Of Prometheus' operator."""
-
-    enabled: bool = False
-    interval: Annotated[str, Field(pattern=r"^[1-9][0-9]*(s|m)$")] = "15s"
-    labels: Strings = {}
-    relabelings: list[Kubernetes] = []
-    """After the chart's own, which sets the label release."""
-    metric_relabelings: list[Kubernetes] = []
-    serve_token: SecretKey | None = None
-    """A token for the metrics of `serve`; without one they are not scraped."""
-
-
-class Labelled(Block):
-    """Whether it is made, and how it is found."""
-
-    enabled: bool = False
-    labels: Strings = {}
-
-
-class Alert(Block):
-    """What is other than in files/alerts.yaml."""
-
-    enabled: bool = True
-    threshold: Annotated[float, Field(ge=0)] | None = None
-    """What its expression compares with, in the same unit."""
-    for_: Annotated[str, Field(pattern=r"^[0-9]+(s|m|h)$")] | None = Field(None, alias="for")
-    severity: Annotated[str, Field(min_length=1)] | None = None
-
-
-class Rules(Labelled):
-    """The alerts of files/alerts.yaml."""
-
-    runbook_url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
-    """Where docs/runbooks is; it begins each alert's runbook_url, which without it is left out."""
-    alerts: dict[str, Alert] = {}
-    """By an alert's name: whether it is there, and its limits."""
-
-
-class Monitoring(Block):
-    """What Prometheus' operator and Grafana take."""
-
-    all_releases: bool = True
-    """Alerts and dashboard are of every release: enable them in one. false: of this one alone."""
-
-    service_monitor: ServiceMonitor = ServiceMonitor()
-    rules: Rules = Rules()
-    dashboard: Labelled = Labelled(labels={"grafana_dashboard": "1"})
-    """files/dashboard.json, for Grafana's sidecar."""
-
-
-class Job(Block):
-    """One job on Spark."""
-
-    run: Literal["hydrate", "demote", "journal", "report", "reconcile"]
-    args: list[str] = []
-    """Its words after the job's name, as on the command line."""
-    schedule: Cron
-    """When, in UTC."""
-    retries: Annotated[int, Field(ge=0, le=5)] = 0
-
-
-class Operator(Block):
-    """Of mode operator."""
-
-    spark_version: str = "4.2.0"
-    main_application_file: str = "local:///opt/duebridge/lib/python3.11/site-packages/duebridge_connectors/spark/commands/submit.py"
-    service_account: str = "spark"
-    """May start executors; it comes with the operator."""
-    executors: Count = 2
-    memory: str = "2g"
-
-
-class Spark(Block):
-    """Jobs on Spark."""
-
-    mode: Literal["cronjob", "operator"] = "cronjob"
-    image: Image = Image(repository="duebridge-spark")
-    jobs: dict[Label, Job] = {}
-    cores: Count = 1
-    resources: Kubernetes = {
-        "requests": {"cpu": "1", "memory": "2Gi"},
-        "limits": {"memory": "3Gi"},
-    }
-    timeout_seconds: Count = 3600
-    conf: dict[str, str | int | bool] = {}
-    """Settings of Spark."""
-    volumes: list[Kubernetes] = []
-    volume_mounts: list[Kubernetes] = []
-    operator: Operator = Operator()
 
 
 class Valkey(Block):

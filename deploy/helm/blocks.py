@@ -1,0 +1,108 @@
+"""What several parts of the chart's values are made of."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+# Whatever Kubernetes takes there; the rendered objects are checked against its own schemas.
+Kubernetes = dict[str, Any]
+Strings = dict[str, str]
+Label = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=40)]
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Block(BaseModel):
+    """What all blocks share: nothing unknown, and keys as charts write them (pullPolicy)."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, extra="forbid", use_attribute_docstrings=True
+    )
+
+
+class Image(Block):
+    """Where an image is."""
+
+    registry: str = ""
+    """Before the repository; `global.imageRegistry` goes before it."""
+    repository: str
+    tag: str = ""
+    """Of the chart's program, if none."""
+    digest: Annotated[str, Field(pattern=r"^(sha256:[0-9a-f]{64})?$")] = ""
+    """Instead of a tag."""
+    pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+
+
+class SecretKey(Block):
+    """One key of a Secret that exists."""
+
+    secret: str
+    key: str
+
+
+class SecretFiles(Block):
+    """A Secret that exists, its keys as files."""
+
+    secret: str
+
+
+class Secrets(Block):
+    """Secrets by reference; values hold none."""
+
+    env: dict[Variable, SecretKey] = {}
+    """Environment variables, for ${VAR} in config."""
+    files: dict[Label, SecretFiles] = {}
+    """Directories under /secrets, for ${file:/secrets/NAME/KEY} in config."""
+    reloader: bool = False
+    """Stakater's Reloader replaces the pods when a Secret of theirs changes."""
+
+
+class PullSecret(Block):
+    """As pods write it; a plain name does too."""
+
+    name: str
+
+
+PullSecrets = list[str | PullSecret]
+
+
+class Probe(BaseModel):
+    """Over the defaults of a probe; the rest of its words are those of Kubernetes."""
+
+    model_config = ConfigDict(extra="allow")
+    enabled: bool = True
+
+
+class PodSettings(Block):
+    """What serve and each of intakeWorkers may have of its own, instead of that of all programs."""
+
+    extra_env: list[Kubernetes] | None = None
+    env_from: list[Kubernetes] | None = None
+    extra_volumes: list[Kubernetes] | None = None
+    extra_volume_mounts: list[Kubernetes] | None = None
+    init_containers: list[Kubernetes] | None = None
+    sidecars: list[Kubernetes] | None = None
+    lifecycle: Kubernetes | None = None
+    liveness_probe: Probe | None = None
+    readiness_probe: Probe | None = None
+    startup_probe: Probe | None = None
+    host_aliases: list[Kubernetes] | None = None
+    dns_policy: str | None = None
+    dns_config: Kubernetes | None = None
+    scheduler_name: str | None = None
+    runtime_class_name: str | None = None
+    priority_class_name: str | None = None
+    topology_spread_constraints: list[Kubernetes] | None = None
+    pod_labels: Strings | None = None
+    pod_annotations: Strings | None = None
+    node_selector: Strings | None = None
+    tolerations: list[Kubernetes] | None = None
+    affinity: Kubernetes | None = None
+
+
+class Labelled(Block):
+    """Whether it is made, and how it is found."""
+
+    enabled: bool = False
+    labels: Strings = {}

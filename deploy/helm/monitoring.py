@@ -1,0 +1,51 @@
+"""The values of what Prometheus' operator and Grafana take."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from deploy.helm.blocks import Block, Kubernetes, Labelled, SecretKey, Strings
+
+
+class ServiceMonitor(Block):
+    """Of Prometheus' operator."""
+
+    enabled: bool = False
+    interval: Annotated[str, Field(pattern=r"^[1-9][0-9]*(s|m)$")] = "15s"
+    labels: Strings = {}
+    relabelings: list[Kubernetes] = []
+    """After the chart's own, which sets the label release."""
+    metric_relabelings: list[Kubernetes] = []
+    serve_token: SecretKey | None = None
+    """A token for the metrics of `serve`; without one they are not scraped."""
+
+
+class Alert(Block):
+    """What is other than in files/alerts.yaml."""
+
+    enabled: bool = True
+    threshold: Annotated[float, Field(ge=0)] | None = None
+    """What its expression compares with, in the same unit."""
+    for_: Annotated[str, Field(pattern=r"^[0-9]+(s|m|h)$")] | None = Field(None, alias="for")
+    severity: Annotated[str, Field(min_length=1)] | None = None
+
+
+class Rules(Labelled):
+    """The alerts of files/alerts.yaml."""
+
+    runbook_url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
+    """Where docs/runbooks is; it begins each alert's runbook_url, which without it is left out."""
+    alerts: dict[str, Alert] = {}
+    """By an alert's name: whether it is there, and its limits."""
+
+
+class Monitoring(Block):
+    """What Prometheus' operator and Grafana take."""
+
+    all_releases: bool = True
+    """Alerts and dashboard are of every release: enable them in one. false: of this one alone."""
+
+    service_monitor: ServiceMonitor = ServiceMonitor()
+    rules: Rules = Rules()
+    dashboard: Labelled = Labelled(labels={"grafana_dashboard": "1"})
+    """files/dashboard.json, for Grafana's sidecar."""
