@@ -1,16 +1,23 @@
 """One worker at a time exports what a shard holds: sums over workers are right."""
 
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from prometheus_client.registry import CollectorRegistry
 
 from duebridge.errors import StoreError, StoreUnavailable
 from duebridge.store.delay_store import DelayStore
+from duebridge.store.routes import RouteStore
+from duebridge.store.server.connection import open_connection
+from duebridge.worker.process import Runner
 from duebridge.worker.shard import ShardView
 from duebridge.worker.watch.gauges import register
 from duebridge.worker.watching import WATCH_EVERY_S, WATCH_MS
+from tests.acceptance.works import Works, started
 from tests.support.floor import Floor
+from tests.support.servers import wait_until
 
 SHARD = {"route": "r", "shard": "0"}
 PENDING = ("duebridge_envelopes", {**SHARD, "state": "pending"})
@@ -120,3 +127,15 @@ def test_worker_without_gauges_never_asks(build_floor: Callable[..., Floor]) -> 
     other = Process(floor, "two")
     turn_for(floor, [other], 2000)
     assert (unwatched.view.watch.is_held, other.view.watch.is_held) == (False, True)
+
+
+def test_process_that_drains_leaves_its_watches_to_the_next(embedded: Path) -> None:
+    works = Works(f"embedded:{embedded}", {"r": "a/t"})
+    works.runner = Runner(works.config, works.connection, works.publishers, is_watched=True)
+    with started(works):
+        [view] = works.runner.views()
+        wait_until(lambda: view.watch.is_held, "the watch")
+    with closing(open_connection(works.url)) as connection:
+        route = works.config.routes["r"]
+        store = RouteStore.open(connection, works.namespace, route).shards[0]
+        assert store.watch("another", WATCH_MS).is_mine

@@ -18,6 +18,7 @@ from tests.support.checkout import ROOT
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 MESSAGES = 10_000
+PENDING = 'duebridge_envelopes{route="rabbit",shard="0",state="pending"}'
 PAGES = (ROOT / "docs" / "kubernetes.md", ROOT / "deploy" / "helm" / "duebridge" / "README.md")
 LOOK_AROUND = """
 import json, os
@@ -56,6 +57,18 @@ def test_pods_deliver_10000_to_rabbitmq(installed: Bridge) -> None:
                 break
         channel.cancel()
     assert set(ids) == accepted
+
+
+def test_sum_over_the_pods_metrics_is_what_the_store_holds(installed: Bridge) -> None:
+    names = [each["metadata"]["name"] for each in installed.pods()]
+    assert len(names) == 2
+    installed.schedule(7, delay="1h", route="rabbit")
+
+    def total() -> float:
+        return sum(installed.metric(PENDING, name) for name in names)
+
+    until(lambda: total() == 7, "one worker to export what waits", 30)
+    assert [total() for _ in range(5)] == [7] * 5
 
 
 def test_helm_test_asks_the_workers_through_their_service(installed: Bridge) -> None:
