@@ -7,6 +7,7 @@ import pytest
 from duebridge.config.durability import Needs, replication_of
 from duebridge.config.load import MAX_BYTES, load_config
 from duebridge.config.models import ColdTier, RetryPolicy
+from duebridge.config.places import address_of
 from duebridge.errors import ConfigError
 from tests.unit.config_text import NAME, WHOLE, loaded, refusal, refusals
 
@@ -151,6 +152,41 @@ def test_load_cold_tier_is_kept_in_ms() -> None:
     tier = loaded(WHOLE + "    cold_tier: {path: 's3://bucket/cold', horizon: 7d}\n")
     assert tier.routes["r"].cold_tier == ColdTier(path="s3://bucket/cold", horizon="7d")
     assert loaded(WHOLE).routes["r"].cold_tier is None
+
+
+def test_load_options_of_a_cold_tier_keep_their_references(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DB_UNSET", raising=False)
+    options = "{region: '${DB_UNSET}', access_key_id: a, secret_access_key: '${DB_UNSET}'}"
+    tier = (
+        loaded(
+            WHOLE
+            + f"    cold_tier: {{path: 's3://bucket/cold', horizon: 7d, options: {options}}}\n"
+        )
+        .routes["r"]
+        .cold_tier
+    )
+    assert tier is not None
+    assert set(tier.options.values()) == {"a", "${DB_UNSET}"}
+    assert "options" not in repr(tier)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/cold//a/", ("file", "", "/cold/a")),
+        ("file:///cold", ("file", "", "/cold")),
+        ("file:/cold", ("file", "", "/cold")),
+        ("s3a://bucket/cold/", ("s3", "bucket", "/cold")),
+        ("S3://bucket", ("s3", "bucket", "/")),
+        (
+            "abfs://c-c@account.dfs.core.windows.net/a b",
+            ("abfs", "c-c@account.dfs.core.windows.net", "/a b"),
+        ),
+        ("hdfs://nameservice/cold", ("hdfs", "nameservice", "/cold")),
+    ],
+)
+def test_address_of_a_place_has_one_form(path: str, expected: tuple[str, str, str]) -> None:
+    assert address_of(path) == expected
 
 
 def test_load_empty_blocks_are_defaults() -> None:

@@ -212,7 +212,15 @@ brokers:
     url: "amqp://h"
     options: {{ssl_options: "{{'password': '{CANARY}'}}"}}
 routes:
-  a: {{target: {{broker: k, topic: "${{DB_CANARY}}"}}}}
+  a:
+    target: {{broker: k, topic: "${{DB_CANARY}}"}}
+    cold_tier:
+      path: s3://bucket/cold
+      horizon: 1h
+      options:
+        region: "${{DB_CANARY}}"
+        access_key_id: {CANARY}
+        secret_access_key: "${{DB_CANARY}}"
 """
 
 

@@ -6,7 +6,7 @@ The store's url and the settings that a broker connects with keep their referenc
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
@@ -24,10 +24,11 @@ from duebridge.config.fields import (
     Whole,
 )
 from duebridge.config.intakes import Intake, due_targets, intake_faults, named_intake
+from duebridge.config.places import place_faults, unlike_faults
 from duebridge.config.serve import Serve
 from duebridge.durations import format_ms
 from duebridge.envelope import Target
-from duebridge.ports.settings import Fault, Model, Text, refuse
+from duebridge.ports.settings import Fault, Model, Options, Text, refuse
 
 LEASE_MARGIN_MS = 1_000
 HOUR_MS = 3_600_000
@@ -109,6 +110,8 @@ class ColdTier(Model):
 
     path: Text
     """The directory of the files, the same for all jobs and commands: an absolute path or a URI."""
+    options: Options = Field({})
+    """How its object store is opened: endpoint, region, keys. Secrets are references."""
     horizon: Ms
     """Envelopes due within this time are in the store. Run `duebridge spark hydrate` more often."""
 
@@ -118,8 +121,7 @@ class ColdTier(Model):
         return self
 
     def _faults(self) -> Iterator[Fault]:
-        if not (self.path.startswith("/") or "://" in self.path):
-            yield ("path",), f"expected an absolute path, or a URI; got {self.path!r}"
+        yield from place_faults(self.path, self.options)
         if self.horizon < HOUR_MS:
             yield ("horizon",), f"expected 1h or more; got {format_ms(self.horizon)}"
 
@@ -227,7 +229,8 @@ class Config(Model):
     def _agrees_with_itself(self) -> Self:
         faults = (*self._lease_faults(), *self._name_faults(), *self._absent_faults())
         in_intakes = intake_faults(self.intakes, self.routes)
-        refuse(self, [*faults, *self._durability_faults(), *in_intakes])
+        in_tiers = unlike_faults(self._tiers())
+        refuse(self, [*faults, *self._durability_faults(), *in_intakes, *in_tiers])
         self._permit_due_targets()
         return self
 
@@ -251,6 +254,11 @@ class Config(Model):
             if strictness(route.durability) < strictness(least):
                 text = f"expected the store's ({in_words(least)}) or a stricter one"
                 yield ("routes", name, "durability"), f"{text}; got {in_words(route.durability)}"
+
+    def _tiers(self) -> Iterator[tuple[tuple[str, ...], str, Mapping[str, object]]]:
+        for name, route in self.routes.items():
+            if (tier := route.cold_tier) is not None:
+                yield ("routes", name, "cold_tier", "options"), tier.path, tier.options
 
     def _absent_faults(self) -> Iterator[Fault]:
         for place, name in enumerate(self.allow_absent):

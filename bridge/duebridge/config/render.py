@@ -9,7 +9,7 @@ from typing import Any
 
 from duebridge.config.load import config_of
 from duebridge.config.models import Config
-from duebridge.config.secrets import masked_secret, masked_setting, masked_url
+from duebridge.config.secrets import masked_option, masked_secret, masked_setting, masked_url
 from duebridge.config.yaml_tree import KeyPath, Tree, read_tree
 
 
@@ -23,7 +23,7 @@ def rendered_config(text: str, name: str) -> dict[str, Any]:
 def masked_config(config: Config) -> dict[str, Any]:
     """Return a configuration in force as plain values: defaults merged, secrets masked.
 
-    References of the store, the brokers and the tokens are shown unresolved.
+    References of the store, the brokers, the tokens and the cold tiers are shown unresolved.
     """
     shown: dict[str, Any] = _each((), _merged(config), _masked)
     return shown
@@ -72,6 +72,8 @@ def _masked(path: KeyPath, value: object) -> object:
     match path:
         case ("brokers", _, *inside):
             return masked_setting([str(key) for key in inside if isinstance(key, str)], value)
+        case ("routes", _, "cold_tier", "options", name):
+            return masked_option(str(name), value)
         case ("store", "url"):
             return masked_url(str(value))
         case ("serve", "tokens"):

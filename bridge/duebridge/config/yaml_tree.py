@@ -240,6 +240,8 @@ def _plain(text: str) -> object:
 
 def _is_resolved_later(path: KeyPath) -> bool:
     """Return whether references are resolved later: at use, or by the broker's model."""
+    if path[:1] == ("routes",):
+        return path[2:4] == ("cold_tier", "options")
     return path[:1] == ("brokers",) or path in (("store", "url"), ("serve", "tokens"))
 
 
