@@ -1,4 +1,4 @@
-# Jobs on Spark: Debian's Java 17 and Python 3.11, PySpark with its Kafka connector, duebridge.
+# Jobs on Spark: Debian's Java 17 and Python 3.11, PySpark with its connectors to Kafka and Delta, duebridge.
 # Spark's own launchers are bash scripts, so this image has a shell.
 ARG DEBIAN=docker.io/library/debian:bookworm-slim
 

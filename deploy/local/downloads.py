@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What is fetched once for all checkouts of a user: `downloads.py spark`, `helm`, `axe`, ...
 
-`spark` prints the jars of Spark's Kafka connector as the setting `spark.jars` takes them, `helm`
-the folder that holds helm and kubectl, `axe` axe-core's one file, `actionlint` that program.
-Standard library only.
+`spark` prints the jars of Spark's connectors to Kafka and Delta as the setting `spark.jars` takes
+them, `helm` the folder that holds helm and kubectl, `axe` axe-core's one file. Only the standard
+library is needed.
 """
 
 import io
@@ -56,9 +56,10 @@ def kafka() -> Path:
 
 
 def spark() -> str:
-    """Return the paths of the connector's jars, with commas between them."""
-    pom, proof = POMS / "spark" / "pom.xml", "spark-sql-kafka-0-10_2.13-*.jar"
-    into, what = cache_folder() / "spark-kafka-4.2.0", "Spark's Kafka connector (10 MB) with Maven"
+    """Return the paths of the connectors' jars, with commas between them."""
+    pom, proof = POMS / "spark" / "pom.xml", "delta-spark_2.13-*.jar"
+    into = cache_folder() / "spark-4.2.0-delta-4.4.0"
+    what = "Spark's connectors to Kafka and Delta (18 MB) with Maven"
     folder = fetched(into, what, lambda into: _from_maven(pom, proof, into))
     return ",".join(sorted(map(str, folder.glob("*.jar"))))
 

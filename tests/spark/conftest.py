@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from duebridge_connectors.spark.delta_reader import delta_settings
 from tests.spark.cold_route import ColdRoute
 from tests.spark.world import Topics, World
 from tests.support.checkout import downloaded, missing
@@ -18,7 +19,7 @@ from tests.support.kafka_broker import KafkaBroker
 
 @pytest.fixture(scope="session")
 def kafka_jars() -> str:
-    """Spark's Kafka connector, as the setting `spark.jars` takes it."""
+    """Spark's connectors to Kafka and Delta, as the setting `spark.jars` takes it."""
     return downloaded("spark")
 
 
@@ -31,7 +32,7 @@ def spark(kafka_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
         SparkSession.builder.master("local[2,4]")
-        .config("spark.jars", kafka_jars)
+        .config(map=delta_settings({"spark.jars": kafka_jars}))
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

@@ -7,16 +7,22 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
+from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from duebridge import errors
 from duebridge.errors import BridgeError, ConfigError, JobFailed
+from duebridge_connectors.spark.delta_reader import (
+    DELTA_PACKAGE,
+    EXTENSIONS,
+    delta_settings,
+)
 from duebridge_connectors.spark.kafka_source import PACKAGE
 
 # Only for local sessions: spark-submit and spark-defaults.conf set their own.
@@ -27,6 +33,7 @@ _DEFAULTS = {
 }
 _ZONE = "spark.sql.session.timeZone"
 _JARS = ("spark.jars", "spark.jars.packages")
+_KAFKA, _DELTA = "spark-sql-kafka-0-10_*.jar", "delta-spark_*.jar"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _BRIDGE_ERROR = re.compile(r"bridge\.errors\.(\w+): (.+)")
 
@@ -37,21 +44,23 @@ def opened_session(
     *,
     is_watched: bool = False,
     has_kafka: bool = False,
+    has_delta: bool = False,
     more: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
     """Open a session and stop it at the end; `is_watched` shows a progress bar.
 
-    With `has_kafka` a local session gets Spark's Kafka connector: the jars named by `more`, those
-    among Spark's own as in our image, or else Maven Central's. Under spark-submit that is the task
-    of its `--packages`.
+    With `has_kafka` and `has_delta` a local session gets Spark's connectors: the jars named by
+    `more`, those among Spark's own as in our image, or else Maven Central's. Under spark-submit
+    that is the task of its `--packages`; Delta's settings are made here in each case.
 
     A `BridgeError` of a task is raised again; any other failure of Spark becomes a one-line
     `ConfigError` (an invalid query) or `JobFailed`.
     """
-    more = more or {}
-    jars = Path(pyspark.__file__).parent.glob("jars/spark-sql-kafka-0-10_*.jar")
-    if has_kafka and not (any(name in more for name in _JARS) or _is_submitted() or any(jars)):
-        more = {**more, "spark.jars.packages": PACKAGE}
+    more = dict(more or {})
+    if not (any(name in more for name in _JARS) or _is_submitted()):
+        more |= _packages([(_KAFKA, PACKAGE)] * has_kafka + [(_DELTA, DELTA_PACKAGE)] * has_delta)
+    if has_delta:
+        more = delta_settings(_submitted(EXTENSIONS) | more)
     with quiet_py4j():
         with deferred_interrupts():
             session = _build(name, is_watched, more)
@@ -65,6 +74,19 @@ def opened_session(
 
 def _is_submitted() -> bool:
     return "SPARK_ENV_LOADED" in os.environ
+
+
+def _submitted(name: str) -> dict[str, str]:
+    """Return a setting that spark-submit was given."""
+    value = SparkConf().get(name) if _is_submitted() else None
+    return {} if value is None else {name: value}
+
+
+def _packages(wanted: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the setting that fetches packages whose jars are not among Spark's own."""
+    jars = Path(pyspark.__file__).parent / "jars"
+    missing = [package for jar, package in wanted if not any(jars.glob(jar))]
+    return {"spark.jars.packages": ",".join(missing)} if missing else {}
 
 
 def _build(name: str, is_watched: bool, more: Mapping[str, str]) -> SparkSession:

@@ -62,7 +62,11 @@ RateOption = Annotated[int | None, typer.Option(help="Rate limit over all tasks.
 
 @contextmanager
 def job_session(
-    name: str, settings: Sequence[str] | None = None, *, has_kafka: bool = False
+    name: str,
+    settings: Sequence[str] | None = None,
+    *,
+    has_kafka: bool = False,
+    has_delta: bool = False,
 ) -> Iterator["SparkSession"]:
     """Open the session of a job; raises `ConfigError` if Spark is not installed."""
     try:
@@ -72,9 +76,8 @@ def job_session(
         missing = f"expected the Python package {error.name}, which is not installed"
         raise ConfigError(f"spark: {missing}; {remedy}") from error
     more = parse_pairs("--spark", settings)
-    opened = module.opened_session(
-        name, is_watched=is_terminal(STDERR), has_kafka=has_kafka, more=more
-    )
+    needed = {"has_kafka": has_kafka, "has_delta": has_delta}
+    opened = module.opened_session(name, is_watched=is_terminal(STDERR), **needed, more=more)
     with opened as session:
         yield session
 
