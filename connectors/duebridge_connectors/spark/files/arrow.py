@@ -1,0 +1,82 @@
+"""Opens places with Arrow; HDFS by the package hdfs-native, which needs no Java."""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from pyarrow.fs import (
+    AzureFileSystem,
+    FileSystem,
+    FSSpecHandler,
+    GcsFileSystem,
+    LocalFileSystem,
+    PyFileSystem,
+    S3FileSystem,
+)
+
+from duebridge.config.places import ABFS, FILE, GS, HDFS, S3
+from duebridge.errors import ConfigError
+from duebridge_connectors.spark.files.place import Place, Settings, is_path_style
+
+
+def opened(place: Place) -> tuple[FileSystem, str]:
+    """Return the file system of a place, one for each store in a process, and the path in it."""
+    kind, authority, path = place.address
+    files = _opened(kind, authority, tuple(sorted(place.settings().items())))
+    if kind in (FILE, HDFS):
+        return files, path
+    return files, f"{authority.partition('@')[0]}{path}".rstrip("/")
+
+
+@lru_cache(maxsize=16)
+def _opened(kind: str, authority: str, settings: tuple[tuple[str, str], ...]) -> FileSystem:
+    return _OPEN[kind](authority, dict(settings))
+
+
+def _local(authority: str, settings: Settings) -> FileSystem:  # noqa: ARG001 - as the others
+    return LocalFileSystem()
+
+
+def _s3(authority: str, settings: Settings) -> FileSystem:  # noqa: ARG001 - a path has its bucket
+    has_endpoint = "endpoint" in settings
+    given = {
+        "endpoint_override": settings.get("endpoint"),
+        "region": settings.get("region"),
+        "access_key": settings.get("access_key_id"),
+        "secret_key": settings.get("secret_access_key"),
+        "session_token": settings.get("session_token"),
+        "force_virtual_addressing": not is_path_style(settings) if has_endpoint else None,
+        "allow_delayed_open": True,  # a small file is one request, not three
+    }
+    return S3FileSystem(**{name: value for name, value in given.items() if value is not None})
+
+
+def _gs(authority: str, settings: Settings) -> FileSystem:  # noqa: ARG001 - as the others
+    return GcsFileSystem()
+
+
+def _abfs(authority: str, settings: Settings) -> FileSystem:
+    account = authority.partition("@")[2].partition(".")[0]
+    return AzureFileSystem(account, **settings)
+
+
+def _hdfs(authority: str, settings: Settings) -> FileSystem:  # noqa: ARG001 - as the others
+    host, _, port = authority.partition(":")
+    module = hdfs_native(".fsspec")
+    return PyFileSystem(FSSpecHandler(module.HdfsFileSystem(host, int(port) if port else None)))
+
+
+def hdfs_native(part: str = "") -> Any:
+    """Return the package, or a module of it; raises `ConfigError` if it is not installed."""
+    from importlib import import_module
+
+    try:
+        return import_module(f"hdfs_native{part}")
+    except ImportError:
+        missing = "expected the Python package hdfs-native, which is not installed"
+        raise ConfigError(f"hdfs: {missing}; type: pip install 'duebridge[hdfs]'") from None
+
+
+_OPEN: Mapping[str, Callable[[str, Settings], FileSystem]] = {
+    FILE: _local, S3: _s3, GS: _gs, ABFS: _abfs, HDFS: _hdfs,
+}  # fmt: skip

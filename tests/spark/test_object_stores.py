@@ -1,0 +1,188 @@
+"""Files in every kind of place: who may write, what is atomic, and what is never told."""
+
+import pickle
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import obstore
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyarrow import table
+from pyarrow.fs import FileSelector
+
+from duebridge.errors import ConfigError
+from duebridge_connectors.spark.files.place import Place
+from duebridge_connectors.spark.filesystem import (
+    create_file,
+    delta_options,
+    open_filesystem,
+    open_output,
+    read_file,
+    write_file,
+)
+from tests.support.s3_server import (
+    ACCESS_KEY,
+    BUCKET,
+    FORGETFUL,
+    SECRET_KEY,
+    S3Server,
+    s3_server,
+)
+
+WRITERS = 6
+AWS = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "REGION", "DEFAULT_REGION", "ENDPOINT_URL")
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in AWS:
+        monkeypatch.delenv(f"AWS_{name}", raising=False)
+    monkeypatch.setenv("S3_KEY", ACCESS_KEY)
+    monkeypatch.setenv("S3_SECRET", SECRET_KEY)
+
+
+@pytest.fixture(params=["file", "s3", "s3a"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """An empty directory."""
+    if request.param == "file":
+        return Place(f"{tmp_path}/cold")
+    server: S3Server = request.getfixturevalue("s3")
+    return Place(f"{request.param}://{BUCKET}/{tmp_path.name}", server.options())
+
+
+def names(place: Place) -> list[str]:
+    files, path = open_filesystem(place)
+    found = files.get_file_info(FileSelector(path, recursive=True, allow_not_found=True))
+    return sorted(info.path[len(path) + 1 :] for info in found if info.is_file)
+
+
+def test_write_replaces_what_is_there_and_leaves_nothing_else(place: Place) -> None:
+    for data in (b"first", b"second"):
+        write_file(place / "a/b.json", data)
+        assert read_file(place / "a/b.json") == data
+    assert names(place) == ["a/b.json"]
+
+
+def test_create_of_what_is_there_is_refused_and_changes_nothing(place: Place) -> None:
+    create_file(place / "a/b.json", b"first")
+    create_file(place / "a/b.json", b"first")  # a put whose answer was lost is made again
+    with pytest.raises(FileExistsError, match=r"a/b\.json: expected no file; another writer"):
+        create_file(place / "a/b.json", b"second")
+    assert read_file(place / "a/b.json") == b"first"
+    assert [name for name in names(place) if "_one_writer" not in name] == ["a/b.json"]
+
+
+def test_create_by_several_at_once_lets_one_win_and_tells_the_others(place: Place) -> None:
+    together = Barrier(WRITERS)
+
+    def create(number: int) -> bool:
+        together.wait()
+        try:
+            create_file(place / "commit.json", b"%d" % number)
+        except FileExistsError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(WRITERS) as writers:
+        won = [number for number, is_first in enumerate(writers.map(create, range(WRITERS)))
+               if is_first]  # fmt: skip
+    assert [b"%d" % number for number in won] == [read_file(place / "commit.json")]
+
+
+def test_create_in_a_store_without_conditions_is_refused(s3: S3Server, tmp_path: Path) -> None:
+    place = Place(f"s3://{FORGETFUL}/{tmp_path.name}", s3.options())
+    with pytest.raises(ConfigError, match="expected a store that refuses to create an object twic"):
+        create_file(place / "commit.json", b"")
+    assert "commit.json" not in "".join(names(place))
+
+
+def test_output_of_a_large_file_reads_back(place: Place) -> None:
+    data = bytes(range(256)) * 50_000  # more than one part of an upload
+    with open_output(place / "deep/er/large") as stream:
+        stream.write(data)
+    assert read_file(place / "deep/er/large") == data
+    assert names(place) == ["deep/er/large"]
+
+
+def test_missing_file_is_an_os_error(place: Place) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_file(place / "none")
+    assert names(place / "none") == []
+
+
+def test_delta_table_is_opened_by_the_same_options(place: Place) -> None:
+    uri, options = str(place / "table"), delta_options(place)
+    write_deltalake(uri, table({"id": ["a", "b"]}), storage_options=options)
+    write_deltalake(uri, table({"id": ["c"]}), storage_options=options, mode="append")
+    read = DeltaTable(uri, storage_options=options).to_pyarrow_table()
+    assert sorted(read["id"].to_pylist()) == ["a", "b", "c"]
+
+
+def test_place_without_options_takes_the_variables_of_aws(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3.endpoint)
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    place = f"s3://{BUCKET}/{tmp_path.name}/file"
+    create_file(place, b"here")
+    assert read_file(place) == b"here"
+    assert DeltaTable.is_deltatable(place, delta_options(place)) is False
+
+
+def test_place_carries_references_and_no_secret(s3: S3Server) -> None:
+    place = Place(f"s3://{BUCKET}/a", s3.options()) / "b"
+    carried = pickle.dumps(place) + repr(place).encode() + str(place).encode()
+    assert SECRET_KEY.encode() not in carried
+    assert pickle.loads(pickle.dumps(place)) == place  # noqa: S301 - as a task gets it
+    assert SECRET_KEY not in s3.said()
+
+
+def test_missing_variable_is_named_before_anything_is_opened(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("S3_SECRET")
+    place = Place(f"s3://{BUCKET}/a", s3.options(), "routes.r.cold_tier.options")
+    with pytest.raises(ConfigError) as caught:
+        open_filesystem(place)
+    expected = "routes.r.cold_tier.options.secret_access_key: variable S3_SECRET: not set"
+    assert str(caught.value) == expected
+
+
+def test_option_that_resolves_to_nonsense_is_named_without_its_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("S3_SECRET", "localhost:9000")
+    with pytest.raises(ConfigError) as caught:
+        open_filesystem(Place("s3://bucket/a", {"endpoint": "${S3_SECRET}"}))
+    assert (
+        str(caught.value) == "options.endpoint: expected http[s]://HOST[:PORT]; got another value"
+    )
+
+
+@pytest.mark.parametrize(
+    "uri", ["cold", "s3://bucket/a?endpoint_override=h", "ftp://h/a", "s3://u:p@bucket/a"]
+)
+def test_place_that_no_library_opens_is_refused(uri: str) -> None:
+    with pytest.raises(ConfigError, match="a place of files: expected"):
+        open_filesystem(uri)
+
+
+def test_failure_of_a_store_is_an_os_error_without_a_secret(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(*given: object, **options: object) -> None:
+        raise obstore.exceptions.PermissionDeniedError("403")
+
+    monkeypatch.setattr(obstore, "put", absent)
+    with pytest.raises(OSError, match=r"/a/c: cannot be written: 403"):
+        write_file(Place(f"s3://{BUCKET}/a", s3.options()) / "c", b"")
