@@ -1,13 +1,13 @@
-"""The job journal: every row once in the table, whatever is killed; few files; gaps kept."""
+"""The job journal: every row once in a Delta table, whatever is killed; gaps kept."""
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.testing import assertDataFrameEqual
+from pyspark.sql import DataFrame
 
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.jobs import journal as job
@@ -16,10 +16,9 @@ from duebridge_connectors.spark.jobs.journal import (
     JournalSummary,
     read_journal,
     run_journal,
-    small_files,
-    with_day,
 )
-from duebridge_connectors.spark.jobs.journal_table import DataFile, JournalTable
+from duebridge_connectors.spark.jobs.journal_files import ROWS_SCHEMA, by_day
+from duebridge_connectors.spark.jobs.journal_table import JournalTable, JournalVersion
 from duebridge_connectors.spark.source.schema import JOURNAL
 from tests.spark.cold_route import Killed
 from tests.spark.world import World, setting
@@ -41,23 +40,19 @@ class Table:
     def ids(self) -> list[str]:
         return sorted(row.id for row in self.rows().select("id").collect())
 
-    def on_disk(self) -> set[str]:
-        found = self.home.glob("day=*/**/*.parquet")
-        return {str(each.relative_to(self.home)) for each in found}
-
 
 @pytest.fixture
 def table(world: World) -> Table:
     return Table(world)
 
 
-def test_by_day_gives_the_utc_day_and_a_gap_that_of_finding_it(spark: SparkSession) -> None:
+def test_by_day_gives_the_utc_day_whatever_the_zone_and_a_gap_that_of_finding_it() -> None:
     late = datetime(2026, 3, 1, 23, 59, 59, tzinfo=UTC)
-    rows = spark.createDataFrame([("accepted", late), ("gap", None)], "kind string, at timestamp")
-    with setting(spark, "spark.sql.session.timeZone", "Asia/Tokyo"):
-        found = with_day(rows, date(2026, 3, 5)).select("kind", "day")
-        wanted = [("accepted", date(2026, 3, 1)), ("gap", date(2026, 3, 5))]
-        assertDataFrameEqual(found, spark.createDataFrame(wanted, "kind string, day date"))
+    rows = [{"kind": "accepted", "at": late, "id": "a"}, {"kind": "gap", "at": None}]
+    in_tokyo = ROWS_SCHEMA.set(1, pa.field("at", pa.timestamp("us", "Asia/Tokyo")))
+    batch = pa.RecordBatch.from_pylist(rows, in_tokyo)
+    found = {day: part["kind"].to_pylist() for day, part in by_day(batch, date(2026, 3, 5))}
+    assert found == {date(2026, 3, 1): ["accepted"], date(2026, 3, 5): ["gap"]}
 
 
 def lags(world: World) -> list[int | None]:
@@ -73,10 +68,12 @@ def test_run_journal_again_adds_what_is_new_and_tells_the_store_how_far_it_is(
     first = table.run(max_entries_per_trigger=4)
     assert (first.rows, first.batches, first.table_rows) == (10, 3, 10)
     assert lags(world) == [0] * 4
+    complete = table.files.existing().complete_until_ms
     world.accept("split", "a10")
     assert sorted(lag for lag in lags(world) if lag is not None) == [0, 0, 0, 1]
     world.accept("plain", "b")
     assert table.run().rows == 2
+    assert table.files.existing().complete_until_ms > complete
     assert table.run().rows == 0
     assert table.ids() == sorted([f"a{number}" for number in range(11)] + ["b"])
     found = {(row.day, row.route) for row in table.rows().collect()}
@@ -89,7 +86,8 @@ def test_run_journal_keeps_a_gap_and_says_so(world: World, table: Table) -> None
         world.schedule("plain", name, at=5)
     world.cut("plain", 1, 2)
     world.deliver("plain", 1)
-    done = table.run()
+    with setting(world.spark, "spark.sql.session.timeZone", "Asia/Tokyo"):
+        done = table.run()
     assert (done.rows, done.gaps, done.lost_entries) == (3, 1, 2)
     assert "1 gaps, 2 entries lost" in str(done)
     found = table.rows()
@@ -100,52 +98,39 @@ def test_run_journal_keeps_a_gap_and_says_so(world: World, table: Table) -> None
         ("accepted", "plain", 0, 3, 0, "c", None, 0),
         ("delivered", "plain", 0, 4, 0, "a", 1, 0),
     ]
+    assert {row.day for row in found.collect()} == {datetime.now(UTC).date()}
 
 
-@pytest.mark.long
-def test_run_journal_merges_small_files_and_disturbs_no_reader(
-    world: World, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job, "MERGE_FROM_FILES", 3)
-    world.accept("plain", *"ab")
-    assert table.run(route="plain", max_entries_per_trigger=1).merged_files == 0
-    older = table.rows()
-    world.accept("plain", *"cd")
-    done = table.run(route="plain", max_entries_per_trigger=1)
-    assert (done.batches, done.merged_files, done.table_files, done.table_rows) == (2, 3, 2, 4)
-    assert older.count() == 2
-    assert table.ids() == [*"abcd"]
-    assert len(table.on_disk()) == 5
-    table.run(route="plain", keep="0ms")
-    assert len(table.on_disk()) == 2
-    assert table.ids() == [*"abcd"]
-
-
-@pytest.mark.parametrize("step", ["take_over", "commit", "newest"])
-@pytest.mark.parametrize(
-    "call", [1, *(pytest.param(call, marks=pytest.mark.long) for call in (2, 3))]
-)
+@pytest.mark.parametrize("step", ["begun", "files_written", "commit"])
+@pytest.mark.parametrize("call", [1, 2])
 def test_batches_killed_at_any_step_and_begun_again_are_in_the_table_once(
     table: Table, monkeypatch: pytest.MonkeyPatch, step: str, call: int
 ) -> None:
-    """The batches are as Spark gives them; merging begins with the second, so it is killed too."""
-    monkeypatch.setattr(job, "MERGE_FROM_FILES", 2)
-    checkpoint = table.home / "_checkpoint"
-    checkpoint.mkdir(parents=True)
-    (checkpoint / "metadata").write_text('{"id":"a query"}')
+    """The batches are as Spark gives them."""
+    leave_checkpoint(table, "a query")
+    places: dict[str, tuple[Any, str]] = {
+        "begun": (JournalTable, "begun"),
+        "files_written": (job, "_written"),
+        "commit": (JournalVersion, "commit"),
+    }
     with monkeypatch.context() as patched:
-        patched.setattr(JournalTable, step, killed_after(getattr(JournalTable, step), call))
+        place, name = places[step]
+        patched.setattr(place, name, killed_after(getattr(place, name), call))
         with pytest.raises(Killed):
             add_batches(table)
     add_batches(table)
     assert table.ids() == ["id-0", "id-1"]
-    table.files.sweep(0)
-    assert table.ids() == ["id-0", "id-1"]
-    assert table.on_disk() == {each.path for each in table.files.newest().files}
+    assert table.files.existing().batch("a query") == 1
+
+
+def leave_checkpoint(table: Table, query: str) -> None:
+    checkpoint = table.home / "_checkpoint"
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    (checkpoint / "metadata").write_text(f'{{"id":"{query}"}}')
 
 
 def add_batches(table: Table) -> None:
-    sink = JournalSink(table.world.spark, table.files)
+    sink = JournalSink(table.files)
     at = datetime(2026, 3, 1, tzinfo=UTC)
     for number in range(2):
         row = ("accepted", at, "plain", 0, number, 0, f"id-{number}", at, None, None, 0)
@@ -178,14 +163,3 @@ def test_run_journal_with_another_checkpoint_is_refused(world: World, table: Tab
 def test_read_journal_of_nothing_says_what_was_expected(table: Table) -> None:
     with pytest.raises(ConfigError, match="expected a table that the job journal wrote"):
         table.rows()
-
-
-def test_small_files_of_a_day_that_is_over_are_merged_to_one() -> None:
-    def file(day: int, name: str, size: int = 10) -> DataFile:
-        return DataFile(f"day=2026-01-0{day}/route=r/{name}", 1, size)
-
-    big = file(1, "big", 64 * 1024 * 1024)
-    old = [file(1, "a"), file(1, "b")]
-    new = [file(3, f"n{number}") for number in range(15)]
-    assert small_files([*old, big, file(2, "alone"), *new]) == old
-    assert small_files([*new, file(3, "n15")]) == [*new, file(3, "n15")]

@@ -104,7 +104,7 @@ def run_again(jobs: Jobs) -> None:
 
 def is_reported(home: Path, driver: "subprocess.Popen[bytes]") -> bool:
     assert driver.poll() is None
-    return files(home, "journal/_manifests/*.json") and files(home, "report/report.html")
+    return files(home, "journal/day=*/*.parquet") and files(home, "report/report.html")
 
 
 def is_begun(world: World, begun: dict[str, int]) -> bool:

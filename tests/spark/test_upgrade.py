@@ -11,9 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from duebridge.errors import ConfigError
 from duebridge.store.cold import ColdNotes
 from duebridge_connectors.spark.jobs.intake import Intake, run_intake
 from duebridge_connectors.spark.jobs.journal import read_journal, run_journal
@@ -69,7 +71,10 @@ def test_run_journal_goes_on_with_a_table_and_a_checkpoint_of_an_earlier_version
     manifest = {"version": 1, "query": QUERY, "batch": 0, "files": [known], "retired": []}
     leave(table, {"_manifests/000000000001.json": json.dumps(manifest)})
     leave(table / "_checkpoint", checkpoint({"plain/0": [1, 2]}))
-    done = run_journal(world.spark, str(table), config=world.config, route="plain")
+    given = {"config": world.config, "route": "plain"}
+    with pytest.raises(ConfigError, match=r"expected a Delta table; got one of duebridge 0\.2\.0"):
+        run_journal(world.spark, str(table), **given)
+    done = run_journal(world.spark, str(table), takes_over=True, **given)
     assert (done.rows, done.table_rows) == (1, 3)
     found = read_journal(world.spark, str(table)).select("route", "id").collect()
     assert sorted(map(tuple, found)) == [("plain", "a"), ("plain", "b"), ("plain", "c")]

@@ -32,7 +32,7 @@ _add(
 )
 _add(
     journal,
-    "Append the journal to a table of Parquet files.",
+    "Append the journal to a Delta table.",
     "duebridge spark journal /data/journal",
     "duebridge spark journal /data/journal --every 1m",
     no="the job failed part-way",

@@ -21,9 +21,10 @@ def journal(
         str | None,
         typer.Option(help="Run until Ctrl-C, with a batch at this interval, such as 1m."),
     ] = None,
-    keep: Annotated[
-        str | None, typer.Option(help="How long merged files stay for readers; by default 1h.")
-    ] = None,
+    takes_over: Annotated[
+        bool,
+        typer.Option("--take-over", help="Make a Delta table of one of duebridge 0.2.0 first."),
+    ] = False,
     start: Annotated[
         str | None, typer.Option(help="Where a new table starts: earliest or latest.")
     ] = None,
@@ -39,9 +40,9 @@ def journal(
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Append the journal to a table, every row exactly once.
+    """Append the journal to a Delta table, every row exactly once.
 
-    The table is partitioned by day and route, and small files are merged. TABLE/_checkpoint holds
+    The table is partitioned by day; `spark tidy` merges its small files. TABLE/_checkpoint holds
     the position in the journal: a further run continues there, even after a kill. Entries removed
     by the journal's cap before they were read become a row of kind gap, and are reported.
     """
@@ -73,7 +74,7 @@ def report(
     body or header. The same figures are beside it as Parquet: hours, days, reasons, gaps, forecast.
     """
     write, wanted = job.given_options(locals())
-    with job.job_session("report", settings) as spark:
+    with job.job_session("report", settings, has_delta=journal is not None) as spark:
         from duebridge_connectors.spark.jobs.report import run_report
 
         done = run_report(spark, **job.with_instants(wanted, **write), **write)
@@ -122,7 +123,8 @@ def reconcile(
     break it. docs/spark/reconcile.md lists the columns and kinds.
     """
     write, wanted = job.given_options(locals())
-    with job.job_session("reconcile", settings, has_kafka=True) as spark:
+    needed = {"has_kafka": True, "has_delta": journal is not None}
+    with job.job_session("reconcile", settings, **needed) as spark:
         from duebridge_connectors.spark.jobs.reconcile import run_reconcile
 
         wanted = job.with_instants(wanted, **write)

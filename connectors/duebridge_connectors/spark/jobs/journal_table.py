@@ -1,90 +1,107 @@
-"""The journal as a table of Parquet files; a reader sees one complete version.
+"""The journal as a Delta table: a batch of the query is one commit, and in the table once.
 
-    TABLE/day=2026-11-21/route=reminders/part-….parquet   never changed once written
-    TABLE/_manifests/000000000042.json                    all files of version 42
-    TABLE/_checkpoint                                     how far the journal is read
+    TABLE/day=2026-11-21/part-….parquet   written by tasks, never changed
+    TABLE/_delta_log                      Delta's log: only what it names is in the table
+    TABLE/_checkpoint                     how far the query has read the journal
 
-Manifests appear atomically, and only files of a manifest count. A writer killed at any point leaves
-the previous version, and unnamed files that the next run removes. Files replaced by a later version
-stay for a time, for readers of the older one. Only the query that owns the checkpoint writes.
+Each commit sets a transaction of Delta, `duebridge.journal/QUERY`, to the number of its batch. The
+number is looked up before a batch is written, and the commit fails if another one has set it since.
+The query keeps which entries of which shards a number stands for, so that one number is enough for
+all of them. A second transaction says until when the table has every entry.
+
+All commits go through `deltalake`, here and in the job tidy: it has one way of being alone with a
+version on every store. Nothing but files that no version names is left by a writer that is killed.
 """
 
-import time
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-import pyarrow.parquet as pq
-from pyarrow.fs import FileSelector, FileType
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.transaction import AddAction
+from pyarrow.fs import FileType
 
-from duebridge.errors import ConfigError
-from duebridge_connectors.spark.filesystem import open_filesystem, write_file
+from duebridge.errors import ConfigError, JobFailed
+from duebridge_connectors.spark.filesystem import open_filesystem
+from duebridge_connectors.spark.jobs.journal_files import TABLE_SCHEMA, JournalFile
 
-KEPT_MANIFESTS = 16  # for readers that have listed a name and not opened it yet
 CHECKPOINT = "_checkpoint"
-_MANIFESTS = "_manifests"
-_ASIDE = "_aside"  # Spark ignores names that begin with _
+LANDED = "_manifests"  # of a table as version 0.2.0 wrote it
+_BATCH = "duebridge.journal/{query}"
+_COMPLETE = "duebridge.journal.complete_until_ms"
+_CONFIGURATION = {
+    "delta.checkpointInterval": "10",
+    "delta.dataSkippingStatsColumns": "route,at,due_at,sequence",
+    "delta.deletedFileRetentionDuration": "interval 1 days",
+    "delta.logRetentionDuration": "interval 7 days",
+}
 
 
-class DataFile(msgspec.Struct, frozen=True):
-    """A file of a version; `path` is relative to the table."""
+class JournalVersion:
+    """One version of the table, and the commit of the next one."""
 
-    path: str
-    rows: int
-    size_bytes: int
+    def __init__(self, delta: DeltaTable) -> None:
+        self._delta = delta
 
     @property
-    def partition(self) -> str:
-        """The directory of its day and route."""
-        return self.path.rpartition("/")[0]
+    def complete_until_ms(self) -> int:
+        """The table has every entry journalled before it, by the store's clock; 0: unknown."""
+        found: int | None = self._delta.transaction_version(_COMPLETE)
+        return found or 0
 
     @property
-    def day(self) -> str:
-        """The day, as YYYY-MM-DD."""
-        return self.path.partition("/")[0].removeprefix("day=")
+    def files(self) -> int:
+        """How many files it has."""
+        return int(self._added().num_rows)
 
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return sum(self._added()["num_records"].to_pylist())
 
-class RetiredFile(msgspec.Struct, frozen=True):
-    """A file of an earlier version, and when it was replaced."""
+    def batch(self, query: str) -> int:
+        """Return the number of the last batch of a query in this version; -1 for none."""
+        found = self._delta.transaction_version(_BATCH.format(query=query))
+        return -1 if found is None else found
 
-    path: str
-    at_ms: int
+    def commit(
+        self, query: str, batch: int, files: Iterable[JournalFile], complete_until_ms: int = 0
+    ) -> None:
+        """Add a batch, atomically; raises `JobFailed` if another run did so since this version."""
+        numbers = {_BATCH.format(query=query): batch}
+        if complete_until_ms:
+            numbers[_COMPLETE] = complete_until_ms
+        try:
+            self._commit([_added(file) for file in files], numbers)
+        except CommitFailedError as error:
+            raise JobFailed(
+                f"{self._delta.table_uri}: expected to be the only run of the job journal; got"
+                f" batch {batch} from another one meanwhile. Nothing was added twice"
+            ) from error
 
+    def complete(self, until_ms: int) -> None:
+        """Record that the table has every entry journalled before an instant."""
+        if until_ms > self.complete_until_ms:
+            self._commit([], {_COMPLETE: until_ms})
 
-class Manifest(msgspec.Struct, frozen=True):
-    """One version: its files, and the last batch of the query that it contains.
-
-    It has every entry journalled before `complete_until_ms` of the store's clock; 0: unknown.
-    """
-
-    version: int = 0
-    query: str = ""
-    batch: int = -1
-    complete_until_ms: int = 0
-    files: tuple[DataFile, ...] = ()
-    retired: tuple[RetiredFile, ...] = ()
-
-    def with_batch(self, query: str, batch: int, files: Iterable[DataFile]) -> "Manifest":
-        """Return the next version, with a batch added."""
-        return msgspec.structs.replace(
-            self, version=self.version + 1, query=query, batch=batch, files=(*self.files, *files)
+    def _commit(self, files: list[AddAction], numbers: dict[str, int]) -> None:
+        transactions = [Transaction(name, number) for name, number in numbers.items()]
+        self._delta.create_write_transaction(
+            list(files),
+            "append",
+            TABLE_SCHEMA,
+            ["day"],
+            commit_properties=CommitProperties(app_transactions=transactions),
         )
 
-    def with_merged(
-        self, old: Iterable[DataFile], new: Iterable[DataFile], at_ms: int
-    ) -> "Manifest":
-        """Return the next version, with new files in place of old ones."""
-        gone = {file.path for file in old}
-        return msgspec.structs.replace(
-            self,
-            version=self.version + 1,
-            files=(*(file for file in self.files if file.path not in gone), *new),
-            retired=(*self.retired, *(RetiredFile(path, at_ms) for path in sorted(gone))),
-        )
+    def _added(self) -> pa.Table:
+        return pa.table(self._delta.get_add_actions(flatten=True))
 
 
 class JournalTable:
-    """A table at a path or URI that both Spark and Arrow can open."""
+    """A table at a path or URI."""
 
     def __init__(self, root: str) -> None:
         self.root = root.rstrip("/")
@@ -95,28 +112,42 @@ class JournalTable:
         """The checkpoint directory of the query."""
         return f"{self.root}/{CHECKPOINT}"
 
-    @property
-    def aside(self) -> str:
-        """The directory that Spark writes a batch to, before `take_over`."""
-        return f"{self.root}/{_ASIDE}"
+    def begun(self, query: str) -> JournalVersion:
+        """Return the newest version, made if there is none, for a query to go on with.
 
-    def newest(self) -> Manifest:
-        """Return the newest version; an empty one if there is none."""
-        names = sorted(self._names(_MANIFESTS, ".json"))
-        if not names:
-            return Manifest()
-        return msgspec.json.decode(self._read(f"{_MANIFESTS}/{names[-1]}"), type=Manifest)
+        Raises `ConfigError` for a table of another query.
+        """
+        made = DeltaTable.create(
+            self.root,
+            TABLE_SCHEMA,
+            mode="ignore",
+            partition_by=["day"],
+            configuration=_CONFIGURATION,
+        )
+        version = JournalVersion(made)
+        if version.batch(query) < 0 and version.files:
+            raise ConfigError(
+                f"{self.root}: expected the checkpoint that it was written with; got the one of"
+                f" query {query}. Restore {self.checkpoint}, or start a new table"
+            )
+        return version
 
-    def existing(self) -> Manifest:
+    def existing(self) -> JournalVersion:
         """Return the newest version; raises `ConfigError` if there is none."""
-        found = self.newest()
-        if not found.version:
-            raise ConfigError(f"{self.root}: expected a table that the job journal wrote; got none")
-        return found
+        self.check_taken_over()
+        try:
+            return JournalVersion(DeltaTable(self.root))
+        except TableNotFoundError as error:
+            expected = "expected a table that the job journal wrote; got none"
+            raise ConfigError(f"{self.root}: {expected}") from error
 
-    def paths(self, files: Iterable[DataFile]) -> list[str]:
-        """Return the full paths of files, for Spark."""
-        return [f"{self.root}/{file.path}" for file in files]
+    def check_taken_over(self) -> None:
+        """Raise `ConfigError` for a table as version 0.2.0 wrote it."""
+        if self._files.get_file_info(f"{self._path}/{LANDED}").type is FileType.Directory:
+            raise ConfigError(
+                f"{self.root}: expected a Delta table; got one of duebridge 0.2.0, or a part of it."
+                f" Take it over once: duebridge spark journal {self.root} --take-over"
+            )
 
     def query(self) -> str:
         """Return the id of the query that owns the checkpoint."""
@@ -128,60 +159,11 @@ class JournalTable:
         found = msgspec.json.decode(offset, type=dict[str, list[int]])
         return {name: until for name, (_, until, *_) in found.items()}
 
-    def take_over(self) -> list[DataFile]:
-        """Move the files written aside into the table; no version names them yet."""
-        taken = []
-        for info in self._parquet(_ASIDE):
-            path = info.path.removeprefix(f"{self._path}/{_ASIDE}/")
-            rows = pq.read_metadata(info.path, filesystem=self._files).num_rows
-            self._files.create_dir(f"{self._path}/{path.rpartition('/')[0]}", recursive=True)
-            self._files.move(info.path, f"{self._path}/{path}")
-            taken.append(DataFile(path, rows, info.size))
-        return taken
-
-    def commit(self, manifest: Manifest) -> Manifest:
-        """Make this the newest version, atomically."""
-        name = f"{self.root}/{_MANIFESTS}/{manifest.version:012}.json"
-        write_file(name, msgspec.json.encode(manifest))
-        for old in sorted(self._names(_MANIFESTS, ".json"))[:-KEPT_MANIFESTS]:
-            self._files.delete_file(f"{self._path}/{_MANIFESTS}/{old}")
-        return manifest
-
-    def complete(self, until_ms: int) -> None:
-        """Record that the newest version has every entry journalled before an instant."""
-        newest = self.newest()
-        version = newest.version + 1
-        self.commit(msgspec.structs.replace(newest, version=version, complete_until_ms=until_ms))
-
-    def sweep(self, keep_ms: int) -> None:
-        """Remove files that a killed run left, and those replaced more than `keep_ms` ago."""
-        newest = self.newest()
-        since_ms = int(time.time() * 1000) - keep_ms
-        kept = [file for file in newest.retired if file.at_ms > since_ms]
-        if len(kept) < len(newest.retired):
-            version = newest.version + 1
-            newest = msgspec.structs.replace(newest, version=version, retired=tuple(kept))
-            self.commit(newest)
-        known = {file.path for file in newest.files} | {file.path for file in kept}
-        for info in self._parquet(""):
-            path = info.path.removeprefix(f"{self._path}/")
-            if path.startswith("day=") and path not in known:
-                self._files.delete_file(info.path)
-
-    def _names(self, below: str, end: str) -> list[str]:
-        selector = FileSelector(f"{self._path}/{below}", allow_not_found=True)
-        found = self._files.get_file_info(selector)
-        return [info.base_name for info in found if info.base_name.endswith(end)]
-
-    def _parquet(self, below: str) -> list[Any]:
-        root = f"{self._path}/{below}".rstrip("/")
-        selector = FileSelector(root, recursive=True, allow_not_found=True)
-        return [
-            info
-            for info in self._files.get_file_info(selector)
-            if info.type is FileType.File and info.base_name.endswith(".parquet")
-        ]
-
     def _read(self, path: str) -> bytes:
         with self._files.open_input_stream(f"{self._path}/{path}") as stream:
             return bytes(stream.read())
+
+
+def _added(file: JournalFile) -> AddAction:
+    day: dict[str, Any] = {"day": file.day}
+    return AddAction(file.path, file.size_bytes, day, file.at_ms, True, file.statistics)
