@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from duebridge.config.models import HOUR_MS
@@ -28,9 +29,11 @@ from duebridge_connectors.spark.cold.parquet_files import (
     read_files,
     write_hours,
 )
+from duebridge_connectors.spark.session import job_error
 from duebridge_connectors.spark.source.arrow import arrow_schema
 from duebridge_connectors.spark.source.schema import COLD
 from duebridge_connectors.spark.transforms.cold_copies import HOUR
+from tests.spark.cold_route import ColdRoute
 from tests.spark.world import LATER_MS, World
 
 SCHEMA = arrow_schema(COLD).append(pa.field(HOUR, pa.int64()))
@@ -115,8 +118,31 @@ def test_read_of_a_file_that_was_damaged_is_an_error(tmp_path: Path) -> None:
     at = data.index(b"\x28\xb5\x2f\xfd")  # where the first page's zstd frame begins
     data[at + 8] ^= 1
     path.write_bytes(data)
-    with pytest.raises(OSError, match="CRC"):
+    with pytest.raises(JobFailed, match=f"{file}: expected a whole Parquet file.* CRC"):
         read(tmp_path, [file])
+
+
+def test_read_of_a_missing_or_cut_file_names_it(tmp_path: Path) -> None:
+    (file,) = written(tmp_path, batches(0))
+    path = tmp_path / file
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(JobFailed, match=f"{file}: expected a whole Parquet file"):
+        read(tmp_path, [file])
+    path.unlink()
+    with pytest.raises(JobFailed, match=f"{file}: expected a whole Parquet file.*No such file"):
+        read(tmp_path, [file])
+
+
+def test_hydrate_where_a_file_is_missing_says_which_and_why(cold: ColdRoute) -> None:
+    cold.demoted("a")
+    cold.reach()
+    (path,) = Path(cold.tier.log.root).rglob("*.parquet")
+    path.unlink()
+    with pytest.raises(PySparkException) as raised:
+        cold.hydrate()
+    error = job_error(raised.value)
+    assert isinstance(error, JobFailed)
+    assert str(error).startswith(f"{path}: expected a whole Parquet file")
 
 
 def test_read_gathers_small_files_into_one_batch(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ its commit. So no file is renamed, and files of failed attempts do no harm.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
@@ -63,7 +64,7 @@ def write_hours(batch: ColdBatch, rows: Iterator[pa.RecordBatch]) -> Iterator[pa
 
 
 def read_files(read: ColdRead, names: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the named files; a damaged file raises an Arrow error."""
+    """Yield the rows of the named files; `JobFailed` names a file that cannot be read."""
     schema = arrow_schema(read.columns)
     ids = None if read.ids is None else pa.array(read.ids, pa.string())
     files, root = open_filesystem(read.root)
@@ -125,7 +126,7 @@ def _file(batch: ColdBatch, hour: int) -> str:
 
 def _groups(files: Any, path: str, columns: Sequence[str], ids: Any) -> Iterator[pa.Table]:
     """Yield a file's row groups; with ids, only groups and rows that have one of them."""
-    with files.open_input_file(path) as stream:
+    with readable(path), files.open_input_file(path) as stream:
         file = pq.ParquetFile(stream, page_checksum_verification=True)
         for number in range(file.num_row_groups):
             if ids is None:
@@ -134,3 +135,16 @@ def _groups(files: Any, path: str, columns: Sequence[str], ids: Any) -> Iterator
             mask = pc.is_in(file.read_row_group(number, ["id"]).column(0), ids)
             if pc.any(mask).as_py():
                 yield file.read_row_group(number, columns).filter(mask)
+
+
+@contextmanager
+def readable(path: str) -> Iterator[None]:
+    """Raise `JobFailed` with the file's name where it is missing or damaged."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        cause = " ".join(str(error).split())
+        text = f"{path}: expected a whole Parquet file of the cold tier; got: {cause}"
+        raise JobFailed(
+            f"{text}; nothing is lost: restore the file and run the job again"
+        ) from error
