@@ -21,7 +21,6 @@ from duebridge_connectors.spark.cold.commit_log import (
     ColdLog,
     Commit,
     boundary_ms,
-    hour_of,
 )
 from duebridge_connectors.spark.cold.parquet_files import (
     ColdBatch,
@@ -29,6 +28,7 @@ from duebridge_connectors.spark.cold.parquet_files import (
     read_files,
     write_hours,
 )
+from duebridge_connectors.spark.cold.slices import range_of
 from duebridge_connectors.spark.session import job_error
 from duebridge_connectors.spark.source.arrow import arrow_schema
 from duebridge_connectors.spark.source.schema import COLD
@@ -72,7 +72,7 @@ def read(root: Path, files: Sequence[str], *columns: str, **of: Any) -> list[dic
 def test_write_gives_every_hour_a_file_of_all_its_rows(tmp_path: Path) -> None:
     found = written(tmp_path, batches(0, 1, 30))
     assert list(found.values()) == [3, 3, 3]
-    assert [hour_of(file) // HOUR_MS - FIRST for file in found] == [0, 1, 30]
+    assert [range_of(file).from_ms // HOUR_MS - FIRST for file in found] == [0, 1, 30]
     rows = [row for batch in batches(0, 1, 30) for row in batch.drop_columns([HOUR]).to_pylist()]
     assert read(tmp_path, list(found)) == rows
 
@@ -83,7 +83,7 @@ def test_write_of_an_hour_beyond_what_memory_has_makes_files_of_its_parts(
     monkeypatch.setattr(parquet_files, "FILE_BYTES", 1000)
     found = written(tmp_path, batches(0, rows=5, blob=bytes(600)))
     assert list(found.values()) == [2, 2, 1]
-    assert len({hour_of(file) for file in found}) == 1
+    assert len({range_of(file).from_ms for file in found}) == 1
 
 
 def test_write_that_reads_back_something_else_fails(

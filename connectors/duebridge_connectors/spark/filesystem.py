@@ -1,20 +1,10 @@
 """Files in any place of the configuration: a path, or a URI of s3, gs, abfs, hdfs or file.
 
-                     ┌─ file ──▶ a file beside it, synced, then linked or renamed
-write, create ─▶ kind┼─ hdfs ──▶ a file beside it, then renamed
-                     └─ others ▶ one put, conditional for create
-read, list, stream ──▶ Arrow
-
-Two writers of one name are safe: `create_file` lets one of them win and tells the other.
-"""
-
 import os
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from pyarrow.fs import FileSystem
+from pyarrow.fs import FileSystem, FileType, LocalFileSystem
 
 from duebridge.config.places import FILE, HDFS
 from duebridge_connectors.spark.files import object_store
@@ -22,91 +12,38 @@ from duebridge_connectors.spark.files.arrow import hdfs_native, opened
 from duebridge_connectors.spark.files.place import Place, place_of
 
 
-def open_filesystem(place: Place | str) -> tuple[FileSystem, str]:
-    """Return the file system of a place, and the path within it.
+def create_file(uri: str, data: bytes) -> bool:
+    """Create a file atomically and durably; return False, and change nothing, if it is there.
 
-    Raises `ConfigError` for a place that no library opens, or a missing variable of an option.
+    Of two writers at once one creates it. That holds for a file system of the machine; elsewhere
+    two writers of the same moment may both be told that they did.
     """
-    return opened(place_of(place))
+    files, path = open_filesystem(uri)
+    if not isinstance(files, LocalFileSystem):
+        if files.get_file_info(path).type != FileType.NotFound:
+            return False
+        write_file(uri, data)
+        return True
+    files.create_dir(path.rpartition("/")[0] or "/", recursive=True)
+    return _linked(path, data)
 
 
-def open_output(place: Place | str) -> Any:
-    """Open a new file for writing; its directories are made where the store has any."""
-    files, path = open_filesystem(place)
-    if place_of(place).address.kind in (FILE, HDFS):
-        files.create_dir(path.rpartition("/")[0] or "/", recursive=True)
-    return files.open_output_stream(path)
-
-
-def read_file(place: Place | str) -> bytes:
-    """Return the content of a file; raises `OSError`."""
-    files, path = open_filesystem(place)
-    with files.open_input_stream(path) as stream:
-        return bytes(stream.read())
-
-
-def write_file(place: Place | str, data: bytes) -> None:
-    """Write a file atomically, over what is there: readers see the old content or the new one."""
-    _write(place_of(place), data, may_replace=True)
-
-
-def create_file(place: Place | str, data: bytes) -> None:
-    """Write a file atomically if there is none; the same content again is no second writer.
-
-    Raises `FileExistsError` if there is one with other content.
-    """
+def _linked(path: str, data: bytes) -> bool:
+    draft = f"{path}.{uuid4().hex}.new"
     try:
-        _write(place_of(place), data, may_replace=False)
+        with open(draft, "xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.link(draft, path)
     except FileExistsError:
-        # A put that was repeated after a lost answer finds what it has written itself.
-        if read_file(place) != data:
-            expected = "expected no file; another writer was first: nothing was written"
-            raise FileExistsError(f"{place}: {expected}") from None
-
-
-def delta_options(place: Place | str) -> dict[str, str]:
-    """Return the `storage_options` of delta-rs for a place; they hold secrets."""
-    return object_store.options_of(place_of(place))
-
-
-def _write(place: Place, data: bytes, *, may_replace: bool) -> None:
-    kind = place.address.kind
-    if kind == FILE:
-        _write_local(Path(place.address.path), data, may_replace)
-    elif kind == HDFS:
-        _write_hdfs(place, data, may_replace)
-    else:
-        object_store.put(place, data, "overwrite" if may_replace else "create")
-
-
-def _write_local(path: Path, data: bytes, may_replace: bool) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{uuid4().hex}")  # Spark ignores it if we are killed
-    try:
-        with aside.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if may_replace:
-            aside.replace(path)
-        else:
-            path.hardlink_to(aside)  # unlike a rename it fails if there is one
+        return False
     finally:
-        aside.unlink(missing_ok=True)
+        os.unlink(draft)
+    return True
 
 
-def _write_hdfs(place: Place, data: bytes, may_replace: bool) -> None:
-    _, authority, path = place.address
-    package = hdfs_native()
-    client = package.Client(f"hdfs://{authority}")
-    folder, _, name = path.rpartition("/")
-    aside = f"{folder}/.{name}.{uuid4().hex}"
-    client.mkdirs(folder or "/", 0o755, True)
-    with client.create(aside, package.WriteOptions(overwrite=False)) as file:
-        file.write(data)
-    try:
-        client.rename(aside, path, may_replace)
-    except BaseException:
-        with suppress(OSError):
-            client.delete(aside, False)
-        raise
+def open_filesystem(uri: str) -> tuple[Any, str]:
+    """Return the file system of a path or URI, and the path within it."""
+    files, path = FileSystem.from_uri(uri)
+    return files, path.rstrip("/")

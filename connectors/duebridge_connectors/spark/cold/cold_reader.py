@@ -9,9 +9,9 @@ import pyarrow.dataset as ds
 
 from duebridge.admin.cold_rows import ColdRow
 from duebridge.admin.listing import DueWindow
-from duebridge.config.models import HOUR_MS
 from duebridge.errors import ConfigError
-from duebridge_connectors.spark.cold.commit_log import ColdLog, TierState, hour_of
+from duebridge_connectors.spark.cold.commit_log import ColdLog, TierState
+from duebridge_connectors.spark.cold.slices import range_of
 from duebridge_connectors.spark.filesystem import open_filesystem
 
 _COLUMNS = list(ColdRow._fields)
@@ -38,11 +38,11 @@ def _by_hour(state: TierState, window: DueWindow) -> dict[int, list[str]]:
     """Return the files of each hour that overlaps the window."""
     found: dict[int, list[str]] = {}
     for file in state.files:
-        hour_ms = hour_of(file)
-        is_over = window.from_ms is not None and hour_ms + HOUR_MS <= window.from_ms
-        is_to_come = window.to_ms is not None and hour_ms > window.to_ms
+        begin_ms, end_ms = range_of(file)
+        is_over = window.from_ms is not None and end_ms <= window.from_ms
+        is_to_come = window.to_ms is not None and begin_ms > window.to_ms
         if not (is_over or is_to_come):
-            found.setdefault(hour_ms, []).append(file)
+            found.setdefault(begin_ms, []).append(file)
     return found
 
 

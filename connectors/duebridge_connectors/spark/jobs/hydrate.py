@@ -110,7 +110,7 @@ class _Returning:
         forward = self._marks.due_before(until_ms)
         if not forward.found:
             return None
-        others = [file for file in self._state.files if file not in {*self.files}]
+        others = self._state.due_from(until_ms)
         rows = read_cold(self._spark, self._tier, others, ids=forward.ids)
         moved = moved_forward(rows, forward.frame(self._spark))
         early = self._counting(moved).localCheckpoint()
