@@ -9,20 +9,24 @@ import pyarrow.dataset as ds
 
 from duebridge.admin.cold_rows import ColdRow
 from duebridge.admin.listing import DueWindow
+from duebridge.config.models import ColdTier
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.cold.commit_log import ColdLog, TierState
 from duebridge_connectors.spark.cold.slices import range_of
+from duebridge_connectors.spark.files.place import place_of_tier
 from duebridge_connectors.spark.filesystem import open_filesystem
 
 _COLUMNS = list(ColdRow._fields)
 
 
-def read_cold_rows(path: str, route: str, envelope_id: str, window: DueWindow) -> Iterator[ColdRow]:
+def read_cold_rows(
+    tier: ColdTier, route: str, envelope_id: str, window: DueWindow
+) -> Iterator[ColdRow]:
     """Yield the cold rows of one id, or of all (''), due within a window, earliest first.
 
     Raises `ConfigError` for a tier that cannot be read.
     """
-    log = ColdLog(path, route)
+    log = ColdLog(place_of_tier(tier, route), route)
     try:
         state = log.state()
         pulled = _pulled(log, state)

@@ -31,6 +31,7 @@ from duebridge_connectors.spark.cold.tier_state import (
     TierState,
     advanced,
 )
+from duebridge_connectors.spark.files.place import Place, place_of
 from duebridge_connectors.spark.filesystem import create_file, open_filesystem
 
 __all__ = [
@@ -70,8 +71,8 @@ class _Position(NamedTuple):
 class ColdLog:
     """Reads and writes the log of a route. Raises `OSError`, and `JobFailed` for a damaged one."""
 
-    def __init__(self, path: str, route: str) -> None:
-        self.root = f"{path.rstrip('/')}/route={route}"
+    def __init__(self, path: Place | str, route: str) -> None:
+        self.root = place_of(path) / f"route={route}"
 
     def commit(self, entry: Commit) -> bool:
         """Append to the log, atomically; return whether the commit counts.
@@ -93,7 +94,7 @@ class ColdLog:
         has_state = end.is_earlier or number % STATE_EVERY == 0
         state = advanced(end.state, [commit]) if has_state else None
         data = msgspec.json.encode(LogEntry(commit, state))
-        if not create_file(f"{self.root}/{entry_name(number)}", data):
+        if not create_file(self.root / entry_name(number), data):
             return self._entry(number) == LogEntry(commit, state)  # a reply was lost
         if end.number and end.number not in self.numbers():
             text = f"{self.root}: expected entry {end.number} of the log; it was swept meanwhile"

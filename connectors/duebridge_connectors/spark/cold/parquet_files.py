@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
 from duebridge.errors import JobFailed
-from duebridge_connectors.spark.filesystem import open_filesystem
+from duebridge_connectors.spark.files.place import Place, place_of
+from duebridge_connectors.spark.filesystem import open_filesystem, open_output
 from duebridge_connectors.spark.source.arrow import arrow_schema
 from duebridge_connectors.spark.source.schema import COLD
 from duebridge_connectors.spark.transforms.cold_copies import HOUR
@@ -39,14 +40,14 @@ _AS: dict[str, Any] = {  # files are small, so pages and statistics matter
 class ColdBatch(NamedTuple):
     """A batch to write: the root of the tier, and the name of the batch."""
 
-    root: str
+    root: Place | str
     name: str
 
 
 class ColdRead(NamedTuple):
     """A read of files below a root: the columns, and the ids (None: all)."""
 
-    root: str
+    root: Place | str
     columns: StructType
     ids: Sequence[str] | None
 
@@ -106,11 +107,10 @@ def _tables(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(gathered).select(schema.names).cast(schema)
 
 
-def write_table(root: str, file: str, rows: pa.Table) -> None:
+def write_table(root: Place | str, file: str, rows: pa.Table) -> None:
     """Write a file below a root; raises `JobFailed` if it reads back differently."""
     files, path = open_filesystem(root)
-    files.create_dir(f"{path}/{file.rpartition('/')[0]}", recursive=True)
-    with files.open_output_stream(f"{path}/{file}") as stream:
+    with open_output(place_of(root) / file) as stream:
         pq.write_table(rows, stream, **_AS)
     found = list(_groups(files, f"{path}/{file}", rows.schema.names, None))
     if not pa.concat_tables([rows.schema.empty_table(), *found]).equals(rows):

@@ -21,6 +21,7 @@ from duebridge.store.cold import ColdNotes, Mark
 from duebridge.store.keys import Shard
 from duebridge_connectors.spark.cold.commit_log import ColdLog, boundary_ms
 from duebridge_connectors.spark.cold.parquet_files import ColdRead, read_files
+from duebridge_connectors.spark.files.place import place_of_tier
 from duebridge_connectors.spark.source.options import StoreOptions
 from duebridge_connectors.spark.source.planning import StoreAddress, open_route, store_address
 from duebridge_connectors.spark.source.schema import COLD
@@ -61,7 +62,7 @@ def open_tier(config: str, route: str) -> Tier:
     found, shards = open_route(address, loaded, route)
     if found.cold_tier is None:
         raise ConfigError(f"routes.{route}.cold_tier: expected a path and a horizon; got none")
-    log = ColdLog(found.cold_tier.path, route)
+    log = ColdLog(place_of_tier(found.cold_tier, route), route)
     return Tier(address, found, found.cold_tier, address.shards(route, shards), log)
 
 

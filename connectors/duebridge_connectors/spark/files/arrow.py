@@ -7,6 +7,7 @@ from typing import Any
 from pyarrow.fs import (
     AzureFileSystem,
     FileSystem,
+    FileType,
     FSSpecHandler,
     GcsFileSystem,
     LocalFileSystem,
@@ -20,17 +21,33 @@ from duebridge_connectors.spark.files.place import Place, Settings, is_path_styl
 
 
 def opened(place: Place) -> tuple[FileSystem, str]:
-    """Return the file system of a place, one for each store in a process, and the path in it."""
+    """Return the file system of a place, one for each store in a process, and the path in it.
+
+    Raises `FileNotFoundError` for a missing bucket: what is listed there would look like no files.
+    """
     kind, authority, path = place.address
     files = _opened(kind, authority, tuple(sorted(place.settings().items())))
-    if kind in (FILE, HDFS):
-        return files, path
-    return files, f"{authority.partition('@')[0]}{path}".rstrip("/")
+    return files, f"{_bucket(kind, authority)}{path}".rstrip("/")
 
 
 @lru_cache(maxsize=16)
 def _opened(kind: str, authority: str, settings: tuple[tuple[str, str], ...]) -> FileSystem:
-    return _OPEN[kind](authority, dict(settings))
+    files, bucket = _OPEN[kind](authority, dict(settings)), _bucket(kind, authority)
+    if bucket and _is_missing(files, bucket):
+        raise FileNotFoundError(f"{kind}://{authority}: expected a bucket; there is none")
+    return files
+
+
+def _bucket(kind: str, authority: str) -> str:
+    """Return the bucket or container, which Arrow takes as the first part of a path."""
+    return "" if kind in (FILE, HDFS) else authority.partition("@")[0]
+
+
+def _is_missing(files: FileSystem, bucket: str) -> bool:
+    try:
+        return bool(files.get_file_info(bucket).type is FileType.NotFound)
+    except OSError:  # forbidden, perhaps, unlike the files in it; whoever reads them is told
+        return False
 
 
 def _local(authority: str, settings: Settings) -> FileSystem:  # noqa: ARG001 - as the others

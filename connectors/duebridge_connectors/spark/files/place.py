@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from duebridge.config.models import Config
-from duebridge.config.places import PATH_STYLE, S3, Address, Options, address_of, value_fault
+from duebridge.config.models import ColdTier, Config
+from duebridge.config.places import FILE, PATH_STYLE, S3, Address, Options, address_of, value_fault
 from duebridge.config.secrets import resolve_at
 from duebridge.errors import ConfigError
 
@@ -37,6 +37,13 @@ class Place(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return self.uri
 
+    def __fspath__(self) -> str:
+        """Return the path of a place on this machine."""
+        kind, _, path = self.address
+        if kind != FILE:
+            raise TypeError(f"{self}: expected a path of this machine")
+        return path
+
     @property
     def address(self) -> Address:
         """The parts of the URI; raises `ConfigError` if no library could open it."""
@@ -57,6 +64,11 @@ class Place(msgspec.Struct, frozen=True):
                 raise ConfigError(f"{self.at}.{name}: {text}; got another value")
             found[name] = str(resolved).lower() if name == PATH_STYLE else str(resolved)
         return found
+
+
+def place_of_tier(tier: ColdTier, route: str) -> Place:
+    """Return the place of a route's cold tier."""
+    return Place(tier.path, tier.options, f"routes.{route}.cold_tier.options")
 
 
 def place_of(given: "Place | str") -> Place:

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.config.load import load_config
 from duebridge.producer import find_route
+from duebridge_connectors.spark.files.place import Stores
 from duebridge_connectors.spark.filesystem import write_file
 from duebridge_connectors.spark.jobs.evidence import read_cold_tiers, routes_in_store
 from duebridge_connectors.spark.jobs.journal import read_journal
@@ -84,7 +85,7 @@ def run_report(
         table.coalesce(1).write.mode("overwrite").parquet(f"{out}/{name}")
     rows.unpersist()
     read_back = _read_figures(spark, out, violations, names)
-    write_file(f"{out}/{FILE}", render_page(read_back).encode())
+    write_file(Stores.of(settings).place(f"{out}/{FILE}"), render_page(read_back).encode())
     return _summary(f"{out}/{FILE}", read_back)
 
 

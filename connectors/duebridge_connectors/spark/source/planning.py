@@ -25,6 +25,7 @@ from duebridge.store.keys import Shard
 from duebridge.store.routes import Registry, RouteStore
 from duebridge.store.server.connection import Connection, opened_connection
 from duebridge.store.server.fitness import check_fitness
+from duebridge_connectors.spark.files.place import Stores
 from duebridge_connectors.spark.source.options import (
     JournalOptions,
     ReadOptions,
@@ -154,6 +155,7 @@ class WriteJob(msgspec.Struct, frozen=True):
     limits: RouteLimits
     shards: int
     run: str
+    stores: Stores = Stores()
 
     @property
     def route(self) -> Route:
@@ -183,7 +185,8 @@ def plan_write(
     checkpoint = given.get("checkpointLocation")  # a stream keeps the name of its run
     digest = uuid4().hex if checkpoint is None else sha256(str(checkpoint).encode()).hexdigest()
     run = options.run or digest[:12]
-    return WriteJob(options, address, RouteLimits.of(config, route), shards, run)
+    limits = RouteLimits.of(config, route)
+    return WriteJob(options, address, limits, shards, run, Stores.of(config))
 
 
 def plan_read(given: Mapping[str, object]) -> tuple[ReadOptions, StoreAddress, list[Shard]]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSelector, FileType
 
+from duebridge_connectors.spark.files.place import Place
 from duebridge_connectors.spark.filesystem import open_filesystem
 
 _ASIDE = "_attempts-"  # Spark ignores names that begin with _
@@ -20,8 +21,8 @@ _ASIDE = "_attempts-"  # Spark ignores names that begin with _
 class RejectsDirectory:
     """Finished files of rejects, beside a directory of unfinished attempts for each run."""
 
-    def __init__(self, uri: str, run: str) -> None:
-        self._files, self._path = open_filesystem(uri)
+    def __init__(self, place: Place | str, run: str) -> None:
+        self._files, self._path = open_filesystem(place)
         self._run = run
         self._aside = f"{self._path}/{_ASIDE}{run}"
 

@@ -81,7 +81,8 @@ class StreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
 
 
 def _directory(job: WriteJob) -> RejectsDirectory | None:
-    return None if job.options.rejects is None else RejectsDirectory(job.options.rejects, job.run)
+    rejects = job.options.rejects
+    return None if rejects is None else RejectsDirectory(job.stores.place(rejects), job.run)
 
 
 def _done(messages: Sequence[WriterCommitMessage | None]) -> list[TaskResult]:
@@ -93,7 +94,7 @@ def _commit(job: WriteJob, done: list[TaskResult], summary_at: str | None, part:
         directory.finish([result.rejects for result in done if result.rejects], part)
     summary = Summary.of(job.route.name, [result.summary for result in done])
     if summary_at:
-        write_file(summary_at, msgspec.json.encode(summary))
+        write_file(job.stores.place(summary_at), msgspec.json.encode(summary))
     else:
         _say(str(summary))
     most = job.options.max_rejects

@@ -1,0 +1,113 @@
+"""The cold tier in an object store, with Spark and without: round trip, kills, two at once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from duebridge.config.load import load_config
+from duebridge_connectors.spark.cold.commit_log import DEMOTED, REMOVED, ColdLog, Commit
+from duebridge_connectors.spark.files.place import Place, Stores
+from tests.spark.cold_route import STEPS, ColdRoute
+from tests.spark.world import World
+from tests.support.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, s3_server
+
+IDS = ["a", "b", "c", "d"]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def place(world: World, server: S3Server) -> Place:
+    """The directory of all tiers of the world, which its configuration has from now on."""
+    secret = world.home / "secret"
+    secret.write_text(SECRET_KEY)  # a session that runs already would not see a variable
+    options = server.options() | {
+        "access_key_id": ACCESS_KEY,
+        "secret_access_key": f"${{file:{secret}}}",
+    }
+    place = Place(f"s3://{BUCKET}/{world.namespace}", options)
+    config = Path(world.config)
+    written = ", ".join(f'{name}: "{value}"' for name, value in options.items())
+    before = f'path: "{world.home}/cold"'
+    after = f'path: "s3a://{BUCKET}/{world.namespace}", options: {{{written}}}'
+    assert before in config.read_text()
+    config.write_text(config.read_text().replace(before, after))
+    return place
+
+
+def cold_ids(world: World) -> list[str]:
+    done = world.command("ls", "cold", "--state", "cold", "--output", "json")
+    assert done.code == 0, done.err
+    return [row["id"] for row in done.json_lines()]
+
+
+def test_cold_tier_in_a_bucket_takes_rows_shows_them_and_gives_them_back(
+    world: World, place: Place, cold: ColdRoute, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cold.demoted(*IDS)
+    assert cold.warm() == set()
+    assert cold_ids(world) == IDS
+    assert world.producer().cancel("cold", "b") == "recorded"
+    assert world.command("get", "cold", "a", "--output", "json").json()["state"] == "cold"
+    assert world.command("get", "cold", "b").code == 1
+    cold.reach(hours=2)
+    assert cold.hydrate().accepted == 1
+    assert cold.warm() == {"a"}
+    cold.reach()
+    assert cold.hydrate().accepted == 2
+    assert cold.warm() == {"a", "c", "d"}
+    assert cold_ids(world) == []
+    assert SECRET_KEY not in "".join(capfd.readouterr())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("step", STEPS)
+def test_demote_to_a_bucket_that_is_killed_and_run_again_loses_nothing(
+    cold: ColdRoute, place: Place, step: str
+) -> None:
+    cold.schedule(*IDS)
+    cold.demote_until(step)
+    cold.demote()
+    assert cold.warm() == set()
+    assert cold.ids() == IDS
+    cold.reach()
+    assert cold.hydrate().accepted == len(IDS)
+    assert cold.warm() == set(IDS)
+
+
+def test_place_in_a_bucket_of_the_configuration_has_its_options(world: World, place: Place) -> None:
+    stores = Stores.of(load_config(world.config))
+    assert stores.place(f"s3://{BUCKET}/report").options == place.options
+    assert stores.place("/tmp/report").options == {}  # noqa: S108 - nothing is written
+
+
+def test_two_jobs_that_finish_one_batch_leave_one_commit(place: Place) -> None:
+    first, second = (ColdLog(place, "cold") for _ in range(2))
+    first.commit(Commit(kind=DEMOTED, batch="B", at_ms=1, files=("f",)))
+    assert first.commit(Commit(kind=REMOVED, batch="B", at_ms=2, rows=1))
+    assert not second.commit(Commit(kind=REMOVED, batch="B", at_ms=3, rows=1))
+    assert second.state() == first.state()
+    assert [commit.at_ms for commit in second.commits()] == [1, 2]
+
+
+def test_get_where_the_bucket_is_missing_names_the_setting_and_no_secret(
+    world: World, place: Place
+) -> None:
+    config = Path(world.config)
+    config.write_text(config.read_text().replace(f"s3a://{BUCKET}", "s3://no-such-bucket"))
+    done = world.command("get", "cold", "a")
+    assert done.code == 2
+    assert "routes.cold.cold_tier.path: cannot be read: s3://no-such-bucket" in done.err
+    assert SECRET_KEY not in done.err + done.out
+
+
+def test_get_where_a_key_is_missing_names_it(world: World, place: Place) -> None:
+    (world.home / "secret").unlink()
+    done = world.command("get", "cold", "a")
+    assert done.code == 2
+    assert "routes.cold.cold_tier.options.secret_access_key: file" in done.err
