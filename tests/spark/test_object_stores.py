@@ -22,6 +22,7 @@ from duebridge_connectors.spark.filesystem import (
     read_file,
     write_file,
 )
+from tests.support.hdfs_server import hdfs_server
 from tests.support.s3_server import (
     ACCESS_KEY,
     BUCKET,
@@ -30,6 +31,7 @@ from tests.support.s3_server import (
     S3Server,
     s3_server,
 )
+from tests.support.servers import free_port
 
 WRITERS = 6
 AWS = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "REGION", "DEFAULT_REGION", "ENDPOINT_URL")
@@ -41,6 +43,12 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with hdfs_server(tmp_path_factory.mktemp("hdfs")) as uri:
+        yield uri
+
+
 @pytest.fixture(autouse=True)
 def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in AWS:
@@ -49,11 +57,13 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("S3_SECRET", SECRET_KEY)
 
 
-@pytest.fixture(params=["file", "s3", "s3a"])
+@pytest.fixture(params=["file", "s3", "s3a", pytest.param("hdfs", marks=pytest.mark.long)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """An empty directory."""
     if request.param == "file":
         return Place(f"{tmp_path}/cold")
+    if request.param == "hdfs":
+        return Place(f"{request.getfixturevalue('hdfs')}/{tmp_path.name}")
     server: S3Server = request.getfixturevalue("s3")
     return Place(f"{request.param}://{BUCKET}/{tmp_path.name}", server.options())
 
@@ -175,6 +185,14 @@ def test_option_that_resolves_to_nonsense_is_named_without_its_value(
 def test_place_that_no_library_opens_is_refused(uri: str) -> None:
     with pytest.raises(ConfigError, match="a place of files: expected"):
         open_filesystem(uri)
+
+
+@pytest.mark.long
+def test_name_node_that_is_away_is_an_error_and_no_missing_file() -> None:
+    place = Place(f"hdfs://127.0.0.1:{free_port()}/cold")
+    for touch in (read_file, names, lambda place: create_file(place, b"")):
+        with pytest.raises(OSError, match="refused"):
+            touch(place)
 
 
 def test_failure_of_a_store_is_an_os_error_without_a_secret(

@@ -8,7 +8,7 @@ from pyarrow.fs import FileSystem, FileType, LocalFileSystem
 
 from duebridge.config.places import FILE, HDFS
 from duebridge_connectors.spark.files import object_store
-from duebridge_connectors.spark.files.arrow import hdfs_native, opened
+from duebridge_connectors.spark.files.arrow import HDFS_CLIENT, hdfs_native, opened
 from duebridge_connectors.spark.files.place import Place, place_of
 
 
@@ -43,7 +43,49 @@ def _linked(path: str, data: bytes) -> bool:
     return True
 
 
-def open_filesystem(uri: str) -> tuple[Any, str]:
-    """Return the file system of a path or URI, and the path within it."""
-    files, path = FileSystem.from_uri(uri)
-    return files, path.rstrip("/")
+def delta_options(place: Place | str) -> dict[str, str]:
+    """Return the `storage_options` of delta-rs for a place; they hold secrets."""
+    return object_store.options_of(place_of(place))
+
+
+def _write(place: Place, data: bytes, *, may_replace: bool) -> None:
+    kind = place.address.kind
+    if kind == FILE:
+        _write_local(Path(place.address.path), data, may_replace)
+    elif kind == HDFS:
+        _write_hdfs(place, data, may_replace)
+    else:
+        object_store.put(place, data, "overwrite" if may_replace else "create")
+
+
+def _write_local(path: Path, data: bytes, may_replace: bool) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{uuid4().hex}")  # Spark ignores it if we are killed
+    try:
+        with aside.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if may_replace:
+            aside.replace(path)
+        else:
+            path.hardlink_to(aside)  # unlike a rename it fails if there is one
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _write_hdfs(place: Place, data: bytes, may_replace: bool) -> None:
+    _, authority, path = place.address
+    package = hdfs_native()
+    client = package.Client(f"hdfs://{authority}", HDFS_CLIENT)
+    folder, _, name = path.rpartition("/")
+    aside = f"{folder}/.{name}.{uuid4().hex}"
+    client.mkdirs(folder or "/", 0o755, True)
+    with client.create(aside, package.WriteOptions(overwrite=False)) as file:
+        file.write(data)
+    try:
+        client.rename(aside, path, may_replace)
+    except BaseException:
+        with suppress(OSError):
+            client.delete(aside, False)
+        raise

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from pyarrow import PythonFile
 from pyarrow.fs import (
     AzureFileSystem,
     FileSystem,
@@ -18,6 +19,12 @@ from pyarrow.fs import (
 from duebridge.config.places import ABFS, FILE, GS, HDFS, S3
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.files.place import Place, Settings, is_path_style
+
+HDFS_CLIENT = {  # some 12 s without a name node, then an error; by default it is minutes
+    "dfs.client.failover.max.attempts": "6",
+    "dfs.client.failover.sleep.base.millis": "500",
+    "dfs.client.failover.sleep.max.millis": "4000",
+}
 
 
 def opened(place: Place) -> tuple[FileSystem, str]:
@@ -79,8 +86,19 @@ def _abfs(authority: str, settings: Settings) -> FileSystem:
 
 def _hdfs(authority: str, settings: Settings) -> FileSystem:  # noqa: ARG001 - as the others
     host, _, port = authority.partition(":")
-    module = hdfs_native(".fsspec")
-    return PyFileSystem(FSSpecHandler(module.HdfsFileSystem(host, int(port) if port else None)))
+    fsspec = hdfs_native(".fsspec")
+    opened = fsspec.HdfsFileSystem(host, int(port) if port else None, **HDFS_CLIENT)
+    return PyFileSystem(_Hdfs(opened))
+
+
+class _Hdfs(FSSpecHandler):  # type: ignore[misc]
+    """Opens a file without asking first, since no answer would look like no file."""
+
+    def open_input_stream(self, path: str) -> PythonFile:
+        return PythonFile(self.fs.open(path, mode="rb"), mode="r")
+
+    def open_input_file(self, path: str) -> PythonFile:
+        return self.open_input_stream(path)
 
 
 def hdfs_native(part: str = "") -> Any:
