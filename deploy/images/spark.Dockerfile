@@ -1,4 +1,4 @@
-# Jobs on Spark: Debian's Java 17 and Python 3.11, PySpark with its connectors to Kafka and Delta, duebridge.
+# Jobs on Spark: Debian's Java 17 and Python 3.11, PySpark with its connectors to Kafka, Delta and S3, duebridge.
 # Spark's own launchers are bash scripts, so this image has a shell.
 ARG DEBIAN=docker.io/library/debian:bookworm-slim
 
@@ -16,12 +16,15 @@ FROM base AS dependencies
 RUN apt-get update && apt-get install -y --no-install-recommends maven python3-venv
 WORKDIR /source
 COPY deploy/images/build.lock deploy/images/spark.lock deploy/local/spark/pom.xml ./
+COPY deploy/local/spark-s3/pom.xml s3.xml
 RUN python3.11 -m venv /tools && /tools/bin/pip install --require-hashes --requirement build.lock \
     && python3.11 -m venv --without-pip /opt/duebridge \
     && /tools/bin/pip --python /opt/duebridge/bin/python install \
         --require-hashes --no-compile --requirement spark.lock \
-    && mvn -q -B -f pom.xml dependency:copy-dependencies -DincludeScope=runtime \
-        -DoutputDirectory=/opt/duebridge/lib/python3.11/site-packages/pyspark/jars \
+    && for list in pom.xml s3.xml; do \
+        mvn -q -B -f "$list" dependency:copy-dependencies -DincludeScope=runtime \
+            -DoutputDirectory=/opt/duebridge/lib/python3.11/site-packages/pyspark/jars || exit 1; \
+    done \
     && find /opt/duebridge/lib -name '*.pyi' -delete \
     && find /opt/duebridge/lib -type d \( -name tests -o -name kafkatest -o -path '*/pyspark/examples' \
         -o -path '*/pyarrow/include' \) -prune -exec rm -r {} + \

@@ -3,13 +3,18 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from duebridge.config.load import load_config
 from duebridge_connectors.spark.cold.commit_log import DEMOTED, REMOVED, ColdLog, Commit
+from duebridge_connectors.spark.files.hadoop import is_s3, s3_settings
 from duebridge_connectors.spark.files.place import Place, Stores
+from duebridge_connectors.spark.filesystem import open_filesystem, open_output, read_file
 from tests.spark.cold_route import STEPS, ColdRoute
-from tests.spark.world import World
+from tests.spark.world import LATER_MS, World
+from tests.support.checkout import downloaded
 from tests.support.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, s3_server
 
 IDS = ["a", "b", "c", "d"]
@@ -55,7 +60,7 @@ def test_cold_tier_in_a_bucket_takes_rows_shows_them_and_gives_them_back(
     assert world.producer().cancel("cold", "b") == "recorded"
     assert world.command("get", "cold", "a", "--output", "json").json()["state"] == "cold"
     assert world.command("get", "cold", "b").code == 1
-    cold.reach(hours=2)
+    cold.reach(hours=1)
     assert cold.hydrate().accepted == 1
     assert cold.warm() == {"a"}
     cold.reach()
@@ -63,6 +68,49 @@ def test_cold_tier_in_a_bucket_takes_rows_shows_them_and_gives_them_back(
     assert cold.warm() == {"a", "c", "d"}
     assert cold_ids(world) == []
     assert SECRET_KEY not in "".join(capfd.readouterr())
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_commands_of_spark_read_and_write_both_spellings_of_a_bucket(
+    world: World, place: Place, kafka_jars: str
+) -> None:
+    rows = {"id": ["near", "", "far"], "body": ["1", "2", "3"], "due_at": [LATER_MS] * 3}
+    with open_output(place / "in/rows.parquet") as stream:
+        pq.write_table(pa.table(rows), stream)
+    jars = f"spark.jars={kafka_jars},{downloaded('spark-s3')}"
+    rejects = str(place / "rejects")
+    words = ["spark", "schedule", "plain", f"s3a://{BUCKET}/{world.namespace}/in"]
+    done = world.command(*words, "--rejects", rejects, "--spark", jars)
+    assert done.code == 1, done.err  # one has no id
+    assert world.ids("plain") == {"near", "far"}
+    files, path = open_filesystem(place / "rejects")
+    assert pq.read_table(path, filesystem=files).num_rows == 1
+    done = world.command("spark", "report", str(place / "report"), "--spark", jars)
+    assert done.code == 0, done.err
+    assert b"<html" in read_file(place / "report/report.html")
+    assert SECRET_KEY not in done.err + done.out
+
+
+def test_settings_of_spark_are_those_of_each_bucket(world: World, place: Place) -> None:
+    found = s3_settings(Stores.of(load_config(world.config)))
+    of_bucket = f"spark.hadoop.fs.s3a.bucket.{BUCKET}"
+    said = {name.removeprefix(of_bucket): text for name, text in found.items() if BUCKET in name}
+    assert said == {
+        ".endpoint": place.options["endpoint"],
+        ".endpoint.region": "eu-west-1",
+        ".path.style.access": "true",
+        ".connection.ssl.enabled": "false",
+        ".access.key": ACCESS_KEY,
+        ".secret.key": SECRET_KEY,
+        ".aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+    }
+    assert found["spark.hadoop.fs.s3.impl"] == "org.apache.hadoop.fs.s3a.S3AFileSystem"
+
+
+def test_spark_needs_its_connector_for_places_on_s3_alone() -> None:
+    assert is_s3(["/in", None, "s3a://bucket/in"])
+    assert not is_s3(["/in", None, "hdfs://n/in", "table"])
 
 
 @pytest.mark.long

@@ -23,6 +23,7 @@ from duebridge_connectors.spark.delta_reader import (
     EXTENSIONS,
     delta_settings,
 )
+from duebridge_connectors.spark.files.hadoop import S3_EXCLUDED, S3_JAR, S3_PACKAGES
 from duebridge_connectors.spark.kafka_source import PACKAGE
 
 # Only for local sessions: spark-submit and spark-defaults.conf set their own.
@@ -45,12 +46,13 @@ def opened_session(
     is_watched: bool = False,
     has_kafka: bool = False,
     has_delta: bool = False,
+    has_s3: bool = False,
     more: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
     """Open a session and stop it at the end; `is_watched` shows a progress bar.
 
-    With `has_kafka` and `has_delta` a local session gets Spark's connectors: the jars named by
-    `more`, those among Spark's own as in our image, or else Maven Central's. Under spark-submit
+    With `has_kafka`, `has_delta`, `has_s3` a local session gets Spark's connectors: the jars named
+    by `more`, those among Spark's own as in our image, or else Maven Central's. Under spark-submit
     that is the task of its `--packages`; Delta's settings are made here in each case.
 
     A `BridgeError` of a task is raised again; any other failure of Spark becomes a one-line
@@ -58,7 +60,8 @@ def opened_session(
     """
     more = dict(more or {})
     if not (any(name in more for name in _JARS) or _is_submitted()):
-        more |= _packages([(_KAFKA, PACKAGE)] * has_kafka + [(_DELTA, DELTA_PACKAGE)] * has_delta)
+        wanted = [(_KAFKA, PACKAGE)] * has_kafka + [(_DELTA, DELTA_PACKAGE)] * has_delta
+        more |= _packages(wanted + [(S3_JAR, S3_PACKAGES)] * has_s3)
     if has_delta:
         more = delta_settings(_submitted(EXTENSIONS) | more)
     with quiet_py4j():
@@ -86,7 +89,8 @@ def _packages(wanted: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the setting that fetches packages whose jars are not among Spark's own."""
     jars = Path(pyspark.__file__).parent / "jars"
     missing = [package for jar, package in wanted if not any(jars.glob(jar))]
-    return {"spark.jars.packages": ",".join(missing)} if missing else {}
+    found = {"spark.jars.packages": ",".join(missing), "spark.jars.excludes": S3_EXCLUDED}
+    return found if missing else {}
 
 
 def _build(name: str, is_watched: bool, more: Mapping[str, str]) -> SparkSession:

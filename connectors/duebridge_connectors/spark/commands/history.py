@@ -47,7 +47,7 @@ def journal(
     by the journal's cap before they were read become a row of kind gap, and are reported.
     """
     write, wanted = job.given_options(locals())
-    with job.job_session("journal", settings) as spark:
+    with job.job_session("journal", settings, config=write["config"], places=[table]) as spark:
         from duebridge_connectors.spark.jobs.journal import run_journal
 
         done = run_journal(spark, **wanted, **write, **job.progress_options(every))
@@ -74,7 +74,13 @@ def report(
     body or header. The same figures are beside it as Parquet: hours, days, reasons, gaps, forecast.
     """
     write, wanted = job.given_options(locals())
-    with job.job_session("report", settings, has_delta=journal is not None) as spark:
+    with job.job_session(
+        "report",
+        settings,
+        has_delta=journal is not None,
+        config=write["config"],
+        places=[out, journal, violations],
+    ) as spark:
         from duebridge_connectors.spark.jobs.report import run_report
 
         done = run_report(spark, **job.with_instants(wanted, **write), **write)
@@ -123,8 +129,14 @@ def reconcile(
     break it. docs/spark/reconcile.md lists the columns and kinds.
     """
     write, wanted = job.given_options(locals())
-    needed = {"has_kafka": True, "has_delta": journal is not None}
-    with job.job_session("reconcile", settings, **needed) as spark:
+    with job.job_session(
+        "reconcile",
+        settings,
+        has_kafka=True,
+        has_delta=journal is not None,
+        config=write["config"],
+        places=[journal, receipts, out, *(exports or ())],
+    ) as spark:
         from duebridge_connectors.spark.jobs.reconcile import run_reconcile
 
         wanted = job.with_instants(wanted, **write)

@@ -1,6 +1,6 @@
 """What the commands of jobs share: option types, the Spark session, and the summary."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,8 +10,11 @@ import typer
 
 from duebridge.cli.output import STDERR, Output, complain, is_terminal, write, write_json
 from duebridge.cli.session import config_path
+from duebridge.config.load import load_config
 from duebridge.errors import ConfigError
 from duebridge.instants import parse_ago
+from duebridge_connectors.spark.files.hadoop import is_s3, s3_settings
+from duebridge_connectors.spark.files.place import Stores
 from duebridge_connectors.spark.source.options import StoreOptions, WriteOptions
 
 if TYPE_CHECKING:
@@ -67,8 +70,13 @@ def job_session(
     *,
     has_kafka: bool = False,
     has_delta: bool = False,
+    config: str | None = None,
+    places: Iterable[str | None] = (),
 ) -> Iterator["SparkSession"]:
-    """Open the session of a job; raises `ConfigError` if Spark is not installed."""
+    """Open the session of a job; raises `ConfigError` if Spark is not installed.
+
+    Spark opens `places` on S3 as the cold tiers of the configuration open their buckets.
+    """
     try:
         module = import_module("duebridge_connectors.spark.session")
     except ImportError as error:
@@ -76,7 +84,9 @@ def job_session(
         missing = f"expected the Python package {error.name}, which is not installed"
         raise ConfigError(f"spark: {missing}; {remedy}") from error
     more = parse_pairs("--spark", settings)
-    needed = {"has_kafka": has_kafka, "has_delta": has_delta}
+    needed = {"has_kafka": has_kafka, "has_delta": has_delta, "has_s3": is_s3(places)}
+    if config is not None and needed["has_s3"]:
+        more = s3_settings(Stores.of(load_config(config))) | more
     opened = module.opened_session(name, is_watched=is_terminal(STDERR), **needed, more=more)
     with opened as session:
         yield session

@@ -58,7 +58,9 @@ def intake(
     present end of the topic. docs/spark/intake.md has the columns for --column.
     """
     write, wanted = job.given_options(locals())
-    with job.job_session("intake", settings, has_kafka=True) as spark:
+    with job.job_session(
+        "intake", settings, has_kafka=True, config=write["config"], places=[checkpoint]
+    ) as spark:
         from duebridge_connectors.spark.jobs.intake import Intake, run_intake
 
         progress = job.progress_options(every)

@@ -50,7 +50,7 @@ def schedule(
     write, wanted = job.given_options(locals())
     find_route(load(context, config), route)
     check_format(form)
-    with job.job_session("schedule", settings) as spark:
+    with job.job_session("schedule", settings, config=write["config"], places=inputs) as spark:
         from duebridge_connectors.spark.jobs.schedule import run_schedule
 
         summary = run_schedule(spark, **wanted, **write)
