@@ -155,6 +155,72 @@ class Network(Block):
     """Rules for store and brokers; empty: no restriction."""
 
 
+class ServiceMonitor(Block):
+    """Of Prometheus' operator."""
+
+    enabled: bool = False
+    interval: Annotated[str, Field(pattern=r"^[1-9][0-9]*(s|m)$")] = "15s"
+    labels: Strings = {}
+
+
+class Labelled(Block):
+    """Whether it is made, and how it is found."""
+
+    enabled: bool = False
+    labels: Strings = {}
+
+
+class Monitoring(Block):
+    """What Prometheus' operator and Grafana take."""
+
+    service_monitor: ServiceMonitor = ServiceMonitor()
+    rules: Labelled = Labelled()
+    """The alerts of files/alerts.yaml."""
+    dashboard: Labelled = Labelled(labels={"grafana_dashboard": "1"})
+    """files/dashboard.json, for Grafana's sidecar."""
+
+
+class Job(Block):
+    """One job on Spark."""
+
+    run: Literal["hydrate", "demote", "journal", "tidy", "report", "reconcile"]
+    args: list[str] = []
+    """Its words after the job's name, as on the command line."""
+    schedule: Cron
+    """When, in UTC."""
+    retries: Annotated[int, Field(ge=0, le=5)] = 0
+
+
+class Operator(Block):
+    """Of mode operator."""
+
+    spark_version: str = "4.2.0"
+    main_application_file: str = "local:///opt/duebridge/lib/python3.11/site-packages/duebridge_connectors/spark/commands/submit.py"
+    service_account: str = "spark"
+    """May start executors; it comes with the operator."""
+    executors: Count = 2
+    memory: str = "2g"
+
+
+class Spark(Block):
+    """Jobs on Spark."""
+
+    mode: Literal["cronjob", "operator"] = "cronjob"
+    image: Image = Image(repository="duebridge-spark")
+    jobs: dict[Label, Job] = {}
+    cores: Count = 1
+    resources: Kubernetes = {
+        "requests": {"cpu": "1", "memory": "2Gi"},
+        "limits": {"memory": "3Gi"},
+    }
+    timeout_seconds: Count = 3600
+    conf: dict[str, str | int | bool] = {}
+    """Settings of Spark."""
+    volumes: list[Kubernetes] = []
+    volume_mounts: list[Kubernetes] = []
+    operator: Operator = Operator()
+
+
 class Valkey(Block):
     """A store for a trial: one copy, no password."""
 

@@ -6,7 +6,7 @@ from typing import Any
 import typer
 
 from duebridge.cli.lazy import manual
-from duebridge_connectors.spark.commands.history import journal, reconcile, report
+from duebridge_connectors.spark.commands.history import journal, reconcile, report, tidy
 from duebridge_connectors.spark.commands.kafka_topics import intake, replay
 from duebridge_connectors.spark.commands.schedule import demote, hydrate, schedule
 
@@ -36,6 +36,12 @@ _add(
     "duebridge spark journal /data/journal",
     "duebridge spark journal /data/journal --every 1m",
     no="the job failed part-way",
+)
+_add(
+    tidy,
+    "Merge the small files of a Delta table.",
+    "duebridge spark tidy /data/journal",
+    no="another run of tidy was at work",
 )
 _add(
     demote,

@@ -1,4 +1,4 @@
-"""`duebridge spark journal`, `report` and `reconcile`: the history of envelopes."""
+"""`duebridge spark journal`, `tidy`, `report` and `reconcile`: the history of envelopes."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,6 +52,25 @@ def journal(
 
         done = run_journal(spark, **wanted, **write, **job.progress_options(every))
     job.show_summary(done, output)
+
+
+def tidy(
+    table: Annotated[str, typer.Argument(help="Directory of a Delta table.")],
+    keep: Annotated[
+        str | None,
+        typer.Option(help="How long files that are no longer named stay; by default 1d."),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Merge the small files of a Delta table, and remove those that nobody reads any more.
+
+    No row changes, and jobs that append to the table may run at the same time. Spark and a
+    configuration are not needed; --config is taken as by every job.
+    """
+    given = locals()
+    wanted = {name: given[name] for name in ("table", "keep") if given[name] is not None}
+    job.show_summary(job.imported("jobs.tidy").run_tidy(**wanted), output)
 
 
 def report(

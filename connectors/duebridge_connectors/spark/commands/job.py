@@ -73,16 +73,8 @@ def job_session(
     config: str | None = None,
     places: Iterable[str | None] = (),
 ) -> Iterator["SparkSession"]:
-    """Open the session of a job; raises `ConfigError` if Spark is not installed.
-
-    Spark opens `places` on S3 as the cold tiers of the configuration open their buckets.
-    """
-    try:
-        module = import_module("duebridge_connectors.spark.session")
-    except ImportError as error:
-        remedy = "type: pip install 'duebridge[spark]'"
-        missing = f"expected the Python package {error.name}, which is not installed"
-        raise ConfigError(f"spark: {missing}; {remedy}") from error
+    """Open the session of a job; raises `ConfigError` if Spark is not installed."""
+    module = imported("session")
     more = parse_pairs("--spark", settings)
     needed = {"has_kafka": has_kafka, "has_delta": has_delta, "has_s3": is_s3(places)}
     if config is not None and needed["has_s3"]:
@@ -90,6 +82,16 @@ def job_session(
     opened = module.opened_session(name, is_watched=is_terminal(STDERR), **needed, more=more)
     with opened as session:
         yield session
+
+
+def imported(name: str) -> Any:
+    """Return a module of this connector; raises `ConfigError` if what it needs is not installed."""
+    try:
+        return import_module(f"duebridge_connectors.spark.{name}")
+    except ImportError as error:
+        remedy = "type: pip install 'duebridge[spark]'"
+        missing = f"expected the Python package {error.name}, which is not installed"
+        raise ConfigError(f"spark: {missing}; {remedy}") from error
 
 
 def parse_pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:

@@ -1,0 +1,107 @@
+"""The job `tidy`: merges the small files of a Delta table, and removes what nobody reads any more.
+
+    small files of a day ─▶ one file ─▶ commit      (readers of the older version go on)
+    files that no version has named for `keep` ─▶ removed
+
+It runs beside the jobs that append to the table, by `deltalake`, without Spark. A merge changes no
+row, so an append at the same time stands; a run that is killed has changed nothing, or left files
+for the next one.
+"""
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from pyarrow.fs import FileSelector, FileType
+
+from duebridge.durations import parse_duration_ms
+from duebridge.errors import ConfigError, JobFailed
+from duebridge_connectors.spark.filesystem import open_filesystem
+
+KEEP = "1d"
+LEAST_KEEP_MS = 3_600_000  # what a job writes now is in no version yet
+FILE_BYTES = 128 * 1024 * 1024
+_HAVE_FOLDERS = ("local", "hdfs")
+
+
+class TidySummary(msgspec.Struct, frozen=True):
+    """What a run merged and removed, and what is left."""
+
+    table: str
+    merged_files: int
+    into_files: int
+    removed_files: int
+    table_files: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.table}: {self.merged_files:,} files merged into {self.into_files:,},"
+            f" {self.removed_files:,} old ones removed; the table has {self.table_files:,}"
+        )
+
+
+def run_tidy(table: str, keep: str = KEEP) -> TidySummary:
+    """Merge the small files of a Delta table, and remove those unnamed for `keep`.
+
+    No reader that began less than `keep` ago is disturbed, and no row changes. Raises `ConfigError`
+    if there is no Delta table, or if `keep` is below an hour.
+    """
+    keep_ms = parse_duration_ms(keep, "keep")
+    if keep_ms < LEAST_KEEP_MS:
+        why = "files that a job writes now are in no version yet"
+        raise ConfigError(f"keep: expected at least 1h; got {keep}: {why}")
+    return tidy(table, keep_ms)
+
+
+def tidy(table: str, keep_ms: int) -> TidySummary:
+    """Do what `run_tidy` does, for any time."""
+    merged = _merge(_opened(table))
+    delta = _opened(table)
+    removed = delta.vacuum(
+        retention_hours=math.ceil(keep_ms / 3_600_000),
+        dry_run=False,
+        enforce_retention_duration=False,  # of the table's own time, which is that of other tools
+        full=True,
+    )
+    delta.create_checkpoint()
+    delta.cleanup_metadata()
+    _remove_empty_folders(table, datetime.now(UTC) - timedelta(milliseconds=keep_ms))
+    files = len(delta.file_uris())
+    return TidySummary(
+        table, merged["numFilesRemoved"], merged["numFilesAdded"], len(removed), files
+    )
+
+
+def _opened(table: str) -> DeltaTable:
+    try:
+        return DeltaTable(table)
+    except TableNotFoundError as error:
+        raise ConfigError(f"{table}: expected a Delta table; got none") from error
+
+
+def _merge(delta: DeltaTable) -> dict[str, Any]:
+    try:
+        return delta.optimize.compact(target_size=FILE_BYTES)
+    except CommitFailedError as error:
+        raise JobFailed(
+            f"{delta.table_uri}: expected to be the only run of the job tidy; got another one's"
+            f" commit meanwhile. No row was lost: run it again"
+        ) from error
+
+
+def _remove_empty_folders(table: str, before: datetime) -> None:
+    """Remove the folders whose files are gone; a younger one may be about to get its first."""
+    files, path = open_filesystem(table)
+    if files.type_name not in _HAVE_FOLDERS:
+        return
+    found = files.get_file_info(FileSelector(path, recursive=True))
+    empty = {info.path: info for info in found if info.type is FileType.Directory}
+    for info in sorted(found, key=lambda each: each.path, reverse=True):
+        of_table = info.path.removeprefix(f"{path}/")
+        if info.path in empty and not of_table.startswith("_") and info.mtime < before:
+            files.delete_dir(info.path)
+        else:
+            empty.pop(info.path.rpartition("/")[0], None)
