@@ -19,11 +19,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 from pyarrow.fs import FileType
 
 from duebridge.errors import ConfigError, JobFailed
+from duebridge_connectors.spark.delta_table import made_table, opened_table
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.jobs.journal_files import TABLE_SCHEMA, JournalFile
 
@@ -117,13 +118,7 @@ class JournalTable:
 
         Raises `ConfigError` for a table of another query.
         """
-        made = DeltaTable.create(
-            self.root,
-            TABLE_SCHEMA,
-            mode="ignore",
-            partition_by=["day"],
-            configuration=_CONFIGURATION,
-        )
+        made = made_table(self.root, TABLE_SCHEMA, ["day"], _CONFIGURATION)
         version = JournalVersion(made)
         if version.batch(query) < 0 and version.files:
             raise ConfigError(
@@ -135,11 +130,7 @@ class JournalTable:
     def existing(self) -> JournalVersion:
         """Return the newest version; raises `ConfigError` if there is none."""
         self.check_taken_over()
-        try:
-            return JournalVersion(DeltaTable(self.root))
-        except TableNotFoundError as error:
-            expected = "expected a table that the job journal wrote; got none"
-            raise ConfigError(f"{self.root}: {expected}") from error
+        return JournalVersion(opened_table(self.root, "a table that the job journal wrote"))
 
     def check_taken_over(self) -> None:
         """Raise `ConfigError` for a table as version 0.2.0 wrote it."""

@@ -14,11 +14,12 @@ from typing import Any
 
 import msgspec
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError
 from pyarrow.fs import FileSelector, FileType
 
 from duebridge.durations import parse_duration_ms
 from duebridge.errors import ConfigError, JobFailed
+from duebridge_connectors.spark.delta_table import opened_table
 from duebridge_connectors.spark.filesystem import open_filesystem
 
 KEEP = "1d"
@@ -58,8 +59,8 @@ def run_tidy(table: str, keep: str = KEEP) -> TidySummary:
 
 def tidy(table: str, keep_ms: int) -> TidySummary:
     """Do what `run_tidy` does, for any time."""
-    merged = _merge(_opened(table))
-    delta = _opened(table)
+    merged = _merge(opened_table(table))
+    delta = opened_table(table)
     removed = delta.vacuum(
         retention_hours=math.ceil(keep_ms / 3_600_000),
         dry_run=False,
@@ -73,13 +74,6 @@ def tidy(table: str, keep_ms: int) -> TidySummary:
     return TidySummary(
         table, merged["numFilesRemoved"], merged["numFilesAdded"], len(removed), files
     )
-
-
-def _opened(table: str) -> DeltaTable:
-    try:
-        return DeltaTable(table)
-    except TableNotFoundError as error:
-        raise ConfigError(f"{table}: expected a Delta table; got none") from error
 
 
 def _merge(delta: DeltaTable) -> dict[str, Any]:
