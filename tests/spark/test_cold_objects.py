@@ -71,7 +71,7 @@ def test_cold_tier_in_a_bucket_takes_rows_shows_them_and_gives_them_back(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_commands_of_spark_read_and_write_both_spellings_of_a_bucket(
     world: World, place: Place, kafka_jars: str
 ) -> None:
@@ -86,7 +86,11 @@ def test_commands_of_spark_read_and_write_both_spellings_of_a_bucket(
     assert world.ids("plain") == {"near", "far"}
     files, path = open_filesystem(place / "rejects")
     assert pq.read_table(path, filesystem=files).num_rows == 1
-    done = world.command("spark", "report", str(place / "report"), "--spark", jars)
+    table = str(place / "journal")
+    done = world.command("spark", "journal", table, "--spark", jars)
+    assert done.code == 0, done.err
+    words = ["spark", "report", str(place / "report"), "--journal", table]
+    done = world.command(*words, "--spark", jars)
     assert done.code == 0, done.err
     assert b"<html" in read_file(place / "report/report.html")
     assert SECRET_KEY not in done.err + done.out

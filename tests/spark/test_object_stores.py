@@ -22,6 +22,7 @@ from duebridge_connectors.spark.filesystem import (
     read_file,
     write_file,
 )
+from duebridge_connectors.spark.jobs.journal_table import JournalTable
 from tests.support.hdfs_server import hdfs_server
 from tests.support.s3_server import (
     ACCESS_KEY,
@@ -134,6 +135,14 @@ def test_delta_table_is_opened_by_the_same_options(place: Place) -> None:
     write_deltalake(uri, table({"id": ["c"]}), storage_options=options, mode="append")
     read = DeltaTable(uri, storage_options=options).to_pyarrow_table()
     assert sorted(read["id"].to_pylist()) == ["a", "b", "c"]
+
+
+def test_journal_table_is_made_and_read_in_every_place(place: Place) -> None:
+    table = JournalTable(place / "journal")
+    table.begun("a query").complete(5)
+    assert JournalTable(place / "journal").existing().complete_until_ms == 5
+    with pytest.raises(ConfigError, match="expected a table that the job journal wrote; got none"):
+        JournalTable(place / "another").existing()
 
 
 def test_place_without_options_takes_the_variables_of_aws(

@@ -14,10 +14,12 @@ from functools import partial
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
+from duebridge.config.load import load_config
 from duebridge.errors import StoreError
 from duebridge.store.journal import Journal
 from duebridge.store.keys import Shard
 from duebridge_connectors.spark.delta_reader import check_delta_reader
+from duebridge_connectors.spark.files.place import Place, Stores
 from duebridge_connectors.spark.jobs.journal_files import WRITTEN, JournalFile, write_days
 from duebridge_connectors.spark.jobs.journal_landed import take_over
 from duebridge_connectors.spark.jobs.journal_table import JournalTable
@@ -71,12 +73,13 @@ def run_journal(
     duebridge 0.2.0 becomes a Delta table first. `options` are those of the format. A failed batch
     raises Spark's own exception; a further run continues there.
     """
-    target = JournalTable(table)
+    given = {name: str(value) for name, value in options.items()}
+    parsed = journal_options({**given, "stream": "journal"})
+    stores = Stores() if parsed.config is None else Stores.of(load_config(parsed.config))
+    target = JournalTable(stores.place(table))
     if takes_over:
         take_over(target)
     target.check_taken_over()
-    given = {name: str(value) for name, value in options.items()}
-    parsed = journal_options({**given, "stream": "journal"})
     address = given_store(parsed)
     sink = JournalSink(target, on_batch, partial(report_progress, address, target))
     begun_ms = address.now_ms()
@@ -87,7 +90,7 @@ def run_journal(
     return sink.summary()
 
 
-def read_journal(spark: SparkSession, table: str) -> DataFrame:
+def read_journal(spark: SparkSession, table: Place | str) -> DataFrame:
     """Return the newest version of a table, unaffected by a concurrent writer.
 
     The columns are those of the stream, and `day`. Raises `ConfigError` if there is no table, or
@@ -120,7 +123,7 @@ class JournalSink:
         before = self._table.begun(query)
         if number <= before.batch(query):
             return
-        files = _written(self._table.root, rows)
+        files = _written(self._table.place, rows)
         before.commit(query, number, files)
         self._done = self._done.with_batch(files)
         self._on_commit(number)
@@ -132,7 +135,7 @@ class JournalSink:
         return msgspec.structs.replace(self._done, table_files=now.files, table_rows=now.rows)
 
 
-def _written(root: str, rows: DataFrame) -> list[JournalFile]:
+def _written(root: Place, rows: DataFrame) -> list[JournalFile]:
     """Write rows to files by tasks, one for each core at most: each writes a file of its own."""
     tasks = rows.sparkSession.sparkContext.defaultParallelism
     write = partial(write_days, root, datetime.now(UTC).date())

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSelector, FileType
 
 from duebridge.errors import ConfigError
+from duebridge_connectors.spark.files.place import Place
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.jobs.journal_files import ROWS_SCHEMA, JournalFile, write_files
 from duebridge_connectors.spark.jobs.journal_table import LANDED, JournalTable
@@ -55,7 +56,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 def take_over(table: JournalTable) -> None:
     """Make a Delta table of one that version 0.2.0 wrote; of any other nothing is changed."""
-    files, path = open_filesystem(table.root)
+    files, path = open_filesystem(table.place)
     place = f"{path}/{LANDED}"
     listed = files.get_file_info(FileSelector(place, allow_not_found=True))
     names = sorted(each.base_name for each in listed if each.base_name.endswith(".json"))
@@ -70,17 +71,17 @@ def _append(table: JournalTable, landed: Manifest) -> None:
     """Append what a manifest has beyond the table: all of it, or nothing if it is there."""
     version = table.begun(landed.query)
     if version.batch(landed.query) < landed.batch:
-        written = list(_rewritten(table.root, landed.files))
+        written = list(_rewritten(table.place, landed.files))
         version.commit(landed.query, landed.batch, written, landed.complete_until_ms)
 
 
-def _rewritten(root: str, landed: Iterable[LandedFile]) -> Iterator[JournalFile]:
+def _rewritten(root: Place | str, landed: Iterable[LandedFile]) -> Iterator[JournalFile]:
     """Write the rows again, a day after the other: no more than one file is open."""
     for day, group in groupby(sorted(landed, key=lambda file: file.path), lambda file: file.day):
         yield from write_files(root, day, chain.from_iterable(_rows(root, file) for file in group))
 
 
-def _rows(root: str, file: LandedFile) -> Iterator[pa.RecordBatch]:
+def _rows(root: Place | str, file: LandedFile) -> Iterator[pa.RecordBatch]:
     files, path = open_filesystem(root)
     with files.open_input_file(f"{path}/{file.path}") as stream:
         try:

@@ -25,6 +25,7 @@ from pyarrow.fs import FileType
 
 from duebridge.errors import ConfigError, JobFailed
 from duebridge_connectors.spark.delta_table import made_table, opened_table
+from duebridge_connectors.spark.files.place import Place, place_of
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.jobs.journal_files import TABLE_SCHEMA, JournalFile
 
@@ -104,8 +105,9 @@ class JournalVersion:
 class JournalTable:
     """A table at a path or URI."""
 
-    def __init__(self, root: str) -> None:
-        self.root = root.rstrip("/")
+    def __init__(self, root: Place | str) -> None:
+        self.place = place_of(root)
+        self.root = self.place.uri.rstrip("/")
         self._files, self._path = open_filesystem(root)
 
     @property
@@ -118,7 +120,7 @@ class JournalTable:
 
         Raises `ConfigError` for a table of another query.
         """
-        made = made_table(self.root, TABLE_SCHEMA, ["day"], _CONFIGURATION)
+        made = made_table(self.place, TABLE_SCHEMA, ["day"], _CONFIGURATION)
         version = JournalVersion(made)
         if version.batch(query) < 0 and version.files:
             raise ConfigError(
@@ -130,7 +132,7 @@ class JournalTable:
     def existing(self) -> JournalVersion:
         """Return the newest version; raises `ConfigError` if there is none."""
         self.check_taken_over()
-        return JournalVersion(opened_table(self.root, "a table that the job journal wrote"))
+        return JournalVersion(opened_table(self.place, "a table that the job journal wrote"))
 
     def check_taken_over(self) -> None:
         """Raise `ConfigError` for a table as version 0.2.0 wrote it."""

@@ -73,7 +73,9 @@ def run_report(
     names = [route.name for route in wanted] if routes else []
     options = {"config": config} | ({"route": ",".join(names)} if names else {})
     rows = (
-        read_journal(spark, journal) if journal else read_source(spark, **options, stream="journal")
+        read_journal(spark, Stores.of(settings).place(journal))
+        if journal
+        else read_source(spark, **options, stream="journal")
     )
     rows = _of_routes(rows, names).where(f"at is null or unix_millis(at) >= {since_ms}").persist()
     columns = ("route", "state", "waits_for")
