@@ -18,6 +18,7 @@ from duebridge_connectors.spark.cold.commit_log import (
     DEMOTED,
     HYDRATED,
     REMOVED,
+    SCHEDULED,
     ColdLog,
     Commit,
     boundary_ms,
@@ -26,14 +27,14 @@ from duebridge_connectors.spark.cold.parquet_files import (
     ColdBatch,
     ColdRead,
     read_files,
-    write_hours,
+    write_files,
 )
-from duebridge_connectors.spark.cold.slices import range_of
+from duebridge_connectors.spark.cold.slices import FileSlice, range_of
 from duebridge_connectors.spark.session import job_error
 from duebridge_connectors.spark.source.arrow import arrow_schema
 from duebridge_connectors.spark.source.schema import COLD
 from duebridge_connectors.spark.transforms.cold_copies import HOUR
-from tests.spark.cold_route import ColdRoute
+from tests.spark.cold_route import ColdRoute, Killed, die
 from tests.spark.world import LATER_MS, World
 
 SCHEMA = arrow_schema(COLD).append(pa.field(HOUR, pa.int64()))
@@ -43,7 +44,7 @@ FIRST = 500_000  # the hour that rows begin in, since the epoch
 def batches(*hours: int, rows: int = 3, blob: bytes = b"body") -> list[pa.RecordBatch]:
     """Return so many rows of each hour, two rows a batch."""
     found = [
-        {"id": f"{hour}-{number}", "batch": "B", "shard": number, "generation": number,
+        {"id": f"{hour}-{number}", "batch": "B", "shard": number, "generation": number + 1,
          "due_at_ms": (FIRST + hour) * HOUR_MS + number, "content_hash": b"h", "blob": blob,
          HOUR: FIRST + hour}
         for hour in hours
@@ -54,8 +55,8 @@ def batches(*hours: int, rows: int = 3, blob: bytes = b"body") -> list[pa.Record
 
 
 def written(root: Path, rows: Sequence[pa.RecordBatch]) -> dict[str, int]:
-    done = pa.Table.from_batches(write_hours(ColdBatch(str(root), "B"), iter(rows)))
-    return {row["file"]: row["rows"] for row in done.to_pylist()}
+    done = write_files(ColdBatch(str(root), "B"), iter(rows))
+    return {row["file"]: row["rows"] for batch in done for row in batch.to_pylist()}
 
 
 def read_batches(
@@ -69,21 +70,46 @@ def read(root: Path, files: Sequence[str], *columns: str, **of: Any) -> list[dic
     return [row for batch in read_batches(root, files, *columns, **of) for row in batch.to_pylist()]
 
 
-def test_write_gives_every_hour_a_file_of_all_its_rows(tmp_path: Path) -> None:
-    found = written(tmp_path, batches(0, 1, 30))
-    assert list(found.values()) == [3, 3, 3]
-    assert [range_of(file).from_ms // HOUR_MS - FIRST for file in found] == [0, 1, 30]
+def test_write_gives_the_rows_of_many_hours_one_file_that_names_them(tmp_path: Path) -> None:
+    (file,) = found = written(tmp_path, batches(0, 1, 30))
+    assert found == {file: 9}
+    assert [at // HOUR_MS - FIRST for at in range_of(file)] == [0, 31]
     rows = [row for batch in batches(0, 1, 30) for row in batch.drop_columns([HOUR]).to_pylist()]
-    assert read(tmp_path, list(found)) == rows
+    assert read(tmp_path, [file]) == rows
 
 
-def test_write_of_an_hour_beyond_what_memory_has_makes_files_of_its_parts(
+def test_write_of_more_than_memory_has_makes_files_of_its_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parquet_files, "FILE_BYTES", 1000)
     found = written(tmp_path, batches(0, rows=5, blob=bytes(600)))
     assert list(found.values()) == [2, 2, 1]
     assert len({range_of(file).from_ms for file in found}) == 1
+
+
+def test_write_of_no_rows_makes_no_file(tmp_path: Path) -> None:
+    assert written(tmp_path, []) == {}
+    empty = pa.RecordBatch.from_pylist([], SCHEMA)
+    assert written(tmp_path, [empty]) == {}
+
+
+def test_read_of_a_slice_reads_the_row_groups_of_its_hours_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_files, "GROUP_ROWS", 3)
+    (file,) = written(tmp_path, batches(0, 1, 2, 30))
+    real, groups = pq.ParquetFile.read_row_group, set()
+
+    def noted(self: Any, number: int, columns: Any) -> Any:
+        groups.add(number)
+        return real(self, number, columns)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", noted)
+    bounds = [(FIRST + hour) * HOUR_MS for hour in (1, 2)]
+    found = read(tmp_path, [str(FileSlice(file, *bounds))], "id")
+    assert (found, groups) == ([{"id": f"1-{number}"} for number in range(3)], {1})
+    later = read(tmp_path, [str(FileSlice(file, bounds[1] + 1))], "id")
+    assert [row["id"] for row in later] == ["2-1", "2-2", "30-0", "30-1", "30-2"]
 
 
 def test_write_that_reads_back_something_else_fails(
@@ -108,7 +134,7 @@ def test_two_attempts_of_a_task_leave_files_of_their_own(tmp_path: Path) -> None
 def test_read_of_some_ids_and_columns_gives_no_others(tmp_path: Path) -> None:
     files = list(written(tmp_path, batches(0, 1)))
     found = read(tmp_path, files, "id", "generation", ids=["1-2", "0-1", "absent"])
-    assert found == [{"id": "0-1", "generation": 1}, {"id": "1-2", "generation": 2}]
+    assert found == [{"id": "0-1", "generation": 2}, {"id": "1-2", "generation": 3}]
 
 
 def test_read_of_a_file_that_was_damaged_is_an_error(tmp_path: Path) -> None:
@@ -214,6 +240,49 @@ def test_ls_of_the_cold_is_in_order_within_its_window_and_limit(world: World, lo
     assert listed(world, "--limit", "2") == ["a", "b"]
     window = ["--due-after", str(START + 1), "--due-before", str(START + HOUR_MS)]
     assert listed(world, *window) == ["b", "c"]
+
+
+def test_ls_merges_files_of_many_hours_without_what_has_returned(
+    world: World, log: ColdLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [*written(Path(log.root), batches(0, 1, 30)), *written(Path(log.root), batches(2, 31))]
+    (later,) = written(Path(log.root), batches(99))
+    log.commit(Commit(kind=SCHEDULED, batch="B", at_ms=1, files=(*files, later)))
+    assert listed(world)[:7] == ["0-0", "0-1", "0-2", "1-0", "1-1", "1-2", "2-0"]
+    taken = tuple(log.state().due_before((FIRST + 3) * HOUR_MS))
+    log.commit(Commit(kind=HYDRATED, batch="H", at_ms=2, taken=taken))
+    (Path(log.root) / later).unlink()
+    assert listed(world, "--limit", "5") == ["30-0", "30-1", "30-2", "31-0", "31-1"]
+    assert world.command("get", "cold", "2-0").code == 2, "a file that may have it is missing"
+
+
+def test_hydrate_hour_by_hour_out_of_one_file_brings_each_row_once_though_killed(
+    cold: ColdRoute,
+) -> None:
+    cold.spark.conf.set("spark.sql.shuffle.partitions", 1)
+    try:
+        cold.demoted("a", "b", "c", "d", "e", "f")
+    finally:
+        cold.spark.conf.set("spark.sql.shuffle.partitions", 2)
+    (file,) = cold.tier.log.state().files
+    cold.reach(hours=1)
+    with pytest.MonkeyPatch.context() as killing:
+        killing.setattr(ColdLog, "commit", die)
+        with pytest.raises(Killed):
+            cold.hydrate()
+    assert cold.tier.log.state().files == [file]
+    came = len(cold.warm())
+    cold.reach(hours=3)
+    done = cold.hydrate()
+    assert (done.duplicate, done.accepted) == (came, len(cold.warm()) - came)
+    (rest,) = cold.tier.log.state().files
+    assert rest.startswith(f"{file}#")
+    assert cold.warm().isdisjoint(cold.ids())
+    assert cold.warm() | {*cold.ids()} == {*"abcdef"}
+    cold.reach()
+    before = len(cold.warm())
+    assert cold.hydrate().accepted == 6 - before
+    assert (cold.warm(), cold.tier.log.state().files) == ({*"abcdef"}, [])
 
 
 def test_ls_leaves_out_what_does_not_count(world: World, log: ColdLog) -> None:

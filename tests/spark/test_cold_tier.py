@@ -29,7 +29,7 @@ def test_demote_moves_what_is_due_beyond_the_horizon_as_it_is_and_nothing_else(
     done = cold.demote()
     assert (done.removed, done.void, done.batches) == (3, 0, 1)
     assert (cold.warm(), cold.ids()) == ({"near"}, ["a", "b", "c"])
-    assert len(cold.tier.log.state().files) == 3, "a file for each hour"
+    assert len(cold.tier.log.state().files) <= 2, "a file a task, of any hours"
     (row,) = cold.rows().where("id = 'a'").collect()
     assert (row.shard, row.generation, row.remember_ms) == (number, record.generation, 7_200_000)
     assert (bytes(row.blob), bytes(row.content_hash)) == (record.blob, record.content_hash)

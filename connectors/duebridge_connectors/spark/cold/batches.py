@@ -20,7 +20,7 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.wire.replies import DemoteReply
 from duebridge_connectors.spark.cold.commit_log import REMOVED, Commit
-from duebridge_connectors.spark.cold.parquet_files import WRITTEN, ColdBatch, write_hours
+from duebridge_connectors.spark.cold.parquet_files import WRITTEN, ColdBatch, write_files
 from duebridge_connectors.spark.cold.tier import Tier, read_cold
 from duebridge_connectors.spark.source.planning import StoreAddress
 from duebridge_connectors.spark.transforms.cold_copies import KEYS, in_removal_order
@@ -32,7 +32,7 @@ def write_batch(tier: Tier, rows: DataFrame, kind: str, batch: str) -> Commit:
     Each task reads its file back. Raises `JobFailed` if the content differs, or if the driver does
     not see a file that a task has written.
     """
-    write = partial(write_hours, ColdBatch(tier.log.root, batch))
+    write = partial(write_files, ColdBatch(tier.log.root, batch))
     found = {row.file: row.rows for row in rows.mapInArrow(write, WRITTEN).collect()}
     unseen = len({*found} - {*tier.log.written(f"batch={batch}")}) if found else 0
     if unseen:

@@ -1,19 +1,21 @@
-"""Reads the rows of a cold tier hour by hour with Arrow, without Spark: for the command line."""
+"""Reads the rows of a cold tier with Arrow, without Spark: for the command line.
+
+files by their first hour ─▶ opened when their hour comes ─▶ merged by due ─▶ without pulled rows
+"""
 
 from collections.abc import Iterator
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from duebridge.admin.cold_rows import ColdRow
 from duebridge.admin.listing import DueWindow
-from duebridge.config.models import ColdTier
-from duebridge.errors import ConfigError
-from duebridge_connectors.spark.cold.commit_log import ColdLog, TierState
-from duebridge_connectors.spark.cold.slices import range_of
-from duebridge_connectors.spark.files.place import place_of_tier
+from duebridge.errors import ConfigError, JobFailed
+from duebridge_connectors.spark.cold.commit_log import ColdLog
+from duebridge_connectors.spark.cold.row_groups import DUE, WantedRows, read_groups
+from duebridge_connectors.spark.cold.slices import FileSlice, range_of, read_slice
 from duebridge_connectors.spark.filesystem import open_filesystem
 
 _COLUMNS = list(ColdRow._fields)
@@ -26,53 +28,68 @@ def read_cold_rows(
 
     Raises `ConfigError` for a tier that cannot be read.
     """
-    log = ColdLog(place_of_tier(tier, route), route)
     try:
-        state = log.state()
-        pulled = _pulled(log, state)
-        for _, files in sorted(_by_hour(state, window).items()):
-            rows = _read(log, files, _COLUMNS, _filter(envelope_id, window)).sort_by("due_at_ms")
-            found = (ColdRow(*row) for row in _tuples(rows))
-            yield from (row for row in found if row[:3] not in pulled)
-    except (OSError, pa.ArrowException) as error:
+        yield from _ColdRows(ColdLog(path, route), envelope_id, window).walk()
+    except (OSError, pa.ArrowException, JobFailed) as error:
         raise ConfigError(f"routes.{route}.cold_tier.path: cannot be read: {error}") from error
 
 
-def _by_hour(state: TierState, window: DueWindow) -> dict[int, list[str]]:
-    """Return the files of each hour that overlaps the window."""
-    found: dict[int, list[str]] = {}
-    for file in state.files:
-        begin_ms, end_ms = range_of(file)
-        is_over = window.from_ms is not None and end_ms <= window.from_ms
-        is_to_come = window.to_ms is not None and begin_ms > window.to_ms
-        if not (is_over or is_to_come):
-            found.setdefault(begin_ms, []).append(file)
-    return found
+class _ColdRows:
+    """The rows of a log's present state that a command asked for."""
 
+    def __init__(self, log: ColdLog, envelope_id: str, window: DueWindow) -> None:
+        self._files, self._root = open_filesystem(log.root)
+        self._state = log.state()
+        self._ids = pa.array([envelope_id], pa.string()) if envelope_id else None
+        self._from_ms = window.from_ms or 0
+        self._until_ms = 0 if window.to_ms is None else window.to_ms + 1
 
-def _pulled(log: ColdLog, state: TierState) -> set[tuple[Any, ...]]:
-    """Return id, batch and generation of rows that are already back in the store."""
-    if not state.pulled:
-        return set()
-    rows = _read(log, state.pulled, _COLUMNS[:3], None)
-    return set(_tuples(rows))
+    def walk(self) -> Iterator[ColdRow]:
+        pulled: set[tuple[Any, ...]] | None = None
+        for row in self._merged():
+            if pulled is None:
+                pulled = self._pulled()
+            if row[:3] not in pulled:
+                yield row
 
+    def _merged(self) -> Iterator[ColdRow]:
+        """Yield rows by due; a file is opened once no earlier row is left."""
+        order = count()
+        waiting: list[tuple[int, int, ColdRow | None, Iterator[ColdRow]]] = []
+        for name in self._state.files:
+            begin_ms, end_ms = range_of(name)
+            if end_ms > self._from_ms and not (self._until_ms and begin_ms >= self._until_ms):
+                heappush(waiting, (begin_ms, next(order), None, self._rows(read_slice(name))))
+        while waiting:
+            _, _, row, rest = heappop(waiting)
+            if row is not None:
+                yield row
+            if (following := next(rest, None)) is not None:
+                heappush(waiting, (following.due_at_ms, next(order), following, rest))
 
-def _read(log: ColdLog, files: list[str], columns: list[str], condition: Any) -> pa.Table:
-    system, root = open_filesystem(log.root)
-    paths = [f"{root}/{file}" for file in files]
-    found = ds.dataset(paths, format="parquet", filesystem=system)
-    return found.to_table(columns=columns, filter=condition)
+    def _rows(self, part: FileSlice) -> Iterator[ColdRow]:
+        """Yield the rows of a file by due; those of version 0.2 have them in any order."""
+        tables = self._tables(part)
+        if "due=" not in part.file:
+            found = [*tables]
+            tables = iter([pa.concat_tables(found)] if found else [])
+        for table in tables:
+            yield from (ColdRow(*row) for row in _tuples(table.sort_by(DUE)))
 
+    def _tables(self, part: FileSlice) -> Iterator[pa.Table]:
+        ends = [end for end in (part.until_ms, self._until_ms) if end]
+        wanted = WantedRows(max(part.from_ms, self._from_ms), min(ends, default=0), self._ids)
+        return read_groups(self._files, f"{self._root}/{part.file}", _COLUMNS, wanted)
 
-def _filter(envelope_id: str, window: DueWindow) -> Any:
-    """Return the filter on rows."""
-    condition = pc.field("id") == envelope_id if envelope_id else pc.scalar(True)
-    bounds = ((window.from_ms, pc.greater_equal), (window.to_ms, pc.less_equal))
-    for bound_ms, compare in bounds:
-        if bound_ms is not None:
-            condition &= compare(pc.field("due_at_ms"), bound_ms)
-    return condition
+    def _pulled(self) -> set[tuple[Any, ...]]:
+        """Return id, batch and generation of rows that are already back in the store."""
+        wanted = WantedRows(ids=self._ids)
+        return {
+            key
+            for file in self._state.pulled
+            for table in read_groups(self._files, f"{self._root}/{file}", _COLUMNS[:3], wanted)
+            for key in _tuples(table)
+        }
 
 
 def _tuples(rows: pa.Table) -> Iterator[tuple[Any, ...]]:

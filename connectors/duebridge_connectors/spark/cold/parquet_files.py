@@ -1,16 +1,14 @@
 """Parquet files of the cold tier, written and read by tasks with Arrow.
 
-rows sorted by hour ─▶ a file per hour ─▶ read back, compared ─▶ its name and number of rows
+rows sorted by due ─▶ a file for as many as memory has ─▶ read back, compared ─▶ its name, rows
 
 Each attempt of a task writes its own files directly into place, and a file counts once the log has
-its commit. So no file is renamed, and files of failed attempts do no harm.
+its commit. So no file is renamed, and files of failed attempts do no harm. A file may have rows of
+many days: its row groups have statistics of due, so a reader of an hour reads few of them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
-from itertools import groupby
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
@@ -19,21 +17,21 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
 from duebridge.errors import JobFailed
-from duebridge_connectors.spark.files.place import Place, place_of
-from duebridge_connectors.spark.filesystem import open_filesystem, open_output
+from duebridge_connectors.spark.cold.row_groups import DUE, WantedRows, read_groups
+from duebridge_connectors.spark.cold.slices import range_folder, read_slice
+from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.source.arrow import arrow_schema
 from duebridge_connectors.spark.source.schema import COLD
-from duebridge_connectors.spark.transforms.cold_copies import HOUR
 
 FILE_BYTES = 64 * 1024 * 1024  # of rows in the memory of a task
+GROUP_BYTES, GROUP_ROWS = 4 * 1024 * 1024, 10_000  # of a row group: what an hour's reader reads
 BATCH_ROWS = 10_000  # small files are joined to batches of this size
 WRITTEN = "file string, rows long"
-Hour: TypeAlias = tuple[int, pa.RecordBatch]
-_AS: dict[str, Any] = {  # files are small, so pages and statistics matter
+_AS: dict[str, Any] = {
     "compression": "zstd",
     "use_dictionary": ["batch", "shard"],
     "write_page_checksum": True,
-    "write_statistics": ["id", "due_at_ms"],
+    "write_statistics": ["id", DUE],
 }
 
 
@@ -52,28 +50,29 @@ class ColdRead(NamedTuple):
     ids: Sequence[str] | None
 
 
-def write_hours(batch: ColdBatch, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write rows sorted by `HOUR`, and yield every verified file (`WRITTEN`).
+def write_files(batch: ColdBatch, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write rows sorted by due, and yield every verified file (`WRITTEN`).
 
     Raises `JobFailed` if a file reads back differently.
     """
-    for hour, parts in groupby(_by_hour(rows), key=lambda pair: pair[0]):
-        for table in _tables(part for _, part in parts):
-            file = _file(batch, hour)
-            write_table(batch.root, file, table)
-            yield pa.RecordBatch.from_pydict({"file": [file], "rows": [table.num_rows]})
+    for table in _tables(rows):
+        file = new_file(batch.name, table)
+        write_table(batch.root, file, table)
+        yield pa.RecordBatch.from_pydict({"file": [file], "rows": [table.num_rows]})
 
 
 def read_files(read: ColdRead, names: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the named files; `JobFailed` names a file that cannot be read."""
+    """Yield the rows of the named slices; `JobFailed` names a file that cannot be read."""
     schema = arrow_schema(read.columns)
     ids = None if read.ids is None else pa.array(read.ids, pa.string())
     files, root = open_filesystem(read.root)
+    slices = (read_slice(name) for batch in names for name in batch.column(0).to_pylist())
     tables = (
         table.select(schema.names).cast(schema)
-        for batch in names
-        for name in batch.column(0).to_pylist()
-        for table in _groups(files, f"{root}/{name}", schema.names, ids)
+        for file, from_ms, until_ms in slices
+        for table in read_groups(
+            files, f"{root}/{file}", schema.names, WantedRows(from_ms, until_ms, ids)
+        )
     )
     gathered: list[pa.Table] = []
     for table in tables:
@@ -85,21 +84,13 @@ def read_files(read: ColdRead, names: Iterator[pa.RecordBatch]) -> Iterator[pa.R
         yield from pa.concat_tables(gathered).combine_chunks().to_batches(BATCH_ROWS)
 
 
-def _by_hour(rows: Iterable[pa.RecordBatch]) -> Iterator[Hour]:
-    for batch in rows:
-        runs = pc.run_end_encode(batch.column(HOUR))
-        begin = 0
-        for hour, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-            yield hour, batch.slice(begin, end - begin)
-            begin = end
-
-
 def _tables(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the rows of an hour with the columns of the tier, up to `FILE_BYTES` at a time."""
+    """Yield rows with the columns of the tier, up to `FILE_BYTES` at a time."""
     gathered: list[pa.RecordBatch] = []
     schema = arrow_schema(COLD)
     for part in parts:
-        gathered.append(part)
+        if part.num_rows:
+            gathered.append(part)
         if sum(part.nbytes for part in gathered) >= FILE_BYTES:
             yield pa.Table.from_batches(gathered).select(schema.names).cast(schema)
             gathered = []
@@ -107,44 +98,25 @@ def _tables(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(gathered).select(schema.names).cast(schema)
 
 
-def write_table(root: Place | str, file: str, rows: pa.Table) -> None:
+def new_file(batch: str, rows: pa.Table) -> str:
+    """Return a new name for a file of these rows."""
+    due = pc.min_max(rows.column(DUE)).as_py()
+    return f"batch={batch}/{range_folder(due['min'], due['max'])}/{uuid4().hex}.parquet"
+
+
+def write_table(root: str, file: str, rows: pa.Table) -> None:
     """Write a file below a root; raises `JobFailed` if it reads back differently."""
-    files, path = open_filesystem(root)
-    with open_output(place_of(root) / file) as stream:
-        pq.write_table(rows, stream, **_AS)
-    found = list(_groups(files, f"{path}/{file}", rows.schema.names, None))
+    files, folder = open_filesystem(root)
+    path = f"{folder}/{file}"
+    files.create_dir(path.rpartition("/")[0], recursive=True)
+    with files.open_output_stream(path) as stream:
+        pq.write_table(rows, stream, row_group_size=_group_rows(rows), **_AS)
+    found = list(read_groups(files, path, rows.schema.names))
     if not pa.concat_tables([rows.schema.empty_table(), *found]).equals(rows):
         text = f"expected to read back the {rows.num_rows} rows written; got others"
         raise JobFailed(f"{root}/{file}: {text}: nothing is moved")
 
 
-def _file(batch: ColdBatch, hour: int) -> str:
-    at = datetime.fromtimestamp(hour * 3600, UTC)
-    folder = f"batch={batch.name}/due_date={at:%Y-%m-%d}/due_hour={at.hour}"
-    return f"{folder}/{uuid4().hex}.parquet"
-
-
-def _groups(files: Any, path: str, columns: Sequence[str], ids: Any) -> Iterator[pa.Table]:
-    """Yield a file's row groups; with ids, only groups and rows that have one of them."""
-    with readable(path), files.open_input_file(path) as stream:
-        file = pq.ParquetFile(stream, page_checksum_verification=True)
-        for number in range(file.num_row_groups):
-            if ids is None:
-                yield file.read_row_group(number, columns)
-                continue
-            mask = pc.is_in(file.read_row_group(number, ["id"]).column(0), ids)
-            if pc.any(mask).as_py():
-                yield file.read_row_group(number, columns).filter(mask)
-
-
-@contextmanager
-def readable(path: str) -> Iterator[None]:
-    """Raise `JobFailed` with the file's name where it is missing or damaged."""
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        cause = " ".join(str(error).split())
-        text = f"{path}: expected a whole Parquet file of the cold tier; got: {cause}"
-        raise JobFailed(
-            f"{text}; nothing is lost: restore the file and run the job again"
-        ) from error
+def _group_rows(rows: pa.Table) -> int:
+    fitting: int = rows.num_rows * GROUP_BYTES // max(1, rows.nbytes)
+    return max(1, min(GROUP_ROWS, fitting))

@@ -6,7 +6,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from duebridge.config.models import HOUR_MS
 from duebridge_connectors.spark.source.schema import COLD, PACKED_COLUMNS
 
-HOUR = "hour"  # column of the hour since the epoch, which files are split by
+HOUR = "hour"  # column of the hour since the epoch, which tasks share rows by
 COPY = ["batch", "id", "generation"]  # the key of a copy
 KEYS = ["shard", "id", "generation"]  # the key of an envelope in the store
 
@@ -34,14 +34,14 @@ def as_held(rows: DataFrame, route: str) -> DataFrame:
 
 
 def batch_rows(rows: DataFrame, batch: str) -> DataFrame:
-    """Return distinct rows of the tier as a batch, sorted for `parquet_files.write_hours`.
+    """Return distinct rows of the tier as a batch, sorted for `parquet_files.write_files`.
 
     The store's reader may repeat a row after the last id of a page was removed; the second copy
     would be void.
     """
     hour = F.floor(F.col("due_at_ms") / HOUR_MS).alias(HOUR)
     once = rows.withColumn("batch", F.lit(batch)).select(*COLD.names, hour)
-    return once.repartition(HOUR).distinct().sortWithinPartitions(HOUR)
+    return once.repartition(HOUR).distinct().sortWithinPartitions("due_at_ms", "id")
 
 
 def in_removal_order(rows: DataFrame) -> DataFrame:
