@@ -115,12 +115,12 @@ def test_read_of_a_slice_reads_the_row_groups_of_its_hours_alone(
 def test_write_that_reads_back_something_else_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = pq.write_table
+    real = pq.ParquetWriter.write_table
 
-    def forgetful(rows: pa.Table, *given: Any, **options: Any) -> None:
-        real(rows.slice(1), *given, **options)
+    def forgetful(writer: Any, rows: pa.Table, **options: Any) -> None:
+        real(writer, rows.slice(1), **options)
 
-    monkeypatch.setattr(pq, "write_table", forgetful)
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", forgetful)
     with pytest.raises(JobFailed, match="nothing is moved"):
         written(tmp_path, batches(0))
 

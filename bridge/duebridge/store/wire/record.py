@@ -218,6 +218,12 @@ def _compress(plain: bytes) -> bytes:
     return PLAIN + plain
 
 
+def pack_content(content: Content, *, compressed: bool = True) -> bytes:
+    """Return the blob of a content; compressed if that pays, unless it is to be plain."""
+    plain = _encoder.encode(content)
+    return _compress(plain) if compressed else PLAIN + plain
+
+
 def decoded_size(blob: bytes) -> int:
     """Return the size of a blob's content in memory; of damaged ones their own size."""
     if blob[:1] != ZSTD:
@@ -231,14 +237,27 @@ def decoded_size(blob: bytes) -> int:
 
 def unpack(blob: bytes) -> Content:
     """Return the content of a blob; raises `RecordDamaged` if it cannot be read whole."""
-    codec, packed = blob[:1], blob[1:]
+    return unpack_plain(plain_blob(blob))
+
+
+def unpack_plain(blob: bytes) -> Content:
+    """Return the content of a blob that is not compressed, as `unpack`."""
     try:
-        if codec == ZSTD:
-            packed = _decompress(packed)
-        elif codec != PLAIN:
-            raise RecordDamaged(f"blob: expected codec 0 or 1; got {codec!r}")
-        return _decoder.decode(packed)
-    except (msgspec.DecodeError, zstandard.ZstdError, ValueError, RecursionError) as error:
+        return _decoder.decode(blob[1:])
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise RecordDamaged(f"blob of {len(blob)} bytes: {error}") from error
+
+
+def plain_blob(blob: bytes) -> bytes:
+    """Return a blob uncompressed; raises `RecordDamaged` if it cannot be read whole."""
+    codec, packed = blob[:1], blob[1:]
+    if codec == PLAIN:
+        return blob
+    if codec != ZSTD:
+        raise RecordDamaged(f"blob: expected codec 0 or 1; got {codec!r}")
+    try:
+        return PLAIN + _decompress(packed)
+    except (zstandard.ZstdError, ValueError) as error:
         raise RecordDamaged(f"blob of {len(blob)} bytes: {error}") from error
 
 

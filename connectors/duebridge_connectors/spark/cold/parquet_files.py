@@ -8,6 +8,7 @@ many days: its row groups have statistics of due, so a reader of an hour reads f
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -17,7 +18,14 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
 from duebridge.errors import JobFailed
-from duebridge_connectors.spark.cold.row_groups import DUE, WantedRows, read_groups
+from duebridge_connectors.spark.cold.contents import BLOB, with_contents
+from duebridge_connectors.spark.cold.row_groups import (
+    DUE,
+    ID,
+    WantedRows,
+    read_groups,
+    read_whole_groups,
+)
 from duebridge_connectors.spark.cold.slices import range_folder, read_slice
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.source.arrow import arrow_schema
@@ -31,7 +39,7 @@ _AS: dict[str, Any] = {
     "compression": "zstd",
     "use_dictionary": ["batch", "shard"],
     "write_page_checksum": True,
-    "write_statistics": ["id", DUE],
+    "write_statistics": [ID, DUE, "generation"],
 }
 
 
@@ -105,18 +113,33 @@ def new_file(batch: str, rows: pa.Table) -> str:
 
 
 def write_table(root: str, file: str, rows: pa.Table) -> None:
-    """Write a file below a root; raises `JobFailed` if it reads back differently."""
+    """Write a file below a root; raises `JobFailed` if it reads back differently.
+
+    Rows of the tier are written with their contents in columns (`contents.py`).
+    """
     files, folder = open_filesystem(root)
     path = f"{folder}/{file}"
+    groups = [_stored(group) for group in _groups(rows)]
     files.create_dir(path.rpartition("/")[0], recursive=True)
-    with files.open_output_stream(path) as stream:
-        pq.write_table(rows, stream, row_group_size=_group_rows(rows), **_AS)
-    found = list(read_groups(files, path, rows.schema.names))
-    if not pa.concat_tables([rows.schema.empty_table(), *found]).equals(rows):
+    with (
+        files.open_output_stream(path) as stream,
+        pq.ParquetWriter(stream, groups[0].schema, **_AS) as writer,
+    ):
+        for group in groups:
+            writer.write_table(group, row_group_size=group.num_rows)
+    found = read_whole_groups(files, path)
+    pairs = zip_longest(groups, found)
+    if not all(group is not None and group.equals(back) for group, back in pairs):
         text = f"expected to read back the {rows.num_rows} rows written; got others"
         raise JobFailed(f"{root}/{file}: {text}: nothing is moved")
 
 
-def _group_rows(rows: pa.Table) -> int:
+def _stored(rows: pa.Table) -> pa.Table:
+    return with_contents(rows) if BLOB in rows.schema.names else rows
+
+
+def _groups(rows: pa.Table) -> Iterator[pa.Table]:
     fitting: int = rows.num_rows * GROUP_BYTES // max(1, rows.nbytes)
-    return max(1, min(GROUP_ROWS, fitting))
+    size = max(1, min(GROUP_ROWS, fitting))
+    for begin in range(0, rows.num_rows, size):
+        yield rows.slice(begin, size)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from duebridge.errors import JobFailed
+from duebridge_connectors.spark.cold.contents import as_tier_columns, content_columns
 
 DUE, ID = "due_at_ms", "id"
 
@@ -30,20 +31,29 @@ ALL_ROWS = WantedRows()
 def read_groups(
     files: Any, path: str, columns: Sequence[str], wanted: WantedRows = ALL_ROWS
 ) -> Iterator[pa.Table]:
-    """Yield the wanted rows of a file, a row group at a time.
+    """Yield the wanted rows of a file, a row group at a time; contents as blobs.
 
     Raises `JobFailed`, which names the file, if it is missing or damaged.
     """
     with _named(path), files.open_input_file(path) as stream:
         file = pq.ParquetFile(stream, page_checksum_verification=True)
+        names = content_columns(columns, file.schema_arrow)
         for number in range(file.num_row_groups):
             if not _may_have(file.metadata.row_group(number), wanted):
                 continue
             mask = _mask(file, number, wanted)
-            if mask is None:
-                yield file.read_row_group(number, [*columns])
-            elif pc.any(mask).as_py():
-                yield file.read_row_group(number, [*columns]).filter(mask)
+            if mask is not None and not pc.any(mask).as_py():
+                continue
+            rows = file.read_row_group(number, names)
+            yield as_tier_columns(rows if mask is None else rows.filter(mask), columns)
+
+
+def read_whole_groups(files: Any, path: str) -> Iterator[pa.Table]:
+    """Yield every row group as it is in the file; raises as `read_groups`."""
+    with _named(path), files.open_input_file(path) as stream:
+        file = pq.ParquetFile(stream, page_checksum_verification=True)
+        for number in range(file.num_row_groups):
+            yield file.read_row_group(number)
 
 
 def _may_have(group: Any, wanted: WantedRows) -> bool:
