@@ -5,7 +5,7 @@ files by their first hour ─▶ opened when their hour comes ─▶ merged by d
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
-from itertools import count
+from itertools import compress, count
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from duebridge.admin.cold_rows import ColdRow
 from duebridge.admin.listing import DueWindow
 from duebridge.errors import ConfigError, JobFailed
 from duebridge_connectors.spark.cold.commit_log import ColdLog
+from duebridge_connectors.spark.cold.id_filter import have_id
 from duebridge_connectors.spark.cold.row_groups import DUE, WantedRows, read_groups
 from duebridge_connectors.spark.cold.slices import FileSlice, range_of, read_slice
 from duebridge_connectors.spark.filesystem import open_filesystem
@@ -40,6 +41,7 @@ class _ColdRows:
     def __init__(self, log: ColdLog, envelope_id: str, window: DueWindow) -> None:
         self._files, self._root = open_filesystem(log.root)
         self._state = log.state()
+        self._id = envelope_id
         self._ids = pa.array([envelope_id], pa.string()) if envelope_id else None
         self._from_ms = window.from_ms or 0
         self._until_ms = 0 if window.to_ms is None else window.to_ms + 1
@@ -56,16 +58,26 @@ class _ColdRows:
         """Yield rows by due; a file is opened once no earlier row is left."""
         order = count()
         waiting: list[tuple[int, int, ColdRow | None, Iterator[ColdRow]]] = []
-        for name in self._state.files:
-            begin_ms, end_ms = range_of(name)
-            if end_ms > self._from_ms and not (self._until_ms and begin_ms >= self._until_ms):
-                heappush(waiting, (begin_ms, next(order), None, self._rows(read_slice(name))))
+        for begin_ms, part in self._parts():
+            heappush(waiting, (begin_ms, next(order), None, self._rows(part)))
         while waiting:
             _, _, row, rest = heappop(waiting)
             if row is not None:
                 yield row
             if (following := next(rest, None)) is not None:
                 heappush(waiting, (following.due_at_ms, next(order), following, rest))
+
+    def _parts(self) -> list[tuple[int, FileSlice]]:
+        """Return the slices that may have wanted rows, each with the first hour of its rows."""
+        found = []
+        for name in self._state.files:
+            begin_ms, end_ms = range_of(name)
+            if end_ms > self._from_ms and not (self._until_ms and begin_ms >= self._until_ms):
+                found.append((begin_ms, read_slice(name)))
+        if not self._id:
+            return found
+        paths = [f"{self._root}/{part.file}" for _, part in found]
+        return [*compress(found, have_id(self._files, paths, self._id))]
 
     def _rows(self, part: FileSlice) -> Iterator[ColdRow]:
         """Yield the rows of a file by due; those of version 0.2 have them in any order."""

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from duebridge.errors import JobFailed
 from duebridge_connectors.spark.cold.contents import BLOB, with_contents
+from duebridge_connectors.spark.cold.id_filter import SUFFIX, filter_of
 from duebridge_connectors.spark.cold.row_groups import (
     DUE,
     ID,
@@ -115,12 +116,16 @@ def new_file(batch: str, rows: pa.Table) -> str:
 def write_table(root: str, file: str, rows: pa.Table) -> None:
     """Write a file below a root; raises `JobFailed` if it reads back differently.
 
-    Rows of the tier are written with their contents in columns (`contents.py`).
+    Rows of the tier are written with their contents in columns (`contents.py`), beside a filter of
+    their ids (`id_filter.py`).
     """
     files, folder = open_filesystem(root)
     path = f"{folder}/{file}"
     groups = [_stored(group) for group in _groups(rows)]
     files.create_dir(path.rpartition("/")[0], recursive=True)
+    if BLOB in rows.schema.names:
+        with files.open_output_stream(path + SUFFIX) as stream:
+            stream.write(filter_of(rows.column(ID).to_pylist()))
     with (
         files.open_output_stream(path) as stream,
         pq.ParquetWriter(stream, groups[0].schema, **_AS) as writer,
