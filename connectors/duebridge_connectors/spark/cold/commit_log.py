@@ -94,8 +94,8 @@ class ColdLog:
         has_state = end.is_earlier or number % STATE_EVERY == 0
         state = advanced(end.state, [commit]) if has_state else None
         data = msgspec.json.encode(LogEntry(commit, state))
-        if not create_file(self.root / entry_name(number), data):
-            return self._entry(number) == LogEntry(commit, state)  # a reply was lost
+        if not create_file(f"{self.root}/{entry_name(number)}", data):
+            return self.entry(number) == LogEntry(commit, state)  # a reply was lost
         if end.number and end.number not in self.numbers():
             text = f"{self.root}: expected entry {end.number} of the log; it was swept meanwhile"
             raise JobFailed(f"{text}: this job stood still for days; run it again")
@@ -105,12 +105,18 @@ class ColdLog:
         """Return the commits that the log still has, oldest first."""
         names = self._names()
         earlier = [commit for name in names if not _number(name) for commit in self._earlier(name)]
-        numbered = [self._entry(number).commit for number in sorted(map(_number, names)) if number]
+        numbered = [self.entry(number).commit for number in sorted(map(_number, names)) if number]
         return [*sorted(earlier, key=lambda commit: (commit.at_ms, commit.batch)), *numbered]
 
     def state(self) -> TierState:
         """Return the present state of the tier."""
         return self._end().state
+
+    def taken_over(self) -> list[str]:
+        """Return the commits of an earlier version that an entry includes, and nobody has swept."""
+        numbers = self.numbers()
+        recorded, _ = self._since_state(numbers[-1] if numbers else 0)
+        return [*({*recorded.earlier} & {*self.state().earlier})]
 
     def _end(self) -> _Position:
         for _ in range(TRIES):
@@ -136,14 +142,15 @@ class ColdLog:
         """Return the last state up to an entry, and the commits after it, the newest first."""
         after: list[Commit] = []
         while number:
-            entry = self._entry(number)
+            entry = self.entry(number)
             if entry.state is not None:
                 return entry.state, after
             after.append(entry.commit)
             number -= 1
         return TierState(), after
 
-    def _entry(self, number: int) -> LogEntry:
+    def entry(self, number: int) -> LogEntry:
+        """Return an entry."""
         return self._decoded(entry_name(number), LogEntry)
 
     def _earlier(self, name: str) -> Iterable[Commit]:

@@ -7,6 +7,7 @@ its commit. So no file is renamed, and files of failed attempts do no harm. A fi
 many days: its row groups have statistics of due, so a reader of an hour reads few of them.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem
 from pyspark.sql.types import StructType
 
 from duebridge.errors import JobFailed
@@ -132,11 +134,19 @@ def write_table(root: str, file: str, rows: pa.Table) -> None:
     ):
         for group in groups:
             writer.write_table(group, row_group_size=group.num_rows)
+    _settle(files, path)
     found = read_whole_groups(files, path)
     pairs = zip_longest(groups, found)
     if not all(group is not None and group.equals(back) for group, back in pairs):
         text = f"expected to read back the {rows.num_rows} rows written; got others"
         raise JobFailed(f"{root}/{file}: {text}: nothing is moved")
+
+
+def _settle(files: Any, path: str) -> None:
+    """Bring a file to the disk: the store is about to forget its rows."""
+    if isinstance(files, LocalFileSystem):
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
 
 
 def _stored(rows: pa.Table) -> pa.Table:

@@ -8,7 +8,12 @@ import typer
 from duebridge.cli.lazy import manual
 from duebridge_connectors.spark.commands.history import journal, reconcile, report, tidy
 from duebridge_connectors.spark.commands.kafka_topics import intake, replay
-from duebridge_connectors.spark.commands.schedule import demote, hydrate, schedule
+from duebridge_connectors.spark.commands.schedule import (
+    demote,
+    hydrate,
+    schedule,
+    tidy_cold,
+)
 
 spark = typer.Typer(
     help="Bulk jobs on Spark: pip install 'duebridge[spark]'.",
@@ -54,6 +59,12 @@ _add(
     "Return cold envelopes to the store before they are due.",
     "duebridge spark hydrate reminders",
     no="rows were refused and stay cold, or the job failed part-way",
+)
+_add(
+    tidy_cold,
+    "Merge and delete files of a cold tier.",
+    "duebridge spark tidy-cold reminders",
+    no="the job failed part-way",
 )
 _add(
     intake,

@@ -74,18 +74,21 @@ def job_session(
     places: Iterable[str | None] = (),
 ) -> Iterator["SparkSession"]:
     """Open the session of a job; raises `ConfigError` if Spark is not installed."""
-    module = imported("session")
+    module = _import("session")
     more = parse_pairs("--spark", settings)
-    needed = {"has_kafka": has_kafka, "has_delta": has_delta, "has_s3": is_s3(places)}
-    if config is not None and needed["has_s3"]:
-        more = s3_settings(Stores.of(load_config(config))) | more
-    opened = module.opened_session(name, is_watched=is_terminal(STDERR), **needed, more=more)
+    opened = module.opened_session(
+        name, is_watched=is_terminal(STDERR), has_kafka=has_kafka, more=more
+    )
     with opened as session:
         yield session
 
 
-def imported(name: str) -> Any:
-    """Return a module of this connector; raises `ConfigError` if what it needs is not installed."""
+def import_job(name: str) -> Any:
+    """Return the module of a job that needs no session; raises `ConfigError` as `job_session`."""
+    return _import(f"jobs.{name}")
+
+
+def _import(name: str) -> Any:
     try:
         return import_module(f"duebridge_connectors.spark.{name}")
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""`duebridge spark schedule`, `demote`, `hydrate`: into the store, to the cold tier, and back."""
+"""`duebridge spark schedule`, `demote`, `hydrate`, `tidy-cold`: the store and its cold tier."""
 
 from typing import Annotated
 
@@ -102,3 +102,20 @@ def hydrate(
         summary = run_hydrate(spark, **write)
     job.show_summary(summary, output)
     finish(is_yes=not summary.left)
+
+
+def tidy_cold(
+    context: typer.Context,
+    route: job.RouteArgument,
+    output: OutputOption = Output.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Merge the small files of a route's cold tier, and delete those that nobody reads any more.
+
+    Demote and hydrate do a part of it each time, so this is for a tier of many small files, or one
+    of version 0.2. It starts no Spark, and may run while other jobs do. Files of killed jobs go a
+    day later, files that returned a week later: as long as a backup of `_commits` may need them.
+    """
+    write, _ = job.given_options(locals())
+    summary = job.import_job("tidy_cold").run_tidy_cold(**write)
+    job.show_summary(summary, output)

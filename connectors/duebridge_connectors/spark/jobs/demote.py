@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from duebridge_connectors.spark.cold.batches import finish_batches, write_batch
 from duebridge_connectors.spark.cold.commit_log import DEMOTED, Commit
 from duebridge_connectors.spark.cold.tier import Tier, new_batch, open_tier
+from duebridge_connectors.spark.jobs.tidy_cold import tidy_a_little
 from duebridge_connectors.spark.source.dataframes import read_source
 from duebridge_connectors.spark.transforms.cold_copies import as_cold, batch_rows
 
@@ -46,6 +47,7 @@ def run_demote(spark: SparkSession, *, config: str, route: str) -> DemoteSummary
     if copied := copy_far_rows(spark, tier, config):
         tier.log.commit(copied)
         finished += finish_batches(spark, tier)
+    tidy_a_little(tier.log, tier.now_ms())
     return DemoteSummary(
         route=route,
         removed=sum(commit.removed for commit in finished),

@@ -27,10 +27,12 @@ from duebridge_connectors.spark.cold.tier import (
     read_marks,
     read_still_cold,
 )
+from duebridge_connectors.spark.jobs.tidy_cold import tidy_a_little
 from duebridge_connectors.spark.source.dataframes import write_envelopes
 from duebridge_connectors.spark.source.loader import format_counts
 from duebridge_connectors.spark.transforms.cold_copies import (
     COPY,
+    PULLED,
     batch_rows,
     exclude,
     moved_forward,
@@ -86,6 +88,7 @@ def run_hydrate(
     with tier.notes() as shards:
         for shard in shards:
             shard.note_hydrated(until_ms)
+    tidy_a_little(tier.log, tier.now_ms())
     return done
 
 
@@ -164,7 +167,7 @@ class _Returning:
         if self.early is None:
             return ()
         file = f"pulled={run}/part-0.parquet"
-        write_table(self._tier.log.root, file, self.early.select(*COPY).toArrow())
+        write_table(self._tier.log.root, file, self.early.select(*PULLED).toArrow())
         return (file,)
 
     def drop_used_marks(self) -> None:

@@ -8,6 +8,7 @@ from duebridge_connectors.spark.source.schema import COLD, PACKED_COLUMNS
 
 HOUR = "hour"  # column of the hour since the epoch, which tasks share rows by
 COPY = ["batch", "id", "generation"]  # the key of a copy
+PULLED = [*COPY, "due_at_ms"]  # of a row that returned before its file did
 KEYS = ["shard", "id", "generation"]  # the key of an envelope in the store
 
 

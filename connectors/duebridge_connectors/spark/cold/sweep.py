@@ -1,0 +1,124 @@
+"""Deletes what no reader of a cold tier needs any more; harmless at any time, killed anywhere.
+
+files that were taken or merged  SPENT_MS later: a reader, or a backup of the log, may need them
+files that no commit names       once nothing was written to their folder for LEFT_MS
+entries of the log               SPENT_MS after a newer one that has the whole state
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from pyarrow.fs import FileSelector, FileType, LocalFileSystem
+
+from duebridge_connectors.spark.cold.commit_log import SWEPT, ColdLog, Commit, entry_name
+from duebridge_connectors.spark.cold.id_filter import SUFFIX
+from duebridge_connectors.spark.cold.slices import read_slice
+from duebridge_connectors.spark.cold.tier_state import TierState
+from duebridge_connectors.spark.filesystem import open_filesystem
+
+DAY_MS = 24 * 3_600_000
+LEFT_MS = DAY_MS
+SPENT_MS = 7 * DAY_MS
+_FOLDER = re.compile(r"(batch=|pulled=|_rejects/)[^/]+")
+
+
+class Swept(msgspec.Struct, frozen=True, kw_only=True):
+    """How many files a sweep deleted: spent ones, left ones of killed jobs, entries of the log."""
+
+    spent: int = 0
+    left: int = 0
+    entries: int = 0
+
+
+def sweep(log: ColdLog, now_ms: int, most: int | None = None) -> Swept:
+    """Delete files; up to `most` of each kind, None for all. Raises `OSError` and `JobFailed`."""
+    spent = _sweep_spent(log, now_ms, most)
+    left = _delete(log, islice(_left(log, now_ms), most))
+    entries = _delete(log, islice(_old_entries(log, now_ms), most))
+    return Swept(spent=spent, left=left, entries=entries)
+
+
+def _sweep_spent(log: ColdLog, now_ms: int, most: int | None) -> int:
+    state, earlier = log.state(), log.taken_over()
+    old = [file for file, since in state.spent.items() if since <= now_ms - SPENT_MS]
+    spent = [*islice([*earlier, *old], most)]
+    if not spent and not state.earlier:
+        return 0
+    found = _delete(log, [*spent, *(file + SUFFIX for file in spent)])
+    log.commit(Commit(kind=SWEPT, batch=uuid4().hex[:8], at_ms=now_ms, swept=tuple(spent)))
+    return found
+
+
+def _left(log: ColdLog, now_ms: int) -> Iterator[str]:
+    """Yield files that no commit names, of folders in which nothing was written of late.
+
+    They are listed before the state is read: what is committed meanwhile is named.
+    """
+    found = [*_files(log)]
+    named = _named(log.state())
+    for folder, files in groupby(found, key=lambda file: _folder(file[0])):
+        unnamed = [(path, at) for path, at in files if path not in named]
+        if folder and max((at for _, at in unnamed), default=now_ms) <= now_ms - LEFT_MS:
+            yield from (path for path, _ in unnamed)
+
+
+def _named(state: TierState) -> set[str]:
+    rows = {read_slice(name).file for name in state.known} | {*state.spent}
+    return {*rows, *(file + SUFFIX for file in rows), *state.pulled}
+
+
+def _files(log: ColdLog) -> list[tuple[str, int]]:
+    """Return all files below the root, sorted, with when they were written."""
+    files, root = open_filesystem(log.root)
+    found = files.get_file_info(FileSelector(root, recursive=True, allow_not_found=True))
+    return sorted(
+        (info.path[len(root) + 1 :], info.mtime_ns // 1_000_000)
+        for info in found
+        if info.type == FileType.File
+    )
+
+
+def _folder(path: str) -> str:
+    """Return the folder of a job's files, such as batch=B; '' for any other file."""
+    found = _FOLDER.match(path)
+    return found.group() if found else ""
+
+
+def _old_entries(log: ColdLog, now_ms: int) -> Iterator[str]:
+    """Yield the entries before the last old one that has the state, oldest first, and drafts."""
+    numbers = log.numbers()
+    for number in reversed(numbers):
+        entry = log.entry(number)
+        if entry.state is not None and entry.commit.at_ms <= now_ms - SPENT_MS:
+            yield from (entry_name(each) for each in numbers if each < number)
+            break
+    yield from (
+        path
+        for path, at in _files(log)
+        if path.startswith("_commits/") and not path.endswith(".json") and at <= now_ms - LEFT_MS
+    )
+
+
+def _delete(log: ColdLog, names: Iterable[str]) -> int:
+    """Delete files of the tier, and folders that are empty then; return how many were there."""
+    files, root = open_filesystem(log.root)
+    found = 0
+    for name in names:
+        try:
+            files.delete_file(f"{root}/{name}")
+        except FileNotFoundError:
+            continue
+        found += 1
+        if isinstance(files, LocalFileSystem):  # object stores have no folders
+            _delete_empty(files, root, name.rpartition("/")[0])
+    return found
+
+
+def _delete_empty(files: Any, root: str, folder: str) -> None:
+    while _folder(folder) and not files.get_file_info(FileSelector(f"{root}/{folder}")):
+        files.delete_dir(f"{root}/{folder}")
+        folder = folder.rpartition("/")[0]

@@ -1,0 +1,58 @@
+"""The job `tidy-cold`: merges the small files of a cold tier, and deletes what nobody reads.
+
+It needs no Spark session. Demote and hydrate do a small part of it at their end.
+"""
+
+import msgspec
+
+from duebridge_connectors.spark.cold.commit_log import ColdLog
+from duebridge_connectors.spark.cold.compaction import compact
+from duebridge_connectors.spark.cold.sweep import sweep
+from duebridge_connectors.spark.cold.tier import open_tier
+
+MERGES, DELETED = 1, 1000  # at the end of another job, at most
+
+
+class TidySummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The counts of a run: files and lists merged into fewer, and files deleted.
+
+    `spent` files had returned or were merged, `left` ones were of killed jobs, `entries` of the
+    log.
+    """
+
+    route: str
+    merged: int
+    lists: int
+    spent: int
+    left: int
+    entries: int
+
+    def __str__(self) -> str:
+        gone = self.spent + self.left + self.entries
+        return f"route {self.route}: {self.merged:,} small files merged, {gone:,} files deleted"
+
+
+def run_tidy_cold(*, config: str, route: str) -> TidySummary:
+    """Merge and delete all that can be; killed anywhere, it is run again.
+
+    Nothing that counts is lost, whatever runs meanwhile: a merge of files that changed does not
+    count. Raises `ConfigError`, `StoreError`, `JobFailed` and `OSError`.
+    """
+    tier = open_tier(config, route)
+    now_ms = tier.now_ms()
+    merged = compact(tier.log, now_ms)
+    swept = sweep(tier.log, now_ms)
+    return TidySummary(
+        route=route,
+        merged=merged.files,
+        lists=merged.lists,
+        spent=swept.spent,
+        left=swept.left,
+        entries=swept.entries,
+    )
+
+
+def tidy_a_little(log: ColdLog, now_ms: int) -> None:
+    """Merge and delete a part, which is small whatever was left."""
+    compact(log, now_ms, MERGES)
+    sweep(log, now_ms, DELETED)

@@ -1,0 +1,110 @@
+"""What a year of the cold tier costs its readers: `python -m tests.bench.spark.cold_year`.
+
+A log as a year leaves it: a demote a night, a hydrate an hour, merges and sweeps as the jobs do
+them. The files are real, with a few rows each. CPU is of this process, without its start.
+"""
+
+import argparse
+import random
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+
+from duebridge.admin.listing import ANY_TIME
+from duebridge.config.models import HOUR_MS
+from duebridge_connectors.spark.cold import cold_reader
+from duebridge_connectors.spark.cold.commit_log import (
+    DEMOTED,
+    HYDRATED,
+    REMOVED,
+    ColdLog,
+    Commit,
+)
+from duebridge_connectors.spark.cold.compaction import compact
+from duebridge_connectors.spark.cold.parquet_files import new_file, write_table
+from duebridge_connectors.spark.cold.sweep import sweep
+from duebridge_connectors.spark.source.arrow import arrow_schema
+from duebridge_connectors.spark.source.schema import COLD
+
+DAY_MS = 24 * HOUR_MS
+BEGIN_MS = 20_000 * DAY_MS
+HORIZON_MS = 7 * DAY_MS
+SCHEMA = arrow_schema(COLD)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=2000, help="of each night's demote")
+    parser.add_argument("--files", type=int, default=2, help="of each night's demote")
+    parser.add_argument("--days", type=int, default=365)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as home:
+        log = ColdLog(home, "cold")
+        began = time.process_time()
+        for day in range(given.days):
+            night(log, day, given.rows, given.files)
+        spent = time.process_time() - began
+        state = log.state()
+        rows = given.days * given.rows
+        print(f"{given.days} nights of {rows:,} rows in all, their hydrates: {spent:.1f} s of CPU")
+        paths = [path for path in Path(home).rglob("*") if path.is_file()]
+        size = sum(path.stat().st_size for path in paths)
+        print(f"files that count {len(state.files)}, spent {len(state.spent)}, entries of the log"
+              f" {len(log.numbers())}, on disk {len(paths)} of {size / 2**20:.0f} MiB")  # fmt: skip
+        show("state()", log.state)
+        known = f"b{given.days - 1}-{given.rows - 1}"
+        for name in (known, "absent"):
+            show(f"get {name}", lambda name=name: get(home, name))  # type: ignore[misc]
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"most memory of all of this: {peak:.0f} MiB")
+
+
+def night(log: ColdLog, day: int, rows: int, files: int) -> None:
+    """A night's demote, and the 24 hydrates after it."""
+    now_ms = BEGIN_MS + day * DAY_MS
+    drawn = random.Random(day)
+    batch = f"b{day}"
+    dues = sorted(
+        now_ms + HORIZON_MS + drawn.randrange(365 * DAY_MS - HORIZON_MS) for _ in range(rows)
+    )
+    made = [
+        {"id": f"{batch}-{number}", "batch": batch, "shard": number % 4, "due_at_ms": due,
+         "scheduled_at_ms": now_ms, "expires_at_ms": 0, "remember_ms": 0, "generation": day,
+         "content_hash": b"12345678", "blob": b"\0" + drawn.randbytes(200)}
+        for number, due in enumerate(dues)
+    ]  # fmt: skip
+    parts = [pa.Table.from_pylist(made[number::files], SCHEMA) for number in range(files)]
+    names = tuple(new_file(batch, part) for part in parts)
+    for name, part in zip(names, parts, strict=True):
+        write_table(log.root, name, part)
+    log.commit(Commit(kind=DEMOTED, batch=batch, at_ms=now_ms, rows=rows, files=names))
+    log.commit(Commit(kind=REMOVED, batch=batch, at_ms=now_ms, rows=rows))
+    for hour in range(24):
+        at_ms = now_ms + hour * HOUR_MS
+        taken = tuple(log.state().due_before(at_ms + HORIZON_MS))
+        log.commit(Commit(kind=HYDRATED, batch=f"h{day}-{hour}", at_ms=at_ms, taken=taken))
+    compact(log, now_ms + DAY_MS, 1)
+    sweep(log, now_ms + DAY_MS, 1000)
+
+
+def get(home: str, name: str) -> None:
+    found = [*cold_reader.read_cold_rows(home, "cold", name, ANY_TIME)]
+    assert len(found) == (name != "absent"), found
+
+
+def show(what: str, call: Callable[[], object]) -> None:
+    """Print the CPU of a call: the median of nine."""
+    taken = []
+    for _ in range(9):
+        began = time.process_time()
+        call()
+        taken.append(1000 * (time.process_time() - began))
+    print(f"{what}: {sorted(taken)[4]:.1f} ms of CPU")
+
+
+if __name__ == "__main__":
+    main()
