@@ -4,7 +4,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import msgspec
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -105,6 +107,19 @@ def test_file_shows_people_what_an_envelope_is(tmp_path: Path) -> None:
     ]
     assert row["properties"]["correlation_id"] == "c"
     assert row["target"] == [("broker", "orders"), ("topic", "late")]
+
+
+def test_file_is_read_by_duckdb_and_polars(tmp_path: Path) -> None:
+    headers = [("tenant", "t-1"), ("try", 2)]
+    envelopes = [Envelope.new(f"body {n}", headers=headers, delay="1h", key=b"k") for n in range(3)]
+    file = write(tmp_path, *(pack(each).blob for each in envelopes))
+    names = "id, decode(body), headers[1].name, decode(headers[1].value), properties.content_type"
+    found = duckdb.read_parquet(str(file)).project(names).order("id").fetchall()
+    assert found == [(f"{n}", f"body {n}", "tenant", "t-1", None) for n in range(3)]
+    frame = polars.read_parquet(file).sort("id")
+    assert frame["body"].to_list() == [b"body 0", b"body 1", b"body 2"]
+    values = frame["headers"].list.last().struct.field("value")
+    assert values.to_list() == [b"2"] * 3
 
 
 def test_read_without_the_blob_reads_no_content(
