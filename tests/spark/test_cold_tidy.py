@@ -4,13 +4,17 @@ import json
 import os
 import random
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from duebridge.config.models import HOUR_MS
+from duebridge.envelope import Envelope
+from duebridge.store.wire.record import pack
 from duebridge_connectors.spark.cold import compaction, sweep
 from duebridge_connectors.spark.cold.commit_log import (
     HYDRATED,
@@ -24,7 +28,7 @@ from duebridge_connectors.spark.cold.compaction import FEW, Compacted, compact
 from duebridge_connectors.spark.cold.id_filter import SUFFIX
 from duebridge_connectors.spark.cold.parquet_files import write_table
 from duebridge_connectors.spark.cold.row_groups import WantedRows, read_groups
-from duebridge_connectors.spark.cold.slices import range_folder, read_slice
+from duebridge_connectors.spark.cold.slices import range_folder, range_of, read_slice
 from duebridge_connectors.spark.cold.sweep import DAY_MS, LEFT_MS, SPENT_MS, Swept
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.source.arrow import arrow_schema
@@ -219,6 +223,30 @@ def test_merge_and_hydrate_at_once_lose_and_double_nothing(
     monkeypatch.setattr(compaction, "write_table", overtaken)
     assert compact(log, NOW) == Compacted()
     assert ids(log) == [each for each in before if int(each[4:]) >= FIRST + 3 * HOUR_MS]
+
+
+def test_merge_of_files_of_an_earlier_version_keeps_every_column(log: ColdLog) -> None:
+    drawn, files, rows = random.Random(5), [], []
+    for hour in range(FEW + 1):
+        begin = FIRST + hour * HOUR_MS
+        at = datetime.fromtimestamp(begin / 1000, UTC)
+        for number in range(3):
+            blob = pack(Envelope.new(drawn.randbytes(9), delay="1h", headers=[("n", number)])).blob
+            row = {name: drawn.randrange(100) for name in SCHEMA.names}
+            row |= {"id": f"{hour}-{number}", "batch": "A", "content_hash": b"hash", "blob": blob}
+            rows.append(row | {"due_at_ms": begin + drawn.randrange(HOUR_MS)})
+        files.append(f"batch=A/due_date={at:%Y-%m-%d}/due_hour={at.hour}/part-0.parquet")
+        Path(log.root, files[-1]).parent.mkdir(parents=True)
+        pq.write_table(pa.Table.from_pylist(rows[-3:], SCHEMA), Path(log.root, files[-1]))
+    old = {"kind": SCHEDULED, "batch": "A", "at_ms": 1, "files": files}
+    Path(log.root, "_commits").mkdir()
+    Path(log.root, "_commits", "A-scheduled.json").write_text(json.dumps(old))
+    assert compact(log, NOW) == Compacted(files=FEW + 1)
+    (file,) = log.state().files
+    assert range_of(file) == (FIRST, FIRST + (FEW + 1) * HOUR_MS)
+    opened, root = open_filesystem(log.root)
+    found = pa.concat_tables(read_groups(opened, f"{root}/{file}", SCHEMA.names)).to_pylist()
+    assert found == sorted(rows, key=lambda row: (row["due_at_ms"], row["id"]))
 
 
 def pull(log: ColdLog, run: str, *hours: int) -> None:

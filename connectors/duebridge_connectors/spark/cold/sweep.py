@@ -14,7 +14,13 @@ from uuid import uuid4
 import msgspec
 from pyarrow.fs import FileSelector, FileType, LocalFileSystem
 
-from duebridge_connectors.spark.cold.commit_log import SWEPT, ColdLog, Commit, entry_name
+from duebridge_connectors.spark.cold.commit_log import (
+    STATE_EVERY,
+    SWEPT,
+    ColdLog,
+    Commit,
+    entry_name,
+)
 from duebridge_connectors.spark.cold.id_filter import SUFFIX
 from duebridge_connectors.spark.cold.slices import read_slice
 from duebridge_connectors.spark.cold.tier_state import TierState
@@ -91,7 +97,7 @@ def _folder(path: str) -> str:
 def _old_entries(log: ColdLog, now_ms: int) -> Iterator[str]:
     """Yield the entries before the last old one that has the state, oldest first, and drafts."""
     numbers = log.numbers()
-    for number in reversed(numbers):
+    for number in reversed([each for each in numbers if each % STATE_EVERY == 0]):
         entry = log.entry(number)
         if entry.state is not None and entry.commit.at_ms <= now_ms - SPENT_MS:
             yield from (entry_name(each) for each in numbers if each < number)
