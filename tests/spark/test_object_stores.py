@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
+from typing import Any, cast
 
 import obstore
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from obstore.store import AzureStore
 from pyarrow import table
-from pyarrow.fs import FileSelector
+from pyarrow.fs import AzureFileSystem, FileSelector
 
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.files.place import Place
@@ -186,6 +188,27 @@ def test_option_that_resolves_to_nonsense_is_named_without_its_value(
     assert (
         str(caught.value) == "options.endpoint: expected http[s]://HOST[:PORT]; got another value"
     )
+
+
+@pytest.mark.parametrize(
+    ("names", "value"),
+    [
+        (["account_key"], "c2VjcmV0"),
+        (["sas_token"], "sv=2026-01-01&sig=c2VjcmV0"),
+        (["client_id", "client_secret", "tenant_id"], "c2VjcmV0"),
+    ],
+)
+def test_options_of_azure_are_taken_by_every_library(
+    monkeypatch: pytest.MonkeyPatch, names: list[str], value: str
+) -> None:
+    monkeypatch.setenv("AZURE_VALUE", value)
+    options = dict.fromkeys(names, "${AZURE_VALUE}")
+    place = Place("abfss://box@account.dfs.core.windows.net/a", options)
+    found = delta_options(place)
+    assert found["azure_storage_account_name"] == "account"
+    assert [*found.values()].count(value) == len(names)
+    AzureStore("box", config=cast(Any, found))
+    AzureFileSystem("account", **place.settings())
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,9 @@ OPTIONS: Final[Mapping[str, frozenset[str]]] = {
     S3: frozenset(
         {"endpoint", "region", PATH_STYLE, "access_key_id", "secret_access_key", "session_token"}
     ),
-    GS: frozenset({"endpoint"}),
+    GS: frozenset(),
     ABFS: frozenset({"account_key", "sas_token", "client_id", "client_secret", "tenant_id"}),
-    HDFS: frozenset({"user"}),
+    HDFS: frozenset(),
     FILE: frozenset(),
 }
 SECRETS: Final = frozenset(
