@@ -8,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from duebridge.config.load import load_config
-from duebridge_connectors.spark.cold.commit_log import DEMOTED, REMOVED, ColdLog, Commit
 from duebridge_connectors.spark.files.hadoop import is_s3, s3_settings
 from duebridge_connectors.spark.files.place import Place, Stores
 from duebridge_connectors.spark.filesystem import open_filesystem, open_output, read_file
@@ -136,15 +135,6 @@ def test_place_in_a_bucket_of_the_configuration_has_its_options(world: World, pl
     stores = Stores.of(load_config(world.config))
     assert stores.place(f"s3://{BUCKET}/report").options == place.options
     assert stores.place("/tmp/report").options == {}  # noqa: S108 - nothing is written
-
-
-def test_two_jobs_that_finish_one_batch_leave_one_commit(place: Place) -> None:
-    first, second = (ColdLog(place, "cold") for _ in range(2))
-    first.commit(Commit(kind=DEMOTED, batch="B", at_ms=1, files=("f",)))
-    assert first.commit(Commit(kind=REMOVED, batch="B", at_ms=2, rows=1))
-    assert not second.commit(Commit(kind=REMOVED, batch="B", at_ms=3, rows=1))
-    assert second.state() == first.state()
-    assert [commit.at_ms for commit in second.commits()] == [1, 2]
 
 
 def test_get_where_the_bucket_is_missing_names_the_setting_and_no_secret(

@@ -15,6 +15,8 @@ from pyarrow import table
 from pyarrow.fs import AzureFileSystem, FileSelector
 
 from duebridge.errors import ConfigError
+from duebridge_connectors.spark.cold.commit_log import DEMOTED, REMOVED, ColdLog, Commit
+from duebridge_connectors.spark.cold.parquet_files import write_table
 from duebridge_connectors.spark.files.place import Place
 from duebridge_connectors.spark.filesystem import (
     create_file,
@@ -145,6 +147,18 @@ def test_journal_table_is_made_and_read_in_every_place(place: Place) -> None:
     assert JournalTable(place / "journal").existing().complete_until_ms == 5
     with pytest.raises(ConfigError, match="expected a table that the job journal wrote; got none"):
         JournalTable(place / "another").existing()
+
+
+def test_cold_tier_keeps_its_files_and_its_log_in_every_place(place: Place) -> None:
+    log, other = ColdLog(place, "cold"), ColdLog(place, "cold")
+    file = "batch=B/part.parquet"
+    write_table(log.root, file, table({"id": ["a", "b"]}))  # it reads back what it wrote
+    assert log.written("batch=B") == [file]
+    assert log.commit(Commit(kind=DEMOTED, batch="B", at_ms=1, rows=2, files=(file,)))
+    assert [batch.batch for batch in other.state().unfinished] == ["B"]
+    assert other.commit(Commit(kind=REMOVED, batch="B", at_ms=2, rows=2))
+    assert not log.commit(Commit(kind=REMOVED, batch="B", at_ms=3, rows=2))
+    assert [commit.at_ms for commit in log.commits()] == [1, 2]
 
 
 def test_place_without_options_takes_the_variables_of_aws(
