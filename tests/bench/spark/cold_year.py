@@ -6,10 +6,11 @@ them. The files are real, with a few rows each. CPU is of this process, without 
 
 import argparse
 import random
-import resource
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from duebridge_connectors.spark.cold.commit_log import (
 )
 from duebridge_connectors.spark.cold.compaction import compact
 from duebridge_connectors.spark.cold.parquet_files import new_file, write_table
+from duebridge_connectors.spark.cold.row_groups import DUE
 from duebridge_connectors.spark.cold.sweep import sweep
 from duebridge_connectors.spark.source.arrow import arrow_schema
 from duebridge_connectors.spark.source.schema import COLD
@@ -53,14 +55,15 @@ def main() -> None:
         print(f"{given.days} nights of {rows:,} rows in all, their hydrates: {spent:.1f} s of CPU")
         paths = [path for path in Path(home).rglob("*") if path.is_file()]
         size = sum(path.stat().st_size for path in paths)
-        print(f"files that count {len(state.files)}, spent {len(state.spent)}, entries of the log"
-              f" {len(log.numbers())}, on disk {len(paths)} of {size / 2**20:.0f} MiB")  # fmt: skip
+        print(f"files that count {len(state.files)}, lists {len(state.pulled)},"
+              f" spent {len(state.spent)}, entries of the log {len(log.numbers())},"
+              f" on disk {len(paths)} of {size / 2**20:.0f} MiB")  # fmt: skip
         show("state()", log.state)
         known = f"b{given.days - 1}-{given.rows - 1}"
         for name in (known, "absent"):
             show(f"get {name}", lambda name=name: get(home, name))  # type: ignore[misc]
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"most memory of all of this: {peak:.0f} MiB")
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            print(pool.submit(hydrate_memory, home, given.days).result())
 
 
 def night(log: ColdLog, day: int, rows: int, files: int) -> None:
@@ -84,11 +87,42 @@ def night(log: ColdLog, day: int, rows: int, files: int) -> None:
     log.commit(Commit(kind=DEMOTED, batch=batch, at_ms=now_ms, rows=rows, files=names))
     log.commit(Commit(kind=REMOVED, batch=batch, at_ms=now_ms, rows=rows))
     for hour in range(24):
-        at_ms = now_ms + hour * HOUR_MS
-        taken = tuple(log.state().due_before(at_ms + HORIZON_MS))
-        log.commit(Commit(kind=HYDRATED, batch=f"h{day}-{hour}", at_ms=at_ms, taken=taken))
-    compact(log, now_ms + DAY_MS, 1)
-    sweep(log, now_ms + DAY_MS, 1000)
+        hydrate(log, day, hour)
+    tidy(log, now_ms + DAY_MS)
+
+
+def hydrate(log: ColdLog, day: int, hour: int) -> None:
+    """What a hydrate does to the log; every fourth pulls a row."""
+    at_ms = BEGIN_MS + day * DAY_MS + hour * HOUR_MS
+    batch = f"h{day}-{hour}"
+    taken = tuple(log.state().due_before(at_ms + HORIZON_MS))
+    pulled: tuple[str, ...] = ()
+    if hour % 4 == 0:
+        pulled = (f"pulled={batch}/part-0.parquet",)
+        key = {"batch": "b", "id": batch, "generation": 1, DUE: at_ms + 30 * DAY_MS}
+        write_table(log.root, pulled[0], pa.Table.from_pylist([key]))
+    log.commit(Commit(kind=HYDRATED, batch=batch, at_ms=at_ms, taken=taken, pulled=pulled))
+
+
+def tidy(log: ColdLog, now_ms: int) -> None:
+    """What demote and hydrate do at their end."""
+    compact(log, now_ms, 1)
+    sweep(log, now_ms, 1000)
+
+
+def hydrate_memory(home: str, day: int) -> str:
+    """Return how much memory the log costs a hydrate, in a process of its own."""
+    before = peak_mib()
+    hydrate(ColdLog(home, "cold"), day, 0)
+    tidy(ColdLog(home, "cold"), BEGIN_MS + (day + 1) * DAY_MS)
+    more = peak_mib() - before
+    return f"memory of a hydrate's log, merge and sweep: {more} MiB, beside {before} of modules"
+
+
+def peak_mib() -> int:
+    """Return the most memory that this process had."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) // 1024
 
 
 def get(home: str, name: str) -> None:
