@@ -21,6 +21,7 @@ from duebridge_connectors.spark.jobs.journal_files import ROWS_SCHEMA, by_day
 from duebridge_connectors.spark.jobs.journal_table import JournalTable, JournalVersion
 from duebridge_connectors.spark.source.schema import JOURNAL
 from tests.spark.cold_route import Killed
+from tests.spark.journal_by_hand import ids
 from tests.spark.world import World, setting
 
 
@@ -38,7 +39,11 @@ class Table:
         return read_journal(self.world.spark, self.files.root)
 
     def ids(self) -> list[str]:
-        return sorted(row.id for row in self.rows().select("id").collect())
+        return ids(str(self.home))
+
+    def known(self) -> tuple[int, list[str]]:
+        """Until when the table says that it has everything, and what it has."""
+        return self.files.existing().complete_until_ms, self.ids()
 
 
 @pytest.fixture
@@ -65,15 +70,20 @@ def test_run_journal_again_adds_what_is_new_and_tells_the_store_how_far_it_is(
 ) -> None:
     world.accept("split", *[f"a{number}" for number in range(10)])
     assert lags(world) == [None] * 4
-    first = table.run(max_entries_per_trigger=4)
+    complete: list[tuple[int, list[str]]] = []
+    first = table.run(max_entries_per_trigger=4, on_batch=lambda _: complete.append(table.known()))
     assert (first.rows, first.batches, first.table_rows) == (10, 3, 10)
     assert lags(world) == [0] * 4
-    complete = table.files.existing().complete_until_ms
+    times = {row.id: int(row.at.timestamp() * 1000) for row in table.rows().collect()}
+    for until_ms, known in complete:
+        assert {name for name, at_ms in times.items() if at_ms < until_ms} <= set(known)
+    assert [until_ms > 0 for until_ms, _ in complete] == [True] * 3
+    assert complete[-1][0] > max(times.values())
     world.accept("split", "a10")
     assert sorted(lag for lag in lags(world) if lag is not None) == [0, 0, 0, 1]
     world.accept("plain", "b")
     assert table.run().rows == 2
-    assert table.files.existing().complete_until_ms > complete
+    assert table.files.existing().complete_until_ms > complete[-1][0]
     assert table.run().rows == 0
     assert table.ids() == sorted([f"a{number}" for number in range(11)] + ["b"])
     found = {(row.day, row.route) for row in table.rows().collect()}

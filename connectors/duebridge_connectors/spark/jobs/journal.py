@@ -7,25 +7,21 @@ before its commit are named by nobody, and the job tidy removes them.
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from duebridge.config.load import load_config
-from duebridge.errors import StoreError
-from duebridge.store.journal import Journal
-from duebridge.store.keys import Shard
 from duebridge_connectors.spark.delta_reader import check_delta_reader
 from duebridge_connectors.spark.files.place import Place, Stores
 from duebridge_connectors.spark.jobs.journal_files import WRITTEN, JournalFile, write_days
 from duebridge_connectors.spark.jobs.journal_landed import take_over
+from duebridge_connectors.spark.jobs.journal_progress import JournalProgress
 from duebridge_connectors.spark.jobs.journal_table import JournalTable
 from duebridge_connectors.spark.source.dataframes import run_query, stream_journal
 from duebridge_connectors.spark.source.options import journal_options
-from duebridge_connectors.spark.source.planning import StoreAddress, given_store
+from duebridge_connectors.spark.source.planning import given_store
 
 
 class JournalSummary(msgspec.Struct, frozen=True):
@@ -81,7 +77,8 @@ def run_journal(
         take_over(target)
     target.check_taken_over()
     address = given_store(parsed)
-    sink = JournalSink(target, on_batch, partial(report_progress, address, target))
+    progress = JournalProgress(address, parsed.route, target)
+    sink = JournalSink(target, on_batch, progress)
     begun_ms = address.now_ms()
     writer = stream_journal(spark, **given).writeStream.foreachBatch(sink.add)
     run_query(writer.option("checkpointLocation", target.checkpoint), every or None)
@@ -109,12 +106,11 @@ class JournalSink:
         self,
         table: JournalTable,
         on_batch: Callable[[JournalSummary], None] = lambda _: None,
-        on_commit: Callable[[int], None] = lambda _: None,
+        progress: JournalProgress | None = None,
     ) -> None:
-        """Call `on_commit` with the number of each batch that is in the table."""
         self._table = table
         self._on_batch = on_batch
-        self._on_commit = on_commit
+        self._progress = progress
         self._done = JournalSummary(table.root)
 
     def add(self, rows: DataFrame, number: int) -> None:
@@ -123,10 +119,12 @@ class JournalSink:
         before = self._table.begun(query)
         if number <= before.batch(query):
             return
-        files = _written(self._table.place, rows)
-        before.commit(query, number, files)
+        files = _written(self._table.root, rows)
+        until_ms = self._progress.complete_until_ms(number) if self._progress else 0
+        before.commit(query, number, files, until_ms)
         self._done = self._done.with_batch(files)
-        self._on_commit(number)
+        if self._progress:
+            self._progress.note(number)
         self._on_batch(self.summary())
 
     def summary(self) -> JournalSummary:
@@ -141,14 +139,3 @@ def _written(root: Place, rows: DataFrame) -> list[JournalFile]:
     write = partial(write_days, root, datetime.now(UTC).date())
     written = rows.coalesce(tasks).mapInArrow(write, WRITTEN).collect()
     return [msgspec.convert(row.asDict(), JournalFile) for row in written]
-
-
-def report_progress(address: StoreAddress, table: JournalTable, batch: int) -> None:
-    """Write to the store how far the table has the journal, so that workers expose the lag.
-
-    Informative only, and skipped while the store is unreachable: the next batch repeats it.
-    """
-    with suppress(StoreError), address.connect() as connection:
-        for name, until in table.reached(batch).items():
-            route, _, number = name.rpartition("/")
-            Journal(connection, Shard(address.namespace, route, int(number))).note_kept(until)

@@ -73,7 +73,7 @@ class JournalVersion:
     ) -> None:
         """Add a batch, atomically; raises `JobFailed` if another run did so since this version."""
         numbers = {_BATCH.format(query=query): batch}
-        if complete_until_ms:
+        if complete_until_ms > self.complete_until_ms:
             numbers[_COMPLETE] = complete_until_ms
         try:
             self._commit([_added(file) for file in files], numbers)
