@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from duebridge_connectors.spark.jobs import journal_landed, tidy
+from duebridge_connectors.spark.jobs import journal_landed, tidy, tidy_merge
 from duebridge_connectors.spark.jobs.journal_files import ROWS_SCHEMA, write_files
 from duebridge_connectors.spark.jobs.journal_table import JournalTable, JournalVersion
 
@@ -27,7 +27,8 @@ _STEPS: dict[str, tuple[Any, str]] = {
     "commit": (JournalVersion, "commit"),
     "rewritten": (journal_landed, "_rewritten"),
     "appended": (journal_landed, "_append"),
-    "merged": (tidy, "_merge"),
+    "rows merged": (tidy_merge, "_merged"),
+    "merge committed": (tidy_merge, "_commit"),
     "vacuumed": (DeltaTable, "vacuum"),
 }
 

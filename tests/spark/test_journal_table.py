@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from duebridge.errors import ConfigError, JobFailed
+from duebridge_connectors.spark.jobs import tidy_merge
 from duebridge_connectors.spark.jobs.journal_files import write_files
 from duebridge_connectors.spark.jobs.journal_table import JournalTable
 from duebridge_connectors.spark.jobs.tidy import run_tidy, tidy
+from duebridge_connectors.spark.jobs.tidy_merge import small_files
 from tests.spark.journal_by_hand import (
     AT,
     QUERY,
@@ -51,7 +54,7 @@ def test_append_killed_at_any_step_and_begun_again_has_every_row_once(
     assert on_disk(root) == named(root)
 
 
-@pytest.mark.parametrize("step", ["merged", "vacuumed"])
+@pytest.mark.parametrize("step", ["rows merged", "merge committed", "vacuumed"])
 def test_tidy_killed_at_any_step_and_begun_again_changes_no_row(root: str, step: str) -> None:
     append(root)
     killed(tidy_now, root, step, 1)
@@ -115,6 +118,48 @@ def test_tidy_beside_a_batch_that_is_written_keeps_both(root: str) -> None:
     assert ids(root) == [*APPENDED, "z"]
 
 
+def test_tidy_of_files_that_another_run_has_merged_meanwhile_fails_and_keeps_every_row_once(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(root)
+    real = tidy_merge._merged
+
+    def merged_late(*given: Any) -> Any:
+        monkeypatch.setattr(tidy_merge, "_merged", real)
+        assert run_tidy(root).merged_files == 3
+        return real(*given)
+
+    monkeypatch.setattr(tidy_merge, "_merged", merged_late)
+    with pytest.raises(JobFailed, match="expected to be the only run of the job tidy"):
+        run_tidy(root)
+    assert ids(root) == APPENDED
+
+
+def test_tidy_of_files_with_other_columns_is_refused(root: str) -> None:
+    append(root)
+    for name in on_disk(root):
+        found = pq.read_table(f"{root}/{name}")
+        pq.write_table(found.drop_columns(["reason"]), f"{root}/{name}")
+        break
+    with pytest.raises(ConfigError, match="expected the columns of the partition's other files"):
+        run_tidy(root)
+
+
+def test_tidy_merges_up_to_a_good_size_and_leaves_what_has_it(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(root)
+    largest = max(each.size_bytes for each in small_files(DeltaTable(root)))
+    monkeypatch.setattr(tidy_merge, "FILE_BYTES", 2 * largest)
+    done = run_tidy(root)
+    assert (done.merged_files, done.into_files, done.table_files) == (2, 1, 2)
+    monkeypatch.setattr(tidy_merge, "SMALL_BYTES", 0)
+    assert run_tidy(root).merged_files == 0
+    found: Any = DeltaTable(root).get_add_actions(flatten=True)
+    assert sorted(found["num_records"].to_pylist()) == [2, 4]
+    assert set(found["max.at"].to_pylist()) == {AT}
+
+
 def test_tidy_keeps_what_a_reader_may_still_read_and_removes_the_rest(root: str) -> None:
     append(root)
     older = DeltaTable(root)
@@ -127,6 +172,8 @@ def test_tidy_keeps_what_a_reader_may_still_read_and_removes_the_rest(root: str)
         os.utime(each, (1, 1))
     done = run_tidy(root)
     assert (done.merged_files, done.into_files, done.table_files) == (3, 1, 1)
+    (merged,) = named(root)
+    assert pq.ParquetFile(f"{root}/{merged}").num_row_groups == 1
     assert not left.exists()
     assert older.to_pyarrow_table().num_rows == len(APPENDED)
     assert tidy(root, 0).removed_files == 3

@@ -6,7 +6,6 @@ Each attempt of a task writes files of its own directly into place, and a file c
 names it. So no file is renamed, and those of failed attempts do no harm.
 """
 
-import json
 import time
 from collections.abc import Iterable, Iterator
 from datetime import date
@@ -19,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from duebridge.admin.events import GAP
-from duebridge_connectors.spark.files.place import Place
+from duebridge_connectors.spark.file_statistics import file_statistics
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.source.arrow import arrow_schema
 from duebridge_connectors.spark.source.schema import JOURNAL
@@ -32,11 +31,11 @@ WRITTEN = (
     "path string, day string, size_bytes long, at_ms long, rows long, gaps long, lost_entries long,"
     " statistics string"
 )
-_BOUNDED = ("route", "at", "due_at", "sequence")  # columns by which a reader leaves out files
+BOUNDED = ("route", "at", "due_at", "sequence")  # columns by which a reader leaves out files
 _AS: dict[str, Any] = {
     "compression": "zstd",
     "use_dictionary": ["kind", "route", "shard", "sequence", "reason"],
-    "write_statistics": list(_BOUNDED),
+    "write_statistics": list(BOUNDED),
 }
 
 
@@ -128,41 +127,10 @@ class _DayFile:
             rows=self.rows,
             gaps=self._gaps,
             lost_entries=self._lost,
-            statistics=statistics(about),
+            statistics=file_statistics(about, BOUNDED),
         )
 
     def _write(self) -> None:
         if self._waiting:
             self._writer.write_table(pa.concat_tables(self._waiting))
             self._waiting = []
-
-
-def statistics(about: pq.FileMetaData) -> str:
-    """Return a file's rows and bounds, as Delta's log has them."""
-    bounds = {name: _bounds(about, ROWS_SCHEMA.get_field_index(name)) for name in _BOUNDED}
-    known = {name: found for name, found in bounds.items() if found is not None}
-    return json.dumps(
-        {
-            "numRecords": about.num_rows,
-            "minValues": {name: low for name, (low, _, _) in known.items()},
-            "maxValues": {name: high for name, (_, high, _) in known.items()},
-            "nullCount": {name: nulls for name, (_, _, nulls) in known.items()},
-        },
-        default=_instant,
-    )
-
-
-def _bounds(about: pq.FileMetaData, column: int) -> tuple[Any, Any, int] | None:
-    """Return the least and the greatest value of a column, and how many it lacks."""
-    groups = [
-        about.row_group(each).column(column).statistics for each in range(about.num_row_groups)
-    ]
-    found = [each for each in groups if each is not None and each.has_min_max]
-    if not found or len(found) < len(groups):
-        return None
-    nulls = sum(each.null_count for each in groups)
-    return min(each.min for each in found), max(each.max for each in found), nulls
-
-
-def _instant(value: Any) -> str:
-    return str(value.isoformat(timespec="microseconds")).replace("+00:00", "Z")

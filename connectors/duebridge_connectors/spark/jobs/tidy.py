@@ -4,27 +4,23 @@
     files that no version has named for `keep` ─▶ removed
 
 It runs beside the jobs that append to the table, by `deltalake`, without Spark. A merge changes no
-row, so an append at the same time stands; a run that is killed has changed nothing, or left files
-for the next one.
+row, so an append at the same time stands; a run that is killed leaves at most files for the next.
 """
 
 import math
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import msgspec
-from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
 from pyarrow.fs import FileSelector, FileType
 
 from duebridge.durations import parse_duration_ms
-from duebridge.errors import ConfigError, JobFailed
+from duebridge.errors import ConfigError
 from duebridge_connectors.spark.delta_table import opened_table
 from duebridge_connectors.spark.filesystem import open_filesystem
+from duebridge_connectors.spark.jobs.tidy_merge import merge_small_files
 
 KEEP = "1d"
 LEAST_KEEP_MS = 3_600_000  # what a job writes now is in no version yet
-FILE_BYTES = 128 * 1024 * 1024
 _HAVE_FOLDERS = ("local", "hdfs")
 
 
@@ -59,7 +55,7 @@ def run_tidy(table: str, keep: str = KEEP) -> TidySummary:
 
 def tidy(table: str, keep_ms: int) -> TidySummary:
     """Do what `run_tidy` does, for any time."""
-    merged = _merge(opened_table(table))
+    merged, into = merge_small_files(table)
     delta = opened_table(table)
     removed = delta.vacuum(
         retention_hours=math.ceil(keep_ms / 3_600_000),
@@ -71,19 +67,7 @@ def tidy(table: str, keep_ms: int) -> TidySummary:
     delta.cleanup_metadata()
     _remove_empty_folders(table, datetime.now(UTC) - timedelta(milliseconds=keep_ms))
     files = len(delta.file_uris())
-    return TidySummary(
-        table, merged["numFilesRemoved"], merged["numFilesAdded"], len(removed), files
-    )
-
-
-def _merge(delta: DeltaTable) -> dict[str, Any]:
-    try:
-        return delta.optimize.compact(target_size=FILE_BYTES)
-    except CommitFailedError as error:
-        raise JobFailed(
-            f"{delta.table_uri}: expected to be the only run of the job tidy; got another one's"
-            f" commit meanwhile. No row was lost: run it again"
-        ) from error
+    return TidySummary(table, merged, into, len(removed), files)
 
 
 def _remove_empty_folders(table: str, before: datetime) -> None:

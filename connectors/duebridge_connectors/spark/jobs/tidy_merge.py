@@ -1,0 +1,162 @@
+"""Merges small files of a Delta table, so that no two runs merge the same ones.
+
+`DeltaTable.optimize` does not look whether another run has replaced its files meanwhile: with
+deltalake 1.6.6 two at once leave every row twice. A commit that sets a transaction of Delta fails
+if another one has set it since the table was opened, so each merge sets `duebridge.tidy`. Appends
+at the same time set others, and stand.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
+
+from duebridge.errors import ConfigError, JobFailed
+from duebridge_connectors.spark.delta_table import opened_table
+from duebridge_connectors.spark.file_statistics import file_statistics
+from duebridge_connectors.spark.filesystem import open_filesystem
+
+FILE_BYTES = 128 * 1024 * 1024
+SMALL_BYTES = FILE_BYTES // 2
+READ_ROWS = 128 * 1024
+_MERGE = "duebridge.tidy"
+_STATISTICS = "delta.dataSkippingStatsColumns"
+
+
+class SmallFile(msgspec.Struct, frozen=True):
+    """A file to merge; `path` is relative to the table, `values` are those of its partition."""
+
+    path: str
+    size_bytes: int
+    values: dict[str, str | None]
+
+    @property
+    def folder(self) -> str:
+        """The directory of its partition."""
+        return self.path.rpartition("/")[0]
+
+
+def merge_small_files(root: str) -> tuple[int, int]:
+    """Merge the small files of each partition; return how many became how many.
+
+    Raises `JobFailed` if another run of tidy merged meanwhile: then nothing of this partition is.
+    """
+    merged = into = 0
+    for group in _groups(small_files(opened_table(root))):
+        delta = opened_table(root)
+        there = {file.path for file in small_files(delta)}
+        if {file.path for file in group} <= there:
+            _commit(delta, group, _merged(root, delta, group))
+            merged, into = merged + len(group), into + 1
+    return merged, into
+
+
+def small_files(delta: DeltaTable) -> list[SmallFile]:
+    """Return the small files of a version; raises `ConfigError` for a table of newer features."""
+    if delta.protocol().min_reader_version > 1:
+        got = f"reader version {delta.protocol().min_reader_version}"
+        expected = "expected a table of the oldest protocol (reader version 1)"
+        raise ConfigError(
+            f"{delta.table_uri}: {expected}; got {got}: use its writer's own OPTIMIZE"
+        )
+    rows = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
+    return [
+        SmallFile(row["path"], row["size_bytes"], _values(row))
+        for row in sorted(rows, key=lambda row: (row["modification_time"], row["path"]))
+        if row["size_bytes"] < SMALL_BYTES
+    ]
+
+
+def _values(row: dict[str, Any]) -> dict[str, str | None]:
+    """Return the values of a file's partition, as Delta's log has them."""
+    found = {name: value for name, value in row.items() if name.startswith("partition.")}
+    return {
+        name.removeprefix("partition."): None if value is None else str(value)
+        for name, value in found.items()
+    }
+
+
+def _groups(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
+    """Yield files of one partition that are a file of a good size together."""
+    for _, partition in groupby(sorted(files, key=attrgetter("folder")), attrgetter("folder")):
+        group: list[SmallFile] = []
+        for file in partition:
+            if sum(each.size_bytes for each in group) + file.size_bytes > FILE_BYTES:
+                yield from [group] if len(group) > 1 else []
+                group = []
+            group.append(file)
+        yield from [group] if len(group) > 1 else []
+
+
+def _merged(root: str, delta: DeltaTable, group: Sequence[SmallFile]) -> AddAction:
+    """Write the rows of a group to one file, and return it."""
+    files, above = open_filesystem(root)
+    path = f"{group[0].folder}/part-{uuid4().hex}.parquet".lstrip("/")
+    schema = pq.read_schema(f"{above}/{group[0].path}", filesystem=files)
+    about: list[Any] = []
+    with (
+        files.open_output_stream(f"{above}/{path}") as stream,
+        pq.ParquetWriter(stream, schema, compression="zstd", metadata_collector=about) as writer,
+    ):
+        for rows in _gathered(_batches(files, above, schema, group)):
+            writer.write_table(rows)
+    columns = delta.metadata().configuration.get(_STATISTICS, "").split(",")
+    size = files.get_file_info(f"{above}/{path}").size
+    now_ms = int(time.time() * 1000)
+    return AddAction(path, size, group[0].values, now_ms, False, file_statistics(about[0], columns))
+
+
+def _batches(
+    files: Any, above: str, schema: pa.Schema, group: Iterable[SmallFile]
+) -> Iterator[pa.RecordBatch]:
+    for file in group:
+        with pq.ParquetFile(f"{above}/{file.path}", filesystem=files) as opened:
+            if opened.schema_arrow != schema:
+                expected = f"expected the columns of the partition's other files ({schema.names})"
+                raise ConfigError(
+                    f"{above}/{file.path}: {expected}; got {opened.schema_arrow.names}, or others'"
+                    " types: nothing is merged"
+                )
+            yield from opened.iter_batches(READ_ROWS)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Join the batches of small files: each table is a row group."""
+    gathered: list[pa.RecordBatch] = []
+    for batch in batches:
+        gathered.append(batch)
+        if sum(each.num_rows for each in gathered) >= READ_ROWS:
+            yield pa.Table.from_batches(gathered)
+            gathered = []
+    if gathered:
+        yield pa.Table.from_batches(gathered)
+
+
+def _commit(delta: DeltaTable, group: Sequence[SmallFile], merged: AddAction) -> None:
+    now_ms = int(time.time() * 1000)
+    removed = [
+        RemoveAction(file.path, False, now_ms, file.size_bytes, file.values) for file in group
+    ]
+    number = Transaction(_MERGE, delta.version())
+    try:
+        delta.create_write_transaction(
+            [*removed, merged],
+            "append",
+            delta.schema(),
+            delta.metadata().partition_columns,
+            commit_properties=CommitProperties(app_transactions=[number]),
+        )
+    except CommitFailedError as error:
+        raise JobFailed(
+            f"{delta.table_uri}: expected to be the only run of the job tidy; got another one's"
+            " commit meanwhile. No row is lost or twice: run it again"
+        ) from error
