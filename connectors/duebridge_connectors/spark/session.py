@@ -89,8 +89,8 @@ def _packages(wanted: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the setting that fetches packages whose jars are not among Spark's own."""
     jars = Path(pyspark.__file__).parent / "jars"
     missing = [package for jar, package in wanted if not any(jars.glob(jar))]
-    found = {"spark.jars.packages": ",".join(missing), "spark.jars.excludes": S3_EXCLUDED}
-    return found if missing else {}
+    found = {"spark.jars.packages": ",".join(missing)} if missing else {}
+    return found | ({"spark.jars.excludes": S3_EXCLUDED} if S3_PACKAGES in missing else {})
 
 
 def _build(name: str, is_watched: bool, more: Mapping[str, str]) -> SparkSession:

@@ -13,7 +13,7 @@ from duebridge.cli.session import config_path
 from duebridge.config.load import load_config
 from duebridge.errors import ConfigError
 from duebridge.instants import parse_ago
-from duebridge_connectors.spark.files.hadoop import is_s3, s3_settings
+from duebridge_connectors.spark.files.hadoop import is_s3, s3_settings, set_in_session
 from duebridge_connectors.spark.files.place import Stores
 from duebridge_connectors.spark.source.options import StoreOptions, WriteOptions
 
@@ -76,10 +76,12 @@ def job_session(
     """Open the session of a job; raises `ConfigError` if Spark is not installed."""
     module = _import("session")
     more = parse_pairs("--spark", settings)
-    opened = module.opened_session(
-        name, is_watched=is_terminal(STDERR), has_kafka=has_kafka, more=more
-    )
+    needed = {"has_kafka": has_kafka, "has_delta": has_delta, "has_s3": is_s3(places)}
+    is_known = config is not None and needed["has_s3"]
+    hadoop = s3_settings(Stores.of(load_config(str(config)))) if is_known else {}
+    opened = module.opened_session(name, is_watched=is_terminal(STDERR), **needed, more=more)
     with opened as session:
+        set_in_session(session, hadoop)
         yield session
 
 

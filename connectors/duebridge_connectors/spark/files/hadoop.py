@@ -1,13 +1,18 @@
-"""Spark's own settings for S3, by which it reads and writes inputs, tables and checkpoints.
+"""Hadoop's settings for S3, by which Spark reads and writes inputs, tables and checkpoints.
 
-Spark masks what is named access.key, secret or token in its pages and logs. Other stores have their
-own settings, in spark-defaults.conf or by --spark.
+They are set in a session that runs: settings to start one with stand in the command line of its
+JVM, for all users of the machine to see. Other stores have their own settings, in
+spark-defaults.conf or by --spark.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from duebridge.config.places import S3
 from duebridge_connectors.spark.files.place import Place, Settings, Stores, is_path_style
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 S3_JAR = "hadoop-aws-*.jar"
 _SDK = "2.35.4"
@@ -18,7 +23,7 @@ S3_PACKAGES = ",".join(
     ]
 )
 S3_EXCLUDED = "software.amazon.awssdk:bundle"  # 686 MB: all services of AWS
-_FS = "spark.hadoop.fs"
+_FS = "fs"
 _ALIKE = {  # s3:// is s3a://, for files and for checkpoints of streams
     f"{_FS}.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
     f"{_FS}.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
@@ -38,7 +43,7 @@ def is_s3(places: Iterable[str | None]) -> bool:
 
 
 def s3_settings(stores: Stores) -> dict[str, str]:
-    """Return the settings of a session for these stores, and for all others by AWS's variables.
+    """Return Hadoop's settings for these stores, and for all others by AWS's variables.
 
     They hold secrets. Raises `ConfigError` for a missing variable of an option.
     """
@@ -47,6 +52,15 @@ def s3_settings(stores: Stores) -> dict[str, str]:
         if place.address.kind == S3:
             found |= _of(f"{_FS}.s3a.bucket.{place.address.authority}", place.settings())
     return found
+
+
+def set_in_session(spark: "SparkSession", settings: Mapping[str, str]) -> None:
+    """Set Hadoop's settings; what the session was started with stays."""
+    context = spark.sparkContext
+    given, hadoop = context.getConf(), context._jsc.hadoopConfiguration()
+    for name, value in settings.items():
+        if not given.contains(f"spark.hadoop.{name}"):
+            hadoop.set(name, value)
 
 
 def _of(prefix: str, settings: Settings) -> dict[str, str]:
