@@ -36,6 +36,7 @@ CALLS: dict[str, Callable[[DelayStore], Any]] = {
     "list": lambda store: store.list("unack"),
     "stats": lambda store: store.stats(),
     "histogram": lambda store: store.histogram([0, 10**12, 10**13]),
+    "split": lambda store: store.split("pending", 1),
     "forget": lambda store: store.forget(),
     "demote": lambda store: store.demote("B", 0, [("f", 1), ("g", 2)]),
     "renew": lambda store: store.renew(),

@@ -13,8 +13,8 @@ from typing import Any
 from duebridge.envelope import Envelope
 from duebridge.ports.source import Place
 from duebridge.store.batching import CallId, answers_of, new_call_id, new_nonce
-from duebridge.store.calls import ShardCalls
 from duebridge.store.server.connection import Argument
+from duebridge.store.splitting import DividedShard
 from duebridge.store.wire.leases import Claim, ProbeReply, read_claim, read_probe
 from duebridge.store.wire.places import packed_besides, packed_places
 from duebridge.store.wire.poll import NONE, Poll, Stats
@@ -72,7 +72,7 @@ READY_FULL = 10_000
 NO_CURSOR = ("", "")
 
 
-class DelayStore(ShardCalls):
+class DelayStore(DividedShard):
     """The envelopes of one shard. All truth is in the store; an instance holds none of it."""
 
     def next(self) -> Poll:
