@@ -14,7 +14,9 @@ from deploy.images.spark_entrypoint import EXECUTOR_OPTIONS, command
 from tests.support.checkout import ROOT
 
 SCRIPTS = {path.stem for path in (ROOT / "lua").glob("*.lua")}
-TOP_LEVEL = {"duebridge", "duebridge_connectors", "pyspark_duebridge"}
+TOP_LEVEL = {
+    "duebridge", "duebridge_connectors", "pyspark_duebridge", "pyspark_duebridge_journal",
+}  # fmt: skip
 PROGRAM = """
 import duebridge, duebridge_connectors.memory, pyspark_duebridge
 from duebridge.store.server.scripts import names, script

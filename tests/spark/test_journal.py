@@ -31,8 +31,8 @@ class Query:
         self.batches = 0
 
     def run(self, **options: Any) -> None:
-        given = {"config": self.world.config, "stream": "journal"} | options
-        rows = self.spark.readStream.format("duebridge").options(**given).load()
+        given = {"config": self.world.config} | options
+        rows = self.spark.readStream.format("duebridge_journal").options(**given).load()
         writer = rows.writeStream.option("checkpointLocation", str(self.world.home / "checkpoint"))
         query = writer.trigger(availableNow=True).start(self.sink, "parquet")
         assert query.awaitTermination(60)
@@ -51,7 +51,7 @@ def query(spark: SparkSession, world: World) -> Query:
 def test_journal_from_a_checkpoint_goes_on_exactly_once(query: Query, world: World) -> None:
     first, then = ([f"{name}{number}" for number in range(10)] for name in "ab")
     world.accept("split", *first)
-    query.run(max_entries_per_trigger=4)
+    query.run(maxEntriesPerTrigger=4)
     assert query.batches == 3
     world.accept("split", *then)
     world.accept("plain", "late")
@@ -60,12 +60,24 @@ def test_journal_from_a_checkpoint_goes_on_exactly_once(query: Query, world: Wor
     assert ids == sorted([*first, *then, "late"])
 
 
+def test_stream_with_the_columns_of_the_store_says_what_to_do(
+    spark: SparkSession, world: World
+) -> None:
+    """Spark asks a format for its columns before it says that it streams."""
+    of_store = spark.readStream.format("duebridge").option("config", world.config).load()
+    started = of_store.writeStream.format("noop").trigger(availableNow=True).start()
+    with pytest.raises(PySparkException, match=r'format\("duebridge_journal"\)'):
+        started.awaitTermination(60)
+    named = spark.readStream.format("duebridge").options(config=world.config, stream="journal")
+    assert named.load().columns[:3] == ["kind", "at", "route"]
+
+
 def test_journal_of_a_batch_that_failed_is_written_once(query: Query, world: World) -> None:
     """The offsets of a batch stand in the checkpoint before it is read: it is planned as it was."""
     world.schedule("plain", *(f"i{n}" for n in range(2000)))
     world.use("redis://127.0.0.1:1/0")
     with pytest.raises(PySparkException):
-        query.run(route="plain", store_deadline="1ms")
+        query.run(route="plain", storeDeadline="1ms")
     world.use(world.url)
     query.run(route="plain")
     assert query.rows.count() == query.rows.select("id").distinct().count() == 2000

@@ -40,7 +40,7 @@ WRONG = [
     ("id string, due_at timestamp_ntz", NTZ),
     ("id string, due_at double", "due_at: expected TIMESTAMP or BIGINT"),
     ("id string", "due_at: missing"),
-    ("due_at bigint", "id: expected a column id or option id_columns"),
+    ("due_at bigint", "id: expected a column id or option idColumns"),
     ("id int, due_at bigint", "id: expected STRING; got INT"),
     ("id string, due_at bigint, bodi string", "bodi: no such column, did you mean body?"),
     ("id string, delay bigint", "delay: expected STRING (as 15m)"),
@@ -133,8 +133,8 @@ def test_write_to_a_store_that_stays_away_is_refused_before_any_row(world: World
 
 
 def test_options_that_are_wrong_are_all_named(world: World) -> None:
-    options = world.options("plain", idcolumns="a", remember="soon", max_rejects="-1")
+    options = world.options("plain", idcolums="a", remember="soon", max_rejects="-1")
     with pytest.raises(ConfigError) as refused:
         plan_write(options, StructType())
-    for option in ("idcolumns: unknown, did you mean id_columns?", "remember: ", "max_rejects: "):
+    for option in ("idcolums: unknown, did you mean idColumns?", "remember: ", "maxRejects: "):
         assert f"option {option}" in str(refused.value)

@@ -66,6 +66,21 @@ def test_write_without_register_stores_every_row(world: World) -> None:
     assert world.due("split", "n-000007") == LATER_MS + 7
 
 
+def test_write_in_another_mode_is_refused_and_the_message_comes_first(world: World) -> None:
+    """Spark itself refuses its default mode for every Python source, before any call of ours."""
+    writer = numbered(world, 3).write.format("duebridge").options(**world.options("plain"))
+    with pytest.raises(PySparkException, match='Please use either the "Append"'):
+        writer.save()
+    with pytest.raises(PySparkException) as refused:
+        writer.mode("overwrite").save()
+    first, second, *_ = str(refused.value).splitlines()
+    assert first.endswith('writer: duebridge.errors.ConfigError: expected mode("append"): nothing'
+                          " takes back what is scheduled")  # fmt: skip
+    assert second == "Traceback (most recent call last):"
+    assert str(job_error(refused.value)).startswith('expected mode("append")')
+    assert world.ids("plain") == set()
+
+
 def test_write_of_every_column_is_what_a_producer_stores(world: World) -> None:
     at = datetime.fromtimestamp(LATER_MS / 1000, UTC)
     frame = world.spark.createDataFrame(
@@ -89,7 +104,7 @@ def test_write_beyond_max_rejects_fails_and_keeps_them(world: World) -> None:
         world.write(frame, "plain", rejects=str(rejects), max_rejects=3)
     error = job_error(caught.value)
     assert isinstance(error, JobFailed)
-    said = "route plain: expected at most 3 rows refused (max_rejects); got 9"
+    said = "route plain: expected at most 3 rows refused (maxRejects); got 9"
     assert str(error).startswith(said)
     assert len(rejected(rejects)) == 9
 

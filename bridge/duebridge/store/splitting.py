@@ -13,13 +13,13 @@ class Split(NamedTuple):
     cursor of `DelayStore.list`.
     """
 
-    count: int
+    rows: int
     cuts: list[tuple[str, int]]
 
 
 class _SplitReply(NamedTuple):
     now_ms: int
-    count: Count
+    rows: Count
     ids: list[bytes]
     scores_ms: list[int]
 
@@ -40,5 +40,5 @@ class DividedShard(ShardCalls):
         lower = "-inf" if due_from_ms is None else due_from_ms
         upper = "+inf" if due_to_ms is None else due_to_ms
         reply = self._run("split", state, lower, upper, most)
-        _, count, *columns = read_reply(reply, _SplitReply)
-        return Split(count, [(read_text(name), score) for name, score in in_rows(*columns)])
+        _, rows, *columns = read_reply(reply, _SplitReply)
+        return Split(rows, [(read_text(name), score) for name, score in in_rows(*columns)])

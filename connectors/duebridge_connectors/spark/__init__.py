@@ -1,7 +1,8 @@
 """Spark: a data source over the delay store and its journal, and the bulk jobs.
 
-Spark discovers the format `duebridge` if the wheel is installed with the extra `spark`. `register`
-is for other installations, such as `--py-files`, and for threads started by Python.
+Spark discovers the formats `duebridge` and `duebridge_journal` if the wheel is installed with the
+extra `spark`. `register` is for other installations, such as `--py-files`, and for threads started
+by Python.
 """
 
 from typing import TYPE_CHECKING
@@ -11,8 +12,9 @@ if TYPE_CHECKING:
 
 
 def register(spark: "SparkSession") -> None:
-    """Register `format("duebridge")` with a session in this thread; harmless if repeated."""
+    """Register both formats with a session in this thread; harmless if repeated."""
     from duebridge_connectors.spark.source.dataframes import activate
-    from duebridge_connectors.spark.source.datasource import DuebridgeSource
+    from duebridge_connectors.spark.source.datasource import DuebridgeJournal, DuebridgeSource
 
-    activate(spark).dataSource.register(DuebridgeSource)
+    for source in (DuebridgeSource, DuebridgeJournal):
+        activate(spark).dataSource.register(source)

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import shutil
 import signal
 import sys
@@ -16,14 +15,8 @@ from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from duebridge import errors
-from duebridge.errors import BridgeError, ConfigError, JobFailed
-from duebridge_connectors.spark.delta_reader import (
-    DELTA_PACKAGE,
-    EXTENSIONS,
-    delta_settings,
-)
-from duebridge_connectors.spark.files.hadoop import S3_EXCLUDED, S3_JAR, S3_PACKAGES
+from duebridge.errors import ConfigError
+from duebridge_connectors.spark.failures import job_error
 from duebridge_connectors.spark.kafka_source import PACKAGE
 
 # Only for local sessions: spark-submit and spark-defaults.conf set their own.
@@ -32,11 +25,13 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "32",  # Spark's default of 200 costs more than it saves locally
 }
-_ZONE = "spark.sql.session.timeZone"
+_OWN = {  # where nobody set another
+    "spark.sql.session.timeZone": "UTC",  # the machine's zone would be a surprise
+    "spark.sql.python.filterPushdown.enabled": "true",
+}
 _JARS = ("spark.jars", "spark.jars.packages")
 _KAFKA, _DELTA = "spark-sql-kafka-0-10_*.jar", "delta-spark_*.jar"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
-_BRIDGE_ERROR = re.compile(r"bridge\.errors\.(\w+): (.+)")
 
 
 @contextmanager
@@ -108,21 +103,11 @@ def _build(name: str, is_watched: bool, more: Mapping[str, str]) -> SparkSession
     for key, value in more.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    if not session.sparkContext.getConf().contains(_ZONE):  # the machine's zone would be a surprise
-        session.conf.set(_ZONE, "UTC")
+    given = session.sparkContext.getConf()
+    for name, text in _OWN.items():
+        if not given.contains(name):
+            session.conf.set(name, text)
     return session
-
-
-def job_error(error: PySparkException) -> BridgeError:
-    """Translate a failure of Spark; a `BridgeError` raised by a task is restored."""
-    text = str(error)
-    for name, message in reversed(_BRIDGE_ERROR.findall(text)):
-        kind = getattr(errors, name, None)
-        if isinstance(kind, type) and issubclass(kind, BridgeError):
-            return kind(message)
-    first = next(filter(None, map(str.strip, text.splitlines())), type(error).__name__)
-    is_query = type(error).__name__ in ("AnalysisException", "ParseException")
-    return ConfigError(first) if is_query else JobFailed(first)
 
 
 _INTERRUPTED_CALLS = (

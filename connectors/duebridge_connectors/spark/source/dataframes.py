@@ -9,8 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from duebridge.durations import parse_duration_ms
-from duebridge_connectors.spark.source.datasource import NAME
+from duebridge_connectors.spark.source.datasource import JOURNAL_NAME, NAME
 from duebridge_connectors.spark.source.loader import Summary
+from duebridge_connectors.spark.source.option_names import spark_options
 from duebridge_connectors.spark.source.planning import plan_write
 
 
@@ -29,12 +30,13 @@ def activate(spark: SparkSession) -> SparkSession:
 
 def read_source(spark: SparkSession, **options: str | int) -> DataFrame:
     """Return the envelopes of the store or, with stream="journal", its journal."""
-    return activate(spark).read.format(NAME).options(**options).load()
+    return activate(spark).read.format(NAME).options(**spark_options(options)).load()
 
 
 def stream_journal(spark: SparkSession, **options: str | int) -> DataFrame:
     """Return the journal as a stream."""
-    return activate(spark).readStream.format(NAME).options(**options, stream="journal").load()
+    reader = activate(spark).readStream.format(JOURNAL_NAME)
+    return reader.options(**spark_options(options)).load()
 
 
 def run_query(writer: DataStreamWriter, every: str | None) -> None:
@@ -55,10 +57,11 @@ def write_envelopes(frame: DataFrame, **options: str | int) -> Summary:
     Raises `ConfigError`, `StoreUnavailable` and `StoreUnfit` before any row is written, and later
     Spark's own exceptions. A second run stores nothing twice.
     """
-    given = {name: str(value) for name, value in options.items()}
+    given = spark_options(options)
     with TemporaryDirectory(prefix="duebridge-") as home:
         given.setdefault("summary", f"{home}/summary.json")
-        plan_write(given, frame.schema)
+        most = plan_write(given, frame.schema).options.max_connections
         activate(frame.sparkSession)
+        frame = frame if most is None else frame.coalesce(most)
         frame.write.format(NAME).options(**given).mode("append").save()
         return msgspec.json.decode(Path(given["summary"]).read_bytes(), type=Summary)

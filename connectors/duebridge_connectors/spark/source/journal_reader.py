@@ -13,7 +13,7 @@ Entries removed between planning and reading fail the batch: it may have been wr
 must not shrink.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
@@ -21,7 +21,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -36,8 +41,10 @@ from duebridge.store.journal import Journal, JournalEntry
 from duebridge.store.keys import Shard
 from duebridge.store.numbering import Jump, Numbering
 from duebridge_connectors.spark.source.arrow import arrow_schema, record_batch
+from duebridge_connectors.spark.source.message_first import message_first
 from duebridge_connectors.spark.source.options import JournalOptions
 from duebridge_connectors.spark.source.planning import StoreAddress
+from duebridge_connectors.spark.source.pushdown import push
 from duebridge_connectors.spark.source.schema import JOURNAL
 
 TASK_ENTRIES = 256  # of up to 1,000 rows each
@@ -83,7 +90,8 @@ class _RangeReader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a range; entries cut since planning raise `JobFailed`, or become a gap row."""
-        return _read(self._address, partition, self._options.on_trim)
+        with message_first():
+            yield from _read(self._address, partition, self._options.on_trim)
 
     def _ends(self, start: Mapping[str, list[int]] = MappingProxyType({})) -> Ends:
         """Return the ends of all journals; raises `StoreError` for one that went back."""
@@ -110,6 +118,20 @@ class JournalBatchReader(_RangeReader, DataSourceReader):
         return _ranges(self._shards, {}, self._end_offset())
 
 
+class FilteringJournalReader(JournalBatchReader):
+    """A reader for Spark where it pushes filters."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Leave out the shards that a filter excludes."""
+        pushed = push(filters, ("route", "shard"))
+        self._shards = [
+            shard
+            for shard in self._shards
+            if pushed.has("route", shard.route) and pushed.has("shard", shard.number)
+        ]
+        return pushed.rest
+
+
 class JournalStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reader of `spark.readStream`."""
 
@@ -129,6 +151,7 @@ class JournalStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerA
         """Fix the present ends of the journals as the end of the query."""
         self._target = self._ends()
 
+    @message_first()
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """Return the end of the next batch; raises `StoreError` if a journal went back."""
         found = self._ends(start)
@@ -225,7 +248,7 @@ def _read(
         yield record_batch(schema, [_gap(partition.shard, partition.after, partition.lost)])
         return
     read = partition.after
-    with address.connect() as connection:
+    with address.connect_task() as connection:
         for entry in Journal(connection, partition.shard).read(read, partition.until):
             yield from _missing(schema, partition, read, entry.sequence, on_trim)
             read = entry.sequence
@@ -244,7 +267,7 @@ def _missing(
         raise JobFailed(
             f"journal {_name(planned.shard)}: expected entries {planned.after + 1} to"
             f" {planned.until}, as planned; {lost} after {read} were cut meanwhile. To continue"
-            " without them, restart with option on_trim=gap: a gap row takes their place"
+            " without them, restart with option onTrim=gap: a gap row takes their place"
         )
     yield record_batch(schema, [_gap(planned.shard, read, lost)])
 

@@ -1,8 +1,8 @@
 """Options of the data source, all validated before the first row is read or written.
 
-Option names are case-insensitive and values are text, as is usual in Spark. An error names the
-option, the expected value and the given one; a store url that contains a password is refused
-without being shown.
+A field `due_after` is the option `dueAfter`; names are case-insensitive and values are text, as is
+usual in Spark. An error names the option, the expected value and the given one; a store url that
+contains a password is refused without being shown.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,10 +17,10 @@ from duebridge.config.secrets import masked_url
 from duebridge.durations import parse_duration_ms, parse_instant_ms
 from duebridge.errors import ConfigError, EnvelopeError
 from duebridge.ports.settings import did_you_mean
+from duebridge_connectors.spark.source.option_names import OptionNames, spark_name
 
 Parser: TypeAlias = Callable[[str, str], Any]  # of the text and the name of an option
 
-_SPARK_OPTIONS = {"checkpointlocation"}
 _MAX_COUNT = 2**31 - 1
 
 
@@ -84,7 +84,7 @@ def _instant(text: str, name: str) -> int:
     return parse_instant_ms(at, name)
 
 
-def _path(text: str, _: str) -> str:
+def given_path(text: str, _: str = "") -> str:
     """Return a path that is the same for every process: absolute, or a URI."""
     return text if "://" in text else str(Path(_text(text)).absolute())
 
@@ -92,7 +92,7 @@ def _path(text: str, _: str) -> str:
 class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The store, and how long to retry a call while it is unreachable."""
 
-    config: Annotated[str | None, _path] = None
+    config: Annotated[str | None, given_path] = None
     """Path of duebridge.yaml, read on the driver."""
     store: Annotated[str | None, _store] = None
     """Url of the store, overriding the configuration; its password only by reference."""
@@ -100,6 +100,8 @@ class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Namespace, overriding the configuration."""
     store_deadline: Annotated[int, _duration] = 30_000
     """How long to retry a call while the store is unreachable, in ms."""
+    max_connections: Annotated[int | None, _count(1)] = None
+    """Most tasks at once that are connected to the store; by default as many as Spark runs."""
 
 
 class WriteOptions(StoreOptions, frozen=True, kw_only=True):
@@ -113,13 +115,13 @@ class WriteOptions(StoreOptions, frozen=True, kw_only=True):
     """Columns to derive the id from, if there is no column id."""
     remember: Annotated[int, _duration] = 86_400_000
     """How long the store remembers an id after the end of its envelope, in ms."""
-    rejects: Annotated[str | None, _path] = None
+    rejects: Annotated[str | None, given_path] = None
     """Directory for Parquet files of the refused rows."""
     max_rejects: Annotated[int | None, _count(0)] = None
     """Fail the job if more rows are refused."""
     rows_per_second: Annotated[int | None, _count(1)] = None
     """Rate limit over all tasks."""
-    summary: Annotated[str | None, _path] = None
+    summary: Annotated[str | None, given_path] = None
     """File for the counts, as JSON; for a stream a directory with a file for each batch."""
     run: Annotated[str | None, _text] = None
     """Name of this run; a run of the same name replaces the earlier rejects."""
@@ -140,6 +142,8 @@ class ReadOptions(StoreOptions, frozen=True, kw_only=True):
     """decoded: body, key and headers as columns; packed: the blob, to be written back unchanged."""
     page: Annotated[int, _count(1, 1000)] = 500
     """Envelopes read by one call of the store."""
+    min_partitions: Annotated[int, _count(1, 10_000)] = 1
+    """At least so many tasks, where there are as many rows; one reads at most 50,000 of a state."""
     pause: Annotated[int, _duration] = 0
     """Pause of a task between two calls, in ms."""
 
@@ -177,45 +181,40 @@ def read_options(given: Mapping[str, object]) -> ReadOptions:
 
 def journal_options(given: Mapping[str, object]) -> JournalOptions:
     """Parse the options of a read of the journal; raises `ConfigError` with every fault."""
-    if not is_of_journal(given):
-        raise ConfigError("option stream: expected journal, the only stream; got none")
     return _read(given, JournalOptions)
 
 
 def is_of_journal(given: Mapping[str, object]) -> bool:
     """Whether the options select the journal, which has other columns."""
-    return "stream" in given
+    return "stream" in {name.lower() for name in given}
 
 
 def _read(
     given: Mapping[str, object], options: type[_Options], needed: tuple[str, ...] = ()
 ) -> _Options:
     hints = get_type_hints(options, include_extras=True)
-    known = {name: hints[name].__metadata__[0] for name in options.__struct_fields__}
+    names = OptionNames(options.__struct_fields__)
     found: dict[str, Any] = {}
     faults: list[str] = []
-    for name, value in given.items():
-        if name.lower() in _SPARK_OPTIONS:
-            continue
+    for name, text in names.given(given).items():
         try:
-            found[name.lower()] = _value(name.lower(), str(value), known)
+            field = names.field(name)
+            if field in found:
+                raise ConfigError(f"option {spark_name(field)}: expected once; got {name} too")
+            found[field] = _value(spark_name(field), text, hints[field].__metadata__[0])
         except (EnvelopeError, ConfigError) as error:
             faults.append(str(error))
     faults += [f"option {name}: missing" for name in needed if name not in given]
-    if not needed and not {"config", "store"} & set(given):
+    if not needed and not {"config", "store"} & {name.lower() for name in given}:
         faults.append("option config: expected the path of duebridge.yaml, or option store")
     if faults:
         raise ConfigError("; ".join(faults))
     return options(**found)
 
 
-def _value(name: str, text: str, known: Mapping[str, Parser]) -> Any:
-    if name not in known:
-        close = did_you_mean(name, known)
-        end = close or f", expected one of {', '.join(sorted(known))}"
-        raise ConfigError(f"option {name}: unknown{end}")
+def _value(name: str, text: str, parser: Parser) -> Any:
     try:
-        return known[name](text, name)
+        return parser(text, name)
     except ValueError as error:
         raise ConfigError(f"option {name}: expected {error}; got {text!r}") from None
     except EnvelopeError as error:

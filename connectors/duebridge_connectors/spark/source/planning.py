@@ -25,7 +25,7 @@ from duebridge.store.keys import Shard
 from duebridge.store.routes import Registry, RouteStore
 from duebridge.store.server.connection import Connection, opened_connection
 from duebridge.store.server.fitness import check_fitness
-from duebridge_connectors.spark.files.place import Stores
+from duebridge_connectors.spark.source.connections import task_connection
 from duebridge_connectors.spark.source.options import (
     JournalOptions,
     ReadOptions,
@@ -51,12 +51,24 @@ class StoreAddress(msgspec.Struct, frozen=True):
     allow_unfit: tuple[str, ...] = ()
     waits_for: Mapping[str, Replicated] = {}  # by route
     needs: Needs = Needs()
+    keeps_connections: bool = True
+    """Whether a task leaves its connection to the next one of its process."""
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
         """Open a connection; raises `ConfigError` and `StoreError`, which never show the url."""
-        with opened_connection(str(resolve_at("store.url", self.url))) as connection:
+        with opened_connection(self._resolved_url()) as connection:
             yield connection
+
+    @contextmanager
+    def connect_task(self) -> Iterator[Connection]:
+        """Give the connection of a task; raises as `connect`."""
+        keeps = self.keeps_connections
+        with task_connection(self._resolved_url(), is_kept=keeps) as connection:
+            yield connection
+
+    def _resolved_url(self) -> str:
+        return str(resolve_at("store.url", self.url))
 
     def now_ms(self) -> int:
         """Return the store's time; raises `ConfigError` and `StoreError`."""
@@ -103,6 +115,7 @@ def store_address(where: StoreOptions, config: Config | None) -> StoreAddress:
         store.allow_unfit if store else (),
         _waits_for(config.routes) if config else {},
         config.needs if config else Needs(),
+        where.max_connections is None,
     )
 
 

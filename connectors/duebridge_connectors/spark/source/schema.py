@@ -14,6 +14,7 @@ from duebridge.envelope import Properties
 from duebridge.errors import ConfigError
 from duebridge.ports.discovery import target_fields
 from duebridge.ports.settings import did_you_mean
+from duebridge_connectors.spark.source.column_comments import COMMENTS
 
 Columns: TypeAlias = dict[str, tuple[str, tuple[type[DataType], ...]]]  # shown name, accepted types
 
@@ -73,7 +74,8 @@ def _columns(names: str) -> StructType:
     columns = StructType()
     for name in names.split():
         is_instant = name in _INSTANTS or name.endswith("_at")
-        columns.add(name, T.TimestampType() if is_instant else _KINDS.get(name, T.StringType()))
+        kind = T.TimestampType() if is_instant else _KINDS.get(name, T.StringType())
+        columns.add(name, kind, metadata={"comment": COMMENTS[name]} if name in COMMENTS else None)
     return columns
 
 
@@ -90,6 +92,15 @@ COLD = _columns(
     " blob"
 )
 JOURNAL = _columns("kind at route shard sequence position id due_at attempt reason lost_entries")
+
+
+def check_stream_columns(schema: StructType) -> None:
+    """Raise `ConfigError` where a stream was loaded with the columns of the store."""
+    if schema.fieldNames() != JOURNAL.fieldNames():
+        raise ConfigError(
+            "readStream: expected the columns of the journal, the only stream; got those of the"
+            ' store; use format("duebridge_journal"), or option("stream", "journal")'
+        )
 
 
 def is_packed(columns: Sequence[str]) -> bool:
@@ -128,7 +139,7 @@ def _missing(names: Sequence[str], packed: bool, has_id_columns: bool) -> Iterat
     if ("id" in names) == has_id_columns:
         got = "both" if has_id_columns else "neither"
         yield (
-            "id: expected a column id or option id_columns, so that a repeated task schedules"
+            "id: expected a column id or option idColumns, so that a repeated task schedules"
             f" nothing twice; got {got}"
         )
 
@@ -136,7 +147,7 @@ def _missing(names: Sequence[str], packed: bool, has_id_columns: bool) -> Iterat
 def _not_identifying(schema: StructType, id_columns: tuple[str, ...]) -> Iterator[str]:
     for name in id_columns:
         if name not in schema.fieldNames():
-            yield f"{name}: missing, option id_columns names it"
+            yield f"{name}: missing, option idColumns names it"
         elif not isinstance(schema[name].dataType, _IDENTIFYING):
             yield _wrong(name, "text, bytes, a whole number, a truth value or TIMESTAMP in an id",
                          schema[name].dataType)  # fmt: skip

@@ -1,45 +1,40 @@
-"""Batch reader: the envelopes of a store as rows, with a task for each shard and state.
+"""Batch reader: the envelopes of a store as rows, in slices of about equal size.
 
-A task reads its state page by page with `DelayStore.list`, one short read-only call each, and
+A task reads its slice page by page with `DelayStore.list`, one short read-only call each, and
 pauses between pages if asked to. An envelope that changes its state meanwhile may appear twice or
 not at all; every other one appears once.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 from msgspec.msgpack import Ext
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from duebridge.admin.listing import DueWindow
+from duebridge.admin.listing import ANY_TIME, DueWindow
 from duebridge.amqp_fields import field_bytes
 from duebridge.envelope import HeaderValue
 from duebridge.ports.publisher import reason_word
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection
+from duebridge.store.splitting import Split
 from duebridge.store.wire.poll import BEYOND_ANY_TIME, NONE
 from duebridge.store.wire.record import Content
 from duebridge.store.wire.replies import Entry
 from duebridge_connectors.spark.source.arrow import arrow_schema, record_batch
+from duebridge_connectors.spark.source.message_first import message_first
 from duebridge_connectors.spark.source.options import ReadOptions
 from duebridge_connectors.spark.source.planning import StoreAddress
+from duebridge_connectors.spark.source.pushdown import both, push
 from duebridge_connectors.spark.source.schema import DECODED, PACKED
+from duebridge_connectors.spark.source.slices import SLICE_ROWS, Place, Span, StoreSlice, divide
 
 _NOTHING = Content(body=None)
 _PACKED = ("due_at_ms", "scheduled_at_ms", "expires_at_ms", "remember_ms", "generation",
            "content_hash", "blob")  # fmt: skip
-
-
-@dataclass(frozen=True)
-class StoreSlice(InputPartition):
-    """The envelopes of one shard in one state: the partition of a task."""
-
-    shard: Shard
-    state: str
 
 
 class StoreReader(DataSourceReader):
@@ -49,50 +44,82 @@ class StoreReader(DataSourceReader):
         self, options: ReadOptions, address: StoreAddress, shards: Sequence[Shard]
     ) -> None:
         is_packed = options.content == "packed"
+        before = options.due_before
         self._options = options
         self._address = address
-        self._shards = shards
+        self._shards = list(shards)
+        self._states = [*options.state]
+        self._window = DueWindow(options.due_after, None if before is None else before - 1)
         self._row: Callable[[Shard, Entry], tuple[Any, ...]] = _packed if is_packed else _decoded
         self._columns = PACKED if is_packed else DECODED
 
     def partitions(self) -> list[StoreSlice]:
-        """Return a slice for each shard and state; `ready` includes the suspects."""
-        states = [*self._options.state]
-        if "ready" in states:
-            states.append("suspect")
-        return [StoreSlice(shard, state) for shard in self._shards for state in states]
+        """Return the slices; `ready` includes the suspects. Raises `StoreError`."""
+        states = [*self._states, *(["suspect"] if "ready" in self._states else [])]
+        with message_first(), self._address.connect() as connection:
+            stores = {shard: self._address.delay_store(connection, shard) for shard in self._shards}
+
+            def split(shard: Shard, state: str, most: int) -> Split:
+                bounds = self._window if state == "pending" else ANY_TIME
+                return stores[shard].split(state, most, *bounds)
+
+            options = self._options
+            places = [
+                Place(shard, state, split(shard, state, SLICE_ROWS).rows)
+                for shard in self._shards
+                for state in states
+            ]
+            return divide(places, split, options.min_partitions, options.max_connections)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a slice, one batch for each page; raises `StoreError`."""
         if not isinstance(partition, StoreSlice):  # Spark asks for one even if there is none
             return
         schema = arrow_schema(self._columns)
-        shard = partition.shard
-        with self._address.connect() as connection:
-            for entries in self._pages(connection, partition):
-                yield record_batch(schema, [self._row(shard, entry) for entry in entries])
+        with message_first(), self._address.connect_task() as connection:
+            for span in partition.spans:
+                for entries in self._pages(connection, span):
+                    yield record_batch(schema, [self._row(span.shard, entry) for entry in entries])
 
-    def _pages(self, connection: Connection, part: StoreSlice) -> Iterator[list[Entry]]:
-        options = self._options
-        before = options.due_before
-        window = DueWindow(options.due_after, None if before is None else before - 1)
-        sought = window if part.state == "pending" else DueWindow()
-        store = self._address.delay_store(connection, part.shard)
-        cursor: tuple[str, int] | None = None
+    def _pages(self, connection: Connection, span: Span) -> Iterator[list[Entry]]:
+        store = self._address.delay_store(connection, span.shard)
+        from_ms, to_ms = self._window if span.state == "pending" else ANY_TIME
+        if span.until is not None and span.until[1] != NONE:
+            to_ms = min(span.until[1], BEYOND_ANY_TIME if to_ms is None else to_ms)
+        cursor = span.after
         while True:
             page = store.list(
-                part.state,
-                limit=options.page,
+                span.state,
+                limit=self._options.page,
                 cursor=cursor,
-                due_from_ms=None if cursor else sought.from_ms,
-                due_to_ms=sought.to_ms,
+                due_from_ms=from_ms if cursor is None else None,
+                due_to_ms=to_ms,
             )
             if page.cursor is None:
                 return
-            yield [entry for entry in page.entries if window.has(entry)]
-            cursor = page.cursor
-            if options.pause:  # even sleep(0) yields the core
-                time.sleep(options.pause / 1000)
+            found = (entry for entry in page.entries if span.has(entry.id, entry.score_ms))
+            yield [entry for entry in found if self._window.has(entry)]
+            if span.ends_with(*page.cursor):
+                return
+            cursor, span = page.cursor, span.beyond(*page.cursor)
+            if self._options.pause:  # even sleep(0) yields the core
+                time.sleep(self._options.pause / 1000)
+
+
+class FilteringReader(StoreReader):
+    """A reader for Spark where it pushes filters."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Leave out shards, states and due instants that a filter excludes."""
+        pushed = push(filters, ("route", "shard", "state"))
+        self._shards = [
+            shard
+            for shard in self._shards
+            if pushed.has("route", shard.route) and pushed.has("shard", shard.number)
+        ]
+        self._states = [state for state in self._states if pushed.has("state", state)]
+        self._window = both(self._window, pushed.window)
+        return pushed.rest
 
 
 def _decoded(shard: Shard, entry: Entry) -> tuple[Any, ...]:

@@ -10,15 +10,17 @@ from dataclasses import dataclass
 
 import msgspec
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
 
-from duebridge.errors import JobFailed
+from duebridge.errors import ConfigError, JobFailed
 from duebridge_connectors.spark.filesystem import write_file
 from duebridge_connectors.spark.source.loader import Loader, Summary
+from duebridge_connectors.spark.source.message_first import message_first
 from duebridge_connectors.spark.source.planning import WriteJob
 from duebridge_connectors.spark.source.rejects import RejectsDirectory, RejectWriter
 
@@ -37,10 +39,12 @@ class _TaskWriter:
     def __init__(self, job: WriteJob) -> None:
         self._job = job
 
+    @message_first()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Run one attempt of a task; raises `StoreError` if the store stays unreachable."""
+        _check_is_within(self._job.options.max_connections)
         rejects = RejectWriter(_directory(self._job))
-        with self._job.address.connect() as connection:
+        with self._job.address.connect_task() as connection:
             loader = Loader(self._job, connection, rejects)
             for batch in iterator:
                 loader.load(batch)
@@ -61,6 +65,7 @@ class _TaskWriter:
 class BatchWriter(_TaskWriter, DataSourceArrowWriter):
     """Writer of `df.write`."""
 
+    @message_first()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish rejects and report the counts; raises `JobFailed` for too many rejects."""
         _commit(self._job, _done(messages), self._job.options.summary)
@@ -69,6 +74,7 @@ class BatchWriter(_TaskWriter, DataSourceArrowWriter):
 class StreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
     """Writer of `df.writeStream`; a repeated batch replaces its earlier rejects."""
 
+    @message_first()
     def commit(
         self,
         messages: list[WriterCommitMessage | None],
@@ -78,6 +84,16 @@ class StreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
         name = f"batch-{batchId:09}"
         directory = self._job.options.summary
         _commit(self._job, _done(messages), directory and f"{directory}/{name}.json", f"{name}-")
+
+
+def _check_is_within(most: int | None) -> None:
+    """Refuse a task that may be one too many, before it connects."""
+    context = TaskContext.get()
+    if most is not None and context is not None and context.partitionId() >= most:
+        raise ConfigError(
+            f"option maxConnections: expected at most {most} partitions, a connection each; got"
+            f" more: write frame.coalesce({most})"
+        )
 
 
 def _directory(job: WriteJob) -> RejectsDirectory | None:
@@ -101,7 +117,7 @@ def _commit(job: WriteJob, done: list[TaskResult], summary_at: str | None, part:
     if most is not None and summary.rejects > most:
         where = f"; they are in {job.options.rejects}" if job.options.rejects else ""
         raise JobFailed(
-            f"route {summary.route}: expected at most {most} rows refused (max_rejects); got"
+            f"route {summary.route}: expected at most {most} rows refused (maxRejects); got"
             f" {summary.rejects}, the first: {summary.first_reason}{where}"
         )
 

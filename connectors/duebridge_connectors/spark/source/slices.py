@@ -1,0 +1,106 @@
+"""Divides what is read of the store among tasks, whatever the number of shards.
+
+A task reads spans: parts of the order of one state of one shard. Small states of a shard share a
+task; a large one is cut by rank, in many tasks. The spans of a state join without a gap, whatever
+changes later, so a cut that is out of date costs balance, and no row.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import NamedTuple, TypeAlias
+
+from pyspark.sql.datasource import InputPartition
+
+from duebridge.store.keys import Shard
+from duebridge.store.splitting import Split
+from duebridge.store.wire.poll import NONE
+
+SLICE_ROWS = 50_000
+Cut: TypeAlias = "tuple[str, int] | None"  # id and score of a row; None is an end of the state
+
+
+class Span(NamedTuple):
+    """What follows a row of a state, up to another row."""
+
+    shard: Shard
+    state: str
+    after: Cut = None
+    until: Cut = None
+
+    def has(self, name: str, score_ms: int) -> bool:
+        """Whether a row is in the span, wherever it was found."""
+        here = _order((name, score_ms))
+        follows = self.after is None or here > _order(self.after)
+        return follows and (self.until is None or here <= _order(self.until))
+
+    def beyond(self, name: str, score_ms: int) -> "Span":
+        """Return what is left behind a row; a page may begin before a row that is gone."""
+        return self._replace(after=(name, score_ms)) if self.has(name, score_ms) else self
+
+    def ends_with(self, name: str, score_ms: int) -> bool:
+        """Whether all that follows a row is beyond the span."""
+        return self.until is not None and _order((name, score_ms)) >= _order(self.until)
+
+
+@dataclass(frozen=True)
+class StoreSlice(InputPartition):
+    """The spans of one task."""
+
+    spans: tuple[Span, ...]
+
+
+class Place(NamedTuple):
+    """One state of one shard, and how many envelopes it had at planning."""
+
+    shard: Shard
+    state: str
+    rows: int
+
+
+Splitter: TypeAlias = Callable[[Shard, str, int], Split]  # into parts of at most so many rows
+
+
+def divide(
+    places: Sequence[Place], split: Splitter, least: int, most: int | None
+) -> list[StoreSlice]:
+    """Return `least` slices or more, if there are rows enough, but never more than `most`."""
+    rows = sum(place.rows for place in places)
+    size = max(1, min(SLICE_ROWS, -(-rows // least)))
+    slices = list(_slices(places, split, size))
+    return slices if most is None or len(slices) <= most else _merged(slices, most)
+
+
+def _slices(places: Sequence[Place], split: Splitter, size: int) -> Iterator[StoreSlice]:
+    for shard, of_shard in groupby(places, lambda place: place.shard):
+        small: list[Span] = []
+        together = 0
+        for _, state, rows in of_shard:
+            if rows > size:
+                yield from _parts(shard, state, split(shard, state, size))
+                continue
+            if small and together + rows > size:
+                yield StoreSlice(tuple(small))
+                small, together = [], 0
+            small.append(Span(shard, state))
+            together += rows
+        if small:
+            yield StoreSlice(tuple(small))
+
+
+def _parts(shard: Shard, state: str, found: Split) -> Iterator[StoreSlice]:
+    ends: list[Cut] = [None, *found.cuts, None]
+    for after, until in pairwise(ends):
+        yield StoreSlice((Span(shard, state, after, until),))
+
+
+def _merged(slices: Sequence[StoreSlice], most: int) -> list[StoreSlice]:
+    """Return so many slices; a task reads its spans one after another."""
+    shares = (slices[number::most] for number in range(most))
+    return [StoreSlice(tuple(span for each in share for span in each.spans)) for share in shares]
+
+
+def _order(row: tuple[str, int]) -> tuple[float, bytes]:
+    """Return the key by which the store orders the rows of a state."""
+    name, score_ms = row
+    return float("inf") if score_ms == NONE else score_ms, name.encode(errors="surrogateescape")

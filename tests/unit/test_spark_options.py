@@ -1,0 +1,122 @@
+"""Options are spelt as Spark's, or as in earlier versions; anything else is refused."""
+
+import os
+import traceback
+import warnings
+from collections.abc import Mapping
+
+import pytest
+
+from duebridge.errors import ConfigError, JobFailed
+from duebridge_connectors.spark.failures import _cause
+from duebridge_connectors.spark.source.message_first import message_first
+from duebridge_connectors.spark.source.option_names import (
+    spark_name,
+    spark_options,
+    warn_of_former,
+)
+from duebridge_connectors.spark.source.options import (
+    JournalOptions,
+    ReadOptions,
+    WriteOptions,
+    journal_options,
+    read_options,
+    write_options,
+)
+
+STORE = {"store": "redis://localhost"}
+WRITE = {"config": "/etc/duebridge.yaml", "route": "r"}
+
+
+@pytest.mark.parametrize("name", ["dueAfter", "dueafter", "DUEAFTER", "due_after"])
+def test_read_of_an_option_in_any_spelling_is_the_same(name: str) -> None:
+    assert read_options({**STORE, name: "1900000000000"}).due_after == 1_900_000_000_000
+
+
+def test_read_of_a_journal_needs_no_second_option() -> None:
+    given = {**STORE, "maxEntriesPerTrigger": "5", "onTrim": "gap"}
+    options = journal_options(given)
+    assert (options.stream, options.max_entries_per_trigger) == ("journal", 5)
+    assert options == journal_options({**given, "stream": "journal"})
+
+
+def test_every_option_is_read_by_the_name_that_python_calls_give_it() -> None:
+    for options in (WriteOptions, ReadOptions, JournalOptions):
+        for field in options.__struct_fields__:
+            assert list(spark_options({field: 1})) == [spark_name(field)]
+            assert "_" not in spark_name(field)
+    assert write_options(spark_options({**WRITE, "rows_per_second": 7})).rows_per_second == 7
+
+
+REFUSED = [
+    ({"dueAftr": "0"}, "option dueAftr: unknown, did you mean dueAfter?"),
+    ({"due_aftr": "0"}, "option due_aftr: unknown, did you mean dueAfter?"),
+    ({"colour": "red"}, "option colour: unknown, expected one of config, content, dueAfter"),
+    ({"page": "0"}, "option page: expected a whole number, 1 to 1000; got '0'"),
+    ({"due_before": "soon"}, "option dueBefore: expected RFC 3339"),
+    ({"dueAfter": "1", "due_after": "2"}, "option dueAfter: expected once; got due_after too"),
+]
+
+
+@pytest.mark.parametrize(("more", "said"), REFUSED)
+def test_read_of_a_wrong_option_says_which(more: Mapping[str, str], said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_options({**STORE, **more})
+    assert said in str(refused.value)
+
+
+def test_former_names_are_warned_of_once_together() -> None:
+    with pytest.warns(FutureWarning) as found:
+        warn_of_former({"due_after": "1", "store": "s", "store_deadline": "1s"})
+    (warning,) = found
+    said = "due_after is now dueAfter, store_deadline is now storeDeadline"
+    assert str(warning.message).endswith(said)
+
+
+def test_names_of_today_are_not_warned_of() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_former({"dueAfter": "1", "checkpointLocation": "x"})
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "of Spark")
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
+    monkeypatch.delenv("SPARK_HIDE_TRACEBACK")
+
+
+def test_error_in_a_worker_has_its_place_after_its_message(worker: None) -> None:
+    with pytest.raises(JobFailed) as caught, message_first():
+        raise JobFailed("expected this; got that")
+    assert os.environ["SPARK_HIDE_TRACEBACK"] == "1"
+    first, second, *_ = traceback.format_exception_only(caught.value)
+    assert first == "duebridge.errors.JobFailed: expected this; got that\n"
+    assert second.startswith("Traceback (most recent call last):")
+
+
+def test_error_elsewhere_stays_as_it_is() -> None:
+    with pytest.raises(JobFailed) as caught, message_first():
+        raise JobFailed("no")
+    assert not hasattr(caught.value, "__notes__")
+
+
+SAID = [
+    ("[FAILED_READ_FILE] while reading file:///a.parquet\n more\n", "[FAILED_READ_FILE] while"),
+    (
+        "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+        '  File "x.py", line 5, in f\n    read()\npyarrow.lib.ArrowInvalid: /a: no magic bytes\n',
+        "pyarrow.lib.ArrowInvalid: /a: no magic bytes",
+    ),
+    (
+        "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+        '  File "x.py", line 5, in f\nKeyError: 1\n\nDuring handling:\n\n'
+        'Traceback (most recent call last):\n  File "x.py", line 7, in f\nOSError: /b is gone\n',
+        "OSError: /b is gone",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), SAID)
+def test_cause_of_a_failure_is_the_line_that_names_it(text: str, said: str) -> None:
+    assert _cause(text).startswith(said)
