@@ -16,6 +16,7 @@ from duebridge.errors import JobFailed
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.server.connection import open_connection
 from duebridge_connectors.spark import register
+from duebridge_connectors.spark.listener import BatchFigures, FiguresListener
 from duebridge_connectors.spark.session import job_error
 from tests.spark.test_rows import rejected
 from tests.spark.world import LATER_MS, World, setting
@@ -210,7 +211,15 @@ class Feed:
 def test_stream_of_a_batch_that_runs_again_stores_and_rejects_once(world: World) -> None:
     feed = Feed(world)
     feed.add("one", "a", "b")
-    feed.run()
+    found: list[BatchFigures] = []
+    listener = FiguresListener(found.append, str(feed.summary))
+    world.spark.streams.addListener(listener)
+    try:
+        feed.run()
+        wait_until(lambda: found, "the figures of the batch")
+    finally:
+        world.spark.streams.removeListener(listener)
+    assert [(each.batch, each.rows, each.rejects) for each in found] == [(0, 3, 1)]
     assert feed.counts() == [(2, 0, 1)]
     feed.forget_last_commit()
     feed.add("two", "c")
