@@ -144,7 +144,7 @@ class Connection:
         arguments: Sequence[Argument],
         wanted: Replicated | None = None,
     ) -> Any:
-        rest = (len(keys), *keys, *map(_encoded, arguments))
+        rest = (len(keys), *keys, *_encoded(arguments))
         with translated_errors():
             if wanted is not None:
                 return run_replicated(self.client, called, rest, wanted)
@@ -187,9 +187,12 @@ def _repeat(call: Callable[[], Any], repeat_for_s: float) -> Reply:
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
-def _encoded(argument: Argument) -> Argument:
-    """Return an argument as it is sent; a damaged id goes back as it came."""
-    return argument.encode(errors="surrogateescape") if isinstance(argument, str) else argument
+def _encoded(arguments: Sequence[Argument]) -> list[Argument]:
+    """Return arguments as they are sent; a damaged id goes back as it came."""
+    return [
+        argument.encode(errors="surrogateescape") if isinstance(argument, str) else argument
+        for argument in arguments
+    ]
 
 
 def open_connection(
