@@ -78,6 +78,19 @@ def test_write_of_bad_rows_stores_the_others_and_keeps_these(world: World) -> No
     assert [path for path in rejects.iterdir() if path.is_dir()] == [], "no attempts are left"
 
 
+@pytest.mark.parametrize("route", ["plain", "split"])
+def test_write_of_many_rows_rejects_the_very_ones(world: World, route: str) -> None:
+    """Rows are packed in chunks, and wait for a whole call of their shard."""
+    names = [f"i{number}" for number in range(5000)]
+    bad = {names[at] for at in (0, 999, 1000, 2499, 2500, 4999)}
+    rows = [row(name, None if name in bad else "x") for name in names]
+    rejects = world.home / "rejects"
+    summary = write_by_hand(world, rows, route=route, rejects=rejects)
+    assert (summary.accepted, summary.refused) == (4994, 6)
+    assert {each["id"] for each in rejected(rejects)} == bad
+    assert world.ids(route) == {*names} - bad
+
+
 def test_write_again_changes_nothing_and_says_so(world: World) -> None:
     rows = [row(f"i{number}") for number in range(1500)]
     assert write_by_hand(world, rows, route="split").accepted == 1500

@@ -18,6 +18,7 @@ from duebridge.limits import End, RouteLimits
 from duebridge.ports import discovery
 from duebridge.store.wire.record import pack_row
 from duebridge_connectors.memory import Memory
+from duebridge_connectors.spark.source import arrow
 from duebridge_connectors.spark.source.packing import Packer
 
 BROKERS = {
@@ -149,3 +150,27 @@ def test_pack_of_instants_rounds_up_and_takes_any_unit() -> None:
     packing = Packer(limits("memory"), HORIZON_MS).pack(batch)
     assert [row and row.due for row in packing.rows] == ["1001", None, "0"]
     assert packing.refusals.keys() == {1}
+
+
+@given(given_rows=st.lists(rows, min_size=2, max_size=8), data=st.data())
+def test_pack_of_a_slice_is_that_part_of_the_whole(
+    given_rows: list[dict[str, Any]], data: st.DataObject
+) -> None:
+    first = data.draw(st.integers(0, len(given_rows) - 1))
+    whole = batch_of(given_rows)
+    packed = Packer(limits("kafka"), HORIZON_MS).pack(whole).rows
+    assert Packer(limits("kafka"), HORIZON_MS).pack(whole.slice(first)).rows == packed[first:]
+    assert Packer(limits("kafka"), HORIZON_MS).pack(whole.slice(0, first)).rows == packed[:first]
+
+
+def test_headers_of_a_slice_are_its_own_as_map_and_as_list() -> None:
+    pairs = [[("a", b"1")], None, [], [("b", b"2"), ("c", b"3")], [("d", b"4")]]
+    of_map = pa.array(pairs, pa.map_(pa.string(), pa.binary()))
+    structs = pa.struct([("name", pa.string()), ("value", pa.binary())])
+    rows_of = [
+        None if each is None else [{"name": n, "value": v} for n, v in each] for each in pairs
+    ]
+    for column in (of_map, pa.array(rows_of, pa.list_(structs))):
+        batch = pa.RecordBatch.from_arrays([column], ["headers"])
+        found = arrow.header_rows(batch.slice(1, 3))
+        assert found == [None, (), (("b", b"2"), ("c", b"3"))]
