@@ -1,8 +1,10 @@
 """One attempt of a write task: Arrow batches in, counts and rejects out.
 
-    Arrow batch ─▶ Packer ─▶ by shard, in short calls ─▶ store: accepted, duplicate, ...
-                      └── refused ───────────────────────┴─▶ RejectWriter
+    Arrow batch ─▶ Packer ─┬▶ by shard, in short calls ─▶ store: accepted, duplicate, ...
+                           └── refused ───────────────────┴─▶ RejectWriter
+     the task's thread     │  a thread that sends
 
+While the store works on one batch, the task packs the next one; no third one is begun.
 Every row adds to exactly one count of the `Summary`. Calls are idempotent by id, so an attempt may
 be repeated, or run twice at once.
 """
@@ -10,6 +12,7 @@ be repeated, or run twice at once.
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Self
 
 import msgspec
@@ -22,6 +25,7 @@ from duebridge.store.routes import shard_number
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.record import PackedRow
 from duebridge.store.wire.replies import ScheduleAnswer, ScheduleReply
+from duebridge_connectors.spark.source.packing import PackedBatch
 from duebridge_connectors.spark.source.planning import WriteJob
 from duebridge_connectors.spark.source.rejects import RejectWriter
 
@@ -87,7 +91,10 @@ _DONE: tuple[ScheduleAnswer, ...] = ("accepted", "duplicate", "replaced", "cance
 
 
 class Loader:
-    """Writes the batches of one attempt of a task."""
+    """Writes the batches of one attempt of a task: `with Loader(...) as loader`.
+
+    The end of the block waits for what is being sent; `finish` also raises what went wrong with it.
+    """
 
     def __init__(self, job: WriteJob, connection: Connection, rejects: RejectWriter) -> None:
         options, address = job.options, job.address
@@ -98,13 +105,34 @@ class Loader:
         self._stores = address.delay_stores(connection, job.route.name, job.shards)
         rate = options.rows_per_second
         self._pace = rate and Pace(connection, address.namespace, job.run, rate)
+        self._sender = ThreadPoolExecutor(1, "duebridge-sender")
+        self._sent: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sender.shutdown(wait=True)
 
     def load(self, batch: pa.RecordBatch) -> None:
-        """Write one batch; raises `StoreError`, after which a part of it may be stored."""
+        """Pack one batch, and send it; raises `StoreError` of the batch before.
+
+        After an error a part of the rows may be stored.
+        """
+        packed = self._packer.pack(batch)
+        self.finish()
+        self._sent = self._sender.submit(self._store, batch, packed)
+
+    def finish(self) -> None:
+        """Wait for what is being sent; raises `StoreError`, as `load` does."""
+        if self._sent is not None:
+            self._sent.result()
+
+    def _store(self, batch: pa.RecordBatch, packed: PackedBatch) -> None:
         if self._is_over():
             self._counts["skipped"] += batch.num_rows
             return
-        rows, refusals = self._packer.pack(batch)
+        rows, refusals = packed
         refused = {index: ("refused", why) for index, why in refusals.items()}
         self._counts["refused"] += len(refusals)
         for number, indices in enumerate(self._by_shard(rows)):
@@ -113,7 +141,7 @@ class Loader:
         self._rejects.add(batch, refused)
 
     def summary(self) -> Summary:
-        """Return the counts so far."""
+        """Return the counts; of all batches after `finish`."""
         first = self._rejects.first_reason
         return Summary(route=self._job.route.name, first_reason=first, **self._counts)
 

@@ -44,10 +44,11 @@ class _TaskWriter:
         """Run one attempt of a task; raises `StoreError` if the store stays unreachable."""
         _check_is_within(self._job.options.max_connections)
         rejects = RejectWriter(_directory(self._job))
-        with self._job.address.connect_task() as connection:
-            loader = Loader(self._job, connection, rejects)
+        connected = self._job.address.connect_task()
+        with connected as connection, Loader(self._job, connection, rejects) as loader:
             for batch in iterator:
                 loader.load(batch)
+            loader.finish()
         return TaskResult(loader.summary(), rejects.close())
 
     def abort(
