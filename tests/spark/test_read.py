@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import EqualTo, GreaterThan, In
 from redis import Redis
@@ -151,6 +152,35 @@ def test_read_with_many_tasks_has_a_connection_for_each_worker(
         opened: Any = client.info("stats")["total_connections_received"]
         assert 1 <= names.count("duebridge") <= 2 + 1, "the two workers, and the test itself"
         assert opened - before["total_connections_received"] <= 2 + 3, "and those of the planning"
+
+
+def test_tasks_of_one_process_share_a_connection_unless_there_is_a_ceiling(tmp_path: Path) -> None:
+    with redis_server(tmp_path, "--appendonly", "yes") as port, Redis(port=port) as client:
+        world = World(tmp_path, f"redis://127.0.0.1:{port}/0", pytest.fail)
+        world.schedule("plain", *numbered(100))
+        world.connection.close()
+
+        def opened() -> list[str]:
+            return [each["name"] for each in client.client_list() if each["name"] == "duebridge"]
+
+        sliced(world, minPartitions=5, maxConnections=3)
+        assert opened() == [], "each task has closed its own"
+        sliced(world, minPartitions=5)
+        assert len(opened()) == 1
+        sliced(world, minPartitions=5)
+        assert len(opened()) == 1
+
+
+def test_write_of_more_partitions_than_connections_is_refused_before_it_connects(
+    world: World,
+) -> None:
+    frame = world.spark.range(0, 40, 1, 4).selectExpr(
+        "cast(id AS string) AS id", "'x' AS body", f"{LATER_MS} AS due_at"
+    )
+    assert world.write(frame, "plain", max_connections=2).accepted == 40
+    writer = frame.write.format("duebridge").options(**world.options("plain", maxConnections=2))
+    with pytest.raises(PySparkException, match=r"at most 2 partitions.*frame\.coalesce\(2\)"):
+        writer.mode("append").save()
 
 
 def test_read_has_no_more_tasks_than_connections(world: World) -> None:

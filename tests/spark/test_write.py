@@ -82,6 +82,24 @@ def test_write_in_another_mode_is_refused_and_the_message_comes_first(world: Wor
     assert world.ids("plain") == set()
 
 
+def test_write_of_a_damaged_file_names_the_file(world: World) -> None:
+    damaged = world.home / "damaged.parquet"
+    damaged.write_bytes(b"PAR1, and no more")
+    with pytest.raises(PySparkException) as caught:
+        world.write(world.spark.read.schema(SCHEMA).parquet(str(damaged)), "plain")
+    assert "damaged.parquet" in str(job_error(caught.value))
+
+
+def test_write_after_a_task_of_python_failed_names_the_cause(world: World) -> None:
+    def fail(_: Any) -> Any:
+        raise OSError("/data/orders.parquet: no such file")
+
+    frame = numbered(world, 3)
+    with pytest.raises(PySparkException) as caught:
+        world.write(frame.mapInArrow(fail, frame.schema), "plain")
+    assert "/data/orders.parquet: no such file" in str(job_error(caught.value))
+
+
 def test_write_of_every_column_is_what_a_producer_stores(world: World) -> None:
     at = datetime.fromtimestamp(LATER_MS / 1000, UTC)
     frame = world.spark.createDataFrame(

@@ -34,10 +34,3 @@ def task_connection(url: str, *, is_kept: bool) -> Iterator[Connection]:
 def _open(url: str) -> tuple[Connection, ExitStack]:
     opened = ExitStack()
     return opened.enter_context(opened_connection(url)), opened
-
-
-def close_kept() -> None:
-    """Close what this process keeps."""
-    while _kept:
-        _, (_, opened) = _kept.popitem()
-        opened.close()

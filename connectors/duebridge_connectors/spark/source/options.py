@@ -100,11 +100,16 @@ class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Namespace, overriding the configuration."""
     store_deadline: Annotated[int, _duration] = 30_000
     """How long to retry a call while the store is unreachable, in ms."""
+
+
+class CappedOptions(StoreOptions, frozen=True, kw_only=True):
+    """A ceiling on what reads or writes at once."""
+
     max_connections: Annotated[int | None, _count(1)] = None
     """Most tasks at once that are connected to the store; by default as many as Spark runs."""
 
 
-class WriteOptions(StoreOptions, frozen=True, kw_only=True):
+class WriteOptions(CappedOptions, frozen=True, kw_only=True):
     """Options of `df.write` and `df.writeStream`."""
 
     route: Annotated[str, _text]
@@ -127,7 +132,7 @@ class WriteOptions(StoreOptions, frozen=True, kw_only=True):
     """Name of this run; a run of the same name replaces the earlier rejects."""
 
 
-class ReadOptions(StoreOptions, frozen=True, kw_only=True):
+class ReadOptions(CappedOptions, frozen=True, kw_only=True):
     """Options of `spark.read`: the envelopes of a store."""
 
     route: Annotated[tuple[str, ...], _names] = ()

@@ -27,6 +27,7 @@ from duebridge.store.server.connection import Connection, opened_connection
 from duebridge.store.server.fitness import check_fitness
 from duebridge_connectors.spark.source.connections import task_connection
 from duebridge_connectors.spark.source.options import (
+    CappedOptions,
     JournalOptions,
     ReadOptions,
     StoreOptions,
@@ -115,7 +116,7 @@ def store_address(where: StoreOptions, config: Config | None) -> StoreAddress:
         store.allow_unfit if store else (),
         _waits_for(config.routes) if config else {},
         config.needs if config else Needs(),
-        where.max_connections is None,
+        not (isinstance(where, CappedOptions) and where.max_connections),
     )
 
 
