@@ -16,8 +16,8 @@ from duebridge.errors import JobFailed
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.server.connection import open_connection
 from duebridge_connectors.spark import register
+from duebridge_connectors.spark.failures import FAILURES, job_error
 from duebridge_connectors.spark.listener import BatchFigures, FiguresListener
-from duebridge_connectors.spark.session import job_error
 from tests.spark.test_rows import rejected
 from tests.spark.world import LATER_MS, World, setting
 from tests.support.proxy import proxied
@@ -85,9 +85,11 @@ def test_write_in_another_mode_is_refused_and_the_message_comes_first(world: Wor
 def test_write_of_a_damaged_file_names_the_file(world: World) -> None:
     damaged = world.home / "damaged.parquet"
     damaged.write_bytes(b"PAR1, and no more")
-    with pytest.raises(PySparkException) as caught:
+    with pytest.raises(FAILURES) as caught:
         world.write(world.spark.read.schema(SCHEMA).parquet(str(damaged)), "plain")
-    assert "damaged.parquet" in str(job_error(caught.value))
+    said = str(job_error(caught.value))
+    assert "damaged.parquet is not a Parquet file" in said
+    assert "\n" not in said
 
 
 def test_write_after_a_task_of_python_failed_names_the_cause(world: World) -> None:

@@ -102,6 +102,12 @@ def test_error_elsewhere_stays_as_it_is() -> None:
 
 
 SAID = [
+    (
+        "An error occurred while calling o263.save.\n: org.apache.spark.SparkException: while"
+        " reading file:///a\n\tat org.X.y(Z.scala:1)\nCaused by: java.lang.A: x\n\t... 1 more\n"
+        "Caused by: java.lang.RuntimeException: file:/a is not a Parquet file\n\tat b\n",
+        "while reading file:///a; file:/a is not a Parquet file",
+    ),
     ("[FAILED_READ_FILE] while reading file:///a.parquet\n more\n", "[FAILED_READ_FILE] while"),
     (
         "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"

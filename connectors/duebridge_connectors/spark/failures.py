@@ -2,6 +2,7 @@
 
 import re
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from duebridge import errors
@@ -12,8 +13,13 @@ _TRACEBACK = "Traceback (most recent call last):\n"
 _FRAMES = re.compile(rf"{re.escape(_TRACEBACK)}(?:[ \t].*\n)+")
 
 
-def job_error(error: PySparkException) -> BridgeError:
-    """Translate a failure of Spark; a `BridgeError` raised by a task is restored."""
+_JAVA = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
+_JAVA_CAUSE = re.compile(r"^\s*Caused by: [\w.$]+: (.+)$", re.MULTILINE)
+FAILURES = (PySparkException, Py4JJavaError)  # a file that cannot be read is one of the latter
+
+
+def job_error(error: Exception) -> BridgeError:
+    """Translate one of the `FAILURES`; a `BridgeError` raised by a task is restored."""
     text = str(error)
     for name, message in reversed(_BRIDGE_ERROR.findall(text)):
         kind = getattr(errors, name, None)
@@ -25,7 +31,13 @@ def job_error(error: PySparkException) -> BridgeError:
 
 
 def _cause(text: str) -> str:
-    """Return the line that says why: what follows the last traceback, else the first line."""
-    *_, rest = _FRAMES.split(text)
-    lines = filter(None, map(str.strip, rest.splitlines()))
-    return next(lines, "") or next(filter(None, map(str.strip, text.splitlines())), "")
+    """Return the line that says why: of Python's last traceback, of Java's causes, or the first."""
+    _, *rest = _FRAMES.split(text)
+    if rest:
+        return _first_line(rest[-1])
+    java = [*_JAVA.findall(text)[:1], *_JAVA_CAUSE.findall(text)[-1:]]
+    return "; ".join(java) or _first_line(text)
+
+
+def _first_line(text: str) -> str:
+    return next(filter(None, map(str.strip, text.splitlines())), "")

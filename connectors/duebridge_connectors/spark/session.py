@@ -11,12 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
-from pyspark import SparkConf
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from duebridge.errors import ConfigError
-from duebridge_connectors.spark.failures import job_error
+from duebridge_connectors.spark.failures import FAILURES, job_error
 from duebridge_connectors.spark.kafka_source import PACKAGE
 
 # Only for local sessions: spark-submit and spark-defaults.conf set their own.
@@ -64,7 +62,7 @@ def opened_session(
             session = _build(name, is_watched, more)
         try:
             yield session
-        except PySparkException as error:
+        except FAILURES as error:
             raise job_error(error) from error
         finally:
             session.stop()
