@@ -19,19 +19,30 @@ from duebridge.headers import RESERVED, RESERVED_PREFIX
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """An envelope that the store accepted, with the due instant of its last receipt."""
+    """An envelope that the store accepted, with the due instant of its last receipt.
+
+    `dues` are the other instants that it may have been due at, of earlier answers and of calls
+    without an answer.
+    """
 
     id: str
     due_at_ms: int
     fingerprint: str = ""
+    dues: frozenset[int] = frozenset()
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """A message found at a target or dead-letter target; `at_ms` is by the broker's clock."""
+    """A message found at a target or dead-letter target; `at_ms` is by the broker's clock.
+
+    `header_due_ms` is its header x-due-at, 0 if unknown. It `is_misplaced` where its route has no
+    such target, a dead letter among deliveries and a delivery among dead letters included.
+    """
 
     id: str
     at_ms: int
     fingerprint: str = ""
+    header_due_ms: int = 0
+    is_misplaced: bool = False
 
 
 class Op(StrEnum):
@@ -55,12 +66,16 @@ class Phase(StrEnum):
     INFO = "info"
 
 
+MISPLACED = "misplaced"
+
+
 class HistoryEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line of a process's history; instants in epoch ms.
 
     `at_ms` is the time of writing or, for a message, of its arrival by the broker's clock.
-    `due_at_ms` is the due instant of the receipt, or the one requested by a reschedule. `answer` is
-    the reply to the call, the state of a dumped envelope, or the description of a fault.
+    `due_at_ms` is the due instant of the receipt, the one requested by a reschedule, or that of a
+    message's header x-due-at. `answer` is the reply to the call, the state of a dumped envelope,
+    the description of a fault, or MISPLACED of a message where it does not belong.
     """
 
     at_ms: int
@@ -99,6 +114,11 @@ class Bounds(msgspec.Struct, frozen=True):
     dead: int = 0
 
 
+BROKEN = (
+    "lost", "early", "after_cancel", "unexpected", "corrupt", "stuck", "misplaced", "misdated",
+)  # fmt: skip
+
+
 class AuditVerdict(msgspec.Struct, frozen=True):
     """Ids by violation, and the lateness of each delivery in ms.
 
@@ -115,6 +135,8 @@ class AuditVerdict(msgspec.Struct, frozen=True):
     unexpected: list[str]
     corrupt: list[str]
     stuck: list[str]
+    misplaced: list[str]
+    misdated: list[str]
     in_two_places: list[str]
     duplicates: dict[str, int]
     lateness_ms: list[int]
@@ -124,13 +146,11 @@ class AuditVerdict(msgspec.Struct, frozen=True):
     @property
     def holds(self) -> bool:
         """Whether the guarantee held; duplicates do not break it, `violations` bounds them."""
-        broken = (self.lost, self.early, self.after_cancel, self.unexpected, self.corrupt)
-        return not any((*broken, self.stuck))
+        return not any(getattr(self, kind) for kind in BROKEN)
 
     def violations(self, bounds: Bounds = Bounds()) -> dict[str, list[str]]:  # noqa: B008 - frozen
         """Return the ids of every violation beyond its bound; empty if the guarantee held."""
-        zero = ("lost", "early", "after_cancel", "unexpected", "corrupt", "stuck")
-        found = {kind: getattr(self, kind) for kind in zero}
+        found = {kind: getattr(self, kind) for kind in BROKEN}
         if self.duplicate_copies > bounds.duplicates:
             found["duplicates"] = list(self.duplicates)
         if len(self.in_two_places) > bounds.in_two_places:
@@ -162,6 +182,7 @@ def audit(history: History) -> AuditVerdict:
     accounted = copies.keys() | dead | history.held.keys() | history.cancelled | history.excused
     known = due.keys() | history.attempted
     arrived = [each for each in history.delivered if each.id in due]
+    came = [*history.delivered, *history.dead]
     return AuditVerdict(
         accepted=len(due),
         delivered=len(copies),
@@ -171,8 +192,10 @@ def audit(history: History) -> AuditVerdict:
         early=sorted({each.id for each in arrived if each.at_ms < due[each.id]}),
         after_cancel=sorted(history.cancelled & (copies.keys() | dead)),
         unexpected=sorted((copies.keys() | dead) - known),
-        corrupt=_corrupt([*history.delivered, *history.dead], sent),
+        corrupt=_corrupt(came, sent),
         stuck=sorted(each for each, state in history.held.items() if state != "dead"),
+        misplaced=sorted({each.id for each in came if each.is_misplaced}),
+        misdated=_misdated(came, history.accepted),
         in_two_places=sorted(copies.keys() & dead),
         duplicates={each: count - 1 for each, count in sorted(copies.items()) if count > 1},
         lateness_ms=[each.at_ms - due[each.id] for each in arrived],
@@ -188,6 +211,18 @@ def _corrupt(arrived: Iterable[Arrived], sent: Mapping[str, str]) -> list[str]:
         if each.fingerprint and sent.get(each.id) and each.fingerprint != sent[each.id]
     }
     return sorted(wrong)
+
+
+def _misdated(arrived: Iterable[Arrived], accepted: Iterable[Accepted]) -> list[str]:
+    """Return the ids whose header x-due-at is no instant that they were ever due at."""
+    dues = {each.id: each.dues | {each.due_at_ms} for each in accepted}
+    return sorted(
+        {
+            each.id
+            for each in arrived
+            if each.header_due_ms and each.id in dues and each.header_due_ms not in dues[each.id]
+        }
+    )
 
 
 def history_of(events: Iterable[HistoryEvent]) -> History:
@@ -209,6 +244,11 @@ def history_of(events: Iterable[HistoryEvent]) -> History:
         held=book.held,
         sent=book.sent,
     )
+
+
+def _arrived(event: HistoryEvent) -> Arrived:
+    is_misplaced = event.answer == MISPLACED
+    return Arrived(event.id, event.at_ms, event.fingerprint, event.due_at_ms, is_misplaced)
 
 
 class _Book:
@@ -236,8 +276,7 @@ class _Book:
             case Op.STORE:
                 self.held[event.id] = event.answer
             case Op.TARGET | Op.DEAD_LETTER:
-                arrived = Arrived(event.id, event.at_ms, event.fingerprint)
-                self.arrived[event.op].append(arrived)
+                self.arrived[event.op].append(_arrived(event))
             case Op.FAULT:
                 pass
 
@@ -249,7 +288,7 @@ class _Book:
             self.attempted.discard(event.id)
         elif event.answer in ("accepted", "duplicate", "replaced"):
             sent = self.sent.get(event.id, "")
-            self.accepted[event.id] = Accepted(event.id, event.due_at_ms, sent)
+            self.accepted[event.id] = Accepted(event.id, event.due_at_ms, sent, self._dues(event))
 
     def _cancel(self, event: HistoryEvent) -> None:
         if event.phase is Phase.INVOKE:
@@ -274,7 +313,13 @@ class _Book:
             due_at_ms = event.due_at_ms
         else:
             due_at_ms = self._due_before.get(event.id, old.due_at_ms)
-        self.accepted[event.id] = Accepted(event.id, due_at_ms, old.fingerprint)
+        self.accepted[event.id] = Accepted(event.id, due_at_ms, old.fingerprint, self._dues(event))
+
+    def _dues(self, event: HistoryEvent) -> frozenset[int]:
+        """Return every instant at which the envelope may have been due, that of the event too."""
+        old = self.accepted.get(event.id)
+        known = frozenset() if old is None else old.dues | {old.due_at_ms}
+        return known | {event.due_at_ms} if event.due_at_ms else known
 
 
 def whole_histories(

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from duebridge.audit import (
+    MISPLACED,
     Accepted,
     Arrived,
     Bounds,
@@ -77,8 +78,11 @@ def scheduled(id: str, answer: str = "accepted") -> list[HistoryEvent]:
     return [asked, event(Op.SCHEDULE, Phase.OK, id, due_at_ms=DUE_MS, answer=answer)]
 
 
-def came(id: str, op: Op = Op.TARGET, at_ms: int = DUE_MS, print_of: str = "") -> HistoryEvent:
-    return HistoryEvent(at_ms, op, Phase.OK, id, fingerprint=print_of or f"print of {id}")
+def came(
+    id: str, op: Op = Op.TARGET, at_ms: int = DUE_MS, print_of: str = "", **more: object
+) -> HistoryEvent:
+    known = {"fingerprint": print_of or f"print of {id}", **more}
+    return HistoryEvent(at_ms, op, Phase.OK, id, **known)  # type: ignore[arg-type]
 
 
 def asked(op: Op, id: str, answer: str, due_at_ms: int = 0) -> list[HistoryEvent]:
@@ -135,6 +139,10 @@ def test_audit_of_a_clean_history_finds_nothing() -> None:
         ("corrupt", "x", [*EVENTS, *UNANSWERED, came("x", print_of="o")]),
         ("stuck", "a", [*without("a", Op.TARGET), event(Op.STORE, Phase.OK, "a", answer="unack")]),
         ("dead", "a", [*without("a", Op.TARGET), came("a", Op.DEAD_LETTER)]),
+        ("misplaced", "a", [*without("a", Op.TARGET), came("a", answer=MISPLACED)]),
+        ("misplaced", "b", [*EVENTS, came("b", Op.DEAD_LETTER, answer=MISPLACED)]),
+        ("misdated", "a", [*without("a", Op.TARGET), came("a", due_at_ms=DUE_MS + 1)]),
+        ("misdated", "b", [*EVENTS, came("b", Op.DEAD_LETTER, due_at_ms=DUE_MS - 1)]),
     ],
 )  # fmt: skip
 def test_audit_of_a_planted_violation_names_it(
@@ -160,6 +168,12 @@ def test_history_of_a_schedule_without_an_answer_may_arrive_and_need_not(
     arrived = audit(history_of([*asked_for, came("x")]))
     assert arrived.violations(ONE_DEAD) == {}
     assert arrived.recovered == ["x"]
+
+
+@pytest.mark.parametrize("header", [DUE_MS, 9000])
+def test_audit_of_a_header_with_any_due_that_was_given_finds_nothing(header: int) -> None:
+    history = [*without("d", Op.TARGET), came("d", at_ms=9000, due_at_ms=header)]
+    assert audit(history_of(history)).violations(ONE_DEAD) == {}
 
 
 @pytest.mark.parametrize("end", [[], [event(Op.CANCEL, Phase.INFO, "a")]])
