@@ -67,7 +67,9 @@ routes:
     cold_tier: {{path: {home}/cold, horizon: 7d}}
 """
 COUNTS = ("accepted", "delivered", "held", "cancelled", "dead", "duplicates")
-BROKEN = ("lost", "early", "after_cancel", "unexpected", "corrupt", "stuck")
+BROKEN = (
+    "lost", "early", "after_cancel", "unexpected", "corrupt", "stuck", "misplaced", "misdated",
+)  # fmt: skip
 
 
 class Part(NamedTuple):

@@ -19,7 +19,7 @@ from duebridge_connectors.spark.jobs.evidence import read_export, topics_pattern
 from duebridge_connectors.spark.jobs.journal import run_journal
 from duebridge_connectors.spark.jobs.reconcile import Reconciliation, run_reconcile
 from duebridge_connectors.spark.jobs.report import run_report
-from duebridge_connectors.spark.transforms.facts import arrived_in_kafka
+from duebridge_connectors.spark.transforms.arrivals import arrived_in_kafka
 from tests.spark.test_records import Header, records
 from tests.spark.world import LATER_MS, Sent, Topics, World
 

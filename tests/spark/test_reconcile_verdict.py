@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from duebridge.audit import Accepted, Arrived, AuditVerdict, History, audit
+from duebridge.audit import BROKEN, Accepted, Arrived, AuditVerdict, History, audit
 from duebridge_connectors.spark.transforms.facts import (
     arrived_facts,
     held_facts,
@@ -15,7 +15,6 @@ from duebridge_connectors.spark.transforms.facts import (
     receipt_facts,
 )
 from duebridge_connectors.spark.transforms.verdict import (
-    BROKEN,
     aggregate_lives,
     judge,
     totals,

@@ -7,6 +7,7 @@
 | 2 | usage or configuration |
 | 3 | the store is unreachable or unfit |
 | 4 | a broker is unreachable, or a target is missing |
+| 5 | the answer is not known: something is missing, which is named |
 | 70 | a defect of duebridge itself |
 | 130 | interrupted |
 """
@@ -31,7 +32,7 @@ from duebridge.errors import (
 )
 from duebridge.ports.publisher import BrokerUnavailable
 
-DONE, NO, USAGE, STORE, BROKER, DEFECT, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
+DONE, NO, USAGE, STORE, BROKER, UNKNOWN, DEFECT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 70, 130
 
 _CODES: dict[type[Exception], int] = {
     typer.TyperException: USAGE,
@@ -72,9 +73,9 @@ def exit_code(error: Exception) -> int:
     return next((code for kind, code in _CODES.items() if isinstance(error, kind)), DEFECT)
 
 
-def finish(*, is_yes: bool) -> None:
-    """End the command with the code for yes or no."""
-    raise typer.Exit(DONE if is_yes else NO)
+def finish(*, is_yes: bool | None) -> None:
+    """End the command with the code for yes, no, or None for not known."""
+    raise typer.Exit(UNKNOWN if is_yes is None else DONE if is_yes else NO)
 
 
 def _lines(error: Exception) -> list[str]:

@@ -71,11 +71,20 @@ def kafka_options(config: Config, broker: str) -> dict[str, str]:
 
 
 def read_records(
-    spark: SparkSession, reader: DataFrameReader | DataStreamReader, options: Mapping[str, str]
+    spark: SparkSession,
+    reader: DataFrameReader | DataStreamReader,
+    options: Mapping[str, str],
+    since_ms: int = 0,
 ) -> DataFrame:
-    """Return the records of Kafka topics, with their headers."""
+    """Return the records of Kafka topics, with their headers.
+
+    Of a partition all before the first record of `since_ms` or later is left out.
+    """
     parts = str(spark.sparkContext.defaultParallelism)
     given = {"includeHeaders": "true", "minPartitions": parts, **options}
+    if since_ms > 0:
+        given["startingTimestamp"] = str(since_ms)
+        given["startingOffsetsByTimestampStrategy"] = "latest"  # a partition without any
     return reader.format("kafka").options(**given).load()
 
 

@@ -133,6 +133,10 @@ def reconcile(
         str | None,
         typer.Option(help="Envelopes overdue in the store for longer are stuck; by default 1m."),
     ] = None,
+    clock_skew: Annotated[
+        str | None,
+        typer.Option(help="How far brokers' clocks may be behind the store's, such as 5s."),
+    ] = None,
     out: Annotated[
         str | None, typer.Option(help="Directory for Parquet of the violations and their journal.")
     ] = None,
@@ -140,12 +144,13 @@ def reconcile(
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Name every lost, duplicate, early, late or corrupt message.
+    """Name every lost, duplicate, early, late, corrupt or misplaced message.
 
     Accepted envelopes (of the journal, or of receipts) are compared with the journal, the store and
-    the brokers: Kafka topics are read whole, RabbitMQ messages come from a consumer's export.
-    Nothing is changed. Exits 1 if the guarantee was broken; duplicate and late messages do not
-    break it. docs/spark/reconcile.md lists the columns and kinds.
+    the brokers: Kafka topics are read, RabbitMQ messages come from a consumer's export. Nothing is
+    changed. Exits 1 if the guarantee was broken, 5 if the verdict is undetermined: what is missing
+    is named. Duplicate and late messages do not break it. docs/spark/reconcile.md lists the columns
+    and kinds.
     """
     write, wanted = job.given_options(locals())
     with job.job_session(
@@ -166,7 +171,7 @@ def reconcile(
         write_json(done)
     else:
         _show(done)
-    finish(is_yes=done.holds)
+    finish(is_yes=None if done.verdict == "undetermined" else done.holds)
 
 
 def _show(done: "Reconciliation") -> None:

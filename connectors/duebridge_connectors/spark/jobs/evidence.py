@@ -4,22 +4,29 @@ The store and its journal change while they are read, so each is copied once to 
 `home`, a directory that the driver and all executors share.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from duebridge.config.models import Config, Route
+from duebridge.envelope import Target
 from duebridge.errors import ConfigError
 from duebridge.store.routes import Registry
 from duebridge_connectors.spark.cold.tier import open_tier, read_still_cold
+from duebridge_connectors.spark.jobs.journal_table import JournalTable
 from duebridge_connectors.spark.kafka_source import kafka_options, read_records
 from duebridge_connectors.spark.source.dataframes import read_source
 from duebridge_connectors.spark.source.planning import StoreAddress
 from duebridge_connectors.spark.source.schema import DECODED, JOURNAL
+from duebridge_connectors.spark.transforms.arrivals import (
+    RoutePlaces,
+    arrived_in_export,
+    arrived_in_kafka,
+)
 from duebridge_connectors.spark.transforms.cold_copies import COPY, as_held
-from duebridge_connectors.spark.transforms.facts import arrived_in_export, arrived_in_kafka
+from duebridge_connectors.spark.transforms.facts import MARGIN_MS
 
 _HELD = ("route", "id", "state", "waits_for", "scheduled_at")
 
@@ -33,7 +40,11 @@ def routes_in_store(address: StoreAddress, routes: Sequence[Route]) -> list[Rout
 
 def check_readable(config: Config, routes: Sequence[Route], exports: Sequence[str]) -> None:
     """Raise `ConfigError` for a route whose broker Spark cannot read, unless there are exports."""
-    unread = [route.name for route in routes if config.brokers[route.target.broker].type != "kafka"]
+    unread = [
+        route.name
+        for route in routes
+        if any(config.brokers[of.broker].type != "kafka" for of in route.targets().values())
+    ]
     if unread and not exports:
         raise ConfigError(
             f"expected an export of a consumer for {', '.join(unread)}, whose broker Spark cannot"
@@ -92,42 +103,82 @@ def read_arrived(
     exports: Sequence[str],
     *,
     with_fingerprint: bool,
+    since_ms: int = 0,
 ) -> DataFrame:
-    """Return the messages that the brokers of these routes have.
+    """Return the messages of these routes that the brokers have, and strays in their topics.
 
-    Kafka topics are read whole, up to their ends when the query starts.
+    Kafka topics are read up to their ends when the query starts, from `since_ms` on: nothing is
+    published before it was accepted. Brokers' clocks may differ from the store's by an hour.
     """
-    found = [read_export(spark, path) for path in exports]
-    for broker in sorted({route.target.broker for route in routes}):
-        mine = [route for route in routes if route.target.broker == broker]
+    judged = {route.name for route in routes}
+    found = [read_export(spark, path, route_places(config, judged)) for path in exports]
+    for broker in sorted({of.broker for route in routes for of in route.targets().values()}):
         if config.brokers[broker].type == "kafka":
-            options = {**kafka_options(config, broker), "subscribePattern": topics_pattern(mine)}
-            records = read_records(spark, spark.read, options)
-            found.append(arrived_in_kafka(records, with_fingerprint=with_fingerprint))
+            pattern = topics_pattern(routes, broker)
+            options = {**kafka_options(config, broker), "subscribePattern": pattern}
+            records = read_records(spark, spark.read, options, since_ms - MARGIN_MS)
+            places = route_places(config, judged, broker)
+            found.append(
+                arrived_in_kafka(records, with_fingerprint=with_fingerprint, places=places)
+            )
     return reduce(DataFrame.unionByName, found)
 
 
-def read_export(spark: SparkSession, path: str) -> DataFrame:
+def read_export(spark: SparkSession, path: str, places: Sequence[RoutePlaces] = ()) -> DataFrame:
     """Read the export of a consumer: JSON lines, or Parquet if the name says so."""
     is_parquet = path.rstrip("/").endswith(".parquet")
     rows = spark.read.parquet(path) if is_parquet else spark.read.json(path)
     for name in ("route", "id", "at"):
         if name not in rows.columns:
             raise ConfigError(f"{path}: expected columns route, id and at; got {rows.columns}")
-    return arrived_in_export(rows)
+    return arrived_in_export(rows, places)
 
 
-def topics_pattern(routes: Iterable[Route]) -> str:
+def route_places(
+    config: Config, judged: Collection[str], broker: str | None = None
+) -> list[RoutePlaces]:
+    """Return where messages of each route belong, on one broker or on all.
+
+    Dead letters of intakes are of the routes that they could not schedule on.
+    """
+    refused = [intake.dead_letter for intake in config.intakes.values()]
+
+    def pattern(targets: Iterable[Target | None]) -> str | None:
+        return _pattern(of.topic for of in targets if of and broker in (None, of.broker))
+
+    return [
+        RoutePlaces(
+            name,
+            name in judged,
+            pattern((route.target, *route.allow_targets)),
+            pattern((route.dead_letter, *refused)),
+        )
+        for name, route in sorted(config.routes.items())
+    ]
+
+
+def topics_pattern(routes: Iterable[Route], broker: str | None = None) -> str:
     """Return a Java regular expression for every topic that these routes may publish to.
 
     An envelope may choose any target that `allow_targets` permits; those names may be globs.
     """
-    topics = {of.topic for route in routes for of in route.targets().values() if of.topic}
+    targets = [of for route in routes for of in route.targets().values()]
+    return _pattern(of.topic for of in targets if broker in (None, of.broker)) or ""
+
+
+def _pattern(topics: Iterable[str | None]) -> str | None:
+    """Return a Java regular expression for names that may be globs; None for none."""
     wild = {"*": ".*", "?": "."}
-    return "|".join(
+    found = [
         "".join(wild.get(each, each if each.isalnum() else f"\\{each}") for each in topic)
-        for topic in sorted(topics)
-    )
+        for topic in sorted({topic for topic in topics if topic})
+    ]
+    return "|".join(found) or None
+
+
+def complete_until_ms(table: str) -> int:
+    """Return the instant up to which a table of the job journal has all; 0 for unknown."""
+    return JournalTable(table).existing().complete_until_ms
 
 
 def _snapshot(spark: SparkSession, path: str, columns: Sequence[str], **options: str) -> DataFrame:

@@ -2,23 +2,27 @@
 
 `what` says which fact about one id of one route, beside the instants and the hash that belong to
 it. Only `route` and `id` are text, so Spark aggregates the rest in place, without sorting.
-"""
 
-from collections.abc import Sequence
+A life of an id begins where the store accepts or replaces it, at the instant that its messages
+carry as `x-scheduled-at`. Every source is held against the same period by that instant: what began
+before it is BEFORE, what began after it LATER; both only explain, and are never judged.
+"""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from duebridge.audit import fingerprint
-
 ACCEPTED, DUE, CANCELLED, EXCUSED, ENDED = 1, 2, 3, 4, 5
 ATTEMPTED, TARGET, DEAD_LETTER, HELD, HELD_DEAD, RECEIPT, DEMOTED = 6, 7, 8, 9, 10, 11, 12
+REPLACED, KNOWN, BEFORE, LATER, ACKED = 13, 14, 15, 16, 17
+STRAY, STRAY_LETTER, ELSEWHERE = 18, 19, 20  # misplaced; the last is of a route not judged
 
 WITHIN_A_MS = 2**22
+NEVER_MS = 2**41 - 1  # later than every instant, and its place still fits
+MARGIN_MS = 3_600_000  # clocks of clients and brokers may differ from the store's by so much
 
-_BEGINS = ("accepted",)
-_DUES = ("replaced", "rescheduled", "replayed")
+_DUES = ("rescheduled", "replayed")
 _ENDS = ("delivered", "shunted")
+_TAKEN = ("accepted", "duplicate", "replaced")
 
 
 def journal_facts(journal: DataFrame, since_ms: int, until_ms: int) -> DataFrame:
@@ -29,57 +33,90 @@ def journal_facts(journal: DataFrame, since_ms: int, until_ms: int) -> DataFrame
     excuses the envelope, as a drop does. Envelopes that ended after `until` are not judged: the
     brokers may have been read before.
     """
-    kind = F.col("kind")
+    kind, is_after = F.col("kind"), _ms("at") > until_ms
     what = (
-        F.when(kind.isin(*_BEGINS), ACCEPTED)
+        F.when(kind == "accepted", _in_period(_ms("at"), since_ms, until_ms, ACCEPTED))
+        .when((kind == "replaced") & is_after, EXCUSED)
+        .when(kind == "replaced", _in_period(_ms("at"), since_ms, until_ms, REPLACED))
         .when(kind.isin(*_DUES), DUE)
         .when(kind == "demoted", DEMOTED)
         .when((kind == "cancelled") & (F.coalesce("attempt", F.lit(0)) == 0), CANCELLED)
         .when(kind.isin("cancelled", "dropped"), EXCUSED)
-        .when(kind.isin(*_ENDS) & (_ms("at") > until_ms), ENDED)
+        .when(kind.isin(*_ENDS) & is_after, ENDED)
+        .when(kind == "delivered", ACKED)
     )
-    order = _order("at", F.col("sequence"))
-    rows = _facts(journal, what, at_ms=_ms("at"), due_ms=_ms("due_at"), place=order)
-    rows = rows.where("what is not null")
-    before = F.col("at_ms") < since_ms
-    return rows.where(~((F.col("what") == ACCEPTED) & (before | (F.col("at_ms") > until_ms))))
+    order = order_of(_ms("at"), F.col("sequence"))
+    due_ms = F.when(kind != "delivered", _ms("due_at"))
+    rows = _facts(journal, what, at_ms=_ms("at"), due_ms=due_ms, place=order)
+    return rows.where("what is not null")
 
 
-def receipt_facts(receipts: DataFrame) -> DataFrame:
+def receipt_facts(receipts: DataFrame, since_ms: int = 0, until_ms: int = NEVER_MS) -> DataFrame:
     """Return the facts of receipts: columns `id route due_at`, optionally `status fingerprint at`.
 
-    `at` orders them; without it they precede the journal. `status` is the answer of the call:
-    accepted, duplicate or replaced; cancelled or in_flight, of a cancel; rescheduled; or unknown,
-    without an answer. Without the column, all are accepted.
+    `at` orders them, and says which are of [since, until]; without it they precede the journal,
+    and within a period that begins later they only add to what the journal says was accepted.
+    `status` is the answer of the call: accepted, duplicate or replaced; cancelled or in_flight, of
+    a cancel; rescheduled; recorded, of a reschedule with a due instant, else of a cancel; or
+    unknown, without an answer. Without the column, all are accepted.
     """
     has = receipts.columns
     status = F.col("status") if "status" in has else F.lit("accepted")
     print_of = F.col("fingerprint") if "fingerprint" in has else F.lit("")
+    is_moved = (status == "rescheduled") | (status == "recorded") & F.col("due_at").isNotNull()
+    dated = _in_period(_ms("at"), since_ms, until_ms, RECEIPT) if "at" in has else None
+    undated = F.lit(KNOWN if since_ms else RECEIPT)
     what = (
-        F.when(status.isin("accepted", "duplicate", "replaced"), RECEIPT)
-        .when(status == "rescheduled", DUE)
-        .when(status == "cancelled", CANCELLED)
+        F.when(status.isin(*_TAKEN), undated if dated is None else F.coalesce(dated, undated))
+        .when(is_moved, DUE)
+        .when(status.isin("cancelled", "recorded"), CANCELLED)
         .when(status == "in_flight", EXCUSED)
         .otherwise(ATTEMPTED)
     )
-    order = _order("at", F.lit(0)) if "at" in has else None
+    order = order_of(_ms("at"), F.lit(0)) if "at" in has else None
     return _facts(receipts, what, due_ms=_ms("due_at"), place=order, print_of=print_of)
 
 
-def held_facts(held: DataFrame) -> DataFrame:
+def held_facts(held: DataFrame, since_ms: int = 0, until_ms: int = NEVER_MS) -> DataFrame:
     """Return the facts of held envelopes: columns `route id state waits_for` of the reader.
 
     `waits_for` (the due instant, or the end of a delay or a lease) counts as the due instant: an
-    envelope is stuck if it is still held long after that.
+    envelope is stuck if it is still held long after that. `scheduled_at` says of which period.
     """
     what = F.when(F.col("state") == "dead", HELD_DEAD).otherwise(HELD)
-    return _facts(held, what, due_ms=F.coalesce(_ms("waits_for"), F.lit(0)))
+    begun = _ms("scheduled_at") if "scheduled_at" in held.columns else None
+    if begun is not None:
+        what = F.coalesce(_in_period(begun, since_ms, until_ms, what), what)
+    due_ms = F.coalesce(_ms("waits_for"), F.lit(0))
+    return _facts(held, what, due_ms=due_ms, place=None if begun is None else order_of(begun))
 
 
-def arrived_facts(arrived: DataFrame) -> DataFrame:
-    """Return the facts of messages, as `arrived_in_kafka` and `arrived_in_export` give them."""
+def arrived_facts(arrived: DataFrame, since_ms: int = 0, until_ms: int = NEVER_MS) -> DataFrame:
+    """Return the facts of messages, as `arrivals` gives them.
+
+    `due_ms` is that of the header. What has no instant of scheduling, and came well before the
+    period, is not of it.
+    """
+    has = arrived.columns
     what = F.when(F.col("dead_letter"), DEAD_LETTER).otherwise(TARGET)
-    return _facts(arrived, what, at_ms=_ms("at"), print_of=F.col("fingerprint"))
+    if "place" in has:
+        stray = F.when(F.col("dead_letter"), STRAY_LETTER).otherwise(STRAY)
+        what = F.when(F.col("place") == "stray", stray).otherwise(what)
+    begun = _ms("scheduled_at") if "scheduled_at" in has else F.lit(None).cast("long")
+    came = F.when(_ms("at") < since_ms - MARGIN_MS, BEFORE).otherwise(what)
+    what = F.coalesce(_in_period(begun, since_ms, until_ms, what), came)
+    if "place" in has:
+        what = F.when(F.col("place") == "elsewhere", ELSEWHERE).otherwise(what)
+    due_ms = F.col("header_due_ms") if "header_due_ms" in has else None
+    print_of, place = F.col("fingerprint"), order_of(begun)
+    return _facts(arrived, what, at_ms=_ms("at"), due_ms=due_ms, place=place, print_of=print_of)
+
+
+def _in_period(at_ms: Column, since_ms: int, until_ms: int, what: Column | int) -> Column:
+    """Return BEFORE, LATER or the fact itself, by an instant; null without it."""
+    return (
+        F.when(at_ms < since_ms, BEFORE).when(at_ms > until_ms, LATER).when(at_ms.isNotNull(), what)
+    )
 
 
 def _facts(
@@ -107,73 +144,11 @@ def hashed(fingerprint: Column) -> Column:
     return F.when(fingerprint != "", F.xxhash64(fingerprint))
 
 
-def _order(at: str, sequence: Column) -> Column:
+def order_of(at_ms: Column, sequence: Column | None = None) -> Column:
     """Return the order of an id's facts: the time, then the journal's number."""
-    return _ms(at) * WITHIN_A_MS + sequence % WITHIN_A_MS
+    begin = at_ms * WITHIN_A_MS
+    return begin if sequence is None else begin + sequence % WITHIN_A_MS
 
 
 def _ms(name: str) -> Column:
     return F.unix_millis(F.col(name))
-
-
-EXPORT = "route STRING, id STRING, at TIMESTAMP"
-_OPTIONAL = {"dead_letter": "boolean", "scheduled_at": "timestamp", "fingerprint": "string"}
-
-
-def arrived_in_kafka(records: DataFrame, *, with_fingerprint: bool) -> DataFrame:
-    """Return the messages of target and dead-letter topics: route id at dead_letter scheduled_at.
-
-    `at` is the broker's time with message.timestamp.type=LogAppendTime, else the worker's time of
-    publishing. Records without our headers are left out; a damaged record has its route only as a
-    dead letter. Fingerprints are those of `duebridge.audit`, computed in Python on request only.
-    """
-    made = F.udf(_fingerprint, "string", useArrow=True)
-    prints = made("value", "key", "headers") if with_fingerprint else F.lit("")
-    return records.select(
-        F.coalesce(_header("x-route"), _header("x-dlq-route")).alias("route"),
-        _header("x-message-id").alias("id"),
-        F.col("timestamp").alias("at"),
-        F.exists("headers", lambda header: header["key"] == "x-dlq-reason").alias("dead_letter"),
-        F.timestamp_millis(_header("x-scheduled-at").try_cast("long")).alias("scheduled_at"),
-        prints.alias("fingerprint"),
-    ).where("id is not null and route is not null")
-
-
-def arrived_in_export(rows: DataFrame) -> DataFrame:
-    """Return an export of a consumer with the columns of `arrived_in_kafka`.
-
-    It has at least `route id at`; instants are TIMESTAMP or epoch ms.
-    """
-    missing = {
-        name: F.lit(None).cast(kind) for name, kind in _OPTIONAL.items() if name not in rows.columns
-    }
-    return rows.withColumns(missing).select(
-        "route",
-        "id",
-        _instant(rows, "at").alias("at"),
-        F.coalesce(F.col("dead_letter").cast("boolean"), F.lit(False)).alias("dead_letter"),
-        _instant(rows, "scheduled_at").alias("scheduled_at"),
-        F.coalesce(F.col("fingerprint"), F.lit("")).alias("fingerprint"),
-    )
-
-
-def scheduled_within(rows: DataFrame, since_ms: int, until_ms: int) -> DataFrame:
-    """Keep messages accepted in [since, until], and those without that instant."""
-    at_ms = F.unix_millis("scheduled_at")
-    return rows.where(at_ms.isNull() | at_ms.between(since_ms, until_ms))
-
-
-def _instant(rows: DataFrame, name: str) -> Column:
-    kind = dict(rows.dtypes).get(name, "timestamp")
-    return F.timestamp_millis(name) if kind in ("bigint", "int") else F.to_timestamp(name)
-
-
-def _header(name: str) -> Column:
-    found = F.filter("headers", lambda header: header["key"] == name)
-    return F.try_element_at(found, F.lit(1))["value"].cast("string")
-
-
-def _fingerprint(
-    value: bytes | None, key: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None
-) -> str:
-    return fingerprint(value, key, tuple((name, value) for name, value in headers or ()))

@@ -1,7 +1,8 @@
 """The verdict of `duebridge.audit` on Spark, for any number of envelopes, in the same words.
 
 Each id is one row. An id that was accepted several times had as many lives: as many deliveries are
-lawful, and a delivery is early only before the first due instant.
+lawful, and a delivery is early only before the first due instant. Where that is too coarse, the id
+is a suspect, and `lives` reads its story.
 """
 
 from functools import reduce
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from duebridge.audit import BROKEN
 from duebridge_connectors.spark.transforms import facts as what
 from duebridge_connectors.spark.transforms.facts import (
     arrived_facts,
@@ -18,11 +20,14 @@ from duebridge_connectors.spark.transforms.facts import (
     receipt_facts,
 )
 
-BROKEN = ("lost", "early", "after_cancel", "unexpected", "corrupt", "stuck")
 REMARKS = ("duplicates", "in_two_places", "late")  # lawful after a fault, or not promised
-KINDS = BROKEN + REMARKS
+KINDS = (*BROKEN, *REMARKS)
 
-_DUES = (what.ACCEPTED, what.DUE, what.RECEIPT)
+_BEGINS = (what.ACCEPTED, what.REPLACED, what.RECEIPT)
+_DUES = (what.ACCEPTED, what.REPLACED, what.DUE, what.RECEIPT)
+_ANY_DUES = (*_DUES, what.DEMOTED, what.KNOWN, what.ATTEMPTED)
+_TARGETS, _LETTERS = (what.TARGET, what.STRAY), (what.DEAD_LETTER, what.STRAY_LETTER)
+_ARRIVED = (*_TARGETS, *_LETTERS)
 _ENDS = ("delivered", "dead", "held", "cancelled", "excused", "ended")
 PERCENTS = (0.5, 0.99, 1.0)
 
@@ -37,54 +42,86 @@ class Evidence(NamedTuple):
 
 
 class JudgedPeriod(NamedTuple):
-    """The envelopes to judge: accepted in [since, until]; stuck if due before `stuck_before_ms`."""
+    """The envelopes to judge: accepted in [since, until]; stuck if due before `stuck_before_ms`.
+
+    The brokers' clocks may be `skew_ms` behind the store's.
+    """
 
     since_ms: int
     until_ms: int
     stuck_before_ms: int
     late_ms: int | None
+    skew_ms: int = 0
 
 
 def verdicts(evidence: Evidence, window: JudgedPeriod) -> DataFrame:
     """Return a row for each id, with a boolean column for each kind of violation."""
+    period = window.since_ms, window.until_ms
     found = [
-        journal_facts(evidence.journal, window.since_ms, window.until_ms),
-        held_facts(evidence.held),
-        arrived_facts(evidence.arrived),
+        journal_facts(evidence.journal, *period),
+        held_facts(evidence.held, *period),
+        arrived_facts(evidence.arrived, *period),
     ]
     if evidence.receipts is not None:
-        found.append(receipt_facts(evidence.receipts))
-    return judge(aggregate_lives(found), window.stuck_before_ms, window.late_ms)
+        found.append(receipt_facts(evidence.receipts, *period))
+    lives = aggregate_lives(found)
+    return judge(lives, window.stuck_before_ms, window.late_ms, window.skew_ms)
 
 
 def aggregate_lives(all_facts: list[DataFrame]) -> DataFrame:
     """Aggregate facts to one row for each route and id."""
     rows = reduce(DataFrame.unionByName, all_facts)
-    one = F.least(_count(what.ACCEPTED, what.RECEIPT), F.lit(1))
-    came_back = _count(what.ACCEPTED) - _count(what.DEMOTED)
     return rows.groupBy("route", "id").agg(
-        F.greatest(came_back, one).alias("accepted"),
-        _count(what.TARGET).alias("delivered"),
-        _count(what.DEAD_LETTER, what.HELD_DEAD).alias("dead"),
+        *_counts(),
+        F.max_by(_of("due_ms", *_DUES), _of("place", *_DUES)).alias("last_due"),
+        F.min(_of("due_ms", *_BEGINS)).alias("first_due"),
+        F.min(_of("due_ms", *_ANY_DUES)).alias("least_due"),
+        F.max(_of("due_ms", *_ANY_DUES)).alias("most_due"),
+        F.min(_of("due_ms", *_ARRIVED)).alias("least_header"),
+        F.max(_of("due_ms", *_ARRIVED)).alias("most_header"),
+        F.max(_of("due_ms", what.HELD)).alias("held_due"),
+        F.min(_of("at_ms", *_TARGETS)).alias("first_at"),
+        F.max(_of("at_ms", what.ACKED)).alias("acked_at"),
+        F.min(_of("place", *_BEGINS)).alias("first_begin"),
+        F.max(_of("place", *_ARRIVED, what.HELD_DEAD)).alias("last_begin"),
+        F.max(_of("print", what.RECEIPT, what.KNOWN)).alias("sent"),
+        F.min(_of("print", *_ARRIVED)).alias("least"),
+        F.max(_of("print", *_ARRIVED)).alias("most"),
+    )
+
+
+def _counts() -> list[Column]:
+    """Return how often each fact is known; receipts and the journal may tell of the same life.
+
+    An id that the store accepted only outside of the period is not judged by a client's clock.
+    """
+    elsewhen = (_count(what.BEFORE, what.LATER) > 0) & (_count(what.ACCEPTED, what.REPLACED) == 0)
+    begun = F.when(elsewhen, F.lit(0)).otherwise(F.least(_count(*_BEGINS), F.lit(1)))
+    came_back = _count(what.ACCEPTED) - _count(what.DEMOTED)
+    return [
+        F.greatest(came_back, begun).alias("accepted"),
+        _count(*_TARGETS).alias("delivered"),
+        _count(*_LETTERS, what.HELD_DEAD).alias("dead"),
         _count(what.HELD).alias("held"),
         _count(what.CANCELLED).alias("cancelled"),
         _count(what.EXCUSED).alias("excused"),
         _count(what.ATTEMPTED).alias("attempted"),
         _count(what.ENDED).alias("ended"),
-        F.max_by(F.when(_is(*_DUES), F.col("due_ms")), _order()).alias("last_due"),
-        F.min(F.when(_is(what.ACCEPTED, what.RECEIPT), F.col("due_ms"))).alias("first_due"),
-        F.max(F.when(_is(what.HELD), F.col("due_ms"))).alias("held_due"),
-        F.min(F.when(_is(what.TARGET), F.col("at_ms"))).alias("first_at"),
-        F.max(F.when(_is(what.RECEIPT), F.col("print"))).alias("sent"),
-        F.min(F.when(_arrived(), F.col("print"))).alias("least"),
-        F.max(F.when(_arrived(), F.col("print"))).alias("most"),
-    )
+        _count(what.DEMOTED).alias("demoted"),
+        _count(what.KNOWN).alias("known"),
+        _count(what.BEFORE).alias("before"),
+        _count(what.LATER).alias("later"),
+        _count(what.STRAY, what.STRAY_LETTER, what.ELSEWHERE).alias("strays"),
+    ]
 
 
-def judge(rows: DataFrame, stuck_before_ms: int, late_ms: int | None = None) -> DataFrame:
+def judge(
+    rows: DataFrame, stuck_before_ms: int, late_ms: int | None = None, skew_ms: int = 0
+) -> DataFrame:
     """Add `due_ms`, `late_by_ms`, and a boolean column for each kind of violation.
 
-    A held envelope is stuck if it was due before `stuck_before_ms`.
+    A held envelope is stuck if it was due before `stuck_before_ms`. `is_suspect` ids need a reading
+    of their story. `doubtful` is an array of the kinds that are not certain, empty here.
     """
     accepted, delivered, dead = F.col("accepted"), F.col("delivered"), F.col("dead")
     is_known = accepted > 0
@@ -93,32 +130,79 @@ def judge(rows: DataFrame, stuck_before_ms: int, late_ms: int | None = None) -> 
         "due_ms",
         F.when(accepted > 1, F.least("first_due", "last_due")).otherwise(F.col("last_due")),
     ).withColumn("late_by_ms", F.when(is_known, F.col("first_at") - F.col("due_ms")))
-    accounted = reduce(Column.__add__, map(F.col, _ENDS))
     late = F.lit(False) if late_ms is None else F.col("late_by_ms") > late_ms
     return rows.withColumns(
         {
-            "lost": accepted > accounted,
-            "early": _is_true(F.col("late_by_ms") < 0),
-            "after_cancel": (F.col("cancelled") > 0) & (accepted < 2) & (delivered + dead > 0),
-            "unexpected": (delivered + dead > 0) & ~is_known & (F.col("attempted") == 0),
+            "lost": accepted > _accounted(),
+            "early": _is_true(F.col("late_by_ms") < -skew_ms),
+            "after_cancel": (F.col("cancelled") > 0) & ~_has_lives() & (delivered + dead > 0),
+            "unexpected": (delivered + dead > 0) & ~is_known & _is_unheard_of(),
             "corrupt": _is_true(F.least("least", "most") != F.col("sent"))
             | _is_true(F.greatest("least", "most") != F.col("sent")),
             "stuck": (F.col("held") > 0) & _is_true(F.col("held_due") < stuck_before_ms),
+            "misplaced": F.col("strays") > 0,
+            "misdated": is_known & (_is_no_due("least_header") | _is_no_due("most_header")),
             "duplicates": delivered > once,
             "in_two_places": (delivered > 0) & (dead > 0) & (accepted < 2),
             "late": _is_true(late),
+            "is_suspect": (delivered + dead > 0) & (_may_be_revoked() | _has_dues()),
+            "doubtful": F.array().cast("array<string>"),
         }
     )
 
 
+def _accounted() -> Column:
+    """Count the ends of an id; a cold one that returns after the period begins a later life."""
+    ends = reduce(Column.__add__, map(F.col, _ENDS))
+    return ends + F.when(F.col("demoted") > 0, F.col("later")).otherwise(F.lit(0))
+
+
+def _has_lives() -> Column:
+    return (F.col("accepted") > 1) | (F.col("demoted") > 0)
+
+
+def _may_be_revoked() -> Column:
+    """Tell whether a cancel, or a schedule over a cold row, ended one of several lives."""
+    is_cancelled = (F.col("cancelled") > 0) & _has_lives()
+    return is_cancelled | (F.col("demoted") > 0) & (F.col("accepted") > 1)
+
+
+def _has_dues() -> Column:
+    """Tell whether a header that seems wrong may be one of several due instants."""
+    seems_wrong = _is_no_due("least_header") | _is_no_due("most_header")
+    return seems_wrong & (F.col("least_due") < F.col("most_due"))
+
+
+def _is_unheard_of() -> Column:
+    is_of_period = F.col("last_begin").isNotNull()
+    of_another = (F.col("before") > 0) & ~is_of_period
+    return (F.col("attempted") == 0) & (F.col("known") == 0) & ~of_another
+
+
+def _is_no_due(header: str) -> Column:
+    """Tell whether a header is none of the first, last and outermost due instants."""
+    dues = ("last_due", "least_due", "most_due")
+    return _is_true(reduce(Column.__and__, (F.col(header) != F.col(due) for due in dues)))
+
+
 def violations(verdicts: DataFrame) -> DataFrame:
-    """Return a row for each id and kind of violation, with the counts that explain it."""
-    kinds = F.array(*(F.when(F.col(kind), F.lit(kind)) for kind in KINDS))
-    return verdicts.where(reduce(Column.__or__, map(F.col, KINDS))).select(
-        F.explode(F.array_compact(kinds)).alias("kind"),
-        *("route", "id", F.timestamp_millis("due_ms").alias("due_at")),
-        *(F.timestamp_millis("first_at").alias("first_arrived_at"), "late_by_ms"),
-        *("accepted", "delivered", "dead", "held", "cancelled", "excused"),
+    """Return a row for each id and kind of violation, with the counts that explain it.
+
+    It is certain unless something is missing that may explain it: see `doubts`.
+    """
+    certain = F.array_compact(F.array(*(F.when(F.col(kind), F.lit(kind)) for kind in KINDS)))
+    kinds = F.concat(certain, F.col("doubtful"))
+    return (
+        verdicts.where(F.size(kinds) > 0)
+        .select(
+            F.explode(kinds).alias("kind"),
+            *("route", "id", F.timestamp_millis("due_ms").alias("due_at")),
+            *(F.timestamp_millis("first_at").alias("first_arrived_at"), "late_by_ms"),
+            *("accepted", "delivered", "dead", "held", "cancelled", "excused"),
+            "doubtful",
+        )
+        .withColumns({"is_certain": ~F.array_contains("doubtful", F.col("kind"))})
+        .drop("doubtful")
     )
 
 
@@ -140,6 +224,7 @@ def totals(verdicts: DataFrame) -> DataFrame:
     return verdicts.groupBy("route").agg(
         *(column.alias(name) for name, column in counts.items()),
         *(F.count_if(F.col(kind)).alias(kind) for kind in KINDS),
+        F.count_if(F.size("doubtful") > 0).alias("undetermined"),
         F.percentile_approx("late_by_ms", PERCENTS, 10_000).alias("late_by_ms"),
     )
 
@@ -148,17 +233,13 @@ def _is(*kinds: int) -> Column:
     return F.col("what").isin(*kinds)
 
 
-def _arrived() -> Column:
-    return _is(what.TARGET, what.DEAD_LETTER)
+def _of(name: str, *kinds: int) -> Column:
+    """Return a column of these facts, null of all others."""
+    return F.when(_is(*kinds), F.col(name))
 
 
 def _count(*kinds: int) -> Column:
     return F.count_if(_is(*kinds))
-
-
-def _order() -> Column:
-    """Return the order of facts with a due instant, null for others."""
-    return F.when(_is(*_DUES), F.col("place"))
 
 
 def _is_true(condition: Column) -> Column:
