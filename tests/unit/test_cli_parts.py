@@ -17,7 +17,7 @@ from duebridge import errors, jsonl
 from duebridge.cli import jsonl as cli_jsonl
 from duebridge.cli.commands.doctor import exit_code_of
 from duebridge.cli.dead.settling import RateLimiter, parse_rate
-from duebridge.cli.exits import exit_code, run_guarded
+from duebridge.cli.exits import exit_code, finish, run_guarded
 from duebridge.cli.jsonl import Line, read_batches
 from duebridge.config.fields import parse_size_bytes
 from duebridge.durations import format_instant
@@ -204,6 +204,15 @@ def app_that_raises(error: Exception) -> typer.Typer:
         raise error
 
     return app
+
+
+@pytest.mark.parametrize(("is_yes", "code"), [(True, 0), (False, 1), (None, 5)])
+def test_finish_with_an_answer_that_is_not_known_is_neither_yes_nor_no(
+    is_yes: bool | None, code: int
+) -> None:
+    with pytest.raises(typer.Exit) as ended:
+        finish(is_yes=is_yes)
+    assert ended.value.exit_code == code
 
 
 @pytest.mark.parametrize(

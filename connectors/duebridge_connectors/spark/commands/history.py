@@ -138,7 +138,11 @@ def reconcile(
         typer.Option(help="How far brokers' clocks may be behind the store's, such as 5s."),
     ] = None,
     out: Annotated[
-        str | None, typer.Option(help="Directory for Parquet of the violations and their journal.")
+        str | None,
+        typer.Option(help="Directory for verdict.html, and Parquet of violations and stories."),
+    ] = None,
+    page: Annotated[
+        str | None, typer.Option(help="Path of the verdict's page alone; by default in --out.")
     ] = None,
     settings: job.SettingOption = None,
     output: OutputOption = Output.TABLE,

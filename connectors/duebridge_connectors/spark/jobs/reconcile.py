@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from tempfile import TemporaryDirectory
 
+import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
@@ -36,7 +37,6 @@ from duebridge_connectors.spark.jobs.journal import read_journal
 from duebridge_connectors.spark.jobs.weighing import Weighing, kept_frame
 from duebridge_connectors.spark.source.options import StoreOptions
 from duebridge_connectors.spark.source.planning import store_address
-from duebridge_connectors.spark.transforms.facts import MARGIN_MS
 from duebridge_connectors.spark.transforms.reconciliation import Reconciliation
 from duebridge_connectors.spark.transforms.verdict import Evidence, JudgedPeriod, verdicts
 
@@ -45,6 +45,7 @@ __all__ = ["Reconciliation", "reconcile_evidence", "run_reconcile"]
 MAX_RECHECKED = 1_000  # ids that seem lost; beyond it, a few missed ones do not matter
 IN_MOTION = datetime(9000, 1, 1, tzinfo=UTC)  # due instant of a missed envelope: not overdue
 STUCK_AFTER = "1m"
+FILE = "verdict.html"
 
 
 def run_reconcile(
@@ -61,14 +62,15 @@ def run_reconcile(
     late: str | None = None,
     clock_skew: str = "0ms",
     out: str | None = None,
+    page: str | None = None,
 ) -> Reconciliation:
     """Judge every envelope accepted by these routes, by default all of the configuration.
 
     `journal` is a table of the job journal, by default the store's own journal. `receipts` are as
     `facts.receipt_facts` says; `exports` are files of consumers of other brokers than Kafka.
     `clock_skew` is how far the brokers' clocks may be behind the store's. `out` receives
-    `violations` and `stories`, the journal of the violating ids. Raises `ConfigError`,
-    `StoreError` and `BrokerUnavailable`.
+    `violations`, `stories` (the journal of the violating ids) and the page `verdict.html`; `page`
+    is another path for the page. Raises `ConfigError`, `StoreError` and `BrokerUnavailable`.
     """
     settings = load_config(config)
     wanted = [find_route(settings, name) for name in routes or sorted(settings.routes)]
@@ -98,15 +100,9 @@ def run_reconcile(
             None if late is None else parse_duration_ms(late, "late"),
             parse_duration_ms(clock_skew, "clock_skew"),
         )
-        if not exports:  # all others know when they were scheduled
-            rows = _since(rows, since_ms - MARGIN_MS)
-        evidence = Evidence(rows, receipts, held, came)
-        return _judge(spark, evidence, window, _StoreLookup(settings, connection), out)
-
-
-def _since(journal: DataFrame, since_ms: int) -> DataFrame:
-    """Leave out what only tells of lives that ended before the period; gaps have no instant."""
-    return journal.where((F.unix_millis("at") >= since_ms) | F.col("at").isNull())
+        evidence = Evidence(rows, receipts, held, came, is_dated=not exports)
+        page = page or (out and f"{out}/{FILE}")
+        return _judge(spark, evidence, window, _StoreLookup(settings, connection), out, page)
 
 
 def reconcile_evidence(evidence: Evidence, window: JudgedPeriod) -> Reconciliation:
@@ -132,6 +128,7 @@ def _judge(
     window: JudgedPeriod,
     store: _StoreLookup,
     out: str | None,
+    page: str | None,
 ) -> Reconciliation:
     with ExitStack() as kept:
         found = kept_frame(kept, verdicts(evidence, window))
@@ -142,9 +139,11 @@ def _judge(
             evidence = evidence._replace(held=evidence.held.unionByName(more))
             found = kept_frame(kept, verdicts(evidence, window))
         weighed = Weighing(kept, found, evidence, window)
-        done = weighed.summary()
+        done = msgspec.structs.replace(weighed.summary(), page=page)
         if out is not None:
             weighed.write(out)
+        if page is not None:
+            weighed.write_page(done, page)
         return done
 
 

@@ -6,17 +6,19 @@ verdicts ───────────────────────�
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.audit import BROKEN
+from duebridge_connectors.spark.filesystem import write_file
+from duebridge_connectors.spark.jobs.stories import told_stories
+from duebridge_connectors.spark.page.verdict import render_verdict
 from duebridge_connectors.spark.transforms.doubts import (
     Doubts,
     blind_spans,
-    clocks_behind,
+    outline_of,
     weigh,
 )
 from duebridge_connectors.spark.transforms.lives import read_stories, with_readings
@@ -31,6 +33,7 @@ from duebridge_connectors.spark.transforms.verdict import (
     KINDS,
     Evidence,
     JudgedPeriod,
+    some_of_each_kind,
     totals,
     violations,
 )
@@ -51,25 +54,28 @@ class Weighing:
     def __init__(
         self, kept: ExitStack, found: DataFrame, evidence: Evidence, window: JudgedPeriod
     ) -> None:
-        self._journal, self._window = evidence.journal, window
-        suspects = found.where("is_suspect").select("route", "id")
-        if not suspects.isEmpty():
+        self._evidence, self._window = evidence, window
+        outline = outline_of(found)
+        if outline.has_suspects:
+            suspects = found.where("is_suspect").select("route", "id")
             sources = evidence.journal, evidence.arrived, evidence.receipts
             found = kept_frame(kept, with_readings(found, read_stories(suspects, *sources)))
-        has_strangers = not found.where("unexpected").isEmpty()
-        spans = blind_spans(evidence.journal, with_heads=has_strangers)
-        self._doubts = Doubts(spans, clocks_behind(found))
+        self._gaps, self._lost_entries = _gaps(evidence.journal)
+        spans = []
+        if self._gaps or outline.has_strangers:
+            spans = blind_spans(evidence.journal, with_heads=outline.has_strangers)
+        self._doubts = Doubts(spans, outline.clocks)
         self._found = weigh(found, self._doubts)
         self._wrong = violations(self._found)
 
     def summary(self) -> Reconciliation:
         """Return the verdict, its counts and examples."""
         window, rows = self._window, totals(self._found).orderBy("route").collect()
-        named = [kind for kind in KINDS if any(row[kind] for row in rows)]
-        doubtful = self._doubtful() if any(row["undetermined"] for row in rows) else []
+        is_clean = not any(row[name] for row in rows for name in (*KINDS, "undetermined"))
+        some = [] if is_clean else some_of_each_kind(self._wrong, MAX_EXAMPLES).collect()
+        named, doubtful = (_examples(some, is_certain) for is_certain in (True, False))
         missing = whats_missing(self._doubts, window.since_ms, window.until_ms, doubtful)
-        verdict = verdict_of({*named} & {*BROKEN} != set(), missing, doubtful)
-        gaps = self._journal.where("kind = 'gap'").agg(F.count("*"), F.sum("lost_entries")).first()
+        verdict = verdict_of(any(kind in BROKEN for kind in named), missing, doubtful)
         return Reconciliation(
             since_ms=window.since_ms,
             until_ms=window.until_ms,
@@ -77,21 +83,22 @@ class Weighing:
             holds=verdict == HOLDS,
             missing=missing,
             routes=[_route_verdict(row.asDict()) for row in rows],
-            examples=_examples(self._wrong.where("is_certain"), named),
-            doubtful=_examples(self._wrong.where("not is_certain"), doubtful),
-            gaps=gaps[0] if gaps else 0,
-            lost_entries=(gaps[1] or 0) if gaps else 0,
+            examples=named,
+            doubtful=doubtful,
+            gaps=self._gaps,
+            lost_entries=self._lost_entries,
         )
 
-    def _doubtful(self) -> list[str]:
-        kinds = self._found.select(F.explode("doubtful").alias("kind")).distinct().collect()
-        return [kind for kind in KINDS if kind in {row.kind for row in kinds}]
+    def write_page(self, done: Reconciliation, path: str) -> None:
+        """Write the verdict as a page, with the stories of ids that it names."""
+        stories, untold = told_stories(self._wrong, self._evidence)
+        write_file(path, render_verdict(done, stories, untold).encode())
 
     def write(self, out: str) -> None:
         """Write the violations, and the journal of their ids."""
         self._wrong.write.mode("overwrite").parquet(f"{out}/violations")
         ids = self._wrong.select("route", "id").distinct()
-        stories = self._journal.join(F.broadcast(ids), ["route", "id"], "left_semi")
+        stories = self._evidence.journal.join(F.broadcast(ids), ["route", "id"], "left_semi")
         stories = stories.orderBy("route", "id", "sequence")
         stories.write.mode("overwrite").parquet(f"{out}/stories")
 
@@ -101,12 +108,16 @@ def _route_verdict(row: dict[str, Any]) -> RouteVerdict:
     return RouteVerdict(**row, lateness_p50_ms=p50, lateness_p99_ms=p99, lateness_max_ms=most)
 
 
-def _examples(wrong: DataFrame, kinds: Sequence[str]) -> dict[str, list[str]]:
-    if not kinds:
-        return {}
-    named = wrong.select("kind", "route", "id")
-    some = [named.where(F.col("kind") == kind).limit(MAX_EXAMPLES) for kind in kinds]
-    rows = reduce(DataFrame.union, some).collect()
+def _gaps(journal: DataFrame) -> tuple[int, int]:
+    """Return how many gaps a journal has, and of how many entries."""
+    row = journal.where("kind = 'gap'").agg(F.count("*"), F.sum("lost_entries")).first()
+    return (row[0], row[1] or 0) if row else (0, 0)
+
+
+def _examples(rows: Sequence[Row], is_certain: bool) -> dict[str, list[str]]:
+    mine = [row for row in rows if row.is_certain == is_certain]
     return {
-        kind: sorted(f"{row.route}/{row.id}" for row in rows if row.kind == kind) for kind in kinds
+        kind: sorted(f"{row.route}/{row.id}" for row in mine if row.kind == kind)
+        for kind in KINDS
+        if any(row.kind == kind for row in mine)
     }

@@ -23,13 +23,18 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 def render_page(found: ReportFigures) -> str:
     """Return a self-contained HTML page."""
+    return document("duebridge report", _body(found))
+
+
+def document(title: str, body: str) -> str:
+    """Return a page that fetches and runs nothing; `body` is HTML."""
     style = files("duebridge_connectors.spark.page").joinpath("style.css").read_text("utf-8")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>duebridge report</title><style>{style}</style></head>"
-        f"<body>{_body(found)}</body></html>\n"
+        f"<title>{escape(title)}</title><style>{style}</style></head>"
+        f"<body>{body}</body></html>\n"
     )
 
 

@@ -89,29 +89,39 @@ def _heads(journal: DataFrame) -> DataFrame:
     return first.where("first > 1").select(*_SHARD, lost, F.lit(1).cast("long").alias("first"))
 
 
-def clocks_behind(verdicts: DataFrame) -> dict[str, Clock]:
-    """Return the clocks of routes that have early messages, and whose every message shows why.
+class Outline(NamedTuple):
+    """What the verdicts say before anything is weighed."""
+
+    has_suspects: bool
+    has_strangers: bool
+    clocks: Mapping[str, Clock]
+
+
+def outline_of(verdicts: DataFrame) -> Outline:
+    """Return an outline, with the clocks that all messages of a route with early ones show.
 
     The store notes a confirm after it came, so a message's time that is always so much before that
     of the store's note is by another clock. Without the journal's notes, all must be early alike.
     """
     once = (F.col("delivered") == 1) & (F.col("accepted") == 1)
     noted = F.when(once, F.col("acked_at") - F.col("first_at"))
-    rows = (
-        verdicts.groupBy("route")
-        .agg(
-            F.count_if("early").alias("early"),
-            F.count("late_by_ms").alias("messages"),
-            F.count(noted).alias("noted"),
-            F.min(noted).alias("behind"),
-            F.max("late_by_ms").alias("latest"),
-            F.min("late_by_ms").alias("earliest"),
-        )
-        .where("early > 0")
-        .collect()
+    found = verdicts.groupBy("route").agg(
+        F.count_if("is_suspect").alias("suspects"),
+        F.count_if("unexpected").alias("strangers"),
+        F.count_if("early").alias("early"),
+        F.count("late_by_ms").alias("messages"),
+        F.count(noted).alias("noted"),
+        F.min(noted).alias("behind"),
+        F.max("late_by_ms").alias("latest"),
+        F.min("late_by_ms").alias("earliest"),
     )
-    found = {row.route: _clock(row.asDict()) for row in rows}
-    return {route: clock for route, clock in found.items() if clock is not None}
+    rows = found.collect()
+    clocks = {row.route: _clock(row.asDict()) for row in rows if row.early}
+    return Outline(
+        any(row.suspects for row in rows),
+        any(row.strangers for row in rows),
+        {route: clock for route, clock in clocks.items() if clock is not None},
+    )
 
 
 def _clock(row: Mapping[str, int]) -> Clock | None:

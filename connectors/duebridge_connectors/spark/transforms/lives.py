@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 _ENDS = ("delivered", "shunted", "dropped")
 _CALLED_OFF = ("cancelled", "recorded")
+CLOCKS_DIFFER_MS = 60_000  # those of callers and the store, at most
 _TAKEN = ("accepted", "replaced", "duplicate")
 _READING = "after_cancel boolean, maybe_after_cancel boolean, misdated boolean"
 
@@ -61,23 +62,37 @@ def read_story(
     for event in events:
         story.enter(event)
     begun = {message.begun_ms for message in messages}
+    last = _last_word(calls)
+    is_off = last is not None and last.answer in _CALLED_OFF
     came_back = bool(begun & story.brought_back)
-    is_told = any(call.answer in _CALLED_OFF for call in calls)
-    was_asked_for = came_back and _was_scheduled_again(calls)
-    revoked = bool(begun & story.revoked)
+    after_call = _most_after(begun & story.out_of_cold, last)
     dues = story.dues | {call.due_ms for call in calls}
     return Reading(
-        after_cancel=revoked or (came_back and is_told and not was_asked_for),
-        maybe_after_cancel=came_back and not is_told,
+        after_cancel=bool(begun & story.revoked)
+        or (came_back and is_off)
+        or after_call > CLOCKS_DIFFER_MS,
+        maybe_after_cancel=(came_back and last is None) or 0 < after_call <= CLOCKS_DIFFER_MS,
         misdated=any(each.due_ms is not None and each.due_ms not in dues for each in messages),
     )
 
 
-def _was_scheduled_again(calls: Sequence[Call]) -> bool:
-    """Tell whether the last word of the receipts is that the id was scheduled."""
-    told = [call for call in calls if call.answer in (*_CALLED_OFF, *_TAKEN)]
-    last = max(told, key=lambda call: call.at_ms or 0, default=None)
-    return last is not None and last.answer in _TAKEN
+def _last_word(calls: Iterable[Call]) -> Call | None:
+    """Return the last receipt, if any tells of a cancel: what else was called is told then too."""
+    told = [call for call in calls if call.answer in _TAKEN or _is_cancel(call)]
+    if not any(_is_cancel(call) for call in told):
+        return None
+    return max(told, key=lambda call: call.at_ms or 0)
+
+
+def _is_cancel(call: Call) -> bool:
+    return call.answer == "cancelled" or (call.answer == "recorded" and call.due_ms is None)
+
+
+def _most_after(begun: Iterable[int | None], last: Call | None) -> int:
+    """Return how long after a cancel that was recorded the latest of these lives began, in ms."""
+    if last is None or last.answer != "recorded" or last.at_ms is None:
+        return 0
+    return max((at_ms - last.at_ms for at_ms in begun if at_ms is not None), default=0)
 
 
 class _Story:
@@ -86,6 +101,7 @@ class _Story:
     def __init__(self) -> None:
         self.revoked: set[int | None] = set()  # begins of lives that a cancel ended
         self.brought_back: set[int | None] = set()  # begins of lives that had ended while cold
+        self.out_of_cold: set[int | None] = set()  # and of all that came where a cold copy was
         self.dues: set[int | None] = set()
         self._here: Event | None = None
         self._cold: set[int | None] = set()  # due instants of copies that may return
@@ -111,6 +127,8 @@ class _Story:
         """Begin a life: of the cold copy if it is due when that was, else instead of it."""
         if event.due_ms in self._ended:
             self.brought_back.add(event.at_ms)
+        if self._cold:
+            self.out_of_cold.add(event.at_ms)
         self._ended |= self._cold - {event.due_ms}
         self._cold, self._here = set(), event
 
@@ -126,24 +144,21 @@ def read_stories(
     suspects: DataFrame, journal: DataFrame, arrived: DataFrame, receipts: DataFrame | None
 ) -> DataFrame:
     """Return a row for each suspect: route, id, and the fields of a `Reading`."""
-    order, at_ms = F.struct("sequence", "position"), F.unix_millis("at")
-    found = _listed(
-        suspects,
-        _told(journal, "position"),
-        "events",
-        F.struct(order, "kind", at_ms.alias("at_ms"), _due(), "attempt"),
-    )
+    order, at_ms = F.struct("sequence", "position"), F.unix_millis("at").alias("at_ms")
     begun = F.unix_millis("scheduled_at").alias("begun_ms")
+    answer = F.coalesce("status", F.lit("accepted")).alias("answer")
+    entry = F.struct(order, "kind", at_ms, _due(), "attempt")
+    found = _with_list(suspects, suspects, _told(journal, "position"), "events", entry)
     came = _told(arrived, "scheduled_at", "header_due_ms")
-    found = _listed(found, came, "messages", F.struct(begun, "header_due_ms"))
+    message = F.struct(begun, "header_due_ms")
+    found = _with_list(found, suspects, came, "messages", message)
     if receipts is None:
         found = found.withColumn("calls", F.array())
     else:
-        said = _told(receipts, "status", "at")
-        answer = F.coalesce("status", F.lit("accepted")).alias("answer")
-        found = _listed(found, said, "calls", F.struct(answer, at_ms.alias("at_ms"), _due()))
-    read = F.udf(_read_row, _READING)("events", "messages", "calls").alias("reading")
-    return found.select("route", "id", read).select("route", "id", "reading.*")
+        call = F.struct(answer, at_ms, _due())
+        found = _with_list(found, suspects, _told(receipts, "status", "at"), "calls", call)
+    read = F.udf(_read_row, _READING, useArrow=False)("events", "messages", "calls")
+    return found.select("route", "id", read.alias("reading")).select("route", "id", "reading.*")
 
 
 def _told(rows: DataFrame, *names: str) -> DataFrame:
@@ -162,11 +177,14 @@ def _due() -> Column:
     return F.unix_millis("due_at").alias("due_ms")
 
 
-def _listed(found: DataFrame, rows: DataFrame, name: str, item: Column) -> DataFrame:
+def _with_list(
+    found: DataFrame, suspects: DataFrame, rows: DataFrame, name: str, item: Column
+) -> DataFrame:
     """Add what rows say of each suspect as a sorted array."""
-    of_suspects = rows.join(F.broadcast(found.select("route", "id")), ["route", "id"], "left_semi")
-    listed = of_suspects.groupBy("route", "id").agg(F.sort_array(F.collect_list(item)).alias(name))
-    return found.join(listed, ["route", "id"], "left").withColumn(name, F.coalesce(name, F.array()))
+    mine = rows.join(F.broadcast(suspects), ["route", "id"], "left_semi").groupBy("route", "id")
+    listed = mine.agg(F.sort_array(F.collect_list(item)).alias(name))
+    both = found.join(listed, ["route", "id"], "left")
+    return both.withColumn(name, F.coalesce(name, F.array()))
 
 
 def _read_row(events: list[Row], messages: list[Row], calls: list[Row]) -> tuple[bool, ...]:

@@ -111,7 +111,8 @@ def _gaps(doubts: Doubts, since_ms: int, until_ms: int) -> list[str]:
     if not spans:
         return []
     told = [
-        f"{span.lost_entries:,} entries of the journal of {span.route}/{span.shard}"
+        f"{span.lost_entries:,} {'entry' if span.lost_entries == 1 else 'entries'} of the journal"
+        f" of {span.route}/{span.shard}"
         f" {_when(span.after_ms, span.before_ms)}"
         for span in spans
     ]

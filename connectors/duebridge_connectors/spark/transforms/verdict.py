@@ -8,7 +8,7 @@ is a suspect, and `lives` reads its story.
 from functools import reduce
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.audit import BROKEN
@@ -33,12 +33,16 @@ PERCENTS = (0.5, 0.99, 1.0)
 
 
 class Evidence(NamedTuple):
-    """The rows to judge; the functions of `facts` say which columns they have."""
+    """The rows to judge; the functions of `facts` say which columns they have.
+
+    If it `is_dated`, every message says when it was scheduled: the journal before is not needed.
+    """
 
     journal: DataFrame
     receipts: DataFrame | None
     held: DataFrame
     arrived: DataFrame
+    is_dated: bool = False
 
 
 class JudgedPeriod(NamedTuple):
@@ -58,7 +62,7 @@ def verdicts(evidence: Evidence, window: JudgedPeriod) -> DataFrame:
     """Return a row for each id, with a boolean column for each kind of violation."""
     period = window.since_ms, window.until_ms
     found = [
-        journal_facts(evidence.journal, *period),
+        journal_facts(_needed(evidence, window.since_ms), *period),
         held_facts(evidence.held, *period),
         arrived_facts(evidence.arrived, *period),
     ]
@@ -66,6 +70,15 @@ def verdicts(evidence: Evidence, window: JudgedPeriod) -> DataFrame:
         found.append(receipt_facts(evidence.receipts, *period))
     lives = aggregate_lives(found)
     return judge(lives, window.stuck_before_ms, window.late_ms, window.skew_ms)
+
+
+def _needed(evidence: Evidence, since_ms: int) -> DataFrame:
+    """Leave out what tells only of lives that ended before the period."""
+    if not evidence.is_dated or since_ms <= what.MARGIN_MS:
+        return evidence.journal
+    return evidence.journal.where(
+        F.col("at") >= F.timestamp_millis(F.lit(since_ms - what.MARGIN_MS))
+    )
 
 
 def aggregate_lives(all_facts: list[DataFrame]) -> DataFrame:
@@ -204,6 +217,13 @@ def violations(verdicts: DataFrame) -> DataFrame:
         .withColumns({"is_certain": ~F.array_contains("doubtful", F.col("kind"))})
         .drop("doubtful")
     )
+
+
+def some_of_each_kind(wrong: DataFrame, most: int) -> DataFrame:
+    """Return the first violations of each kind, certain and in doubt, by route and id."""
+    kind = Window.partitionBy("kind", "is_certain").orderBy("route", "id")
+    numbered = wrong.withColumn("number", F.row_number().over(kind))
+    return numbered.where(F.col("number") <= most).drop("number")
 
 
 def totals(verdicts: DataFrame) -> DataFrame:
