@@ -211,6 +211,17 @@ def test_story_of_what_came_back_is_certain_by_the_last_receipt(
     assert (reading.after_cancel, reading.maybe_after_cancel) == wanted
 
 
+@pytest.mark.parametrize(
+    ("answer", "wanted"), [(None, False), ("in_flight", False), ("cancelled", True)]
+)
+def test_story_of_a_cancel_after_an_attempt_is_certain_by_its_receipt(
+    answer: str | None, wanted: bool
+) -> None:
+    events = [Event("accepted", T, DUE, None), Event("cancelled", T + 9, DUE, 2)]
+    calls = [Call(answer, T + 9, None)] if answer else []
+    assert read_story(events, [Message(T, DUE)], calls).after_cancel == wanted
+
+
 def test_story_of_many_due_instants_takes_any_of_them_in_the_header() -> None:
     events = [Event("accepted", T, DUE, None)]
     events += [Event("rescheduled", T + n, DUE + n, None) for n in (5, 3, 9)]

@@ -58,7 +58,8 @@ def read_story(
     began as a cold copy that had ended: at its due instant, after it. Only receipts can tell that
     from somebody who scheduled the id once more for the very same instant.
     """
-    story = _Story()
+    answers = {call.answer for call in calls}
+    story = _Story(is_told="cancelled" in answers and "in_flight" not in answers)
     for event in events:
         story.enter(event)
     begun = {message.begun_ms for message in messages}
@@ -98,7 +99,9 @@ def _most_after(begun: Iterable[int | None], last: Call | None) -> int:
 class _Story:
     """What is known of an id while its events are read."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_told: bool) -> None:
+        """Take a cancel after an attempt for certain if the receipts tell so."""
+        self._is_told = is_told
         self.revoked: set[int | None] = set()  # begins of lives that a cancel ended
         self.brought_back: set[int | None] = set()  # begins of lives that had ended while cold
         self.out_of_cold: set[int | None] = set()  # and of all that came where a cold copy was
@@ -133,7 +136,7 @@ class _Story:
         self._cold, self._here = set(), event
 
     def _cancel(self, event: Event) -> None:
-        if self._here is not None and not event.attempt:
+        if self._here is not None and (self._is_told or not event.attempt):
             self.revoked.add(self._here.at_ms)
         if self._was_cold:
             self._ended |= self._cold | {event.due_ms}
