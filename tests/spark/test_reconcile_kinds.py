@@ -222,6 +222,19 @@ def test_story_of_a_cancel_after_an_attempt_is_certain_by_its_receipt(
     assert read_story(events, [Message(T, DUE)], calls).after_cancel == wanted
 
 
+@pytest.mark.parametrize(
+    ("after_ms", "wanted"), [(-1, (False, False)), (60_000, (False, True)), (60_001, (True, False))]
+)
+def test_story_of_a_cold_row_that_is_back_after_its_cancel_allows_for_the_callers_clock(
+    after_ms: int, wanted: tuple[bool, bool]
+) -> None:
+    back = AGAIN._replace(at=T + 90_000)
+    events = [Event(of.kind, of.at or 0, of.due, of.attempt) for of in [*COLD, back]]
+    calls = [Call("accepted", T, DUE), Call("recorded", T + 90_000 - after_ms, None)]
+    reading = read_story(events, [Message(T + 90_000, DUE)], calls)
+    assert (reading.after_cancel, reading.maybe_after_cancel) == wanted
+
+
 def test_story_of_many_due_instants_takes_any_of_them_in_the_header() -> None:
     events = [Event("accepted", T, DUE, None)]
     events += [Event("rescheduled", T + n, DUE + n, None) for n in (5, 3, 9)]
