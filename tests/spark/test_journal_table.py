@@ -65,6 +65,14 @@ def test_tidy_killed_at_any_step_and_begun_again_changes_no_row(root: str, step:
     assert len(named(root)) == 1
 
 
+def test_table_without_rows_has_none_and_begins_with_any_query(root: str) -> None:
+    made = JournalTable(root).begun(QUERY)
+    made.complete(1_000)
+    found = JournalTable(root).begun("another")
+    assert (found.rows, found.files, found.complete_until_ms) == (0, 0, 1_000)
+    assert run_tidy(root).merged_files == 0
+
+
 def test_commit_of_a_batch_that_another_run_has_added_meanwhile_fails(root: str) -> None:
     table = JournalTable(root)
     mine, other = table.begun(QUERY), table.begun(QUERY)
@@ -85,8 +93,10 @@ def test_begun_by_another_query_is_refused_once_there_are_rows(root: str) -> Non
 
 def test_complete_until_survives_a_checkpoint_and_never_goes_back(root: str) -> None:
     add_batch(root, 0, "a")
+    at_once = JournalTable(root).existing()
     JournalTable(root).existing().complete(2_000)
     JournalTable(root).existing().complete(1_000)
+    at_once.complete(1_500)
     tidy_now(root)
     found = JournalTable(root).existing()
     assert (found.complete_until_ms, found.batch(QUERY)) == (2_000, 0)

@@ -14,6 +14,7 @@ version on every store. Nothing but files that no version names is left by a wri
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -86,7 +87,8 @@ class JournalVersion:
     def complete(self, until_ms: int) -> None:
         """Record that the table has every entry journalled before an instant."""
         if until_ms > self.complete_until_ms:
-            self._commit([], {_COMPLETE: until_ms})
+            with suppress(CommitFailedError):  # another run has said it meanwhile
+                self._commit([], {_COMPLETE: until_ms})
 
     def _commit(self, files: list[AddAction], numbers: dict[str, int]) -> None:
         transactions = [Transaction(name, number) for name, number in numbers.items()]
