@@ -29,6 +29,7 @@ from duebridge_connectors.spark.jobs.journal import run_journal
 from duebridge_connectors.spark.jobs.reconcile import Reconciliation, run_reconcile
 from duebridge_connectors.spark.jobs.report import run_report
 from duebridge_connectors.spark.jobs.schedule import run_schedule
+from duebridge_connectors.spark.jobs.tidy import run_tidy
 from duebridge_connectors.spark.session import opened_session
 from kafka import KafkaConsumer, TopicPartition
 from pyspark.sql import SparkSession
@@ -166,9 +167,10 @@ class Demo:
         self._say(f"{len(coming):,} messages are in Kafka")
 
     def judge(self) -> Reconciliation:
-        """Keep the journal, hold everything against it, and write the page."""
+        """Keep the journal as a Delta table, hold everything against it, and write the page."""
         journal, verdict = str(OUT / "journal"), str(OUT / "verdict")
         self._say(run_journal(self.spark, journal, config=self.config))
+        self._say(run_tidy(journal))
         found = run_reconcile(self.spark, self.config, journal=journal, out=verdict)
         violations = f"{verdict}/violations"
         sources = {"config": self.config, "journal": journal, "violations": violations}
@@ -228,7 +230,8 @@ def play(console: Console, stack: ExitStack) -> bool:
     config = CONFIG.format(home=home, bootstrap=bootstrap, route=ROUTE, topic=topic)
     Path(home, "duebridge.yaml").write_text(config)
     jars = subprocess.check_output(JARS, text=True).strip()
-    session = opened_session("demo", has_kafka=True, more={"spark.jars": jars})
+    needed = {"has_kafka": True, "has_delta": True}
+    session = opened_session("demo", **needed, more={"spark.jars": jars})
     demo = Demo(console, stack.enter_context(session), Path(home), topic)
     demo.schedule()
     demo.deliver(demo.bring_a_day_forward(), bootstrap)

@@ -9,11 +9,11 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from tests.bench.spark.jobs import demote, hydrate, intake, read, schedule
+from tests.bench.spark.jobs import demote, hydrate, intake, journal, read, reconcile, schedule
 from tests.bench.spark.stage import opened_stage
 from tests.bench.spark.verdict import reconcile
 
-JOBS = {job.__name__: job for job in (schedule, read, intake, demote, hydrate, reconcile)}
+JOBS = {job.__name__: job for job in (schedule, read, intake, demote, hydrate, journal, reconcile)}
 
 
 def main() -> None:

@@ -15,6 +15,8 @@ from duebridge.config.load import load_config
 from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.hydrate import run_hydrate
 from duebridge_connectors.spark.jobs.intake import Intake, run_intake
+from duebridge_connectors.spark.jobs.journal import run_journal
+from duebridge_connectors.spark.jobs.reconcile import reconcile_evidence
 from duebridge_connectors.spark.kafka_source import kafka_options
 from duebridge_connectors.spark.source.dataframes import write_envelopes
 from tests.bench.spark.stage import Stage
@@ -58,6 +60,19 @@ def read(stage: Stage, rows: int) -> Job:
     given = {"config": stage.config, "state": "pending"}
     reader = stage.spark.read.format("duebridge").options(**given)
     return lambda: reader.load().write.format("noop").mode("overwrite").save()
+
+
+def journal(stage: Stage, rows: int) -> Job:
+    """Bring a journal into a new table; what it tells of is scheduled first, once."""
+    if stage.client.dbsize() == 0:
+        write_envelopes(envelopes(stage.spark, rows), config=stage.config, route=ROUTE)
+    table = f"{stage.home}/journal-{secrets.token_hex(6)}"
+
+    def job() -> None:
+        done = run_journal(stage.spark, table, config=stage.config)
+        assert (done.rows, done.gaps) == (rows, 0), done
+
+    return job
 
 
 def demote(stage: Stage, rows: int) -> Job:
