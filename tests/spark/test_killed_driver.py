@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from duebridge_connectors.spark.cold.commit_log import ColdLog
 from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.journal import read_journal
@@ -26,7 +27,6 @@ from tests.support.servers import wait_until
 
 ROWS = 2000  # of each job: at the driver's rate 200 s, longer than the test waits
 BEGUN = 50  # so many are through, at least, when it is killed
-FROZEN = "cold/route=frozen/_commits"
 SLOW = ("plain", "split", "open", "cold")  # routes of schedule, intake, replay and hydrate
 IDS = [f"i{number:04d}" for number in range(ROWS)]
 
@@ -55,10 +55,11 @@ def test_every_job_killed_in_the_middle_and_run_again_loses_nothing_and_repeats_
         begun: dict[str, int] = {}
         wait_until(lambda: is_begun(world, begun), begun, within_s=120)
         (home / "demote").touch()
-        wait_until(lambda: files(home, f"{FROZEN}/*-demoted.json"), "demote", within_s=60)
+        frozen = ColdLog(f"{home}/cold", "frozen")
+        wait_until(lambda: frozen.state().unfinished, "demote", within_s=60)
     before = {route: len(world.ids(route)) for route in SLOW}
     assert all(BEGUN <= count < ROWS for count in before.values()), before
-    assert not files(home, f"{FROZEN}/*-removed.json"), "demote was over"
+    assert frozen.state().unfinished, "demote was over"
     delivered = world.deliver("split", 100)  # what is gone already is not scheduled again
     assert delivered
     run_again(prepared(world.spark, world.config, home, topic, letters))
