@@ -14,7 +14,7 @@ import pyspark
 import pytest
 
 import duebridge_connectors.spark
-from tests.spark import on_cluster
+from tests.spark import on_cluster, one_shard
 from tests.spark.test_rows import rejected
 from tests.spark.world import LATER_MS, World
 from tests.support.servers import free_port, wait_until
@@ -24,6 +24,7 @@ SUBMIT = Path(duebridge_connectors.spark.__file__).parent / "commands" / "submit
 ENVIRONMENT = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
 DEPLOY = "org.apache.spark.deploy"
 ROWS = 5000
+ONE_SHARD_ROWS = 1_000_000
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
@@ -74,22 +75,28 @@ def on(host: int) -> tuple[str, str]:
     return ("--host", f"127.0.0.{host}")
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    home = tmp_path_factory.mktemp("cluster")
+@contextmanager
+def started(home: Path, workers: int, cores: int) -> Iterator[Cluster]:
+    """Run a master and its workers until the end of the block."""
     port, web_port = free_port(), free_port()
     found = Cluster(port, web_port)
     with ExitStack() as stack:
         web = ("--port", str(port), "--webui-port", str(web_port))
         stack.enter_context(daemon(home, "master", f"{DEPLOY}.master.Master", *on(1), *web))
-        wait_until(found.state, f"the master, see {home}", within_s=60)
-        size = ("--cores", "1", "--memory", "700m", "--webui-port", "0", "--work-dir", str(home))
-        for number in range(2):
+        wait_until(found.state, f"the master, see {home}", within_s=120)
+        size = ("--cores", str(cores), "--memory", "700m", "--webui-port", "0")
+        for number in range(workers):
             name = f"worker-{number}"
-            words = (f"{DEPLOY}.worker.Worker", *on(number + 1), *size, found.url)
-            worker = daemon(home, name, *words)
-            stack.enter_context(worker)
-        wait_until(lambda: found.workers() == 2, f"two workers, see {home}", within_s=60)
+            words = (f"{DEPLOY}.worker.Worker", *on(number + 1), *size)
+            more = ("--work-dir", str(home), found.url)
+            stack.enter_context(daemon(home, name, *words, *more))
+        wait_until(lambda: found.workers() == workers, f"the workers, see {home}", within_s=240)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with started(tmp_path_factory.mktemp("cluster"), workers=2, cores=1) as found:
         yield found
 
 
@@ -101,7 +108,7 @@ def submitted(cluster: Cluster, home: Path, *words: str, **settings: str) -> Any
     for name, value in given.items():
         program += ["--conf", f"{name}={value}"]
     done = subprocess.run(
-        [*program, *words], env=ENVIRONMENT, capture_output=True, timeout=500, cwd=home
+        [*program, *words], env=ENVIRONMENT, capture_output=True, timeout=1500, cwd=home
     )
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -141,3 +148,46 @@ def test_jobs_on_a_cluster_that_loses_an_executor_and_speculates_count_every_row
     assert done["read"] == len(world.ids("cold"))
     assert done["read"] == ROWS - refused
     assert done["journal"]["rows"] == ROWS - refused + 2 * far, "demoted, and accepted once more"
+
+
+def tasks_of(log: Path, group: str) -> list[dict[str, Any]]:
+    """The tasks of a group of jobs, as Spark's event log has them."""
+    files = sorted(log.rglob("events_*"))
+    events = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    stages = {
+        stage
+        for event in events
+        if event["Event"] == "SparkListenerJobStart"
+        and event["Properties"].get("spark.jobGroup.id") == group
+        for stage in event["Stage IDs"]
+    }
+    ended = [event for event in events if event["Event"] == "SparkListenerTaskEnd"]
+    return [event["Task Info"] for event in ended if event["Stage ID"] in stages]
+
+
+def most_at_once(tasks: list[dict[str, Any]]) -> int:
+    began = [task["Launch Time"] for task in tasks]
+    return max(
+        sum(task["Launch Time"] <= at < task["Finish Time"] for task in tasks) for at in began
+    )
+
+
+@pytest.mark.timeout(1800)
+def test_read_of_one_shard_on_three_executors_uses_them_all(world: World, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.mkdir()
+    more = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": log.as_uri(),
+        "spark.eventLog.compress": "false",
+    }
+    words = [str(Path(one_shard.__file__)), world.config, str(ONE_SHARD_ROWS)]
+    with started(tmp_path, workers=3, cores=2) as three:
+        _, few, whole = submitted(three, tmp_path, *words, **more)
+    tasks = tasks_of(log, f"read {ONE_SHARD_ROWS}")
+    at_once, executors = most_at_once(tasks), {task["Executor ID"] for task in tasks}
+    print(f"{len(tasks)} tasks, {at_once} at once, {len(executors)} executors: {few}, {whole}")  # noqa: T201
+    assert whole["rows"] == ONE_SHARD_ROWS
+    assert at_once >= 4
+    assert len(executors) == 3
+    assert whole["cpu_us"] < 1.5 * few["cpu_us"], "a row costs the same, however many there are"
