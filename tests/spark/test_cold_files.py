@@ -23,6 +23,7 @@ from duebridge_connectors.spark.cold.commit_log import (
     Commit,
     boundary_ms,
 )
+from duebridge_connectors.spark.cold.compaction import FEW
 from duebridge_connectors.spark.cold.parquet_files import (
     ColdBatch,
     ColdRead,
@@ -255,6 +256,23 @@ def test_ls_merges_files_of_many_hours_without_what_has_returned(
     assert listed(world, "--limit", "5") == ["30-0", "30-1", "30-2", "31-0", "31-1"]
     assert world.command("get", "cold", "2-0").code == 1
     assert world.command("get", "cold", "99-0").code == 2, "the file that may have it is missing"
+
+
+def test_tidy_cold_merges_small_files_without_spark(world: World, log: ColdLog) -> None:
+    world.producer().get("cold", "absent")  # opens the route
+    for hour in range(FEW + 1):
+        files = tuple(written(Path(log.root), batches(hour)))
+        log.commit(Commit(kind=SCHEDULED, batch=f"B{hour}", at_ms=1, files=files))
+    before = listed(world)
+    done = world.command("spark", "tidy-cold", "cold", "--output", "json")
+    assert done.code == 0, done.err
+    expected = {"route": "cold", "merged": FEW + 1, "lists": 0, "spent": 0, "left": 0, "entries": 0}
+    assert done.json() == expected
+    assert (len(log.state().files), len(before)) == (1, 3 * (FEW + 1))
+    assert listed(world) == before
+    assert world.command("get", "cold", "5-1").code == 0
+    done = world.command("spark", "tidy-cold", "plain")
+    assert (done.code, "cold_tier: expected a path" in done.err) == (2, True)
 
 
 def test_hydrate_hour_by_hour_out_of_one_file_brings_each_row_once_though_killed(
