@@ -4,12 +4,12 @@
 -- Transition  pending | ready | retry -> (gone); in unack only a mark, applied when the lease ends
 -- ARGV[4]  id
 -- ARGV[5]  call id, so that a repeated call returns the same answer; ARGV[6] its lifetime, ms
--- ARGV[7]  lifetime of a tombstone, ms, on a route with a cold tier; else 0
+-- ARGV[7]  when a tombstone is looked at again, ms, on a route with a cold tier; else 0
 -- ARGV[8]  its place in the log that it came from (shared/places.lua), '' for none
 -- Returns  {now, answer}: cancelled | in_flight (a delivery was started and did not definitely
 --          fail; the envelope is removed when its lease ends) | dead | unknown | recorded; of an id with
 --          something beside it, in_flight if either is
--- @include prelude master life renewed record flight journal memory find_state places
+-- @include prelude master life renewed batch record flight journal memory cold find_state places
 
 local id, call, keep_ms, tombstone_ms = ARGV[4], 'c' .. ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local before = recall(call)
@@ -29,8 +29,9 @@ end
 -- A repeated call finds the same, unless the place was taken in by then.
 local function unchanged(answer) return place and answered(answer) or {NOW, answer} end
 
--- Cancel what lives under an id, in a state other than dead.
+-- Cancel what lives under an id, in a state other than dead. No cold copy of it may come in again.
 local function cancel_living(id, state, key)
+  end_cold_copies({id}, next_generation(0), tombstone_ms)
   local packed = redis.call('HGET', FLIGHT, id)
   if state == 'unack' then
     local f = open_flight(packed)
@@ -52,7 +53,7 @@ for _, beside in ipairs(besides and cmsgpack.unpack(besides) or {}) do
   local state, key = find_state(beside)
   local one = state and state ~= 'dead' and cancel_living(beside, state, key)
   if one and answer ~= 'in_flight' then answer = one end
-  if not state and tombstone_ms > 0 then cancel_cold(beside, tombstone_ms) end
+  if not state and may_be_cold(beside, tombstone_ms > 0) then cancel_cold(beside, tombstone_ms) end
 end
 
 local state, key = find_state(id)
@@ -60,7 +61,7 @@ if state and state ~= 'dead' then
   local own = cancel_living(id, state, key)
   return answered(answer == 'in_flight' and answer or own)
 end
-if not state and tombstone_ms > 0 then
+if not state and may_be_cold(id, tombstone_ms > 0) then
   cancel_cold(id, tombstone_ms)
   answer = answer or 'recorded'
 end

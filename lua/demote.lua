@@ -4,11 +4,11 @@
 -- Transition  pending -> (the cold tier), if unchanged since it was copied; else the copy is void
 -- ARGV[4]  the batch of copies; its stored progress prevents processing a row twice
 -- ARGV[5]  index in the batch of the first row of this call, from 0
--- ARGV[6]  lifetime of the batch's progress and void copies, ms
+-- ARGV[6]  lifetime of the batch's progress, ms; void copies are then looked at again
 -- ARGV[7]  number of rows, then for each: id, generation
 -- Returns  {now, rows of the batch done, removed, void}; the byte limit may leave the last
 --          rows of a call to the next call
--- @include prelude master life renewed batch record journal memory
+-- @include prelude master life renewed batch record journal memory cold
 
 local batch, first, keep, count = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 if keep == 0 then return redis.error_reply('COLD expected a route with a cold tier') end
@@ -20,10 +20,11 @@ if before then done, removed, void = struct.unpack('>I6I6I6', before) end
 if first > done then return redis.error_reply('ORDER row ' .. done .. ' of ' .. batch .. ' is next') end
 if first + count <= done then return {NOW, done, removed, void} end
 
-local ids, generations = {}, {}
+local ids, generations, lowest = {}, {}, math.huge
 local FIRST = 8
 for at = FIRST + 2 * (done - first), FIRST - 2 + 2 * count, 2 do
   ids[#ids + 1], generations[#generations + 1] = ARGV[at], tonumber(ARGV[at + 1])
+  lowest = math.min(lowest, generations[#generations])
 end
 local records = fetch(ids, MAX_BYTES)
 local flights = hmget(FLIGHT, ids)
@@ -41,12 +42,13 @@ for i, id in ipairs(ids) do
     leaving[#leaving + 1] = id
     items[#items + 1], items[#items + 2] = id, string.sub(records[i], 2, 7)
   else
-    memorize('x' .. batch .. '/' .. id, '', keep)
+    memorize('x' .. batch .. '/' .. id, six(generations[i]), keep)
   end
 end
 
 done, removed, void = done + #ids, removed + #leaving, void + #ids - #leaving
 memorize('d' .. batch, struct.pack('>I6I6I6', done, removed, void), keep)
+mark_cold(ids, lowest)
 journal('demoted', items)
 hdel(ENVELOPES, leaving)
 zrem(PENDING, leaving)

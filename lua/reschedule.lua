@@ -6,10 +6,10 @@
 -- ARGV[5]  due
 -- ARGV[6]  longest allowed delay, ms
 -- ARGV[7]  call id, so that a repeated call returns the same answer; ARGV[8] its lifetime, ms
--- ARGV[9]  lifetime of a tombstone, ms, on a route with a cold tier; else 0
+-- ARGV[9]  when a tombstone is looked at again, ms, on a route with a cold tier; else 0
 -- Returns  {now, answer, due ms}: rescheduled | in_flight | dead | unknown | recorded | too_far |
 --          expires_before_due; only the first and recorded change anything
--- @include prelude master life renewed record flight journal memory find_state
+-- @include prelude master life renewed batch record flight journal memory cold find_state
 
 local id, due, max_delay = ARGV[4], math.max(resolve(ARGV[5]), NOW), tonumber(ARGV[6])
 local call, keep_ms, tombstone_ms = 'c' .. ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
@@ -23,11 +23,12 @@ local function answered(answer)
 end
 
 local state, key = find_state(id)
-if not state and tombstone_ms ~= 0 then
-  local tombstone, generation = recall('t' .. id), six(next_generation(0))
-  local cancelled = tombstone and string.sub(tombstone, 13, 18) or NEVER
-  if cancelled ~= NEVER and cancelled == generation then return {NOW, 'unknown', due} end  -- none since
-  memorize('t' .. id, generation .. six(due) .. cancelled, tombstone_ms)
+if not state and may_be_cold(id, tombstone_ms ~= 0) then
+  local before, generation = tombstone_of(id) or {cancelled = 0, ended = 0}, next_generation(0)
+  if before.cancelled > 0 and before.cancelled == generation then  -- nothing was accepted since
+    return {NOW, 'unknown', due}
+  end
+  leave_tombstone(id, generation, due, before.cancelled, before.ended, tombstone_ms)
   return answered('recorded')
 end
 local packed = redis.call('HGET', FLIGHT, id)
@@ -44,6 +45,7 @@ if expires ~= NEVER and number_at(expires, 1, 6) <= due then
 end
 
 wake_before(due)
+end_cold_copies({id}, next_generation(0), tombstone_ms)
 redis.call('HSET', ENVELOPES, id, moved_record(record, due, expires, next_generation(1)))
 if packed then
   local f = open_flight(packed)

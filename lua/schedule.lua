@@ -11,16 +11,19 @@
 -- ARGV[8]  number of envelopes, then for each: id, due, expires ('' never), remember ms, hash,
 --          generation ('0', or that of a cold row), blob ('': the client refused it); then their places
 --          in the logs that they came from, '' for none (shared/places.lua), and the ids beside which
---          they are stored, '' for none (shared/beside.lua)
+--          they are stored, '' for none (shared/beside.lua); then the token of hydrate's lease of the
+--          cold tier, '' for none: its rows are refused once another job has the lease
 -- Returns  {now, status, due ms, status, due ms, ...}; a refused envelope changes nothing. What has
 --          the ids may exceed the byte limit: the last envelopes are then left to the next call
--- @include prelude master life renewed batch record flight journal memory find_state places judge beside judge_placed accept
+-- @include prelude master life renewed batch record flight journal memory cold find_state places judge beside judge_placed accept
 
 local call = {max_delay = tonumber(ARGV[4]),
   replace = ARGV[5] == 'replace' or ARGV[5] == 'replace_living',
   revives = ARGV[5] == 'replace' or ARGV[5] == 'reopen', holds = ARGV[5] == 'hold'}
 local call_id, keep_ms, count = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 local FIRST, WIDTH = 9, 7
+local lease = ARGV[FIRST + WIDTH * count + 2]
+if has_lost_cold_lease(lease) then return refuse_without_lease() end
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
 
 local before = call_id ~= '' and recall('c' .. call_id)
@@ -47,7 +50,7 @@ for i = 1, #ids do
 end
 
 return_generations(batch)
-write_batch(batch)
+write_batch(batch, call)
 write_besides(batch, call)
 write_marks(marks)
 if call_id ~= '' then memorize('c' .. call_id, cmsgpack.pack(batch.reply), keep_ms) end

@@ -2,8 +2,8 @@
 local function new_batch(count)
   local last = next_generation(count)
   return {reply = {NOW}, records = {}, scores = {}, accepted = {}, replaced = {}, cancelled = {},
-    leaving = {}, seen = {}, besides = {}, new_besides = {}, displaced = {},
-    largest = 0, earliest = math.huge, generation = last - count, last = last}
+    leaving = {}, seen = {}, besides = {}, new_besides = {}, displaced = {}, anew = {},
+    largest = 0, earliest = math.huge, generation = last - count, last = last, before = last - count}
 end
 
 -- Return unused generations, so that the counter equals the number of due instants assigned.
@@ -43,6 +43,7 @@ local function answer(batch, status, given)
   if given.is_revived then items = batch.accepted end
   items[#items + 1], items[#items + 2] = given.id, six(given.due)
   if given.leaves then batch.leaving[#batch.leaving + 1] = given end
+  if given.generation == 0 then batch.anew[#batch.anew + 1] = given.id end
 end
 
 -- Remove a replaced envelope from its old state after the new one is written. A dead one may be out
@@ -58,9 +59,10 @@ local function leave_old_state(given)
   if given.leaves ~= PENDING then redis.call('ZREM', given.leaves, given.id) end
 end
 
-local function write_batch(batch)
+local function write_batch(batch, call)
   journal('cancelled', batch.cancelled)
   if #batch.records == 0 then return end
+  end_cold_copies(batch.anew, batch.before, call.max_delay)
   wake_before(batch.earliest)
   if batch.largest > tonumber(redis.call('HGET', META, 'largest') or 0) then
     redis.call('HSET', META, 'largest', batch.largest)

@@ -60,8 +60,6 @@ local function judge_beside(batch, call, given, record, place)
   return status
 end
 
-local function has_cold_tier() return redis.call('HEXISTS', META, 'hydrated_until') == 1 end
-
 -- Note what was stored beside an id, for those that come later. Earlier ones may still be on their way,
 -- or in the cold tier.
 local function note_beside(batch, given, status)
@@ -85,9 +83,10 @@ local function displace_all(besides, items, keep_ms)
       local record, flight = redis.call('HGET', ENVELOPES, id), redis.call('HGET', FLIGHT, id)
       items[#items + 1] = id
       items[#items + 1] = flight and flight_note(flight) or due_or(record, six(NOW)) .. '\0\0\0\0'
+      end_cold_copies({id}, next_generation(0), keep_ms)
       finish(id, record, CANCELLED)
       redis.call('ZREM', given.leaves, id)
-    elseif has_cold_tier() then
+    elseif may_be_cold(id) then
       cancel_cold(id, keep_ms)
     end
   end

@@ -19,9 +19,15 @@ local function may_be_out(given)
     or is_being_shunted(flight, score or 0)
 end
 
+-- Whether a cold row ended when its id began anew, or ended here: the journal has nothing to say of it.
+local function has_copy_ended(given)
+  local tombstone = tombstone_of(given.id)
+  return tombstone and tombstone.ended >= given.generation
+end
+
 -- The id exists: equal content is a duplicate, unless it is news after a cancel that waits for the end of
 -- the lease: from a later place, or replaced by a caller. Other content replaces it only if it is not in
--- flight.
+-- flight. A cold row that ended when its id began anew never does.
 -- `earlier` is the envelope of this batch that has the id, if one does.
 local function judge_living(call, given, record, earlier)
   if not is_known(record) then return 'conflict' end
@@ -30,19 +36,21 @@ local function judge_living(call, given, record, earlier)
     local is_news = not earlier and (given.is_placed or call.replace and call.revives)
     return is_news and is_marked(redis.call('HGET', FLIGHT, given.id)) and 'in_flight' or 'duplicate'
   end
+  if given.generation > 0 and has_copy_ended(given) then return 'duplicate' end
   if not call.replace then return 'conflict' end
   if earlier and earlier.is_unsure or not earlier and may_be_out(given) then return 'in_flight' end
   given.due = given.wanted
   return 'replaced'
 end
 
--- A tombstone applies to cold rows that are not newer than itself.
+-- A tombstone applies to cold rows that are not newer than itself. No file has rows below the floor.
 local function judge_cold(given)
-  local tombstone = recall('t' .. given.id)
+  given.has_ended = given.generation < COLD_FLOOR or has_copy_ended(given)
+  if given.has_ended then return given.generation < COLD_FLOOR and 'conflict' or 'duplicate' end
+  local tombstone = tombstone_of(given.id)
   if not tombstone then return end
-  if number_at(tombstone, 13, 18) >= given.generation then return 'cancelled' end
-  local due = number_at(tombstone, 7, 12)
-  if due > 0 and number_at(tombstone, 1, 6) >= given.generation then given.due = due end
+  if tombstone.cancelled >= given.generation then return 'cancelled' end
+  if tombstone.due > 0 and tombstone.left >= given.generation then given.due = tombstone.due end
 end
 
 local ENDED = {[CANCELLED] = 'cancelled', [DIED] = 'dead'}

@@ -2,18 +2,51 @@
 -- `b` what is stored beside an id (shared/beside.lua), `c` answers of calls,
 -- `r` remembered ids (due, hash, and the end: DELIVERED where there is none, as
 -- duebridge 0.2.0 left it); on a route with a cold tier `t` tombstones
--- (generation, new due or zeros, the generation up to which rows are cancelled or zeros), `d` progress
--- of a demoted batch (rows done, removed, void), `x` void copies of a batch.
+-- (generation, new due or zeros, the generations up to which rows are cancelled or zeros, and have
+-- ended: none where an earlier duebridge left it), `d` progress of a demoted batch (rows done, removed,
+-- void), `x` void copies of a batch (generation, none where an earlier duebridge left it).
 -- A value begins with its expiry (6 bytes). Each write drops a few expired ones, and forget.lua the
 -- rest, so that a shard stays tidy without a worker, and with one that is idle.
 local few_expired, has_expired_ones = 8, true
+local MARK_MS = 24 * 3600 * 1000
+
+-- The lowest generation that a cold row may have; +inf where no row ever went cold.
+local function lowest_cold()
+  local found = redis.call('HMGET', META, 'hydrated_until', 'cold_floor')
+  return found[1] and tonumber(found[2] or 0) or math.huge
+end
+
+-- Whether a mark on cold rows may still be needed: no time ends it, since its row may be read late.
+local function is_needed(name, value, floor)
+  local kind = string.byte(name)
+  if kind ~= 116 and kind ~= 120 or not value then return false end  -- t, x
+  local generation = #value >= 12 and number_at(value, 7, 12) or math.huge
+  return generation >= floor and floor ~= math.huge
+end
+
+-- Drop what is over; a mark that may still be needed stays for another day. Return how many went.
+local function drop_over(names)
+  if #names == 0 then return 0 end
+  local values, floor, over = redis.call('HMGET', MEMORY, unpack(names)), lowest_cold(), {}
+  for i, name in ipairs(names) do
+    if is_needed(name, values[i], floor) then
+      redis.call('HSET', MEMORY, name, six(NOW + MARK_MS) .. string.sub(values[i], 7))
+      redis.call('ZADD', FORGET, NOW + MARK_MS, name)
+    else
+      over[#over + 1] = name
+    end
+  end
+  if #over == 0 then return 0 end
+  redis.call('HDEL', MEMORY, unpack(over))
+  redis.call('ZREM', FORGET, unpack(over))
+  return #over
+end
 
 local function drop_expired()
   local names = redis.call('ZRANGE', FORGET, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, few_expired)
   has_expired_ones = #names == few_expired
   if #names == 0 then return end
-  redis.call('HDEL', MEMORY, unpack(names))
-  redis.call('ZREM', FORGET, unpack(names))
+  drop_over(names)
   few_expired = 2  -- of a batch: still more than it adds
 end
 
@@ -29,12 +62,6 @@ local function unexpired(value)
 end
 
 local function recall(name) return unexpired(redis.call('HGET', MEMORY, name)) end
-
--- Cancel the cold rows of an id that the store does not have: a tombstone.
-local function cancel_cold(id, keep_ms)
-  local generation = six(next_generation(0))
-  memorize('t' .. id, generation .. NEVER .. generation, keep_ms)
-end
 
 local DELIVERED, CANCELLED, DIED = '\0', '\1', '\2'
 local function remember_id(id, due_six, hash, ended, remember_ms)

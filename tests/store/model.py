@@ -7,6 +7,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from duebridge.ports.publisher import Reason
+from tests.support.desk import DAY_MS
 
 POISON, SUSPECT_FROM = 2, 2
 KEEP_ANSWER_MS = 60_000
@@ -101,9 +102,17 @@ class Model:
         first = sorted((each.until, name) for name, each in self.memories.items())
         for until, each in first[: self.few_expired]:
             if until <= self.now:
-                del self.memories[each]
+                self._look_again(each)
         self.few_expired = 2
         self.memories[name] = Memory(self.now + keep, value)
+
+    def _look_again(self, name: str) -> bool:
+        """Drop what is over; a mark stays for a day, since its row may be read late."""
+        if name[0] in "tx":
+            self.memories[name] = Memory(self.now + DAY_MS, self.memories[name].value)
+            return False
+        del self.memories[name]
+        return True
 
     def recall(self, name: str) -> Any:
         memory = self.memories.get(name)
@@ -117,9 +126,7 @@ class Model:
 
     def forget(self) -> int:
         over = [name for name, memory in self.memories.items() if memory.until <= self.now]
-        for name in over:
-            del self.memories[name]
-        return len(over)
+        return sum(self._look_again(name) for name in over)
 
     def end(self, id: str, ended: str) -> None:
         life = self.lives.pop(id)
@@ -140,33 +147,46 @@ class Model:
         if before is not None:
             return before
         answers: list[tuple[str, int | None]] = []
+        anew: list[str] = []
         for place, (name, content) in enumerate(given):
             row = generations[place] if generations else 0
             status = self.schedule(name, content, replace, row)
             known = status in ("accepted", "replaced", "duplicate")
-            answers.append((status, self.due_of(name) if known else None))
+            answers.append((status, self.due_of(name, content) if known else None))
+            anew += [name] * (not row and status in ("accepted", "replaced"))
+        for name in anew:
+            self.end_cold_copies(name)
         self.answer(call, answers)
         return answers
 
-    def due_of(self, id: str) -> int:
+    def due_of(self, id: str, content: Content) -> int | None:
         if id in self.lives:
             return self.lives[id].due
-        due: int = self.recall(f"r{id}")[0]
+        remembered = self.recall(f"r{id}")
+        due: int | None = content.at if remembered is None else remembered[0]
         return due
+
+    def end_cold_copies(self, id: str) -> None:
+        """Bind every cold row of an id that begins anew, moves or ends here."""
+        if self.cold_tier:
+            ended = self.generation
+            self.memorize(f"t{id}", (ended, None, ended, ended), self.cold_tier)
+
+    def tombstone(self, id: str) -> Any:
+        """It binds however old it is."""
+        memory = self.memories.get(f"t{id}")
+        return (0, None, 0, 0) if memory is None else memory.value
 
     def schedule(self, id: str, content: Content, replace: bool, generation: int = 0) -> str:
         content = Content(*content)
         life = self.lives.get(id)
-        if life is not None and life.content == content:
-            return "in_flight" if replace and life.is_cancelled else "duplicate"
-        if life is not None and not replace:
-            return "conflict"
-        if life is not None and self.may_go_out(life):
-            return "in_flight"
+        has_ended = 0 < generation <= self.tombstone(id)[3]
         remembered = None if life is not None else self.recall(f"r{id}")
-        if remembered is not None and not replace and remembered[1] == content:
-            ended: str = remembered[2]
-            return ended
+        became = self.became(remembered, content, replace)
+        if life is not None and (living := self.judged_living(life, content, replace)):
+            return "duplicate" if has_ended else living
+        if became is not None or has_ended:
+            return became or "duplicate"
         wanted = self.now + content.delay if content.at is None else content.at
         due = self.due_by_tombstone(id, generation, wanted) if life is None else wanted
         if due is None:
@@ -183,12 +203,23 @@ class Model:
         is_new = life is None and (remembered is None or not replace)
         return "accepted" if is_new else "replaced"
 
+    def judged_living(self, life: Life, content: Content, replace: bool) -> str | None:
+        if life.content == content:
+            return "in_flight" if replace and life.is_cancelled else "duplicate"
+        if not replace:
+            return "conflict"
+        return "in_flight" if self.may_go_out(life) else None
+
+    def became(self, remembered: Any, content: Content, replace: bool) -> str | None:
+        """Return what became of a remembered id; None where this is news."""
+        is_news = remembered is None or replace or remembered[1] != content
+        return None if is_news else remembered[2]
+
     def due_by_tombstone(self, id: str, generation: int, wanted: int) -> int | None:
         """Return the due of a cold row, None where it was cancelled; a producer's obeys none."""
-        tombstone = self.recall(f"t{id}")
-        if tombstone is None or not generation:
+        left_at, due, cancelled, _ = self.tombstone(id)
+        if not generation:
             return wanted
-        left_at, due, cancelled = tombstone
         if generation <= cancelled:
             return None
         return due if due is not None and generation <= left_at else wanted
@@ -316,8 +347,10 @@ class Model:
 
     def _cancel_one(self, id: str, life: Life | None) -> str:
         if life is None:
-            self.memorize(f"t{id}", (self.generation, None, self.generation), self.cold_tier)
+            left = (self.generation, None, self.generation, self.tombstone(id)[3])
+            self.memorize(f"t{id}", left, self.cold_tier)
             return "recorded"
+        self.end_cold_copies(id)
         if life.state == "unack":
             life.is_cancelled = True
             return "in_flight"
@@ -342,17 +375,17 @@ class Model:
             return "in_flight"
         if life.expires is not None and life.expires <= self.now + delay:
             return "expires_before_due"
+        self.end_cold_copies(id)
         life.due, life.version = self.now + delay, next(self.versions)
         life.held_since, life.is_aside = 0, False
         life.go("pending", life.due)
         return "rescheduled"
 
     def _reschedule_cold(self, id: str, delay: int) -> str:
-        tombstone = self.recall(f"t{id}")
-        cancelled = 0 if tombstone is None else tombstone[2]
-        if tombstone is not None and cancelled == self.generation:
+        _, _, cancelled, ended = self.tombstone(id)
+        if cancelled and cancelled == self.generation:
             return "unknown"
-        left = (self.generation, self.now + delay, cancelled)
+        left = (self.generation, self.now + delay, cancelled, ended)
         self.memorize(f"t{id}", left, self.cold_tier)
         return "recorded"
 

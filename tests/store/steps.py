@@ -170,7 +170,8 @@ def memory(item: tuple[bytes, bytes]) -> tuple[Any, ...]:
     until, first, second = (int.from_bytes(value[at : at + 6]) for at in (0, 6, 12))
     match name[:1]:
         case b"t":
-            return name.decode(), until, first, second, int.from_bytes(value[18:24])
+            cancelled, ended = (int.from_bytes(value[at : at + 6]) for at in (18, 24))
+            return name.decode(), until, first, second, cancelled, ended
         case b"r":
             return name.decode(), until, first, ENDS[value[20:]]
         case b"d":
@@ -186,7 +187,7 @@ def expected_memories(model: Model) -> list[tuple[Any, ...]]:
     for name, (until, value) in model.memories.items():
         match name[0]:
             case "t":
-                expected.append((name, until, value[0], value[1] or 0, value[2]))
+                expected.append((name, until, value[0], value[1] or 0, *value[2:]))
             case "r":
                 expected.append((name, until, value[0], value[2]))
             case "d":

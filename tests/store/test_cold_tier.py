@@ -7,7 +7,7 @@ import pytest
 from duebridge.errors import StoreError
 from duebridge.store.cold import ColdNotes, Mark
 from tests.store.conftest import Opened
-from tests.support.desk import NOW_MS, YEAR_MS, Desk, envelope
+from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, envelope
 
 
 @pytest.fixture
@@ -141,13 +141,23 @@ def test_demote_of_a_damaged_record_leaves_it_to_the_workers(desk: Desk, kept_by
     assert desk.score_of("a", "pending") is not None
 
 
-def test_void_copy_is_known_for_the_longest_delay(desk: Desk) -> None:
-    answer(desk, "B", [("gone", 1)])
-    desk.clock.advance(YEAR_MS - 1)
-    assert desk.store.forget()[1] == 0
-    desk.clock.advance(1)
-    assert desk.store.forget()[1] == 2
+def test_void_copy_is_known_until_no_file_can_have_it(desk: Desk) -> None:
+    notes(desk).note_first(1)
+    answer(desk, "B", [("gone", 7)])
+    desk.clock.advance(YEAR_MS)
+    assert desk.store.forget()[1] == 1, "the progress of the batch"
+    assert void(desk) == {"B/gone"}
+    sift(desk, floor=8)
+    desk.clock.advance(DAY_MS)
+    assert desk.store.forget()[1] == 1
     assert void(desk) == set()
+
+
+def sift(desk: Desk, *cold: str, floor: int) -> None:
+    """Rebuild the filter as a job does that found these ids in the files."""
+    desk.store.begin_sift(1024, floor, "")
+    desk.store.mark(cold, None, "")
+    desk.store.end_sift(floor, "")
 
 
 def notes(desk: Desk) -> ColdNotes:

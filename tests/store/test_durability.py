@@ -63,6 +63,7 @@ CALLS: dict[str, tuple[str, Waiting]] = {
     "cancel": ("pending", lambda store: store.cancel("a")),
     "reschedule": ("pending", lambda store: store.reschedule("a", "+5000", YEAR_MS)),
     "demote": ("pending", lambda store: store.demote("batch", 0, [("a", 1)])),
+    "mark": ("", lambda store: store.mark(["a"], 1, "")),
     "replay": ("dead", lambda store: store.replay(["a"])),
     "drop": ("dead", lambda store: store.drop(["a"])),
     "claim": ("ready", lambda store: store.claim(5, LEASE_MS)),

@@ -116,6 +116,8 @@ class Bridge(Machine):
         cold_tier_ms = YEAR_MS * has_cold_tier
         self.store = self.desk.again(repeat_for_s=REPEAT_S, cold_tier_ms=cold_tier_ms)
         self.model.cold_tier = cold_tier_ms
+        if has_cold_tier:
+            self.store.note("hydrated_until", 1, "first")
         self.schedule([(name, content) for name in "abc"], False, FINE)
         self.advance(content.delay)
         for _ in range(run_outs):

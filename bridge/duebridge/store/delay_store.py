@@ -13,6 +13,7 @@ from typing import Any
 from duebridge.envelope import Envelope
 from duebridge.ports.source import Place
 from duebridge.store.batching import CallId, answers_of, new_call_id, new_nonce
+from duebridge.store.cold_calls import ColdCalls
 from duebridge.store.server.connection import Argument
 from duebridge.store.splitting import DividedShard
 from duebridge.store.wire.leases import Claim, ProbeReply, read_claim, read_probe
@@ -21,14 +22,11 @@ from duebridge.store.wire.poll import NONE, Poll, Stats
 from duebridge.store.wire.record import PackedRow, pack, pack_row
 from duebridge.store.wire.replies import (
     CancelAnswer,
-    DemoteReply,
     DropAnswer,
     Entry,
     FoundReply,
-    GenerationReply,
     HistogramReply,
     KeepReply,
-    LiftReply,
     MoveReply,
     NoteMode,
     NoteName,
@@ -72,7 +70,7 @@ READY_FULL = 10_000
 NO_CURSOR = ("", "")
 
 
-class DelayStore(DividedShard):
+class DelayStore(ColdCalls):
     """The envelopes of one shard. All truth is in the store; an instance holds none of it."""
 
     def next(self) -> Poll:
@@ -92,6 +90,7 @@ class DelayStore(DividedShard):
         keeps_answer: bool = True,
         places: Sequence[Place | None] = (),
         besides: Sequence[str] = (),
+        lease: str = "",
     ) -> list[ScheduleReply]:
         """Accept envelopes: each is pending until due, or its answer says why not.
 
@@ -129,7 +128,7 @@ class DelayStore(DividedShard):
             placed = packed_places(places[len(rows) - len(rest) :])
             beside = packed_besides(besides[len(rows) - len(rest) :])
             ids = [row.id for row in rest]
-            reply = self._run("schedule", *standard, *fields, placed, beside, ids=ids)
+            reply = self._run("schedule", *standard, *fields, placed, beside, lease, ids=ids)
             return read_scheduled(reply, len(rest))
 
         return answers_of(rows, call)
@@ -328,17 +327,6 @@ class DelayStore(DividedShard):
         arguments = (id, due, max_delay_ms, *self._call_id(call), self._cold_tier_ms)
         return read_rescheduled(self._run("reschedule", *arguments, ids=[id]))
 
-    def demote(self, batch: str, first: int, rows: Sequence[tuple[str, int]]) -> DemoteReply:
-        """Remove rows, pairs of id and generation, that a batch of the cold tier has copied.
-
-        `first` is the index in the batch of the first row; rows come in the batch's order, and none
-        is done twice. The copy of an envelope that changed since is void from this moment on.
-        """
-        flat = (part for row in rows for part in row)
-        arguments = (batch, first, self._cold_tier_ms, len(rows), *flat)
-        reply = self._run("demote", *arguments, ids=[each for each, _ in rows])
-        return read_reply(reply, DemoteReply)
-
     def get(self, id: str) -> Entry | None:  # noqa: A002 - the public name of the field
         """Return one envelope; None where the store does not know the id."""
         _, state, score, record, flight = read_reply(self._run("get", id), FoundReply)
@@ -379,20 +367,9 @@ class DelayStore(DividedShard):
         """Drop expired answers, remembered ids and tombstones; return how many."""
         return read_reply(self._run("forget", limit), MoveReply)
 
-    def lift(self, generation: int, names: Sequence[str]) -> int:
-        """Drop tombstones and void copies, by their `Mark.name`; return how many.
-
-        A tombstone of `generation` or later stays.
-        """
-        return read_reply(self._run("lift", generation, len(names), *names), LiftReply).dropped
-
     def renew(self) -> bool:
         """Put the counters beyond every number given out, as any writing call does when due."""
         return bool(read_reply(self._run("renew"), RenewReply).did)
-
-    def new_generation(self) -> int:
-        """Return a new generation, less than any that is given out later."""
-        return read_reply(self._run("generation"), GenerationReply).generation
 
     def note(self, name: NoteName, value: int, how: NoteMode = "set") -> bool:
         """Note how far an outside job has come; `first` keeps an earlier note, `rise` a higher."""

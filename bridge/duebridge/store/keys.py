@@ -23,6 +23,8 @@ SHARD_KEYS = (
     "memory",
     "forget",
     "wake",
+    "cold_a",
+    "cold_b",
 )
 
 

@@ -19,7 +19,7 @@ from duebridge.store.server.scripts import Script
 # Settlements need not wait: what they lose is a duplicate after a fault.
 WAITING = frozenset(
     (
-        *("schedule", "keep", "cancel", "reschedule", "replay", "drop", "demote"),
+        *("schedule", "keep", "cancel", "reschedule", "replay", "drop", "demote", "mark"),
         *("claim", "probe", "shunt"),
     )
 )

@@ -20,7 +20,7 @@ READ = (
 )
 WRITE = (
     *("hset", "hsetnx", "hdel", "hincrby", "zadd", "zrem", "zremrangebyrank", "xadd", "xdel"),
-    *("set", "incrby", "pttl", "multi", "exec", "unlink", "wait"),
+    *("bitfield", "set", "incrby", "pttl", "multi", "exec", "unlink", "wait"),
     *("publish", "spublish", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe"),
 )
 CLUSTER = (

@@ -141,6 +141,30 @@ class LiftReply(NamedTuple):
     dropped: int
 
 
+class MarkReply(NamedTuple):
+    """How many cold ids were marked."""
+
+    now_ms: int
+    marked: int
+
+
+class OccupyReply(NamedTuple):
+    """Whether the caller has the lease of the cold tier; who has it, since when and until when."""
+
+    now_ms: int
+    did: int
+    who: bytes
+    since_ms: int
+    until_ms: int
+
+
+class VacateReply(NamedTuple):
+    """Whether the caller had the lease of the cold tier."""
+
+    now_ms: int
+    did: int
+
+
 NoteName: TypeAlias = Literal["hydrated_until", "journal_kept"]
 NoteMode: TypeAlias = Literal["set", "first", "rise"]
 
