@@ -6,7 +6,7 @@ from duebridge.errors import StoreError
 from duebridge.store.cold import ColdNotes
 from tests.store.cold_desk import Row, cold_desk, copied, demoted, far, hydrate, sift, tombstones
 from tests.store.conftest import Opened
-from tests.support.desk import DAY_MS, YEAR_MS, Desk
+from tests.support.desk import DAY_MS, YEAR_MS, Desk, acks
 
 FILTERED = pytest.mark.parametrize("is_filtered", [True, False], ids=["filter", "no filter"])
 
@@ -88,14 +88,13 @@ def test_later_life_that_goes_cold_again_comes_back_and_the_earlier_one_does_not
     assert hydrate(desk, later) == "accepted"
 
 
-def test_reschedule_of_what_is_here_again_ends_the_copies_of_before(desk: Desk) -> None:
+def test_reschedule_of_what_came_back_ends_its_row(desk: Desk) -> None:
     row = demoted(desk, "a")
-    desk.schedule(far("a"))
+    assert hydrate(desk, row) == "accepted"
     assert desk.store.reschedule("a", "+1", YEAR_MS).status == "rescheduled"
     desk.clock.advance(1)
     claim = desk.claim_all()
-    desk.store.release(claim.token, ["a"])
-    assert desk.store.cancel("a") == "cancelled"
+    assert desk.store.ack(acks(claim.token, "a")).stale == []
     assert hydrate(desk, row) == "duplicate"
 
 

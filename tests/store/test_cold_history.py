@@ -64,13 +64,24 @@ BEGINS = {
         Event("step", 0, WHOLE),
     ],
     "other content beside a cold copy": [*FILTER, *COLD, PUT, HYDRATE, Event("step", 0, WHOLE)],
+    "cancelled while a hydrate that brought it back died": [
+        *FILTER,
+        *COLD,
+        HYDRATE,
+        Event("step", 0, 4),
+        Event("kill", 0),
+        CANCEL,
+        LEASE_OVER,
+        HYDRATE,
+        Event("step", 0, WHOLE),
+    ],
     "a late hydrate of a cancelled row": [*COLD, CANCEL, *[Event("pass_time", 3)] * 20, HYDRATE],
 }
 
 
-def run(connection: Connection, events: list[Event]) -> None:
+def run(connection: Connection, events: list[Event], remember_ms: int) -> None:
     desk = Desk(connection, f"test-{secrets.token_hex(6)}", cold_tier_ms=YEAR_MS)
-    history = ColdHistory(desk)
+    history = ColdHistory(desk, remember_ms)
     try:
         for event in events:
             history.happen(event)
@@ -79,15 +90,22 @@ def run(connection: Connection, events: list[Event]) -> None:
         desk.delete()
 
 
+@pytest.mark.parametrize("remember_ms", [0, YEAR_MS])
 @pytest.mark.parametrize("begin", BEGINS)
-def test_cold_rows_obey_whatever_jobs_overlap(connection: Connection, begin: str) -> None:
-    run(connection, BEGINS[begin])
+def test_cold_rows_obey_whatever_jobs_overlap(
+    connection: Connection, begin: str, remember_ms: int
+) -> None:
+    run(connection, BEGINS[begin], remember_ms)
 
 
 @pytest.mark.parametrize("connection", ["redis"], indirect=True)
 @settings(max_examples=2 * EXAMPLES, derandomize=True, deadline=None)
-@given(begin=st.sampled_from(sorted(BEGINS)), events=EVENTS)
+@given(
+    begin=st.sampled_from(sorted(BEGINS)),
+    events=EVENTS,
+    remember_ms=st.sampled_from([0, YEAR_MS]),
+)
 def test_cold_rows_obey_in_any_order(
-    connection: Connection, begin: str, events: list[Event]
+    connection: Connection, begin: str, events: list[Event], remember_ms: int
 ) -> None:
-    run(connection, BEGINS[begin] + events)
+    run(connection, BEGINS[begin] + events, remember_ms)
