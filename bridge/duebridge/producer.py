@@ -15,6 +15,7 @@ from uuid import UUID
 
 from msgspec import UNSET
 
+from duebridge.cold_rows import ColdRows
 from duebridge.config.load import load_config, resolved_store_url
 from duebridge.config.models import Config
 from duebridge.envelope import BodyGiven, Envelope, EnvelopeFields, checked_id, due_instant
@@ -153,13 +154,16 @@ class Producer:
         return answer.status
 
     def get(self, route: str, id: str | UUID) -> Known | None:  # noqa: A002
-        """Look an envelope up; None where the store does not know the id.
+        """Look an envelope up; None where nobody knows the id.
 
-        Raises `EnvelopeError` for an id that is not text in UTF-8.
+        On a route with a cold tier an id that the store does not have may be in a file: then its
+        state is `cold`, and the files are read. Raises `EnvelopeError` for an id that is not text
+        in UTF-8, and `ConfigError` where files cannot be read.
         """
         text = checked_id(id)
-        entry = self._shard(route, text).get(text)
-        return None if entry is None else Known.of(route, entry)
+        if (entry := self._shard(route, text).get(text)) is not None:
+            return Known.of(route, entry)
+        return ColdRows(self._config, self._connection, find_route(self._config, route)).get(text)
 
     def close(self) -> None:
         """Close the connection to the store."""

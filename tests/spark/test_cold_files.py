@@ -1,5 +1,6 @@
 """The files of the cold tier, as tasks write them and as `get` and `ls` read them."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
+from duebridge.async_producer import AsyncProducer
 from duebridge.config.models import HOUR_MS
 from duebridge.errors import JobFailed
+from duebridge.receipt import Known
 from duebridge.store.cold import ColdNotes
 from duebridge_connectors.spark.cold import parquet_files
 from duebridge_connectors.spark.cold.commit_log import (
@@ -214,6 +217,14 @@ def listed(world: World, *words: str) -> list[str]:
     return [each["id"] for each in done.json_lines()]
 
 
+def get_awaited(world: World, name: str) -> Known | None:
+    async def get() -> Known | None:
+        async with AsyncProducer.from_config(world.config) as producer:
+            return await producer.get("cold", name)
+
+    return asyncio.run(get())
+
+
 def test_get_and_ls_of_the_cold_obey_what_was_recorded(world: World, log: ColdLog) -> None:
     store = world.store("cold", 0, cold_tier_ms=1 << 40)
     world.producer().get("cold", "absent")  # opens the route
@@ -228,7 +239,12 @@ def test_get_and_ls_of_the_cold_obey_what_was_recorded(world: World, log: ColdLo
     for name, due in (("moved", START + 99), ("kept", START + 2)):
         done = world.command("get", "cold", name, "--output", "json")
         assert (done.code, done.json()["state"], done.json()["due_at_ms"]) == (0, "cold", due)
+        known = producer.get("cold", name)
+        assert known is not None
+        assert (known.state, known.due_at_ms) == ("cold", due)
+        assert get_awaited(world, name) == known
     assert world.command("get", "cold", "cancelled").code == 1
+    assert producer.get("cold", "cancelled") is producer.get("cold", "absent") is None
     assert world.command("get", "cold", "absent").code == 1
     assert listed(world) == ["moved", "kept"]
     assert store.next().pending == 0

@@ -16,6 +16,8 @@ import msgspec
 from duebridge.admin.cursors import cursor_of, position_of
 from duebridge.errors import EnvelopeError
 from duebridge.store.delay_store import DelayStore
+from duebridge.store.due_window import ANY_TIME as ANY_TIME
+from duebridge.store.due_window import DueWindow as DueWindow
 from duebridge.store.wire.poll import NONE
 from duebridge.store.wire.replies import Entry, Page
 
@@ -26,25 +28,6 @@ READ_AHEAD = 2  # pages that a source has read when it yields the first envelope
 
 _NO_ID = "\n"  # not a valid id: a page behind it begins with its score
 _NEVER_MS = 2**63
-
-
-class DueWindow(NamedTuple):
-    """A range of due instants in epoch ms, both ends included; None leaves an end open."""
-
-    from_ms: int | None = None
-    to_ms: int | None = None
-
-    def has(self, entry: Entry) -> bool:
-        """Whether an envelope is due within; an unreadable one is in no bounded window."""
-        if self == ANY_TIME:
-            return True
-        if entry.record is None:
-            return False
-        due_at_ms = entry.record.due_at_ms
-        return (self.from_ms or 0) <= due_at_ms <= (_NEVER_MS if self.to_ms is None else self.to_ms)
-
-
-ANY_TIME = DueWindow()
 
 
 class ListPosition(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
