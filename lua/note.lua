@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- note.lua: note in meta how far a job outside the store has come.
 --
--- ARGV[4]  hydrated_until or journal_kept
--- ARGV[5]  ms, or a journal number
+-- ARGV[4]  hydrated_until, journal_kept or cold_kept
+-- ARGV[5]  ms, a journal number, or a number of marks
 -- ARGV[6]  set; first: a later note changes nothing; rise: nor does a lower one
 -- Returns  {now, 1 if it changed}
 -- @include prelude master life renewed

@@ -26,17 +26,28 @@ class Mark(NamedTuple):
     cancelled: int
 
 
+class ColdFilter(NamedTuple):
+    """What a shard's filter of cold ids has; `bits` is 0 where none is in use.
+
+    `kept` is how many marks the last rebuild found to be needed.
+    """
+
+    bits: int
+    marked: int
+    kept: int
+
+
 class ColdNotes:
     """The notes of one shard. All methods raise `StoreError`."""
 
     def __init__(self, connection: Connection, shard: Shard) -> None:
         self._client: Any = connection.client
-        self._store = DelayStore(connection, shard)
-        self._memory = f"{shard.tag}:memory"
+        self.store = DelayStore(connection, shard)
+        self._memory, self._meta = shard.key("memory"), shard.key("meta")
 
     def new_generation(self) -> int:
         """Return a new generation, less than any that is given out later."""
-        return self._store.new_generation()
+        return self.store.new_generation()
 
     def marks(self) -> Iterator[Mark]:
         """Yield all tombstones and void copies there at the start; some may have expired."""
@@ -62,11 +73,22 @@ class ColdNotes:
 
     def note_hydrated(self, until_ms: int) -> None:
         """Note that every envelope due before an instant is in the store; each poll reports it."""
-        self._store.note("hydrated_until", until_ms)
+        self.store.note("hydrated_until", until_ms)
 
     def note_first(self, until_ms: int) -> None:
         """Note it before the first row goes cold; later calls change nothing."""
-        self._store.note("hydrated_until", until_ms, "first")
+        self.store.note("hydrated_until", until_ms, "first")
+
+    def note_kept(self, marks: int) -> None:
+        """Note how many marks a rebuild of the filter kept."""
+        self.store.note("cold_kept", marks)
+
+    def filter(self) -> ColdFilter:
+        """Return what the filter of cold ids has."""
+        names = ("cold_bits", "cold_marked", "cold_kept")
+        with translated_errors():
+            found = self._client.hmget(self._meta, names)
+        return ColdFilter(*(int(value or 0) for value in found))
 
 
 def _mark(name: str, value: bytes) -> Mark:
