@@ -16,27 +16,31 @@ local DAY_MS = 24 * 3600 * 1000
 local function has_cold_tier() return cold[1] ~= false end
 
 -- A filter sets BITS_OF_ID bits for each id: one that has them all may be cold, any other is not.
-local BITS_OF_ID, IDS_OF_COMMAND = 7, 64
-local function add_bits(command, id, size, ...)
-  local digest = redis.sha1hex(id)
-  local at, step = tonumber(string.sub(digest, 1, 8), 16), tonumber(string.sub(digest, 9, 16), 16)
-  for i = 1, BITS_OF_ID do
-    local n = #command
-    command[n + 1], command[n + 2], command[n + 3] = (...), 'u1', (at + i * step) % size
-    command[n + 4] = select(2, ...)
+local BITS_OF_ID, IDS_OF_COMMAND = 4, 100
+
+-- The BITFIELD of ids[first..last]: GET of their bits, or SET.
+local function bitfield(ids, first, last, size, verb, value)
+  local command, n = {}, 0
+  for i = first, last do
+    local digest = redis.sha1hex(ids[i])
+    local bit, step = tonumber(string.sub(digest, 1, 8), 16), tonumber(string.sub(digest, 9, 16), 16)
+    for _ = 1, BITS_OF_ID do
+      bit = (bit + step) % size
+      command[n + 1], command[n + 2], command[n + 3], command[n + 4] = verb, 'u1', bit, value
+      n = n + (value and 4 or 3)
+    end
   end
+  return command
 end
 
--- Run a command of a filter for some ids at a time; `each` gets every id and the sum of its bits.
-local function with_bits(key, ids, size, each, ...)
+-- Run it for all ids, some at a time; `each` gets every id and the sum of what its bits were.
+local function with_bits(key, ids, size, each, verb, value)
   for first = 1, #ids, IDS_OF_COMMAND do
-    local command, last = {}, math.min(first + IDS_OF_COMMAND - 1, #ids)
-    for i = first, last do add_bits(command, ids[i], size, ...) end
-    local bits = redis.call('BITFIELD', key, unpack(command))
+    local last = math.min(first + IDS_OF_COMMAND - 1, #ids)
+    local bits = redis.call('BITFIELD', key, unpack(bitfield(ids, first, last, size, verb, value)))
     for i = first, last do
-      local sum = 0
-      for bit = 1, BITS_OF_ID do sum = sum + bits[(i - first) * BITS_OF_ID + bit] end
-      each(ids[i], sum)
+      local n = (i - first) * BITS_OF_ID
+      each(ids[i], bits[n + 1] + bits[n + 2] + bits[n + 3] + bits[n + 4])
     end
   end
 end

@@ -9,7 +9,7 @@ from tests.support.desk import Desk
 
 IDS = 2000
 BITS = 10 * IDS
-MOST_FALSE = 0.03  # of ten bits an id with seven set: 0.8 %
+MOST_FALSE = 0.03  # of ten bits an id with four set: 1.2 %
 
 
 @pytest.fixture
