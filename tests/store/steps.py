@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from duebridge.store.journal import JournalEntry, Note, read_entry
 from duebridge.store.wire.record import Flight, Record, read_flight, read_record
-from tests.store.model import Life, Model
+from tests.store.lives import Life
+from tests.store.model import Model
 from tests.support.invariants import NOBODY, STATES, Snapshot
 
 GONE = ""

@@ -22,6 +22,7 @@ from tests.store import calls
 from tests.store.calls import Call, Copy, Held
 from tests.store.conftest import Opened
 from tests.store.ledger import Story
+from tests.store.lives import Content
 from tests.store.machine import (
     FATES,
     FINE,
@@ -33,7 +34,6 @@ from tests.store.machine import (
     while_any,
     within,
 )
-from tests.store.model import Content
 from tests.support.desk import LEASE_MS, YEAR_MS, Desk
 
 EXAMPLES = int(os.environ.get("DUEBRIDGE_EXAMPLES", "40"))
