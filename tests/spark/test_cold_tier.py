@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from duebridge.config.models import HOUR_MS
 from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError, JobFailed
+from duebridge.store.cold_lease import ColdLease
 from duebridge.store.server.connection import open_connection
+from duebridge_connectors.spark.cold import sieve
 from duebridge_connectors.spark.cold.commit_log import ColdLog, Commit
 from duebridge_connectors.spark.jobs import demote, hydrate
 from duebridge_connectors.spark.jobs.demote import run_demote
@@ -210,17 +213,97 @@ def test_hydrate_while_a_producer_cancels_and_reschedules_obeys_both_or_leaves_i
     assert {"tcancelled", "tmoved"} <= cold.marks(), "left meanwhile: they may bind what comes"
 
 
-@pytest.mark.long
-def test_hydrate_leaves_a_row_cold_whose_id_lives_with_other_content(cold: ColdRoute) -> None:
+@pytest.mark.parametrize("body", [b"body of a", b"other"])
+def test_schedule_of_a_cold_id_ends_its_copy_and_a_cancel_then_ends_all(
+    cold: ColdRoute, body: bytes
+) -> None:
     cold.demoted("a", "b")
-    other = Envelope.new(b"other", id="a", at=LATER_MS)
-    assert cold.world.producer().schedule_many("cold", [other])[0].status == "accepted"
+    producer = cold.world.producer()
+    again = Envelope.new(body, id="a", at=LATER_MS)
+    assert producer.schedule_many("cold", [again])[0].status == "accepted"
+    assert producer.cancel("cold", "a") == "cancelled"
     cold.reach()
-    done = cold.hydrate()
-    assert (done.accepted, done.left, cold.ids()) == (1, 1, ["a"])
-    assert "the store has other content" in done.first_reason
-    assert cold.world.producer().cancel("cold", "a") == "cancelled"
-    assert (cold.hydrate().accepted, cold.warm()) == (1, {"a", "b"})
+    done = cold.hydrate(remember="1s")
+    assert (done.accepted, done.duplicate, done.cancelled, done.left) == (1, 1, 0, 0)
+    assert (cold.warm(), cold.ids(), cold.marks()) == ({"b"}, [], set())
+
+
+def test_hydrate_that_was_stopped_brings_back_nothing_that_another_did_away_with(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X was moved while it was copied. B has read the files, and not the marks, when A comes."""
+    cold.schedule("x")
+    cold.demote_until("before removal")
+    assert cold.world.producer().reschedule("cold", "x", delay="6d") == "rescheduled"
+    cold.demote()
+    cold.reach()
+    real, runs = hydrate.read_marks, []
+
+    def stopped(tier: Any, began: Any) -> Any:
+        runs.append(began)
+        if len(runs) == 1:
+            run_out(cold)
+            assert (cold.hydrate(remember="1s").accepted, cold.marks()) == (0, set())
+            assert cold.world.producer().cancel("cold", "x") == "cancelled"
+        return real(tier, began)
+
+    monkeypatch.setattr(hydrate, "read_marks", stopped)
+    with pytest.raises(
+        (PySparkException, JobFailed), match="HELD expected the lease of the cold tier"
+    ):
+        cold.hydrate(remember="1s")
+    assert cold.warm() == set()
+
+
+def run_out(cold: ColdRoute) -> None:
+    """Let the lease of the tier run out, as after a pause of its holder."""
+    for number in (0, 1):
+        store = cold.world.store("cold", number)
+        token = cold.world.connection.client.hget(store.shard.key("meta"), "cold_lease").split()[0]
+        assert store.vacate(token.decode())
+
+
+def test_hydrate_while_another_runs_is_refused_and_says_who_does(cold: ColdRoute) -> None:
+    cold.demoted("a")
+    cold.reach()
+    stores = [cold.world.store("cold", number) for number in (0, 1)]
+    with ColdLease.held(stores, "hydrate", lease_ms=2000):
+        with pytest.raises(JobFailed, match=r"its cold tier is in use: hydrate on .* has it since"):
+            cold.hydrate()
+        assert cold.warm() == set()
+        cold.schedule("b")
+        assert cold.demote().removed == 1, "it needs the lease only to rebuild the filter"
+    assert cold.hydrate().accepted == 2
+
+
+def test_cancel_of_a_cold_row_binds_it_a_year_late(cold: ColdRoute) -> None:
+    cold.demoted("a", "b")
+    assert cold.world.producer().cancel("cold", "a") == "recorded"
+    for number in (0, 1):
+        key = cold.world.store("cold", number).shard.key("forget")
+        for name in cold.world.connection.client.zrange(key, 0, -1):
+            cold.world.connection.client.zadd(key, {name: 1})
+        cold.world.store("cold", number).forget()
+    assert "ta" in cold.marks()
+    cold.reach()
+    assert (cold.hydrate().accepted, cold.warm()) == (1, {"b"})
+
+
+def test_demote_builds_the_filter_and_ids_that_no_file_has_leave_no_tombstone(
+    cold: ColdRoute,
+) -> None:
+    cold.demoted("a", "b")
+    producer = cold.world.producer()
+    assert producer.cancel("cold", "nobody") == "unknown"
+    assert (producer.cancel("cold", "a"), cold.marks()) == ("recorded", {"ta"})
+    with cold.tier.leased("test") as lease:
+        sieve.sift(cold.spark, cold.tier, lease)
+    assert cold.marks() == {"ta"}
+    cold.reach()
+    assert (cold.hydrate().accepted, cold.marks()) == (1, set())
+    with cold.tier.leased("test") as lease:
+        sieve.sift(cold.spark, cold.tier, lease)
+    assert producer.reschedule("cold", "a", delay="1h") == "unknown", "no file has it any more"
 
 
 def test_hydrate_finishes_a_demote_that_was_killed_first(cold: ColdRoute) -> None:

@@ -19,7 +19,7 @@ from duebridge.errors import JobFailed, StoreError
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.wire.replies import OccupyReply, read_text
 
-LEASE_MS = 30_000
+LEASE_MS = 15_000
 RENEWALS = 3  # within the time of a lease
 ASK_EVERY_S = 0.5
 

@@ -2,6 +2,7 @@
 
 rows ─▶ Parquet of a batch, read back by each task ─▶ commit               write_batch
 committed rows ─▶ shard by shard, in order ─▶ demote.lua ─▶ commit         finish_batches
+rows never stored ─▶ their ids marked in the store ─▶ commit               publish_batch
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,8 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.wire.replies import DemoteReply
 from duebridge_connectors.spark.cold.commit_log import REMOVED, Commit
-from duebridge_connectors.spark.cold.parquet_files import WRITTEN, ColdBatch, write_files
+from duebridge_connectors.spark.cold.parquet_files import WRITTEN, ColdBatch, write_hours
+from duebridge_connectors.spark.cold.sieve import mark_batch
 from duebridge_connectors.spark.cold.tier import Tier, read_cold
 from duebridge_connectors.spark.source.planning import StoreAddress
 from duebridge_connectors.spark.transforms.cold_copies import KEYS, in_removal_order
@@ -44,6 +46,20 @@ def write_batch(tier: Tier, rows: DataFrame, kind: str, batch: str) -> Commit:
     return Commit(
         kind=kind, batch=batch, at_ms=tier.now_ms(), rows=total, files=tuple(sorted(found))
     )
+
+
+PATIENCE_MS = 600_000  # of what has written files already
+
+
+def publish_batch(spark: SparkSession, tier: Tier, batch: Commit) -> None:
+    """Commit a batch whose rows never were in the store, once that knows their ids.
+
+    Under the lease of the tier: a rebuild between the two would miss them. Raises `JobFailed`.
+    """
+    with tier.leased("schedule", PATIENCE_MS) as lease:
+        mark_batch(spark, tier, batch, lease)
+        lease.check()
+        tier.log.commit(batch)
 
 
 def finish_batches(spark: SparkSession, tier: Tier) -> list[Commit]:

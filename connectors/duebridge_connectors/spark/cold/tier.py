@@ -18,6 +18,7 @@ from duebridge.config.models import ColdTier, Route
 from duebridge.errors import ConfigError
 from duebridge.store.batching import in_calls
 from duebridge.store.cold import ColdNotes, Mark
+from duebridge.store.cold_lease import ColdLease
 from duebridge.store.keys import Shard
 from duebridge_connectors.spark.cold.commit_log import ColdLog, boundary_ms
 from duebridge_connectors.spark.cold.parquet_files import ColdRead, read_files
@@ -44,6 +45,17 @@ class Tier(msgspec.Struct, frozen=True):
         """Open the notes of each shard about the tier; raises `StoreError`."""
         with self.address.connect() as connection:
             yield [ColdNotes(connection, shard) for shard in self.shards]
+
+    @contextmanager
+    def leased(self, job: str, wait_ms: int = 0) -> Iterator[ColdLease]:
+        """Have the lease of the tier; raises `JobFailed` that names who has it, and `StoreError`.
+
+        A lease that is renewed is waited for as long as `wait_ms`.
+        """
+        with self.address.connect() as connection:
+            stores = [self.address.delay_store(connection, shard) for shard in self.shards]
+            with ColdLease.held(stores, job, wait_ms) as lease:
+                yield lease
 
     def now_ms(self) -> int:
         """Return the store's time; raises `StoreError`."""
@@ -123,6 +135,10 @@ class Marks(msgspec.Struct, frozen=True):
         """The ids of the marked envelopes."""
         return [mark.id for _, mark in self.found]
 
+    def of(self, number: int) -> list[Mark]:
+        """Return the marks of a shard."""
+        return [mark for shard, mark in self.found if shard == number]
+
     def due_before(self, until_ms: int) -> "Marks":
         """Return the marks that reschedule an envelope to an instant before this one."""
         found = [(n, mark) for n, mark in self.found if 0 < mark.due_at_ms < until_ms]
@@ -147,10 +163,10 @@ def read_marks(tier: Tier, began: Sequence[int]) -> Marks:
     return Marks(began, found)
 
 
-def drop_marks(tier: Tier, marks: Marks, used: Sequence[tuple[int, str]]) -> None:
-    """Drop marks by shard and name unless they were renewed meanwhile."""
+def drop_marks(tier: Tier, marks: Marks, used: Sequence[tuple[int, str]], lease: str) -> None:
+    """Drop marks by shard and name unless they were renewed meanwhile, or the lease is lost."""
     with tier.address.connect() as connection:
         for number, marked in groupby(sorted(used), key=itemgetter(0)):
             store = tier.address.delay_store(connection, tier.shards[number])
             for names in in_calls([name for _, name in marked]):
-                store.lift(marks.began[number], names)
+                store.lift(marks.began[number], names, lease)

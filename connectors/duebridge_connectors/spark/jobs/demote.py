@@ -6,14 +6,18 @@ store: pending, due beyond the horizon
 Parquet of a new batch ─▶ commit: the copies are complete
   │  demote.lua: unchanged envelopes leave; the copy of a changed one is void
   ▼
-commit: the copies count
+commit: the copies count ─▶ rebuild a worn filter of the cold ids
 """
+
+from contextlib import suppress
 
 import msgspec
 from pyspark.sql import SparkSession
 
+from duebridge.errors import JobFailed
 from duebridge_connectors.spark.cold.batches import finish_batches, write_batch
 from duebridge_connectors.spark.cold.commit_log import DEMOTED, Commit
+from duebridge_connectors.spark.cold.sieve import sift_if_worn
 from duebridge_connectors.spark.cold.tier import Tier, new_batch, open_tier
 from duebridge_connectors.spark.jobs.tidy_cold import tidy_a_little
 from duebridge_connectors.spark.source.dataframes import read_source
@@ -47,13 +51,19 @@ def run_demote(spark: SparkSession, *, config: str, route: str) -> DemoteSummary
     if copied := copy_far_rows(spark, tier, config):
         tier.log.commit(copied)
         finished += finish_batches(spark, tier)
-    tidy_a_little(tier.log, tier.now_ms())
+        _rebuild_worn_filter(spark, tier)
     return DemoteSummary(
         route=route,
         removed=sum(commit.removed for commit in finished),
         void=sum(commit.void for commit in finished),
         batches=len(finished),
     )
+
+
+def _rebuild_worn_filter(spark: SparkSession, tier: Tier) -> None:
+    """Leave it to the next run while another job has the tier."""
+    with suppress(JobFailed), tier.leased("demote") as lease:
+        sift_if_worn(spark, tier, lease, marks=0)
 
 
 def copy_far_rows(spark: SparkSession, tier: Tier, config: str) -> Commit | None:

@@ -1,11 +1,15 @@
 """The job `hydrate`: returns cold rows to the store before they are due.
 
+lease of the tier: one hydrate at a time
+                                      ▼
 files of the hours up to the horizon ─┐
 rows of later hours, moved forward ───┤   without void copies and rows already returned
                                       ▼
 schedule.lua, which obeys tombstones ─▶ pending         refused rows stay cold
                                       ▼
-commit: taken, pulled, left ─▶ note how far the store is complete ─▶ drop used tombstones
+commit: taken, pulled, left ─▶ drop used tombstones ─▶ rebuild a worn filter
+                                      ▼
+note how far the store is complete
 """
 
 from collections.abc import Sequence
@@ -14,9 +18,11 @@ from typing import Any
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
+from duebridge.store.cold_lease import ColdLease
 from duebridge_connectors.spark.cold.batches import finish_batches, write_batch
 from duebridge_connectors.spark.cold.commit_log import HYDRATED, Commit
 from duebridge_connectors.spark.cold.parquet_files import write_table
+from duebridge_connectors.spark.cold.sieve import sift_if_worn
 from duebridge_connectors.spark.cold.tier import (
     Tier,
     drop_marks,
@@ -74,21 +80,22 @@ def run_hydrate(
 
     It may be killed at any point: rows already scheduled are duplicates in the next run.
     `write_options` are the data source's `remember` (by default 24h) and `rows_per_second`.
-    Raises `ConfigError`, `StoreError` and `JobFailed`.
+    Raises `ConfigError`, `StoreError` and `JobFailed`, which names the job that is at it already.
     """
     tier = open_tier(config, route)
-    began = new_generations(tier)
-    finish_batches(spark, tier)
-    until_ms = tier.boundary_ms()
-    returning = _Returning(spark, tier, until_ms, began)
-    done = HydrateSummary(route=route, until_ms=until_ms)
-    if returning.files or returning.early is not None:
-        done = returning.bring_back(done, {"config": config, **write_options})
-        returning.drop_used_marks()
-    with tier.notes() as shards:
-        for shard in shards:
-            shard.note_hydrated(until_ms)
-    tidy_a_little(tier.log, tier.now_ms())
+    with tier.leased("hydrate") as lease:
+        began = new_generations(tier)
+        finish_batches(spark, tier)
+        returning = _Returning(spark, tier, tier.boundary_ms(), began, lease)
+        done = HydrateSummary(route=route, until_ms=returning.until_ms)
+        if returning.files or returning.early is not None:
+            done = returning.bring_back(done, {"config": config, **write_options})
+            returning.drop_used_marks()
+        sift_if_worn(spark, tier, lease, returning.marks_left)
+        lease.check()
+        with tier.notes() as shards:
+            for shard in shards:
+                shard.note_hydrated(returning.until_ms)
     return done
 
 
@@ -96,11 +103,18 @@ class _Returning:
     """Rows that belong in the store: those due of whole files, and single rows of later files."""
 
     def __init__(
-        self, spark: SparkSession, tier: Tier, until_ms: int, began: Sequence[int]
+        self,
+        spark: SparkSession,
+        tier: Tier,
+        until_ms: int,
+        began: Sequence[int],
+        lease: ColdLease,
     ) -> None:
         """Select the rows due before an instant, or rescheduled to it."""
-        self._spark, self._tier = spark, tier
+        self._spark, self._tier, self._lease = spark, tier, lease
+        self.until_ms = until_ms
         self._state, self._marks = tier.log.state(), read_marks(tier, began)
+        self.marks_left = len(self._marks.found)
         self.files = self._state.due_before(until_ms)
         self.due = self._counting(read_cold(spark, tier, self.files))
         self.early = self._moved_before(until_ms)
@@ -133,7 +147,9 @@ class _Returning:
         tier, run = self._tier, new_batch(self._tier.now_ms())
         rejects = f"_rejects/{run}"
         given = {"route": done.route, **options, "rejects": f"{tier.log.root}/{rejects}"}
-        summary = write_envelopes(writer_rows(self.rows), **given)
+        lease = {"cold_lease": self._lease.token}
+        summary = write_envelopes(writer_rows(self.rows), **given, **lease)
+        self._lease.turn()  # no task that still runs may bring back what loses its marks
         left = self._left(run, rejects) if summary.rejects else ()
         pulled = self._write_pulled(run)
         at_ms, taken = tier.now_ms(), tuple(self.files)
@@ -143,6 +159,7 @@ class _Returning:
             "taken": taken,
             "pulled": pulled,
         }
+        self._lease.check()
         tier.log.commit(Commit(kind=HYDRATED, batch=run, at_ms=at_ms, **change))
         return msgspec.structs.replace(
             done,
@@ -182,4 +199,5 @@ class _Returning:
         rows = read_still_cold(spark, tier, COPY, [row.id for row in bound])
         still = {row.id for row in rows.select("id").distinct().collect()}
         used = [*void, *(row for row in bound if row.id not in still)]
-        drop_marks(tier, marks, [(row.shard, row.name) for row in used])
+        drop_marks(tier, marks, [(row.shard, row.name) for row in used], self._lease.token)
+        self.marks_left -= len(used)

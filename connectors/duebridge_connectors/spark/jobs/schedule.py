@@ -12,7 +12,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from duebridge.errors import ConfigError
-from duebridge_connectors.spark.cold.batches import write_batch
+from duebridge_connectors.spark.cold.batches import publish_batch, write_batch
 from duebridge_connectors.spark.cold.commit_log import SCHEDULED
 from duebridge_connectors.spark.cold.far_rows import FarJob, far_rows, near_rows
 from duebridge_connectors.spark.cold.tier import new_batch, open_tier, read_cold
@@ -102,5 +102,5 @@ def _schedule_far(spark: SparkSession, rows: DataFrame, planned: WriteJob) -> Fa
             shard.note_first(job.boundary_ms)
     written = write_batch(tier, far, SCHEDULED, job.batch)
     if written.rows:
-        tier.log.commit(written)
+        publish_batch(spark, tier, written)
     return FarSplit(rows.mapInArrow(partial(near_rows, job), rows.schema), written.rows, duplicate)

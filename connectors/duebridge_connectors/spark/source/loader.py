@@ -173,6 +173,7 @@ class Loader:
                 replace=self._job.options.on_conflict == "replace",
                 revives=False,
                 keeps_answer=False,
+                lease=self._job.options.cold_lease,
             )
             counts = Counter(answer.status for answer in answers)
             for done in _DONE:

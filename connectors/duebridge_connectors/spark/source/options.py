@@ -130,6 +130,8 @@ class WriteOptions(CappedOptions, frozen=True, kw_only=True):
     """File for the counts, as JSON; for a stream a directory with a file for each batch."""
     run: Annotated[str | None, _text] = None
     """Name of this run; a run of the same name replaces the earlier rejects."""
+    cold_lease: Annotated[str, _text] = ""
+    """Token of a hydrate's lease of the cold tier: rows are refused once another job has it."""
 
 
 class ReadOptions(CappedOptions, frozen=True, kw_only=True):
