@@ -265,7 +265,6 @@ def run_out(cold: ColdRoute) -> None:
 
 def test_hydrate_while_another_runs_is_refused_and_says_who_does(cold: ColdRoute) -> None:
     cold.demoted("a")
-    cold.reach()
     stores = [cold.world.store("cold", number) for number in (0, 1)]
     with ColdLease.held(stores, "hydrate", lease_ms=2000):
         with pytest.raises(JobFailed, match=r"its cold tier is in use: hydrate on .* has it since"):
@@ -273,6 +272,7 @@ def test_hydrate_while_another_runs_is_refused_and_says_who_does(cold: ColdRoute
         assert cold.warm() == set()
         cold.schedule("b")
         assert cold.demote().removed == 1, "it needs the lease only to rebuild the filter"
+    cold.reach()
     assert cold.hydrate().accepted == 2
 
 
