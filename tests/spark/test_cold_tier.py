@@ -6,17 +6,19 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from duebridge.config.models import HOUR_MS
 from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError, JobFailed
 from duebridge.store.cold_lease import ColdLease
 from duebridge.store.server.connection import open_connection
-from duebridge_connectors.spark.cold import sieve
-from duebridge_connectors.spark.cold.commit_log import ColdLog, Commit
+from duebridge_connectors.spark.cold import compaction, sieve
+from duebridge_connectors.spark.cold.batches import finish_batches
+from duebridge_connectors.spark.cold.commit_log import HYDRATED, ColdLog, Commit
+from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.jobs import demote, hydrate
-from duebridge_connectors.spark.jobs.demote import run_demote
+from duebridge_connectors.spark.jobs.demote import copy_far_rows, run_demote
 from tests.spark.cold_route import ColdRoute, Killed, die
 from tests.spark.world import LATER_MS, World
 from tests.support.proxy import proxied
@@ -304,6 +306,52 @@ def test_demote_builds_the_filter_and_ids_that_no_file_has_leave_no_tombstone(
     with cold.tier.leased("test") as lease:
         sieve.sift(cold.spark, cold.tier, lease)
     assert producer.reschedule("cold", "a", delay="1h") == "unknown", "no file has it any more"
+
+
+def test_filter_that_is_rebuilt_beside_a_demote_has_its_rows(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cold.demoted("a")
+    count, tier = sieve._counts, cold.tier
+
+    def count_before_a_demote(rows: DataFrame) -> Any:
+        monkeypatch.setattr(sieve, "_counts", count)
+        found = count(rows)
+        cold.schedule("late")
+        copied = copy_far_rows(cold.spark, tier, cold.world.config)
+        assert copied is not None
+        tier.log.commit(copied)
+        assert [each.removed for each in finish_batches(cold.spark, tier)] == [1]
+        return found
+
+    monkeypatch.setattr(sieve, "_counts", count_before_a_demote)
+    with tier.leased("test") as lease:
+        sieve.sift(cold.spark, tier, lease)
+    assert cold.world.producer().cancel("cold", "late") == "recorded"
+    cold.reach()
+    assert (cold.hydrate().cancelled, cold.warm()) == (1, {"a"})
+
+
+def test_hydrate_that_commits_after_a_merge_of_its_files_keeps_their_marks(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cold.schedule("changed", "b")
+    cold.demote_until("before removal")
+    assert cold.world.producer().cancel("cold", "changed") == "cancelled"
+    commit = ColdLog.commit
+
+    def commit_after_a_merge(log: ColdLog, entry: Commit) -> bool:
+        if entry.kind == HYDRATED:
+            monkeypatch.setattr(ColdLog, "commit", commit)
+            tier = compaction._Tier(log, entry.at_ms, *open_filesystem(log.root))
+            assert compaction._merge_files(tier, log.state().files)
+        return commit(log, entry)
+
+    monkeypatch.setattr(ColdLog, "commit", commit_after_a_merge)
+    cold.reach()
+    assert (cold.hydrate().accepted, cold.warm()) == (1, {"b"})
+    assert {name[0] for name in cold.marks()} == {"t", "x"}, "the merged file has the void copy"
+    assert (cold.hydrate().duplicate, cold.warm(), cold.marks()) == (1, {"b"}, set())
 
 
 def test_hydrate_finishes_a_demote_that_was_killed_first(cold: ColdRoute) -> None:

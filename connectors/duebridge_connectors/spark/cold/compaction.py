@@ -3,9 +3,9 @@
 small files, without what has returned ─▶ one file, sorted by due ─▶ commit, if they still count
 lists of pulled rows, without those that are past ─▶ one list, sorted by id ─▶ the same
 
-Rows keep their batch, so what the store notes about copies stays true. A hydrate that commits after
-a merge of files it took is as one killed before its commit: it runs again, and its rows are
-duplicates.
+Rows keep their batch, so what the store notes about copies stays true. Jobs merge while they have
+the tier's lease. Should a hydrate that lost its own commit after a merge of files it took, it is as
+one killed before its commit: it runs again, and its rows are duplicates.
 """
 
 from collections.abc import Iterator, Sequence

@@ -66,27 +66,33 @@ def sift(spark: SparkSession, tier: Tier, lease: ColdLease) -> None:
     """Rebuild the filter and the floor, and drop the marks that no row of the files needs.
 
     Marks are read before the files: so every mark that is dropped was left before, and its row, if
-    there was one, is counted by then.
+    there was one, is counted by then. The files are read once more when the new filter has begun:
+    a demote that ran meanwhile has marked its rows in the old one alone.
     """
     began = new_generations(tier)
     marks = read_marks(tier, began)
-    rows = read_still_cold(spark, tier, [*COPY, "shard"]).persist()
+    sizes = _counts(_cold_rows(spark, tier))
+    with tier.notes() as shards:
+        for number, shard in enumerate(shards):
+            bits = BITS_AN_ID * max(LEAST_IDS, ROOM * sizes.of(number))
+            shard.store.begin_sift(bits, began[number], lease.token)
+    rows = _cold_rows(spark, tier).persist()
     try:
-        counts = _counts(rows)
-        with tier.notes() as shards:
-            for number, shard in enumerate(shards):
-                bits = BITS_AN_ID * max(LEAST_IDS, ROOM * counts.of(number))
-                shard.store.begin_sift(bits, began[number], lease.token)
+        lowest = _counts(rows).lowest
         _mark(rows, MarkJob(tier.address, tier.shards, lease.token, is_next=True))
         unused = _unused(spark, rows, marks)
         with tier.notes() as shards:
             for number, shard in enumerate(shards):
-                lowest = min(counts.lowest.get(number, began[number]), began[number])
-                shard.store.end_sift(lowest, lease.token)
+                floor = min(lowest.get(number, began[number]), began[number])
+                shard.store.end_sift(floor, lease.token)
                 shard.note_kept(len(marks.of(number)) - sum(n == number for n, _ in unused))
         drop_marks(tier, marks, unused, lease.token)
     finally:
         rows.unpersist()
+
+
+def _cold_rows(spark: SparkSession, tier: Tier) -> DataFrame:
+    return read_still_cold(spark, tier, [*COPY, "shard"])
 
 
 class _Counts(NamedTuple):

@@ -51,7 +51,7 @@ def run_demote(spark: SparkSession, *, config: str, route: str) -> DemoteSummary
     if copied := copy_far_rows(spark, tier, config):
         tier.log.commit(copied)
         finished += finish_batches(spark, tier)
-        _rebuild_worn_filter(spark, tier)
+    _tidy_up(spark, tier)
     return DemoteSummary(
         route=route,
         removed=sum(commit.removed for commit in finished),
@@ -60,10 +60,11 @@ def run_demote(spark: SparkSession, *, config: str, route: str) -> DemoteSummary
     )
 
 
-def _rebuild_worn_filter(spark: SparkSession, tier: Tier) -> None:
+def _tidy_up(spark: SparkSession, tier: Tier) -> None:
     """Leave it to the next run while another job has the tier."""
     with suppress(JobFailed), tier.leased("demote") as lease:
         sift_if_worn(spark, tier, lease, marks=0)
+        tidy_a_little(tier.log, tier.now_ms())
 
 
 def copy_far_rows(spark: SparkSession, tier: Tier, config: str) -> Commit | None:

@@ -96,6 +96,7 @@ def run_hydrate(
         with tier.notes() as shards:
             for shard in shards:
                 shard.note_hydrated(returning.until_ms)
+        tidy_a_little(tier.log, tier.now_ms())
     return done
 
 
@@ -196,8 +197,10 @@ class _Returning:
         void = marks.frame(spark).join(came, ["batch", "id"], "left_semi").collect()
         ids = came if self.early is None else came.unionByName(self.early.select(*COPY))
         bound = marks.frame(spark).where("batch = ''").join(ids, "id", "left_semi").collect()
-        rows = read_still_cold(spark, tier, COPY, [row.id for row in bound])
-        still = {row.id for row in rows.select("id").distinct().collect()}
-        used = [*void, *(row for row in bound if row.id not in still)]
+        # Also rows that came: a merge that was first has them in a file that still counts.
+        rows = read_still_cold(spark, tier, COPY, [row.id for row in (*void, *bound)]).collect()
+        copies, still = {(row.batch, row.id) for row in rows}, {row.id for row in rows}
+        used = [row for row in void if (row.batch, row.id) not in copies]
+        used += [row for row in bound if row.id not in still]
         drop_marks(tier, marks, [(row.shard, row.name) for row in used], self._lease.token)
         self.marks_left -= len(used)

@@ -36,12 +36,14 @@ def run_tidy_cold(*, config: str, route: str) -> TidySummary:
     """Merge and delete all that can be; killed anywhere, it is run again.
 
     Nothing that counts is lost, whatever runs meanwhile: a merge of files that changed does not
-    count. Raises `ConfigError`, `StoreError`, `JobFailed` and `OSError`.
+    count. It has the tier's lease, so that no hydrate commits what a merge has moved. Raises
+    `ConfigError`, `StoreError`, `OSError`, and `JobFailed` that names the job that has the tier.
     """
     tier = open_tier(config, route)
-    now_ms = tier.now_ms()
-    merged = compact(tier.log, now_ms)
-    swept = sweep(tier.log, now_ms)
+    with tier.leased("tidy-cold"):
+        now_ms = tier.now_ms()
+        merged = compact(tier.log, now_ms)
+        swept = sweep(tier.log, now_ms)
     return TidySummary(
         route=route,
         merged=merged.files,
