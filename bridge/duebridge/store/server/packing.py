@@ -2,8 +2,11 @@
 
 from typing import Any
 
-import hiredis
 from redis.connection import HiredisRespSerializer
+from redis.utils import HIREDIS_AVAILABLE
+
+if HIREDIS_AVAILABLE:
+    import hiredis
 
 
 class ScriptPacker(HiredisRespSerializer):
@@ -17,3 +20,8 @@ class ScriptPacker(HiredisRespSerializer):
         if args[0] == "EVALSHA":
             return [hiredis.pack_command(args)]
         return super().pack(*args)  # type: ignore[no-any-return]
+
+
+def script_packer() -> ScriptPacker | None:
+    """Return the packer; None without hiredis, where redis-py packs by itself."""
+    return ScriptPacker() if HIREDIS_AVAILABLE else None
