@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.metadata import entry_points
 from typing import Final, NamedTuple, Protocol
 
-from duebridge.config.models import Config, Route
+from duebridge.config.models import ColdTier, Config, Route
 from duebridge.errors import ConfigError
 from duebridge.receipt import Known
 from duebridge.store.cold import ColdNotes, Mark
@@ -35,7 +35,7 @@ class ColdReader(Protocol):
     """The function that the entry point names."""
 
     def __call__(
-        self, path: str, route: str, envelope_id: str, window: DueWindow
+        self, tier: ColdTier, route: str, envelope_id: str, window: DueWindow
     ) -> Iterator[ColdRow]:
         """Yield the current rows of one id, or of all (''), due within `window`, earliest first.
 
@@ -63,7 +63,7 @@ class ColdRows:
         """Yield the cold envelopes, ordered by the due instants in the files."""
         if self._route.cold_tier is None:
             return
-        for row in _reader()(self._route.cold_tier.path, self._route.name, id, window):
+        for row in _reader()(self._route.cold_tier, self._route.name, id, window):
             if (known := self._corrected(row)) is not None:
                 yield known
 

@@ -12,7 +12,7 @@ Cron = Annotated[str, Field(pattern=r"^(@[a-z]+|\S+( +\S+){4})$")]
 class Job(Block):
     """One job on Spark."""
 
-    run: Literal["hydrate", "demote", "journal", "report", "reconcile"]
+    run: Literal["hydrate", "demote", "journal", "tidy", "report", "reconcile"]
     args: list[str] = []
     """Its words after the job's name, as on the command line."""
     schedule: Cron

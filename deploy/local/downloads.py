@@ -3,7 +3,8 @@
 
 `spark` prints the jars of Spark's connectors to Kafka and Delta as the setting `spark.jars` takes
 them, `spark-s3` those of Hadoop's to S3, `hdfs` the jar of a small one, `helm` the folder that
-holds helm and kubectl, `axe` axe-core's one file. Only the standard library is needed.
+holds helm and kubectl, `axe` axe-core's one file, `actionlint` that program. Only the standard
+library is needed.
 """
 
 import io
@@ -129,14 +130,20 @@ def _actionlint_from_go(into: Path) -> None:
     packages.run_quietly([packages.which("go"), "install", ACTIONLINT], env)
 
 
+_PLACES = {
+    "spark": spark,
+    "spark-s3": spark_s3,
+    "hdfs": hdfs,
+    "helm": helm,
+    "axe": axe,
+    "actionlint": actionlint,
+}
+
+
 def main() -> int:
     """Print what a name stands for; problems become one message and exit code 1."""
     try:
-        print(
-            {"spark": spark, "spark-s3": spark_s3, "hdfs": hdfs, "helm": helm, "axe": axe}[
-                sys.argv[1]
-            ]()
-        )
+        print(_PLACES[sys.argv[1]]())
     except (ServiceError, OSError) as problem:
         print(problem, file=sys.stderr)
         return 1

@@ -7,10 +7,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from duebridge.admin.listing import ANY_TIME
 from duebridge.config.load import load_config
+from duebridge.config.models import HOUR_MS, ColdTier
+from duebridge_connectors.spark.cold.cold_reader import read_cold_rows
+from duebridge_connectors.spark.cold.commit_log import SCHEDULED, ColdLog, Commit
+from duebridge_connectors.spark.cold.compaction import FEW, Compacted, compact
+from duebridge_connectors.spark.cold.parquet_files import write_table
+from duebridge_connectors.spark.cold.slices import range_folder
+from duebridge_connectors.spark.cold.sweep import Swept, sweep
 from duebridge_connectors.spark.files.hadoop import is_s3, s3_settings
 from duebridge_connectors.spark.files.place import Place, Stores
 from duebridge_connectors.spark.filesystem import open_filesystem, open_output, read_file
+from duebridge_connectors.spark.source.arrow import arrow_schema
+from duebridge_connectors.spark.source.schema import COLD
 from tests.spark.cold_route import STEPS, ColdRoute
 from tests.spark.world import LATER_MS, World
 from tests.support.checkout import downloaded
@@ -136,6 +146,29 @@ def test_place_in_a_bucket_of_the_configuration_has_its_options(world: World, pl
     stores = Stores.of(load_config(world.config))
     assert stores.place(f"s3://{BUCKET}/report").options == place.options
     assert stores.place("/tmp/report").options == {}  # noqa: S108 - nothing is written
+
+
+def test_tier_in_a_bucket_is_merged_and_swept(place: Place) -> None:
+    log = ColdLog(place, "cold")
+    due = 20_000 * 24 * HOUR_MS
+    for number in range(FEW + 2):
+        file = f"batch=B{number}/{range_folder(due, due)}/a.parquet"
+        row = {"id": f"i{number}", "batch": "B", "generation": 1, "due_at_ms": due, "blob": b"\0"}
+        write_table(log.root, file, pa.Table.from_pylist([row], arrow_schema(COLD)))
+        if number > FEW:
+            break  # killed before its commit
+        log.commit(Commit(kind=SCHEDULED, batch=f"B{number}", at_ms=1, files=(file,)))
+    later = 2**45  # after all that the server has just written
+    assert compact(log, later) == Compacted(files=FEW + 1)
+    assert sweep(log, later) == Swept(left=2)
+    sweep(log, 2 * later)
+    (file,) = log.state().files
+    assert log.written("") == [file]
+    tier = ColdTier(path=place.uri, options=place.options, horizon="7d")
+    for number in (0, FEW):
+        (found,) = read_cold_rows(tier, "cold", f"i{number}", ANY_TIME)
+        assert found.due_at_ms == due
+    assert [*read_cold_rows(tier, "cold", "absent", ANY_TIME)] == []
 
 
 def test_get_where_the_bucket_is_missing_names_the_setting_and_no_secret(

@@ -42,6 +42,7 @@ CALLS: dict[str, Callable[[DelayStore], Any]] = {
     "renew": lambda store: store.renew(),
     "generation": lambda store: store.new_generation(),
     "note": lambda store: store.note("journal_kept", 1, "rise"),
+    "watch": lambda store: store.watch("w", 15_000),
     "occupy": lambda store: store.occupy("T", 30_000, "me"),
     "mark": lambda store: store.mark(["f"], 1, ""),
     "sift": lambda store: store.begin_sift(64, 1, ""),

@@ -70,7 +70,7 @@ READY_FULL = 10_000
 NO_CURSOR = ("", "")
 
 
-class DelayStore(ColdCalls):
+class DelayStore(ColdCalls, DividedShard):
     """The envelopes of one shard. All truth is in the store; an instance holds none of it."""
 
     def next(self) -> Poll:

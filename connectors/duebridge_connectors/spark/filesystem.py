@@ -1,10 +1,20 @@
 """Files in any place of the configuration: a path, or a URI of s3, gs, abfs, hdfs or file.
 
+                     ┌─ file ──▶ a file beside it, synced, then linked or renamed
+write, create ─▶ kind┼─ hdfs ──▶ a file beside it, then renamed
+                     └─ others ▶ one put, conditional for create
+read, list, stream ──▶ Arrow
+
+Two writers of one name are safe: `create_file` lets one of them win and tells the other.
+"""
+
 import os
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from pyarrow.fs import FileSystem, FileType, LocalFileSystem
+from pyarrow.fs import FileSystem
 
 from duebridge.config.places import FILE, HDFS
 from duebridge_connectors.spark.files import object_store
@@ -12,34 +22,43 @@ from duebridge_connectors.spark.files.arrow import HDFS_CLIENT, hdfs_native, ope
 from duebridge_connectors.spark.files.place import Place, place_of
 
 
-def create_file(uri: str, data: bytes) -> bool:
-    """Create a file atomically and durably; return False, and change nothing, if it is there.
+def open_filesystem(place: Place | str) -> tuple[FileSystem, str]:
+    """Return the file system of a place, and the path within it.
 
-    Of two writers at once one creates it. That holds for a file system of the machine; elsewhere
-    two writers of the same moment may both be told that they did.
+    Raises `ConfigError` for a place that no library opens, or a missing variable of an option.
     """
-    files, path = open_filesystem(uri)
-    if not isinstance(files, LocalFileSystem):
-        if files.get_file_info(path).type != FileType.NotFound:
-            return False
-        write_file(uri, data)
-        return True
-    files.create_dir(path.rpartition("/")[0] or "/", recursive=True)
-    return _linked(path, data)
+    return opened(place_of(place))
 
 
-def _linked(path: str, data: bytes) -> bool:
-    draft = f"{path}.{uuid4().hex}.new"
+def open_output(place: Place | str) -> Any:
+    """Open a new file for writing; its directories are made where the store has any."""
+    files, path = open_filesystem(place)
+    if place_of(place).address.kind in (FILE, HDFS):
+        files.create_dir(path.rpartition("/")[0] or "/", recursive=True)
+    return files.open_output_stream(path)
+
+
+def read_file(place: Place | str) -> bytes:
+    """Return the content of a file; raises `OSError`."""
+    files, path = open_filesystem(place)
+    with files.open_input_stream(path) as stream:
+        return bytes(stream.read())
+
+
+def write_file(place: Place | str, data: bytes) -> None:
+    """Write a file atomically, over what is there: readers see the old content or the new one."""
+    _write(place_of(place), data, may_replace=True)
+
+
+def create_file(place: Place | str, data: bytes) -> bool:
+    """Write a file atomically if there is none; return False, and change nothing, if there is.
+
+    The same content is no second writer: a put that was repeated after a lost answer finds its own.
+    """
     try:
-        with open(draft, "xb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.link(draft, path)
+        _write(place_of(place), data, may_replace=False)
     except FileExistsError:
-        return False
-    finally:
-        os.unlink(draft)
+        return read_file(place) == data
     return True
 
 

@@ -11,10 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from duebridge.errors import ConfigError
+from duebridge_connectors.spark.delta_reader import (
+    DELTA_PACKAGE,
+    EXTENSIONS,
+    delta_settings,
+)
 from duebridge_connectors.spark.failures import FAILURES, job_error
+from duebridge_connectors.spark.files.hadoop import S3_EXCLUDED, S3_JAR, S3_PACKAGES
 from duebridge_connectors.spark.kafka_source import PACKAGE
 
 # Only for local sessions: spark-submit and spark-defaults.conf set their own.

@@ -9,7 +9,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from tests.bench.spark.jobs import demote, hydrate, intake, journal, read, reconcile, schedule
+from tests.bench.spark.jobs import demote, hydrate, intake, journal, read, schedule
 from tests.bench.spark.stage import opened_stage
 from tests.bench.spark.verdict import reconcile
 

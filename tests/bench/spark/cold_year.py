@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from duebridge.admin.listing import ANY_TIME
-from duebridge.config.models import HOUR_MS
+from duebridge.config.models import HOUR_MS, ColdTier
 from duebridge_connectors.spark.cold import cold_reader
 from duebridge_connectors.spark.cold.commit_log import (
     DEMOTED,
@@ -126,7 +126,8 @@ def peak_mib() -> int:
 
 
 def get(home: str, name: str) -> None:
-    found = [*cold_reader.read_cold_rows(home, "cold", name, ANY_TIME)]
+    tier = ColdTier(path=home, horizon="7d")
+    found = [*cold_reader.read_cold_rows(tier, "cold", name, ANY_TIME)]
     assert len(found) == (name != "absent"), found
 
 

@@ -16,7 +16,6 @@ from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.hydrate import run_hydrate
 from duebridge_connectors.spark.jobs.intake import Intake, run_intake
 from duebridge_connectors.spark.jobs.journal import run_journal
-from duebridge_connectors.spark.jobs.reconcile import reconcile_evidence
 from duebridge_connectors.spark.kafka_source import kafka_options
 from duebridge_connectors.spark.source.dataframes import write_envelopes
 from tests.bench.spark.stage import Stage
@@ -76,7 +75,7 @@ def journal(stage: Stage, rows: int) -> Job:
 
 
 def demote(stage: Stage, rows: int) -> Job:
-    """Move rows of a month to the cold tier, from a store that has no others."""
+    """Move rows of a month to the cold tier, a file an hour, from a store that has no others."""
     stage.client.flushall()
     shutil.rmtree(stage.home / "cold", ignore_errors=True)
     write_envelopes(envelopes(stage.spark, rows), config=stage.config, route=COLD_ROUTE)

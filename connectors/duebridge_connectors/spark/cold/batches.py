@@ -21,7 +21,7 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.wire.replies import DemoteReply
 from duebridge_connectors.spark.cold.commit_log import REMOVED, Commit
-from duebridge_connectors.spark.cold.parquet_files import WRITTEN, ColdBatch, write_hours
+from duebridge_connectors.spark.cold.parquet_files import WRITTEN, ColdBatch, write_files
 from duebridge_connectors.spark.cold.sieve import mark_batch
 from duebridge_connectors.spark.cold.tier import Tier, read_cold
 from duebridge_connectors.spark.source.planning import StoreAddress

@@ -12,11 +12,13 @@ import pyarrow as pa
 
 from duebridge.admin.cold_rows import ColdRow
 from duebridge.admin.listing import DueWindow
+from duebridge.config.models import ColdTier
 from duebridge.errors import ConfigError, JobFailed
 from duebridge_connectors.spark.cold.commit_log import ColdLog
 from duebridge_connectors.spark.cold.id_filter import have_id
 from duebridge_connectors.spark.cold.row_groups import DUE, WantedRows, read_groups
 from duebridge_connectors.spark.cold.slices import FileSlice, range_of, read_slice
+from duebridge_connectors.spark.files.place import place_of_tier
 from duebridge_connectors.spark.filesystem import open_filesystem
 
 _COLUMNS = list(ColdRow._fields)
@@ -29,8 +31,9 @@ def read_cold_rows(
 
     Raises `ConfigError` for a tier that cannot be read.
     """
+    log = ColdLog(place_of_tier(tier, route), route)
     try:
-        yield from _ColdRows(ColdLog(path, route), envelope_id, window).walk()
+        yield from _ColdRows(log, envelope_id, window).walk()
     except (OSError, pa.ArrowException, JobFailed) as error:
         raise ConfigError(f"routes.{route}.cold_tier.path: cannot be read: {error}") from error
 

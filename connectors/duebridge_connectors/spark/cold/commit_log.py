@@ -94,7 +94,7 @@ class ColdLog:
         has_state = end.is_earlier or number % STATE_EVERY == 0
         state = advanced(end.state, [commit]) if has_state else None
         data = msgspec.json.encode(LogEntry(commit, state))
-        if not create_file(f"{self.root}/{entry_name(number)}", data):
+        if not create_file(self.root / entry_name(number), data):
             return self.entry(number) == LogEntry(commit, state)  # a reply was lost
         if end.number and end.number not in self.numbers():
             text = f"{self.root}: expected entry {end.number} of the log; it was swept meanwhile"
@@ -177,8 +177,12 @@ class ColdLog:
     def _names(self) -> list[str]:
         files, root = open_filesystem(self.root)
         selector = FileSelector(f"{root}/_commits", allow_not_found=True)
-        found = (info.path for info in files.get_file_info(selector))
-        return sorted(path[len(root) + 1 :] for path in found if path.endswith(".json"))
+        try:
+            found = files.get_file_info(selector)
+        except FileNotFoundError:  # another writer made the folder while Arrow looked
+            found = files.get_file_info(selector)
+        names = (info.path[len(root) + 1 :] for info in found)
+        return sorted(name for name in names if name.endswith(".json"))
 
     def written(self, folder: str) -> list[str]:
         """Return the Parquet files below a folder of the root, committed or not."""

@@ -30,7 +30,8 @@ from duebridge_connectors.spark.cold.row_groups import (
     read_whole_groups,
 )
 from duebridge_connectors.spark.cold.slices import range_folder, read_slice
-from duebridge_connectors.spark.filesystem import open_filesystem
+from duebridge_connectors.spark.files.place import Place, place_of
+from duebridge_connectors.spark.filesystem import open_filesystem, open_output
 from duebridge_connectors.spark.source.arrow import arrow_schema
 from duebridge_connectors.spark.source.schema import COLD
 
@@ -115,7 +116,7 @@ def new_file(batch: str, rows: pa.Table) -> str:
     return f"batch={batch}/{range_folder(due['min'], due['max'])}/{uuid4().hex}.parquet"
 
 
-def write_table(root: str, file: str, rows: pa.Table) -> None:
+def write_table(root: Place | str, file: str, rows: pa.Table) -> None:
     """Write a file below a root; raises `JobFailed` if it reads back differently.
 
     Rows of the tier are written with their contents in columns (`contents.py`), beside a filter of
@@ -124,12 +125,11 @@ def write_table(root: str, file: str, rows: pa.Table) -> None:
     files, folder = open_filesystem(root)
     path = f"{folder}/{file}"
     groups = [_stored(group) for group in _groups(rows)]
-    files.create_dir(path.rpartition("/")[0], recursive=True)
     if BLOB in rows.schema.names:
-        with files.open_output_stream(path + SUFFIX) as stream:
+        with open_output(place_of(root) / (file + SUFFIX)) as stream:
             stream.write(filter_of(rows.column(ID).to_pylist()))
     with (
-        files.open_output_stream(path) as stream,
+        open_output(place_of(root) / file) as stream,
         pq.ParquetWriter(stream, groups[0].schema, **_AS) as writer,
     ):
         for group in groups:

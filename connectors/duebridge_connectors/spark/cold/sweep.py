@@ -105,7 +105,7 @@ def _old_entries(log: ColdLog, now_ms: int) -> Iterator[str]:
     yield from (
         path
         for path, at in _files(log)
-        if path.startswith("_commits/") and not path.endswith(".json") and at <= now_ms - LEFT_MS
+        if path.startswith("_commits/") and ".json." in path and at <= now_ms - LEFT_MS
     )
 
 

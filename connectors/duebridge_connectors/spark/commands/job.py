@@ -73,8 +73,11 @@ def job_session(
     config: str | None = None,
     places: Iterable[str | None] = (),
 ) -> Iterator["SparkSession"]:
-    """Open the session of a job; raises `ConfigError` if Spark is not installed."""
-    module = _import("session")
+    """Open the session of a job; raises `ConfigError` if Spark is not installed.
+
+    Spark opens `places` on S3 as the cold tiers of the configuration open their buckets.
+    """
+    module = imported("session")
     more = parse_pairs("--spark", settings)
     needed = {"has_kafka": has_kafka, "has_delta": has_delta, "has_s3": is_s3(places)}
     is_known = config is not None and needed["has_s3"]
@@ -85,12 +88,8 @@ def job_session(
         yield session
 
 
-def import_job(name: str) -> Any:
-    """Return the module of a job that needs no session; raises `ConfigError` as `job_session`."""
-    return _import(f"jobs.{name}")
-
-
-def _import(name: str) -> Any:
+def imported(name: str) -> Any:
+    """Return a module of this connector; raises `ConfigError` if what it needs is not installed."""
     try:
         return import_module(f"duebridge_connectors.spark.{name}")
     except ImportError as error:

@@ -117,5 +117,5 @@ def tidy_cold(
     day later, files that returned a week later: as long as a backup of `_commits` may need them.
     """
     write, _ = job.given_options(locals())
-    summary = job.import_job("tidy_cold").run_tidy_cold(**write)
+    summary = job.imported("jobs.tidy_cold").run_tidy_cold(**write)
     job.show_summary(summary, output)

@@ -13,6 +13,7 @@ from functools import partial
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
+from duebridge.config.load import load_config
 from duebridge_connectors.spark.delta_reader import check_delta_reader
 from duebridge_connectors.spark.files.place import Place, Stores
 from duebridge_connectors.spark.jobs.journal_files import WRITTEN, JournalFile, write_days
@@ -119,7 +120,7 @@ class JournalSink:
         before = self._table.begun(query)
         if number <= before.batch(query):
             return
-        files = _written(self._table.root, rows)
+        files = _written(self._table.place, rows)
         until_ms = self._progress.complete_until_ms(number) if self._progress else 0
         before.commit(query, number, files, until_ms)
         self._done = self._done.with_batch(files)

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from duebridge.admin.events import GAP
 from duebridge_connectors.spark.file_statistics import file_statistics
+from duebridge_connectors.spark.files.place import Place
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.source.arrow import arrow_schema
 from duebridge_connectors.spark.source.schema import JOURNAL

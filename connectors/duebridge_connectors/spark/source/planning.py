@@ -25,6 +25,7 @@ from duebridge.store.keys import Shard
 from duebridge.store.routes import Registry, RouteStore
 from duebridge.store.server.connection import Connection, opened_connection
 from duebridge.store.server.fitness import check_fitness
+from duebridge_connectors.spark.files.place import Stores
 from duebridge_connectors.spark.source.connections import task_connection
 from duebridge_connectors.spark.source.options import (
     CappedOptions,
