@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 from duebridge.config.models import ColdTier, Config, Route
 from duebridge.errors import ConfigError
 from duebridge.receipt import Known
-from duebridge.store.cold import ColdNotes, Mark
+from duebridge.store.cold.notes import ColdNotes, Mark
 from duebridge.store.due_window import ANY_TIME, DueWindow
 from duebridge.store.routes import Registry, RouteStore
 from duebridge.store.server.connection import Connection

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from duebridge_connectors.spark.jobs import journal_landed, tidy, tidy_merge
-from duebridge_connectors.spark.jobs.journal_files import ROWS_SCHEMA, write_files
-from duebridge_connectors.spark.jobs.journal_table import JournalTable, JournalVersion
+from duebridge_connectors.spark.jobs import tidy
+from duebridge_connectors.spark.table import journal_landed, tidy_merge
+from duebridge_connectors.spark.table.journal_files import ROWS_SCHEMA, write_files
+from duebridge_connectors.spark.table.journal_table import JournalTable, JournalVersion
 
 QUERY = "bf457969-92c7-4b3b-962a-7a39ccf9ffab"
 AT = datetime(2026, 3, 1, 12, 0, 0, 123_000, tzinfo=UTC)

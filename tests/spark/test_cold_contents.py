@@ -21,8 +21,8 @@ from duebridge_connectors.spark.cold.contents import BLOB, CONTENTS, with_blobs,
 from duebridge_connectors.spark.cold.parquet_files import write_table
 from duebridge_connectors.spark.cold.row_groups import read_groups
 from duebridge_connectors.spark.filesystem import open_filesystem
-from duebridge_connectors.spark.source.arrow import arrow_schema
-from duebridge_connectors.spark.source.schema import COLD
+from duebridge_connectors.spark.rows.arrow import arrow_schema
+from duebridge_connectors.spark.rows.schema import COLD
 from tests.support.drawn_envelopes import Batch, batches
 
 HOSTILE = {

@@ -15,7 +15,7 @@ from duebridge.async_producer import AsyncProducer
 from duebridge.config.models import HOUR_MS
 from duebridge.errors import JobFailed
 from duebridge.receipt import Known
-from duebridge.store.cold import ColdNotes
+from duebridge.store.cold.notes import ColdNotes
 from duebridge_connectors.spark.cold import parquet_files
 from duebridge_connectors.spark.cold.commit_log import (
     DEMOTED,
@@ -34,9 +34,9 @@ from duebridge_connectors.spark.cold.parquet_files import (
     write_files,
 )
 from duebridge_connectors.spark.cold.slices import FileSlice, range_of
+from duebridge_connectors.spark.rows.arrow import arrow_schema
+from duebridge_connectors.spark.rows.schema import COLD
 from duebridge_connectors.spark.session import job_error
-from duebridge_connectors.spark.source.arrow import arrow_schema
-from duebridge_connectors.spark.source.schema import COLD
 from duebridge_connectors.spark.transforms.cold_copies import HOUR
 from tests.spark.cold_route import ColdRoute, Killed, die
 from tests.spark.world import LATER_MS, World

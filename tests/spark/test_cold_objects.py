@@ -19,8 +19,8 @@ from duebridge_connectors.spark.cold.sweep import Swept, sweep
 from duebridge_connectors.spark.files.hadoop import is_s3, s3_settings
 from duebridge_connectors.spark.files.place import Place, Stores
 from duebridge_connectors.spark.filesystem import open_filesystem, open_output, read_file
-from duebridge_connectors.spark.source.arrow import arrow_schema
-from duebridge_connectors.spark.source.schema import COLD
+from duebridge_connectors.spark.rows.arrow import arrow_schema
+from duebridge_connectors.spark.rows.schema import COLD
 from tests.spark.cold_route import STEPS, ColdRoute
 from tests.spark.world import LATER_MS, World
 from tests.support.checkout import downloaded

@@ -31,8 +31,8 @@ from duebridge_connectors.spark.cold.row_groups import WantedRows, read_groups
 from duebridge_connectors.spark.cold.slices import range_folder, range_of, read_slice
 from duebridge_connectors.spark.cold.sweep import DAY_MS, LEFT_MS, SPENT_MS, Swept
 from duebridge_connectors.spark.filesystem import open_filesystem
-from duebridge_connectors.spark.source.arrow import arrow_schema
-from duebridge_connectors.spark.source.schema import COLD
+from duebridge_connectors.spark.rows.arrow import arrow_schema
+from duebridge_connectors.spark.rows.schema import COLD
 from tests.spark.cold_route import Killed, die
 
 FIRST = 20_000 * DAY_MS

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from duebridge.config.models import HOUR_MS
 from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError, JobFailed
-from duebridge.store.cold_lease import ColdLease
+from duebridge.store.cold.lease import ColdLease
 from duebridge.store.server.connection import open_connection
 from duebridge_connectors.spark.cold import compaction, sieve
 from duebridge_connectors.spark.cold.batches import finish_batches

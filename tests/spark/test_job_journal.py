@@ -17,9 +17,9 @@ from duebridge_connectors.spark.jobs.journal import (
     read_journal,
     run_journal,
 )
-from duebridge_connectors.spark.jobs.journal_files import ROWS_SCHEMA, by_day
-from duebridge_connectors.spark.jobs.journal_table import JournalTable, JournalVersion
-from duebridge_connectors.spark.source.schema import JOURNAL
+from duebridge_connectors.spark.rows.schema import JOURNAL
+from duebridge_connectors.spark.table.journal_files import ROWS_SCHEMA, by_day
+from duebridge_connectors.spark.table.journal_table import JournalTable, JournalVersion
 from tests.spark.cold_route import Killed
 from tests.spark.journal_by_hand import ids
 from tests.spark.world import World, setting

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from duebridge.store.journal import Journal
-from duebridge_connectors.spark.jobs.journal_progress import JournalProgress
-from duebridge_connectors.spark.jobs.journal_table import JournalTable
 from duebridge_connectors.spark.source.options import journal_options
 from duebridge_connectors.spark.source.planning import given_store
+from duebridge_connectors.spark.table.journal_progress import JournalProgress
+from duebridge_connectors.spark.table.journal_table import JournalTable
 from tests.spark.world import World
 
 

@@ -9,9 +9,9 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge_connectors.spark.jobs.journal import read_journal
-from duebridge_connectors.spark.jobs.journal_files import write_files
-from duebridge_connectors.spark.jobs.journal_table import JournalTable
 from duebridge_connectors.spark.jobs.tidy import tidy
+from duebridge_connectors.spark.table.journal_files import write_files
+from duebridge_connectors.spark.table.journal_table import JournalTable
 from tests.spark.journal_by_hand import AT, QUERY, journal_rows
 from tests.spark.world import World, setting
 

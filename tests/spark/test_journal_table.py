@@ -12,11 +12,11 @@ import pytest
 from deltalake import DeltaTable
 
 from duebridge.errors import ConfigError, JobFailed
-from duebridge_connectors.spark.jobs import tidy_merge
-from duebridge_connectors.spark.jobs.journal_files import write_files
-from duebridge_connectors.spark.jobs.journal_table import JournalTable
 from duebridge_connectors.spark.jobs.tidy import run_tidy, tidy
-from duebridge_connectors.spark.jobs.tidy_merge import small_files
+from duebridge_connectors.spark.table import tidy_merge
+from duebridge_connectors.spark.table.journal_files import write_files
+from duebridge_connectors.spark.table.journal_table import JournalTable
+from duebridge_connectors.spark.table.tidy_merge import small_files
 from tests.spark.journal_by_hand import (
     AT,
     QUERY,

@@ -26,7 +26,7 @@ from duebridge_connectors.spark.filesystem import (
     read_file,
     write_file,
 )
-from duebridge_connectors.spark.jobs.journal_table import JournalTable
+from duebridge_connectors.spark.table.journal_table import JournalTable
 from tests.support.hdfs_server import hdfs_server
 from tests.support.s3_server import (
     ACCESS_KEY,

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from duebridge.errors import ConfigError, StoreUnavailable
+from duebridge_connectors.spark.rows.schema import check_columns
 from duebridge_connectors.spark.source.planning import plan_write
-from duebridge_connectors.spark.source.schema import check_columns
 from tests.spark.by_hand import write_by_hand
 from tests.spark.world import LATER_MS, World
 

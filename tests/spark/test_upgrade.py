@@ -16,13 +16,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.errors import ConfigError
-from duebridge.store.cold import ColdNotes
+from duebridge.store.cold.notes import ColdNotes
 from duebridge_connectors.spark.jobs.intake import Intake, run_intake
 from duebridge_connectors.spark.jobs.journal import read_journal, run_journal
 from duebridge_connectors.spark.kafka_source import topic_of
-from duebridge_connectors.spark.source.arrow import arrow_schema
-from duebridge_connectors.spark.source.ids import derive_id
-from duebridge_connectors.spark.source.schema import COLD, JOURNAL
+from duebridge_connectors.spark.rows.arrow import arrow_schema
+from duebridge_connectors.spark.rows.ids import derive_id
+from duebridge_connectors.spark.rows.schema import COLD, JOURNAL
 from duebridge_connectors.spark.transforms.letters import replay_envelopes
 from tests.spark.by_hand import write_by_hand
 from tests.spark.cold_route import ColdRoute

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from duebridge.store.cold import ColdNotes
+from duebridge.store.cold.notes import ColdNotes
 from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, envelope
 
 DUE_MS = NOW_MS + 30 * DAY_MS

@@ -11,7 +11,7 @@ from itertools import count
 from typing import NamedTuple, TypeAlias
 
 from duebridge.errors import StoreError
-from duebridge.store.cold import ColdNotes, Mark
+from duebridge.store.cold.notes import ColdNotes, Mark
 from duebridge.store.wire.record import pack_row
 from tests.support.desk import DAY_MS, LEASE_MS, YEAR_MS, Desk, acks, envelope
 

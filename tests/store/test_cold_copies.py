@@ -3,7 +3,7 @@
 import pytest
 
 from duebridge.errors import StoreError
-from duebridge.store.cold import ColdNotes
+from duebridge.store.cold.notes import ColdNotes
 from tests.store.cold_desk import Row, cold_desk, copied, demoted, far, hydrate, sift, tombstones
 from tests.store.conftest import Opened
 from tests.support.desk import DAY_MS, YEAR_MS, Desk, acks

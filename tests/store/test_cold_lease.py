@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from duebridge.errors import JobFailed, StoreError, StoreUnavailable
-from duebridge.store.cold_lease import ColdLease
+from duebridge.store.cold.lease import ColdLease
 from tests.store.cold_desk import demoted, hydrate
 from tests.store.conftest import Opened
 from tests.support.desk import YEAR_MS, Desk

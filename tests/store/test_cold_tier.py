@@ -5,7 +5,7 @@ from random import randbytes
 import pytest
 
 from duebridge.errors import StoreError
-from duebridge.store.cold import ColdNotes, Mark
+from duebridge.store.cold.notes import ColdNotes, Mark
 from tests.store.conftest import Opened
 from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, envelope
 

@@ -26,7 +26,7 @@ from duebridge.errors import RecordDamaged, RecordTooNew, StoreError
 from duebridge.ports.publisher import Delivery
 from duebridge.producer import Producer
 from duebridge.receipt import Known
-from duebridge.store.calls import JOURNAL_CAP_BYTES
+from duebridge.store.calls.shard_calls import JOURNAL_CAP_BYTES
 from duebridge.store.keys import SHARD_KEYS, routes_key
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.record import read_record, unpack

@@ -14,7 +14,7 @@ from redis.sentinel import Sentinel
 
 from duebridge.errors import ConfigError, StoreError, StoreUnfit
 from duebridge.store.batching import Pace
-from duebridge.store.cold import ColdNotes
+from duebridge.store.cold.notes import ColdNotes
 from duebridge.store.journal import Journal
 from duebridge.store.positions import StorePositions
 from duebridge.store.routes import Registry

@@ -18,8 +18,8 @@ from duebridge.limits import End, RouteLimits
 from duebridge.ports import discovery
 from duebridge.store.wire.record import pack_row
 from duebridge_connectors.memory import Memory
-from duebridge_connectors.spark.source import arrow
-from duebridge_connectors.spark.source.packing import Packer
+from duebridge_connectors.spark.rows import arrow
+from duebridge_connectors.spark.rows.packing import Packer
 
 BROKERS = {
     "memory": {"type": "memory"},

@@ -18,8 +18,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from duebridge.store.calls.splitting import Split
 from duebridge.store.keys import Shard
-from duebridge.store.splitting import Split
 from duebridge_connectors.spark.source.pushdown import may_push_filters, push
 from duebridge_connectors.spark.source.slices import SLICE_ROWS, Place, Span, divide
 

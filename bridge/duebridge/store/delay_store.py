@@ -13,9 +13,9 @@ from typing import Any
 from duebridge.envelope import Envelope
 from duebridge.ports.source import Place
 from duebridge.store.batching import CallId, answers_of, new_call_id, new_nonce
-from duebridge.store.cold_calls import ColdCalls
+from duebridge.store.calls.cold_calls import ColdCalls
+from duebridge.store.calls.splitting import DividedShard
 from duebridge.store.server.connection import Argument
-from duebridge.store.splitting import DividedShard
 from duebridge.store.wire.leases import Claim, ProbeReply, read_claim, read_probe
 from duebridge.store.wire.places import packed_besides, packed_places
 from duebridge.store.wire.poll import NONE, Poll, Stats

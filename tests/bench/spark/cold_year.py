@@ -29,8 +29,8 @@ from duebridge_connectors.spark.cold.compaction import compact
 from duebridge_connectors.spark.cold.parquet_files import new_file, write_table
 from duebridge_connectors.spark.cold.row_groups import DUE
 from duebridge_connectors.spark.cold.sweep import sweep
-from duebridge_connectors.spark.source.arrow import arrow_schema
-from duebridge_connectors.spark.source.schema import COLD
+from duebridge_connectors.spark.rows.arrow import arrow_schema
+from duebridge_connectors.spark.rows.schema import COLD
 
 DAY_MS = 24 * HOUR_MS
 BEGIN_MS = 20_000 * DAY_MS

@@ -28,8 +28,8 @@ from duebridge_connectors.spark.cold.row_groups import (
 from duebridge_connectors.spark.cold.slices import range_of, read_slice
 from duebridge_connectors.spark.cold.tier_state import TierState
 from duebridge_connectors.spark.filesystem import open_filesystem
-from duebridge_connectors.spark.source.arrow import arrow_schema
-from duebridge_connectors.spark.source.schema import COLD
+from duebridge_connectors.spark.rows.arrow import arrow_schema
+from duebridge_connectors.spark.rows.schema import COLD
 from duebridge_connectors.spark.transforms.cold_copies import COPY, PULLED
 
 FEW = 16  # small files, or lists, that are left as they are

@@ -16,10 +16,10 @@ from duebridge.errors import EnvelopeError
 from duebridge.store.routes import shard_number
 from duebridge.store.wire.record import PackedRow
 from duebridge_connectors.spark.cold.tier import Tier
-from duebridge_connectors.spark.source.arrow import arrow_schema, instants_ms, record_batch, values
-from duebridge_connectors.spark.source.packing import Packer
+from duebridge_connectors.spark.rows.arrow import arrow_schema, instants_ms, record_batch, values
+from duebridge_connectors.spark.rows.packing import Packer
+from duebridge_connectors.spark.rows.schema import COLD
 from duebridge_connectors.spark.source.planning import WriteJob
-from duebridge_connectors.spark.source.schema import COLD
 
 
 class FarJob(msgspec.Struct, frozen=True):

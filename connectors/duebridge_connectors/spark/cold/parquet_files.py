@@ -32,8 +32,8 @@ from duebridge_connectors.spark.cold.row_groups import (
 from duebridge_connectors.spark.cold.slices import range_folder, read_slice
 from duebridge_connectors.spark.files.place import Place, place_of
 from duebridge_connectors.spark.filesystem import open_filesystem, open_output
-from duebridge_connectors.spark.source.arrow import arrow_schema
-from duebridge_connectors.spark.source.schema import COLD
+from duebridge_connectors.spark.rows.arrow import arrow_schema
+from duebridge_connectors.spark.rows.schema import COLD
 
 FILE_BYTES = 64 * 1024 * 1024  # of rows in the memory of a task
 GROUP_BYTES, GROUP_ROWS = 4 * 1024 * 1024, 10_000  # of a row group: what an hour's reader reads

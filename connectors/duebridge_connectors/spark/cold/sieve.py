@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.store.batching import in_calls
-from duebridge.store.cold_lease import ColdLease
+from duebridge.store.cold.lease import ColdLease
 from duebridge.store.keys import Shard
 from duebridge_connectors.spark.cold.commit_log import Commit
 from duebridge_connectors.spark.cold.tier import (

@@ -17,15 +17,15 @@ from duebridge.config.load import load_config
 from duebridge.config.models import ColdTier, Route
 from duebridge.errors import ConfigError
 from duebridge.store.batching import in_calls
-from duebridge.store.cold import ColdNotes, Mark
-from duebridge.store.cold_lease import ColdLease
+from duebridge.store.cold.lease import ColdLease
+from duebridge.store.cold.notes import ColdNotes, Mark
 from duebridge.store.keys import Shard
 from duebridge_connectors.spark.cold.commit_log import ColdLog, boundary_ms
 from duebridge_connectors.spark.cold.parquet_files import ColdRead, read_files
 from duebridge_connectors.spark.files.place import place_of_tier
+from duebridge_connectors.spark.rows.schema import COLD
 from duebridge_connectors.spark.source.options import StoreOptions
 from duebridge_connectors.spark.source.planning import StoreAddress, open_route, store_address
-from duebridge_connectors.spark.source.schema import COLD
 from duebridge_connectors.spark.transforms.cold_copies import COPY, exclude
 
 TASK_FILES = 256  # read by one task, one after another

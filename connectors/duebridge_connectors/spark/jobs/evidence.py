@@ -15,11 +15,11 @@ from duebridge.envelope import Target
 from duebridge.errors import ConfigError
 from duebridge.store.routes import Registry
 from duebridge_connectors.spark.cold.tier import open_tier, read_still_cold
-from duebridge_connectors.spark.jobs.journal_table import JournalTable
 from duebridge_connectors.spark.kafka_source import kafka_options, read_records
+from duebridge_connectors.spark.rows.schema import DECODED, JOURNAL
 from duebridge_connectors.spark.source.dataframes import read_source
 from duebridge_connectors.spark.source.planning import StoreAddress
-from duebridge_connectors.spark.source.schema import DECODED, JOURNAL
+from duebridge_connectors.spark.table.journal_table import JournalTable
 from duebridge_connectors.spark.transforms.arrivals import (
     RoutePlaces,
     arrived_in_export,

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from duebridge.store.cold_lease import ColdLease
+from duebridge.store.cold.lease import ColdLease
 from duebridge_connectors.spark.cold.batches import finish_batches, write_batch
 from duebridge_connectors.spark.cold.commit_log import HYDRATED, Commit
 from duebridge_connectors.spark.cold.parquet_files import write_table

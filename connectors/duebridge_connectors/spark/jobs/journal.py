@@ -16,13 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from duebridge.config.load import load_config
 from duebridge_connectors.spark.delta_reader import check_delta_reader
 from duebridge_connectors.spark.files.place import Place, Stores
-from duebridge_connectors.spark.jobs.journal_files import WRITTEN, JournalFile, write_days
-from duebridge_connectors.spark.jobs.journal_landed import take_over
-from duebridge_connectors.spark.jobs.journal_progress import JournalProgress
-from duebridge_connectors.spark.jobs.journal_table import JournalTable
 from duebridge_connectors.spark.source.dataframes import run_query, stream_journal
 from duebridge_connectors.spark.source.options import journal_options
 from duebridge_connectors.spark.source.planning import given_store
+from duebridge_connectors.spark.table.journal_files import WRITTEN, JournalFile, write_days
+from duebridge_connectors.spark.table.journal_landed import take_over
+from duebridge_connectors.spark.table.journal_progress import JournalProgress
+from duebridge_connectors.spark.table.journal_table import JournalTable
 
 
 class JournalSummary(msgspec.Struct, frozen=True):

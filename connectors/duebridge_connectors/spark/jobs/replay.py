@@ -19,9 +19,9 @@ from duebridge.config.models import Config
 from duebridge.durations import parse_duration_ms
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.kafka_source import end_of, kafka_options, read_records, topic_of
+from duebridge_connectors.spark.rows.schema import check_columns
 from duebridge_connectors.spark.source.dataframes import write_envelopes
 from duebridge_connectors.spark.source.loader import Summary
-from duebridge_connectors.spark.source.schema import check_columns
 from duebridge_connectors.spark.transforms.letters import (
     READY,
     own_target,

@@ -16,11 +16,11 @@ from duebridge_connectors.spark.cold.batches import publish_batch, write_batch
 from duebridge_connectors.spark.cold.commit_log import SCHEDULED
 from duebridge_connectors.spark.cold.far_rows import FarJob, far_rows, near_rows
 from duebridge_connectors.spark.cold.tier import new_batch, open_tier, read_cold
+from duebridge_connectors.spark.rows.schema import COLD, is_packed
 from duebridge_connectors.spark.source.dataframes import write_envelopes
 from duebridge_connectors.spark.source.loader import Summary
 from duebridge_connectors.spark.source.options import TABLE, check_format
 from duebridge_connectors.spark.source.planning import WriteJob, plan_write
-from duebridge_connectors.spark.source.schema import COLD, is_packed
 from duebridge_connectors.spark.transforms.cold_copies import batch_rows, exclude
 from duebridge_connectors.spark.transforms.envelopes import select_columns
 

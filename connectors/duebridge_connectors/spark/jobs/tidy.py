@@ -17,7 +17,7 @@ from duebridge.durations import parse_duration_ms
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.delta_table import opened_table
 from duebridge_connectors.spark.filesystem import open_filesystem
-from duebridge_connectors.spark.jobs.tidy_merge import merge_small_files
+from duebridge_connectors.spark.table.tidy_merge import merge_small_files
 
 KEEP = "1d"
 LEAST_KEEP_MS = 3_600_000  # what a job writes now is in no version yet

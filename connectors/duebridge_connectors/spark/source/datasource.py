@@ -30,8 +30,8 @@ class DuebridgeSource(DataSource):
     @message_first()
     def schema(self) -> StructType:
         """Return the columns of a read, which depend on the options."""
+        from duebridge_connectors.spark.rows.schema import DECODED, JOURNAL, PACKED
         from duebridge_connectors.spark.source.options import is_of_journal, read_options
-        from duebridge_connectors.spark.source.schema import DECODED, JOURNAL, PACKED
 
         if is_of_journal(self.options):
             return JOURNAL
@@ -94,7 +94,7 @@ class DuebridgeJournal(DataSource):
     @message_first()
     def schema(self) -> StructType:
         """Return the columns of the journal."""
-        from duebridge_connectors.spark.source.schema import JOURNAL
+        from duebridge_connectors.spark.rows.schema import JOURNAL
 
         return JOURNAL
 
@@ -116,11 +116,11 @@ class DuebridgeJournal(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the stream of the journal; what is refused fails at its first offset."""
         from duebridge.errors import BridgeError
+        from duebridge_connectors.spark.rows.schema import check_stream_columns
         from duebridge_connectors.spark.source.journal_reader import JournalStreamReader
         from duebridge_connectors.spark.source.option_names import warn_of_former
         from duebridge_connectors.spark.source.planning import plan_journal
         from duebridge_connectors.spark.source.refused_stream import RefusedStream
-        from duebridge_connectors.spark.source.schema import check_stream_columns
 
         warn_of_former(self.options)
         try:

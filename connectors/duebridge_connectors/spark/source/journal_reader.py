@@ -40,12 +40,12 @@ from duebridge.ports.publisher import reason_word
 from duebridge.store.journal import Journal, JournalEntry
 from duebridge.store.keys import Shard
 from duebridge.store.numbering import Jump, Numbering
-from duebridge_connectors.spark.source.arrow import arrow_schema, record_batch
+from duebridge_connectors.spark.rows.arrow import arrow_schema, record_batch
+from duebridge_connectors.spark.rows.schema import JOURNAL
 from duebridge_connectors.spark.source.message_first import message_first
 from duebridge_connectors.spark.source.options import JournalOptions
 from duebridge_connectors.spark.source.planning import StoreAddress
 from duebridge_connectors.spark.source.pushdown import push
-from duebridge_connectors.spark.source.schema import JOURNAL
 
 TASK_ENTRIES = 256  # of up to 1,000 rows each
 

@@ -25,7 +25,7 @@ from duebridge.store.routes import shard_number
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.record import PackedRow
 from duebridge.store.wire.replies import ScheduleAnswer, ScheduleReply
-from duebridge_connectors.spark.source.packing import PackedBatch
+from duebridge_connectors.spark.rows.packing import PackedBatch
 from duebridge_connectors.spark.source.planning import WriteJob
 from duebridge_connectors.spark.source.rejects import RejectWriter
 

@@ -26,6 +26,8 @@ from duebridge.store.routes import Registry, RouteStore
 from duebridge.store.server.connection import Connection, opened_connection
 from duebridge.store.server.fitness import check_fitness
 from duebridge_connectors.spark.files.place import Stores
+from duebridge_connectors.spark.rows.packing import Packer
+from duebridge_connectors.spark.rows.schema import check_columns
 from duebridge_connectors.spark.source.connections import task_connection
 from duebridge_connectors.spark.source.options import (
     CappedOptions,
@@ -37,8 +39,6 @@ from duebridge_connectors.spark.source.options import (
     read_options,
     write_options,
 )
-from duebridge_connectors.spark.source.packing import Packer
-from duebridge_connectors.spark.source.schema import check_columns
 
 
 class StoreAddress(msgspec.Struct, frozen=True):

@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeAlias
 
 from pyspark.sql.datasource import InputPartition
 
+from duebridge.store.calls.splitting import Split
 from duebridge.store.keys import Shard
-from duebridge.store.splitting import Split
 from duebridge.store.wire.poll import NONE
 
 SLICE_ROWS = 50_000

@@ -18,18 +18,18 @@ from duebridge.admin.listing import ANY_TIME, DueWindow
 from duebridge.amqp_fields import field_bytes
 from duebridge.envelope import HeaderValue
 from duebridge.ports.publisher import reason_word
+from duebridge.store.calls.splitting import Split
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection
-from duebridge.store.splitting import Split
 from duebridge.store.wire.poll import BEYOND_ANY_TIME, NONE
 from duebridge.store.wire.record import Content
 from duebridge.store.wire.replies import Entry
-from duebridge_connectors.spark.source.arrow import arrow_schema, record_batch
+from duebridge_connectors.spark.rows.arrow import arrow_schema, record_batch
+from duebridge_connectors.spark.rows.schema import DECODED, PACKED
 from duebridge_connectors.spark.source.message_first import message_first
 from duebridge_connectors.spark.source.options import ReadOptions
 from duebridge_connectors.spark.source.planning import StoreAddress
 from duebridge_connectors.spark.source.pushdown import both, push
-from duebridge_connectors.spark.source.schema import DECODED, PACKED
 from duebridge_connectors.spark.source.slices import SLICE_ROWS, Place, Span, StoreSlice, divide
 
 _NOTHING = Content(body=None)

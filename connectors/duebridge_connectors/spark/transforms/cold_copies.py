@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.config.models import HOUR_MS
-from duebridge_connectors.spark.source.schema import COLD, PACKED_COLUMNS
+from duebridge_connectors.spark.rows.schema import COLD, PACKED_COLUMNS
 
 HOUR = "hour"  # column of the hour since the epoch, which tasks share rows by
 COPY = ["batch", "id", "generation"]  # the key of a copy

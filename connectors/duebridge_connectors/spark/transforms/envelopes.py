@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.durations import MS_PER_UNIT
 from duebridge.headers import RESERVED, RESERVED_PREFIX
-from duebridge_connectors.spark.source.schema import GIVEN_COLUMNS, PACKED_COLUMNS
+from duebridge_connectors.spark.rows.schema import GIVEN_COLUMNS, PACKED_COLUMNS
 
 
 def select_columns(

@@ -7,8 +7,8 @@ from duebridge.store.journal import Journal
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.journal_entry import read_head
-from duebridge_connectors.spark.jobs.journal_table import JournalTable
 from duebridge_connectors.spark.source.planning import StoreAddress, shards_to_read
+from duebridge_connectors.spark.table.journal_table import JournalTable
 
 
 class JournalProgress:

@@ -21,8 +21,8 @@ from duebridge.admin.events import GAP
 from duebridge_connectors.spark.file_statistics import file_statistics
 from duebridge_connectors.spark.files.place import Place
 from duebridge_connectors.spark.filesystem import open_filesystem
-from duebridge_connectors.spark.source.arrow import arrow_schema
-from duebridge_connectors.spark.source.schema import JOURNAL
+from duebridge_connectors.spark.rows.arrow import arrow_schema
+from duebridge_connectors.spark.rows.schema import JOURNAL
 
 GROUP_ROWS = 128 * 1024
 FILE_ROWS = 4 * 1024 * 1024  # some 100 MB

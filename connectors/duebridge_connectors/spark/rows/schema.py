@@ -14,7 +14,7 @@ from duebridge.envelope import Properties
 from duebridge.errors import ConfigError
 from duebridge.ports.discovery import target_fields
 from duebridge.ports.settings import did_you_mean
-from duebridge_connectors.spark.source.column_comments import COMMENTS
+from duebridge_connectors.spark.rows.column_comments import COMMENTS
 
 Columns: TypeAlias = dict[str, tuple[str, tuple[type[DataType], ...]]]  # shown name, accepted types
 

@@ -28,7 +28,7 @@ from duebridge.errors import ConfigError, JobFailed
 from duebridge_connectors.spark.delta_table import made_table, opened_table
 from duebridge_connectors.spark.files.place import Place, place_of
 from duebridge_connectors.spark.filesystem import open_filesystem
-from duebridge_connectors.spark.jobs.journal_files import TABLE_SCHEMA, JournalFile
+from duebridge_connectors.spark.table.journal_files import TABLE_SCHEMA, JournalFile
 
 CHECKPOINT = "_checkpoint"
 LANDED = "_manifests"  # of a table as version 0.2.0 wrote it

@@ -23,8 +23,8 @@ from pyarrow.fs import FileSelector, FileType
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.files.place import Place
 from duebridge_connectors.spark.filesystem import open_filesystem
-from duebridge_connectors.spark.jobs.journal_files import ROWS_SCHEMA, JournalFile, write_files
-from duebridge_connectors.spark.jobs.journal_table import LANDED, JournalTable
+from duebridge_connectors.spark.table.journal_files import ROWS_SCHEMA, JournalFile, write_files
+from duebridge_connectors.spark.table.journal_table import LANDED, JournalTable
 
 READ_ROWS = 64 * 1024
 

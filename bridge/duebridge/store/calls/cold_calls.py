@@ -6,7 +6,7 @@ filter, and what became of them since by tombstones (lua/README.md).
 
 from collections.abc import Sequence
 
-from duebridge.store.calls import ShardCalls
+from duebridge.store.calls.shard_calls import ShardCalls
 from duebridge.store.wire.replies import (
     DemoteReply,
     GenerationReply,

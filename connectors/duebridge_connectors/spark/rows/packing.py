@@ -21,9 +21,9 @@ from duebridge.envelope import Envelope, Headers, Instant, Target
 from duebridge.errors import EnvelopeError
 from duebridge.limits import MAX_HEADER_BYTES, MAX_HEADERS, RouteLimits, with_whole_target
 from duebridge.store.wire.record import HASH_BYTES, PackedRow, pack_row
-from duebridge_connectors.spark.source import arrow
-from duebridge_connectors.spark.source.ids import derive_id, identifying_values
-from duebridge_connectors.spark.source.schema import PROPERTIES, is_packed
+from duebridge_connectors.spark.rows import arrow
+from duebridge_connectors.spark.rows.ids import derive_id, identifying_values
+from duebridge_connectors.spark.rows.schema import PROPERTIES, is_packed
 
 MAX_ID_BYTES = 255
 MAX_CACHED = 10_000

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from duebridge.store.calls import ShardCalls
+from duebridge.store.calls.shard_calls import ShardCalls
 from duebridge.store.wire.replies import Count, build_reply_types, in_rows, read_reply, read_text
 
 

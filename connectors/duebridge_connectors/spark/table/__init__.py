@@ -1,0 +1,1 @@
+"""The journal's Delta table: its files, commits, take-over and merges."""
