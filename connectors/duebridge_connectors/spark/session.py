@@ -29,6 +29,7 @@ _DEFAULTS = {
     "spark.master": "local[*]",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "32",  # Spark's default of 200 costs more than it saves locally
+    "spark.python.authenticate.socketTimeout": "60s",  # a busy machine starts Python slowly
 }
 _OWN = {  # where nobody set another
     "spark.sql.session.timeZone": "UTC",  # the machine's zone would be a surprise
