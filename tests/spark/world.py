@@ -25,7 +25,7 @@ from tests.support.desk import remembering
 from tests.support.kafka_broker import KafkaBroker
 
 LATER_MS = 1_000 * int((datetime.now(UTC) + timedelta(days=30)).timestamp())
-COMMAND_WITHIN_S = 100.0
+COMMAND_WITHIN_S = 240.0  # a session of its own, on a busy machine
 JAVA_SAYS = "WARNING: Using incubator modules: jdk.incubator.vector\n"  # when it starts
 SHARDS = {"split": 4, "cold": 2}
 CONFIG = """
