@@ -9,7 +9,7 @@ Parquet of a new batch ─▶ commit: the copies are complete
 commit: the copies count ─▶ rebuild a worn filter of the cold ids
 """
 
-from contextlib import suppress
+from contextlib import ExitStack
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -62,7 +62,11 @@ def run_demote(spark: SparkSession, *, config: str, route: str) -> DemoteSummary
 
 def _tidy_up(spark: SparkSession, tier: Tier) -> None:
     """Leave it to the next run while another job has the tier."""
-    with suppress(JobFailed), tier.leased("demote") as lease:
+    with ExitStack() as held:
+        try:
+            lease = held.enter_context(tier.leased("demote"))
+        except JobFailed:
+            return
         sift_if_worn(spark, tier, lease, marks=0)
         tidy_a_little(tier.log, tier.now_ms())
 
