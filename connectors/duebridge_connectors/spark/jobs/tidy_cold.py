@@ -13,7 +13,7 @@ from duebridge_connectors.spark.cold.tier import open_tier
 MERGES, DELETED = 1, 1000  # at the end of another job, at most
 
 
-class TidySummary(msgspec.Struct, frozen=True, kw_only=True):
+class ColdTidySummary(msgspec.Struct, frozen=True, kw_only=True):
     """The counts of a run: files and lists merged into fewer, and files deleted.
 
     `spent` files had returned or were merged, `left` ones were of killed jobs, `entries` of the
@@ -32,7 +32,7 @@ class TidySummary(msgspec.Struct, frozen=True, kw_only=True):
         return f"route {self.route}: {self.merged:,} small files merged, {gone:,} files deleted"
 
 
-def run_tidy_cold(*, config: str, route: str) -> TidySummary:
+def run_tidy_cold(*, config: str, route: str) -> ColdTidySummary:
     """Merge and delete all that can be; killed anywhere, it is run again.
 
     Nothing that counts is lost, whatever runs meanwhile: a merge of files that changed does not
@@ -44,7 +44,7 @@ def run_tidy_cold(*, config: str, route: str) -> TidySummary:
         now_ms = tier.now_ms()
         merged = compact(tier.log, now_ms)
         swept = sweep(tier.log, now_ms)
-    return TidySummary(
+    return ColdTidySummary(
         route=route,
         merged=merged.files,
         lists=merged.lists,
