@@ -173,7 +173,7 @@ def get(
 
 
 def _cold(config: "Config", connection: "Connection", route: str, id: str) -> "Known | None":  # noqa: A002
-    from duebridge.admin.cold_rows import ColdRows
+    from duebridge.cold_rows import ColdRows
 
     if route not in config.routes:
         return None

@@ -170,7 +170,7 @@ def error_cell(known: Known) -> str:
 def _cold_rows(
     config: "Config", connection: "Connection", route: str, window: "DueWindow"
 ) -> Iterator[Known]:
-    from duebridge.admin.cold_rows import ColdRows
+    from duebridge.cold_rows import ColdRows
     from duebridge.producer import find_route
 
     return ColdRows(config, connection, find_route(config, route)).walk(window)

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import msgspec
 from starlette.responses import Response
 
-from duebridge.admin.cold_rows import ColdRows
+from duebridge.cold_rows import ColdRows
 from duebridge.envelope import Envelope, checked_id, due_instant
 from duebridge.errors import EnvelopeError, StoreUnavailable
 from duebridge.http.bodies import (

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from duebridge.admin.cold_rows import ColdRow
 from duebridge.admin.listing import DueWindow
+from duebridge.cold_rows import ColdRow
 from duebridge.config.models import ColdTier
 from duebridge.errors import ConfigError, JobFailed
 from duebridge_connectors.spark.cold.commit_log import ColdLog
