@@ -62,7 +62,9 @@ WANTED = [
 def test_scenario_keeps_the_guarantee(stack: Stack, tmp_path: Path, name: str, broker: str) -> None:
     seed = secrets.token_hex(4)
     result = run_scenario(stack, SCENARIOS[name], broker, tmp_path, seed, COUNT)
-    assert result.outcome == "held", f"{result}; histories in {tmp_path}"
+    broken = [each for each in result.bounds if not each.is_kept]
+    found = (result.outcome, {what: len(ids) for what, ids in result.violations.items()}, broken)
+    assert found == ("held", {}, []), f"{result}; histories in {tmp_path}"
 
 
 @pytest.mark.long

@@ -37,11 +37,11 @@ LEAST_OFF_MS = 4 * 60_000
 def kill(rig: Rig) -> None:
     victim = rig.workers[0]
     with rig.fault("worker killed") as fault:
+        rig.see(lambda: _stops_holding(rig, victim))
         victim.kill()
         victim.wait()
-        if rig.in_flight():
-            rig.start_worker()
-            rig.see_logged(fault, '"reclaimed"')
+        rig.start_worker()
+        rig.see_logged(fault, '"reclaimed"')
 
 
 def freeze(rig: Rig) -> None:
