@@ -20,11 +20,11 @@ local settled = settle_claim(first_fields(FIRST, WIDTH, count), token, function(
   note_failure(f, counts, unsure, message)
   f.reason, f.held_since = tonumber(reason), 0
   scores[#scores + 1], scores[#scores + 2] = dead_score, id
-  return string.char(f.reason), failure_detail(0, message), counts
+  return string.char(f.reason), 0, counts, message
 end)
 
 hset(FLIGHT, settled.flights)
 zadd(DEAD, scores)
-journal('dead', settled.items, settled.details, settled.failures)
+journal('dead', settled.items, settled.failures)
 leave_unack(settled)
 return {poll(), settled.stale}

@@ -12,7 +12,7 @@ local dead_score, count = ARGV[4] == '' and NOW or ARGV[4], tonumber(ARGV[5])
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
 local FIRST, WIDTH = 6, 5
 local records, flights, scores, seen, largest = {}, {}, {}, {}, 0
-local accepted, dead, details, failures = {}, {}, {}, {}
+local accepted, dead, failures = {}, {}, new_failures()
 
 local function keep(id, hash, blob, reason, message)
   local record = new_record(NOW, 0, 0, next_generation(1), hash, blob)
@@ -25,7 +25,7 @@ local function keep(id, hash, blob, reason, message)
   scores[n + 1], scores[n + 2] = dead_score, id
   accepted[n + 1], accepted[n + 2] = id, six(NOW)
   dead[n + 1], dead[n + 2] = id, flight_note(flights[n + 2]) .. string.char(f.reason)
-  details[#details + 1], failures[#failures + 1] = failure_detail(0, message), '0'
+  add_failure(failures, 0, message, '0')
   largest, seen[id] = math.max(largest, #record), true
 end
 
@@ -45,6 +45,6 @@ hset(ENVELOPES, records)
 hset(FLIGHT, flights)
 zadd(DEAD, scores)
 journal('accepted', accepted)
-journal('dead', dead, details, failures)
+journal('dead', dead, failures)
 wake_before(NOW)
-return {NOW, #details}
+return {NOW, #dead / 2}

@@ -22,11 +22,11 @@ local settled = settle_claim(first_fields(FIRST, WIDTH, count), token, function(
   f.retries = f.retries + 1
   local next_try = NOW_UP + tonumber(delay)
   scores[#scores + 1], scores[#scores + 2] = next_try, id
-  return '', failure_detail(next_try, message), counts
+  return '', next_try, counts, message
 end)
 
 hset(FLIGHT, settled.flights)
 zadd(RETRY, scores)
-journal('retried', settled.items, settled.details, settled.failures)
+journal('retried', settled.items, settled.failures)
 leave_unack(settled)
 return {poll(), settled.stale}

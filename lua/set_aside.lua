@@ -23,11 +23,11 @@ local settled = settle_claim(first_fields(FIRST, WIDTH, count), token, function(
   f.tag = tag
   local next_try = NOW_UP + tonumber(delay)
   scores[#scores + 1], scores[#scores + 2] = next_try, id
-  if message ~= '' then return '', failure_detail(next_try, message), '0' end
+  if message ~= '' then return '', next_try, '0', message end
 end)
 
 hset(FLIGHT, settled.flights)
 zadd(RETRY, scores)
-journal('retried', settled.items, settled.details, settled.failures)
+journal('retried', settled.items, settled.failures)
 leave_unack(settled)
 return {poll(), settled.stale}

@@ -1,6 +1,8 @@
 -- The journal: one entry per batch: `k` kind, `t` ms, `b` running total of bytes, `i` items (msgpack:
--- id, note, ...), and of retried and dead `d` details (msgpack: one per item) and `f`, which has a 1
--- for each item that counts as a failure, else a 0; older readers skip both.
+-- id, note, ...), and of retried and dead `d` details (msgpack: one per item), `f`, which has a 1 for
+-- each item that counts as a failure, else a 0, and `m` messages of the errors (msgpack: one per item;
+-- '' is the message of the item before, a space is none), absent if no item has one. Older readers
+-- skip all three.
 -- Its stream id is its sequence number, dense but for the jump of a `renewed` entry, which has no items
 -- but `n` and `g`, the last number and generation that renew.lua found. A note begins with the due
 -- instant (6 bytes); then come the attempt (4) and the reason (1) where the kind has them. A detail is
@@ -12,12 +14,22 @@ local name_at = string.find(ARGV[2], ' ', 1, true)
 local CAP = tonumber(name_at and string.sub(ARGV[2], 1, name_at - 1) or ARGV[2])
 local ACTOR = name_at and string.sub(ARGV[2], name_at + 1)
 local ENTRY_OVERHEAD = 48
-local MOST_CLASS = 64  -- bytes of the class in a detail
+local MOST_CLASS, MOST_MESSAGE = 64, 160  -- bytes of the class in a detail, and of a message
 
--- The detail of an envelope that failed with `message`, whose first line is the class of the error.
-local function failure_detail(next_try, message)
-  local first_line = string.find(message, '\n', 1, true) or #message + 1
-  return six(next_try) .. string.sub(message, 1, math.min(first_line - 1, MOST_CLASS))
+-- What an entry has of the failures of its items: details, whether each counts, and messages.
+local function new_failures() return {details = {}, counted = {}, messages = {}, last = ' '} end
+
+-- Add the next item, which failed with `error`: its class, a line break and its message.
+local function add_failure(failures, next_try, error, counts)
+  local at = #failures.details + 1
+  local class_end = string.find(error, '\n', 1, true) or #error + 1
+  local message = string.sub(error, class_end + 1, class_end + MOST_MESSAGE)
+  if message == '' then message = ' ' end
+  failures.details[at] = six(next_try) .. string.sub(error, 1, math.min(class_end - 1, MOST_CLASS))
+  failures.counted[at] = counts
+  failures.messages[at] = message == failures.last and '' or message
+  failures.has_message = failures.has_message or message ~= ' '
+  failures.last = message
 end
 
 local function trim_journal(total, cap)
@@ -46,10 +58,13 @@ local function append(kind, packed, bytes, ...)
   if total > CAP then trim_journal(total, CAP) end
 end
 
-local function journal(kind, items, details, failures)
+local function journal(kind, items, failures)
   if #items == 0 then return end
   local packed = cmsgpack.pack(items)
-  if not details then return append(kind, packed, #packed) end
-  local detailed, failed = cmsgpack.pack(details), table.concat(failures)
-  append(kind, packed, #packed + #detailed + #failed, 'd', detailed, 'f', failed)
+  if not failures then return append(kind, packed, #packed) end
+  local detailed, counted = cmsgpack.pack(failures.details), table.concat(failures.counted)
+  local bytes = #packed + #detailed + #counted
+  if not failures.has_message then return append(kind, packed, bytes, 'd', detailed, 'f', counted) end
+  local messages = cmsgpack.pack(failures.messages)
+  append(kind, packed, bytes + #messages, 'd', detailed, 'f', counted, 'm', messages)
 end

@@ -17,21 +17,21 @@ end
 
 -- Settle claimed envelopes: one that was cancelled meanwhile ends here; `change` gets the id, open
 -- flight and place of every other, and returns what its journal note has beyond the flight's, if any,
--- its detail, and '1' if it counts as a failure.
+-- its next try, '1' if it counts as a failure, and its error.
 local function settle_claim(ids, token, change)
-  local settled = {leaving = {}, flights = {}, items = {}, details = {}, failures = {},
-    cancelled = {}}
+  local settled = {leaving = {}, flights = {}, items = {}, failures = new_failures(), cancelled = {}}
   local leaving, packed, items = settled.leaving, settled.flights, settled.items
-  local details, failures = settled.details, settled.failures
   settled.stale = settle(ids, hmget(FLIGHT, ids), token, BY_CLAIM, function(id, flight, i)
     local f = open_flight(flight)
     leaving[#leaving + 1] = id
     if f.cancel == 1 then return finish_cancelled(id, f, settled.cancelled) end
-    local note, detail, counts = change(id, f, i)
+    local note, next_try, counts, error = change(id, f, i)
     clear_lease(f)
     packed[#packed + 1], packed[#packed + 2] = id, close_flight(f)
-    if note then items[#items + 1], items[#items + 2] = id, flight_note(packed[#packed]) .. note end
-    if note then details[#details + 1], failures[#failures + 1] = detail, counts end
+    if note then
+      items[#items + 1], items[#items + 2] = id, flight_note(packed[#packed]) .. note
+      add_failure(settled.failures, next_try, error, counts)
+    end
   end)
   return settled
 end

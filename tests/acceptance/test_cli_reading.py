@@ -273,7 +273,7 @@ def test_events_tell_a_life_in_the_order_of_time(duebridge: Command) -> None:
     assert events[1] == {
         "kind": "dead", "at_ms": events[1]["at_ms"], "route": "reminders", "shard": 0, "id": "a",
         "due_at_ms": events[0]["due_at_ms"], "attempt": 1, "reason": "too_large",
-        "error_class": "TooLarge", "counted": True,
+        "error_class": "TooLarge", "error_message": "broke the limit", "counted": True,
     }  # fmt: skip
     assert [each["at_ms"] for each in events] == sorted(each["at_ms"] for each in events)
     of_route = duebridge("events", "reminders", "--limit", "2").out.splitlines()

@@ -28,7 +28,9 @@ def test_timeline_has_the_events_of_its_envelope_alone_and_in_order(desk: Operat
     found = timeline(desk.operator, ORDERS, "a")
     assert kinds(found) == ["accepted", "retried", "rescheduled"]
     assert {event.id for event in found.events} == {"a"}
-    assert (found.events[1].error_class, found.events[1].attempt) == ("Timeout", 1)
+    retried = found.events[1]
+    assert (retried.error_class, retried.error_message) == ("Timeout", "no answer")
+    assert retried.attempt == 1
     assert (found.cursor, found.trimmed) == ("", False)
 
 

@@ -287,11 +287,30 @@ def test_dead_note_has_the_class_of_the_error_bounded(desk: Desk, error: str, ke
     assert (note.error_class, note.next_at_ms) == (kept, None)
 
 
+def test_note_has_the_message_of_its_own_error_bounded(desk: Desk) -> None:
+    errors = ["", "E\nsame", "F\nsame", "E\nother\nline", "E", "E\nsame", "E\nx" + "ä" * 100]
+    claim = desk.unack(*(f"e{n}" for n in range(len(errors))))
+    desk.store.retry(claim.token, [retrying(f"e{n}", error=each) for n, each in enumerate(errors)])
+    entry = desk.entries()[-1]
+    found = [note.error_message for _, note in entry.items]
+    assert found == ["", "same", "same", "other\nline", "", "same", "x" + "ä" * 79]
+    head = next(Journal(desk.connection, desk.shard).newest())
+    assert (head.items, head.size) == (len(errors), entry.size)
+
+
+def test_entry_without_a_message_has_no_field_for_it(desk: Desk) -> None:
+    claim = desk.unack("a")
+    desk.store.retry(claim.token, [retrying("a", error="E")])
+    _, fields = desk.client.xrevrange(desk.key("journal"), count=1)[0]
+    assert b"m" not in fields
+
+
 def test_retried_entry_is_the_same_for_a_reader_that_knows_no_details(desk: Desk) -> None:
     claim = desk.unack("a", "b")
     desk.store.retry(claim.token, [retrying(each, error="Refused\nx") for each in "ab"])
     stream_id, fields = desk.client.xrevrange(desk.key("journal"), count=1)[0]
-    del fields[b"d"]
+    for each in (b"d", b"f", b"m"):
+        del fields[each]
     entry = read_entry(stream_id, fields)
     assert [(name, note.reason, note.attempt) for name, note in entry.items] == [
         ("a", None, 1),

@@ -20,10 +20,11 @@ class EnvelopeEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """One transition of one envelope; instants in epoch ms.
 
     `kind` is accepted, replaced, delivered, retried, dead, expired, shunted, cancelled,
-    rescheduled, replayed or dropped. `retried` and `dead` have the class of the error, and whether
-    it `counted` as a failure of the envelope, None if unknown; `retried` has the latest instant of
-    the next try: a target that is well again ends the wait. `by` is the person whose command it
-    was, if one. `purged` is of a whole route, with the number of its `envelopes`, waiting and dead.
+    rescheduled, replayed or dropped. `retried` and `dead` have the class of the error, the
+    beginning of its message, and whether it `counted` as a failure of the envelope, None if
+    unknown; `retried` has the latest instant of the next try: a target that is well again ends the
+    wait. `by` is the person whose command it was, if one. `purged` is of a whole route, with the
+    number of its `envelopes`, waiting and dead.
     A `gap` has no id: `lost_entries` entries of the journal, each of up to 1,000 envelopes, were
     cut by its cap before they were read, or were read and then lost by the store in a failover.
     """
@@ -42,6 +43,7 @@ class EnvelopeEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     envelopes: int | None = None
     by: str = ""
     counted: bool | None = None
+    error_message: str = ""
 
 
 class Purges:
@@ -150,4 +152,5 @@ def events_of(shard: Shard, entry: JournalEntry) -> Iterator[EnvelopeEvent]:
             note.next_at_ms,
             by=entry.actor,
             counted=note.counted,
+            error_message=note.error_message,
         )

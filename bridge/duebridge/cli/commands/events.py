@@ -98,7 +98,8 @@ def _line(event: "EnvelopeEvent") -> str:
     parts += [printable(event.id), f"due {format_instant(event.due_at_ms)}"]
     if event.attempt is not None:
         parts.append(f"attempt {event.attempt}")
-    parts += [each for each in (event.reason, event.error_class) if each]
+    error = ": ".join(each for each in (event.error_class, event.error_message) if each)
+    parts += [each for each in (event.reason, error) if each]
     if event.counted is not None:
         parts.append("counted" if event.counted else "not counted")
     if event.next_at_ms is not None:

@@ -31,8 +31,9 @@ EventKind: TypeAlias = Literal[
 class Note(NamedTuple):
     """The note of an entry about one envelope; None for a field that its kind lacks.
 
-    `error_class` is what failed, "" if unknown; `counted` says whether it counts as a failure of
-    the envelope. What waits for its target may go before `next_at_ms`.
+    `error_class` is what failed, "" if unknown, and `error_message` the beginning of its message;
+    `counted` says whether it counts as a failure of the envelope. What waits for its target may go
+    before `next_at_ms`.
     """
 
     due_at_ms: int
@@ -41,6 +42,7 @@ class Note(NamedTuple):
     next_at_ms: int | None = None
     error_class: str = ""
     counted: bool | None = None
+    error_message: str = ""
 
 
 class JournalEntry(NamedTuple):
@@ -85,14 +87,16 @@ class EntryHead(NamedTuple):
 def read_entry(stream_id: bytes, fields: Fields) -> JournalEntry:
     """Return an entry of the stream; raises `RecordDamaged` where it cannot be read."""
     sequence, packed = sequence_of(stream_id), fields.get(b"i", b"")
-    detailed, failed = fields.get(b"d", b""), fields.get(b"f", b"")
+    failed = fields.get(b"f", b"")
     try:
         flat = _strings(packed)
-        details = _strings(detailed) if detailed else [b""] * (len(flat) // 2)
+        nothing = [b""] * (len(flat) // 2)
+        details = _strings(fields[b"d"]) if b"d" in fields else nothing
+        messages = _messages(fields[b"m"]) if b"m" in fields else nothing
         items = [
-            (name.decode(errors="backslashreplace"), _note(note, detail, failed[n : n + 1]))
-            for n, (name, note, detail) in enumerate(
-                zip(flat[::2], flat[1::2], details, strict=True)
+            (name.decode(errors="backslashreplace"), _note(note, detail, failed[n : n + 1], said))
+            for n, (name, note, detail, said) in enumerate(
+                zip(flat[::2], flat[1::2], details, messages, strict=True)
             )
         ]
         kind = cast(EventKind, fields[b"k"].decode())
@@ -100,9 +104,8 @@ def read_entry(stream_id: bytes, fields: Fields) -> JournalEntry:
         before = int(fields[b"n"]) if b"n" in fields else None
     except (KeyError, ValueError, IndexError, struct.error) as error:
         raise RecordDamaged(f"journal entry {sequence}: {type(error).__name__}: {error}") from error
-    size = len(packed) + len(detailed) + len(failed)
     actor = fields.get(b"w", b"").decode(errors="backslashreplace")
-    return JournalEntry(sequence, kind, at_ms, total, items, size, before, actor)
+    return JournalEntry(sequence, kind, at_ms, total, items, _size(fields), before, actor)
 
 
 def read_head(stream_id: bytes, fields: Fields) -> EntryHead:
@@ -114,8 +117,11 @@ def read_head(stream_id: bytes, fields: Fields) -> EntryHead:
         found = int(fields[b"n"]) if b"n" in fields else None
     except (KeyError, ValueError, IndexError, struct.error) as error:
         raise RecordDamaged(f"journal entry {sequence}: {type(error).__name__}: {error}") from error
-    size = len(packed) + len(fields.get(b"d", b"")) + len(fields.get(b"f", b""))
-    return EntryHead(sequence, kind, at_ms, items // 2, size, found)
+    return EntryHead(sequence, kind, at_ms, items // 2, _size(fields), found)
+
+
+def _size(fields: Fields) -> int:
+    return sum(len(fields.get(each, b"")) for each in (b"i", b"d", b"f", b"m"))
 
 
 def sequence_of(stream_id: bytes) -> int:
@@ -123,7 +129,7 @@ def sequence_of(stream_id: bytes) -> int:
     return int(stream_id.removesuffix(b"-0"))
 
 
-def _note(note: bytes, detail: bytes, failed: bytes) -> Note:
+def _note(note: bytes, detail: bytes, failed: bytes, message: bytes) -> Note:
     """Return a note; a newer duebridge may have appended more fields."""
     if len(note) < _DUE_BYTES:
         raise ValueError(f"expected a note of {_DUE_BYTES} bytes or more; got {note!r}")
@@ -136,7 +142,16 @@ def _note(note: bytes, detail: bytes, failed: bytes) -> Note:
         int.from_bytes(detail[:_NEXT_BYTES]) or None,
         detail[_NEXT_BYTES:].decode(errors="backslashreplace"),
         failed == b"1" if failed else None,
+        message.decode(errors="ignore"),  # the bound may have cut a character
     )
+
+
+def _messages(packed: bytes) -> list[bytes]:
+    messages, last = [], b""
+    for each in _strings(packed):
+        last = each or last
+        messages.append(b"" if last == b" " else last)
+    return messages
 
 
 def _strings(packed: bytes) -> list[bytes]:
