@@ -1,5 +1,6 @@
 """Limits: slow clients, long heads, many connections, a rate."""
 
+import json
 import socket
 from collections.abc import Iterator
 
@@ -8,6 +9,7 @@ import pytest
 from tests.support.serving import JSON, SECRETS, Served, serving
 
 ORDERS = "/v1/routes/orders/envelopes"
+LIVEZ = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 HEAD = f"Host: localhost\r\nAuthorization: Bearer {SECRETS['all']}\r\n"
 
 
@@ -60,8 +62,14 @@ def test_what_is_no_http_is_refused(served: Served) -> None:
 def test_connections_beyond_the_limit_are_told_to_come_later(strict: Served) -> None:
     idle = [socket.create_connection(("127.0.0.1", strict.port), 30) for _ in range(4)]
     try:
-        answer = talk(strict, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert answer.startswith(b"HTTP/1.1 503 ")
+        head, _, body = talk(strict, LIVEZ).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 ")
+        assert {b"content-type: application/problem+json", b"retry-after: 1"} <= set(
+            head.lower().split(b"\r\n")
+        )
+        assert json.loads(body)["title"] == "Too many connections"
+        idle[0].sendall(LIVEZ)
+        assert idle[0].recv(1000).startswith(b"HTTP/1.1 200 ")
     finally:
         for each in idle:
             each.close()

@@ -1,31 +1,49 @@
-"""The server's protocol, with limits that uvicorn lacks: on a request's head, in bytes and time."""
+"""The server's protocol: limits on connections, and on a request's head in bytes and time."""
 
 import asyncio
 from http import HTTPStatus
 from typing import Any
 
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from duebridge.http.problems import Refusal
 
 HEAD_BYTES = 32 * 1024
 HEAD_WITHIN_S = 10.0
+AGAIN_S = 1
 
 
 class HeadTooLarge(Exception):
     """A request's line and headers are longer than `HEAD_BYTES`."""
 
 
+async def turn_away(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request of a connection that is beyond the limit: the next try may find room."""
+    again = {"Retry-After": str(AGAIN_S), "Connection": "close"}
+    full = Refusal(503, "Too many connections", "the server has all it may; come again", again)
+    await full.response()(scope, receive, send)
+
+
 class GuardedProtocol(HttpToolsProtocol):
-    """Ends a connection whose client is slow with a head, and answers 431 to one too long."""
+    """Ends a connection whose client is slow with a head, and answers 431 to one too long.
+
+    A connection beyond the limit is turned away; those before it are served. uvicorn's own limit
+    refuses all of them then.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._head_bytes: int | None = 0  # None: the head is whole
         self._is_too_large = False
+        self._most_connections, self.limit_concurrency = self.limit_concurrency, None
         self._slow: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first head."""
         super().connection_made(transport)
+        if self._most_connections is not None and len(self.connections) > self._most_connections:
+            self.app = turn_away
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
