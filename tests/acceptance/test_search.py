@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from duebridge.admin.listing import DueWindow
 from duebridge.admin.search import Search, SearchPage, search
 from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError, EnvelopeError
 from duebridge.store.delay_store import DelayStore
+from duebridge.store.due_window import DueWindow
 from duebridge.store.server.connection import Connection
 from tests.acceptance.desk_of_operator import HOUR_MS, ORDERS, REMINDERS, OperatorsDesk
 

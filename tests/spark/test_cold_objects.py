@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from duebridge.admin.listing import ANY_TIME
 from duebridge.config.load import load_config
 from duebridge.config.models import HOUR_MS, ColdTier
+from duebridge.store.due_window import ANY_TIME
 from duebridge_connectors.spark.cold.cold_reader import read_cold_rows
 from duebridge_connectors.spark.cold.commit_log import SCHEDULED, ColdLog, Commit
 from duebridge_connectors.spark.cold.compaction import FEW, Compacted, compact

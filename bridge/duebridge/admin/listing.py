@@ -16,8 +16,7 @@ import msgspec
 from duebridge.admin.cursors import cursor_of, position_of
 from duebridge.errors import EnvelopeError
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.due_window import ANY_TIME as ANY_TIME
-from duebridge.store.due_window import DueWindow as DueWindow
+from duebridge.store.due_window import ANY_TIME, DueWindow
 from duebridge.store.wire.poll import NONE
 from duebridge.store.wire.replies import Entry, Page
 

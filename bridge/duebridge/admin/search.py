@@ -9,16 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from duebridge.admin.listing import (
-    ANY_TIME,
-    PAGE,
-    READ_AHEAD,
-    DueWindow,
-    ListedEnvelope,
-    Listing,
-    read_cursor,
-)
+from duebridge.admin.listing import PAGE, READ_AHEAD, ListedEnvelope, Listing, read_cursor
 from duebridge.receipt import Shown
+from duebridge.store.due_window import ANY_TIME, DueWindow
 from duebridge.store.wire.poll import NONE
 from duebridge.store.wire.record import Content
 from duebridge.store.wire.replies import Entry

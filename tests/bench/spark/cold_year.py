@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from duebridge.admin.listing import ANY_TIME
 from duebridge.config.models import HOUR_MS, ColdTier
+from duebridge.store.due_window import ANY_TIME
 from duebridge_connectors.spark.cold import cold_reader
 from duebridge_connectors.spark.cold.commit_log import (
     DEMOTED,

@@ -15,9 +15,10 @@ from duebridge.instants import parse_from_now
 from duebridge.receipt import Known, Shown
 
 if TYPE_CHECKING:
-    from duebridge.admin.listing import DueWindow, ListedEnvelope
+    from duebridge.admin.listing import ListedEnvelope
     from duebridge.admin.operator import Operator
     from duebridge.config.models import Config
+    from duebridge.store.due_window import DueWindow
     from duebridge.store.server.connection import Connection
 
 COLUMNS = ("id", "state", "due", "attempt", "failures", "expires", "last error")
@@ -177,7 +178,7 @@ def _cold_rows(
 
 
 def _window(operator: "Operator", after: str | None, before: str | None) -> "DueWindow":
-    from duebridge.admin.listing import DueWindow
+    from duebridge.store.due_window import DueWindow
 
     if after is None and before is None:
         return DueWindow()

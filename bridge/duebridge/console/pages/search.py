@@ -5,12 +5,13 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from duebridge.admin.listing import STATES, DueWindow
+from duebridge.admin.listing import STATES
 from duebridge.admin.search import Search, SearchPage, search
 from duebridge.console.forms import choice, instant_ms, text_of
 from duebridge.console.visit import Visit
 from duebridge.errors import BridgeError, EnvelopeError, StoreError, UnknownRoute
 from duebridge.receipt import Shown
+from duebridge.store.due_window import DueWindow
 
 PAGE = 50
 MOST_LOOKED = 5_000  # a call

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from duebridge.admin.listing import DueWindow
 from duebridge.cold_rows import ColdRow
 from duebridge.config.models import ColdTier
 from duebridge.errors import ConfigError, JobFailed
+from duebridge.store.due_window import DueWindow
 from duebridge_connectors.spark.cold.commit_log import ColdLog
 from duebridge_connectors.spark.cold.id_filter import have_id
 from duebridge_connectors.spark.cold.row_groups import DUE, WantedRows, read_groups

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from duebridge.admin.listing import DueWindow
+from duebridge.store.due_window import DueWindow
 
 _PROCESS = "pyspark.sql.worker.data_source_pushdown_filters"
 _NEVER_NULL = {"id", "route", "shard", "state"}

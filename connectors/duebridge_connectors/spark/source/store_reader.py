@@ -14,11 +14,11 @@ import pyarrow as pa
 from msgspec.msgpack import Ext
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from duebridge.admin.listing import ANY_TIME, DueWindow
 from duebridge.amqp_fields import field_bytes
 from duebridge.envelope import HeaderValue
 from duebridge.ports.publisher import reason_word
 from duebridge.store.calls.splitting import Split
+from duebridge.store.due_window import ANY_TIME, DueWindow
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.poll import BEYOND_ANY_TIME, NONE
