@@ -17,6 +17,7 @@ from pyarrow.fs import AzureFileSystem, FileSelector
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.cold.commit_log import DEMOTED, REMOVED, ColdLog, Commit
 from duebridge_connectors.spark.cold.parquet_files import write_table
+from duebridge_connectors.spark.delta_table import opened_table
 from duebridge_connectors.spark.files.place import Place
 from duebridge_connectors.spark.filesystem import (
     create_file,
@@ -27,6 +28,7 @@ from duebridge_connectors.spark.filesystem import (
     write_file,
 )
 from duebridge_connectors.spark.table.journal_table import JournalTable
+from duebridge_connectors.spark.table.tidy_merge import merge_small_files
 from tests.support.hdfs_server import hdfs_server
 from tests.support.s3_server import (
     ACCESS_KEY,
@@ -112,6 +114,19 @@ def test_create_in_a_store_without_conditions_is_refused(s3: S3Server, tmp_path:
     with pytest.raises(ConfigError, match="expected a store that refuses to create an object twic"):
         create_file(place / "commit.json", b"")
     assert "commit.json" not in "".join(names(place))
+
+
+def test_table_in_a_store_without_conditions_is_read_and_never_written(
+    s3: S3Server, tmp_path: Path
+) -> None:
+    place = Place(f"s3://{FORGETFUL}/{tmp_path.name}", s3.options())
+    with pytest.raises(ConfigError, match="expected a store that refuses to create an object twic"):
+        JournalTable(place).begun("a query")
+    write_deltalake(str(place), table({"id": ["a"]}), storage_options=delta_options(place))
+    assert opened_table(place).version() == 0
+    with pytest.raises(ConfigError, match="expected a store that refuses to create an object twic"):
+        merge_small_files(place)
+    assert opened_table(place).version() == 0
 
 
 def test_output_of_a_large_file_reads_back(place: Place) -> None:

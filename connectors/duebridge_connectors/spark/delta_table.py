@@ -1,4 +1,8 @@
-"""Delta tables without a JVM, at any place that `deltalake` reaches: opened, or made."""
+"""Delta tables without a JVM, at any place that `deltalake` reaches: opened, or made.
+
+Two writers are safe because a version is created once. A store that creates it twice would lose one
+of them unseen, so whoever is to write is refused there.
+"""
 
 from collections.abc import Mapping
 
@@ -8,7 +12,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.files.place import Place
-from duebridge_connectors.spark.filesystem import delta_options
+from duebridge_connectors.spark.filesystem import check_creates_once, delta_options
 
 
 def opened_table(root: Place | str, expected: str = "a Delta table") -> DeltaTable:
@@ -19,10 +23,20 @@ def opened_table(root: Place | str, expected: str = "a Delta table") -> DeltaTab
         raise ConfigError(f"{root}: expected {expected}; got none") from error
 
 
+def written_table(root: Place | str) -> DeltaTable:
+    """Return the newest version of a table, to commit the next one; raises `ConfigError`."""
+    check_creates_once(root)
+    return opened_table(root)
+
+
 def made_table(
     root: Place | str, schema: pa.Schema, partitions: list[str], configuration: Mapping[str, str]
 ) -> DeltaTable:
-    """Return the newest version of a table, made without rows if there is none."""
+    """Return the newest version of a table, to commit the next one; made empty if there is none.
+
+    Raises `ConfigError`.
+    """
+    check_creates_once(root)
     return DeltaTable.create(
         str(root),
         schema,

@@ -62,6 +62,15 @@ def create_file(place: Place | str, data: bytes) -> bool:
     return True
 
 
+def check_creates_once(folder: Place | str) -> None:
+    """Raise `ConfigError` for a store whose writers would overwrite each other's new files.
+
+    Whoever writes by another library asks this first; it may leave a file `_one_writer`.
+    """
+    if place_of(folder).address.kind not in (FILE, HDFS):
+        object_store.check_creates_once(place_of(folder))
+
+
 def delta_options(place: Place | str) -> dict[str, str]:
     """Return the `storage_options` of delta-rs for a place; they hold secrets."""
     return object_store.options_of(place_of(place))

@@ -74,11 +74,20 @@ def put(place: Place, data: bytes, mode: PutMode) -> None:
 
     Raises `FileExistsError`, `OSError`, and `ConfigError` for a store that knows no condition.
     """
-    kind, authority, path = place.address
-    store = _Store(kind, authority, tuple(sorted(options_of(place).items())))
+    store, path = _store_of(place), place.address.path
     if mode == "create":
         _check(store, path.rpartition("/")[0])
     _put(store, path, data, mode)
+
+
+def check_creates_once(folder: Place) -> None:
+    """Raise `ConfigError` if the store would create an object of this folder twice."""
+    _check(_store_of(folder), folder.address.path.rstrip("/"))
+
+
+def _store_of(place: Place) -> _Store:
+    options = tuple(sorted(options_of(place).items()))
+    return _Store(place.address.kind, place.address.authority, options)
 
 
 @lru_cache(maxsize=16)

@@ -15,7 +15,7 @@ from pyarrow.fs import FileSelector, FileType
 
 from duebridge.durations import parse_duration_ms
 from duebridge.errors import ConfigError
-from duebridge_connectors.spark.delta_table import opened_table
+from duebridge_connectors.spark.delta_table import written_table
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.table.tidy_merge import merge_small_files
 
@@ -56,7 +56,7 @@ def run_tidy(table: str, keep: str = KEEP) -> TidySummary:
 def tidy(table: str, keep_ms: int) -> TidySummary:
     """Do what `run_tidy` does, for any time."""
     merged, into = merge_small_files(table)
-    delta = opened_table(table)
+    delta = written_table(table)
     removed = delta.vacuum(
         retention_hours=math.ceil(keep_ms / 3_600_000),
         dry_run=False,

@@ -21,8 +21,9 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from duebridge.errors import ConfigError, JobFailed
-from duebridge_connectors.spark.delta_table import opened_table
+from duebridge_connectors.spark.delta_table import written_table
 from duebridge_connectors.spark.file_statistics import file_statistics
+from duebridge_connectors.spark.files.place import Place
 from duebridge_connectors.spark.filesystem import open_filesystem
 
 FILE_BYTES = 128 * 1024 * 1024
@@ -45,14 +46,14 @@ class SmallFile(msgspec.Struct, frozen=True):
         return self.path.rpartition("/")[0]
 
 
-def merge_small_files(root: str) -> tuple[int, int]:
+def merge_small_files(root: Place | str) -> tuple[int, int]:
     """Merge the small files of each partition; return how many became how many.
 
     Raises `JobFailed` if another run of tidy merged meanwhile: then nothing of this partition is.
     """
     merged = into = 0
-    for group in _groups(small_files(opened_table(root))):
-        delta = opened_table(root)
+    for group in _groups(small_files(written_table(root))):
+        delta = written_table(root)
         there = {file.path for file in small_files(delta)}
         if {file.path for file in group} <= there:
             _commit(delta, group, _merged(root, delta, group))
@@ -97,7 +98,7 @@ def _groups(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
         yield from [group] if len(group) > 1 else []
 
 
-def _merged(root: str, delta: DeltaTable, group: Sequence[SmallFile]) -> AddAction:
+def _merged(root: Place | str, delta: DeltaTable, group: Sequence[SmallFile]) -> AddAction:
     """Write the rows of a group to one file, and return it."""
     files, above = open_filesystem(root)
     path = f"{group[0].folder}/part-{uuid4().hex}.parquet".lstrip("/")
