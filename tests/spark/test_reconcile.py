@@ -80,13 +80,14 @@ def scene(world: World, topics: Topics) -> Scene:
 def plant(scene: Scene) -> None:
     """One of each violation; `good`, `buried` and `later` are as they should be."""
     scene.accept("good", "lost", "twice", "both", "corrupt", "buried", "called off")
-    scene.accept("astray", "misdated")
+    scene.accept("astray", "letter astray", "misdated")
     assert scene.world.producer().cancel("plain", "called off") == "cancelled"
     scene.settle()
     scene.publish("good", "twice", "twice", "both", "called off", "strange")
     scene.publish("corrupt", body=b"other")
     scene.publish("buried", "both", x_dlq_reason="expired")
     scene.publish("astray", topic=scene.letters)
+    scene.publish("letter astray", topic=scene.topic, x_dlq_reason="expired")
     scene.publish("misdated", x_due_at="7")
     scene.accept("later", "early", at=LATER_MS)
     scene.publish("early")
@@ -100,7 +101,7 @@ PLANTED = {
     "unexpected": ["plain/strange"],
     "corrupt": ["plain/corrupt"],
     "stuck": ["plain/stuck"],
-    "misplaced": ["plain/astray"],
+    "misplaced": ["plain/astray", "plain/letter astray"],
     "misdated": ["plain/misdated"],
     "duplicates": ["plain/twice"],
     "in_two_places": ["plain/both"],
@@ -121,7 +122,7 @@ def test_reconcile_names_every_violation_that_was_planted(scene: Scene) -> None:
     found = scene.judge(receipts=given, stuck_after="0ms", out=out)
     assert (found.verdict, found.examples) == ("broken", PLANTED)
     (route,) = found.routes
-    assert (route.accepted, route.delivered, route.dead, route.held) == (12, 9, 2, 3)
+    assert (route.accepted, route.delivered, route.dead, route.held) == (13, 9, 3, 3)
     assert (route.cancelled, route.duplicate_copies) == (1, 1)
     assert "BROKEN: lost: plain/lost; early: plain/early;" in str(found)
     kinds = {
