@@ -12,9 +12,10 @@ from typing import Any
 
 import pyspark
 import pytest
+import yaml
 
 import duebridge_connectors.spark
-from tests.spark import on_cluster, one_shard
+from tests.spark import on_cluster, one_file, one_shard
 from tests.spark.test_rows import rejected
 from tests.spark.world import LATER_MS, World
 from tests.support.servers import free_port, wait_until
@@ -25,6 +26,7 @@ ENVIRONMENT = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys
 DEPLOY = "org.apache.spark.deploy"
 ROWS = 5000
 ONE_SHARD_ROWS = 1_000_000
+ONE_FILE_ROWS = 60_000
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
@@ -172,22 +174,47 @@ def most_at_once(tasks: list[dict[str, Any]]) -> int:
     )
 
 
-@pytest.mark.timeout(1800)
-def test_read_of_one_shard_on_three_executors_uses_them_all(world: World, tmp_path: Path) -> None:
-    log = tmp_path / "log"
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with started(tmp_path_factory.mktemp("three"), workers=3, cores=2) as found:
+        yield found
+
+
+def logged(log: Path) -> dict[str, str]:
+    """The settings of an application that logs its events to a new directory."""
     log.mkdir()
-    more = {
+    return {
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": log.as_uri(),
         "spark.eventLog.compress": "false",
     }
+
+
+@pytest.mark.timeout(1800)
+def test_read_of_one_shard_on_three_executors_uses_them_all(
+    three: Cluster, world: World, tmp_path: Path
+) -> None:
     words = [str(Path(one_shard.__file__)), world.config, str(ONE_SHARD_ROWS)]
-    with started(tmp_path, workers=3, cores=2) as three:
-        _, few, whole = submitted(three, tmp_path, *words, **more)
-    tasks = tasks_of(log, f"read {ONE_SHARD_ROWS}")
+    _, few, whole = submitted(three, tmp_path, *words, **logged(tmp_path / "log"))
+    tasks = tasks_of(tmp_path / "log", f"read {ONE_SHARD_ROWS}")
     at_once, executors = most_at_once(tasks), {task["Executor ID"] for task in tasks}
     print(f"{len(tasks)} tasks, {at_once} at once, {len(executors)} executors: {few}, {whole}")  # noqa: T201
     assert whole["rows"] == ONE_SHARD_ROWS
     assert at_once >= 4
     assert len(executors) == 3
     assert whole["cpu_us"] < 1.5 * few["cpu_us"], "a row costs the same, however many there are"
+
+
+@pytest.mark.timeout(600)
+def test_hydrate_of_one_file_on_three_executors_uses_them_all(
+    three: Cluster, world: World, tmp_path: Path
+) -> None:
+    config = yaml.safe_load(Path(world.config).read_text())
+    config["routes"]["plain"]["cold_tier"] = {"path": str(tmp_path / "cold"), "horizon": "7d"}
+    Path(world.config).write_text(yaml.safe_dump(config))
+    words = [str(Path(one_file.__file__)), world.config, str(ONE_FILE_ROWS)]
+    done = submitted(three, tmp_path, *words, **logged(tmp_path / "log"))
+    tasks = tasks_of(tmp_path / "log", "hydrate")
+    assert done["accepted"] == ONE_FILE_ROWS
+    assert most_at_once(tasks) >= 4
+    assert len({task["Executor ID"] for task in tasks}) == 3

@@ -64,10 +64,17 @@ def written(root: Path, rows: Sequence[pa.RecordBatch]) -> dict[str, int]:
 
 
 def read_batches(
-    root: Path, files: Sequence[str], *columns: str, ids: Sequence[str] | None = None
+    root: Path,
+    files: Sequence[str],
+    *columns: str,
+    ids: Sequence[str] | None = None,
+    share: int = 0,
+    shares: int = 1,
 ) -> list[pa.RecordBatch]:
-    wanted = ColdRead(str(root), StructType([COLD[name] for name in columns or COLD.names]), ids)
-    return list(read_files(wanted, iter([pa.RecordBatch.from_pydict({"file": list(files)})])))
+    types = StructType([COLD[name] for name in columns or COLD.names])
+    parts = {"file": list(files), "share": [share] * len(files)}
+    wanted = ColdRead(str(root), types, ids, shares)
+    return list(read_files(wanted, iter([pa.RecordBatch.from_pydict(parts)])))
 
 
 def read(root: Path, files: Sequence[str], *columns: str, **of: Any) -> list[dict[str, Any]]:
@@ -114,6 +121,18 @@ def test_read_of_a_slice_reads_the_row_groups_of_its_hours_alone(
     assert (found, groups) == ([{"id": f"1-{number}"} for number in range(3)], {1})
     later = read(tmp_path, [str(FileSlice(file, bounds[1] + 1))], "id")
     assert [row["id"] for row in later] == ["2-1", "2-2", "30-0", "30-1", "30-2"]
+
+
+def test_read_of_shares_gives_each_row_of_a_file_to_one_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_files, "GROUP_ROWS", 2)
+    (file,) = written(tmp_path, batches(0, 1, 30))
+    found = [read(tmp_path, [file], "id", share=share, shares=3) for share in range(3)]
+    assert [len(rows) for rows in found] == [4, 3, 2]
+    assert sorted(row["id"] for rows in found for row in rows) == [
+        row["id"] for row in read(tmp_path, [file], "id")
+    ]
 
 
 def test_write_that_reads_back_something_else_fails(

@@ -39,6 +39,7 @@ FILE_BYTES = 64 * 1024 * 1024  # of rows in the memory of a task
 GROUP_BYTES, GROUP_ROWS = 4 * 1024 * 1024, 10_000  # of a row group: what an hour's reader reads
 BATCH_ROWS = 10_000  # small files are joined to batches of this size
 WRITTEN = "file string, rows long"
+SHARES = "file string, share int, task int"
 _AS: dict[str, Any] = {
     "compression": "zstd",
     "use_dictionary": ["batch", "shard"],
@@ -55,11 +56,12 @@ class ColdBatch(NamedTuple):
 
 
 class ColdRead(NamedTuple):
-    """A read of files below a root: the columns, and the ids (None: all)."""
+    """A read of files below a root: the columns, the ids (None: all), and the shares of a file."""
 
     root: Place | str
     columns: StructType
     ids: Sequence[str] | None
+    shares: int = 1
 
 
 def write_files(batch: ColdBatch, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -74,16 +76,24 @@ def write_files(batch: ColdBatch, rows: Iterator[pa.RecordBatch]) -> Iterator[pa
 
 
 def read_files(read: ColdRead, names: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the named slices; `JobFailed` names a file that cannot be read."""
+    """Yield the rows of the named slices, of one share each (`SHARES`).
+
+    `JobFailed` names a file that cannot be read.
+    """
     schema = arrow_schema(read.columns)
     ids = None if read.ids is None else pa.array(read.ids, pa.string())
     files, root = open_filesystem(read.root)
-    slices = (read_slice(name) for batch in names for name in batch.column(0).to_pylist())
+    parts = (
+        (read_slice(row["file"]), row["share"]) for batch in names for row in batch.to_pylist()
+    )
     tables = (
         table.select(schema.names).cast(schema)
-        for file, from_ms, until_ms in slices
+        for (file, from_ms, until_ms), share in parts
         for table in read_groups(
-            files, f"{root}/{file}", schema.names, WantedRows(from_ms, until_ms, ids)
+            files,
+            f"{root}/{file}",
+            schema.names,
+            WantedRows(from_ms, until_ms, ids, share, read.shares),
         )
     )
     gathered: list[pa.Table] = []

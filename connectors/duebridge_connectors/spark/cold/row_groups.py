@@ -18,11 +18,16 @@ DUE, ID = "due_at_ms", "id"
 
 
 class WantedRows(NamedTuple):
-    """Rows due from an instant to before another (0: no bound), of some ids (None: of all)."""
+    """Rows due from an instant to before another (0: no bound), of some ids (None: of all).
+
+    Of so many shares of a file's row groups it is one: several tasks read a large file.
+    """
 
     from_ms: int = 0
     until_ms: int = 0
     ids: Any = None
+    share: int = 0
+    shares: int = 1
 
 
 ALL_ROWS = WantedRows()
@@ -38,7 +43,7 @@ def read_groups(
     with _named(path), files.open_input_file(path) as stream:
         file = pq.ParquetFile(stream, page_checksum_verification=True)
         names = content_columns(columns, file.schema_arrow)
-        for number in range(file.num_row_groups):
+        for number in range(wanted.share, file.num_row_groups, wanted.shares):
             if not _may_have(file.metadata.row_group(number), wanted):
                 continue
             mask = _mask(file, number, wanted)

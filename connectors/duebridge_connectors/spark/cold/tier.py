@@ -21,7 +21,7 @@ from duebridge.store.cold.lease import ColdLease
 from duebridge.store.cold.notes import ColdNotes, Mark
 from duebridge.store.keys import Shard
 from duebridge_connectors.spark.cold.commit_log import ColdLog, boundary_ms
-from duebridge_connectors.spark.cold.parquet_files import ColdRead, read_files
+from duebridge_connectors.spark.cold.parquet_files import SHARES, ColdRead, read_files
 from duebridge_connectors.spark.files.place import place_of_tier
 from duebridge_connectors.spark.rows.schema import COLD
 from duebridge_connectors.spark.source.options import StoreOptions
@@ -92,15 +92,20 @@ def read_cold(
 ) -> DataFrame:
     """Return columns of the rows in these files of the tier, of all ids or of some.
 
-    Arrow reads the files in tasks: Spark would list a year's files on the driver first.
+    Arrow reads the files in tasks: Spark would list a year's files on the driver first. Where there
+    are fewer files than cores, several tasks share the row groups of each.
     """
     schema = StructType([COLD[name] for name in columns])
     if not files or ids == []:
         return spark.createDataFrame([], schema)
     cores = spark.sparkContext.defaultParallelism
-    tasks = max(min(len(files), cores), len(files) // TASK_FILES)
-    names = spark.createDataFrame([(file,) for file in files], "file string").repartition(tasks)
-    return names.mapInArrow(partial(read_files, ColdRead(tier.log.root, schema, ids)), schema)
+    shares = max(1, cores // len(files))
+    parts = [(file, share) for file in files for share in range(shares)]
+    tasks = max(min(len(parts), cores), len(parts) // TASK_FILES)
+    turns = [(*part, place % tasks) for place, part in enumerate(parts)]
+    names = spark.createDataFrame(turns, SHARES).repartitionById(tasks, "task")
+    read = ColdRead(tier.log.root, schema, ids, shares)
+    return names.mapInArrow(partial(read_files, read), schema)
 
 
 def read_still_cold(
