@@ -16,6 +16,7 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.life import RouteLife
 from duebridge.store.registry import Registry
+from duebridge.store.server import sentinel
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.errors import SlotOnItsWay, translated_errors
 from duebridge.store.server.reconnects import NotAsked
@@ -82,23 +83,30 @@ def test_login_of_the_sentinels_is_read_at_each_connect(
     assert store.next().pending == 0
 
 
+@pytest.fixture
+def long_timeout_s(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Let whoever waits for a Sentinel wait so long that no busy machine looks like it."""
+    monkeypatch.setattr(sentinel, "SENTINEL_TIMEOUT_S", 20.0)
+    return 20.0
+
+
 def test_sentinels_that_are_away_cost_no_time_where_most_answer(
-    guarded: SentinelSet, open_at: OpenAt
+    guarded: SentinelSet, open_at: OpenAt, long_timeout_s: float
 ) -> None:
     with silent_listener() as silent:
         away = f"127.0.0.1:{free_port()},127.0.0.1:{silent},"
         store = shard_of(open_at(url_of(guarded, first=away)))
         started = time.monotonic()
         store.next()
-        assert time.monotonic() - started < 0.4
+        assert time.monotonic() - started < long_timeout_s / 2
 
 
-def test_no_sentinel_there_is_unavailable_at_once(open_at: OpenAt) -> None:
+def test_no_sentinel_there_is_unavailable_at_once(open_at: OpenAt, long_timeout_s: float) -> None:
     store = shard_of(open_at(f"redis+sentinel://127.0.0.1:{free_port()}/{NAME}"))
     started = time.monotonic()
     with pytest.raises(StoreUnavailable, match="no Sentinel named a master"):
         store.next()
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < long_timeout_s / 2
 
 
 def test_server_that_is_no_master_is_not_used(tmp_path: Path, open_at: OpenAt) -> None:
@@ -118,7 +126,7 @@ def test_closed_connection_leaves_no_thread_asking(guarded: SentinelSet) -> None
     def is_asking() -> bool:
         return any(each.name == "sentinels" for each in threading.enumerate())
 
-    wait_until(lambda: not is_asking(), "the thread to end", within_s=5.0)
+    wait_until(lambda: not is_asking(), "the thread to end")
 
 
 def tls_words(certificates: Certificates, port: int) -> list[str]:
@@ -136,13 +144,13 @@ def secure_set(home: Path, certificates: Certificates) -> Iterator[int]:
     conf = home / "sentinel.conf"
     conf.write_text(f"sentinel monitor {NAME} 127.0.0.1 {master_port} 1\n")
     words = [str(conf), "--sentinel", *tls_words(certificates, port)]
-    sentinel = RedisNode(home / "sentinel", free_port(), words)
+    watcher = RedisNode(home / "sentinel", free_port(), words)
     try:
         master.start()
-        sentinel.start()
+        watcher.start()
         yield port
     finally:
-        sentinel.kill()
+        watcher.kill()
         master.kill()
 
 
