@@ -69,7 +69,7 @@ class Site:
         for _ in range(count):
             self.producer.schedule("reminders", b"x", delay="1ms")
         self.sent += count
-        assert self.publisher.deliveries_arrive(self.sent, within_s=20)
+        assert self.publisher.deliveries_arrive(self.sent, within_s=60)
         assert len(self.publisher.delivered) == self.sent
         assert self.runner.is_alive
 
@@ -140,7 +140,7 @@ def test_password_that_the_file_has_too_late_is_asked_for_seldom_and_then_used(
     site.admin.execute_command("ACL", "LOG", "RESET")
     began = time.monotonic()
     site.cut_off()
-    wait_until(lambda: refusals(site.admin) >= REFUSALS, "the worker to be refused", 30)
+    wait_until(lambda: refusals(site.admin) >= REFUSALS, "the worker to be refused", 90)
     assert time.monotonic() - began >= LEAST_S, "a storm of reconnects"
     with pytest.raises(StoreUnfit, match="refused us"):
         site.producer.cancel("reminders", "x")

@@ -1,6 +1,7 @@
 """A server is fit for the store, its figures are read, its routes and keys are known."""
 
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -104,9 +105,11 @@ def faults_of(**changed: object) -> list[Finding]:
 
 
 def test_read_vitals_of_a_server_that_is_well(connection: Connection) -> None:
+    began = time.monotonic()
     vitals = read_vitals(connection)
+    took_ms = 1000 * (time.monotonic() - began)
     assert vitals.server.split()[0] in ("Redis", "Valkey")
-    assert abs(vitals.clock_ahead_ms) < 1_000  # the same machine
+    assert abs(vitals.clock_ahead_ms) <= took_ms + 2  # the same machine
     assert 0 < vitals.used_bytes < vitals.limit_bytes
     assert (vitals.is_limit_set, vitals.is_primary, vitals.is_append_only_written) == (
         False,

@@ -1,6 +1,5 @@
 """Workers are woken by hints, and hear them."""
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,10 +9,11 @@ from duebridge.store.batching import Pace
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.leases import Claim
 from duebridge.worker.watch.store_monitor import StoreMonitor
-from tests.support.desk import Desk, acks, envelope
+from tests.support.desk import DAY_MS, Desk, acks, envelope
+from tests.support.least import admin_of
 from tests.support.servers import wait_until
 
-WITHIN_S = 5.0
+WITHIN_S = 60.0
 
 
 class Listener:
@@ -124,18 +124,24 @@ def test_pace_grants_no_more_than_its_rate_to_all_together(
 ) -> None:
     one, other = (Pace(connection, desk.shard.namespace, "run", 50) for _ in range(2))
     assert one.take(30).units == 30
+    let_window_last(connection, desk)
     assert other.take(30).units == 20
     refused = one.take(30)
     assert refused.units == 0
-    assert 0 < refused.wait_ms <= 1000
+    assert 1000 < refused.wait_ms <= DAY_MS
+
+
+def let_window_last(connection: Connection, desk: Desk) -> None:
+    """Have a second not be over before the test is."""
+    key = f"{{{desk.shard.namespace}}}:pace:run"
+    assert 0 < admin_of(connection).pttl(key) <= 1000
+    admin_of(connection).pexpire(key, DAY_MS)
 
 
 def test_pace_grants_again_when_its_window_is_over(connection: Connection, desk: Desk) -> None:
     pace = Pace(connection, desk.shard.namespace, "run", 1000)
     assert pace.take(100).units == 100
-    began = time.monotonic()
-    wait_until(lambda: pace.take(100).units == 100, "the next window", within_s=5.0)
-    assert time.monotonic() - began < 5.0
+    wait_until(lambda: pace.take(100).units == 100, "the next window")
 
 
 def test_pace_of_another_name_is_another_rate(connection: Connection, desk: Desk) -> None:
