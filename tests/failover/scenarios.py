@@ -72,7 +72,7 @@ def resync(rig: Rig) -> str:
     """Kill a master that gives a replica a full copy."""
     old = rig.owner()
     joining = rig.place.set.replicas()[0]
-    old.ask("CONFIG", "SET", "repl-diskless-sync-delay", 2)  # so long does the copy not begin
+    old.ask("CONFIG", "SET", "repl-diskless-sync-delay", 60)  # so long does the copy not begin
     joining.kill()
     joining.start_empty(old)
 
