@@ -24,6 +24,7 @@ from tests.support.servers import redis_cluster
 
 Opened = Callable[..., Desk]
 SETS = ("sentinel", "six")
+NO_FAILOVER_MS = 60_000  # a master that a busy machine keeps waiting is not to be replaced
 ON_SETS = ("test_reclaim.py", "test_settling.py", "test_wake.py")
 
 
@@ -38,7 +39,8 @@ def open_kind(
         yield open_connection(f"embedded:{home}")
         stop_embedded(home)
     elif kind == "sentinel":
-        with sentinel_set(tmp_path_factory.mktemp("sentinel")) as servers:
+        home = tmp_path_factory.mktemp("sentinel")
+        with sentinel_set(home, down_after_ms=NO_FAILOVER_MS) as servers:
             yield open_connection(servers.url)
     else:
         started = {"cluster": redis_cluster, "six": url_of_six}[kind]
@@ -49,7 +51,7 @@ def open_kind(
 
 @contextmanager
 def url_of_six(home: Path) -> Iterator[str]:
-    with redis_cluster_of_six(home) as cluster:
+    with redis_cluster_of_six(home, node_timeout_ms=NO_FAILOVER_MS) as cluster:
         yield cluster.url
 
 

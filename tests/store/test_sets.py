@@ -20,6 +20,7 @@ from duebridge.store.server import sentinel
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.errors import SlotOnItsWay, translated_errors
 from duebridge.store.server.reconnects import NotAsked
+from tests.store.conftest import NO_FAILOVER_MS
 from tests.support.certificates import Certificates
 from tests.support.redis_sets import NAME, RedisNode, SentinelSet, sentinel_set, server
 from tests.support.servers import free_port, redis_server, silent_listener, wait_until
@@ -33,7 +34,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SentinelSet]:
     """A set whose servers want one password and whose Sentinels want another."""
     lines = (f"requirepass {SENTINELS_SECRET}", f"sentinel sentinel-pass {SENTINELS_SECRET}")
     home = tmp_path_factory.mktemp("guarded")
-    with sentinel_set(home, replicas=0, password=SECRET, sentinel_options=lines) as running:
+    options = {"password": SECRET, "sentinel_options": lines}
+    with sentinel_set(home, replicas=0, down_after_ms=NO_FAILOVER_MS, **options) as running:
         yield running
 
 
@@ -111,7 +113,7 @@ def test_no_sentinel_there_is_unavailable_at_once(open_at: OpenAt, long_timeout_
 
 def test_server_that_is_no_master_is_not_used(tmp_path: Path, open_at: OpenAt) -> None:
     """Two Sentinels of three may still name a server that was demoted meanwhile."""
-    with sentinel_set(tmp_path, replicas=0, down_after_ms=60_000) as servers:
+    with sentinel_set(tmp_path, replicas=0, down_after_ms=NO_FAILOVER_MS) as servers:
         store = shard_of(open_at(servers.url))
         servers.master().ask("REPLICAOF", "127.0.0.1", free_port())
         with pytest.raises(StoreUnavailable, match="no master any more"):
@@ -264,7 +266,7 @@ def test_error_of_the_client_becomes_the_class_that_says_what_to_do(
 def test_master_without_enough_replicas_is_unavailable_until_one_answers(
     tmp_path: Path, open_at: OpenAt
 ) -> None:
-    with sentinel_set(tmp_path, replicas=1) as servers:
+    with sentinel_set(tmp_path, replicas=1, down_after_ms=NO_FAILOVER_MS) as servers:
         store = shard_of(open_at(servers.url))
         servers.master().ask("CONFIG", "SET", "min-replicas-to-write", 2)
         with pytest.raises(StoreUnavailable, match="NOREPLICAS"):
