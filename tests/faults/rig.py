@@ -51,6 +51,12 @@ def meanwhile(look: Callable[[], object], every_s: float) -> Iterator[None]:
         thread.join()
 
 
+def hold(process: "subprocess.Popen[bytes]") -> None:
+    """Let a process do nothing (SIGSTOP), until SIGCONT; returns once it stands still."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+
+
 class Fault:
     """One fault that is being injected; effective once it struck and its effect was seen.
 

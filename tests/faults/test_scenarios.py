@@ -15,7 +15,7 @@ import pytest
 from tests.faults.burst import BODY_BYTES, LARGE_BYTES, run_burst
 from tests.faults.outage import run_outage
 from tests.faults.rig import Rig, run_scenario
-from tests.faults.scenario import BROKERS, COUNT, Scenario
+from tests.faults.scenario import BROKERS, COUNT, Scenario, unhurried
 from tests.faults.stack import Stack
 from tests.faults.table import LONG_SLICE, MATRIX, SCENARIOS, SLICE
 
@@ -45,7 +45,8 @@ def nothing(rig: Rig) -> None:
 def test_run_without_a_fault_delivers_each_exactly_once(
     stack: Stack, tmp_path: Path, broker: str
 ) -> None:
-    scenario, seed = Scenario("nothing", nothing, 0, may_repeat=False), secrets.token_hex(4)
+    scenario = Scenario("nothing", nothing, 0, may_repeat=False, arrange=unhurried)
+    seed = secrets.token_hex(4)
     result = run_scenario(stack, scenario, broker, tmp_path, seed, COUNT_WITHOUT_FAULT)
     assert result.outcome == "held", result
     assert result.accepted == COUNT_WITHOUT_FAULT

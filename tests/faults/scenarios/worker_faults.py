@@ -1,7 +1,6 @@
 """Workers killed, frozen, stopped, upgraded, short of files, with false clocks; ids reopened."""
 
 import json
-import os
 import resource
 import signal
 import subprocess
@@ -12,8 +11,8 @@ from glob import glob
 
 from duebridge.envelope import Envelope
 from tests.faults.judgement import Look
-from tests.faults.rig import Rig
-from tests.faults.scenario import RABBITMQ, Bound, Config, Scenario
+from tests.faults.rig import Rig, hold
+from tests.faults.scenario import RABBITMQ, Bound, Config, Scenario, unhurried
 from tests.faults.traffic import ROUTE
 from tests.support.checkout import missing
 from tests.support.histories import now_ms
@@ -55,10 +54,12 @@ def freeze(rig: Rig) -> None:
 
 
 def _stops_holding(rig: Rig, worker: "subprocess.Popen[bytes]") -> bool:
-    """Stop it, but let it go on where it had just settled everything: that would be no fault."""
-    worker.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, worker.pid, os.WSTOPPED)
-    if rig.in_flight():
+    """Stop it, but let it go on where it had just settled everything: that would be no fault.
+
+    What it had sent by then is served after the first look, and before the second.
+    """
+    hold(worker)
+    if rig.in_flight() and rig.in_flight():
         return True
     worker.send_signal(signal.SIGCONT)
     return False
@@ -133,17 +134,21 @@ def stop_beside_silent_store(rig: Rig) -> None:
 
 
 def remember(rig: Rig, config: Config) -> None:
+    unhurried(rig, config)
     config["routes"][ROUTE]["remember"] = "1h"
 
 
 def reopen(rig: Rig) -> Look:
     """Cancel, and schedule the same again: an answer that says so, or, if asked, a new life."""
     paid = [Envelope.new(b"paid", id=f"paid-{n}", delay="1h") for n in range(ORDERS)]
-    again = [Envelope.new(b"again", id=f"again-{n}", delay="1s") for n in range(ORDERS)]
+    first, again = (
+        [Envelope.new(b"again", id=f"again-{n}", delay=delay) for n in range(ORDERS)]
+        for delay in ("1h", "1s")
+    )
     rig.producer.schedule(ROUTE, paid)
-    rig.producer.plain.schedule_many(ROUTE, again)
+    rig.producer.plain.schedule_many(ROUTE, first)
     cancelled = [rig.producer.cancel(each.id) for each in paid]
-    cancelled += [rig.producer.plain.cancel(ROUTE, each.id) for each in again]
+    cancelled += [rig.producer.plain.cancel(ROUTE, each.id) for each in first]
     told = [each.status for each in rig.producer.plain.schedule_many(ROUTE, paid)]
     made = [each.status for each in rig.producer.schedule(ROUTE, again, on_conflict="replace")]
     return lambda seen: [
