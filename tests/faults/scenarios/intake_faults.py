@@ -18,8 +18,8 @@ from pathlib import Path
 
 from tests.faults.judgement import Look
 from tests.faults.posting import Post, messages, open_post
-from tests.faults.rig import Rig
-from tests.faults.scenario import Bound, Scenario
+from tests.faults.rig import Rig, hold
+from tests.faults.scenario import Bound, Scenario, unhurried
 from tests.faults.traffic import ROUTE
 
 INTAKE = "intake"
@@ -35,8 +35,9 @@ TAKEN_IN_WITHIN_S = 90.0
 class Intakes:
     """The intakes of a run: their program's queue or topic, and the processes that run them."""
 
-    def __init__(self, rig: Rig, *, has_letters: bool = True) -> None:
+    def __init__(self, rig: Rig, due_from_s: float, *, has_letters: bool = True) -> None:
         self._rig = rig
+        self._due_from_s, self._posted = due_from_s, 0
         self.post: Post = open_post(rig.side, rig.home)
         if has_letters:
             self.post.make_letters()
@@ -65,9 +66,25 @@ class Intakes:
         except Exception:  # the broker is away: it is what was broken
             return 0
 
-    def wait_under_way(self, posted: int) -> None:
-        """Return while an intake has taken some in, and some are left."""
-        self._rig.see(lambda: 0 < self.in_hand() < posted)
+    def post_more(self, good: int, bad: int = 0) -> None:
+        """Post so many, due soon, and return once the broker has all of them."""
+        word = f"posted-{self._posted}"
+        self.post.post(messages(word, good, self._due_from_s, DUE_OVER_S), bad)
+        self._posted += good + bad
+
+    def stand_still(self) -> None:
+        """Stop the intakes while they have taken some in, and some are left; see `go_on`."""
+        self._rig.see(lambda: self.in_hand() < self._posted)
+        for process in self.processes:
+            if process.poll() is None:
+                hold(process)
+        if not self.in_hand():  # they were through before anybody looked
+            self.post_more(self._rig.count)
+
+    def go_on(self) -> None:
+        """Let the intakes that still run go on."""
+        for process in self.processes:
+            process.send_signal(signal.SIGCONT)
 
     def finish(self) -> None:
         """Return once all was taken in and settled: a stop gives back what an intake still has."""
@@ -98,17 +115,15 @@ def taking_in(
     due_from_s: float = DUE_FROM_S,
 ) -> Iterator[Intakes]:
     """Post everything and have intakes take it in; the block breaks something meanwhile."""
-    opened = Intakes(rig, has_letters=has_letters)
+    opened = Intakes(rig, due_from_s, has_letters=has_letters)
     rig.in_hand = opened.in_hand
     try:
-        posted = messages("posted", times * rig.count, due_from_s, DUE_OVER_S)
-        opened.post.post(posted, bad)
-        rig.see(lambda: opened.in_hand() == len(posted) + bad)
+        opened.post_more(times * rig.count, bad)
+        rig.see(lambda: opened.in_hand() == times * rig.count + bad)
         for _ in range(intakes):
             opened.start()
-        if has_letters:  # else the first batch waits
-            opened.wait_under_way(len(posted) + bad)
         yield opened
+        opened.go_on()
         opened.finish()
         rig.in_hand = None
         rig.see(rig.is_empty)
@@ -126,20 +141,23 @@ def kill(rig: Rig, intakes: int = 1) -> Look:
     times = TIMES if intakes == 1 else MORE_TIMES
     with taking_in(rig, intakes=intakes, times=times) as opened:
         for turn in range(2):
+            opened.stand_still()
             with rig.fault(f"intake killed, one of {intakes}") as fault:
                 victim = opened.processes[turn]
                 victim.kill()
                 fault.effect = f"exit {victim.wait()}, {opened.in_hand()} left"
                 opened.start()
-            opened.wait_under_way(times * rig.count)
+            opened.go_on()
     return _all_came(rig)
 
 
 def terminate(rig: Rig) -> Look:
     """Stop one amid a batch, in order: it ends in time, with 0."""
     with taking_in(rig) as opened:
+        opened.stand_still()
         with rig.fault("intake stopped by SIGTERM") as fault:
             victim = opened.processes[0]
+            opened.go_on()
             took_s = rig.seconds_to_leave(victim)
             if victim.wait() == 0:
                 fault.effect = "drained, exit 0"
@@ -150,11 +168,14 @@ def terminate(rig: Rig) -> Look:
 
 def lose(service: str, number: signal.Signals, event: str, rig: Rig) -> Look:
     """Take a server away amid a batch, and bring it back."""
-    opened = taking_in(rig, intakes=2, due_from_s=LATER_S)  # so that nothing is being delivered
-    with opened, rig.fault(f"{service} stopped by {number.name}") as fault:
-        rig.stack.signal(service, number)
-        rig.see_logged(fault, event)
-        rig.stack.up(service)
+    # Due later, so that nothing is being delivered.
+    with taking_in(rig, intakes=2, due_from_s=LATER_S) as opened:
+        opened.stand_still()
+        with rig.fault(f"{service} stopped by {number.name}") as fault:
+            rig.stack.signal(service, number)
+            opened.go_on()
+            rig.see_logged(fault, event)
+            rig.stack.up(service)
     return _all_came(rig)
 
 
@@ -165,9 +186,11 @@ def lose_broker(rig: Rig) -> Look:
 def refuse_many(rig: Rig) -> Look:
     """Kill an intake amid 50,000 bad messages beside good ones: each bad one ends refused."""
     with taking_in(rig, intakes=2, bad=BAD) as opened:
+        opened.stand_still()
         with rig.fault("intake killed amid bad messages") as fault:
             opened.processes[0].kill()
             fault.effect = f"exit {opened.processes[0].wait()}, {opened.in_hand()} left"
+        opened.go_on()
         opened.finish()
         found = opened.post.refused()
     return _all_came(rig, BAD, found)
@@ -189,7 +212,8 @@ Inject = Callable[[Rig], Look]
 
 
 def _row(name: str, inject: Inject, faults: int = 1) -> Scenario:
-    return Scenario(name, inject, faults, workers=1, may_repeat=False, may_count=False, over_s=0)
+    sure = {"may_repeat": False, "may_count": False, "arrange": unhurried}
+    return Scenario(name, inject, faults, workers=1, over_s=0, **sure)
 
 
 SCENARIOS = [

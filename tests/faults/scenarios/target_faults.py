@@ -167,6 +167,7 @@ def fan_out(rig: Rig, config: Config) -> None:
 
 def cancel_nacked(rig: Rig) -> Look:
     ids = rig.producer.send("out", FAN_OUT, at=now_ms() + 1000)
+    rig.in_hand = lambda: rig.store.poll().total()  # all may be nacked before anybody looks
     with rig.fault("one queue of a fan-out full, reject-publish") as fault:
         rig.take(fault, "all nacked", lambda: rig.store.poll()["retry"] == len(ids))
         answers = [rig.producer.cancel(each) for each in ids]
