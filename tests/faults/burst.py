@@ -26,6 +26,7 @@ from duebridge.producer import Producer
 from duebridge.store.delay_store import MAX_BATCH, MAX_BATCH_BYTES, READY_FULL, DelayStore
 from duebridge.store.server.scripts import names, script
 from tests.faults.brokers import unread
+from tests.faults.judgement import SLOWER
 from tests.faults.observed_worker import read_touched
 from tests.faults.rig import meanwhile
 from tests.faults.scenario import Bound, Result
@@ -139,7 +140,8 @@ class Burst:
 
     def _lead_ms(self) -> int:
         size = self._count * self._body_bytes
-        return 3000 + 1000 * self._count // SCHEDULED_PER_S + 1000 * size // SCHEDULED_BYTES_PER_S
+        count_ms = 1000 * self._count // SCHEDULED_PER_S
+        return SLOWER * (3000 + count_ms + 1000 * size // SCHEDULED_BYTES_PER_S)
 
     def _envelope(self, place: int, due_ms: int) -> Envelope:
         return Envelope.new(os.urandom(self._body_bytes), at=due_ms, id=_id(place))

@@ -12,8 +12,8 @@ from duebridge.ports.publisher import Reason
 from duebridge.store.journal import JournalEntry
 from tests.faults.scenario import Bound, Scenario
 
-# How late may be what is well, or is so again: twice that beside other tests on the same cores.
-WELL_S = 4.0 if "PYTEST_XDIST_WORKER" in os.environ else 2.0
+SLOWER = 2 if "PYTEST_XDIST_WORKER" in os.environ else 1  # beside other tests on the same cores
+WELL_S = 2.0 * SLOWER  # how late may be what is well, or is so again
 
 
 class Seen:

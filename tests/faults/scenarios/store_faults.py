@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
+from tests.faults.judgement import SLOWER
 from tests.faults.rig import LEASE_S, Rig
 from tests.faults.scenario import Bound, Scenario
 
 EXIT_UNFIT = 3
-CLAIMED_WITHIN_S = 5
+CLAIMED_WITHIN_S = 5 * SLOWER
 TIMES = 5
 
 
