@@ -27,7 +27,9 @@ def wait_until(
         time.sleep(0.01)
 
 
-PORTS = range(10_000, 32_000)  # below those that a system gives to outgoing connections
+# Below those of deploy/local, whose servers take theirs again after a kill, and those that a system
+# gives to outgoing connections.
+PORTS = range(10_000, 20_000)
 _given: set[int] = set()
 
 
