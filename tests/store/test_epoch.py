@@ -294,12 +294,12 @@ def test_worker_of_a_route_made_anew_delivers_what_the_new_life_has(
     runner.start()
     try:
         producer.schedule(ROUTE, b"1", delay="0s")
-        assert publisher.deliveries_arrive(1, within_s=10)
+        assert publisher.deliveries_arrive(1, within_s=60)
         registry.remove_route(ROUTE, SHARDS)
         registry.open_route(ROUTE, SHARDS)
         for number in range(20):
             producer.schedule(ROUTE, b"2", delay="0s", id=f"id-{number}")
-        assert publisher.deliveries_arrive(21, within_s=10)
+        assert publisher.deliveries_arrive(21, within_s=60)
     finally:
         runner.worker.drain(5)
         runner.worker.stop(10)

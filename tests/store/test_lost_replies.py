@@ -17,7 +17,7 @@ from tests.support.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, acks, burial, en
 from tests.support.proxy import Proxy, proxied
 from tests.support.servers import redis_cluster, redis_server
 
-REPEAT_S = 10.0
+REPEAT_S = 60.0
 Lossy = Callable[[], DelayStore]
 
 
@@ -46,7 +46,7 @@ def announcing_cluster(home: Path) -> Iterator[tuple[Proxy, str]]:
 
 @pytest.fixture
 def desk(proxy: tuple[Proxy, str], open_desk: Opened) -> Iterator[Desk]:
-    connection = open_connection(proxy[1], socket_timeout_s=2.0)
+    connection = open_connection(proxy[1], socket_timeout_s=30.0)
     connection.load_scripts()
     yield open_desk(connection)
     connection.close()
