@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.faults.judgement import Look, Seen
+from tests.faults.judgement import SLOWER, Look, Seen
 from tests.faults.rig import Rig, meanwhile, run_scenario
 from tests.faults.scenario import Bound, Config, Result, Scenario
 from tests.faults.stack import Stack
@@ -50,8 +50,12 @@ class Outage(msgspec.Struct):
             Bound("failures counted, each a dead letter", dead, 0),
             self._connected("frozen", self.alone_from, self.killed_at),
             self._connected("killed", self.killed_at, self.ended_at),
-            Bound("lane stopped after, s", round(self.stopped_after_s, 1), self.deadline_s + 5),
-            Bound("first publish after the broker answered, s", self.published_after_s, 5),
+            Bound(
+                "lane stopped after, s",
+                round(self.stopped_after_s, 1),
+                self.deadline_s + 5 * SLOWER,
+            ),
+            Bound("first publish after the broker answered, s", self.published_after_s, 5 * SLOWER),
             Bound("exit by SIGTERM, broker frozen, s", round(self.left_after_s, 1), 25),
             Bound("exit by SIGTERM, broker well, s", round(stopped_in_s, 1), 10),
             Bound("in flight, most, of two workers", self.most_in_flight),

@@ -8,7 +8,7 @@ import time
 from functools import partial
 
 from tests.faults.brokers import BrokerSide
-from tests.faults.judgement import WELL_S, Look
+from tests.faults.judgement import SLOWER, WELL_S, Look
 from tests.faults.rig import Rig
 from tests.faults.scenario import BROKERS, KAFKA, Bound, Config, Scenario
 from tests.faults.scenarios.target_faults import PER_S, WIRE_BYTES, all_defaults
@@ -16,11 +16,14 @@ from tests.faults.traffic import ROUTE
 from tests.support.histories import now_ms
 
 LETTERS, BIG, BIG_BYTES, LEAST_BYTES = 300, 300, 3000, "1000"
-AGAIN_S, BROKER_AGAIN_S = 3.0, 5.0  # until all letters came, their target or broker well again
+# Until all letters came, their target or broker well again.
+AGAIN_S, BROKER_AGAIN_S = 3.0 * SLOWER, 5.0 * SLOWER
 AWAY_S, SETTLED_S = 6.0, 2.0  # RabbitMQ may lose a queue that it made just before its kill
 ON_THEIR_WAY, STOPS, SLOW_S = 3000, 5, 0.05
 PATIENT_S = 5  # a publish deadline for a link on which each chunk takes its time
-STOPS_WITHIN_S = 10 + PATIENT_S + 2  # the rig's drain, the deadline, and the contract's 2 s
+STOPS_WITHIN_S = (
+    10 + PATIENT_S + 2 * SLOWER
+)  # the rig's drain, the deadline, and the contract's 2 s
 
 
 def send_letters(rig: Rig, word: str, count: int, body_bytes: int = 40) -> None:

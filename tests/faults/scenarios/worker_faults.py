@@ -10,7 +10,7 @@ from functools import partial
 from glob import glob
 
 from duebridge.envelope import Envelope
-from tests.faults.judgement import Look
+from tests.faults.judgement import SLOWER, Look
 from tests.faults.rig import Rig, hold
 from tests.faults.scenario import RABBITMQ, Bound, Config, Scenario, unhurried
 from tests.faults.traffic import ROUTE
@@ -21,7 +21,7 @@ from tests.support.versions import previous
 RESTARTS, WORKERS, ORDERS = 20, 2, 50
 DRAIN_S, DEADLINE_S = 5, 1.3
 FILES = resource.RLIMIT_NOFILE
-LEAST_FILES, AWAY_S, RECOVERS_WITHIN_S = 4, 10.0, 5.0
+LEAST_FILES, AWAY_S, RECOVERS_WITHIN_S = 4, 10.0, 5.0 * SLOWER
 COMMAND = """
 import sys
 from importlib.metadata import distribution
@@ -128,7 +128,7 @@ def stop_beside_silent_store(rig: Rig) -> None:
         took_s = rig.seconds_to_leave(worker)
         fault.effect = f"exit {worker.wait()}"
         rig.stack.links["store"].heal()
-    limit_s = DRAIN_S + DEADLINE_S + 2
+    limit_s = DRAIN_S + DEADLINE_S + 2 * SLOWER
     rig.bounds.append(Bound("exit by SIGTERM, store silent, s", took_s, limit_s))
     rig.start_workers(1)
 
