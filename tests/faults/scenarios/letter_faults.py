@@ -21,9 +21,8 @@ AGAIN_S, BROKER_AGAIN_S = 3.0 * SLOWER, 5.0 * SLOWER
 AWAY_S, SETTLED_S = 6.0, 2.0  # RabbitMQ may lose a queue that it made just before its kill
 ON_THEIR_WAY, STOPS, SLOW_S = 3000, 5, 0.05
 PATIENT_S = 5  # a publish deadline for a link on which each chunk takes its time
-STOPS_WITHIN_S = (
-    10 + PATIENT_S + 2 * SLOWER
-)  # the rig's drain, the deadline, and the contract's 2 s
+# The rig's drain, the deadline, and the contract's 2 s.
+STOPS_WITHIN_S = 10 + PATIENT_S + 2 * SLOWER
 
 
 def send_letters(rig: Rig, word: str, count: int, body_bytes: int = 40) -> None:
