@@ -20,7 +20,7 @@ from kafka.admin import (
 from tests.faults.brokers import RabbitSide
 from tests.faults.kafka_cluster import FOLLOWER
 from tests.faults.rig import LEASE_S, Rig
-from tests.faults.scenario import IN_CLUSTER, KAFKA, RABBITMQ, Config, Scenario
+from tests.faults.scenario import IN_CLUSTER, KAFKA, RABBITMQ, Config, Scenario, unhurried
 
 LEAST_BYTES = "1000"  # less than the traffic's big bodies, more than its small ones
 QUIET_LOOKS = 3
@@ -139,8 +139,9 @@ def close_connections(rig: Rig) -> None:
 
 STAY_AWAY = partial(kill_follower, GONE_S)
 DELETE_EXCHANGE = partial(delete, "exchange", lambda side: side.remove(side.target))
+TOLD = {"brokers": RABBITMQ, "arrange": unhurried}  # by the broker: no deadline has to pass
 SCENARIOS = [
-    Scenario("broker_killed", kill),
+    Scenario("broker_killed", kill, arrange=unhurried),
     Scenario("broker_frozen", freeze),
     Scenario("topic_deleted", delete_topic, brokers=KAFKA),
     Scenario("topic_too_small", shrink_topic, brokers=KAFKA, may_bury=True),
@@ -148,8 +149,8 @@ SCENARIOS = [
     Scenario("not_enough_replicas", partial(kill_follower, 0), **IN_CLUSTER),
     Scenario("replicas_gone", STAY_AWAY, over_s=20, arrange=retry_by_default, **IN_CLUSTER),
     Scenario("memory_alarm", raise_alarm, brokers=RABBITMQ),
-    Scenario("exchange_deleted", DELETE_EXCHANGE, brokers=RABBITMQ),
-    Scenario("binding_deleted", partial(delete, "binding", RabbitSide.unbind), brokers=RABBITMQ),
+    Scenario("exchange_deleted", DELETE_EXCHANGE, **TOLD),
+    Scenario("binding_deleted", partial(delete, "binding", RabbitSide.unbind), **TOLD),
     Scenario("queue_full", fill_queue, brokers=RABBITMQ, may_bury=True),
     Scenario("heartbeat_missed", freeze_beyond_heartbeat, brokers=RABBITMQ),
     Scenario("connections_closed", close_connections, brokers=RABBITMQ),
