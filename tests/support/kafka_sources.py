@@ -5,6 +5,7 @@ import secrets
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
+from stat import S_ISSOCK
 from typing import Any
 from unittest.mock import patch
 
@@ -74,10 +75,16 @@ class KafkaSources:
         """End every connection that this process has to the broker."""
         del source
         port = int(self.bootstrap.rpartition(":")[2])
-        for number in os.listdir("/proc/self/fd"):
-            with suppress(OSError), socket.socket(fileno=os.dup(int(number))) as each:
-                if each.family == socket.AF_INET and each.getpeername()[1] == port:
-                    each.shutdown(socket.SHUT_RDWR)
+        for number in map(int, os.listdir("/proc/self/fd")):
+            with suppress(OSError):
+                if S_ISSOCK(os.fstat(number).st_mode):  # of another, the copy would stay open
+                    _end_if_to(port, os.dup(number))
+
+
+def _end_if_to(port: int, number: int) -> None:
+    with socket.socket(fileno=number) as each:
+        if each.family == socket.AF_INET and each.getpeername()[1] == port:
+            each.shutdown(socket.SHUT_RDWR)
 
 
 def open_member(bootstrap: str, client: str, topic: str) -> Source:
