@@ -1,5 +1,6 @@
 """What a worker does with each verdict of a broker, turn by turn."""
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -264,10 +265,12 @@ def test_publish_with_too_little_lease_left_is_not_begun(floor: Floor, late_ms: 
     floor.advance(1000)
     with ThreadPoolExecutor(1) as threads:
         worker = floor.new_worker(threads)
-        gate = threads.submit(floor.publisher.deliveries_arrive, 1, 0.2)
+        gate = threading.Event()
+        threads.submit(gate.wait, 30)
         worker.run_once()
         floor.advance(late_ms)
-        gate.result()
+        gate.set()
+        threads.submit(gate.wait).result()  # behind the batch, which a drain could still cancel
         worker.drain(10)
     is_late = late_ms > 14_500
     assert floor.arrived() == ([] if is_late else ["a"])
