@@ -129,7 +129,10 @@ def test_worker_without_gauges_never_asks(build_floor: Callable[..., Floor]) -> 
     assert (unwatched.view.watch.is_held, other.view.watch.is_held) == (False, True)
 
 
-def test_process_that_drains_leaves_its_watches_to_the_next(embedded: Path) -> None:
+def test_process_that_drains_leaves_its_watches_to_the_next(
+    embedded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duebridge.worker.process.GIVE_UP_WITHIN_S", 30.0)
     works = Works(f"embedded:{embedded}", {"r": "a/t"})
     works.runner = Runner(works.config, works.connection, works.publishers, is_watched=True)
     with started(works):
