@@ -193,10 +193,17 @@ def delivering_run(duebridge: Command, endpoint: str) -> Iterator[Worker]:
 def test_run_sends_its_spans_to_a_collector_before_it_ends(duebridge: Command) -> None:
     with collector() as (url, received), delivering_run(duebridge, url) as worker:
         assert worker.end() == 0
-    (resource,) = received[0].resource_spans
-    service = {each.key: each.value.string_value for each in resource.resource.attributes}
-    assert service["service.name"] == "duebridge"
-    spans = [span for scope in resource.scope_spans for span in scope.spans]
+    resources = [each for request in received for each in request.resource_spans]
+    services = {
+        each.value.string_value
+        for resource in resources
+        for each in resource.resource.attributes
+        if each.key == "service.name"
+    }
+    assert services == {"duebridge"}
+    spans = [
+        span for resource in resources for scope in resource.scope_spans for span in scope.spans
+    ]
     found = {(span.name, span.trace_id.hex()) for span in spans}
     assert found == {("wait invoices", TRACE), ("publish invoices", TRACE)}
 
