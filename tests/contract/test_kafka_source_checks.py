@@ -18,7 +18,7 @@ from tests.support.documented import documented
 from tests.support.kafka_sources import CLIENTS, KafkaSources
 from tests.support.own_kafka import PASSWORD, SecureKafka, secure_kafka
 from tests.support.servers import free_port, wait_until
-from tests.support.source_under_test import Memory, bodies, settled
+from tests.support.source_under_test import WITHIN_S, Memory, bodies, settled
 
 BY_PASSWORD = "Kafka, user and password"  # noqa: S105 - a title
 
@@ -32,7 +32,7 @@ def broker(kafka_bootstrap: str) -> Iterator[KafkaSources]:
 def examined(server: str, topic: str) -> list[Finding]:
     settings = {"type": "kafka", "bootstrap_servers": [server], "client": "librdkafka"}
     plan = SourcePlan("i", "orders", {"topic": topic, "group": "readers"})
-    return KAFKA.examine_source("intakes.i.source", settings, plan, 5.0)
+    return KAFKA.examine_source("intakes.i.source", settings, plan, WITHIN_S)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def opened(settings: Any, topic: str, group: str) -> Source:
 
 def refusal(source: Source) -> str:
     with closing(source), pytest.raises(ConfigError) as refused:
-        source.receive(20)
+        source.receive(WITHIN_S)
     return str(refused.value)
 
 

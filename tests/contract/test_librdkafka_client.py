@@ -19,6 +19,8 @@ from tests.support.servers import free_port
 
 PARTITIONS = 12
 
+WITHIN_S = 30.0
+
 
 @pytest.fixture(scope="module")
 def broker(kafka_bootstrap: str) -> Iterator[LibrdkafkaBroker]:
@@ -60,13 +62,13 @@ def test_publish_keys_by_either_client_puts_them_in_the_same_partitions(
 def test_look_up_a_topic_makes_it_known(client: LibrdkafkaClient, broker: LibrdkafkaBroker) -> None:
     topic = str(make(broker).topic)
     assert not client.knows(topic)
-    assert client.look_up({topic}, 5.0) == {topic: None}
+    assert client.look_up({topic}, WITHIN_S) == {topic: None}
     assert client.knows(topic)
 
 
 def test_look_up_a_missing_topic_tells_and_does_not_make_it_known(client: LibrdkafkaClient) -> None:
     topic = secrets.token_hex()
-    refusal = client.look_up({topic}, 5.0)[topic]
+    refusal = client.look_up({topic}, WITHIN_S)[topic]
     assert refusal is not None
     assert refusal.outcome.error_class == "UNKNOWN_TOPIC_OR_PART"
     assert not client.knows(topic)
@@ -85,18 +87,18 @@ def test_ask_with_one_server_absent_is_answered_by_the_other(kafka_bootstrap: st
     servers = [f"127.0.0.1:{free_port()}", kafka_bootstrap]
     client = LibrdkafkaClient(producer_config({"bootstrap_servers": servers}, 15.0))
     for _ in range(5):
-        client.ping(5.0)
+        client.ping(WITHIN_S)
     client.retire()
 
 
 def test_use_after_retirement_sends_nothing(client: LibrdkafkaClient) -> None:
-    client.ping(5.0)
+    client.ping(WITHIN_S)
     client.retire()
     client.retire()
     assert client.has_ended
-    client._thread.join(5.0)
+    client._thread.join(WITHIN_S)
     with pytest.raises(RequestFailed, match="ended"):
-        client.ping(5.0)
+        client.ping(WITHIN_S)
 
 
 def test_abandon_keeps_the_producer_from_ending(client: LibrdkafkaClient) -> None:
@@ -112,7 +114,7 @@ def test_an_answer_that_raises_does_not_silence_the_next(
     client: LibrdkafkaClient, broker: LibrdkafkaBroker
 ) -> None:
     target = make(broker)
-    client.look_up(str(target.topic), 5.0)
+    client.look_up(str(target.topic), WITHIN_S)
     is_heard = threading.Event()
 
     def answer(error: object, _: object) -> None:
@@ -122,7 +124,7 @@ def test_an_answer_that_raises_does_not_silence_the_next(
         raise LookupError("a defect")
 
     client.send(delivery(target), answer)
-    assert is_heard.wait(5.0)
+    assert is_heard.wait(WITHIN_S)
     heard_again = threading.Event()
     client.send(delivery(target), lambda *_: heard_again.set())
-    assert heard_again.wait(5.0)
+    assert heard_again.wait(WITHIN_S)

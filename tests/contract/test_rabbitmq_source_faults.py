@@ -18,7 +18,15 @@ from duebridge_connectors.rabbitmq.source.prefetch import Prefetch
 from tests.support.own_rabbitmq import PrivateRabbit
 from tests.support.rabbitmq_queues import BROKER, HEARTBEAT_S, RabbitQueues
 from tests.support.servers import wait_until
-from tests.support.source_under_test import Memory, bodies, is_quiet, numbered, received, settled
+from tests.support.source_under_test import (
+    WITHIN_S,
+    Memory,
+    bodies,
+    is_quiet,
+    numbered,
+    received,
+    settled,
+)
 
 MIB = 1024 * 1024
 
@@ -37,7 +45,7 @@ def streams(rabbitmq_url: str) -> Iterator[RabbitQueues]:
 
 def raises_soon(source: Source, error: type[Exception]) -> None:
     def receive() -> None:
-        for _ in range(50):
+        for _ in range(300):
             source.receive(0.2)
 
     with pytest.raises(error):
@@ -55,9 +63,9 @@ def test_receive_from_a_queue_that_is_deleted_raises_then_says_that_it_is_missin
         source.receive(0.1)
         queues.channel.queue_delete(name)
         with pytest.raises(BrokerUnavailable, match="cancelled the consumer"):
-            source.receive(5)
+            source.receive(WITHIN_S)
         with pytest.raises(ConfigError, match=f"'{name}' does not exist: declare it"):
-            source.receive(5)
+            source.receive(WITHIN_S)
         queues.channel.queue_declare(name, durable=True)
         queues.send(name, [b"again"])
 
@@ -74,7 +82,7 @@ def test_receive_from_a_queue_in_exclusive_use_raises_config_error(queues: Rabbi
     name = queues.create()
     queues.channel.basic_consume(name, lambda *_: None, exclusive=True)
     with closing(queues.open(name)) as source, pytest.raises(ConfigError, match="exclusive"):
-        source.receive(5)
+        source.receive(WITHIN_S)
 
 
 def test_receive_with_a_wrong_password_raises_broker_unavailable(rabbitmq_url: str) -> None:
@@ -84,7 +92,7 @@ def test_receive_with_a_wrong_password_raises_broker_unavailable(rabbitmq_url: s
         closing(open_source({"url": url}, plan, Memory())) as source,
         pytest.raises(BrokerUnavailable, match="ACCESS_REFUSED"),
     ):
-        source.receive(5)
+        source.receive(WITHIN_S)
 
 
 # Settling.

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import Arrival, Source
 
-WITHIN_S = 30.0
+WITHIN_S = 60.0
 WAIT_S = 0.2  # of one receive
 
 
