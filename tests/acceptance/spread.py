@@ -1,7 +1,6 @@
 """A worker whose shards are spread over several nodes, and a trickle of work for some of them."""
 
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
@@ -15,6 +14,7 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.routes import RouteStore
 from tests.acceptance.site import memory_config
 from tests.acceptance.works import Works
+from tests.support.running_clock import RunningClock
 
 SHARDS = 12
 EVERY_S = 0.02
@@ -26,6 +26,7 @@ class Spread(Works):
 
     def __init__(self, url: str, shards: int = SHARDS, routes: Sequence[str] = ("r",)) -> None:
         super().__init__(url, {each: f"a/{each}" for each in routes}, shards=shards, lease="10s")
+        self.clock = RunningClock()
         self.published_at: dict[str, list[float]] = {}
         self.publishers["a"].script(self._note)
         self.stores = [
@@ -46,10 +47,10 @@ class Spread(Works):
         )
 
     def _note(self, delivery: Delivery) -> None:
-        self.published_at.setdefault(delivery.id, []).append(time.monotonic())
+        self.published_at.setdefault(delivery.id, []).append(self.clock.seconds())
 
     def published(self, prefix: str, since: float = 0.0) -> list[float]:
-        """Return when envelopes were published, in order."""
+        """Return when envelopes were published, by the clock, in order."""
         found = [
             at
             for name, ats in dict(self.published_at).items()
@@ -61,10 +62,12 @@ class Spread(Works):
 
 @contextmanager
 def started(works: Spread) -> Iterator[None]:
+    works.clock.start()
     works.runner.start()
     try:
         yield
     finally:
+        works.clock.end()
         works.publishers["a"].resume()
         works.runner.drain()
         works.connection.close()
@@ -76,7 +79,7 @@ def schedule(store: DelayStore, *ids: str, delay: str = "1ms") -> None:
 
 
 @contextmanager
-def trickle(stores: list[DelayStore], prefix: str) -> Iterator[dict[str, float]]:
+def trickle(works: Spread, stores: list[DelayStore], prefix: str) -> Iterator[dict[str, float]]:
     """Schedule an envelope every 20 ms at one of the shards in turn; give when each was due."""
     due_at: dict[str, float] = {}
     stop = threading.Event()
@@ -87,7 +90,7 @@ def trickle(stores: list[DelayStore], prefix: str) -> Iterator[dict[str, float]]
             name, number = f"{prefix}{number}", number + 1
             with suppress(StoreError):
                 schedule(stores[number % len(stores)], name)
-                due_at[name] = time.monotonic()
+                due_at[name] = works.clock.seconds()
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
