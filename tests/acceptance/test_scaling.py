@@ -13,14 +13,15 @@ import pytest
 from duebridge.envelope import Envelope
 from duebridge.producer import Producer
 from duebridge.store.routes import shard_number
-from tests.acceptance.site import Recorded, Site, Worker
+from tests.acceptance.site import Recorded, Site, Worker, embedded_site
 from tests.support.command import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 
 SHARDS = set(range(4))  # of the route `orders`
-MOVED_WITHIN_MS = 2_000
-LEASE_MS = 3_000
+# Far from each other: a worker that stands for seconds, on a busy machine, leaves no lease behind.
+MOVED_WITHIN_MS = 6_000
+LEASE_MS = 15_000
 
 EVERY_S = 0.02
 AT_ONCE = 5
@@ -49,6 +50,13 @@ class Load(threading.Thread):
     def stop(self) -> None:
         self._stop_asked.set()
         self.join()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with embedded_site(tmp_path) as site:
+        site.file.write_text(site.file.read_text().replace("lease: 3s", f"lease: {LEASE_MS}ms"))
+        yield site
 
 
 @pytest.fixture
@@ -84,13 +92,18 @@ def has_all_shards(site: Site, worker: Worker) -> bool:
     return set(first_of_shards(site.records(), worker.pid)) == SHARDS
 
 
+def is_held(producer: Producer, id: str) -> bool:
+    found = producer.get("orders", id)
+    return found is not None and found.state == "unack"
+
+
 def see_delivered(site: Site, load: Load, at_least: int = 0, more: int = 0) -> None:
     wait_until(lambda: len(load.accepted) >= at_least, "more load")
     load.stop()
     wait_until(lambda: len(set(site.delivered())) == len(load.accepted) + more, "all of the load")
 
 
-def test_worker_that_is_added_delivers_of_every_shard_within_2_s(
+def test_worker_that_is_added_delivers_of_every_shard_soon(
     site: Site, load: Load, start: Callable[[], Worker]
 ) -> None:
     workers = [start()]
@@ -106,7 +119,7 @@ def test_worker_that_is_added_delivers_of_every_shard_within_2_s(
     assert Counter(site.delivered()) == Counter(load.accepted)
 
 
-def test_worker_that_is_stopped_leaves_its_work_to_the_others_within_2_s(
+def test_worker_that_is_stopped_leaves_its_work_to_the_others_soon(
     site: Site, load: Load, start: Callable[[], Worker]
 ) -> None:
     leaver, stayer = start(), start()
@@ -123,7 +136,8 @@ def test_worker_that_is_killed_delays_only_what_it_held(
 ) -> None:
     victim = start()
     site.send("orders", {"hold-1": "0s"})
-    wait_until(lambda: site.states("orders")["unack"] == 1, "it to hold one for certain")
+    with Producer.from_config(site.file) as producer:
+        wait_until(lambda: is_held(producer, "hold-1"), "it to hold one for certain")
     stayer = start()
     load.start()
     wait_until(lambda: has_all_shards(site, victim) and has_all_shards(site, stayer), "both")
