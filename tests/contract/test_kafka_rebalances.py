@@ -141,13 +141,14 @@ def test_frozen_member_commits_nothing_late_and_loses_nothing(group: Group) -> N
 def test_cooperative_rebalance_takes_nothing_twice_and_skips_nothing(
     broker: KafkaSources,
 ) -> None:
+    """Both are patient: a session that ends, on a busy machine, is no such rebalance."""
     topic = broker.create(PARTS)
-    with closing(open_member(broker.bootstrap, broker.client, topic)) as one:
+    with closing(broker.open(topic, batch=20)) as one:
         for number in range(400):
             broker.put(topic, b"%d" % number, partition=number % PARTS)
         broker.flush()
         found = bodies(settled(one, 100))
-        with closing(open_member(broker.bootstrap, broker.client, topic)) as two:
+        with closing(broker.open(topic, batch=20)) as two:
             by_two: list[bytes | None] = []
             give_up_at = time.monotonic() + WITHIN_S
             while len(set(found + by_two)) < 400 or not by_two:
