@@ -22,12 +22,12 @@ from tests.support.command import Command, kill_due
 from tests.support.replicas import Replicas, replicated
 from tests.support.servers import wait_until
 
-BOTH = {"replicated": {"replicas": 2, "timeout": "100ms"}}
+BOTH = {"replicated": {"replicas": 2, "timeout": "500ms"}}
 CONFIG = """\
 version: 1
 store: {{url: "{url}"}}
 brokers: {{here: {{type: memory}}}}
-defaults: {{durability: {{replicated: {{replicas: 2, timeout: 300ms}}}}}}
+defaults: {{durability: {{replicated: {{replicas: 2, timeout: 1500ms}}}}}}
 routes: {{reminders: {{target: {{broker: here, topic: t}}}}}}
 """
 
@@ -107,7 +107,7 @@ def test_send_that_replicas_did_not_confirm_ends_with_3_and_says_to_repeat_it(
     with replicas.frozen():
         done = command("send", "reminders", "x", "--delay", "1h", "--id", "a")
     assert done.code == 3
-    assert "0 of 2 replicas confirmed the write within 300ms" in done.err
+    assert "0 of 2 replicas confirmed the write within 1500ms" in done.err
     assert done.err.endswith("not confirmed: id 'a'; repeat the command with this id\n")
     assert command("send", "reminders", "x", "--delay", "1h", "--id", "a").code == 0
 
