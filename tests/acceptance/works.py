@@ -60,8 +60,10 @@ class Works:
 @contextmanager
 def started(works: Works) -> Iterator[Works]:
     works.runner.start()
-    yield works
-    for publisher in works.publishers.values():
-        publisher.resume()
-    works.runner.drain()
-    works.connection.close()
+    try:
+        yield works
+    finally:  # a worker that ran on would deliver and count beside the tests that follow
+        for publisher in works.publishers.values():
+            publisher.resume()
+        works.runner.drain()
+        works.connection.close()
