@@ -2,18 +2,22 @@
 
 import json
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
+from threading import Event
+from typing import NamedTuple
 
 import httpx
 import pytest
 import redis
 
 from tests.support.servers import free_port, listens, wait_until
-from tests.support.serving import NDJSON, Served, serving
+from tests.support.serving import NDJSON, SECRETS, Served, serving
 
 ORDERS = "/v1/routes/orders/envelopes"
 CALLS = 'duebridge_store_call_seconds_count{script="schedule"}'
@@ -57,10 +61,20 @@ def alone(store: Store, tmp_path: Path) -> Iterator[Served]:
         yield served
 
 
+class Posted(NamedTuple):
+    """What clients have posted so far, and what they were answered."""
+
+    names: list[str]
+    answers: list[httpx.Response]
+
+
 @contextmanager
-def posting(served: Served, names: list[str]) -> Iterator[list[httpx.Response]]:
-    """Post each name under a key of its own until it is stored; gives the answers so far."""
-    answers: list[httpx.Response] = []
+def posting(served: Served, at_least: int) -> Iterator[Posted]:
+    """Post names until the end of the block, each under a key of its own until it is stored.
+
+    However long the test takes to break something, there are posts which meet it.
+    """
+    posted, numbers, over = Posted([], []), count(), Event()
 
     def post(name: str) -> None:
         given = {"json": {"body": name, "delay": "1h"}, "headers": {"Idempotency-Key": name}}
@@ -68,13 +82,21 @@ def posting(served: Served, names: list[str]) -> Iterator[list[httpx.Response]]:
             status = 0
             while status != 201:
                 answer = client.post(ORDERS, **given)  # type: ignore[arg-type]
-                answers.append(answer)
+                posted.answers.append(answer)
                 status = answer.status_code
                 assert status in (201, 503), answer.text
 
+    def post_many() -> None:
+        while not over.is_set() or len(posted.names) < at_least:
+            posted.names.append(f"n-{next(numbers)}")
+            post(posted.names[-1])
+
     with ThreadPoolExecutor(8) as pool:
-        futures = [pool.submit(post, name) for name in names]
-        yield answers
+        futures = [pool.submit(post_many) for _ in range(8)]
+        try:
+            yield posted
+        finally:
+            over.set()
         for future in futures:
             future.result(120)
 
@@ -83,8 +105,7 @@ def posting(served: Served, names: list[str]) -> Iterator[list[httpx.Response]]:
 def test_store_that_fails_loses_nothing_and_stores_nothing_twice(
     alone: Served, store: Store, fault: str
 ) -> None:
-    names = [f"n-{number}" for number in range(400)]
-    with posting(alone, names) as answers:
+    with posting(alone, at_least=400) as (names, answers):
         wait_until(lambda: len(answers) > 20, "some answers")
         if fault == "kill":
             store.kill()
@@ -160,33 +181,56 @@ def test_store_that_is_full_is_said_with_when_to_come_again(alone: Served, store
 
 def test_sigterm_answers_what_is_in_hand(alone: Served, store: Store) -> None:
     names = [f"n-{number}" for number in range(20)]
-    answers: list[httpx.Response] = []
-
-    def post(name: str) -> None:
-        with alone.client() as client:
-            answers.append(client.post(ORDERS, json={"id": name, "body": "x", "delay": "1h"}))
-
     with alone.client() as client:
         client.post(ORDERS, json={"id": "opened", "body": "x", "delay": "1h"})
-    store.send(signal.SIGSTOP)
-    with ThreadPoolExecutor(len(names)) as pool:
-        futures = [pool.submit(post, name) for name in names]
-        wait_until(lambda: in_hand(alone) >= len(names), "the requests")
+    with opened(alone, len(names)) as connections:
+        store.send(signal.SIGSTOP)
+        for connection, name in zip(connections, names, strict=True):
+            connection.sendall(request(ORDERS, id=name))
+        wait_until(lambda: is_read(alone, len(names)), "the requests")
         alone.process.terminate()
         wait_until(lambda: not listens(alone.port), "the end of listening")
         store.send(signal.SIGCONT)
-        for future in futures:
-            future.result(60)
+        assert {status(each) for each in connections} == {201}
     assert alone.process.wait(30) == 0
-    assert {each.status_code for each in answers} == {201}
     assert alone.stored().keys() == {"opened", *names}
     assert alone.logged("drained")
 
 
-def in_hand(served: Served) -> int:
-    """How many connections the server has."""
+@contextmanager
+def opened(served: Served, many: int) -> Iterator[list[socket.socket]]:
+    """Connect before the store stands still: beyond four seconds of that the answer is 503."""
+    with ExitStack() as stack:
+        address = ("127.0.0.1", served.port)
+        yield [stack.enter_context(socket.create_connection(address, 60)) for _ in range(many)]
+
+
+def request(path: str, **given: str) -> bytes:
+    """A whole request, after whose answer the server ends the connection."""
+    body = json.dumps({"body": "x", "delay": "1h", **given})
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    head += f"Authorization: Bearer {SECRETS['all']}\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+def status(connection: socket.socket) -> int:
+    """The status that a connection was answered with."""
+    with connection.makefile("rb") as answer:
+        return int(answer.read().split(b" ", 2)[1])
+
+
+def is_read(served: Served, many: int) -> bool:
+    """Whether the server has read all that was sent on so many connections.
+
+    That there is a connection says nothing: the kernel makes it, for a server that still sleeps.
+    """
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
-    return sum(row[1].endswith(f":{served.port:04X}") and row[3] == ESTABLISHED for row in rows)
+    unread = [
+        int(row[4].partition(":")[2], 16)
+        for row in rows
+        if row[1].endswith(f":{served.port:04X}") and row[3] == ESTABLISHED
+    ]
+    return len(unread) >= many and not any(unread)
 
 
 def test_metrics_have_no_second_series_of_when_a_counter_began(alone: Served) -> None:
@@ -198,24 +242,23 @@ def test_metrics_have_no_second_series_of_when_a_counter_began(alone: Served) ->
 
 
 def test_posts_that_arrive_together_share_a_call(alone: Served, store: Store) -> None:
-    path, count = "/v1/routes/small/envelopes", 40
+    path, many = "/v1/routes/small/envelopes", 40
 
     def calls() -> float:
         with alone.client() as client:
             text = client.get("/metrics").text
         return next((float(row.split()[1]) for row in text.splitlines() if CALLS in row), 0.0)
 
-    def post(number: int) -> int:
-        with alone.client() as client:
-            return client.post(path, json={"body": f"{number}", "delay": "1h"}).status_code
-
-    assert post(0) == 201
+    with opened(alone, 1) as (first,):
+        first.sendall(request(path))
+        assert status(first) == 201
     before = calls()
-    store.send(signal.SIGSTOP)
-    with ThreadPoolExecutor(count) as pool:
-        statuses = [pool.submit(post, number) for number in range(count)]
-        wait_until(lambda: in_hand(alone) >= count, "the requests")
+    with opened(alone, many) as connections:
+        store.send(signal.SIGSTOP)
+        for connection in connections:
+            connection.sendall(request(path))
+        wait_until(lambda: is_read(alone, many), "the requests")
         store.send(signal.SIGCONT)
-        assert {each.result(60) for each in statuses} == {201}
-    assert len(alone.stored("small")) == count + 1
+        assert {status(each) for each in connections} == {201}
+    assert len(alone.stored("small")) == many + 1
     assert calls() - before <= 10, "one call was on its way, and the next has what came meanwhile"

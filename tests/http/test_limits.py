@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -10,13 +11,14 @@ from tests.support.serving import JSON, SECRETS, Served, serving
 
 ORDERS = "/v1/routes/orders/envelopes"
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+RATE = 5
 HEAD = f"Host: localhost\r\nAuthorization: Bearer {SECRETS['all']}\r\n"
 
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory, store_url: str) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("strict")
-    with serving(home, store_url, rate=5, connections=4, request_timeout="300ms") as served:
+    with serving(home, store_url, rate=RATE, connections=4, request_timeout="300ms") as served:
         yield served
 
 
@@ -76,13 +78,17 @@ def test_connections_beyond_the_limit_are_told_to_come_later(strict: Served) -> 
 
 
 def test_rate_of_a_token_is_kept(strict: Served) -> None:
+    began = time.monotonic()
     with strict.client("shop") as client:
         answers = [
             client.post(ORDERS, content=b'{"body": "x", "delay": "1h"}', headers=JSON)
             for _ in range(20)
         ]
-        refused = [each for each in answers if each.status_code == 429]
-        assert {each.status_code for each in answers} == {201, 429}
-        assert len(refused) >= 10
-        assert int(refused[0].headers["retry-after"]) >= 1
-        assert refused[0].headers["content-type"] == "application/problem+json"
+    took_s = time.monotonic() - began
+    taken = [each for each in answers if each.status_code == 201]
+    refused = [each for each in answers if each.status_code == 429]
+    assert len(taken) + len(refused) == 20
+    assert RATE <= len(taken) <= RATE * (1 + took_s), "a burst of a second, and then the rate"
+    for each in refused[:1]:  # a machine that is slower than the rate is refused nothing
+        assert int(each.headers["retry-after"]) >= 1
+        assert each.headers["content-type"] == "application/problem+json"
