@@ -59,7 +59,8 @@ class Person:
     def log_in(self, secret: str) -> Page:
         self.page.goto("/login")
         self.page.get_by_label("Token").fill(secret)
-        self.page.get_by_role("button", name="Log in").click()
+        with self.page.expect_navigation():  # to its end: its scripts have run
+            self.page.get_by_role("button", name="Log in").click()
         return self.page
 
 

@@ -70,6 +70,9 @@ def test_overview_refreshes_itself_without_a_click(operator: Page) -> None:
 
 
 def test_refresh_waits_while_a_person_has_the_focus_there(operator: Page) -> None:
+    operator.clock.install(time=0)
+    operator.clock.pause_at(1)  # what it asks for by the clock would take the focus away
+    operator.goto("/")
     link = operator.get_by_role("main").get_by_role("link", name="cart-reminder").first
     link.focus()
     asked: list[str] = []

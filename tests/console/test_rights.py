@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from duebridge.admin.operator import Operator
 from duebridge.console.sessions import COOKIE, LASTS_S, Sessions
 from duebridge.http.tokens import TokenFile
-from tests.console.conftest import Person
+from tests.console.conftest import WITHIN_MS, Person
 from tests.console.scene import NAMED_ID, Scene, filled_scene
 from tests.console.served import OPERATE, READ, SCHEDULE, served_console, tokens_text
 
@@ -21,7 +21,7 @@ CARTS = {"route": "cart-reminder", "id": "cart-1000"}
 
 @pytest.fixture
 def client(address: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=address) as opened:
+    with httpx.Client(base_url=address, timeout=WITHIN_MS / 1000) as opened:
         yield opened
 
 

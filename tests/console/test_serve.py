@@ -17,7 +17,7 @@ def test_serve_has_the_console_beside_the_interface(tmp_path: Path) -> None:
         process = command.start("serve")
         try:
             wait_until(lambda: listens(port), "duebridge serve")
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
                 page = client.get("/")
                 assert "<h1>Overview</h1>" in page.text
                 assert "reminders" in page.text
