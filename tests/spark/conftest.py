@@ -16,6 +16,15 @@ from tests.spark.world import Topics, World
 from tests.support.checkout import downloaded, missing
 from tests.support.kafka_broker import KafkaBroker
 
+GIVE_UP_S = 600  # a job or two: seconds, or minutes on a busy machine
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests of this folder more time, but for those that say how long they have."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(GIVE_UP_S))
+
 
 @pytest.fixture(scope="session")
 def kafka_jars() -> str:

@@ -100,7 +100,7 @@ def killed(job: Callable[[str], None], root: str, step: str, call: int) -> None:
     processes.set_forkserver_preload([__name__])  # once; its children begin at once
     process = processes.Process(target=_run_until, args=(job, root, step, call))
     process.start()
-    process.join(60)
+    process.join(300)
     assert process.exitcode == -signal.SIGKILL, f"{step} {call}: {process.exitcode}"
 
 

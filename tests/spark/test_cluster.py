@@ -116,7 +116,6 @@ def submitted(cluster: Cluster, home: Path, *words: str, **settings: str) -> Any
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.timeout(600)
 def test_submit_a_job_to_a_cluster_stores_every_row_once(
     cluster: Cluster, world: World, tmp_path: Path
 ) -> None:
@@ -132,7 +131,6 @@ def test_submit_a_job_to_a_cluster_stores_every_row_once(
     assert finished["cores"] == 2, "both workers had a part in it"
 
 
-@pytest.mark.timeout(600)
 def test_jobs_on_a_cluster_that_loses_an_executor_and_speculates_count_every_row_once(
     cluster: Cluster, world: World, tmp_path: Path
 ) -> None:

@@ -9,6 +9,8 @@ from pyspark.sql import DataFrame
 from duebridge.envelope import Envelope
 from duebridge.errors import JobFailed
 from duebridge.store.cold.lease import ColdLease
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.wire.replies import OccupyReply
 from duebridge_connectors.spark.cold import compaction, sieve
 from duebridge_connectors.spark.cold.batches import finish_batches
 from duebridge_connectors.spark.cold.commit_log import HYDRATED, ColdLog, Commit
@@ -92,9 +94,16 @@ def run_out(cold: ColdRoute) -> None:
 def test_hydrate_while_another_runs_is_refused_and_says_who_does(cold: ColdRoute) -> None:
     cold.demoted("a")
     stores = [cold.world.store("cold", number) for number in (0, 1)]
-    with ColdLease.held(stores, "hydrate", lease_ms=2000):
-        with pytest.raises(JobFailed, match=r"its cold tier is in use: hydrate on .* has it since"):
-            cold.hydrate()
+    occupy = DelayStore.occupy
+
+    def over(store: DelayStore, *given: Any) -> OccupyReply:
+        return occupy(store, *given)._replace(until_ms=0)
+
+    with ColdLease.held(stores, "hydrate"):
+        with pytest.MonkeyPatch.context() as at_once:
+            at_once.setattr(DelayStore, "occupy", over)  # nobody waits for the end of the lease
+            with pytest.raises(JobFailed, match=r"tier is in use: hydrate on .* has it since"):
+                cold.hydrate()
         assert cold.warm() == set()
         cold.schedule("b")
         assert cold.demote().removed == 1, "it needs the lease only to rebuild the filter"

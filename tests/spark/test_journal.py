@@ -35,7 +35,7 @@ class Query:
         rows = self.spark.readStream.format("duebridge_journal").options(**given).load()
         writer = rows.writeStream.option("checkpointLocation", str(self.world.home / "checkpoint"))
         query = writer.trigger(availableNow=True).start(self.sink, "parquet")
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(240)
         self.batches = len([each for each in query.recentProgress if each["numInputRows"]])
 
     @property
@@ -67,7 +67,7 @@ def test_stream_with_the_columns_of_the_store_says_what_to_do(
     of_store = spark.readStream.format("duebridge").option("config", world.config).load()
     started = of_store.writeStream.format("noop").trigger(availableNow=True).start()
     with pytest.raises(PySparkException, match=r'format\("duebridge_journal"\)'):
-        started.awaitTermination(60)
+        started.awaitTermination(240)
     named = spark.readStream.format("duebridge").options(config=world.config, stream="journal")
     assert named.load().columns[:3] == ["kind", "at", "route"]
 

@@ -36,7 +36,6 @@ def files(home: Path, pattern: str) -> bool:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_every_job_killed_in_the_middle_and_run_again_loses_nothing_and_repeats_nothing(
     world: World, topics: Topics, kafka_jars: str
 ) -> None:

@@ -256,7 +256,6 @@ def test_topics_pattern_takes_globs_and_quotes_dots(world: World) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(330)
 def test_reconcile_command_exits_1_where_the_guarantee_was_broken(
     scene: Scene, kafka_jars: str
 ) -> None:
@@ -269,7 +268,6 @@ def test_reconcile_command_exits_1_where_the_guarantee_was_broken(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(330)
 def test_reconcile_command_exits_5_where_the_verdict_is_undetermined(
     scene: Scene, kafka_jars: str
 ) -> None:

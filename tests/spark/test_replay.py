@@ -142,7 +142,6 @@ routes:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_run_the_command_repairs_what_a_worker_had_shunted_and_a_worker_delivers_it(
     world: World, kafka_bootstrap: str, kafka_jars: str
 ) -> None:
@@ -176,7 +175,7 @@ def until_delivered(world: World, kafka: KafkaBroker, target: Target) -> None:
             [PROGRAM, "--config", world.config, "run"], stdout=log, stderr=log, env=ENVIRONMENT
         )
         try:
-            wait_until(lambda: bool(kafka.records(target)), f"a record in {target}", within_s=60)
+            wait_until(lambda: bool(kafka.records(target)), f"a record in {target}", within_s=240)
         finally:
             worker.terminate()
             worker.wait()

@@ -12,7 +12,7 @@ from tests.spark.world import LATER_MS, World
 from tests.support.redis_sets import redis_cluster_of_six, sentinel_set
 from tests.support.servers import wait_until
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.long
 
 SAFE = ("--appendonly", "yes")
 FailOver = Callable[[], object]

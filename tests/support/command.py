@@ -63,9 +63,12 @@ class Done(NamedTuple):
 class Command:
     """`duebridge` in a directory of its own, with its own configuration file."""
 
-    def __init__(self, home: Path, url: str, config: str = CONFIG) -> None:
+    def __init__(
+        self, home: Path, url: str, config: str = CONFIG, within_s: float = WITHIN_S
+    ) -> None:
         self.home = home
         self.url = url
+        self.within_s = within_s
         self.file = home / "duebridge.yaml"
         self.file.write_text(config.format(url=url))
 
@@ -73,10 +76,10 @@ class Command:
         """Run to the end."""
         if "PYTHONPATH" in env:  # which only a new interpreter heeds
             process = self.start(*args, **env)
-            out, err = process.communicate(stdin, timeout=WITHIN_S)
+            out, err = process.communicate(stdin, timeout=self.within_s)
             return Done(process.returncode, out.decode(), err.decode())
         given = {**ENVIRONMENT, **env}
-        code, out, err = FORKS.run(args, stdin, self.home, given, WITHIN_S)
+        code, out, err = FORKS.run(args, stdin, self.home, given, self.within_s)
         return Done(code, out.decode(), err.decode())
 
     def start(self, *args: str, **env: str) -> subprocess.Popen[bytes]:

@@ -21,7 +21,7 @@ class Proxy:
         self.port: int = self._listener.getsockname()[1]
         self._lock = threading.Lock()
         self._lose: bytes | None = None
-        self._refuse = 0
+        self._refuse = self._refuse_then = 0
         self._is_silent = self._is_closed = self._is_held = False
         self._cuts = 0
         self._passed = 0
@@ -31,10 +31,13 @@ class Proxy:
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
 
-    def lose_reply_to(self, word: bytes) -> None:
-        """Forward the next request that holds this word, and drop its reply and the connection."""
+    def lose_reply_to(self, word: bytes, then_refuse: int = 0) -> None:
+        """Forward the next request that holds this word, and drop its reply and the connection.
+
+        From then on it refuses so many times.
+        """
         with self._lock:
-            self._lose = word
+            self._lose, self._refuse_then = word, then_refuse
 
     def refuse(self, times: int) -> None:
         """Close the connections there are, and the next ones at once, so many times."""
@@ -98,7 +101,7 @@ class Proxy:
         with self._lock:
             if self._lose is None or self._lose not in request:
                 return False
-            self._lose = None
+            self._lose, self._refuse = None, self._refuse + self._refuse_then
             self.lost += 1
             return True
 
