@@ -275,7 +275,7 @@ def test_tidy_by_the_command_says_what_it_did_and_starts_no_spark(
 ) -> None:
     append(root)
     words = ["spark", "tidy", root, "--keep", "2d", "--output", "json"]
-    done = FORKS.run(words, b"", tmp_path, {**ENVIRONMENT, "PATH": "/nowhere"}, 60.0)
+    done = FORKS.run(words, b"", tmp_path, {**ENVIRONMENT, "PATH": "/nowhere"}, 240.0)
     assert done[0] == 0, done
     assert json.loads(done[1]) == {
         "table": root,
