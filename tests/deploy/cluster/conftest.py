@@ -21,7 +21,7 @@ def kube() -> Iterator[Kube]:
     """Give a namespace whose pods have to be restricted; no cluster is a skip, also in CI."""
     kube = Kube(Path(downloaded("helm")), f"duebridge-{uuid4().hex[:8]}")
     try:
-        kube.kubectl("get", "nodes", "--request-timeout=5s")
+        kube.kubectl("get", "nodes", "--request-timeout=30s")
     except Refused as problem:
         pytest.skip(f"no cluster answers, set KUBECONFIG: {problem}")
     metadata = {"name": kube.namespace, "labels": RESTRICTED}
