@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from threading import Event
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
@@ -132,17 +132,19 @@ def test_store_that_is_away_is_said_by_every_operation(alone: Served, store: Sto
         store.kill()
         assert client.get("/livez").status_code == 200
         assert client.get("/readyz").status_code == 503
-        for method, path in [
-            ("GET", "/v1/routes"),
-            ("GET", f"{ORDERS}/a"),
-            ("DELETE", f"{ORDERS}/a"),
-            ("POST", f"{ORDERS}/a/deliver-now"),
-        ]:
-            answer = client.request(method, path)
+        calls: list[tuple[str, str, dict[str, Any]]] = [
+            ("GET", "/v1/routes", {}),
+            ("GET", f"{ORDERS}/a", {}),
+            ("DELETE", f"{ORDERS}/a", {}),
+            ("POST", f"{ORDERS}/a/deliver-now", {}),
+            # lines, of which none was answered yet
+            ("POST", ORDERS, {"content": b'{"body": "x", "delay": "1h"}\n', "headers": NDJSON}),
+        ]
+        with ThreadPoolExecutor(len(calls)) as pool:  # each is patient for seconds
+            asked = [pool.submit(client.request, *words, **more) for *words, more in calls]
+        for answer in (each.result() for each in asked):
             assert (answer.status_code, answer.json()["title"]) == (503, "The delay store is away")
             assert "retry-after" in answer.headers
-        lines = client.post(ORDERS, content=b'{"body": "x", "delay": "1h"}\n', headers=NDJSON)
-        assert lines.status_code == 503, "nothing was answered yet"
         store.start()
         wait_until(lambda: client.get("/readyz").status_code == 200, "the store")
         assert client.get(f"{ORDERS}/a").status_code == 200
