@@ -31,7 +31,7 @@ from duebridge_connectors.spark.session import opened_session
 
 PARTS = 6
 KILLS, FAILS, DAWDLES = 0, (1, 4), 5  # which part does what, once
-DAWDLES_S = 100
+DAWDLES_S = 300  # until the other one is through, which ends this one
 MONTH_MS = 30 * 24 * HOUR_MS
 
 

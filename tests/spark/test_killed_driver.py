@@ -36,6 +36,7 @@ def files(home: Path, pattern: str) -> bool:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)  # all jobs, and most of them twice
 def test_every_job_killed_in_the_middle_and_run_again_loses_nothing_and_repeats_nothing(
     world: World, topics: Topics, kafka_jars: str
 ) -> None:
