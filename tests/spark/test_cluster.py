@@ -17,12 +17,16 @@ import yaml
 import duebridge_connectors.spark
 from tests.spark import on_cluster, one_file, one_shard
 from tests.spark.test_rows import rejected
-from tests.spark.world import LATER_MS, World
+from tests.spark.world import LATER_MS, SHORT_LIVED, World
 from tests.support.servers import free_port, wait_until
 
 SPARK = Path(pyspark.__file__).parent
 SUBMIT = Path(duebridge_connectors.spark.__file__).parent / "commands" / "submit.py"
-ENVIRONMENT = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+ENVIRONMENT = {
+    **(os.environ | SHORT_LIVED),
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "PYSPARK_PYTHON": sys.executable,
+}
 DEPLOY = "org.apache.spark.deploy"
 ROWS = 5000
 ONE_SHARD_ROWS = 1_000_000

@@ -21,7 +21,7 @@ from duebridge_connectors.spark.session import deferred_interrupts, quiet_py4j
 from tests.spark.cold_route import ColdRoute
 from tests.spark.driver import Jobs, all_due_in_a_month, prepared
 from tests.spark.test_replay import dead
-from tests.spark.world import LATER_MS, Sent, Topics, World
+from tests.spark.world import LATER_MS, SHORT_LIVED, Sent, Topics, World
 from tests.support.command import ENVIRONMENT
 from tests.support.servers import wait_until
 
@@ -80,9 +80,8 @@ def killed_driver(world: World, *words: str) -> Iterator["subprocess.Popen[bytes
     """Run the driver, which dies at the end of the block."""
     program = [sys.executable, "-m", "tests.spark.driver", world.config, str(world.home), *words]
     with (world.home / "driver.log").open("wb") as log:
-        driver = subprocess.Popen(
-            program, stdout=log, stderr=log, env=ENVIRONMENT, start_new_session=True
-        )
+        env = ENVIRONMENT | SHORT_LIVED
+        driver = subprocess.Popen(program, stdout=log, stderr=log, env=env, start_new_session=True)
     try:
         yield driver
     finally:
