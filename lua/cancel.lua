@@ -9,7 +9,7 @@
 -- Returns  {now, answer}: cancelled | in_flight (a delivery was started and did not definitely
 --          fail; the envelope is removed when its lease ends) | dead | unknown | recorded; of an id with
 --          something beside it, in_flight if either is
--- @include prelude master life renewed batch record flight journal memory cold find_state places
+-- @include prelude master life renewed batch record flight journal memory filter cold find_state places
 
 local id, call, keep_ms, tombstone_ms = ARGV[4], 'c' .. ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local before = recall(call)

@@ -8,7 +8,7 @@
 -- ARGV[7]  number of rows, then for each: id, generation
 -- Returns  {now, rows of the batch done, removed, void}; the byte limit may leave the last
 --          rows of a call to the next call
--- @include prelude master life renewed batch record journal memory cold
+-- @include prelude master life renewed batch record journal memory filter cold
 
 local batch, first, keep, count = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 if keep == 0 then return redis.error_reply('COLD expected a route with a cold tier') end
@@ -28,12 +28,13 @@ for at = FIRST + 2 * (done - first), FIRST - 2 + 2 * count, 2 do
 end
 local records = fetch(ids, MAX_BYTES)
 local flights = hmget(FLIGHT, ids)
+local scores = redis.call('ZMSCORE', PENDING, unpack(ids))
 
 -- A copy has no attempts, so an envelope that was ever claimed stays.
 local function is_what_was_copied(i)
   local record = records[i]
   return is_known(record) and number_at(record, 26, 31) == generations[i] and not flights[i]
-    and redis.call('ZSCORE', PENDING, ids[i])
+    and scores[i]
 end
 
 local leaving, items = {}, {}

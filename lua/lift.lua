@@ -5,7 +5,7 @@
 -- ARGV[5]  number of names (`t` and an id, or `x`, a batch, a slash and an id), then the names, and the
 --          token of the caller's lease of the cold tier, '' for none
 -- Returns  {now, dropped}
--- @include prelude master life renewed batch record memory cold
+-- @include prelude master life renewed batch record memory filter cold
 
 local generation, count = tonumber(ARGV[4]), tonumber(ARGV[5])
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 names a call') end

@@ -6,7 +6,7 @@
 -- ARGV[6]  how long the lease lives, ms; ARGV[7] who the caller is, for people
 -- Returns  {now, 1 if the caller has it; 0: who has, since, until}: a lost lease is never renewed, since
 --          another job may have come and gone
--- @include prelude master life renewed batch record memory cold
+-- @include prelude master life renewed batch record memory filter cold
 
 local token, since, deadline, who = holder_of_cold()
 local is_own = token and (token == ARGV[4] or token == ARGV[5])

@@ -36,7 +36,7 @@ redis.call('HINCRBY', META, 'journal_skipped', first - 1 - sequence)
 redis.call('HSET', META, 'journal_sequence', string.format('%.0f', first - 1),
   'journal_jumps', table.concat(jumps, ' ', oldest), 'master', MASTER)
 -- The filter may have lost ids that are cold: without it, every id may be. Nor is the floor known.
-redis.call('HDEL', META, 'cold_bits', 'next_bits', 'cold_floor', 'next_floor')
+redis.call('HDEL', META, 'cold_words', 'next_words', 'cold_floor', 'next_floor')
 append('renewed', cmsgpack.pack({}), 1, 'n', string.format('%.0f', sequence),
   'g', string.format('%.0f', generation))
 return {NOW, 1}

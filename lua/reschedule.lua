@@ -9,7 +9,7 @@
 -- ARGV[9]  when a tombstone is looked at again, ms, on a route with a cold tier; else 0
 -- Returns  {now, answer, due ms}: rescheduled | in_flight | dead | unknown | recorded | too_far |
 --          expires_before_due; only the first and recorded change anything
--- @include prelude master life renewed batch record flight journal memory cold find_state
+-- @include prelude master life renewed batch record flight journal memory filter cold find_state
 
 local id, due, max_delay = ARGV[4], math.max(resolve(ARGV[5]), NOW), tonumber(ARGV[6])
 local call, keep_ms, tombstone_ms = 'c' .. ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])

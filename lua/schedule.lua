@@ -15,7 +15,7 @@
 --          cold tier, '' for none: its rows are refused once another job has the lease
 -- Returns  {now, status, due ms, status, due ms, ...}; a refused envelope changes nothing. What has
 --          the ids may exceed the byte limit: the last envelopes are then left to the next call
--- @include prelude master life renewed batch record flight journal memory cold find_state places judge beside judge_placed accept
+-- @include prelude master life renewed batch record flight journal memory filter cold find_state places judge beside judge_placed accept
 
 local call = {max_delay = tonumber(ARGV[4]),
   replace = ARGV[5] == 'replace' or ARGV[5] == 'replace_living',
@@ -32,6 +32,7 @@ if before then return cmsgpack.unpack(before) end
 local ids = first_fields(FIRST, WIDTH, count)
 local records = fetch(ids, MAX_BYTES)
 local remembered = recall_ids(ids)
+read_tombstones(cold_ids(FIRST, WIDTH, ids))
 local places, marks = read_places(ARGV[FIRST + WIDTH * count])
 local packed = ARGV[FIRST + WIDTH * count + 1]
 local keys = read_besides(packed, ids)

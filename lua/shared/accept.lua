@@ -3,7 +3,8 @@ local function new_batch(count)
   local last = next_generation(count)
   return {reply = {NOW}, records = {}, scores = {}, accepted = {}, replaced = {}, cancelled = {},
     leaving = {}, seen = {}, besides = {}, new_besides = {}, displaced = {}, anew = {},
-    largest = 0, earliest = math.huge, generation = last - count, last = last, before = last - count}
+    is_ended = {}, largest = 0, earliest = math.huge,
+    generation = last - count, last = last, before = last - count}
 end
 
 -- Return unused generations, so that the counter equals the number of due instants assigned.
@@ -30,6 +31,7 @@ end
 local function end_cancelled(batch, given)
   local items = batch.cancelled
   items[#items + 1], items[#items + 2] = given.id, six(given.due) .. '\0\0\0\0'
+  batch.is_ended[given.id] = true
   remember_id(given.id, six(given.due), given.hash, CANCELLED, given.remember)
 end
 

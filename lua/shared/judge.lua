@@ -9,6 +9,15 @@ local function recall_ids(ids)
   return found
 end
 
+-- Return those of the ids that a cold row has: its generation is the sixth of its arguments.
+local function cold_ids(first, width, ids)
+  local found = {}
+  for i, id in ipairs(ids) do
+    if ARGV[first + (i - 1) * width + 5] ~= '0' then found[#found + 1] = id end
+  end
+  return found
+end
+
 -- Whether a delivery of what has the id may be out, so that it cannot be replaced; `given` gets the
 -- key that it leaves, and whether it is unsure.
 local function may_be_out(given)
@@ -56,8 +65,8 @@ end
 local ENDED = {[CANCELLED] = 'cancelled', [DIED] = 'dead'}
 
 -- A cancelled cold row is remembered at once, and may come twice in a batch: read its memory again.
-local function judge_unknown(call, given)
-  local remembered = given.generation > 0 and recall('r' .. given.id) or given.remembered
+local function judge_unknown(batch, call, given)
+  local remembered = batch.is_ended[given.id] and recall('r' .. given.id) or given.remembered
   if remembered and call.revives then
     given.is_revived = true
     return 'replaced'
@@ -86,7 +95,7 @@ local function judge(batch, call, given, record)
   if earlier or record then
     status = judge_living(call, given, earlier and earlier.record or record, earlier)
   else
-    status = judge_unknown(call, given)
+    status = judge_unknown(batch, call, given)
   end
   return not given.has_ended and batch[status] and refusal(call, given) or status
 end

@@ -7,54 +7,64 @@
 -- void), `x` void copies of a batch (generation, none where an earlier duebridge left it).
 -- A value begins with its expiry (6 bytes). Each write drops a few expired ones, and forget.lua the
 -- rest, so that a shard stays tidy without a worker, and with one that is idle.
-local few_expired, has_expired_ones = 8, true
-local MARK_MS = 24 * 3600 * 1000
+local read_cold, drop_over, memorize
+do
+  local few_expired, has_expired_ones, mark_ms = 8, true, 24 * 3600 * 1000
+  local cold
 
--- The lowest generation that a cold row may have; +inf where no row ever went cold.
-local function lowest_cold()
-  local found = redis.call('HMGET', META, 'hydrated_until', 'cold_floor')
-  return found[1] and tonumber(found[2] or 0) or math.huge
-end
-
--- Whether a mark on cold rows may still be needed: no time ends it, since its row may be read late.
-local function is_needed(name, value, floor)
-  local kind = string.byte(name)
-  if kind ~= 116 and kind ~= 120 or not value then return false end  -- t, x
-  local generation = #value >= 12 and number_at(value, 7, 12) or math.huge
-  return generation >= floor and floor ~= math.huge
-end
-
--- Drop what is over; a mark that may still be needed stays for another day. Return how many went.
-local function drop_over(names)
-  if #names == 0 then return 0 end
-  local values, floor, over = redis.call('HMGET', MEMORY, unpack(names)), lowest_cold(), {}
-  for i, name in ipairs(names) do
-    if is_needed(name, values[i], floor) then
-      redis.call('HSET', MEMORY, name, six(NOW + MARK_MS) .. string.sub(values[i], 7))
-      redis.call('ZADD', FORGET, NOW + MARK_MS, name)
-    else
-      over[#over + 1] = name
-    end
+  -- What meta has of the cold tier (shared/cold.lua), in this order; read once.
+  function read_cold()
+    cold = cold or redis.call('HMGET', META, 'hydrated_until', 'cold_words', 'next_words', 'cold_floor',
+      'next_floor', 'cold_lease', 'cold_side')
+    return cold
   end
-  if #over == 0 then return 0 end
-  redis.call('HDEL', MEMORY, unpack(over))
-  redis.call('ZREM', FORGET, unpack(over))
-  return #over
-end
 
-local function drop_expired()
-  local names = redis.call('ZRANGE', FORGET, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, few_expired)
-  has_expired_ones = #names == few_expired
-  if #names == 0 then return end
-  drop_over(names)
-  few_expired = 2  -- of a batch: still more than it adds
-end
+  -- The lowest generation that a cold row may have; +inf where no row ever went cold.
+  local function lowest_cold()
+    local found = read_cold()
+    return found[1] and tonumber(found[4] or 0) or math.huge
+  end
 
-local function memorize(name, value, keep_ms)
-  if has_expired_ones then drop_expired() end
-  local expiry = NOW + keep_ms
-  redis.call('HSET', MEMORY, name, six(expiry) .. value)
-  redis.call('ZADD', FORGET, expiry, name)
+  -- Whether a mark on cold rows may still be needed: no time ends it, since its row may be read late.
+  local function is_needed(name, value, floor)
+    local kind = string.byte(name)
+    if kind ~= 116 and kind ~= 120 or not value then return false end  -- t, x
+    local generation = #value >= 12 and number_at(value, 7, 12) or math.huge
+    return generation >= floor and floor ~= math.huge
+  end
+
+  -- Drop what is over; a mark that may still be needed stays for another day. Return how many went.
+  function drop_over(names)
+    if #names == 0 then return 0 end
+    local values, floor, over = redis.call('HMGET', MEMORY, unpack(names)), lowest_cold(), {}
+    for i, name in ipairs(names) do
+      if is_needed(name, values[i], floor) then
+        redis.call('HSET', MEMORY, name, six(NOW + mark_ms) .. string.sub(values[i], 7))
+        redis.call('ZADD', FORGET, NOW + mark_ms, name)
+      else
+        over[#over + 1] = name
+      end
+    end
+    if #over == 0 then return 0 end
+    redis.call('HDEL', MEMORY, unpack(over))
+    redis.call('ZREM', FORGET, unpack(over))
+    return #over
+  end
+
+  local function drop_expired()
+    local names = redis.call('ZRANGE', FORGET, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, few_expired)
+    has_expired_ones = #names == few_expired
+    if #names == 0 then return end
+    drop_over(names)
+    few_expired = 2  -- of a batch: still more than it adds
+  end
+
+  function memorize(name, value, keep_ms)
+    if has_expired_ones then drop_expired() end
+    local expiry = NOW + keep_ms
+    redis.call('HSET', MEMORY, name, six(expiry) .. value)
+    redis.call('ZADD', FORGET, expiry, name)
+  end
 end
 
 local function unexpired(value)

@@ -27,8 +27,12 @@ end
 
 -- Fixed-width big-endian integers. Compare them as numbers only: Lua orders text by the server's locale.
 local function six(number) return struct.pack('>I6', number) end
-local function number_at(bytes, first, last)
-  return (struct.unpack('>I' .. (last - first + 1), bytes, first))
+local number_at
+do
+  local formats = {'>I1', '>I2', '>I3', '>I4', '>I5', '>I6', '>I7', '>I8'}  -- building one is slow
+  function number_at(bytes, first, last)
+    return (struct.unpack(formats[last - first + 1], bytes, first))
+  end
 end
 
 -- Hint to sleeping workers that something is due earlier than they know. A lost hint costs a second.

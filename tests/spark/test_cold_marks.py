@@ -29,7 +29,7 @@ def begin(tier: Tier, lease: str) -> None:
     with tier.notes() as shards:
         for shard in shards:
             shard.note_first(1)
-            shard.store.begin_sift(100_000, 7, lease)
+            shard.store.begin_sift(3_000, 7, lease)
 
 
 def test_mark_of_rows_reaches_the_filter_of_each_shard(world: World, tier: Tier) -> None:

@@ -49,9 +49,9 @@ def hydrate(desk: Desk, row: Row, lease: str = "") -> str:
     return str(answer.status)
 
 
-def sift(desk: Desk, *cold: str, floor: int, bits: int = 4096, lease: str = "") -> None:
+def sift(desk: Desk, *cold: str, floor: int, words: int = 128, lease: str = "") -> None:
     """Rebuild the filter as a job does that found these ids in the files."""
-    desk.store.begin_sift(bits, floor, lease)
+    desk.store.begin_sift(words, floor, lease)
     if cold:
         desk.store.mark(cold, None, lease)
     desk.store.end_sift(floor, lease)

@@ -17,7 +17,7 @@ from tests.support.desk import DAY_MS, LEASE_MS, YEAR_MS, Desk, acks, envelope
 
 HORIZON_MS = 7 * DAY_MS
 COLD_LEASE_MS = 60_000
-BITS = 512  # few: some ids are taken for cold and are not
+WORDS = 16  # few: some ids are taken for cold and are not
 IDS = "xyz"
 Job: TypeAlias = Generator[None, None, None]
 Key: TypeAlias = tuple[str, bytes]  # id and body
@@ -300,7 +300,7 @@ class ColdHistory:
         yield
         rows = self.files.rows(known=True)
         yield
-        self.desk.store.begin_sift(BITS, began, token)
+        self.desk.store.begin_sift(WORDS, began, token)
         yield
         self.desk.store.mark([row.id for row in rows], None, token)
         yield

@@ -45,7 +45,7 @@ CALLS: dict[str, Callable[[DelayStore], Any]] = {
     "watch": lambda store: store.watch("w", 15_000),
     "occupy": lambda store: store.occupy("T", 30_000, "me"),
     "mark": lambda store: store.mark(["f"], 1, ""),
-    "sift": lambda store: store.begin_sift(64, 1, ""),
+    "sift": lambda store: store.begin_sift(2, 1, ""),
     "vacate": lambda store: store.vacate("T"),
     "lift": lambda store: store.lift(1, ["tf", "xB/f"]),
 }

@@ -184,7 +184,7 @@ def test_floor_of_a_rebuild_is_not_above_what_went_cold_meanwhile(desk: Desk) ->
     desk.schedule(far("low"))
     low = copied(desk, "low")
     made = desk.store.new_generation()
-    desk.store.begin_sift(4096, made, "")
+    desk.store.begin_sift(128, made, "")
     desk.store.demote("B", 0, [("low", low.generation)])
     desk.store.end_sift(made, "")
     assert hydrate(desk, low) == "accepted"

@@ -155,7 +155,7 @@ def test_void_copy_is_known_until_no_file_can_have_it(desk: Desk) -> None:
 
 def sift(desk: Desk, *cold: str, floor: int) -> None:
     """Rebuild the filter as a job does that found these ids in the files."""
-    desk.store.begin_sift(1024, floor, "")
+    desk.store.begin_sift(32, floor, "")
     desk.store.mark(cold, None, "")
     desk.store.end_sift(floor, "")
 

@@ -65,9 +65,9 @@ class ColdCalls(ShardCalls):
         reply = self._run("mark", floor, lease, len(ids), *ids, ids=ids)
         return read_reply(reply, MarkReply).marked
 
-    def begin_sift(self, bits: int, generation: int, lease: str) -> None:
-        """Begin a filter of the cold ids; it gets all that is marked from now on."""
-        read_reply(self._run("sift", lease, bits, generation), MarkReply)
+    def begin_sift(self, words: int, generation: int, lease: str) -> None:
+        """Begin a filter of so many words of 32 bits; it gets all that is marked from now on."""
+        read_reply(self._run("sift", lease, words, generation), MarkReply)
 
     def end_sift(self, floor: int, lease: str) -> int:
         """Use the new filter, and refuse rows of a generation below `floor`; return its ids."""

@@ -27,12 +27,12 @@ class Mark(NamedTuple):
 
 
 class ColdFilter(NamedTuple):
-    """What a shard's filter of cold ids has; `bits` is 0 where none is in use.
+    """What a shard's filter of cold ids has; it has no `words` where none is in use.
 
     `kept` is how many marks the last rebuild found to be needed.
     """
 
-    bits: int
+    words: int
     marked: int
     kept: int
 
@@ -85,7 +85,7 @@ class ColdNotes:
 
     def filter(self) -> ColdFilter:
         """Return what the filter of cold ids has."""
-        names = ("cold_bits", "cold_marked", "cold_kept")
+        names = ("cold_words", "cold_marked", "cold_kept")
         with translated_errors():
             found = self._client.hmget(self._meta, names)
         return ColdFilter(*(int(value or 0) for value in found))

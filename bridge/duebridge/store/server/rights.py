@@ -15,7 +15,7 @@ SCRIPTS = ("evalsha", "eval", "script|load")
 READ = (
     *("info", "time", "role", "pubsub|numsub", "pubsub|shardnumsub"),
     *("hget", "hgetall", "hmget", "hlen", "hexists", "hscan", "mget"),
-    *("zcard", "zcount", "zrange", "zrank", "zscore"),
+    *("zcard", "zcount", "zrange", "zrank", "zscore", "zmscore"),
     *("xlen", "xrange", "xrevrange"),
 )
 WRITE = (

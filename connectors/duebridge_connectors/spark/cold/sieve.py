@@ -30,7 +30,7 @@ from duebridge_connectors.spark.cold.tier import (
 from duebridge_connectors.spark.source.planning import StoreAddress
 from duebridge_connectors.spark.transforms.cold_copies import COPY, KEYS, exclude
 
-BITS_AN_ID = 10  # of a full filter: one id of 80 is taken for cold and is not
+WORD_BITS, BITS_AN_ID = 32, 14  # of a full filter: one id of 90 is taken for cold and is not
 LEAST_IDS = 10_000
 ROOM = 2  # of a new filter, for what goes cold until the next
 MOST_UNUSED = 1000  # marks beyond twice those that the last rebuild kept
@@ -55,7 +55,7 @@ def sift_if_worn(spark: SparkSession, tier: Tier, lease: ColdLease, marks: int) 
     """Rebuild filter and floor if there is none yet, it is full, or too many marks are unused."""
     with tier.notes() as shards:
         filters = [shard.filter() for shard in shards]
-    is_full = any(each.marked * BITS_AN_ID >= each.bits for each in filters)
+    is_full = any(each.marked * BITS_AN_ID >= each.words * WORD_BITS for each in filters)
     if is_full or marks > 2 * sum(each.kept for each in filters) + MOST_UNUSED:
         sift(spark, tier, lease)
         return True
@@ -75,7 +75,7 @@ def sift(spark: SparkSession, tier: Tier, lease: ColdLease) -> None:
     with tier.notes() as shards:
         for number, shard in enumerate(shards):
             bits = BITS_AN_ID * max(LEAST_IDS, ROOM * sizes.of(number))
-            shard.store.begin_sift(bits, began[number], lease.token)
+            shard.store.begin_sift(bits // WORD_BITS, began[number], lease.token)
     rows = _cold_rows(spark, tier).persist()
     try:
         lowest = _counts(rows).lowest
