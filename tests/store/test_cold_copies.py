@@ -4,9 +4,19 @@ import pytest
 
 from duebridge.errors import StoreError
 from duebridge.store.cold.notes import ColdNotes
-from tests.store.cold_desk import Row, cold_desk, copied, demoted, far, hydrate, sift, tombstones
+from tests.store.cold_desk import (
+    DUE_MS,
+    Row,
+    cold_desk,
+    copied,
+    demoted,
+    far,
+    hydrate,
+    sift,
+    tombstones,
+)
 from tests.store.conftest import Opened
-from tests.support.desk import DAY_MS, YEAR_MS, Desk, acks
+from tests.support.desk import DAY_MS, YEAR_MS, Desk, acks, envelope
 
 FILTERED = pytest.mark.parametrize("is_filtered", [True, False], ids=["filter", "no filter"])
 
@@ -106,6 +116,15 @@ def test_cancel_of_a_cold_row_is_journalled_when_that_comes_and_not_if_its_id_be
     desk.schedule(far("other"))
     assert (hydrate(desk, one), hydrate(desk, other)) == ("cancelled", "duplicate")
     assert desk.journal()[-1] == ("cancelled", ["one"])
+
+
+def test_cancelled_cold_row_that_comes_twice_in_a_call_is_journalled_once(desk: Desk) -> None:
+    row = demoted(desk, "a")
+    assert desk.store.cancel("a") == "recorded"
+    twice = [envelope("a", at=DUE_MS, body=row.body, remember="1h")] * 2
+    answers = desk.schedule(*twice, generations=[row.generation] * 2)
+    assert [each.status for each in answers] == ["cancelled", "cancelled"]
+    assert desk.journal()[-1] == ("cancelled", ["a"])
 
 
 def test_id_that_no_file_has_leaves_no_tombstone(desk: Desk) -> None:
