@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from duebridge_connectors.spark.files.place import Place
 from duebridge_connectors.spark.jobs import tidy
 from duebridge_connectors.spark.table import journal_landed, tidy_merge
 from duebridge_connectors.spark.table.journal_files import ROWS_SCHEMA, write_files
@@ -44,7 +45,7 @@ def journal_rows(ids: Iterable[str], route: str = "plain", at: datetime = AT) ->
     return pa.RecordBatch.from_pylist(rows, ROWS_SCHEMA)
 
 
-def add_batch(root: str, number: int, ids: Iterable[str], query: str = QUERY) -> None:
+def add_batch(root: Place | str, number: int, ids: Iterable[str], query: str = QUERY) -> None:
     """Append a batch as the job does, unless the table has it."""
     version = JournalTable(root).begun(query)
     if version.batch(query) < number:

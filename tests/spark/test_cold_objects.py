@@ -19,9 +19,12 @@ from duebridge_connectors.spark.cold.sweep import Swept, sweep
 from duebridge_connectors.spark.files.hadoop import is_s3, s3_settings
 from duebridge_connectors.spark.files.place import Place, Stores
 from duebridge_connectors.spark.filesystem import open_filesystem, open_output, read_file
+from duebridge_connectors.spark.jobs.evidence import complete_until_ms
 from duebridge_connectors.spark.rows.arrow import arrow_schema
 from duebridge_connectors.spark.rows.schema import COLD
+from duebridge_connectors.spark.table.journal_table import JournalTable
 from tests.spark.cold_route import STEPS, ColdRoute
+from tests.spark.journal_by_hand import QUERY, add_batch
 from tests.spark.world import LATER_MS, World
 from tests.support.checkout import downloaded
 from tests.support.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, s3_server
@@ -79,6 +82,20 @@ def test_cold_tier_in_a_bucket_takes_rows_shows_them_and_gives_them_back(
     assert SECRET_KEY not in "".join(capfd.readouterr())
 
 
+def test_journal_table_in_a_bucket_is_read_and_tidied_by_the_options_of_the_configuration(
+    world: World, place: Place
+) -> None:
+    table = place / "journal"
+    for number, name in enumerate("ab"):
+        add_batch(table, number, [name])
+    JournalTable(table).begun(QUERY).complete(5)
+    assert complete_until_ms(Stores.of_file(world.config).place(str(table))) == 5
+    done = world.command("spark", "tidy", str(table), "--output", "json")
+    assert done.code == 0, done.err
+    assert (done.json()["merged_files"], done.json()["into_files"]) == (2, 1)
+    assert SECRET_KEY not in done.err + done.out
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1000)
 def test_commands_of_spark_read_and_write_both_spellings_of_a_bucket(
@@ -103,6 +120,13 @@ def test_commands_of_spark_read_and_write_both_spellings_of_a_bucket(
     done = world.command(*words, "--spark", jars)
     assert done.code == 0, done.err
     assert b"<html" in read_file(place / "report/report.html")
+    words = ["spark", "reconcile", "--route", "plain", "--journal", table]
+    words += ["--out", str(place / "verdict")]
+    done = world.command(*words, "--spark", jars)
+    assert done.code in (0, 1), done.err  # what the verdict is, is no matter here
+    assert b"<html" in read_file(place / "verdict/verdict.html")
+    done = world.command("spark", "tidy", table)
+    assert done.code == 0, done.err
     assert SECRET_KEY not in done.err + done.out
 
 

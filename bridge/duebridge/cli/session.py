@@ -67,6 +67,12 @@ def config_path(context: typer.Context, given: Path | None) -> Path:
     return path
 
 
+def config_if_any(context: typer.Context, given: Path | None) -> Path | None:
+    """Return the configuration file; None if none is named and none is here."""
+    path = named_config(context, given)
+    return None if path is DEFAULT_CONFIG and not path.exists() else path
+
+
 def load(context: typer.Context, given: Path | None) -> "Config":
     """Return the configuration; raises `ConfigError`."""
     from duebridge.config.load import load_config

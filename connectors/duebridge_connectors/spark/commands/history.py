@@ -7,7 +7,7 @@ import typer
 
 from duebridge.cli.exits import finish
 from duebridge.cli.output import Output, OutputOption, write, write_json, write_table
-from duebridge.cli.session import ConfigOption
+from duebridge.cli.session import ConfigOption, config_if_any
 from duebridge_connectors.spark.commands import job
 
 
@@ -55,6 +55,7 @@ def journal(
 
 
 def tidy(
+    context: typer.Context,
     table: Annotated[str, typer.Argument(help="Directory of a Delta table.")],
     keep: Annotated[
         str | None,
@@ -65,12 +66,12 @@ def tidy(
 ) -> None:
     """Merge the small files of a Delta table, and remove those that nobody reads any more.
 
-    No row changes, and jobs that append to the table may run at the same time. Spark and a
-    configuration are not needed; --config is taken as by every job.
+    No row changes, and jobs that append to the table may run at the same time. Spark is not
+    needed, nor a configuration, but for the options of a bucket.
     """
-    given = locals()
-    wanted = {name: given[name] for name in ("table", "keep") if given[name] is not None}
-    job.show_summary(job.imported("jobs.tidy").run_tidy(**wanted), output)
+    given = {"keep": keep, "config": config_if_any(context, config)}
+    wanted = {name: str(value) for name, value in given.items() if value is not None}
+    job.show_summary(job.imported("jobs.tidy").run_tidy(table, **wanted), output)
 
 
 def report(

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from duebridge.config.load import load_config
 from duebridge.config.models import ColdTier, Config
 from duebridge.config.places import FILE, PATH_STYLE, S3, Address, Options, address_of, value_fault
 from duebridge.config.secrets import resolve_at
@@ -108,6 +109,11 @@ class Stores(msgspec.Struct, frozen=True):
                 if (tier := route.cold_tier) is not None and tier.options
             }
         )
+
+    @staticmethod
+    def of_file(config: str | None) -> "Stores":
+        """Return the stores of a configuration's file, none without one; raises `ConfigError`."""
+        return Stores() if config is None else Stores.of(load_config(config))
 
     def place(self, uri: str) -> Place:
         """Return the place of a URI, with the options of its store."""

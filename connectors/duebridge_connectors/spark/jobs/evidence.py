@@ -15,6 +15,7 @@ from duebridge.envelope import Target
 from duebridge.errors import ConfigError
 from duebridge.store.routes import Registry
 from duebridge_connectors.spark.cold.tier import open_tier, read_still_cold
+from duebridge_connectors.spark.files.place import Place
 from duebridge_connectors.spark.kafka_source import kafka_options, read_records
 from duebridge_connectors.spark.rows.schema import DECODED, JOURNAL
 from duebridge_connectors.spark.source.dataframes import read_source
@@ -176,7 +177,7 @@ def _pattern(topics: Iterable[str | None]) -> str | None:
     return "|".join(found) or None
 
 
-def complete_until_ms(table: str) -> int:
+def complete_until_ms(table: Place | str) -> int:
     """Return the instant up to which a table of the job journal has all; 0 for unknown."""
     return JournalTable(table).existing().complete_until_ms
 

@@ -13,7 +13,6 @@ from functools import partial
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from duebridge.config.load import load_config
 from duebridge_connectors.spark.delta_reader import check_delta_reader
 from duebridge_connectors.spark.files.place import Place, Stores
 from duebridge_connectors.spark.source.dataframes import run_query, stream_journal
@@ -72,8 +71,7 @@ def run_journal(
     """
     given = {name: str(value) for name, value in options.items()}
     parsed = journal_options({**given, "stream": "journal"})
-    stores = Stores() if parsed.config is None else Stores.of(load_config(parsed.config))
-    target = JournalTable(stores.place(table))
+    target = JournalTable(Stores.of_file(parsed.config).place(table))
     if takes_over:
         take_over(target)
     target.check_taken_over()

@@ -25,6 +25,7 @@ from duebridge.config.models import Config
 from duebridge.durations import parse_duration_ms
 from duebridge.producer import Producer, find_route
 from duebridge.store.server.connection import Connection
+from duebridge_connectors.spark.files.place import Stores
 from duebridge_connectors.spark.jobs.evidence import (
     check_readable,
     complete_until_ms,
@@ -77,6 +78,7 @@ def run_reconcile(
     names = [route.name for route in wanted]
     address = store_address(StoreOptions(config=config), settings)
     check_readable(settings, wanted, exports)
+    table = Stores.of(settings).place(journal) if journal else None
     with address.connect() as connection, _home(out) as home:
         now_ms = address.now_ms()
         there = routes_in_store(address, wanted)
@@ -88,11 +90,11 @@ def run_reconcile(
         if receipts is not None:
             receipts = receipts.where(F.col("route").isin(names))
         rows = (
-            read_journal(spark, journal).where(F.col("route").isin(names))
-            if journal
+            read_journal(spark, table).where(F.col("route").isin(names))
+            if table
             else snapshot_journal(spark, config, there, home)
         )
-        read_until = complete_until_ms(journal) if journal else now_ms
+        read_until = complete_until_ms(table) if table else now_ms
         window = JudgedPeriod(
             since_ms,
             until_ms or read_until or now_ms,

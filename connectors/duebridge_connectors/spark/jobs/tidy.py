@@ -16,6 +16,7 @@ from pyarrow.fs import FileSelector, FileType
 from duebridge.durations import parse_duration_ms
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.delta_table import written_table
+from duebridge_connectors.spark.files.place import Place, Stores
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.table.tidy_merge import merge_small_files
 
@@ -40,20 +41,21 @@ class TidySummary(msgspec.Struct, frozen=True):
         )
 
 
-def run_tidy(table: str, keep: str = KEEP) -> TidySummary:
+def run_tidy(table: str, keep: str = KEEP, *, config: str | None = None) -> TidySummary:
     """Merge the small files of a Delta table, and remove those unnamed for `keep`.
 
-    No reader that began less than `keep` ago is disturbed, and no row changes. Raises `ConfigError`
-    if there is no Delta table, or if `keep` is below an hour.
+    No reader that began less than `keep` ago is disturbed, and no row changes. `config` names a
+    configuration with the options of the table's bucket. Raises `ConfigError` if there is no Delta
+    table, or if `keep` is below an hour.
     """
     keep_ms = parse_duration_ms(keep, "keep")
     if keep_ms < LEAST_KEEP_MS:
         why = "files that a job writes now are in no version yet"
         raise ConfigError(f"keep: expected at least 1h; got {keep}: {why}")
-    return tidy(table, keep_ms)
+    return tidy(Stores.of_file(config).place(table), keep_ms)
 
 
-def tidy(table: str, keep_ms: int) -> TidySummary:
+def tidy(table: Place | str, keep_ms: int) -> TidySummary:
     """Do what `run_tidy` does, for any time."""
     merged, into = merge_small_files(table)
     delta = written_table(table)
@@ -67,10 +69,10 @@ def tidy(table: str, keep_ms: int) -> TidySummary:
     delta.cleanup_metadata()
     _remove_empty_folders(table, datetime.now(UTC) - timedelta(milliseconds=keep_ms))
     files = len(delta.file_uris())
-    return TidySummary(table, merged, into, len(removed), files)
+    return TidySummary(str(table), merged, into, len(removed), files)
 
 
-def _remove_empty_folders(table: str, before: datetime) -> None:
+def _remove_empty_folders(table: Place | str, before: datetime) -> None:
     """Remove the folders whose files are gone; a younger one may be about to get its first."""
     files, path = open_filesystem(table)
     if files.type_name not in _HAVE_FOLDERS:
