@@ -120,13 +120,6 @@ def test_commands_of_spark_read_and_write_both_spellings_of_a_bucket(
     done = world.command(*words, "--spark", jars)
     assert done.code == 0, done.err
     assert b"<html" in read_file(place / "report/report.html")
-    words = ["spark", "reconcile", "--route", "plain", "--journal", table]
-    words += ["--out", str(place / "verdict")]
-    done = world.command(*words, "--spark", jars)
-    assert done.code in (0, 1), done.err  # what the verdict is, is no matter here
-    assert b"<html" in read_file(place / "verdict/verdict.html")
-    done = world.command("spark", "tidy", table)
-    assert done.code == 0, done.err
     assert SECRET_KEY not in done.err + done.out
 
 
