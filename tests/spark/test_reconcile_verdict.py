@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from functools import reduce
 from random import Random
 from typing import Any
 
@@ -14,10 +15,10 @@ from duebridge_connectors.spark.transforms.facts import (
     journal_facts,
     receipt_facts,
 )
+from duebridge_connectors.spark.transforms.totals import totals
 from duebridge_connectors.spark.transforms.verdict import (
     aggregate_lives,
     judge,
-    totals,
     violations,
 )
 
@@ -52,6 +53,10 @@ def held_of(route: str, history: History) -> Iterator[tuple[Any, ...]]:
     yield from ((route, name, state, instant(DUE)) for name, state in history.held.items())
 
 
+def lives(*facts: DataFrame) -> DataFrame:
+    return aggregate_lives(reduce(DataFrame.unionByName, facts))
+
+
 def kinds_of(verdict: AuditVerdict) -> set[tuple[str, str]]:
     found = {(kind, each) for kind in BROKEN for each in getattr(verdict, kind)}
     found |= {("in_two_places", each) for each in verdict.in_two_places}
@@ -70,7 +75,7 @@ def compare(spark: SparkSession, histories: Iterable[History]) -> None:
         arrived_facts(spark.createDataFrame(arrived, ARRIVED)),
         held_facts(spark.createDataFrame(held, HELD)),
     ]
-    verdicts = judge(aggregate_lives(facts), NEVER).cache()
+    verdicts = judge(lives(*facts), NEVER).cache()
     found: dict[str, set[tuple[str, str]]] = {route: set() for route in by_route}
     for row in violations(verdicts).collect():
         found[row.route].add((row.kind, row.id))
@@ -134,7 +139,7 @@ def arrived(spark: SparkSession, *rows: tuple[str, int]) -> DataFrame:
 
 
 def named(*facts: DataFrame, late_ms: int | None = None) -> set[tuple[str, str]]:
-    found = violations(judge(aggregate_lives([*facts]), NEVER, late_ms)).collect()
+    found = violations(judge(lives(*facts), NEVER, late_ms)).collect()
     return {(row.kind, row.id) for row in found}
 
 
@@ -188,5 +193,5 @@ def test_held_is_stuck_only_where_it_should_have_moved_by_now(spark: SparkSessio
     rows = journal(spark, accepted("a"), accepted("b", due=90))
     held = [("r", "a", "ready", instant(30)), ("r", "b", "pending", instant(90))]
     facts = held_facts(spark.createDataFrame(held, HELD))
-    (row,) = violations(judge(aggregate_lives([rows, facts]), 50)).collect()
+    (row,) = violations(judge(lives(rows, facts), 50)).collect()
     assert (row.kind, row.id, row.held) == ("stuck", "a", 1)

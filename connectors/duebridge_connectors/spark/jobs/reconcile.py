@@ -35,11 +35,11 @@ from duebridge_connectors.spark.jobs.evidence import (
     snapshot_journal,
 )
 from duebridge_connectors.spark.jobs.journal import read_journal
-from duebridge_connectors.spark.jobs.weighing import Weighing, kept_frame
+from duebridge_connectors.spark.jobs.weighing import Sifted, Weighing
 from duebridge_connectors.spark.source.options import StoreOptions
 from duebridge_connectors.spark.source.planning import store_address
 from duebridge_connectors.spark.transforms.reconciliation import Reconciliation
-from duebridge_connectors.spark.transforms.verdict import Evidence, JudgedPeriod, verdicts
+from duebridge_connectors.spark.transforms.verdict import Evidence, JudgedPeriod
 
 __all__ = ["Reconciliation", "reconcile_evidence", "run_reconcile"]
 
@@ -110,7 +110,7 @@ def run_reconcile(
 def reconcile_evidence(evidence: Evidence, window: JudgedPeriod) -> Reconciliation:
     """Judge evidence alone, without asking the store or writing anything."""
     with ExitStack() as kept:
-        found = kept_frame(kept, verdicts(evidence, window))
+        found = Sifted(kept, evidence, window).verdicts(evidence)
         return Weighing(kept, found, evidence, window).summary()
 
 
@@ -133,13 +133,14 @@ def _judge(
     page: str | None,
 ) -> Reconciliation:
     with ExitStack() as kept:
-        found = kept_frame(kept, verdicts(evidence, window))
+        sifted = Sifted(kept, evidence, window)
+        found = sifted.verdicts(evidence)
         missed = _missed(found, store)
         if missed:
             rows = [(*key, "pending", IN_MOTION, None) for key in missed]
             more = spark.createDataFrame(rows, evidence.held.schema)
             evidence = evidence._replace(held=evidence.held.unionByName(more))
-            found = kept_frame(kept, verdicts(evidence, window))
+            found = sifted.verdicts(evidence)
         weighed = Weighing(kept, found, evidence, window)
         done = msgspec.structs.replace(weighed.summary(), page=page)
         if out is not None:

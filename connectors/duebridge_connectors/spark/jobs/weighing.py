@@ -1,5 +1,6 @@
 """Weighs the verdicts of `reconcile` against what is missing, and sums them up.
 
+facts ─▶ odd ids in full, ordinary ids counted ─▶ verdicts
 verdicts ─▶ suspects ─▶ their stories ─┐
 verdicts ──────────────────────────────┴─▶ gaps, clocks ─▶ named or in doubt ─▶ summary, files
 """
@@ -29,16 +30,25 @@ from duebridge_connectors.spark.transforms.reconciliation import (
     verdict_of,
     whats_missing,
 )
+from duebridge_connectors.spark.transforms.sifting import (
+    odd_facts,
+    odd_keys,
+    ordinary_verdicts,
+    sift,
+)
+from duebridge_connectors.spark.transforms.totals import totals
 from duebridge_connectors.spark.transforms.verdict import (
     KINDS,
     Evidence,
     JudgedPeriod,
+    facts_of,
     some_of_each_kind,
-    totals,
+    verdicts_of,
     violations,
 )
 
 MAX_EXAMPLES = 5
+MOST_ODD = 1_000_000  # keys that every task gets, of 8 bytes; beyond it, all are judged in full
 
 
 def kept_frame(stack: ExitStack, frame: DataFrame) -> DataFrame:
@@ -46,6 +56,24 @@ def kept_frame(stack: ExitStack, frame: DataFrame) -> DataFrame:
     frame.persist()
     stack.callback(frame.unpersist)
     return frame
+
+
+class Sifted:
+    """The verdicts on odd ids one by one, and on ordinary ids together."""
+
+    def __init__(self, kept: ExitStack, evidence: Evidence, window: JudgedPeriod) -> None:
+        self._kept, self._window = kept, window
+        self._shapes = kept_frame(kept, sift(facts_of(evidence, window), window))
+        self._odd = odd_keys(self._shapes)
+
+    def verdicts(self, evidence: Evidence) -> DataFrame:
+        """Return the verdicts; evidence that came since it was sifted counts for odd ids only."""
+        facts = facts_of(evidence, self._window)
+        if self._odd.count() > MOST_ODD:
+            return kept_frame(self._kept, verdicts_of(facts, self._window))
+        found = verdicts_of(odd_facts(facts, self._odd), self._window)
+        rest = ordinary_verdicts(self._shapes)
+        return kept_frame(self._kept, found.unionByName(rest, allowMissingColumns=True))
 
 
 class Weighing:

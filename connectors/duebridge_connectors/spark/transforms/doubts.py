@@ -103,15 +103,13 @@ def outline_of(verdicts: DataFrame) -> Outline:
     The store notes a confirm after it came, so a message's time that is always so much before that
     of the store's note is by another clock. Without the journal's notes, all must be early alike.
     """
-    once = (F.col("delivered") == 1) & (F.col("accepted") == 1)
-    noted = F.when(once, F.col("acked_at") - F.col("first_at"))
     found = verdicts.groupBy("route").agg(
         F.count_if("is_suspect").alias("suspects"),
         F.count_if("unexpected").alias("strangers"),
         F.count_if("early").alias("early"),
-        F.count("late_by_ms").alias("messages"),
-        F.count(noted).alias("noted"),
-        F.min(noted).alias("behind"),
+        F.sum(F.when(F.col("late_by_ms").isNotNull(), F.col("ids"))).alias("messages"),
+        F.sum("noted").alias("noted"),
+        F.min("noted_by_ms").alias("behind"),
         F.max("late_by_ms").alias("latest"),
         F.min("late_by_ms").alias("earliest"),
     )

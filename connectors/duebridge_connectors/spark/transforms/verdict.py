@@ -29,7 +29,6 @@ _ANY_DUES = (*_DUES, what.DEMOTED, what.KNOWN, what.ATTEMPTED)
 _TARGETS, _LETTERS = (what.TARGET, what.STRAY), (what.DEAD_LETTER, what.STRAY_LETTER)
 _ARRIVED = (*_TARGETS, *_LETTERS)
 _ENDS = ("delivered", "dead", "held", "cancelled", "excused", "ended")
-PERCENTS = (0.5, 0.99, 1.0)
 
 
 class Evidence(NamedTuple):
@@ -60,6 +59,11 @@ class JudgedPeriod(NamedTuple):
 
 def verdicts(evidence: Evidence, window: JudgedPeriod) -> DataFrame:
     """Return a row for each id, with a boolean column for each kind of violation."""
+    return verdicts_of(facts_of(evidence, window), window)
+
+
+def facts_of(evidence: Evidence, window: JudgedPeriod) -> DataFrame:
+    """Return all evidence as facts, of a period."""
     period = window.since_ms, window.until_ms
     found = [
         journal_facts(_needed(evidence, window.since_ms), *period),
@@ -68,7 +72,12 @@ def verdicts(evidence: Evidence, window: JudgedPeriod) -> DataFrame:
     ]
     if evidence.receipts is not None:
         found.append(receipt_facts(evidence.receipts, *period))
-    lives = aggregate_lives(found)
+    return reduce(DataFrame.unionByName, found)
+
+
+def verdicts_of(facts: DataFrame, window: JudgedPeriod) -> DataFrame:
+    """Return a row for each id of which there are facts."""
+    lives = aggregate_lives(facts)
     return judge(lives, window.stuck_before_ms, window.late_ms, window.skew_ms)
 
 
@@ -81,10 +90,9 @@ def _needed(evidence: Evidence, since_ms: int) -> DataFrame:
     )
 
 
-def aggregate_lives(all_facts: list[DataFrame]) -> DataFrame:
+def aggregate_lives(facts: DataFrame) -> DataFrame:
     """Aggregate facts to one row for each route and id."""
-    rows = reduce(DataFrame.unionByName, all_facts)
-    return rows.groupBy("route", "id").agg(
+    return facts.groupBy("route", "id").agg(
         *_counts(),
         F.max_by(_of("due_ms", *_DUES), _of("place", *_DUES)).alias("last_due"),
         F.min(_of("due_ms", *_BEGINS)).alias("first_due"),
@@ -134,7 +142,9 @@ def judge(
     """Add `due_ms`, `late_by_ms`, and a boolean column for each kind of violation.
 
     A held envelope is stuck if it was due before `stuck_before_ms`. `is_suspect` ids need a reading
-    of their story. `doubtful` is an array of the kinds that are not certain, empty here.
+    of their story. `doubtful` is an array of the kinds that are not certain, empty here. `ids` is
+    how many a row is about. If the confirm of a single delivery is `noted`, it was so `noted_by_ms`
+    after the message came.
     """
     accepted, delivered, dead = F.col("accepted"), F.col("delivered"), F.col("dead")
     is_known = accepted > 0
@@ -143,6 +153,8 @@ def judge(
         "due_ms",
         F.when(accepted > 1, F.least("first_due", "last_due")).otherwise(F.col("last_due")),
     ).withColumn("late_by_ms", F.when(is_known, F.col("first_at") - F.col("due_ms")))
+    is_single = (delivered == 1) & (accepted == 1)
+    noted_by = F.when(is_single, F.col("acked_at") - F.col("first_at"))
     late = F.lit(False) if late_ms is None else F.col("late_by_ms") > late_ms
     return rows.withColumns(
         {
@@ -158,6 +170,9 @@ def judge(
             "duplicates": delivered > once,
             "in_two_places": (delivered > 0) & (dead > 0) & (accepted < 2),
             "late": _is_true(late),
+            "ids": F.lit(1),
+            "noted_by_ms": noted_by,
+            "noted": noted_by.isNotNull().cast("int"),
             "is_suspect": (delivered + dead > 0) & (_may_be_revoked() | _has_dues()),
             "doubtful": F.array().cast("array<string>"),
         }
@@ -224,29 +239,6 @@ def some_of_each_kind(wrong: DataFrame, most: int) -> DataFrame:
     kind = Window.partitionBy("kind", "is_certain").orderBy("route", "id")
     numbered = wrong.withColumn("number", F.row_number().over(kind))
     return numbered.where(F.col("number") <= most).drop("number")
-
-
-def totals(verdicts: DataFrame) -> DataFrame:
-    """Return a row for each route: ids counted by outcome and by kind of violation."""
-    outcomes = ("accepted", "delivered", "dead", "held", "cancelled")
-    counts = {
-        **{name: F.count_if(F.col(name) > 0) for name in outcomes},
-        "recovered": F.count_if(
-            (F.col("attempted") > 0)
-            & (F.col("accepted") == 0)
-            & (F.col("delivered") + F.col("dead") > 0)
-        ),
-        "duplicate_copies": F.coalesce(
-            F.sum(F.greatest(F.col("delivered") - F.greatest("accepted", F.lit(1)), F.lit(0))),
-            F.lit(0),
-        ),
-    }
-    return verdicts.groupBy("route").agg(
-        *(column.alias(name) for name, column in counts.items()),
-        *(F.count_if(F.col(kind)).alias(kind) for kind in KINDS),
-        F.count_if(F.size("doubtful") > 0).alias("undetermined"),
-        F.percentile_approx("late_by_ms", PERCENTS, 10_000).alias("late_by_ms"),
-    )
 
 
 def _is(*kinds: int) -> Column:
