@@ -10,6 +10,7 @@ Fields: TypeAlias = Mapping[bytes, bytes]
 
 _DUE_BYTES, _ATTEMPT_BYTES, _REASON_BYTES = 6, 10, 11  # of a note up to and with that field
 _NEXT_BYTES = 6  # of a detail
+_LONGER = {0xD9: ">B", 0xDA: ">H", 0xDB: ">I"}  # strings that say their size in bytes of its own
 
 EventKind: TypeAlias = Literal[
     "accepted",
@@ -135,8 +136,11 @@ def _note(note: bytes, detail: bytes, failed: bytes, message: bytes) -> Note:
         raise ValueError(f"expected a note of {_DUE_BYTES} bytes or more; got {note!r}")
     attempt = int.from_bytes(note[_DUE_BYTES:_ATTEMPT_BYTES]) if len(note) > _DUE_BYTES else None
     reason = note[_ATTEMPT_BYTES] if len(note) >= _REASON_BYTES else None
+    due_at_ms = int.from_bytes(note[:_DUE_BYTES])
+    if not (detail or failed):  # nearly all
+        return Note(due_at_ms, attempt, reason)
     return Note(
-        int.from_bytes(note[:_DUE_BYTES]),
+        due_at_ms,
         attempt,
         reason,
         int.from_bytes(detail[:_NEXT_BYTES]) or None,
@@ -159,7 +163,11 @@ def _strings(packed: bytes) -> list[bytes]:
     count, at = _head(packed, 0, 0x90, 0xF0, {0xDC: ">H", 0xDD: ">I"})
     strings = []
     for _ in range(count):
-        size, at = _head(packed, at, 0xA0, 0xE0, {0xD9: ">B", 0xDA: ">H", 0xDB: ">I"})
+        first = packed[at]
+        if 0xA0 <= first < 0xC0:  # nearly all are short: no call for each
+            size, at = first - 0xA0, at + 1
+        else:
+            size, at = _head(packed, at, 0xA0, 0xE0, _LONGER)
         strings.append(packed[at : at + size])
         at += size
     if at != len(packed):
