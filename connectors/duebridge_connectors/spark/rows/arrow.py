@@ -3,7 +3,7 @@
 Whole columns are converted at once, which is several times cheaper than row by row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -89,6 +89,19 @@ def record_batch(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Recor
     columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
     arrays = [_array(field.type, column) for field, column in zip(schema, columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def column_batch(schema: pa.Schema, rows: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
+    """Return columns as a batch: a sequence of values, or the value of all rows; instants in ms."""
+    arrays = [_column(field.type, rows, columns[field.name]) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _column(kind: pa.DataType, rows: int, value: Any) -> pa.Array:
+    stored = _MS if pa.types.is_timestamp(kind) else kind
+    if isinstance(value, list | range):
+        return pa.array(value, stored).cast(kind)
+    return pa.repeat(pa.scalar(value, stored), rows).cast(kind)
 
 
 def _array(kind: pa.DataType, column: Sequence[Any]) -> pa.Array:

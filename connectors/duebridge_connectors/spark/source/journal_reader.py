@@ -40,7 +40,7 @@ from duebridge.ports.publisher import reason_word
 from duebridge.store.journal import Journal, JournalEntry
 from duebridge.store.keys import Shard
 from duebridge.store.numbering import Jump, Numbering
-from duebridge_connectors.spark.rows.arrow import arrow_schema, record_batch
+from duebridge_connectors.spark.rows.arrow import arrow_schema, column_batch, record_batch
 from duebridge_connectors.spark.rows.schema import JOURNAL
 from duebridge_connectors.spark.source.message_first import message_first
 from duebridge_connectors.spark.source.options import JournalOptions
@@ -252,7 +252,7 @@ def _read(
         for entry in Journal(connection, partition.shard).read(read, partition.until):
             yield from _missing(schema, partition, read, entry.sequence, on_trim)
             read = entry.sequence
-            yield record_batch(schema, list(_rows(partition.shard, entry)))
+            yield _entry_batch(schema, partition.shard, entry)
     yield from _missing(schema, partition, read, partition.until + 1, on_trim)
 
 
@@ -272,13 +272,25 @@ def _missing(
     yield record_batch(schema, [_gap(planned.shard, read, lost)])
 
 
-def _rows(shard: Shard, entry: JournalEntry) -> Iterator[tuple[Any, ...]]:
-    for position, (envelope_id, note) in enumerate(entry.items):
-        reason = None if note.reason is None else reason_word(note.reason)
-        place = (shard.route, shard.number, entry.sequence, position)
-        yield (
-            entry.kind, entry.at_ms, *place, envelope_id, note.due_at_ms, note.attempt, reason, 0,
-        )  # fmt: skip
+def _entry_batch(schema: pa.Schema, shard: Shard, entry: JournalEntry) -> pa.RecordBatch:
+    """Return the rows of an entry; what all share is made once, and not for each."""
+    count = len(entry.items)
+    notes = [note for _, note in entry.items]
+    reasons = [None if of.reason is None else reason_word(of.reason) for of in notes]
+    columns = {
+        "kind": entry.kind,
+        "at": entry.at_ms or None,
+        "lost_entries": 0,
+        "route": shard.route,
+        "shard": shard.number,
+        "sequence": entry.sequence,
+        "position": range(count),
+        "id": [name for name, _ in entry.items],
+        "due_at": [of.due_at_ms or None for of in notes],
+        "attempt": [of.attempt for of in notes],
+        "reason": reasons,
+    }
+    return column_batch(schema, count, columns)
 
 
 def _gap(shard: Shard, after: int, lost: int) -> tuple[Any, ...]:
