@@ -113,6 +113,20 @@ def test_route_missing_at_the_start_is_a_fault_until_it_is_empty_or_allowed(
     assert [each.partition(":")[0] for each in missing.faults()] == ["routes.old"] * is_missing
 
 
+def test_route_missing_at_the_start_is_found_once_a_store_that_did_not_tell_does() -> None:
+    samples: list[StoreSnapshot | None] = [None]
+
+    def no_answer() -> dict[str, int]:
+        raise StoreUnavailable("timed out")
+
+    missing = MissingRoutes(no_answer, lambda: CONFIGURED, lambda: samples[-1])
+    assert missing.faults() == []
+    samples.append(StoreSnapshot(1, 2, (), HELD))
+    assert [each.partition(":")[0] for each in missing.faults()] == ["routes.old"]
+    samples.append(StoreSnapshot(1, 2, (), {**HELD, "newer": 1}))
+    assert [each.partition(":")[0] for each in missing.faults()] == ["routes.old"]
+
+
 def test_metrics_count_what_became_of_envelopes(floor: Floor, get: Get) -> None:
     before = REGISTRY.get_sample_value("duebridge_delivered_total", {"route": "r"}) or 0
     floor.schedule("a", "b")

@@ -4,7 +4,7 @@ A running process refuses such a configuration and goes on with the old one; one
 old one. What appears later, of a newer configuration, makes no running process unready.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
@@ -28,19 +28,24 @@ class MissingRoutes:
         config: Callable[[], Config],
         snapshot: Callable[[], StoreSnapshot | None],
     ) -> None:
-        """Look at the store once; a store that does not tell has nothing missing."""
+        """Look at the store; where it does not tell, its first sample is the look at the start."""
         self._config = config
         self._snapshot = snapshot
+        self._at_start: frozenset[str] | None = None
         try:
-            self._at_start = frozenset(absent())
+            self._begin(absent())
         except StoreError as error:
-            log.debug("store_not_seen", error=str(error))
-            self._at_start = frozenset()
+            log.warning("absent_routes_unknown", error=str(error))
+
+    def _begin(self, absent: Iterable[str]) -> None:
+        self._at_start = frozenset(absent)
         for reason in self.faults():
             log.error("route_missing", reason=reason)
 
     def faults(self) -> list[str]:
         """Return a line per route, until it is configured, allowed to be absent, or empty."""
+        if self._at_start is None and (first := self._snapshot()) is not None:
+            self._begin(first.absent)
         if not self._at_start:
             return []
         config, snapshot = self._config(), self._snapshot()

@@ -16,6 +16,7 @@ from duebridge.store.server.connection import Connection
 from duebridge.store.server.fitness import fitness_faults, read_vitals
 
 SNAPSHOT_EVERY_S = 60.0
+AGAIN_S = 5.0  # without a sample: readiness may wait for it
 
 log = structlog.get_logger()
 
@@ -73,5 +74,5 @@ class StoreMonitor:
 
     def _run(self) -> None:
         self.run_once()
-        while not self._closed.wait(SNAPSHOT_EVERY_S):
+        while not self._closed.wait(AGAIN_S if self.snapshot is None else SNAPSHOT_EVERY_S):
             self.run_once()
