@@ -131,6 +131,13 @@ def test_findings_of_an_absent_route_that_may_be_absent_only_warn() -> None:
     assert finding.found.endswith("(envelopes: 3), as allow_absent says")
 
 
+def test_findings_of_an_absent_route_name_a_release_that_may_share_the_namespace() -> None:
+    gone = RouteStats("gone", 3, 0, 0, 0, 0, 0, 0, 1, configured=False)
+    (finding,) = route_findings(CONFIG, gone, 1)
+    assert finding.severity is Severity.FAILURE
+    assert "another release serves it, both share store.namespace" in finding.remedy
+
+
 HALF_MS = 84 * 3_600_000
 
 

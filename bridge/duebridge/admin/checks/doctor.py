@@ -202,7 +202,10 @@ def _absent(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
     if route.route in config.allow_absent:
         yield warning(About.ROUTE, place, f"{found}, as allow_absent says", "")
         return
-    remedy = "put it back, or nobody delivers them; or name it in allow_absent"
+    remedy = (
+        "put it back, or nobody delivers them; or name it in allow_absent; if another release"
+        " serves it, both share store.namespace: give each its own"
+    )
     yield failure(About.ROUTE, place, found, remedy)
 
 
