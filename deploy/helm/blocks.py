@@ -21,6 +21,15 @@ class Block(BaseModel):
     )
 
 
+class PullSecret(Block):
+    """As pods write it; a plain name does too."""
+
+    name: str
+
+
+PullSecrets = list[str | PullSecret]
+
+
 class Image(Block):
     """Where an image is."""
 
@@ -31,6 +40,8 @@ class Image(Block):
     """Of the chart's program, if none."""
     digest: Annotated[str, Field(pattern=r"^(sha256:[0-9a-f]{64})?$")] = ""
     """Instead of a tag."""
+    pull_secrets: PullSecrets = []
+    """As imagePullSecrets: all pods have them."""
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
 
 
@@ -58,35 +69,43 @@ class Secrets(Block):
     """Stakater's Reloader replaces the pods when a Secret of theirs changes."""
 
 
-class PullSecret(Block):
-    """As pods write it; a plain name does too."""
-
-    name: str
-
-
-PullSecrets = list[str | PullSecret]
-
-
-class Probe(BaseModel):
-    """Over the defaults of a probe; the rest of its words are those of Kubernetes."""
+class Enabled(BaseModel):
+    """Over the chart's own; the rest of its words are those of Kubernetes."""
 
     model_config = ConfigDict(extra="allow")
     enabled: bool = True
+
+
+class Probe(Enabled):
+    """Over the defaults of a probe."""
 
 
 class PodSettings(Block):
     """What serve and each of intakeWorkers may have of its own, instead of that of all programs."""
 
     extra_env: list[Kubernetes] | None = None
+    extra_env_vars: list[Kubernetes] | None = None
     env_from: list[Kubernetes] | None = None
+    extra_env_from: list[Kubernetes] | None = None
+    extra_env_vars_cm: str | None = Field(None, alias="extraEnvVarsCM")
+    extra_env_vars_secret: str | None = None
     extra_volumes: list[Kubernetes] | None = None
     extra_volume_mounts: list[Kubernetes] | None = None
     init_containers: list[Kubernetes] | None = None
     sidecars: list[Kubernetes] | None = None
     lifecycle: Kubernetes | None = None
+    lifecycle_hooks: Kubernetes | None = None
     liveness_probe: Probe | None = None
     readiness_probe: Probe | None = None
     startup_probe: Probe | None = None
+    custom_liveness_probe: Kubernetes | None = None
+    custom_readiness_probe: Kubernetes | None = None
+    custom_startup_probe: Kubernetes | None = None
+    pod_security_context: Enabled | None = None
+    container_security_context: Enabled | None = None
+    update_strategy: Kubernetes | None = None
+    replica_count: Count | None = None
+    """The same as replicas, as other charts call it."""
     host_aliases: list[Kubernetes] | None = None
     dns_policy: str | None = None
     dns_config: Kubernetes | None = None
@@ -105,4 +124,6 @@ class Labelled(Block):
     """Whether it is made, and how it is found."""
 
     enabled: bool = False
+    namespace: str = ""
+    """Instead of the release's."""
     labels: Strings = {}

@@ -11,6 +11,10 @@ class ServiceMonitor(Block):
     """Of Prometheus' operator."""
 
     enabled: bool = False
+    namespace: str = ""
+    """Instead of the release's; serveToken has to be there."""
+    scrape_timeout: Annotated[str, Field(pattern=r"^([1-9][0-9]*(ms|s|m))?$")] = ""
+    honor_labels: bool = False
     interval: Annotated[str, Field(pattern=r"^[1-9][0-9]*(s|m)$")] = "15s"
     labels: Strings = {}
     relabelings: list[Kubernetes] = []

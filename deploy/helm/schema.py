@@ -4,12 +4,16 @@ The models that read duebridge.yaml (`duebridge.config.models`) define what `con
 """
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from deploy.helm.values import Values
 from duebridge.config.schema import DIALECT, config_schema
 
+ELSEWHERE = Path(__file__).resolve().parent / "duebridge" / "files" / "elsewhere.yaml"
 PATH = Path(__file__).resolve().parent / "duebridge" / "values.schema.json"
 # A ConfigMap of one's own has them; else the file is made of them.
 NAMED = ["brokers", "routes"]
@@ -24,6 +28,7 @@ def values_schema() -> dict[str, Any]:
     values = _without_titles(Values.model_json_schema())
     values["$defs"] |= {"Config": config} | definitions
     values["properties"]["config"] = {"$ref": "#/$defs/Config"}
+    values["properties"] |= {key: {"description": f"See {here}."} for key, here in _elsewhere()}
     named = {"existingConfigMap": {"minLength": 1}}
     has_own = {"required": ["existingConfigMap"], "properties": named}
     from_values = {"properties": {"config": {"required": NAMED}}}
@@ -34,6 +39,12 @@ def values_schema() -> dict[str, Any]:
         "if": has_own,
         "else": from_values,
     }
+
+
+def _elsewhere() -> Iterable[tuple[str, str]]:
+    """Return keys that a template refuses, with better words than a schema has."""
+    found: dict[str, str] = yaml.safe_load(ELSEWHERE.read_text("utf-8"))
+    return found.items()
 
 
 def _without_titles(schema: Any) -> Any:

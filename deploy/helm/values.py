@@ -11,6 +11,7 @@ from pydantic.alias_generators import to_camel
 from deploy.helm.blocks import (
     Block,
     Count,
+    Enabled,
     Image,
     Kubernetes,
     Label,
@@ -22,6 +23,7 @@ from deploy.helm.blocks import (
     Variable,
 )
 from deploy.helm.monitoring import Monitoring
+from deploy.helm.serving import HttpServer
 from deploy.helm.spark import Spark
 
 Share = Annotated[str, Field(pattern=r"^([1-9][0-9]?|100)%$")]
@@ -103,32 +105,6 @@ class IntakeWorkers(PodSettings):
     """Messages that wait at the broker, for each of these workers."""
 
 
-class Autoscaling(Block):
-    """By CPU, a share of what is requested."""
-
-    enabled: bool = False
-    min_replicas: Count = 2
-    max_replicas: Count = 10
-    target_cpu: Count = Field(80, alias="targetCPU")
-    """Percent."""
-
-
-class HttpServer(PodSettings):
-    """`duebridge serve`, envelopes over HTTP; it needs `config.serve.tokens`."""
-
-    enabled: bool = False
-    replicas: Count = 2
-    autoscaling: Autoscaling = Autoscaling()
-    port: Count = 80
-    """Of the Service; pods listen on 8480."""
-    resources: Kubernetes = {
-        "requests": {"cpu": "250m", "memory": "128Mi"},
-        "limits": {"memory": "512Mi"},
-    }
-    from_: list[Kubernetes] = Field([], alias="from")
-    """Who may send envelopes; empty: anybody."""
-
-
 class Preflight(Block):
     """The check before an install, an upgrade or a rollback."""
 
@@ -174,6 +150,7 @@ class ServiceAccount(Block):
     create: bool = True
     name: str = ""
     annotations: Strings = {}
+    automount_service_account_token: Literal[False] = False
 
 
 class Values(Block):
@@ -208,8 +185,15 @@ class Values(Block):
     spark: Spark = Spark()
     valkey: Valkey = Valkey()
     service_account: ServiceAccount = ServiceAccount()
+    automount_service_account_token: Literal[False] = False
+    """No program asks anything of Kubernetes."""
     user: Count | None = 10001
     """User and group of all processes; null where the platform gives one."""
+    pod_security_context: Enabled = Enabled()
+    """Over the chart's own."""
+    container_security_context: Enabled = Enabled()
+    update_strategy: Kubernetes = {}
+    revision_history_limit: Annotated[int, Field(ge=0)] = 5
     common_labels: Strings = {}
     common_annotations: Strings = {}
     pod_labels: Strings = {}
@@ -246,6 +230,8 @@ class Values(Block):
     affinity: Kubernetes = {}
     topology_spread_constraints: list[Kubernetes] = []
     """Instead of `topologySpread`."""
+    extra_deploy: list[Kubernetes | str] = []
+    """Objects of your own."""
     name_override: str = ""
     fullname_override: str = ""
     global_: Global = Field(Global(), alias="global")

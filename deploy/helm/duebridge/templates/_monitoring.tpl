@@ -85,6 +85,9 @@ apiVersion: monitoring.coreos.com/v1
 kind: ServiceMonitor
 metadata:
   name: {{ index . 1 }}
+  {{- with $given.namespace }}
+  namespace: {{ . }}
+  {{- end }}
   {{- include "duebridge.annotations" (list $root dict) | nindent 2 }}
   labels:
     {{- include "duebridge.labels" $root | nindent 4 }}
@@ -92,6 +95,10 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
 spec:
+  {{- if $given.namespace }}
+  namespaceSelector:
+    matchNames: [{{ $root.Release.Namespace }}]
+  {{- end }}
   selector:
     matchLabels:
       {{- include "duebridge.selector" $root | nindent 6 }}
@@ -103,6 +110,12 @@ spec:
     - port: {{ last . }}
       path: /metrics
       interval: {{ $given.interval }}
+      {{- with $given.scrapeTimeout }}
+      scrapeTimeout: {{ . }}
+      {{- end }}
+      {{- if $given.honorLabels }}
+      honorLabels: true
+      {{- end }}
       {{- if eq (last .) "http" }}
       authorization:
         credentials:

@@ -77,6 +77,9 @@ annotations:
 {{- /* The names of Secrets for pulling, each once; a value may be a name or {name: NAME}. */ -}}
 {{- define "duebridge.pullSecrets" -}}
 {{- $given := concat (default list .Values.global.imagePullSecrets) (default list .Values.imagePullSecrets) -}}
+{{- range list .Values.image .Values.spark.image .Values.valkey.image -}}
+  {{- $given = concat $given (default list .pullSecrets) -}}
+{{- end -}}
 {{- $names := list -}}
 {{- range $given -}}
   {{- $names = append $names (ternary . (dig "name" "" (ternary dict . (kindIs "string" .))) (kindIs "string" .)) -}}

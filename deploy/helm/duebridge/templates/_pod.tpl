@@ -1,6 +1,22 @@
 {{/* What every pod of this program has, be it a worker, the check before an upgrade or a job. */}}
 
+{{- /* Of defaults as text, and what values say over them: with `enabled: false` nothing. */ -}}
+{{- define "duebridge.over" -}}
+{{- $given := default dict (last .) -}}
+{{- if ne (toString $given.enabled) "false" -}}
+{{- toYaml (mergeOverwrite (fromYaml (first .)) (deepCopy (omit $given "enabled"))) -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "duebridge.podSecurity" -}}
+{{- include "duebridge.over" (list (include "duebridge.podSecurityDefaults" .) .Values.podSecurityContext) -}}
+{{- end -}}
+
+{{- define "duebridge.containerSecurity" -}}
+{{- include "duebridge.over" (list (include "duebridge.containerSecurityDefaults" .) .Values.containerSecurityContext) -}}
+{{- end -}}
+
+{{- define "duebridge.podSecurityDefaults" -}}
 runAsNonRoot: true
 {{- with .Values.user }}
 runAsUser: {{ . }}
@@ -12,7 +28,7 @@ seccompProfile:
   type: RuntimeDefault
 {{- end -}}
 
-{{- define "duebridge.containerSecurity" -}}
+{{- define "duebridge.containerSecurityDefaults" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities:

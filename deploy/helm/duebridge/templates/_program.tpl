@@ -23,6 +23,16 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
+{{- /* Of the root, and the block of a Deployment, which may have its own. */ -}}
+{{- define "duebridge.strategy" -}}
+{{- $given := default (first .).Values.updateStrategy (last .).updateStrategy -}}
+{{- if eq (default "" $given.type) "Recreate" -}}
+type: Recreate
+{{- else -}}
+{{- include "duebridge.over" (list "{type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}" $given) -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "duebridge.probeDefaults" -}}
 startupProbe:
   httpGet: {path: /livez}
@@ -64,7 +74,7 @@ readinessProbe:
 
 {{- /* What serve and each of intakeWorkers may have of its own, instead of that of all programs. */ -}}
 {{- define "duebridge.ownSettings" -}}
-affinity dnsConfig dnsPolicy envFrom extraEnv extraVolumeMounts extraVolumes hostAliases initContainers lifecycle livenessProbe nodeSelector podAnnotations podLabels priorityClassName readinessProbe runtimeClassName schedulerName sidecars startupProbe tolerations topologySpreadConstraints
+affinity containerSecurityContext customLivenessProbe customReadinessProbe customStartupProbe dnsConfig dnsPolicy envFrom extraEnv extraEnvFrom extraEnvVars extraEnvVarsCM extraEnvVarsSecret extraVolumeMounts extraVolumes hostAliases initContainers lifecycle lifecycleHooks livenessProbe nodeSelector podAnnotations podLabels podSecurityContext priorityClassName readinessProbe runtimeClassName schedulerName sidecars startupProbe tolerations topologySpreadConstraints
 {{- end -}}
 
 {{- /*
@@ -77,6 +87,8 @@ ConfigMap), and no port: it ends by itself.
 {{- range $key := splitList " " (include "duebridge.ownSettings" .) -}}
   {{- if and (hasKey $.of $key) (not (kindIs "invalid" (get $.of $key))) }}{{ $_ := set $values $key (get $.of $key) }}{{ end -}}
 {{- end -}}
+{{- /* Of its two names the nearer one counts. */ -}}
+{{- if and .of.lifecycleHooks (not .of.lifecycle) }}{{ $_ := set $values "lifecycle" .of.lifecycleHooks }}{{ end -}}
 {{- range $name, $_ := $values.podLabels }}{{ $_ := unset $values.commonLabels $name }}{{ end -}}
 {{- $root := dict "Values" $values "Chart" .root.Chart "Release" .root.Release "Capabilities" .root.Capabilities "Template" .root.Template "Files" .root.Files -}}
 {{- $config := default (include "duebridge.configMap" $root) .config -}}

@@ -48,14 +48,11 @@ spec:
   replicas: {{ . }}
   {{- end }}
   {{- end }}
-  revisionHistoryLimit: 5
+  revisionHistoryLimit: {{ .Values.revisionHistoryLimit }}
   # A worker that ends soon after its start stops the rollout before the next one is replaced.
   minReadySeconds: 5
   strategy:
-    type: RollingUpdate
-    rollingUpdate:
-      maxSurge: 1
-      maxUnavailable: 0
+    {{- include "duebridge.strategy" (list . $of) | nindent 4 }}
   selector:
     matchLabels:
       {{- include "duebridge.selector" . | nindent 6 }}
