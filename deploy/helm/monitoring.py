@@ -46,8 +46,8 @@ class Rules(Labelled):
 class Monitoring(Block):
     """What Prometheus' operator and Grafana take."""
 
-    all_releases: bool = True
-    """Alerts and dashboard are of every release: enable them in one. false: of this one alone."""
+    owner: Annotated[str, Field(pattern=r"^([a-z0-9-]+\.[a-z0-9.-]+)?$")] = ""
+    """NAMESPACE.RELEASE, whose alerts and dashboard are of all releases; others then have none."""
 
     service_monitor: ServiceMonitor = ServiceMonitor()
     rules: Rules = Rules()

@@ -2,24 +2,26 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.deploy.chart import FOLDER, Chart, ChartRefused, Object, one
+from tests.deploy.chart import FOLDER, Chart, ChartRefused, Object, objects, one, values_of
 from tests.deploy.conftest import Promtool
 from tests.deploy.test_chart_values import errors
 
 RULES = "monitoring.rules"
 RELEASE = 'namespace="shop",release="demo"'
+OF_ALL: Object = {"monitoring.owner": "shop.demo"}
 
 
 def alerts_of(chart: Chart, runbooks: str = "", **changes: object) -> dict[str, dict[str, Any]]:
     """Return the alerts by name, with these changes of monitoring.rules.alerts."""
     given = {f"{RULES}.alerts": changes, f"{RULES}.runbookUrl": runbooks}
-    rendered = chart.given(given, mode="monitoring")
+    rendered = chart.given(given | OF_ALL, mode="monitoring")
     [group] = one(rendered, "PrometheusRule")["spec"]["groups"]
     return {rule["alert"]: rule for rule in group["rules"]}
 
@@ -85,7 +87,8 @@ def test_rules_and_dashboard_are_those_of_the_chart(chart: Chart) -> None:
     for rule in rules.values():
         del rule["annotations"]["runbook_url"]
     assert alerts_of(chart) == rules
-    made = one(chart.mode("monitoring"), "ConfigMap", "demo-duebridge-dashboard")
+    rendered = chart.given(OF_ALL, mode="monitoring")
+    made = one(rendered, "ConfigMap", "demo-duebridge-dashboard")
     assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
     dashboard = json.loads((FOLDER / "files" / "dashboard.json").read_text("utf-8"))
     assert json.loads(made["data"]["duebridge.json"]) == dashboard
@@ -139,11 +142,10 @@ def test_wrong_change_of_an_alert_is_refused(
 def test_own_rules_and_dashboard_see_this_release_alone(
     chart: Chart, promtool: Promtool, tmp_path: Path
 ) -> None:
-    rendered = chart.given({"monitoring.allReleases": False}, mode="monitoring")
+    rendered = chart.mode("monitoring")
     [group] = one(rendered, "PrometheusRule")["spec"]["groups"]
-    dashboard = json.loads(
-        one(rendered, "ConfigMap", "demo-duebridge-dashboard")["data"]["duebridge.json"]
-    )
+    data = one(rendered, "ConfigMap", "demo-duebridge-dashboard")["data"]
+    dashboard = json.loads(data["duebridge-shop.demo.json"])
     panels = [
         target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())
     ]
@@ -154,6 +156,61 @@ def test_own_rules_and_dashboard_see_this_release_alone(
     names = [each["name"] for each in dashboard["templating"]["list"]]
     assert names == ["datasource", "route"]
     assert (dashboard["title"], dashboard["uid"]) != ("duebridge", "duebridge")
+
+
+def of_two_releases(chart: Chart, *options: str) -> Iterator[list[Object]]:
+    """Yield what two releases of two teams make of the same values."""
+    for name, namespace in (("demo", "shop"), ("other", "bank")):
+        words = ("template", name, str(FOLDER), "-n", namespace, "-f", str(values_of("monitoring")))
+        yield list(objects(chart.run(*words, *options)))
+
+
+@pytest.mark.parametrize("owner", ["", "shop.demo"])
+def test_alert_of_a_release_comes_once_whoever_else_has_rules(
+    chart: Chart, promtool: Promtool, tmp_path: Path, owner: str
+) -> None:
+    made = of_two_releases(chart, f"--set=monitoring.owner={owner}")
+    rules = [each["spec"] for found in made for each in found if each["kind"] == "PrometheusRule"]
+    files = [f"{number}.json" for number in range(len(rules))]
+    for file, spec in zip(files, rules, strict=True):
+        (tmp_path / file).write_text(json.dumps(spec), "utf-8")
+    promtool("test", "rules", written_history(tmp_path, files))
+
+
+def written_history(folder: Path, files: list[str]) -> Path:
+    """Return a test of these rules: one release of two is late, and one alert says so."""
+    words = 'namespace="bank", release="other", route="r"'
+    series = {"series": f"duebridge_oldest_due_age_seconds{{{words}}}", "values": "900x30"}
+    expected = {
+        "exp_labels": {"severity": "page", "namespace": "bank", "release": "other", "route": "r"},
+        "exp_annotations": {"summary": "r: an envelope has been due for 15m 0s"},
+    }
+    alerts = {"eval_time": "20m", "alertname": "DuebridgeLate", "exp_alerts": [expected]}
+    test = {"interval": "1m", "input_series": [series], "alert_rule_test": [alerts]}
+    history = {"rule_files": files, "evaluation_interval": "1m", "tests": [test]}
+    file = folder / "history.json"
+    file.write_text(json.dumps(history), "utf-8")
+    return file
+
+
+def test_dashboards_of_two_releases_are_two_or_one(chart: Chart) -> None:
+    for owner, count in [("", 2), ("shop.demo", 1)]:
+        boards = [
+            (file, json.loads(text)["uid"])
+            for made in of_two_releases(chart, f"--set=monitoring.owner={owner}")
+            for each in made
+            if each["kind"] == "ConfigMap" and each["metadata"]["name"].endswith("-dashboard")
+            for file, text in each["data"].items()
+        ]
+        files, uids = zip(*boards, strict=True)
+        assert len(set(files)) == len(set(uids)) == len(boards) == count
+
+
+def test_own_rules_see_what_another_monitor_gives_no_labels(chart: Chart) -> None:
+    enabled: Object = {"monitoring.rules.enabled": True}
+    [group] = one(chart.given(enabled), "PrometheusRule")["spec"]["groups"]
+    where = 'namespace=~"shop|",release=~"demo|"'
+    assert all(where in rule["expr"] for rule in group["rules"])
 
 
 def written(folder: Path, rules: list[dict[str, Any]]) -> Path:

@@ -1,7 +1,24 @@
-{{/* Alerts and dashboard: of every release that Prometheus sees, or of this one alone. */}}
+{{/* Alerts and dashboard: of this release alone, or of every one that Prometheus sees. */}}
 
+{{- /* Whose they are: two releases must not have the same ones, or each alert comes twice. */ -}}
+{{- define "duebridge.monitored" -}}
+{{- $owner := .Values.monitoring.owner -}}
+{{- if not $owner -}}
+own
+{{- else if eq $owner (printf "%s.%s" .Release.Namespace .Release.Name) -}}
+all
+{{- else -}}
+none
+{{- end -}}
+{{- end -}}
+
+{{- /* The chart's own monitor sets these labels; another may leave them out, and its series count too. */ -}}
 {{- define "duebridge.ofRelease" -}}
+{{- if .Values.monitoring.serviceMonitor.enabled -}}
 namespace={{ quote .Release.Namespace }},release={{ quote .Release.Name }}
+{{- else -}}
+namespace=~"{{ .Release.Namespace }}|",release=~"{{ .Release.Name }}|"
+{{- end -}}
 {{- end -}}
 
 {{- /* The groups of files/alerts.yaml, as monitoring.rules changes them. */ -}}
@@ -41,7 +58,7 @@ groups:
   {{- end -}}
   {{- $_ := set $rule "expr" (regexReplaceAll $limit $rule.expr (printf " ${1} %v" $change.threshold)) -}}
 {{- end -}}
-{{- if not $root.Values.monitoring.allReleases -}}
+{{- if ne (include "duebridge.monitored" $root) "all" -}}
   {{- $where := include "duebridge.ofRelease" $root -}}
   {{- $expr := regexReplaceAll "(duebridge_[a-z0-9_]+)\\{" $rule.expr (printf "${1}{%s," $where) -}}
   {{- $_ := set $rule "expr" (regexReplaceAll "(duebridge_[a-z0-9_]+)([^a-z0-9_{]|$)" $expr (printf "${1}{%s}${2}" $where)) -}}
@@ -59,11 +76,11 @@ groups:
 {{- /* One dashboard chooses among all releases; one of this release alone has nothing to choose. */ -}}
 {{- define "duebridge.dashboard" -}}
 {{- $file := .Files.Get "files/dashboard.json" -}}
-{{- if .Values.monitoring.allReleases -}}
+{{- if eq (include "duebridge.monitored" .) "all" -}}
 {{- $file -}}
 {{- else -}}
   {{- $chosen := "namespace=~\\\"$namespace\\\", release=~\\\"$release\\\"" -}}
-  {{- $own := printf "namespace=\\\"%s\\\", release=\\\"%s\\\"" .Release.Namespace .Release.Name -}}
+  {{- $own := include "duebridge.ofRelease" . | replace ",release" ", release" | replace "\"" "\\\"" -}}
   {{- $dashboard := fromJson (replace $chosen $own $file) -}}
   {{- $kept := list -}}
   {{- range $dashboard.templating.list -}}
