@@ -56,6 +56,15 @@ def kafka() -> Path:
     return fetched(packages.kafka_jars(), what, lambda into: _from_maven(pom, proof, into))
 
 
+def kafka_tools() -> str:
+    """Return the class path of Kafka's own programs."""
+    pom, proof = POMS / "kafka-tools" / "pom.xml", "kafka-tools-*.jar"
+    into = cache_folder() / f"kafka-tools-{packages.KAFKA}"
+    what = "Kafka's own programs (0.7 MB) with Maven"
+    folder = fetched(into, what, lambda into: _from_maven(pom, proof, into))
+    return f"{folder}/*:{kafka()}/*"
+
+
 def spark() -> str:
     """Return the paths of the connectors' jars, with commas between them."""
     pom, proof = POMS / "spark" / "pom.xml", "delta-spark_2.13-*.jar"
@@ -131,6 +140,7 @@ def _actionlint_from_go(into: Path) -> None:
 
 
 _PLACES = {
+    "kafka-tools": kafka_tools,
     "spark": spark,
     "spark-s3": spark_s3,
     "hdfs": hdfs,

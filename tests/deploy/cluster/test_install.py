@@ -2,24 +2,21 @@
 
 import json
 import os
-import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
-from kafka.admin import KafkaAdminClient
 
 from tests.deploy.cluster.bridge import Bridge
 from tests.deploy.cluster.kube import Refused, until
-from tests.support.checkout import ROOT
+from tests.deploy.pages import PAGES, block, kafka_topics
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 MESSAGES = 10_000
 PENDING = 'duebridge_envelopes{route="rabbit",shard="0",state="pending"}'
-PAGES = (ROOT / "docs" / "kubernetes.md", ROOT / "deploy" / "helm" / "duebridge" / "README.md")
 LOOK_AROUND = """
 import json, os
 def refused(path):
@@ -141,24 +138,6 @@ def test_journal_job_reads_what_was_delivered(bridge: Bridge) -> None:
     assert "200 rows" in bridge.kube.kubectl("logs", f"job/{run}")
 
 
-def block(page: Path, begins: str) -> str:
-    """Return the block of a page's section about installing that begins so."""
-    section = page.read_text("utf-8").partition("## Install")[2]
-    found = re.findall(r"```\w+\n(.*?)```", section, re.DOTALL)
-    return next(each for each in found if each.startswith(begins))
-
-
-def make_topic(words: list[str]) -> str:
-    """Do what Kafka's own program does."""
-    assert words.pop(2) == "--create"
-    given = dict(zip(words[::2], words[1::2], strict=True))
-    assert given.keys() == {"--bootstrap-server", "--topic"}
-    admin = KafkaAdminClient(bootstrap_servers=given["--bootstrap-server"])
-    admin.create_topics({given["--topic"]: {"num_partitions": 1, "replication_factor": 1}})
-    admin.close()
-    return ""
-
-
 def typed(bridge: Bridge, line: str, values: Path) -> str:
     """Type a line in a namespace of the test; raises `Refused`."""
     program, *words = shlex.split(line)
@@ -166,7 +145,7 @@ def typed(bridge: Bridge, line: str, values: Path) -> str:
         words[place + 1] = bridge.kube.namespace
     words = [str(values) if word == "values.yaml" else word for word in words]
     if program == "kafka-topics.sh":
-        return make_topic(words)
+        return kafka_topics(words)
     return bridge.kube.helm(*words) if program == "helm" else bridge.kube.kubectl(*words)
 
 
