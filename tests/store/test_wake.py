@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from duebridge.errors import StoreError, StoreUnavailable
 from duebridge.store.batching import Pace
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.leases import Claim
+from duebridge.worker.watch import store_monitor
 from duebridge.worker.watch.store_monitor import StoreMonitor
 from tests.support.desk import DAY_MS, Desk, acks, envelope
 from tests.support.least import admin_of
@@ -117,6 +119,24 @@ def test_watch_of_a_store_that_went_away_has_seen_nothing(
     gone.snapshot = watch.snapshot
     gone.run_once()
     assert gone.snapshot is None
+
+
+def test_watch_of_a_store_that_does_not_tell_looks_again_soon(
+    server: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_monitor, "AGAIN_S", 0.01)
+    answers: Iterator[StoreError | dict[str, int]] = iter([StoreUnavailable("away"), {"old": 3}])
+
+    def absent() -> dict[str, int]:
+        if isinstance(answer := next(answers), StoreError):
+            raise answer
+        return answer
+
+    watch = StoreMonitor(server, absent)
+    watch.start()
+    wait_until(lambda: watch.snapshot is not None, "a sample", WITHIN_S)
+    watch.close()
+    assert next(answers, None) is None
 
 
 def test_pace_grants_no_more_than_its_rate_to_all_together(
