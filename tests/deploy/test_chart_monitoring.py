@@ -206,6 +206,13 @@ def test_dashboards_of_two_releases_are_two_or_one(chart: Chart) -> None:
         assert len(set(files)) == len(set(uids)) == len(boards) == count
 
 
+def test_notes_say_whose_alerts_a_release_has(chart: Chart) -> None:
+    words = ("install", "demo", str(FOLDER), "-n", "shop", "-f", str(values_of("monitoring")))
+    for owner, is_said in [("bank.other", True), ("shop.demo", False), ("", False)]:
+        said = chart.run(*words, "--dry-run=client", f"--set=monitoring.owner={owner}")
+        assert ("those of the release bank.other" in said.partition("NOTES:")[2]) == is_said
+
+
 def test_own_rules_see_what_another_monitor_gives_no_labels(chart: Chart) -> None:
     enabled: Object = {"monitoring.rules.enabled": True}
     [group] = one(chart.given(enabled), "PrometheusRule")["spec"]["groups"]
