@@ -6,8 +6,10 @@ from itertools import count
 import pytest
 from playwright.sync_api import Page, expect
 
+from duebridge.admin.dead import list_dead
 from duebridge.admin.operator import Operator
 from duebridge.admin.timeline import timeline
+from duebridge.console.pages.dead import MOST_LOOKED
 from duebridge.ports.publisher import Reason
 from duebridge.producer import Producer
 from duebridge.store.wire.transitions import Burial
@@ -95,7 +97,7 @@ def test_reschedule_without_an_instant_changes_nothing(
 # --- dead letters ---
 
 
-def bury(scene: Scene, ids: list[str]) -> None:
+def bury(scene: Scene, ids: list[str], reason: Reason = Reason.INVALID) -> None:
     """Make envelopes that are dead of a hostile error."""
     producer, store = Producer(scene.config, scene.connection), scene.store(ROUTE)
     due_now(producer, ROUTE, ids)
@@ -106,7 +108,7 @@ def bury(scene: Scene, ids: list[str]) -> None:
     store.bury(
         claim.token,
         [
-            Burial(id=each, reason=Reason.INVALID, is_failure=True, is_unsure=False, error=error)
+            Burial(id=each, reason=reason, is_failure=True, is_unsure=False, error=error)
             for each in ids
         ],
     )
@@ -183,3 +185,40 @@ def test_dead_letters_of_many_go_on_behind_the_cursor(operator: Page, scene: Sce
         seen += operator.locator("td.id a").all_inner_texts()
     assert sorted(seen) == sorted(ids)
     Operator(scene.config, scene.connection).drop(ROUTE, ids)
+
+
+def found_dead(scene: Scene) -> set[str]:
+    return {each.entry.id for each in list_dead(Operator(scene.config, scene.connection), ROUTE)}
+
+
+@pytest.fixture
+def one_look(scene: Scene) -> Iterator[list[str]]:
+    """As many dead as one look takes in; behind them are five of another reason."""
+    first = [f"first-{number:04}" for number in range(MOST_LOOKED)]
+    behind = [f"second-{number}" for number in range(5)]
+    for at in range(0, len(first), 500):
+        bury(scene, first[at : at + 500])
+    bury(scene, behind, Reason.TOO_LARGE)
+    yield first
+    Operator(scene.config, scene.connection).drop(ROUTE, first + behind)
+
+
+def test_all_that_match_are_those_of_the_page(
+    operator: Page, scene: Scene, one_look: list[str]
+) -> None:
+    operator.goto(f"/dead?route={ROUTE}&reason=too_large")
+    main = operator.get_by_role("main")
+    expect(main).to_contain_text("None so far")
+    expect(operator.get_by_label("that match")).to_have_count(0)
+    operator.get_by_role("link", name="Go on").click()
+    operator.get_by_label("all 5 that match").check()
+    operator.get_by_role("button", name="Drop…").click()
+    operator.get_by_role("link", name="Leave them").click()
+    operator.get_by_label("all 5 that match").check()
+    operator.get_by_role("button", name="Drop…").click()
+    operator.get_by_role("button", name="Drop 5").click()
+    expect(operator.get_by_role("status")).to_contain_text("5 dropped")
+    expect(main).to_contain_text("None behind here")
+    assert found_dead(scene) == set(one_look)
+    operator.get_by_role("link", name="From the start").click()
+    expect(main).to_contain_text("2,000 dead")

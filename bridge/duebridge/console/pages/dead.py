@@ -7,7 +7,7 @@ from typing import NamedTuple
 from starlette.responses import Response
 
 from duebridge.admin.dead import DeadFilter, list_dead, reason_number
-from duebridge.admin.listing import ListedEnvelope, ListPosition, read_cursor
+from duebridge.admin.listing import ListedEnvelope, read_cursor
 from duebridge.admin.operator import DeadSettlement, Operator
 from duebridge.admin.route_stats import RouteStats
 from duebridge.console.forms import choice, duration_ms, text_of
@@ -60,7 +60,7 @@ class DeadPage(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """The dead envelopes that a form means: the ids it names, or what its filter finds."""
+    """The dead envelopes that a form means: the ids it names, or what its page's look finds."""
 
     route: str
     ids: tuple[str, ...]
@@ -83,6 +83,7 @@ async def page(visit: Visit) -> Response:
         route=route,
         reasons=[reason.word for reason in Reason],
         asked=_asked(visit.query),
+        begin=text_of(visit.query, "cursor"),
         settled=_settled(visit.query),
     )
 
@@ -101,6 +102,7 @@ async def review(visit: Visit) -> Response:
         verb=verb,
         selection=selection,
         asked=_asked(visit.form),
+        begin=text_of(visit.form, "cursor"),
         first=selection.ids[:FIRST],
         most=MOST_LOOKED,
     )
@@ -112,7 +114,8 @@ async def settle(visit: Visit) -> Response:
     verb = choice(visit.form, "verb", VERBS)
     answers = await visit.run(lambda: _settle(visit, route, verb))
     counts = Counter(answer.status for answer in answers)
-    return visit.go("dead", route=route, **_asked(visit.form), **counts)
+    begin = text_of(visit.form, "cursor")
+    return visit.go("dead", route=route, cursor=begin, **_asked(visit.form), **counts)
 
 
 def _settle(visit: Visit, route: str, verb: str) -> list[DeadSettlement]:
@@ -131,7 +134,7 @@ def _selection(visit: Visit, route: str) -> Selection:
     if not text_of(form, "all"):
         return Selection(route, form.ids, False, before_ms)
     wanted = _filter(form)._replace(before_ms=before_ms)
-    letters = _look(operator, route).letters
+    letters = _look(operator, route, text_of(form, "cursor")).letters
     ids = tuple(each.entry.id for each in letters if wanted.has(each.entry))
     return Selection(route, ids, True, before_ms)
 
@@ -160,7 +163,9 @@ def _stats(visit: Visit) -> list[RouteStats]:
     return visit.site.operator.stats(names) if names else []
 
 
-def _look(operator: Operator, route: str, after: ListPosition | None = None) -> Look:
+def _look(operator: Operator, route: str, cursor: str) -> Look:
+    """Return the dead behind a page's cursor; its replay and drop look at the same ones."""
+    after = read_cursor(cursor, route, "dead") if cursor else None
     letters: list[ListedEnvelope] = []
     size = 0
     for listed in list_dead(operator, route, after=after):
@@ -172,9 +177,8 @@ def _look(operator: Operator, route: str, after: ListPosition | None = None) -> 
 
 
 def _gather(visit: Visit, route: str, wanted: DeadFilter) -> DeadPage:
-    operator, cursor = visit.site.operator, visit.query.get("cursor", "")
-    after = read_cursor(cursor, route, "dead") if cursor else None
-    letters, is_cut = _look(operator, route, after)
+    operator = visit.site.operator
+    letters, is_cut = _look(operator, route, text_of(visit.query, "cursor"))
     matching = [each for each in letters if wanted.has(each.entry)]
     end = matching[PAGE - 1] if len(matching) > PAGE else letters[-1] if is_cut else None
     (stats,) = operator.stats([route])
