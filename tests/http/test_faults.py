@@ -1,6 +1,7 @@
 """Faults: a store that freezes, dies or is full while requests are on their way, and a restart."""
 
 import json
+import random
 import signal
 import socket
 import subprocess
@@ -264,3 +265,65 @@ def test_posts_that_arrive_together_share_a_call(alone: Served, store: Store) ->
         assert {status(each) for each in connections} == {201}
     assert len(alone.stored("small")) == many + 1
     assert calls() - before <= 10, "one call was on its way, and the next has what came meanwhile"
+
+
+# --- clients that hang up ---
+
+
+def head_of(kind: str, key: str, length: str) -> bytes:
+    return (
+        f"POST {ORDERS} HTTP/1.1\r\nHost: localhost\r\n"
+        f"Authorization: Bearer {SECRETS['all']}\r\nContent-Type: {kind}\r\n"
+        f"Idempotency-Key: {key}\r\n{length}\r\n\r\n"
+    ).encode()
+
+
+def hang_up_behind(served: Served, part: bytes, *, is_reset: bool) -> None:
+    with socket.create_connection(("127.0.0.1", served.port), 30) as client:
+        client.sendall(part)
+        if is_reset:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+
+def test_client_that_hangs_up_and_posts_again_stores_once(alone: Served) -> None:
+    names, chance = [f"n-{number}" for number in range(200)], random.Random(19)
+    for name in names:
+        body = json.dumps({"body": name, "delay": "1h"}).encode()
+        head = head_of("application/json", name, f"Content-Length: {len(body)}")
+        cut = chance.choice([0, 0, 1, len(body) - 5, len(body) + 5])
+        whole = head + body
+        hang_up_behind(alone, whole[: len(whole) - cut], is_reset=chance.random() < 0.3)
+    wait_until(lambda: in_hand(alone) == 0, "the end of every request")
+    was_stored = {(each.body or b"").decode() for each in alone.stored().values()}
+    assert was_stored, "a request that came whole is stored, whoever hung up"
+    replayed = set()
+    with alone.client() as client:
+        for name in names:
+            given = {"body": name, "delay": "1h"}
+            answer = client.post(ORDERS, json=given, headers={"Idempotency-Key": name})
+            assert answer.status_code == 201, answer.text
+            if "idempotency-replayed" in answer.headers:
+                replayed.add(name)
+    assert was_stored <= replayed < set(names)
+    bodies = [(each.body or b"").decode() for each in alone.stored().values()]
+    assert sorted(bodies) == sorted(names), "0 lost, nothing twice"
+
+
+def test_stream_that_is_cut_and_sent_again_stores_each_line_once(alone: Served) -> None:
+    names = [f"n-{number}" for number in range(600)]
+    lines = [json.dumps({"body": name, "delay": "1h"}).encode() + b"\n" for name in names]
+    head = head_of("application/x-ndjson", "stream", "Transfer-Encoding: chunked")
+    chunks = b"".join(f"{len(each):x}\r\n".encode() + each + b"\r\n" for each in lines[:401])
+    with socket.create_connection(("127.0.0.1", alone.port), 30) as client:
+        client.sendall(head + chunks[:-20])  # within the last line
+        wait_until(lambda: len(alone.stored()) >= 100, "the first lines")
+    wait_until(lambda: in_hand(alone) == 0, "the end of the request")
+    cut = len(alone.stored())
+    assert 100 <= cut <= 400, "none beyond what came whole"
+    headers = {**NDJSON, "Idempotency-Key": "stream"}
+    with alone.client() as client:
+        answer = client.post(ORDERS, content=b"".join(lines), headers=headers)
+    statuses = [json.loads(each)["status"] for each in answer.text.splitlines()]
+    assert statuses == ["accepted"] * len(names), "as at first"
+    bodies = [(each.body or b"").decode() for each in alone.stored().values()]
+    assert sorted(bodies) == sorted(names), "0 lost, nothing twice"
