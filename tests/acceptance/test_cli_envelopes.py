@@ -133,6 +133,21 @@ def test_ls_long_shows_the_content_and_the_body_on_demand(duebridge: Command) ->
     assert set(cursor) == {"cursor"}
 
 
+def test_ls_long_on_a_terminal_is_a_block_for_each_envelope(duebridge: Command) -> None:
+    send_whole(duebridge)
+    name = "order-4711:timeout:of-a-name-that-no-column-holds"
+    duebridge("send", "reminders", "x" * 300, "--delay", "2h", "--id", name)
+    code, out = duebridge.on_terminal(
+        "ls", "reminders", "--long", "--body", COLUMNS="80", NO_COLOR="1"
+    )
+    assert code == 0
+    first, second = (block.splitlines() for block in out.decode().replace("\r", "").split("\n\n"))
+    assert max(map(len, first + second)) <= 80
+    assert [first[0].split(), second[0].split()] == [["id", "a"], ["id", name]]
+    assert ["header", "n", "1"] in [line.split() for line in first]
+    assert "…" in "".join(second)
+
+
 def test_ls_long_cuts_a_long_body_in_a_table_and_not_in_json(duebridge: Command) -> None:
     duebridge("send", "reminders", "x" * 300, *ONE_HOUR)
     assert f"{'x' * 79}… " in duebridge("ls", "reminders", "--body").out

@@ -82,6 +82,31 @@ def test_stats_shows_a_failing_target_with_its_error_and_what_waits(
     assert line.endswith("target here:reminders: 312 NO_ROUTE")
 
 
+def test_stats_of_a_held_target_fit_a_terminal_of_80_columns(
+    duebridge: Command, client: Any
+) -> None:
+    duebridge("send", "reminders", "hello", "--at", "2020-01-31T09:00:00Z")
+    error = "UnknownTopicOrPartitionError: this server does not host this topic-partition\x1b[31m"
+    with closing(duebridge.connection()) as connection:
+        workers = Workers(connection, "duebridge")
+        since_ms = workers.now_ms() - 3_660_000
+        held = HeldTarget("here", "here:reminders", error, since_ms, True, 0, ("reminders",))
+        workers.write(WorkerRecord("id", "node-7", 42, "1.0", 1, 1, held=(held,)))
+    code, shown = duebridge.on_terminal("stats", COLUMNS="80", NO_COLOR="1")
+    assert code == 0
+    header, reminders, invoices, *note = shown.decode().splitlines()
+    assert max(map(len, (header, reminders, invoices, *note))) <= 80
+    assert header.split()[6:] == ["oldest", "due", "held", "for", "shards"]
+    assert reminders.split()[:6] == ["reminders", "1", "0", "0", "0", "0"]
+    assert reminders.split()[7:] == ["1h1m", "1"]
+    assert invoices.split() == ["invoices", *"00000", "-", "-", "3"]
+    assert len(note) == 2
+    assert " ".join(note).startswith("reminders: target here:reminders: UnknownTopic")
+    assert note[-1].endswith("topic-partition\\x1b[31m")
+    _, wide = duebridge.on_terminal("stats", COLUMNS="200", NO_COLOR="1")
+    assert len(wide.splitlines()) == 3
+
+
 def test_stats_of_an_unused_route_opens_no_route(duebridge: Command) -> None:
     assert duebridge("stats").code == 0
     duebridge.file.write_text(duebridge.file.read_text().replace("shards: 3", "shards: 2"))

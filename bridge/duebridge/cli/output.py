@@ -15,9 +15,8 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:  # rich and msgspec are imported when needed: a command's start has to be quick
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.table import Table
-    from rich.text import Text
 
 STDIN, STDOUT, STDERR = 0, 1, 2  # as numbers: a process may be started without them
 WIDE = 100_000  # columns of a pipe, so that no line is folded
@@ -58,15 +57,18 @@ def write_json(value: Any) -> None:
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Write rows under a header; colored only on a terminal, and never with NO_COLOR."""
-    write_lines(_table(columns, rows))
+    write_lines(table(columns, rows))
 
 
-def write_tables(columns: Sequence[str], rounds: Iterable[Iterable[Sequence[str]]]) -> None:
-    """Write a table per round: refreshed in place on a terminal, else one below the other."""
-    write_frames(_table(columns, rows) for rows in rounds)
+def write_blocks(blocks: Iterable[Iterable[tuple[str, str]]]) -> None:
+    """Write things of many fields one below the other: a line a field, and an empty one between."""
+    for place, block in enumerate(blocks):
+        if place:
+            write("")
+        write_lines(table(("", ""), block, has_header=False))
 
 
-def write_frames(frames: "Iterable[Table | Text]") -> None:
+def write_frames(frames: "Iterable[RenderableType]") -> None:
     """Write frames: refreshed in place on a terminal, else one below the other."""
     if not is_terminal(STDOUT):
         for frame in frames:
@@ -80,7 +82,7 @@ def write_frames(frames: "Iterable[Table | Text]") -> None:
             live.update(frame, refresh=True)
 
 
-def write_lines(shown: "Table | Text") -> None:
+def write_lines(shown: "RenderableType") -> None:
     """Write what rich shows, colored only on a terminal, and never with NO_COLOR."""
     memory = StringIO()
     _console(STDOUT, memory).print(shown)
@@ -88,16 +90,29 @@ def write_lines(shown: "Table | Text") -> None:
         write(line.rstrip())
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    has_header: bool = True,
+    unbroken: Sequence[str] = (),
+) -> "Table":
+    """Return rows under a header; on a terminal only the cells of `unbroken` columns never wrap."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    made = Table(box=None, pad_edge=False, header_style="bold", show_header=has_header)
     for column in columns:
-        table.add_column(column, no_wrap=not is_terminal(STDOUT), overflow="fold")
+        no_wrap = column in unbroken or not is_terminal(STDOUT)
+        made.add_column(column, no_wrap=no_wrap, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    return table
+        made.add_row(*(Text(printable(cell)) for cell in row))
+    return made
+
+
+def terminal_width() -> int:
+    """Return the columns of the terminal that shows the results, `WIDE` if none does."""
+    return _console(STDOUT, sys.stdout).width
 
 
 def _console(descriptor: int, file: IO[str]) -> "Console":

@@ -39,6 +39,14 @@ def as_rows(shown: Shown, with_body: bool) -> list[tuple[str, str]]:
     ]
 
 
+def as_block(shown: Shown, with_body: bool) -> list[tuple[str, str]]:
+    """Return `as_rows` for a list of many: headers and body are cut."""
+    return [
+        (name, _cut(value) if name == "body" or name.startswith("header ") else value)
+        for name, value in as_rows(shown, with_body)
+    ]
+
+
 def long_cells(shown: Shown, with_body: bool) -> tuple[str, ...]:
     """Return the cells of `LONG_COLUMNS`, and of the body."""
     headers = ", ".join(f"{name}={value_cell(json_value(value))}" for name, value in shown.headers)

@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duebridge.cli.output import Output, OutputOption, complain, write_json, write_table
+from duebridge.cli.output import (
+    STDOUT,
+    Output,
+    OutputOption,
+    complain,
+    is_terminal,
+    write_blocks,
+    write_json,
+    write_table,
+)
 from duebridge.cli.session import ConfigOption, RouteArgument, load, opened_store
-from duebridge.cli.shown import LONG_COLUMNS, BodyOption, as_json, long_cells
+from duebridge.cli.shown import LONG_COLUMNS, BodyOption, as_block, as_json, long_cells
 from duebridge.durations import format_instant
 from duebridge.instants import parse_from_now
 from duebridge.receipt import Known, Shown
@@ -75,7 +84,8 @@ def ls(
     error. An envelope that changes its state between two pages may be listed twice or not at all.
 
     --long adds key, headers, the envelope's own target, AMQP priority and the size of the body,
-    --body the body too; in JSON they have the form that `get` has. --state cold lists the route's
+    --body the body too; in JSON they have the form that `get` has. On a terminal each envelope is
+    a block of lines, since no table of them fits. --state cold lists the route's
     cold tier by due instant, without a cursor: continue with --due-after. Of those rows it has
     no more.
     """
@@ -105,6 +115,8 @@ def _show_long(page: "EnvelopePage", output: Output, *, with_body: bool) -> None
     if output is Output.JSON:
         for shown in page.whole():
             write_json(as_json(shown, with_body))
+    elif is_terminal(STDOUT):
+        write_blocks(as_block(shown, with_body) for shown in page.whole())
     else:
         *columns, error = COLUMNS
         rows = [

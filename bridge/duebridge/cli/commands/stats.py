@@ -11,10 +11,13 @@ import typer
 from duebridge.cli.output import (
     Output,
     OutputOption,
+    printable,
+    table,
+    terminal_width,
     write,
+    write_frames,
     write_json,
-    write_table,
-    write_tables,
+    write_lines,
 )
 from duebridge.cli.plots import Bar, age, histogram_lines, marks_of
 from duebridge.cli.session import ConfigOption, RouteFilter, load, opened_store
@@ -22,6 +25,8 @@ from duebridge.durations import format_instant, parse_duration_ms
 from duebridge.errors import EnvelopeError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from duebridge.admin.operator import Operator, RouteStats
 
 COLUMNS = (
@@ -36,6 +41,8 @@ COLUMNS = (
     "shards",
     "",
 )
+NARROW = 100  # columns of a terminal below which instants are ages, and notes stand beneath
+NARROW_COLUMNS = (*COLUMNS[:6], "oldest due", "held for", "shards")
 LEAST_PAUSE_MS = 100
 
 
@@ -78,7 +85,8 @@ def stats(
     target is shown with the broker's error; in JSON, "held" has each, if any, and
     "rejected" counts the dead letters that their target rejects, if any. A route
     that is in the store but not in the configuration is marked ("configured": false). With --watch
-    the table is refreshed in place on a terminal; in JSON each round is a line.
+    the table is refreshed in place on a terminal; in JSON each round is a line. Below 100 columns
+    a terminal has ages for instants, and what is wrong with a route beneath the table.
 
     With --histogram it is a plot of what falls due until the horizon, in UTC: pending by its due
     instant, retry by its next try. In JSON it stands beside the routes.
@@ -102,9 +110,9 @@ def stats(
             for routes in rounds:
                 write_json({"routes": routes})
         elif watch:
-            write_tables(COLUMNS, ([_row(route) for route in routes] for routes in rounds))
+            write_frames(_frame(operator, routes) for routes in rounds)
         else:
-            write_table(COLUMNS, [_row(route) for routes in rounds for route in routes])
+            write_lines(_frame(operator, next(rounds)))
 
 
 def parse_pause_s(every: str) -> float:
@@ -145,11 +153,39 @@ def _rounds(operator: "Operator", names: list[str], pause_s: float) -> "Iterator
         time.sleep(pause_s)
 
 
-def _row(route: "RouteStats") -> tuple[str, ...]:
-    counts = (route.pending, route.ready, route.unack, route.retry, route.dead)
+def _frame(operator: "Operator", routes: "list[RouteStats]") -> "RenderableType":
+    """Return the table; a narrow terminal has what is wrong with a route beneath it."""
+    if terminal_width() >= NARROW:
+        return table(COLUMNS, [_row(route) for route in routes])
+    from rich.console import Group
+    from rich.text import Text
+
+    now_ms = operator.now_ms()
+    rows = [_narrow_row(route, now_ms) for route in routes]
+    notes = [f"{route.route}: {note}" for route in routes if (note := _note(route))]
+    shown = table(NARROW_COLUMNS, rows, unbroken=NARROW_COLUMNS[1:])
+    return Group(shown, *(Text(printable(note)) for note in notes))
+
+
+def _narrow_row(route: "RouteStats", now_ms: int) -> tuple[str, ...]:
     return (
         route.route,
-        *(str(count) for count in counts),
+        *_counts(route),
+        age(route.oldest_due_age_ms),
+        age(now_ms - route.held_since_ms) if route.held_since_ms else "-",
+        str(route.shards),
+    )
+
+
+def _counts(route: "RouteStats") -> tuple[str, ...]:
+    counts = (route.pending, route.ready, route.unack, route.retry, route.dead)
+    return tuple(str(count) for count in counts)
+
+
+def _row(route: "RouteStats") -> tuple[str, ...]:
+    return (
+        route.route,
+        *_counts(route),
         f"{route.oldest_due_age_ms}ms" if route.oldest_due_age_ms else "-",
         format_instant(route.held_since_ms),
         str(route.shards),
