@@ -133,6 +133,15 @@ def test_ls_long_shows_the_content_and_the_body_on_demand(duebridge: Command) ->
     assert set(cursor) == {"cursor"}
 
 
+def test_ls_long_shows_a_target_of_its_own(duebridge: Command) -> None:
+    text = duebridge.file.read_text()
+    allowed = "shards: 3, allow_targets: [{broker: here, topic: 'other-*'}]"
+    duebridge.file.write_text(text.replace("shards: 3", allowed))
+    line = b'{"body": "x", "delay": "1h", "target": {"broker": "here", "topic": "other-1"}}'
+    assert duebridge("send", "invoices", "-", "--jsonl", stdin=line).code == 0
+    assert "here:other-1" in duebridge("ls", "invoices", "--long").out
+
+
 def test_ls_long_on_a_terminal_is_a_block_for_each_envelope(duebridge: Command) -> None:
     send_whole(duebridge)
     name = "order-4711:timeout:of-a-name-that-no-column-holds"

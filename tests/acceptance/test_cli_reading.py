@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from duebridge.config.load import load_config
+from duebridge.durations import format_instant
 from duebridge.producer import Producer
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
@@ -304,6 +305,29 @@ def test_events_tell_a_life_in_the_order_of_time(duebridge: Command) -> None:
     of_route = duebridge("events", "reminders", "--limit", "2").out.splitlines()
     kinds = [line.split()[1:4] for line in of_route]
     assert kinds == [["replayed", "reminders", "a"], ["cancelled", "reminders", "a"]]
+
+
+def test_events_of_a_retry_say_whether_it_counted_and_when_the_next_try_is(
+    duebridge: Command,
+) -> None:
+    send(duebridge, "reminders", {"counted": 0, "free": 0})
+    with closing(duebridge.connection()) as connection:
+        store = DelayStore(connection, Shard("duebridge", "reminders", 0))
+        store.promote()
+        token = store.claim(2, 30_000).token
+        common: dict[str, Any] = {"delay_ms": 60_000, "is_unsure": False, "error": "Away\nno one"}
+        retries = [
+            Retry(id=each, is_failure=each == "counted", **common) for each in ("counted", "free")
+        ]
+        store.retry(token, retries)
+    told = {each["id"]: each for each in duebridge("events", "--output", "json").json_lines()[2:]}
+    assert (told["counted"]["counted"], told["free"]["counted"]) == (True, False)
+    lines = duebridge("events").out.splitlines()[2:]
+    for line in lines:
+        name = line.split()[3]
+        next_at = format_instant(told[name]["next_at_ms"])
+        counts = "counted" if name == "counted" else "not counted"
+        assert line.endswith(f"  attempt 1  Away: no one  {counts}  next try {next_at}")
 
 
 def test_events_since_begins_there_and_limit_keeps_the_newest(duebridge: Command) -> None:

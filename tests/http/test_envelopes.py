@@ -1,14 +1,19 @@
 """One envelope over HTTP: each status, hostile ids, and the ways to write a body."""
 
 import base64
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 import pytest
 
+from duebridge.ports.publisher import Reason
+from duebridge.store.routes import RouteStore
+from duebridge.store.server.connection import open_connection
+from tests.support.desk import burial
 from tests.support.servers import wait_until
-from tests.support.serving import JSON, Served
+from tests.support.serving import CONFIG, JSON, Served, serving
 
 ORDERS = "/v1/routes/orders/envelopes"
 HOSTILE = [
@@ -248,6 +253,44 @@ def test_histogram_counts_what_falls_due(client: httpx.Client) -> None:
     for wrong in ("horizon=year", "buckets=0", "buckets=x", "buckets=99999999999"):
         problem(client.get(f"{path}/histogram?{wrong}"), 400)
     problem(client.get("/v1/routes/nowhere/histogram"), 404)
+
+
+def dead_or_in_hand(served: Served, *, is_dead: bool) -> None:
+    """See to it that what is due on route small is claimed, or dead."""
+    connection = open_connection(served.config.store.url)
+    try:
+        store = RouteStore(connection, served.config.store.namespace, "small", 1).of("any")
+        store.promote()
+        claim = store.claim(10, 60_000)
+        if is_dead:
+            store.bury(claim.token, [burial(each, Reason.INVALID) for each in claim.ids])
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(("status", "why"), [("in_flight", "being delivered"), ("dead", "replay")])
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+def test_change_that_comes_too_late_is_refused(
+    served: Served, client: httpx.Client, status: str, why: str, method: str
+) -> None:
+    small, name = "/v1/routes/small/envelopes", f"late-{status}-{method}"
+    post(client, small, id=name, delay="0s")
+    dead_or_in_hand(served, is_dead=status == "dead")
+    given = {"json": {"delay": "1h"}} if method == "PATCH" else {}
+    found = problem(client.request(method, f"{small}/{name}", **given), 409)  # type: ignore[arg-type]
+    assert found["answer"] == {"id": name, "route": "small", "status": status}
+    assert why in found["detail"]
+
+
+def test_change_of_what_may_be_cold_is_recorded(tmp_path: Path, store_url: str) -> None:
+    small = {**CONFIG["routes"]["small"], "cold_tier": {"path": str(tmp_path), "horizon": "2h"}}
+    config = {**CONFIG, "routes": {"small": small}}
+    with serving(tmp_path / "cold", store_url, config) as served, served.client() as client:
+        path = "/v1/routes/small/envelopes"
+        moved = client.patch(f"{path}/moved", json={"delay": "3h"})
+        ended = client.delete(f"{path}/ended")
+    assert (moved.status_code, moved.json()["status"]) == (202, "recorded")
+    assert (ended.status_code, ended.json()["status"]) == (202, "recorded")
 
 
 def test_log_has_neither_ids_nor_bodies_nor_secrets(served: Served, client: httpx.Client) -> None:

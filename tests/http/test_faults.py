@@ -151,6 +151,24 @@ def test_store_that_is_away_is_said_by_every_operation(alone: Served, store: Sto
         assert client.get(f"{ORDERS}/a").status_code == 200
 
 
+def test_log_of_a_store_that_is_away_has_neither_ids_nor_bodies(
+    alone: Served, store: Store
+) -> None:
+    store.kill()
+    with alone.client() as client:
+        whole = {"id": "canary-id", "body": "canary-body", "delay": "1h"}
+        assert client.post(ORDERS, json=whole).status_code == 503
+        lines = client.post(ORDERS, content=json.dumps(whole).encode(), headers=NDJSON)
+        assert lines.status_code == 503
+        assert client.get(f"{ORDERS}/canary-id").status_code == 503
+        for path in ("/search?id=canary-id", "/envelope?route=orders&id=canary-id"):
+            assert client.get(path).status_code == 503
+    pages = ["/search", "/envelope"]
+    wait_until(lambda: [each["path"] for each in alone.logged("http")[-2:]] == pages, "the log")
+    assert {each["token"] for each in alone.logged("http")} == {"all"}
+    assert "canary" not in (alone.home / "log").read_text()
+
+
 def test_store_that_goes_away_in_a_stream_is_said_line_by_line(alone: Served, store: Store) -> None:
     def lines() -> Iterator[bytes]:
         yield b'{"id": "first", "body": "x", "delay": "1h"}\n'

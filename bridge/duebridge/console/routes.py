@@ -85,6 +85,7 @@ Answer: TypeAlias = Callable[[Console, Request], Awaitable[Response]]
 
 def _route(console: Console, path: str, answer: Answer, method: str = "GET") -> BaseRoute:
     async def guarded(request: Request) -> Response:
+        request.state.path = path  # this and the token: for the access log
         try:
             _check_host(console, request)
             response = await answer(console, request)
@@ -110,6 +111,13 @@ def _session_of(console: Console, request: Request) -> tuple[Session | None, boo
 
     A bearer that is another's than the session's begins a new one: somebody else signed on.
     """
+    session, is_new = _found_session(console, request)
+    if session is not None:
+        request.state.token = session.token.name
+    return session, is_new
+
+
+def _found_session(console: Console, request: Request) -> tuple[Session | None, bool]:
     session = console.sessions.read(request.cookies.get(COOKIE, ""))
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" and (session or not console.site.tokens.is_open):
