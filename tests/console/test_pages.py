@@ -1,5 +1,6 @@
 """Each page, at a desk and on a phone, light and dark, for people and for screen readers."""
 
+import re
 from collections.abc import Callable, Iterator
 from urllib.parse import urlencode
 
@@ -93,6 +94,22 @@ def test_route_shows_settings_and_what_falls_due(operator: Page) -> None:
     operator.get_by_text("Figures as a table").click()
     table = operator.get_by_role("region", name="Due in the next hour, figures")
     expect(table.get_by_role("row")).to_have_count(31)
+
+
+@pytest.mark.parametrize(
+    ("route", "shown"),
+    [
+        ("order-timeout", r"orders:order-timeouts\s+held$"),
+        ("order-timeout", r"orders:order-timeouts-dlt\s+well$"),
+        ("cart-reminder", r"orders:cart-reminders\s+well$"),
+        ("invoice-dunning", r"billing:dunning.*\s+not reached by 1 of 2$"),
+        ("cart-reminder", r"^kept in the store$"),
+    ],
+)
+def test_route_says_how_its_targets_stand(operator: Page, route: str, shown: str) -> None:
+    operator.goto(f"/route?route={route}")
+    facts = operator.get_by_role("main").get_by_role("definition")
+    expect(facts.filter(has_text=re.compile(shown))).to_have_count(1)
 
 
 def test_due_of_each_horizon_draws_a_forecast(operator: Page) -> None:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from duebridge.admin.held import count_serving
 from duebridge.admin.route_stats import RouteStats
 from duebridge.console.words import plural, span
+from duebridge.envelope import Target
 from duebridge.store.workers import WorkerRecord
 
 LATE_MS = 60_000
@@ -35,3 +36,22 @@ def health(stats: RouteStats, workers: list[WorkerRecord] | None) -> Health:
     if stats.waiting:
         return Health("flowing", "ok", f"{plural(stats.waiting, 'envelope')} to be delivered")
     return Health("idle", "", "nothing waits")
+
+
+def target_health(
+    target: Target, stats: RouteStats, workers: list[WorkerRecord] | None, *, dead_letter: bool
+) -> Health:
+    """Return how a route's target stands: workers tell of those that fail, and of no others."""
+    for each in stats.held:
+        if (each.target, each.dead_letter) == (str(target), dead_letter):
+            return Health("held", "bad", each.error)
+    serving = [each for each in workers or [] if stats.route in each.routes]
+    lanes = [lane for each in serving for lane in each.lanes if lane.broker == target.broker]
+    away = [lane for lane in lanes if not lane.is_open]
+    if not lanes:
+        return Health("not tried", "", "no worker says that it serves this route")
+    if away:
+        is_all = len(away) == len(lanes)
+        word = "not reached" if is_all else f"not reached by {len(away)} of {len(lanes)}"
+        return Health(word, "bad" if is_all else "warn", away[0].error)
+    return Health("well", "ok", "no worker sees it fail")

@@ -9,10 +9,19 @@ from duebridge.admin.rates import RouteRates, rates
 from duebridge.admin.route_stats import RouteStats
 from duebridge.config.models import Route
 from duebridge.console.charts import Chart, due_chart
-from duebridge.console.health import Health, health
+from duebridge.console.health import Health, health, target_health
 from duebridge.console.pages.overview import HeldRow, held_rows
 from duebridge.console.visit import Visit
 from duebridge.durations import format_ms
+from duebridge.store.workers import WorkerRecord
+
+
+class Fact(NamedTuple):
+    """A setting in force; of a target also how it stands."""
+
+    name: str
+    value: str
+    health: Health | None = None
 
 
 class RouteSight(NamedTuple):
@@ -23,7 +32,7 @@ class RouteSight(NamedTuple):
     rates: RouteRates | None
     held: list[HeldRow]
     chart: Chart
-    settings: list[tuple[str, str]]
+    settings: list[Fact]
     now_ms: int
     serving: int
 
@@ -46,28 +55,36 @@ def _gather(visit: Visit, name: str) -> RouteSight:
         seen[0] if seen else None,
         held_rows([stats]),
         due_chart(due_histogram(operator, [name], edges(now_ms, "hour", 30))),
-        [] if named is None else settings_of(named),
+        [] if named is None else [*targets_of(named, stats, workers), *settings_of(named)],
         now_ms,
         sum(name in each.routes for each in workers or []),
     )
 
 
-def settings_of(route: Route) -> list[tuple[str, str]]:
+def targets_of(route: Route, stats: RouteStats, workers: list[WorkerRecord] | None) -> list[Fact]:
+    """Return where a route's envelopes go, and whether that takes them."""
+    live = target_health(route.target, stats, workers, dead_letter=False)
+    found = [Fact("target", str(route.target), live)]
+    if (letters := route.dead_letter) is None:
+        return [*found, Fact("dead letters to", "kept in the store")]
+    dead = target_health(letters, stats, workers, dead_letter=True)
+    return [*found, Fact("dead letters to", str(letters), dead)]
+
+
+def settings_of(route: Route) -> list[Fact]:
     """Return a route's settings in force, in words."""
     retry = route.retry
     tries = f"{retry.max_attempts} failures; {retry.backoff} from {format_ms(retry.initial)}"
     if retry.backoff == "exponential":
         tries += f" to {format_ms(retry.max)}, jitter {retry.jitter}"
     return [
-        ("target", str(route.target)),
-        ("dead letters to", str(route.dead_letter) if route.dead_letter else "kept in the store"),
-        ("retry", tries),
-        ("a failing target", f"is held for {format_ms(route.on_target_error.hold)}"),
-        ("longest delay", format_ms(route.max_delay)),
-        ("largest body", f"{route.max_body:,} bytes"),
-        ("lease", format_ms(route.lease)),
-        ("remember", format_ms(route.remember) if route.remember else "no delivered id"),
-        ("durability", str(route.durability)),
-        ("shards", str(route.shards)),
-        *([("cold tier", route.cold_tier.path)] if route.cold_tier else []),
+        Fact("retry", tries),
+        Fact("a failing target", f"is held for {format_ms(route.on_target_error.hold)}"),
+        Fact("longest delay", format_ms(route.max_delay)),
+        Fact("largest body", f"{route.max_body:,} bytes"),
+        Fact("lease", format_ms(route.lease)),
+        Fact("remember", format_ms(route.remember) if route.remember else "no delivered id"),
+        Fact("durability", str(route.durability)),
+        Fact("shards", str(route.shards)),
+        *([Fact("cold tier", route.cold_tier.path)] if route.cold_tier else []),
     ]
