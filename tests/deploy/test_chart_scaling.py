@@ -1,6 +1,7 @@
 """Scaling on what is due and will be: never below one, up at once, down slowly."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -43,6 +44,7 @@ HELM = {"manager": "helm", "operation": "Apply", "fieldsV1": POD}
 HELM_3 = {**HELM, "operation": "Update"}
 AUTOSCALER = {"manager": "kcm", "operation": "Update", "subresource": "scale", "fieldsV1": COUNT}
 STATUS = {"manager": "kcm", "operation": "Update", "subresource": "status"}
+ASKS = re.compile(r'lookup "apps/v1" "Deployment" \.Release\.Namespace \$name')
 OTHER = {"manager": "policy", "operation": "Apply", "fieldsV1": {"f:metadata": {}}}
 
 
@@ -58,15 +60,22 @@ OTHER = {"manager": "policy", "operation": "Apply", "fieldsV1": {"f:metadata": {
 def test_autoscaling_keeps_the_replicas_there_are(
     chart: Chart, tmp_path: Path, managers: list[Object], expected: int | None
 ) -> None:
-    """Helm asks the API server for the Deployment; here a template of the test names it."""
+    """Helm asks the API server for each Deployment; here the chart's copy takes it from a value."""
     folder = shutil.copytree(FOLDER, tmp_path / "chart")
+    for name in ("_worker.tpl", "serve.yaml"):
+        file = folder / "templates" / name
+        asked, given = ASKS.subn("get .Values.global.live $name", file.read_text("utf-8"))
+        assert given == 1
+        file.write_text(asked, "utf-8")
     live = {"metadata": {"managedFields": managers}, "spec": {"replicas": 5}}
-    include = 'kept: {{ include "duebridge.keptReplicas" .Values.global.live | quote }}'
-    (folder / "templates" / "kept.yaml").write_text(f"kind: Kept\n{include}\n", "utf-8")
-    given = ("-f", str(values_of("hpa")), f"--set-json=global={json.dumps({'live': live})}")
-    rendered = objects(chart.run("template", "demo", str(folder), *given))
-    [found] = [each["kept"] for each in rendered if each["kind"] == "Kept"]
-    assert found == ("" if expected is None else str(expected))
+    names = ("demo-duebridge", "demo-duebridge-http")
+    values = {"global": {"live": dict.fromkeys(names, live)}}
+    values |= {"scaling": {"mode": "hpa"}, "serve": {"autoscaling": {"enabled": True}}}
+    (file := tmp_path / "values.json").write_text(json.dumps(values), "utf-8")
+    options = ("-f", str(values_of("serve")), "-f", str(file))
+    rendered = list(objects(chart.run("template", "demo", str(folder), *options)))
+    found = [one(rendered, "Deployment", name)["spec"].get("replicas") for name in names]
+    assert found == [expected, expected]
 
 
 @pytest.mark.parametrize("mode", SCALED)

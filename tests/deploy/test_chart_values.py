@@ -6,6 +6,8 @@ kubernetes-validate, and of the operators' custom resources.
 """
 
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -135,6 +137,14 @@ def test_program_of_the_chart_is_this_one() -> None:
     project = (ROOT / "pyproject.toml").read_text("utf-8")
     about = yaml.safe_load((FOLDER / "Chart.yaml").read_text("utf-8"))
     assert f'version = "{about["appVersion"]}"' in project
+
+
+def test_each_define_of_the_chart_has_a_name_of_its_own() -> None:
+    """Of two the one that Helm happens to parse last wins, in silence."""
+    texts = [path.read_text("utf-8") for path in (FOLDER / "templates").rglob("*.*")]
+    names = [name for text in texts for name in re.findall(r'\bdefine "([^"]+)"', text)]
+    assert names
+    assert [name for name, count in Counter(names).items() if count > 1] == []
 
 
 SCHEMAS = Path(__file__).parent / "schemas"

@@ -34,20 +34,3 @@ sum(max by (route, shard) (duebridge_due_within{window="{{ $root.Values.scaling.
 {{- end -}}
 {{- join "|" $names -}}
 {{- end -}}
-
-{{- /*
-Of the Deployment as it is, or nothing: the replicas to keep while something else scales. A field that
-an upgrade leaves out falls to 1 if Helm set it last; it stays if an autoscaler did, by server-side
-apply. Only then it is left out: an autoscaler may move it between rendering and upgrade.
-*/ -}}
-{{- define "duebridge.keptReplicas" -}}
-{{- $applied := false -}}
-{{- $scaled := false -}}
-{{- range dig "metadata" "managedFields" list . -}}
-  {{- if eq .operation "Apply" }}{{ $applied = true }}{{ end -}}
-  {{- if eq (default "" .subresource) "scale" }}{{ $scaled = true }}{{ end -}}
-{{- end -}}
-{{- if not (and $applied $scaled) -}}
-{{- with dig "spec" "replicas" nil . }}{{ int . }}{{ end -}}
-{{- end -}}
-{{- end -}}
