@@ -90,10 +90,10 @@ def rabbitmq(url: str = "amqp://rabbit/%2F", **options: object) -> Object:
     return {"type": "rabbitmq", "url": url, "options": options}
 
 
-def tier(path: str) -> Object:
+def tier(path: str, option: str = "region") -> Object:
     return {
         "target": {"broker": "orders", "topic": "t"},
-        "cold_tier": {"path": path, "horizon": "24h"},
+        "cold_tier": {"path": path, "horizon": "24h", "options": {option: "hunter2"}},
     }
 
 
@@ -113,6 +113,11 @@ IN_THE_STORES_URL = (
     "${URL:-redis://:hunter2@redis/0}",
     "redis://app:$${hunter2}@redis/0",
     "redis://app:${PREFIX}hunter2@redis/0",
+    # as a generated password is often written, and clients take it
+    "redis://:hun/ter2-hunter2@redis:6379/0",
+    "redis://:hun@ter2-hunter2@redis:6379/0",
+    "https://hunter2@proxy/redis",
+    "rediss://redis/0?auth=hunter2",
 )
 KAFKA_OPTIONS = (
     "sasl.password",
@@ -124,6 +129,40 @@ KAFKA_OPTIONS = (
     "ssl.keystore.key",
     "ssl.key.pem",
     "SASL.PASSWORD",
+    "sasl.kerberos.kinit.cmd",
+    "sasl.oauthbearer.extensions",
+    "schema.registry.basic.auth.user.info",
+    "auth",
+    "ssl.keystore.private.pem",
+    "encryption.key",
+    "connectionString",
+)
+
+
+# Nothing but the value says what it is.
+ANYWHERE = (
+    "https://a.blob.core.windows.net/c?sv=1&sig=hunter2",
+    "SharedAccessSignature sr=hunter2",
+    "Authorization: Basic hunter2",
+    "Bearer hunter2",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJodW50ZXIyIn0.hunter2",
+    "hunter2/K7MDENG/bPxRfiCYEXA3PLE9KEY",
+)
+TIER = ("azure_storage_sas_key", "aws_sse_customer_key_base64", "sas_token", "master_key", "key")
+VARIABLES = (
+    "AWS_SECRET_ACCESS_KEY",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "REDIS_AUTH",
+    "S3_KEY",
+    "SENTRY_DSN",
+    "DB_PW",
+)
+SPARK = (
+    "spark.hadoop.fs.s3a.secret.key",
+    "spark.hadoop.fs.azure.account.key.ACCT.dfs.core.windows.net",
+    "spark.authenticate.secret",
+    "spark.ssl.keyPassword",
+    "spark.hadoop.fs.azure.sas.c.acct",
 )
 
 
@@ -133,6 +172,7 @@ KAFKA_OPTIONS = (
         *((STORE, "url", {"url": url}) for url in IN_THE_STORES_URL),
         (BROKER, "url", rabbitmq("amqp://app:hunter2@rabbit/%2F")),
         (BROKER, "url", rabbitmq("amqp://app:${PW:-hunter2}@rabbit/%2F")),
+        (BROKER, "url", rabbitmq("amqp://app:h/unter2-hunter2@rabbit/%2F")),
         (BROKER, "url", rabbitmq("amqps://rabbit/?ssl_options={'password': 'hunter2'}")),
         (BROKER, "options.ssl_options.password", rabbitmq(ssl_options={"password": "hunter2"})),
         (BROKER, "options.client_properties.a", rabbitmq(client_properties={"a": "token=hunter2"})),
@@ -140,16 +180,18 @@ KAFKA_OPTIONS = (
         (BROKER, "options.sasl.password", kafka(**{"sasl.password": "${PW:-hunter2}"})),
         (BROKER, "options.sasl.password", kafka(**{"sasl.password": "${A}-hunter2"})),
         (BROKER, "options.ssl.anything", kafka(**{"ssl.anything": KEY})),
+        *((BROKER, "options.client.id", kafka(**{"client.id": value})) for value in ANYWHERE),
         ("config.serve", "tokens", {"tokens": "hunter2"}),
         ("config.routes.far", "cold_tier.path", tier("s3://id:hunter2@bucket/x")),
         ("config.routes.far", "cold_tier.path", tier("s3://bucket/x?secret_key=hunter2")),
-        ("env", "REDIS_URL", {"REDIS_URL": "redis://:hunter2@redis/0"}),
-        ("env", "AWS_SECRET_ACCESS_KEY", {"AWS_SECRET_ACCESS_KEY": "hunter2"}),
-        (
-            "spark.conf",
-            "spark.hadoop.fs.s3a.secret.key",
-            {"spark.hadoop.fs.s3a.secret.key": "hunter2"},
+        *(
+            ("config.routes.far", f"cold_tier.options.{name}", tier("s3://b/x", name))
+            for name in TIER
         ),
+        *(("env", name, {name: "hunter2"}) for name in VARIABLES),
+        ("env", "REDIS_URL", {"REDIS_URL": "redis://:hunter2@redis/0"}),
+        ("env", "REDIS_URL", {"REDIS_URL": "redis://:$hunter2@redis/0"}),
+        *(("spark.conf", name, {name: "hunter2"}) for name in SPARK),
     ],
 )
 def test_password_in_values_is_refused_and_not_repeated(
@@ -165,6 +207,105 @@ def test_password_in_values_is_refused_and_not_repeated(
     assert f"{place}.{setting}: expected" in str(refused.value)
     assert "under secrets.env" in str(refused.value)
     assert "hunter2" not in str(refused.value)
+
+
+def variable(name: str = "A", value: str = "hunter2") -> list[Object]:
+    return [{"name": name, "value": value}]
+
+
+URL = "redis://:hunter2@redis"
+PODS: list[tuple[str, object, str]] = [
+    ("extraEnv", variable("REDIS_PASSWORD"), "extraEnv.0.value"),
+    ("extraEnv", variable(value=URL), "extraEnv.0.value"),
+    ("extraEnv", variable(value="redis://:{{ .Values.global.hunter2 }}@redis"), "extraEnv.0.value"),
+    ("extraEnvVars", variable("OTEL_EXPORTER_OTLP_HEADERS"), "extraEnvVars.0.value"),
+    ("extraEnvVars", variable(value="Authorization=Bearer hunter2"), "extraEnvVars.0.value"),
+    ("serve.extraEnv", variable("API_TOKEN"), "serve.extraEnv.0.value"),
+    ("intakeWorkers", {"a": {"extraEnv": variable(value=URL)}}, "intakeWorkers.a.extraEnv.0.value"),
+    ("podAnnotations", {"a": URL}, "podAnnotations.a"),
+    ("podAnnotations", {"example.com/token": "hunter2"}, "podAnnotations.example.com/token"),
+    ("commonAnnotations", {"a": "password=hunter2"}, "commonAnnotations.a"),
+    ("serviceAccount.annotations", {"a": URL}, "serviceAccount.annotations.a"),
+    ("sidecars", [{"name": "s", "args": ["--token", "hunter2"]}], "sidecars.0.args.1"),
+    ("initContainers", [{"name": "s", "env": variable("PW")}], "initContainers.0.env.0.value"),
+    (
+        "readinessProbe.httpGet",
+        {"httpHeaders": variable("Authorization")},
+        "readinessProbe.httpGet.httpHeaders.0.value",
+    ),
+    (
+        "spark.jobs",
+        {"a": {"run": "hydrate", "args": ["--secret-key=hunter2"], "schedule": "@daily"}},
+        "spark.jobs.a.args.0",
+    ),
+]
+
+
+PROJECTED = {"serviceAccountToken": {"path": "token", "audience": "vault"}}
+
+
+@pytest.mark.parametrize(("key", "value", "place"), PODS)
+def test_password_in_a_setting_of_pods_is_refused_and_not_repeated(
+    chart: Chart, key: str, value: object, place: str
+) -> None:
+    with pytest.raises(ChartRefused) as refused:
+        chart.given({key: value})
+    assert f"{place}: expected no secret here" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (
+            "extraEnv",
+            [
+                *variable("REDIS_PASSWORD_FILE", "/secrets/redis/password"),
+                *variable("AWS_ACCESS_KEY_ID", "duebridge"),
+                *variable("KEY_PREFIX", "shop"),
+                *variable("AUTH_MODE", "tls"),
+                *variable("REDIS_URL", "redis://:$(REDIS_PASSWORD)@redis:6379/0"),
+                *variable("PROXY", "http://proxy:3128/users/@me"),
+                *variable("IMAGE", "mirror:5000/duebridge@sha256:0123456789abcdef0123456789abcdef"),
+                {"name": "PW", "valueFrom": {"secretKeyRef": {"name": "redis", "key": "password"}}},
+            ],
+        ),
+        (
+            "podAnnotations",
+            {
+                "vault.hashicorp.com/agent-inject-secret-redis": "kv/data/redis",
+                "vault.hashicorp.com/agent-inject-token": "true",
+                "vault.hashicorp.com/agent-inject-template-redis": (
+                    '{{ with secret "kv/redis" }}export PASSWORD={{ .Data.password }}{{ end }}'
+                ),
+            },
+        ),
+        (
+            "initContainers",
+            [
+                {
+                    "name": "w",
+                    "command": ["sh", "-c", "redis-cli -a $PW --user=a PASSWORD=${PW} ping"],
+                }
+            ],
+        ),
+        ("extraVolumes", [{"name": "p", "projected": {"sources": [PROJECTED]}}]),
+        ("tolerations", [{"key": "example.com/token", "operator": "Exists"}]),
+        ("spark.conf", {"spark.kubernetes.driver.secretKeyRef.PW": "redis:password"}),
+        ("spark.conf", {"spark.authenticate": "true", "spark.ssl.keyStoreType": "PKCS12"}),
+        ("spark.jobs", {"token-report": {"run": "hydrate", "args": ["a"], "schedule": "@daily"}}),
+        (
+            "serviceAccount.annotations",
+            {"a": "arn:aws:iam::123456789012:role/duebridge/BridgeWorkersOfTheShopInProduction1"},
+        ),
+        ("imagePullSecrets", [{"name": "token-of-the-registry"}]),
+        ("extraEnvVarsSecret", "passwords"),
+    ],
+)
+def test_setting_of_pods_that_only_sounds_secret_is_taken(
+    chart: Chart, key: str, value: object
+) -> None:
+    assert chart.given({key: value})
 
 
 @pytest.mark.parametrize(
@@ -187,7 +328,13 @@ def test_references_paths_and_names_that_only_sound_secret_are_taken(chart: Char
         "sasl.password": "${file:/secrets/kafka/password}",
         "sasl.oauthbearer.token.provider": "shop.tokens:of_kafka",
         "ssl.key.location": "/secrets/kafka/tls.key",
-        "sasl.oauthbearer.token.endpoint.url": "https://login.example/token",
+        "sasl.oauthbearer.token.endpoint.url": "https://login.example:8443/token/@me",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.kerberos.service.name": "kafka",
+        "ssl.endpoint.identification.algorithm": "https",
+        "ssl.keystore.type": "PKCS12",
+        "metadata.max.age.ms": "30000",
+        "ssl.ca.pem": "-----BEGIN CERTIFICATE-----\nMIIDazCCAlOg\n-----END CERTIFICATE-----",
     }
     route = {"target": {"broker": "token-vault", "topic": "password-resets"}}
     rendered = chart.given(

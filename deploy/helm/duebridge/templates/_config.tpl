@@ -19,7 +19,6 @@
   {{- end -}}
   {{- $_ := set $config "serve" (merge (dict "listen" "0.0.0.0:8480") $serve) -}}
 {{- end -}}
-{{- include "duebridge.refuseSecrets" . -}}
 {{- toYaml $config -}}
 {{- end -}}
 
