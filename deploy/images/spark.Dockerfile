@@ -49,6 +49,7 @@ ENV PATH=/opt/duebridge/bin:/usr/local/bin:/usr/bin:/bin \
     HOME=/tmp \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONFAULTHANDLER=1 \
     PYSPARK_PYTHON=/opt/duebridge/bin/python \
     SPARK_HOME=/opt/duebridge/lib/python3.11/site-packages/pyspark \
     SPARK_LOCAL_DIRS=/tmp \

@@ -41,6 +41,7 @@ ENV PATH=/opt/duebridge/bin:/usr/bin \
     HOME=/tmp \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONFAULTHANDLER=1 \
     DUEBRIDGE_CONFIG=/etc/duebridge/duebridge.yaml \
     DUEBRIDGE_HEALTH_PORT=8080
 LABEL org.opencontainers.image.title=duebridge \

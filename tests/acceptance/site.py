@@ -83,6 +83,10 @@ class Worker:
         lines = [json.loads(line) for line in whole.splitlines()]
         return [line for line in lines if event in ("", line["event"])]
 
+    def said(self) -> str:
+        """All that it wrote so far, lines of others than its log among it."""
+        return self._log.read_text()
+
     def events(self) -> list[str]:
         return [line["event"] for line in self.logged()]
 

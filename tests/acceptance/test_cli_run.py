@@ -125,6 +125,15 @@ def test_run_at_sighup_reads_references_anew(duebridge: Command) -> None:
         assert worker.end() == 0
 
 
+def test_run_that_crashes_in_c_code_leaves_the_stack_of_each_thread(duebridge: Command) -> None:
+    """As images and pods start it: by itself Python says nothing of a signal from C code."""
+    with running(duebridge, PYTHONFAULTHANDLER="1") as worker:
+        assert worker.end(signal.SIGABRT) == -signal.SIGABRT
+    told = worker.said().partition("Fatal Python error: Aborted")[2]
+    assert "Current thread" in told
+    assert "/duebridge/worker/" in told
+
+
 def test_run_whose_terminal_was_closed_ends(duebridge: Command) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen([PROGRAM, "run"], cwd=duebridge.home, stderr=theirs) as process:

@@ -4,7 +4,18 @@ import pytest
 
 from duebridge.config.models import WorkerSettings
 from duebridge.worker.watch.probes import FROZEN_AFTER_S
-from tests.deploy.chart import MODES, Chart, ChartRefused, Object, container_of, loaded, one, pod_of
+from tests.deploy.chart import (
+    MODES,
+    Chart,
+    ChartRefused,
+    Object,
+    container_of,
+    loaded,
+    one,
+    pod_of,
+    pod_templates,
+)
+from tests.support.checkout import ROOT
 
 WITH_CONFIG = [mode for mode in MODES if mode != "existing-config"]
 RESTART_WITHIN_S = 30
@@ -63,6 +74,31 @@ def test_liveness_asks_less_than_readiness(chart: Chart) -> None:
     assert paths == expected
     ports = {container[probe]["httpGet"]["port"] for probe in paths}
     assert ports == {container["ports"][0]["name"]} == {"health"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_program_tells_where_it_crashed(chart: Chart, mode: str) -> None:
+    for name, template in pod_templates(chart.mode(mode)):
+        container = template["spec"]["containers"][0]
+        if container["name"] != "valkey":
+            env = {each["name"]: each.get("value") for each in container["env"]}
+            assert env["PYTHONFAULTHANDLER"] == "1", name
+
+
+def test_every_image_tells_where_it_crashed() -> None:
+    files = sorted((ROOT / "deploy" / "images").glob("*.Dockerfile"))
+    assert [file.stem for file in files if "PYTHONFAULTHANDLER=1" in file.read_text("utf-8")] == [
+        "spark",
+        "worker",
+    ]
+
+
+@pytest.mark.parametrize("key", ["env", "extraEnv", "extraEnvVars"])
+def test_variable_of_the_chart_that_is_given_stands_once(chart: Chart, key: str) -> None:
+    name = "PYTHONFAULTHANDLER"
+    value = {name: "0"} if key == "env" else [{"name": name, "value": "0"}]
+    env = container_of(chart.given({key: value}))["env"]
+    assert [each["value"] for each in env if each["name"] == name] == ["0"]
 
 
 @pytest.mark.parametrize("mode", WITH_CONFIG)

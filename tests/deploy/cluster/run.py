@@ -27,6 +27,7 @@ rm -r /wheels"""
 ENVIRONMENT = (
     "PATH=/opt/duebridge/bin:/usr/bin:/bin",
     "PYTHONDONTWRITEBYTECODE=1",
+    "PYTHONFAULTHANDLER=1",
     "DUEBRIDGE_CONFIG=/etc/duebridge/duebridge.yaml",
     "DUEBRIDGE_HEALTH_PORT=8080",
 )

@@ -54,6 +54,12 @@ imagePullSecrets:
 {{- end -}}
 
 {{- define "duebridge.env" -}}
+{{- $given := keys .Values.env .Values.secrets.env -}}
+{{- range concat .Values.extraEnv .Values.extraEnvVars }}{{ $given = append $given .name }}{{ end -}}
+{{- if not (has "PYTHONFAULTHANDLER" $given) }}
+- name: PYTHONFAULTHANDLER   # a crash in C code leaves the stack of every thread in the log
+  value: "1"
+{{- end }}
 {{- range $name, $value := .Values.env }}
 - name: {{ $name }}
   value: {{ $value | quote }}
