@@ -42,6 +42,7 @@ COPY --chmod=755 deploy/images/spark_entrypoint.py /application/opt/duebridge/bi
 FROM base
 ARG VERSION=0.2.0
 ARG REVISION=unknown
+ARG SOURCE=
 COPY --from=dependencies /opt/duebridge /opt/duebridge
 COPY --from=application /application /
 ENV PATH=/opt/duebridge/bin:/usr/local/bin:/usr/bin:/bin \
@@ -58,7 +59,8 @@ LABEL org.opencontainers.image.title=duebridge-spark \
     org.opencontainers.image.description="Delayed delivery for Kafka and RabbitMQ: jobs on Spark" \
     org.opencontainers.image.licenses=Apache-2.0 \
     org.opencontainers.image.version=${VERSION} \
-    org.opencontainers.image.revision=${REVISION}
+    org.opencontainers.image.revision=${REVISION} \
+    org.opencontainers.image.source=${SOURCE}
 USER 10001:10001
 WORKDIR /tmp
 ENTRYPOINT ["/usr/bin/tini", "-s", "--", "/opt/duebridge/bin/spark-entrypoint"]

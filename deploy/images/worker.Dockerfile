@@ -32,6 +32,7 @@ RUN /tools/bin/python -m hatchling build -t wheel -d /wheel \
 FROM base
 ARG VERSION=0.2.0
 ARG REVISION=unknown
+ARG SOURCE=
 # Three layers: another version of duebridge costs a node only the last one.
 COPY --from=dependencies /stdlib /
 COPY --from=dependencies /opt/duebridge /opt/duebridge
@@ -48,7 +49,8 @@ LABEL org.opencontainers.image.title=duebridge \
     org.opencontainers.image.description="Delayed delivery for Kafka and RabbitMQ: the bridge worker" \
     org.opencontainers.image.licenses=Apache-2.0 \
     org.opencontainers.image.version=${VERSION} \
-    org.opencontainers.image.revision=${REVISION}
+    org.opencontainers.image.revision=${REVISION} \
+    org.opencontainers.image.source=${SOURCE}
 EXPOSE 8080
 USER 10001:10001
 WORKDIR /etc/duebridge

@@ -1,24 +1,29 @@
 """The workflows: valid, and a release only of what was tested, pinned and signed.
 
-The steps that need no registry are run here as they stand; signing and pushing are only linted.
+The steps that need no registry are run here as they stand; pushing is only linted.
 """
 
+import json
 import os
 import re
 import subprocess
+import tarfile
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.deploy.chart import Chart, objects, pod_templates, values_of
 from tests.support.checkout import ROOT, downloaded
 
 FOLDER = ROOT / ".github" / "workflows"
 TEXT = (FOLDER / "release.yml").read_text("utf-8")
 JOBS: dict[str, Any] = yaml.safe_load(TEXT)["jobs"]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+SOURCE = "https://git.example/shop/duebridge"
 PINNED = f"registry.example/python@sha256:{'0' * 64}"
 
 
@@ -95,6 +100,70 @@ def test_release_of_a_tag_that_is_not_the_version_stops(
     done = run(text, GITHUB_REF_NAME=tag, GITHUB_OUTPUT=str(output))
     assert (done.returncode == 0) is is_taken
     assert (output.read_text() if output.exists() else "") == f"version={VERSION}\n" * is_taken
+
+
+@pytest.fixture
+def package(chart: Chart, tmp_path: Path) -> Callable[[str], Path]:
+    """Return what runs the release's own step, and gives the package."""
+
+    def make(registry: str) -> Path:
+        where = {"REGISTRY": registry, "SOURCE": SOURCE, "REVISION": "a" * 40}
+        path = f"{Path(chart.helm).parent}:{os.environ['PATH']}"
+        text = script("chart", "Package, with the names of the published images")
+        done = run(text, RUNNER_TEMP=str(tmp_path), PATH=path, **where)
+        assert done.returncode == 0, done.stderr
+        return tmp_path / f"duebridge-{VERSION}.tgz"
+
+    return make
+
+
+def images_of(chart: Chart, package: Path, *options: str) -> set[str]:
+    """Return what the pods of a package pull, jobs on Spark among them."""
+    jobs = ("-f", str(values_of("spark-cronjob")), *options)
+    rendered = objects(chart.run("template", "demo", str(package), *jobs))
+    return {pod["spec"]["containers"][0]["image"] for _, pod in pod_templates(list(rendered))}
+
+
+@pytest.mark.parametrize("registry", ["registry.example", "registry.example:5000/shop/tools"])
+def test_published_chart_pulls_the_published_images(
+    chart: Chart, package: Callable[[str], Path], registry: str
+) -> None:
+    built = yaml.safe_load((ROOT / "deploy" / "images" / "docker-bake.json").read_text("utf-8"))
+    tags = [built["target"][name]["tags"][0] for name in ("worker", "spark")]
+    where = {"${REGISTRY}": registry, "${VERSION}": VERSION}
+    pushed = {re.sub(r"\$\{\w+\}", lambda found: where[found[0]], tag) for tag in tags}
+    assert images_of(chart, package(registry)) == pushed
+
+
+def test_image_that_names_its_host_is_taken_from_there(
+    chart: Chart, package: Callable[[str], Path]
+) -> None:
+    file = package("registry.example/shop")
+    mine = "--set=image.repository=localhost/mine,spark.image.repository=other/mine"
+    found = images_of(chart, file, mine)
+    assert found == {f"localhost/mine:{VERSION}", f"registry.example/other/mine:{VERSION}"}
+
+
+def test_published_chart_says_where_it_comes_from(package: Callable[[str], Path]) -> None:
+    with tarfile.open(package("registry.example/shop")) as archive:
+        about = yaml.safe_load(archive.extractfile("duebridge/Chart.yaml") or b"")
+    assert (about["home"], about["sources"]) == (SOURCE, [SOURCE])
+    assert about["maintainers"]
+    _, _, icon = about["icon"].partition(f"{SOURCE}/raw/{'a' * 40}/")
+    assert (ROOT / icon).is_file()
+    hub = {name.partition("/")[2]: text for name, text in about["annotations"].items()}
+    [worker, _] = json.loads(hub["images"])
+    assert worker == {"name": "worker", "image": f"registry.example/shop/duebridge:{VERSION}"}
+    assert {"kind", "description"} == json.loads(hub["changes"])[0].keys()
+    _, _, page = json.loads(hub["links"])[0]["url"].partition(f"/blob/{'a' * 40}/")
+    assert (ROOT / page).is_file()
+
+
+def test_images_say_where_they_come_from() -> None:
+    for file in (ROOT / "deploy" / "images").glob("*.Dockerfile"):
+        labels = re.findall(r"org\.opencontainers\.image\.(\w+)=", file.read_text("utf-8"))
+        wanted = {"title", "description", "licenses", "version", "revision", "source"}
+        assert set(labels) == wanted, file
 
 
 @pytest.mark.parametrize(("said", "code"), [("2 pins", 0), ("NOT CHECKED redis: timeout", 1)])

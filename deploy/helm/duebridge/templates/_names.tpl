@@ -65,7 +65,9 @@ annotations:
 {{- define "duebridge.image" -}}
 {{- $root := first . -}}
 {{- $image := index . 1 -}}
-{{- $registry := default $image.registry $root.Values.global.imageRegistry -}}
+{{- /* A repository that names its host, as docker does, is not below the registry of the values. */ -}}
+{{- $own := ternary "" $image.registry (regexMatch "^(localhost|[^/]*[.:][^/]*)/" $image.repository) -}}
+{{- $registry := default $own $root.Values.global.imageRegistry -}}
 {{- with $registry }}{{ . }}/{{ end -}}
 {{- if $image.digest -}}
 {{ $image.repository }}@{{ $image.digest }}
