@@ -22,6 +22,7 @@ from tests.support.checkout import ROOT, downloaded
 FOLDER = ROOT / ".github" / "workflows"
 TEXT = (FOLDER / "release.yml").read_text("utf-8")
 JOBS: dict[str, Any] = yaml.safe_load(TEXT)["jobs"]
+CI: dict[str, Any] = yaml.safe_load((FOLDER / "ci.yaml").read_text("utf-8"))["jobs"]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
 SOURCE = "https://git.example/shop/duebridge"
 PINNED = f"registry.example/python@sha256:{'0' * 64}"
@@ -53,6 +54,25 @@ def test_nothing_is_released_before_the_tests_pass() -> None:
             needs = JOBS[job].get("needs", [])
             todo += [needs] if isinstance(needs, str) else needs
         assert "ci" in seen, name
+
+
+@pytest.mark.parametrize(("said", "code"), [("9 passed", 0), ("no cluster answers at X", 1)])
+@pytest.mark.parametrize("first", ["172.18.0.1", "fc00:f853:ccd:e793::1"])
+def test_chart_is_tried_on_a_cluster_at_its_address_or_the_job_fails(
+    tmp_path: Path, said: str, code: int, first: str
+) -> None:
+    steps = CI["k8s"]["steps"]
+    [step] = [each for each in steps if each.get("name") == "The chart on a cluster"]
+    assert any(each.get("uses", "").startswith("helm/kind-action@") for each in steps)
+    programs = {"docker": f"printf '{first}\\n172.18.0.1\\n'"}
+    programs["make"] = f'echo "$1 at $DUEBRIDGE_K8S_HOST: {said}"'
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n", "utf-8")
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = run(f"set -o pipefail\n{step['run']}", RUNNER_TEMP=str(tmp_path), PATH=path)
+    assert done.stdout.startswith(f"test-k8s at 172.18.0.1: {said}")
+    assert done.returncode == code
 
 
 def test_release_names_no_registry_but_by_variables() -> None:
