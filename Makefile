@@ -7,7 +7,7 @@ COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --
 PARALLEL ?= -n 3 --dist loadfile
 PINNED := --no-annotate --constraint requirements.lock
 
-.PHONY: help demo demo-spark test coverage api lint bench bench-check proof proof-ha fuzz mutants lock supply-chain venv services-up services-down test-unit test-long test-k8s tools
+.PHONY: help demo demo-spark test coverage api lint bench bench-check proof proof-ha fuzz mutants lock supply-chain venv services-up services-down test-unit test-long test-release test-k8s tools
 
 help:
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -30,6 +30,9 @@ test-unit: venv ## the tests that need no service
 
 test-long: venv services-up ## the tests that take long: a Spark cluster, jobs as commands, every state of a small world
 	$(VENV)/pytest -m long -n 2 --dist loadfile $(TESTS)
+
+test-release: venv ## a release's own steps, which sign with a key of the test's
+	$(VENV)/pytest -m release $(TESTS)
 
 test-k8s: venv ## the chart on the cluster of KUBECONFIG, if one answers (tests/deploy/cluster/README.md)
 	@$(VENV)/python -m tests.deploy.cluster.run $(TESTS)

@@ -15,7 +15,7 @@ from tests.deploy.chart import Chart
 from tests.deploy.release import SOURCE, VERSION, script
 from tests.support.checkout import ROOT, downloaded
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]  # cosign, the first time
+pytestmark = [pytest.mark.release, pytest.mark.timeout(1800)]  # cosign, the first time
 OFFLINE = ("--insecure-ignore-tlog", "--private-infrastructure")
 
 
