@@ -4,7 +4,8 @@
 -- ARGV[4]  their lowest generation; '' marks only the filter that a rebuild fills
 -- ARGV[5]  the token of the caller's lease of the cold tier
 -- ARGV[6]  number of ids, then the ids
--- Returns  {now, ids}
+-- Returns  {now, void ids}: the row of an id that lives here ends before it counts, since the store
+--          judges what comes beside it; so does one that an earlier call of the same job has ended
 -- @include prelude master life renewed batch record memory filter cold
 
 local count = tonumber(ARGV[6])
@@ -13,7 +14,18 @@ if has_lost_cold_lease(ARGV[5]) then return refuse_without_lease() end
 local ids = arguments(7, count)
 if ARGV[4] == '' then
   mark_filter(COLD_NEXT, 'next', ids, NEXT_WORDS)
-else
-  mark_cold(ids, tonumber(ARGV[4]))
+  return {NOW, {}}
 end
-return {NOW, count}
+
+local lowest, generation, void = tonumber(ARGV[4]), next_generation(0), {}
+local records = hmget(ENVELOPES, ids)
+read_tombstones(ids)
+for i, id in ipairs(ids) do
+  local tombstone = tombstone_of(id)
+  if records[i] or tombstone and tombstone.ended >= lowest then
+    void[#void + 1] = id
+    leave_tombstone(id, generation, 0, generation, generation, 0)
+  end
+end
+mark_cold(ids, lowest)
+return {NOW, void}

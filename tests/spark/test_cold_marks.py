@@ -40,7 +40,7 @@ def test_mark_of_rows_reaches_the_filter_of_each_shard(world: World, tier: Tier)
         with tier.notes() as shards:
             counts = [shard.store.end_sift(7, lease.token) for shard in shards]
             assert sum(counts) == sum(shard.filter().marked for shard in shards) == 600
-    assert [batch.to_pydict() for batch in marked] == [{"marked": [300]}] * 2
+    assert not any(batch.num_rows for batch in marked), "none of them lives in the store"
     producer = world.producer()
     assert {producer.cancel("cold", name) for name in NAMES[::20]} == {"recorded"}
     assert producer.cancel("cold", "another") == "unknown"

@@ -12,6 +12,7 @@ from duebridge_connectors.spark.commands.job import parse_pairs
 from duebridge_connectors.spark.jobs.schedule import run_schedule
 from duebridge_connectors.spark.transforms.envelopes import select_columns
 from tests.spark.cold_route import ColdRoute
+from tests.spark.test_rows import rejected
 from tests.spark.world import LATER_MS, World
 
 MADE = {"body": "concat('order ', number)", "due_at": f"{LATER_MS} + cast(number as bigint)"}
@@ -110,6 +111,22 @@ def test_cold_row_that_was_scheduled_straight_obeys_a_cancel_and_comes_back(
     assert cold.world.due("cold", "moved") == LATER_MS + 7
     receipt = producer.schedule("cold", b"x", id="kept", at=LATER_MS)
     assert receipt.status == "duplicate", "its content is what a producer would have stored"
+
+
+def test_schedule_of_far_rows_whose_ids_live_is_judged_by_the_store(cold: ColdRoute) -> None:
+    producer = cold.world.producer()
+    producer.schedule("cold", b"x", id="same", at=LATER_MS)
+    producer.schedule("cold", b"other", id="other", delay="1h")
+    rows = [(name, "x", LATER_MS, None, None) for name in ("same", "other", "new")]
+    to = {"rejects": str(cold.world.home / "rejects"), "run": "first"}
+    done = scheduled(cold, rows, **to)
+    assert (done.cold, done.duplicate, done.conflict, done.rows) == (1, 1, 1, 3)
+    assert [row["id"] for row in rejected(cold.world.home / "rejects")] == ["other"]
+    again = scheduled(cold, rows, **to)
+    assert (again.cold, again.duplicate, again.conflict) == (0, 2, 1)
+    assert producer.cancel("cold", "same") == "cancelled"
+    cold.reach(hours=1)
+    assert (cold.hydrate().accepted, cold.warm()) == (1, {"other", "new"})
 
 
 def test_schedule_that_keeps_all_in_the_store_writes_no_file(cold: ColdRoute) -> None:

@@ -100,7 +100,11 @@ class ColdHistory:
         name = IDS[one % len(IDS)]
         body = self.current.get(name, b"first") if two & 1 else b"%d" % next(self.numbers)
         at = self.desk.clock() + (1000 if two & 2 else 30 * DAY_MS)
-        (answer,) = self.desk.schedule(envelope(name, at=at, body=body), replace=bool(two & 4))
+        self.put(name, body, at, replace=bool(two & 4))
+
+    def put(self, name: str, body: bytes, at: int, *, replace: bool = False) -> None:
+        """Schedule it; what is accepted ends what was before."""
+        (answer,) = self.desk.schedule(envelope(name, at=at, body=body), replace=replace)
         if answer.status in ("accepted", "replaced"):
             self.end(name)
             self.fates[name, body] = Fate(answer.due_at_ms)
@@ -213,23 +217,37 @@ class ColdHistory:
             self.files.removed.add(batch)
             yield
 
-    def load(self, _: bool) -> Job:
-        """Rows go to files that never were in the store."""
-        number = next(self.numbers)
-        row = ColdRow(f"L{number}", f"l{number}", self.notes.new_generation(), 0, b"loaded")
-        row = row._replace(due_at_ms=self.desk.clock() + 30 * DAY_MS)
-        yield
+    def load(self, is_shared: bool) -> Job:
+        """Rows go to files that never were in the store; ids that live there are its to judge."""
         token = self.occupy()
         yield
-        self.desk.store.mark([row.id], row.generation, token)
+        row = self.loaded(is_shared)
+        is_void = bool(self.desk.store.mark([row.id], row.generation, token))
+        fate = Fate(row.due_at_ms, is_excused=True)  # until the job has come to its end
+        if not is_void:
+            self.fates[row.id, row.body] = fate
         yield
+        if is_void:
+            self.put(row.id, row.body, row.due_at_ms)
+            yield
         self.renew(token)
         self.files.batches[row.batch] = [row]
         self.files.removed.add(row.batch)
-        self.fates[row.id, row.body] = Fate(row.due_at_ms)
-        self.current[row.id] = row.body
+        if not is_void and not fate.is_ended:
+            fate.is_excused = False
+            self.current[row.id] = row.body
         yield
         self.desk.store.vacate(token)
+
+    def loaded(self, is_shared: bool) -> ColdRow:
+        """A row of an id that no other row has: files alone do not say which one is to come."""
+        number = next(self.numbers)
+        cold = {row.id for row in self.files.rows(known=True)}
+        free = [name for name in IDS if is_shared and name not in cold]
+        name = free[0] if free else f"l{number}"
+        due_at_ms = self.desk.clock() + 30 * DAY_MS
+        body = b"loaded %d" % number
+        return ColdRow(f"L{number}", name, self.notes.new_generation(), due_at_ms, body)
 
     def hydrate(self, takes_all: bool) -> Job:
         token = self.occupy()

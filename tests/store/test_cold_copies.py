@@ -235,3 +235,39 @@ def test_hydrate_without_its_lease_is_refused(desk: Desk) -> None:
     desk.store.vacate("B")
     with pytest.raises(StoreError, match="it ran out"):
         hydrate(desk, Row("b", 9, "B"), lease="B")
+
+
+def generation_of(desk: Desk) -> int:
+    return ColdNotes(desk.connection, desk.shard).new_generation()
+
+
+@FILTERED
+@pytest.mark.parametrize("body", [b"body", b"other"], ids=["the same", "other"])
+def test_mark_of_an_id_that_lives_here_makes_its_row_void(
+    desk: Desk, is_filtered: bool, body: bytes
+) -> None:
+    prepare(desk, is_filtered)
+    desk.schedule(envelope("x", at=desk.clock() + 1000))
+    generation = generation_of(desk)
+    assert desk.store.mark(["y", "x", "z"], generation, "") == ["x"]
+    desk.clock.advance(1000)
+    claim = desk.claim_all()
+    desk.store.ack(acks(claim.token, "x"))
+    assert hydrate(desk, Row("x", generation, "L", body)) == "duplicate"
+    assert hydrate(desk, Row("y", generation, "L", body)) == "accepted"
+
+
+@FILTERED
+def test_mark_again_of_what_was_void_and_has_ended_says_so_again(
+    desk: Desk, is_filtered: bool
+) -> None:
+    """A task of Spark runs twice: the second answer is the one that counts."""
+    prepare(desk, is_filtered)
+    desk.schedule(far("x"))
+    generation = generation_of(desk)
+    assert desk.store.mark(["x"], generation, "") == ["x"]
+    assert desk.store.cancel("x") == "cancelled"
+    assert desk.store.mark(["x"], generation, "") == ["x"]
+    later = generation_of(desk)
+    assert desk.store.mark(["x"], later, "") == []
+    assert hydrate(desk, Row("x", later, "M")) == "accepted"

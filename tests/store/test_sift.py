@@ -69,4 +69,5 @@ def test_mark_of_1000_is_one_step_and_1001_is_refused(desk: Desk) -> None:
     sift(desk, floor=1, words=WORDS)
     with pytest.raises(StoreError, match="LIMIT"):
         desk.store.mark([f"{n}" for n in range(1001)], 1, "")
-    assert desk.store.mark([f"{n}" for n in range(1000)], 1, "") == 1000
+    assert desk.store.mark([f"{n}" for n in range(1000)], 1, "") == []
+    assert desk.client.hget(desk.key("meta"), "cold_marked") is not None

@@ -13,8 +13,10 @@ from duebridge.store.wire.replies import (
     LiftReply,
     MarkReply,
     OccupyReply,
+    SiftReply,
     VacateReply,
     read_reply,
+    read_text,
 )
 
 
@@ -56,19 +58,20 @@ class ColdCalls(ShardCalls):
         """Give the lease of the cold tier back; return whether the caller had it."""
         return bool(read_reply(self._run("vacate", token), VacateReply).did)
 
-    def mark(self, ids: Sequence[str], lowest: int | None, lease: str) -> int:
-        """Mark ids whose rows are about to be cold, with their lowest generation; return how many.
+    def mark(self, ids: Sequence[str], lowest: int | None, lease: str) -> list[str]:
+        """Mark ids whose rows are about to be cold, with their lowest generation.
 
-        Without a generation only the filter that is being rebuilt gets them.
+        Return those that live here: their rows are void, and the store is to judge them. Without a
+        generation only the filter that is being rebuilt gets the ids.
         """
         floor = "" if lowest is None else lowest
         reply = self._run("mark", floor, lease, len(ids), *ids, ids=ids)
-        return read_reply(reply, MarkReply).marked
+        return [read_text(each) for each in read_reply(reply, MarkReply).void]
 
     def begin_sift(self, words: int, generation: int, lease: str) -> None:
         """Begin a filter of so many words of 32 bits; it gets all that is marked from now on."""
-        read_reply(self._run("sift", lease, words, generation), MarkReply)
+        read_reply(self._run("sift", lease, words, generation), SiftReply)
 
     def end_sift(self, floor: int, lease: str) -> int:
         """Use the new filter, and refuse rows of a generation below `floor`; return its ids."""
-        return read_reply(self._run("sift", lease, "", floor), MarkReply).marked
+        return read_reply(self._run("sift", lease, "", floor), SiftReply).marked

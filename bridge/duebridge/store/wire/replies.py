@@ -142,7 +142,14 @@ class LiftReply(NamedTuple):
 
 
 class MarkReply(NamedTuple):
-    """How many cold ids were marked."""
+    """The ids whose rows do not count, since they live in the store."""
+
+    now_ms: int
+    void: list[bytes]
+
+
+class SiftReply(NamedTuple):
+    """How many ids the new filter has."""
 
     now_ms: int
     marked: int

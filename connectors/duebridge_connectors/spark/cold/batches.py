@@ -2,10 +2,10 @@
 
 rows ─▶ Parquet of a batch, read back by each task ─▶ commit               write_batch
 committed rows ─▶ shard by shard, in order ─▶ demote.lua ─▶ commit         finish_batches
-rows never stored ─▶ their ids marked in the store ─▶ commit               publish_batch
+rows never stored ─▶ their ids marked ─▶ living ones to the store ─▶ commit publish_batch
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
@@ -21,11 +21,22 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.wire.replies import DemoteReply
 from duebridge_connectors.spark.cold.commit_log import REMOVED, Commit
-from duebridge_connectors.spark.cold.parquet_files import WRITTEN, ColdBatch, write_files
+from duebridge_connectors.spark.cold.parquet_files import (
+    WRITTEN,
+    ColdBatch,
+    write_files,
+    write_table,
+)
 from duebridge_connectors.spark.cold.sieve import mark_batch
 from duebridge_connectors.spark.cold.tier import Tier, read_cold
 from duebridge_connectors.spark.source.planning import StoreAddress
-from duebridge_connectors.spark.transforms.cold_copies import KEYS, in_removal_order
+from duebridge_connectors.spark.transforms.cold_copies import (
+    COPY,
+    KEYS,
+    PULLED,
+    exclude,
+    in_removal_order,
+)
 
 
 def write_batch(tier: Tier, rows: DataFrame, kind: str, batch: str) -> Commit:
@@ -48,18 +59,43 @@ def write_batch(tier: Tier, rows: DataFrame, kind: str, batch: str) -> Commit:
     )
 
 
+VOID_LIST = "void.parquet"  # rows of ids that lived in the store: they never counted
 PATIENCE_MS = 600_000  # of what has written files already
 
 
-def publish_batch(spark: SparkSession, tier: Tier, batch: Commit) -> None:
+def publish_batch(
+    spark: SparkSession, tier: Tier, batch: Commit, schedule: Callable[[list[str]], None]
+) -> None:
     """Commit a batch whose rows never were in the store, once that knows their ids.
 
-    Under the lease of the tier: a rebuild between the two would miss them. Raises `JobFailed`.
+    Rows whose ids live there are void; `schedule` asks the store about them, before the commit: a
+    run that is killed in between asks again. Under the lease of the tier: a rebuild between mark
+    and commit would miss them. Raises `JobFailed`, and what `schedule` raises.
     """
     with tier.leased("schedule", PATIENCE_MS) as lease:
-        mark_batch(spark, tier, batch, lease)
+        if void := mark_batch(spark, tier, batch, lease):
+            schedule(void)
+            batch = _without(spark, tier, batch, void)
         lease.check()
         tier.log.commit(batch)
+
+
+def _without(spark: SparkSession, tier: Tier, batch: Commit, ids: Sequence[str]) -> Commit:
+    """Return the commit of a batch whose rows of these ids do not count."""
+    rows = read_cold(spark, tier, batch.files, PULLED, ids).toArrow()
+    file = f"pulled={batch.batch}/{VOID_LIST}"
+    write_table(tier.log.root, file, rows)
+    return msgspec.structs.replace(batch, rows=batch.rows - rows.num_rows, pulled=(file,))
+
+
+def read_known(spark: SparkSession, tier: Tier, columns: Sequence[str]) -> DataFrame | None:
+    """Return columns of all rows that files have, but for void ones; None without any file."""
+    state = tier.log.state()
+    if not state.known:
+        return None
+    rows = read_cold(spark, tier, state.known, [*COPY, *columns])
+    lists = [file for file in state.pulled if file.endswith(VOID_LIST)]
+    return exclude(rows, read_cold(spark, tier, lists, COPY), COPY) if lists else rows
 
 
 def finish_batches(spark: SparkSession, tier: Tier) -> list[Commit]:

@@ -5,7 +5,7 @@ refuses them with a reason. One function splits the rows, so each is in exactly 
 count from the start of the job.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import timedelta
 
 import msgspec
@@ -60,6 +60,16 @@ def near_rows(job: FarJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
     for batch in batches:
         is_near = [row is None for row in _far(job, packer, batch)]
         yield batch.filter(pa.array(is_near, pa.bool_()))
+
+
+def known_rows(
+    job: FarJob, ids: Collection[str], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the far rows of these ids, unchanged."""
+    packer = job.write.packer()
+    for batch in batches:
+        is_known = [row is not None and row.id in ids for row in _far(job, packer, batch)]
+        yield batch.filter(pa.array(is_known, pa.bool_()))
 
 
 def _far(job: FarJob, packer: Packer, batch: pa.RecordBatch) -> list[PackedRow | None]:

@@ -45,10 +45,13 @@ class MarkJob(msgspec.Struct, frozen=True):
     is_next: bool
 
 
-def mark_batch(spark: SparkSession, tier: Tier, batch: Commit, lease: ColdLease) -> None:
-    """Mark the ids of a batch that never was in the store, before its commit."""
+def mark_batch(spark: SparkSession, tier: Tier, batch: Commit, lease: ColdLease) -> list[str]:
+    """Mark the ids of a batch that never was in the store, before its commit.
+
+    Return those that live in the store: their rows will not come back.
+    """
     rows = read_cold(spark, tier, batch.files, KEYS)
-    _mark(rows, MarkJob(tier.address, tier.shards, lease.token, is_next=False))
+    return _mark(rows, MarkJob(tier.address, tier.shards, lease.token, is_next=False))
 
 
 def sift_if_worn(spark: SparkSession, tier: Tier, lease: ColdLease, marks: int) -> bool:
@@ -120,12 +123,13 @@ def _unused(spark: SparkSession, rows: DataFrame, marks: Marks) -> list[tuple[in
     return [(row.shard, row.name) for row in void.unionByName(bound).collect()]
 
 
-def _mark(rows: DataFrame, job: MarkJob) -> None:
-    rows.select(*KEYS).mapInArrow(partial(mark_rows, job), "marked long").collect()
+def _mark(rows: DataFrame, job: MarkJob) -> list[str]:
+    found = rows.select(*KEYS).mapInArrow(partial(mark_rows, job), "id string").collect()
+    return [row.id for row in found]
 
 
 def mark_rows(job: MarkJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Mark the ids of rows of shard, id and generation; yield how many."""
+    """Mark the ids of rows of shard, id and generation; yield those whose rows are void."""
     with job.address.connect() as connection:
         for batch in batches:
             by_shard: dict[int, list[tuple[str, int]]] = {}
@@ -136,5 +140,5 @@ def mark_rows(job: MarkJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
                 store = job.address.delay_store(connection, job.shards[number])
                 for call in in_calls(found):
                     lowest = None if job.is_next else min(generation for _, generation in call)
-                    store.mark([name for name, _ in call], lowest, job.lease)
-            yield pa.RecordBatch.from_pydict({"marked": [batch.num_rows]})
+                    void = store.mark([name for name, _ in call], lowest, job.lease)
+                    yield pa.RecordBatch.from_pydict({"id": pa.array(void, pa.string())})

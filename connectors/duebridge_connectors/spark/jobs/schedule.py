@@ -1,6 +1,7 @@
 """The job `schedule`: rows of files or of a table become envelopes of a route.
 
 rows ─┬─ far ─▶ packed, without rows already cold ─▶ batch, verified ─▶ commit
+      ├─ far, of an id that lives in the store ─▶ the store, which judges it
       └─ near or doubtful ─▶ the store
 """
 
@@ -12,15 +13,16 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from duebridge.errors import ConfigError
-from duebridge_connectors.spark.cold.batches import publish_batch, write_batch
+from duebridge_connectors.spark.cold.batches import publish_batch, read_known, write_batch
 from duebridge_connectors.spark.cold.commit_log import SCHEDULED
-from duebridge_connectors.spark.cold.far_rows import FarJob, far_rows, near_rows
-from duebridge_connectors.spark.cold.tier import new_batch, open_tier, read_cold
+from duebridge_connectors.spark.cold.far_rows import FarJob, far_rows, known_rows, near_rows
+from duebridge_connectors.spark.cold.tier import new_batch, open_tier
 from duebridge_connectors.spark.rows.schema import COLD, is_packed
 from duebridge_connectors.spark.source.dataframes import write_envelopes
 from duebridge_connectors.spark.source.loader import Summary
 from duebridge_connectors.spark.source.options import TABLE, check_format
 from duebridge_connectors.spark.source.planning import WriteJob, plan_write
+from duebridge_connectors.spark.source.writer import rejects_directory
 from duebridge_connectors.spark.transforms.cold_copies import batch_rows, exclude
 from duebridge_connectors.spark.transforms.envelopes import select_columns
 
@@ -54,10 +56,9 @@ def run_schedule(
     may_be_cold = cold and planned.options.on_conflict == "refuse" and not is_packed(rows.columns)
     if planned.route.cold_tier is None or not may_be_cold:
         return write_envelopes(rows, **write_options)
-    far = _schedule_far(spark, rows, planned)
+    far = _schedule_far(spark, rows, planned, write_options)
     near = write_envelopes(far.near, **write_options)
-    duplicate = near.duplicate + far.duplicate
-    return msgspec.structs.replace(near, cold=far.cold, duplicate=duplicate)
+    return Summary.of(near.route, [far.counts, near])
 
 
 def _read_inputs(
@@ -77,30 +78,43 @@ class FarSplit(NamedTuple):
     """The counts of the far rows, and the near rows, which are still to be scheduled."""
 
     near: DataFrame
-    cold: int
-    duplicate: int
+    counts: Summary
 
 
-def _schedule_far(spark: SparkSession, rows: DataFrame, planned: WriteJob) -> FarSplit:
+def _schedule_far(
+    spark: SparkSession, rows: DataFrame, planned: WriteJob, options: Mapping[str, str | int]
+) -> FarSplit:
     """Write the far rows to the cold tier of their route.
 
     Repeated rows are duplicates while they are cold; once they have returned, the store knows
-    them.
+    them. It also judges those whose ids live there: else both would be delivered.
     """
     tier = open_tier(str(planned.options.config), planned.route.name)
     now_ms = tier.now_ms()
     job = FarJob(tier, planned, now_ms, tier.boundary_ms(), new_batch(now_ms))
     far = batch_rows(rows.mapInArrow(partial(far_rows, job), COLD), job.batch)
-    state = tier.log.state()
     duplicate = 0
-    if state.known:
-        there = read_cold(spark, tier, state.known, _SAME)
+    if (there := read_known(spark, tier, ["content_hash"])) is not None:
         duplicate = far.join(there, _SAME, "left_semi").count()
         far = exclude(far, there, _SAME)
     with tier.notes() as shards:
         for shard in shards:
             shard.note_first(job.boundary_ms)
     written = write_batch(tier, far, SCHEDULED, job.batch)
+    done = [Summary(route=planned.route.name, cold=written.rows, duplicate=duplicate)]
+    asked = msgspec.structs.replace(planned, run=f"living-{planned.run}")
+    if (earlier := rejects_directory(asked)) is not None:
+        earlier.finish([])
     if written.rows:
-        publish_batch(spark, tier, written)
-    return FarSplit(rows.mapInArrow(partial(near_rows, job), rows.schema), written.rows, duplicate)
+        ask = partial(_ask, rows, job, {**options, "run": asked.run} if earlier else options)
+        publish_batch(spark, tier, written, lambda ids: done.append(ask(ids)))
+    near = rows.mapInArrow(partial(near_rows, job), rows.schema)
+    return FarSplit(near, Summary.of(planned.route.name, done))
+
+
+def _ask(
+    rows: DataFrame, job: FarJob, options: Mapping[str, str | int], ids: Sequence[str]
+) -> Summary:
+    """Schedule the far rows of these ids in the store."""
+    known = rows.mapInArrow(partial(known_rows, job, frozenset(ids)), rows.schema)
+    return msgspec.structs.replace(write_envelopes(known, **options), cold=-len(ids))

@@ -43,7 +43,7 @@ class _TaskWriter:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Run one attempt of a task; raises `StoreError` if the store stays unreachable."""
         _check_is_within(self._job.options.max_connections)
-        rejects = RejectWriter(_directory(self._job))
+        rejects = RejectWriter(rejects_directory(self._job))
         connected = self._job.address.connect_task()
         with connected as connection, Loader(self._job, connection, rejects) as loader:
             for batch in iterator:
@@ -57,7 +57,7 @@ class _TaskWriter:
         batchId: int = 0,  # noqa: ARG002, N803 - Spark's name
     ) -> None:
         """Remove the files of the attempts, and report what is stored nevertheless."""
-        if directory := _directory(self._job):
+        if directory := rejects_directory(self._job):
             directory.discard()
         done = Summary.of(self._job.route.name, [result.summary for result in _done(messages)])
         _say(f"not finished; done so far: {done}; run it again: stored rows count as duplicates")
@@ -97,7 +97,8 @@ def _check_is_within(most: int | None) -> None:
         )
 
 
-def _directory(job: WriteJob) -> RejectsDirectory | None:
+def rejects_directory(job: WriteJob) -> RejectsDirectory | None:
+    """Return where a job's rejects go, None for nowhere."""
     rejects = job.options.rejects
     return None if rejects is None else RejectsDirectory(job.stores.place(rejects), job.run)
 
@@ -107,7 +108,7 @@ def _done(messages: Sequence[WriterCommitMessage | None]) -> list[TaskResult]:
 
 
 def _commit(job: WriteJob, done: list[TaskResult], summary_at: str | None, part: str = "") -> None:
-    if directory := _directory(job):
+    if directory := rejects_directory(job):
         directory.finish([result.rejects for result in done if result.rejects], part)
     summary = Summary.of(job.route.name, [result.summary for result in done])
     if summary_at:
