@@ -1,8 +1,10 @@
 """Probes and metrics over real HTTP."""
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from functools import partial
+from threading import Event
 
 import pytest
 from prometheus_client import REGISTRY
@@ -18,6 +20,7 @@ from duebridge.worker.watch.store_monitor import StoreSnapshot
 from tests.acceptance.site import fetch, memory_config
 from tests.support.floor import Floor
 
+RESET = b"\1\0\0\0\0\0\0\0"  # linger of 0 s: a client that is killed
 SHARD = {"route": "r", "shard": "0"}
 Get = Callable[..., tuple[int, str]]
 
@@ -57,6 +60,28 @@ def test_livez_while_no_shard_of_a_frozen_store_answers_is_ok(
     floor.turn()
     assert floor.elapsed_ms == 16_000
     assert get("/livez") == (200, "ok\n")
+
+
+def test_probe_that_hangs_up_writes_no_traceback(
+    floor: Floor, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked, gone = Event(), Event()
+
+    def missing() -> list[str]:
+        asked.set()
+        gone.wait(30)
+        return []
+
+    server = HealthServer(floor.worker, port=0, host="127.0.0.1", missing=missing)
+    server.start()
+    with socket.create_connection(("127.0.0.1", server.port), 30) as client:
+        client.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
+        assert asked.wait(30)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    gone.set()
+    assert fetch(server.port, "/livez")[1]
+    server.close()  # waits for the thread of every request
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_readyz_follows_the_store_and_the_lane(floor: Floor, get: Get) -> None:

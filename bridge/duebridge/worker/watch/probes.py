@@ -5,6 +5,7 @@ Readiness fails if the store or a broker does not answer, an intake does not rea
 route requires a newer duebridge, or the process started without a route that holds envelopes.
 """
 
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 import msgspec
+import structlog
 from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
@@ -30,6 +32,15 @@ NOTHING: Mapping[str, float] = MappingProxyType({})
 Page = tuple[int, str, bytes]
 Intakes: TypeAlias = Callable[[], Sequence[IntakeRecord]]
 Idle: TypeAlias = Callable[[], Mapping[str, float]]
+log = structlog.get_logger()
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - theirs
+        """Log what went wrong in a line; a client that hung up is no error of ours."""
+        error = sys.exception()
+        say = log.debug if isinstance(error, ConnectionError) else log.error
+        say("probe_failed", error=f"{type(error).__name__}: {error}")
 
 
 class HealthServer:
@@ -68,7 +79,7 @@ class HealthServer:
             def log_message(self, *_: object) -> None:
                 """Suppress the access log: probes arrive every few seconds."""
 
-        self._server = ThreadingHTTPServer((host, port), Handler)
+        self._server = _Server((host, port), Handler)
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="health", daemon=True
