@@ -2,12 +2,17 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
+from duebridge.store import wakeup
+from duebridge.store.keys import Shard
+from duebridge.store.wakeup import WakeListener
+from duebridge.worker.watch.store_monitor import StoreMonitor
 from tests.acceptance.works import WITHIN_S, Works, started
 from tests.support.servers import wait_until
 
@@ -73,6 +78,54 @@ def test_lane_goes_on_after_its_client_raised(
         assert works.runner.is_alive
     lines = [each for each in logs if each["event"] == event]
     assert len(lines) == (1 if method == "ping" else TIMES)
+
+
+@BY_ERROR
+def test_store_monitor_goes_on_after_a_sample_raised(
+    works: Works, logs: list[Any], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr("duebridge.worker.watch.store_monitor.AGAIN_S", 0.01)
+    raised = iter([error] * TIMES)
+
+    def absent() -> dict[str, int]:
+        if (given := next(raised, None)) is not None:
+            raise given
+        return {"gone": 7}
+
+    monitor = StoreMonitor(works.connection, absent)
+    monitor.start()
+    wait_until(lambda: monitor.snapshot is not None, "a sample")
+    monitor.close()
+    said = [each["log_level"] for each in logs if each["event"] == "store_monitor_failed"]
+    assert said == ["error"] + ["debug"] * (TIMES - 1)
+
+
+@BY_ERROR
+def test_wake_listener_goes_on_after_a_thread_could_not_start(
+    works: Works, logs: list[Any], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(wakeup, "POLL_S", 0.01)
+    real, raised = wakeup._Ear, iter([error] * TIMES)
+
+    def ear(*given: Any) -> Any:
+        if (fault := next(raised, None)) is not None:
+            raise fault
+        return real(*given)
+
+    monkeypatch.setattr(wakeup, "_Ear", ear)
+    heard = Event()
+    listener = WakeListener(works.connection, {Shard(works.namespace, "r", 0): heard.set})
+    listener.start()
+
+    minutes = iter(range(10_000, 0, -1))  # each is sooner than all before: only that is a hint
+
+    def is_heard() -> bool:
+        works.producer.schedule("r", b"body", delay=f"{next(minutes)}m")
+        return heard.wait(0.1)
+
+    wait_until(is_heard, "a hint")
+    listener.close()
+    assert "wake_listener_failed" in [each["event"] for each in logs]
 
 
 @BY_ERROR

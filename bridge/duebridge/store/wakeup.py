@@ -30,6 +30,7 @@ class WakeListener:
     def __init__(self, connection: Connection, wake: Mapping[Shard, Callable[[], None]]) -> None:
         self._connection = connection
         self.listen_for(wake)
+        self._has_failed = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="wake-listener", daemon=True)
 
@@ -50,13 +51,23 @@ class WakeListener:
         ears: dict[_Place, _Ear] = {}
         try:
             while not self._stop.is_set():
-                self._adapt(ears)
+                self._adapt_safely(ears)
                 self._stop.wait(POLL_S)
         finally:
             for ear in ears.values():
                 ear.stop()
             for ear in ears.values():
                 ear.join()
+
+    def _adapt_safely(self, ears: dict["_Place", "_Ear"]) -> None:
+        """Adapt, or try again at the next turn: without memory or threads hints are late."""
+        try:
+            self._adapt(ears)
+            self._has_failed = False
+        except Exception as error:
+            say = log.debug if self._has_failed else log.error
+            say("wake_listener_failed", error=f"{type(error).__name__}: {error}")
+            self._has_failed = True
 
     def _adapt(self, ears: dict["_Place", "_Ear"]) -> None:
         wanted = self._places()

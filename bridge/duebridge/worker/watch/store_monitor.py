@@ -49,6 +49,7 @@ class StoreMonitor:
         self._absent = absent
         self._allowed = set(allow_unfit)
         self._needs = needs
+        self._has_failed = False
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="store-monitor", daemon=True)
 
@@ -61,16 +62,27 @@ class StoreMonitor:
         self._closed.set()
 
     def run_once(self) -> None:
-        """Sample once; the store may be unreachable or deny the commands."""
+        """Sample once; the store may be unreachable or deny the commands.
+
+        Whatever else is raised is logged once, until a sample succeeds: the thread goes on.
+        """
         try:
-            vitals = read_vitals(self._connection)
-            faults = fitness_faults(self._connection, self._needs()).keys() - self._allowed
-            self.snapshot = StoreSnapshot(
-                vitals.used_bytes, vitals.limit_bytes, tuple(sorted(faults)), self._absent()
-            )
+            self.snapshot = self._sample()
+            self._has_failed = False
         except StoreError as error:
             self.snapshot = None
             log.debug("store_not_seen", error=str(error))
+        except Exception as error:
+            self.snapshot = None
+            say = log.debug if self._has_failed else log.error
+            say("store_monitor_failed", error=f"{type(error).__name__}: {error}")
+            self._has_failed = True
+
+    def _sample(self) -> StoreSnapshot:
+        vitals = read_vitals(self._connection)
+        faults = fitness_faults(self._connection, self._needs()).keys() - self._allowed
+        unfit = tuple(sorted(faults))
+        return StoreSnapshot(vitals.used_bytes, vitals.limit_bytes, unfit, self._absent())
 
     def _run(self) -> None:
         self.run_once()
