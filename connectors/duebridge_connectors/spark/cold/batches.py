@@ -65,8 +65,8 @@ PATIENCE_MS = 600_000  # of what has written files already
 
 def publish_batch(
     spark: SparkSession, tier: Tier, batch: Commit, schedule: Callable[[list[str]], None]
-) -> None:
-    """Commit a batch whose rows never were in the store, once that knows their ids.
+) -> Commit:
+    """Commit a batch whose rows never were in the store, once that knows their ids; return it.
 
     Rows whose ids live there are void; `schedule` asks the store about them, before the commit: a
     run that is killed in between asks again. Under the lease of the tier: a rebuild between mark
@@ -78,6 +78,7 @@ def publish_batch(
             batch = _without(spark, tier, batch, void)
         lease.check()
         tier.log.commit(batch)
+        return batch
 
 
 def _without(spark: SparkSession, tier: Tier, batch: Commit, ids: Sequence[str]) -> Commit:

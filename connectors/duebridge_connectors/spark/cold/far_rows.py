@@ -5,7 +5,7 @@ refuses them with a reason. One function splits the rows, so each is in exactly 
 count from the start of the job.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import timedelta
 
 import msgspec
@@ -56,20 +56,24 @@ def far_rows(job: FarJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
 
 def near_rows(job: FarJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield all other rows, unchanged."""
-    packer = job.write.packer()
-    for batch in batches:
-        is_near = [row is None for row in _far(job, packer, batch)]
-        yield batch.filter(pa.array(is_near, pa.bool_()))
+    return _chosen(job, batches, lambda row: row is None)
 
 
 def known_rows(
     job: FarJob, ids: Collection[str], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the far rows of these ids, unchanged."""
+    return _chosen(job, batches, lambda row: row is not None and row.id in ids)
+
+
+def _chosen(
+    job: FarJob, batches: Iterator[pa.RecordBatch], is_wanted: Callable[[PackedRow | None], bool]
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows, unchanged, by what `_far` has for each."""
     packer = job.write.packer()
     for batch in batches:
-        is_known = [row is not None and row.id in ids for row in _far(job, packer, batch)]
-        yield batch.filter(pa.array(is_known, pa.bool_()))
+        wanted = [is_wanted(row) for row in _far(job, packer, batch)]
+        yield batch.filter(pa.array(wanted, pa.bool_()))
 
 
 def _far(job: FarJob, packer: Packer, batch: pa.RecordBatch) -> list[PackedRow | None]:

@@ -101,13 +101,14 @@ def _schedule_far(
         for shard in shards:
             shard.note_first(job.boundary_ms)
     written = write_batch(tier, far, SCHEDULED, job.batch)
-    done = [Summary(route=planned.route.name, cold=written.rows, duplicate=duplicate)]
     asked = msgspec.structs.replace(planned, run=f"living-{planned.run}")
     if (earlier := rejects_directory(asked)) is not None:
         earlier.finish([])
+    done: list[Summary] = []
     if written.rows:
         ask = partial(_ask, rows, job, {**options, "run": asked.run} if earlier else options)
-        publish_batch(spark, tier, written, lambda ids: done.append(ask(ids)))
+        written = publish_batch(spark, tier, written, lambda ids: done.append(ask(ids)))
+    done.append(Summary(route=planned.route.name, cold=written.rows, duplicate=duplicate))
     near = rows.mapInArrow(partial(near_rows, job), rows.schema)
     return FarSplit(near, Summary.of(planned.route.name, done))
 
@@ -117,4 +118,4 @@ def _ask(
 ) -> Summary:
     """Schedule the far rows of these ids in the store."""
     known = rows.mapInArrow(partial(known_rows, job, frozenset(ids)), rows.schema)
-    return msgspec.structs.replace(write_envelopes(known, **options), cold=-len(ids))
+    return write_envelopes(known, **options)
