@@ -16,7 +16,7 @@ from duebridge_connectors.spark.transforms.verdict import (
     Evidence,
     JudgedPeriod,
     facts_of,
-    verdicts,
+    verdicts_of,
 )
 from tests.spark.evidence import Came, Fact, Held, Plot, Said, T, Told, period
 
@@ -60,7 +60,8 @@ def windows() -> list[JudgedPeriod]:
 def test_sift_of_any_stories_leaves_out_only_ids_with_nothing_wrong(spark: SparkSession) -> None:
     evidence = any_evidence(spark, 3_000)
     for window in windows():
-        facts, full = facts_of(evidence, window), verdicts(evidence, window).cache()
+        facts = facts_of(evidence, window)
+        full = verdicts_of(facts, window).cache()
         keys = odd_keys(sift(facts, window))
         odd = odd_facts(facts, keys).select("route", "id").distinct()
         rest = full.join(odd, ["route", "id"], "left_anti")
@@ -80,7 +81,7 @@ def test_sift_of_any_stories_counts_as_judging_each_does(spark: SparkSession) ->
         with ExitStack() as kept:
             found = weighing.Sifted(kept, evidence, window).verdicts(evidence)
             assert found.count() < 3_000
-            full = verdicts(evidence, window)
+            full = verdicts_of(facts_of(evidence, window), window)
             assert shown(totals(found)) == shown(totals(full))
             assert outline_of(found) == outline_of(full)
 

@@ -57,11 +57,6 @@ class JudgedPeriod(NamedTuple):
     skew_ms: int = 0
 
 
-def verdicts(evidence: Evidence, window: JudgedPeriod) -> DataFrame:
-    """Return a row for each id, with a boolean column for each kind of violation."""
-    return verdicts_of(facts_of(evidence, window), window)
-
-
 def facts_of(evidence: Evidence, window: JudgedPeriod) -> DataFrame:
     """Return all evidence as facts, of a period."""
     period = window.since_ms, window.until_ms
@@ -76,7 +71,7 @@ def facts_of(evidence: Evidence, window: JudgedPeriod) -> DataFrame:
 
 
 def verdicts_of(facts: DataFrame, window: JudgedPeriod) -> DataFrame:
-    """Return a row for each id of which there are facts."""
+    """Return a row for each id of the facts, with a boolean column for each kind of violation."""
     lives = aggregate_lives(facts)
     return judge(lives, window.stuck_before_ms, window.late_ms, window.skew_ms)
 
