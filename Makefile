@@ -31,14 +31,14 @@ test-unit: venv ## the tests that need no service
 test-long: venv services-up ## the tests that take long: a Spark cluster, jobs as commands, every state of a small world
 	$(VENV)/pytest -m long -n 2 --dist loadfile $(TESTS)
 
-test-release: venv ## a release's own steps, which sign with a key of the test's
+test-release: venv ## a release's steps, which sign with a key of the test's; a worker on an emulated arm64
 	$(VENV)/pytest -m release $(TESTS)
 
 test-k8s: venv ## the chart on the cluster of KUBECONFIG, if one answers (tests/deploy/cluster/README.md)
 	@$(VENV)/python -m tests.deploy.cluster.run $(TESTS)
 
 coverage: venv services-up ## which lines the tests reach; slower, so not part of test
-	$(VENV)/coverage run -m pytest --deselect tests/store/test_state_machine.py $(TESTS)
+	$(VENV)/coverage run -m pytest --deselect tests/store/properties/test_state_machine.py $(TESTS)
 	$(VENV)/coverage combine --quiet
 	$(VENV)/coverage report
 
@@ -64,12 +64,12 @@ bench-check: venv services-up ## CPU and store calls a message beside the commit
 proof: venv ## hours of faults and load, written to docs/proof.md; resumable (PROOF=--help)
 	$(VENV)/python -m tests.faults.proof $(PROOF)
 
-proof-ha: venv ## failovers of Redis, counted in docs/durability-measured.md; resumable (PROOF=--help)
+proof-ha: venv ## failovers of Redis, counted in docs/durability.md and -measured.md; resumable (PROOF=--help)
 	$(VENV)/python -m tests.failover.proof $(PROOF)
 
 fuzz: venv services-up ## 100,000 hostile envelopes, configurations, replies and records
 	DUEBRIDGE_FUZZ=25000 DUEBRIDGE_FUZZ_SEED=$${DUEBRIDGE_FUZZ_SEED:-$$(date +%s)} \
-	  $(VENV)/pytest tests/*/test_fuzz_*.py -o timeout=3600 $(FUZZ)
+	  $(VENV)/pytest $$(find tests -name "test_fuzz_*.py") -o timeout=3600 $(FUZZ)
 
 mutants: venv services-up ## break the code on purpose: each mutant must fail its tests
 	$(VENV)/python -m tests.faults.mutants $(MUTANTS)

@@ -1,4 +1,4 @@
-"""AMQP field values that a header carries as they are: their meaning, for whoever is not AMQP.
+"""AMQP field values in headers, and their JSON and byte forms.
 
 A value that no other `HeaderValue` can carry to the byte (an int of 16 bits, a float, a table) is
 an `Ext` of code `AMQP_FIELD`: the tag of its type, then its payload, as in an AMQP 0-9-1 table.
@@ -49,7 +49,7 @@ def field_tag(value: Ext) -> str:
 
 
 def field_value(value: Ext) -> Any:
-    """Return it as a value of JSON, bytes as base64; raises `ValueError` for a damaged one.
+    """Decode a field to a JSON value, bytes as base64; raises `ValueError` for a damaged one.
 
     A timestamp is seconds, a decimal is text.
     """
@@ -64,7 +64,7 @@ def field_value(value: Ext) -> Any:
 
 
 def shown_field(value: Ext) -> dict[str, Any]:
-    """Return it with its tag, as commands print it."""
+    """Return a field's value with its AMQP type tag, as commands print it."""
     try:
         return {"amqp": field_tag(value), "value": field_value(value)}
     except ValueError:
@@ -72,7 +72,7 @@ def shown_field(value: Ext) -> dict[str, Any]:
 
 
 def field_bytes(value: Ext) -> bytes:
-    """Return it for a broker without types: text as it is, anything else as JSON."""
+    """Encode a field for a broker without types: text as it is, anything else as JSON."""
     if field_tag(value) in "Sx":
         return bytes(value.data)[5:]
     shown = shown_field(value)

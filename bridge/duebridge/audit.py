@@ -18,7 +18,7 @@ from duebridge.envelope import Headers
 from duebridge.headers import RESERVED, RESERVED_PREFIX
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class AcceptedEnvelope(msgspec.Struct, frozen=True):
     """An envelope that the store accepted, with the due instant of its last receipt.
 
     `dues` are the other instants that it may have been due at, of earlier answers and of calls
@@ -31,7 +31,7 @@ class Accepted(msgspec.Struct, frozen=True):
     dues: frozenset[int] = frozenset()
 
 
-class Arrived(msgspec.Struct, frozen=True):
+class ArrivedEnvelope(msgspec.Struct, frozen=True):
     """A message found at a target or dead-letter target; `at_ms` is by the broker's clock.
 
     `header_due_ms` is its header x-due-at, 0 if unknown. It `is_misplaced` where its route has no
@@ -96,9 +96,9 @@ class History(msgspec.Struct, frozen=True):
     to the producer, accepted or not, to its fingerprint.
     """
 
-    accepted: Sequence[Accepted]
-    delivered: Sequence[Arrived]
-    dead: Sequence[Arrived] = ()
+    accepted: Sequence[AcceptedEnvelope]
+    delivered: Sequence[ArrivedEnvelope]
+    dead: Sequence[ArrivedEnvelope] = ()
     cancelled: frozenset[str] = frozenset()
     excused: frozenset[str] = frozenset()
     attempted: frozenset[str] = frozenset()
@@ -204,7 +204,7 @@ def audit(history: History) -> AuditVerdict:
     )
 
 
-def _corrupt(arrived: Iterable[Arrived], sent: Mapping[str, str]) -> list[str]:
+def _corrupt(arrived: Iterable[ArrivedEnvelope], sent: Mapping[str, str]) -> list[str]:
     wrong = {
         each.id
         for each in arrived
@@ -213,7 +213,9 @@ def _corrupt(arrived: Iterable[Arrived], sent: Mapping[str, str]) -> list[str]:
     return sorted(wrong)
 
 
-def _misdated(arrived: Iterable[Arrived], accepted: Iterable[Accepted]) -> list[str]:
+def _misdated(
+    arrived: Iterable[ArrivedEnvelope], accepted: Iterable[AcceptedEnvelope]
+) -> list[str]:
     """Return the ids whose header x-due-at is no instant that they were ever due at."""
     dues = {each.id: each.dues | {each.due_at_ms} for each in accepted}
     return sorted(
@@ -246,22 +248,22 @@ def history_of(events: Iterable[HistoryEvent]) -> History:
     )
 
 
-def _arrived(event: HistoryEvent) -> Arrived:
+def _arrived(event: HistoryEvent) -> ArrivedEnvelope:
     is_misplaced = event.answer == MISPLACED
-    return Arrived(event.id, event.at_ms, event.fingerprint, event.due_at_ms, is_misplaced)
+    return ArrivedEnvelope(event.id, event.at_ms, event.fingerprint, event.due_at_ms, is_misplaced)
 
 
 class _Book:
     """The state of a history while its events are read."""
 
     def __init__(self) -> None:
-        self.accepted: dict[str, Accepted] = {}
+        self.accepted: dict[str, AcceptedEnvelope] = {}
         self.attempted: set[str] = set()
         self.asked: set[str] = set()
         self.cancelled: set[str] = set()
         self.excused: set[str] = set()
         self.held: dict[str, str] = {}
-        self.arrived: dict[Op, list[Arrived]] = {Op.TARGET: [], Op.DEAD_LETTER: []}
+        self.arrived: dict[Op, list[ArrivedEnvelope]] = {Op.TARGET: [], Op.DEAD_LETTER: []}
         self.sent: dict[str, str] = {}
         self._due_before: dict[str, int] = {}
 
@@ -288,7 +290,9 @@ class _Book:
             self.attempted.discard(event.id)
         elif event.answer in ("accepted", "duplicate", "replaced"):
             sent = self.sent.get(event.id, "")
-            self.accepted[event.id] = Accepted(event.id, event.due_at_ms, sent, self._dues(event))
+            self.accepted[event.id] = AcceptedEnvelope(
+                event.id, event.due_at_ms, sent, self._dues(event)
+            )
 
     def _cancel(self, event: HistoryEvent) -> None:
         if event.phase is Phase.INVOKE:
@@ -313,7 +317,9 @@ class _Book:
             due_at_ms = event.due_at_ms
         else:
             due_at_ms = self._due_before.get(event.id, old.due_at_ms)
-        self.accepted[event.id] = Accepted(event.id, due_at_ms, old.fingerprint, self._dues(event))
+        self.accepted[event.id] = AcceptedEnvelope(
+            event.id, due_at_ms, old.fingerprint, self._dues(event)
+        )
 
     def _dues(self, event: HistoryEvent) -> frozenset[int]:
         """Return every instant at which the envelope may have been due, that of the event too."""

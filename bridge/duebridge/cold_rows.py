@@ -12,7 +12,7 @@ from duebridge.errors import ConfigError
 from duebridge.receipt import Known
 from duebridge.store.cold.notes import ColdNotes, Mark
 from duebridge.store.due_window import ANY_TIME, DueWindow
-from duebridge.store.routes import Registry, RouteStore
+from duebridge.store.routing import Registry, RouteStore
 from duebridge.store.server.connection import Connection
 
 COLD: Final = "cold"

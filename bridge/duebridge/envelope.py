@@ -7,7 +7,7 @@ A delay stays a delay here: only the delay store's clock resolves it. The stored
 import secrets
 import string
 from binascii import b2a_base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from functools import lru_cache
@@ -107,15 +107,18 @@ def target_as_dict(value: object) -> dict[str, str]:
 def header_bytes(headers: Headers) -> int:
     """Return the bytes of names and values, at most; a protocol adds lengths of its own."""
     size = 0
-    for name, value in headers:
-        size += len(name.encode())
-        if isinstance(value, str):
-            size += len(value.encode())
-        elif isinstance(value, Ext):
-            size += max(OTHER_VALUE_BYTES, len(bytes(value.data)))
-        else:
-            size += len(value) if isinstance(value, bytes) else OTHER_VALUE_BYTES
+    for name, value in headers:  # of every message: no call for what is most frequent
+        size += len(name) if name.isascii() else len(name.encode())
+        size += len(value) if type(value) is bytes else _value_bytes(value)
     return size
+
+
+def _value_bytes(value: HeaderValue) -> int:
+    if isinstance(value, str):
+        return len(value.encode())
+    if isinstance(value, Ext):
+        return max(OTHER_VALUE_BYTES, len(bytes(value.data)))
+    return len(value) if isinstance(value, bytes) else OTHER_VALUE_BYTES
 
 
 class Properties(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -205,7 +208,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         """
         given: dict[str, Any] = dict(fields)
         if not given.keys() <= FIELD_NAMES:
-            raise _unknown_field(given)
+            raise EnvelopeError(unknown_field(given, FIELD_NAMES))
         get = given.get
         id_given = get("id")
         remember = get("remember")
@@ -230,12 +233,14 @@ FIELD_NAMES = EnvelopeFields.__annotations__.keys()
 PROPERTY_NAMES = frozenset(Properties.__struct_fields__)
 
 
-def _unknown_field(given: Mapping[str, object]) -> EnvelopeError:
-    name = next(name for name in given if name not in FIELD_NAMES)
-    close = get_close_matches(name, FIELD_NAMES, n=1)
-    known = f": expected one of {', '.join(FIELD_NAMES)}"
-    hint = f", did you mean {close[0]}?" if close else known
-    return EnvelopeError(f"unknown field {shown(name)}{hint}")
+def unknown_field(given: Iterable[str], known: Collection[str]) -> str:
+    """Return the message about the first field that is not known; empty if all are."""
+    name = next((name for name in given if name not in known), None)
+    if name is None:
+        return ""
+    close = get_close_matches(name, known, n=1)
+    hint = f", did you mean {close[0]}?" if close else f": expected one of {', '.join(known)}"
+    return f"unknown field {shown(name)}{hint}"
 
 
 def checked_id(value: object) -> str:

@@ -24,7 +24,7 @@ class BridgeError(Exception):
 
 
 class ConfigError(BridgeError):
-    """The configuration is invalid."""
+    """The configuration is invalid; the message has a line for each mistake."""
 
 
 class ConfigFileError(ConfigError):
@@ -89,7 +89,7 @@ class StoreUnfit(StoreError):
 
 
 class OtherLife(StoreError):
-    """The route was removed, or made anew, since the client opened it; the call changed nothing."""
+    """The route was removed, or recreated, since the client opened it; the call changed nothing."""
 
 
 class RenewalNeeded(StoreError):

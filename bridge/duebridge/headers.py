@@ -8,7 +8,7 @@ from duebridge.durations import MAX_MS
 from duebridge.envelope import SHORT_BYTES, Headers, Target
 from duebridge.ports.publisher import Reason, reason_word
 from duebridge.store.wire.leases import LeasedEnvelope
-from duebridge.store.wire.record import Content, Flight, Record
+from duebridge.store.wire.record import EnvelopeContent, Flight, Record
 
 RESERVED = frozenset({"x-message-id", "x-route", "x-attempt", "x-due-at", "x-scheduled-at"})
 RESERVED_PREFIX = "x-dlq-"
@@ -44,7 +44,7 @@ def dead_letter_headers(leased: LeasedEnvelope, route: str, target: Target) -> H
 
 
 def longest_headers(route: str, target: Target) -> tuple[Headers, Headers]:
-    """Return what `delivery_headers` and `dead_letter_headers` add, at their longest."""
+    """Return the longest headers that `delivery_headers` and `dead_letter_headers` can add."""
     flight = Flight(
         attempt=2**32,
         reason=max(Reason, key=lambda reason: len(reason.word)),
@@ -53,5 +53,5 @@ def longest_headers(route: str, target: Target) -> tuple[Headers, Headers]:
         error_class="x" * ERROR_CHARACTERS,  # class and message share so many bytes
     )
     record = Record(MAX_MS, MAX_MS, MAX_MS, MAX_MS, 0, b"", b"")
-    leased = LeasedEnvelope("x" * SHORT_BYTES, record, flight, Content(body=None))
+    leased = LeasedEnvelope("x" * SHORT_BYTES, record, flight, EnvelopeContent(body=None))
     return delivery_headers(leased, route), dead_letter_headers(leased, route, target)

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from duebridge.durations import parse_duration_ms, parse_instant_ms
 from duebridge.errors import EnvelopeError, shown
@@ -32,22 +33,33 @@ def parse_at(value: str | int, name: str = "--at") -> datetime:
     return at
 
 
-def parse_from_now(value: str, name: str, now_ms: int) -> int:
-    """Return the epoch ms of a duration after `now_ms`, or of an instant as `parse_at` reads it."""
+class Moment(NamedTuple):
+    """An instant in epoch ms, or ms after a clock's now (before it, if negative)."""
+
+    ms: int
+    is_relative: bool = False
+
+    def at_ms(self, now_ms: int) -> int:
+        """Return the epoch ms, never below 0, by a clock that shows `now_ms`."""
+        return max(0, now_ms + self.ms) if self.is_relative else self.ms
+
+
+def parse_from_now(value: str, name: str) -> Moment:
+    """Return the moment a duration from now, or an instant as `parse_at` reads it."""
     if value.endswith(_UNITS):
-        return now_ms + parse_duration_ms(value, name)
-    return parse_instant_ms(parse_at(value, name), name)
+        return Moment(parse_duration_ms(value, name), is_relative=True)
+    return Moment(parse_instant_ms(parse_at(value, name), name))
 
 
-def parse_ago(value: str, name: str, now_ms: int) -> int:
-    """Return the epoch ms of a duration before `now_ms`, or of an instant as `parse_at` reads it.
+def parse_ago(value: str, name: str) -> Moment:
+    """Return the moment a duration ago, or an instant as `parse_at` reads it.
 
-    >>> parse_ago("2s", "--since", 5000)
+    >>> parse_ago("2s", "--since").at_ms(5000)
     3000
     """
     if value.endswith(_UNITS):
-        return max(0, now_ms - parse_duration_ms(value, name))
-    return parse_instant_ms(parse_at(value, name), name)
+        return Moment(-parse_duration_ms(value, name), is_relative=True)
+    return Moment(parse_instant_ms(parse_at(value, name), name))
 
 
 def parse_expires(value: str | int) -> str | datetime:

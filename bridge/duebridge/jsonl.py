@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.msgpack import Ext
 
 from duebridge.amqp_fields import shown_field
-from duebridge.envelope import Envelope, HeaderValue, Properties, Target, target_of
+from duebridge.envelope import Envelope, HeaderValue, Properties, Target, target_of, unknown_field
 from duebridge.errors import EnvelopeError, shown
 from duebridge.instants import parse_at, parse_expires
 
@@ -77,6 +77,15 @@ def parse_line(text: bytes, usual_id: str | None = None) -> Envelope:
         raise EnvelopeError(fault) from error
 
 
+def members(text: bytes) -> dict[str, Any]:
+    """Return the members of a JSON object; none if the text is something else."""
+    try:
+        given = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the last: nested too deep
+        return {}
+    return given if isinstance(given, dict) else {}
+
+
 def is_empty(text: bytes) -> bool:
     """Whether a line is blank or a comment."""
     return text.lstrip()[:1] in (b"", b"#")
@@ -98,12 +107,11 @@ def json_value(value: HeaderValue) -> Value | dict[str, Any]:
 
 
 def _field_fault(text: bytes) -> str:
-    """Return which field of a JSON object has the wrong type, for the fields people get wrong."""
-    try:
-        given = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the last: nested too deep
-        return ""
-    for name, expected in _EXPECTED.items() if isinstance(given, dict) else ():
+    """Return what is wrong with a JSON object: an unknown field, or the type of a usual one."""
+    given = members(text)
+    if unknown := unknown_field(given, EnvelopeLine.__struct_fields__):
+        return unknown
+    for name, expected in _EXPECTED.items():
         value = given.get(name)
         if not (value is None or isinstance(value, str) or _is_base64(name, value)):
             return f"{name}: {expected}; got {shown(value)}"
@@ -115,8 +123,8 @@ def _is_base64(name: str, value: object) -> bool:
 
 
 def _envelope(line: EnvelopeLine, usual_id: str | None) -> Envelope:
-    whole = msgspec.structs.asdict(line)
-    given = {name: value for name, value in whole.items() if value is not None}
+    fields = zip(EnvelopeLine.__struct_fields__, msgspec.structs.astuple(line), strict=True)
+    given = {name: value for name, value in fields if value is not None}
     given.setdefault("id", usual_id)
     given["headers"] = _headers(line)
     if line.key is not None:

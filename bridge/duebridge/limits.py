@@ -22,7 +22,7 @@ MAX_HEADERS = 64
 MAX_HEADER_BYTES = 32 * 1024  # of names and values: with the bridge's, half of an AMQP frame
 
 
-class End(msgspec.Struct, frozen=True):
+class EndBroker(msgspec.Struct, frozen=True):
     """A broker where an envelope may end, and the headers that the bridge adds on the way."""
 
     broker: str
@@ -37,8 +37,8 @@ class RouteLimits(msgspec.Struct, frozen=True):
     """What an envelope of a route may be. Made once a route, by `of`; Spark sends it to tasks."""
 
     route: Route
-    delivery: End
-    dead_letter: End | None
+    delivery: EndBroker
+    dead_letter: EndBroker | None
 
     @classmethod
     def of(cls, config: Config, route: Route) -> "RouteLimits":
@@ -70,7 +70,7 @@ class RouteLimits(msgspec.Struct, frozen=True):
             _check_dead_letter(envelope, self.dead_letter)
 
 
-def _check_dead_letter(envelope: Envelope, end: End) -> None:
+def _check_dead_letter(envelope: Envelope, end: EndBroker) -> None:
     headers = envelope.headers + end.added
     try:
         broker_type(end.type).check_dead_letter(envelope, headers, end.settings)
@@ -79,9 +79,9 @@ def _check_dead_letter(envelope: Envelope, end: End) -> None:
         raise EnvelopeError(f"{error} ({where})") from error
 
 
-def _end(config: Config, broker: str, added: Headers) -> End:
+def _end(config: Config, broker: str, added: Headers) -> EndBroker:
     settings = config.brokers[broker]
-    return End(broker, settings.type, settings.model_dump(), added)
+    return EndBroker(broker, settings.type, settings.model_dump(), added)
 
 
 def _longest_target(route: Route) -> Target:

@@ -6,7 +6,7 @@ import msgspec
 
 from duebridge.envelope import Headers, Properties, Target
 from duebridge.ports.publisher import reason_word
-from duebridge.store.wire.record import Content
+from duebridge.store.wire.record import EnvelopeContent
 from duebridge.store.wire.replies import CancelAnswer, Entry, MoveAnswer, State
 
 ReceiptStatus: TypeAlias = Literal[
@@ -16,12 +16,12 @@ KnownState: TypeAlias = State | Literal["cold"]  # cold: in the files of the col
 
 __all__ = [
     "CancelAnswer",
+    "EnvelopeDetails",
     "Known",
     "KnownState",
     "MoveAnswer",
     "Receipt",
     "ReceiptStatus",
-    "Shown",
     "shown_id",
 ]
 
@@ -69,7 +69,7 @@ class Known(msgspec.Struct, frozen=True):
         return cls(**_known_fields(route, entry))
 
 
-class Shown(Known, frozen=True):
+class EnvelopeDetails(Known, frozen=True):
     """An envelope with everything that the store has of it; None for a field that was not given.
 
     `body_size_bytes` is None beside a body of None, and where the record cannot be read.
@@ -87,7 +87,7 @@ class Shown(Known, frozen=True):
     @classmethod
     def of(cls, route: str, entry: Entry) -> Self:
         """Return a stored entry with its body."""
-        content = entry.content or Content(body=None)
+        content = entry.content or EnvelopeContent(body=None)
         return cls(
             **_known_fields(route, entry),
             remember_ms=entry.record.remember_ms if entry.record else 0,

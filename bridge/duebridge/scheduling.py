@@ -14,11 +14,11 @@ from duebridge.envelope import Envelope
 from duebridge.errors import EnvelopeError, StoreUnavailable, UnknownRoute
 from duebridge.limits import RouteLimits, with_whole_target
 from duebridge.ports.settings import unknown_name
-from duebridge.ports.source import Place
+from duebridge.ports.source import LogPosition
 from duebridge.receipt import Receipt
-from duebridge.store.routes import RouteStore
+from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import REPEAT_FOR_S, Connection
-from duebridge.store.wire.places import refused_row
+from duebridge.store.wire.log_positions import refused_row
 from duebridge.store.wire.record import PackedRow, pack_row
 from duebridge.store.wire.replies import RescheduleReply, ScheduleReply
 from duebridge.telemetry.tracing import Tracing
@@ -27,8 +27,8 @@ NONE: Mapping[int, str] = MappingProxyType({})
 ROW_BYTES = 256  # of an envelope beside its body and key, some
 
 
-class Modes(TypedDict, total=False):
-    """What a call does with remembered ids, and whether a repeat gets the same answer."""
+class ScheduleModes(TypedDict, total=False):
+    """The options of a call for remembered ids and repeats."""
 
     revives: bool
     reopens: bool
@@ -67,16 +67,16 @@ class RouteScheduler:
         batch: list[Envelope],
         *,
         replace: bool,
-        places: Sequence[Place | None] = (),
+        places: Sequence[LogPosition | None] = (),
         refusals: Mapping[int, str] = NONE,
-        besides: Sequence[str] = (),
-        **modes: Unpack[Modes],
+        primary_ids: Sequence[str] = (),
+        **modes: Unpack[ScheduleModes],
     ) -> list[Receipt]:
         """Check a batch, store it shard by shard, and return its receipts in order.
 
-        `places` are where the messages lay in their logs, one per envelope, or none at all: what
-        lies at or before a place that its shard has stored is a `duplicate`. `refusals` are errors
-        of envelopes that the caller refuses, by number. `besides` and `modes` are
+        `places` are the messages' log positions, one per envelope, or none at all: a message at or
+        before a position that its shard has stored is a `duplicate`. `refusals` are errors
+        of envelopes that the caller refuses, by number. `primary_ids` and `modes` are
         `DelayStore.schedule`'s.
         Raises `StoreError`; a `StoreUnavailable` has the ids without an answer.
         """
@@ -85,7 +85,7 @@ class RouteScheduler:
         receipts = self._refusals(batch, refusals)
         rows = self._rows(batch, receipts)
         try:
-            self._store(batch, rows, receipts, places, besides, replace=replace, **modes)
+            self._store(batch, rows, receipts, places, primary_ids, replace=replace, **modes)
         except StoreUnavailable as error:
             left = [each.id for number, each in enumerate(batch) if number not in receipts]
             raise error.about(left) from error
@@ -96,7 +96,7 @@ class RouteScheduler:
         return ordered
 
     def _rows(self, batch: list[Envelope], receipts: dict[int, Receipt]) -> list[PackedRow]:
-        """Return what goes to the store; what cannot be packed is refused, alone."""
+        """Pack the envelopes for the store; refuses single envelopes that cannot be packed."""
         rows = []
         for number, envelope in enumerate(batch):
             row = refused_row(envelope.id)
@@ -113,11 +113,11 @@ class RouteScheduler:
         batch: list[Envelope],
         rows: Sequence[PackedRow],
         receipts: dict[int, Receipt],
-        places: Sequence[Place | None],
-        besides: Sequence[str],
+        places: Sequence[LogPosition | None],
+        primary_ids: Sequence[str],
         *,
         replace: bool,
-        **modes: Unpack[Modes],
+        **modes: Unpack[ScheduleModes],
     ) -> None:
         """Store those that have no receipt yet, shard by shard, and enter their receipts.
 
@@ -132,7 +132,7 @@ class RouteScheduler:
                 replace=replace,
                 **modes,
                 places=[places[n] for n in numbers] if places else (),
-                besides=[besides[n] for n in numbers] if besides else (),
+                primary_ids=[primary_ids[n] for n in numbers] if primary_ids else (),
             )
             for number, answer in zip(numbers, answers, strict=True):
                 if number not in refused or answer.status == "duplicate":
@@ -160,7 +160,7 @@ def find_route(config: Config, name: str) -> Route:
 
 
 def size_bytes(envelope: Envelope) -> int:
-    """Return what an envelope takes of a schedule call, some."""
+    """Estimate the bytes that an envelope takes in a schedule call."""
     return len(envelope.body or b"") + len(envelope.key or b"") + ROW_BYTES
 
 

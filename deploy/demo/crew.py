@@ -11,7 +11,7 @@ from tempfile import mkstemp
 
 from duebridge.config.load import load_config, resolved_store_url
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.routes import RouteStore
+from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import open_connection
 
 START_WITHIN_S = 30.0

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
-from duebridge.audit import Accepted, Arrived, AuditVerdict, History
+from duebridge.audit import AcceptedEnvelope, ArrivedEnvelope, AuditVerdict, History
 from duebridge.envelope import Envelope
 from duebridge.receipt import Receipt
 from rich.box import SIMPLE_HEAD
@@ -27,14 +27,14 @@ class Seen(NamedTuple):
 
     route: str
     is_dead: bool
-    arrived: Arrived
+    arrived: ArrivedEnvelope
 
 
 class Ledger:
     """Goes by the store's answers only, never by what was meant."""
 
     def __init__(self) -> None:
-        self._accepted: dict[tuple[str, str], Accepted] = {}
+        self._accepted: dict[tuple[str, str], AcceptedEnvelope] = {}
         self._cancelled: set[tuple[str, str]] = set()
         self._excused: set[tuple[str, str]] = set()
         self.rescheduled = 0
@@ -59,7 +59,7 @@ class Ledger:
 
     def _note(self, route: str, envelope: Envelope, due_at_ms: int) -> None:
         print_of = expected_fingerprint(envelope, route)
-        self._accepted[route, envelope.id] = Accepted(envelope.id, due_at_ms, print_of)
+        self._accepted[route, envelope.id] = AcceptedEnvelope(envelope.id, due_at_ms, print_of)
 
     def note_cancel(self, route: str, id: str, answer: str) -> None:  # noqa: A002
         """Write down a cancel's answer; any but *cancelled* and *in_flight* changed nothing."""

@@ -1,7 +1,7 @@
 """`make demo-spark`: a year of reminders waits in the cold tier, and a day of it is delivered.
 
 Every step is a job of `duebridge spark`, as a function. In the end all is reconciled with what
-Kafka really has. What is left is the report, its tables and the journal, in one folder.
+Kafka really has. What is left in one folder: report, verdict, their tables, and the journal.
 """
 
 import json
@@ -240,6 +240,7 @@ def play(console: Console, stack: ExitStack) -> bool:
     style = "bold green" if found.holds else "bold red"
     console.print(str(found), style=style, soft_wrap=True)
     console.print(f"The report: {OUT / 'report.html'}", soft_wrap=True)
+    console.print(f"The verdict: {found.page}", soft_wrap=True)
     return found.holds
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pika
-from duebridge.audit import Arrived, fingerprint
+from duebridge.audit import ArrivedEnvelope, fingerprint
 from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
@@ -132,7 +132,7 @@ def _from_kafka(record: Any, *, is_dead: bool) -> Seen:
     ours = {name: value.decode() for name, value in headers if name.startswith("x-")}
     print_of = fingerprint(record.value, record.key, headers)
     # The topic has LogAppendTime: this is the broker's own word on when it came.
-    arrived = Arrived(ours["x-message-id"], record.timestamp, print_of)
+    arrived = ArrivedEnvelope(ours["x-message-id"], record.timestamp, print_of)
     return Seen(ours["x-route"], is_dead, arrived)
 
 
@@ -151,7 +151,7 @@ def read_rabbitmq(url: str, queue: str, stop: threading.Event, note: Note) -> No
 def _from_rabbitmq(properties: Any, body: bytes) -> Seen:
     now_ms = int(time.time() * 1000)
     headers = tuple((properties.headers or {}).items())
-    arrived = Arrived(properties.message_id, now_ms, fingerprint(body, None, headers))
+    arrived = ArrivedEnvelope(properties.message_id, now_ms, fingerprint(body, None, headers))
     return Seen(str(dict(headers)["x-route"]), False, arrived)
 
 

@@ -1,4 +1,4 @@
-"""The chart's values.schema.json: `python -m deploy.helm.schema` writes it anew.
+"""The chart's values.schema.json: `python -m deploy.helm.schema` rewrites it.
 
 The models that read duebridge.yaml (`duebridge.config.models`) define what `config` may hold.
 """

@@ -1,4 +1,4 @@
-"""The table of values in the chart's README: `python -m deploy.helm.table` writes it anew.
+"""The table of values in the chart's README: `python -m deploy.helm.table` rewrites it.
 
 A value is described by the comment above its line in values.yaml and by the one behind it.
 """

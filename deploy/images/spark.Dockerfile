@@ -4,10 +4,10 @@ ARG DEBIAN=docker.io/library/debian:bookworm-slim
 
 FROM ${DEBIAN} AS base
 # Java's scripts make links to its pages, and fail where that is not possible. Hadoop wants the user
-# to have a name.
+# to have a name, Arrow the system's time zones.
 RUN mkdir -p /usr/share/man/man1 /etc/duebridge && apt-get update \
     && apt-get install -y --no-install-recommends \
-        ca-certificates openjdk-17-jre-headless procps python3.11 tini \
+        ca-certificates openjdk-17-jre-headless procps python3.11 tini tzdata \
     && rm -rf /var/lib/apt/lists/* /var/cache/* \
     && groupadd --gid 10001 duebridge \
     && useradd --uid 10001 --gid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin duebridge

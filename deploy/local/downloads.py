@@ -3,8 +3,9 @@
 
 `spark` prints the jars of Spark's connectors to Kafka and Delta as the setting `spark.jars` takes
 them, `spark-s3` those of Hadoop's to S3, `hdfs` the jar of a small one, `helm` the folder that
-holds helm and kubectl, `axe` axe-core's one file, `actionlint` that program, as `cosign` and
-`registry` do (the second a small one of OCI). Only the standard library is needed.
+holds helm and kubectl, `axe` axe-core's one file, `arm64` the folder of an emulator with Python,
+`actionlint` that program, as `cosign` and `registry` do (the second a small one of OCI). Only the
+standard library is needed.
 """
 
 import io
@@ -19,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import arm64
 import packages
 from state import ServiceError, cache_folder, locked
 
@@ -133,6 +135,12 @@ def _axe_from_npm(into: Path) -> None:
         (into / "axe.min.js").write_bytes(program.read())
 
 
+def python_for_arm64() -> Path:
+    """Return the folder of `qemu` and `root`: an emulator, and Debian's Python for arm64."""
+    into = cache_folder() / f"arm64-{arm64.RELEASE}"
+    return fetched(into, "an emulator and Python for arm64 (78 MB) with apt-get", arm64.fill)
+
+
 def go_program(name: str) -> Path:
     """Return a program of GO_PROGRAMS, built from the sources that Go's checksums pin."""
     module, price = GO_PROGRAMS[name]
@@ -152,6 +160,7 @@ _PLACES: dict[str, Callable[[], object]] = {
     "hdfs": hdfs,
     "helm": helm,
     "axe": axe,
+    "arm64": python_for_arm64,
     **{name: partial(go_program, name) for name in GO_PROGRAMS},
 }
 

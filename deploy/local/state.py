@@ -113,7 +113,7 @@ def load(place: Place) -> dict[str, Service]:
     try:
         return {name: Service.from_json(name, entry) for name, entry in _read(where).items()}
     except (TypeError, ValueError) as broken:
-        raise ServiceError(f"{where} is broken ({broken}); mend or delete it") from None
+        raise ServiceError(f"{where} is broken ({broken}); fix or delete it") from None
 
 
 def save(place: Place, services: dict[str, Service]) -> None:

@@ -28,7 +28,7 @@ from tests.support.command import (
 )
 from tests.support.versions import CURRENT, Version
 
-RECORDING = ROOT / "tests" / "acceptance" / "recording.py"
+RECORDING = ROOT / "tests" / "acceptance" / "operator" / "recording.py"
 CONFIG = """\
 version: 1
 store: {{url: "{url}"}}

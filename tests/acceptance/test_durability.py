@@ -19,7 +19,7 @@ from duebridge.store.server.connection import Connection, open_connection
 from duebridge.worker.shard import ShardView
 from tests.acceptance.works import Works, started
 from tests.support.command import Command, kill_due
-from tests.support.replicas import Replicas, replicated
+from tests.support.redis.replicas import Replicas, replicated
 from tests.support.servers import wait_until
 
 BOTH = {"replicated": {"replicas": 2, "timeout": "500ms"}}

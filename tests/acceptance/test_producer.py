@@ -15,7 +15,7 @@ from duebridge import AsyncProducer
 from duebridge.envelope import Envelope, Target
 from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable
 from duebridge.producer import Producer
-from duebridge.store.routes import shard_number
+from duebridge.store.routing import shard_number
 from duebridge.store.server.connection import open_connection
 from duebridge.store.server.reconnects import Reconnects
 from duebridge.store.wire.record import MAX_CONTENT_BYTES

@@ -1,14 +1,16 @@
-"""Compares what the bridge costs with the figures committed here: `make bench-check`.
+"""Compares what bridge and intakes cost with the figures committed here: `make bench-check`.
 
     make bench-check                    # exit 1 where a figure is more than 20 % above its own
     make bench-check BENCH=--update     # write the figures of this run into baseline.json
 
 No wall time is compared, and no microsecond: a machine twice as fast would pass with twice the
-work. CPU is compared as a multiple of what the same client publishing alone took in the same run,
-round trips as they are. Each is the least of its rounds, since what disturbs a round only adds.
+work. CPU is compared as a multiple of what the same client alone took in the same run, publishing
+or consuming (of the HTTP interface: kafka-python), round trips as they are. Each is the least of
+its rounds, since what disturbs a round only adds.
 """
 
 import argparse
+import asyncio
 import json
 import os
 import subprocess
@@ -16,6 +18,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from tests.bench.http import least
 
 BASELINE = Path(__file__).with_name("baseline.json")
 DUEBRIDGE = str(Path(sys.executable).with_name("duebridge"))
@@ -47,6 +51,7 @@ def figures_of(rows: Iterable[Row]) -> Figures:
         alone, schedule, bridge = (
             least_of(rows, broker, side) for side in ("client alone", "schedule", "bridge")
         )
+        bare, intake = (least_of(rows, broker, side) for side in ("bare consumer", "intake"))
         alone_us = alone["worker_cpu_us"]
         store_us = schedule["store_cpu_us"] + bridge["store_cpu_us"]
         figures |= {
@@ -54,7 +59,23 @@ def figures_of(rows: Iterable[Row]) -> Figures:
             f"{broker}: schedule CPU / client alone": schedule["worker_cpu_us"] / alone_us,
             f"{broker}: store CPU / client alone": store_us / alone_us,
             f"{broker}: store calls a message": schedule["store_calls"] + bridge["store_calls"],
+            f"{broker}: intake CPU / bare consumer": intake["worker_cpu_us"]
+            / bare["worker_cpu_us"],
+            f"{broker}: store calls a message of an intake": intake["store_calls"],
         }
+    return {name: round(value, 4) for name, value in figures.items()}
+
+
+def http_figures(alone_us: float, rounds: int) -> Figures:
+    """Return what an envelope costs the HTTP interface; posts share calls as they happen to come.
+
+    So only the calls of a stream are compared.
+    """
+    found = asyncio.run(least(rounds))
+    figures = {
+        f"http: {work} CPU / client alone": cost.cpu_us / alone_us for work, cost in found.items()
+    }
+    figures["http: store calls a line"] = found["line"].calls
     return {name: round(value, 4) for name, value in figures.items()}
 
 
@@ -82,8 +103,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--update", action="store_true", help="commit the figures of this run")
     parser.add_argument("--rounds", default="5")
     asked = parser.parse_args(arguments)
-    rows = run_bench("--only", "bridge", "--count", "10000", "--rounds", asked.rounds)
-    found = figures_of(rows)
+    rows = run_bench("--only", "bridge,intakes", "--count", "10000", "--rounds", asked.rounds)
+    alone_us = least_of(rows, "kafka", "client alone")["worker_cpu_us"]
+    found = figures_of(rows) | http_figures(alone_us, int(asked.rounds))
     if asked.update:
         BASELINE.write_text(json.dumps(found, indent=2) + "\n")
         return 0

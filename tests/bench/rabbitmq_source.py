@@ -17,7 +17,7 @@ import pika
 
 from duebridge.ports.source import SourcePlan
 from duebridge_connectors.rabbitmq.source.opening import open_source
-from tests.support.source_under_test import Memory
+from tests.support.contract.source_under_test import Memory
 
 PREFETCH, ACK_EVERY, ROUNDS = 1000, 250, 3
 HEADERS = {"x-delay": 5000, "tenant": "a", "traceparent": "0" * 55, "attempt": 1, "kind": "order"}

@@ -17,7 +17,7 @@ from duebridge.envelope import Envelope
 from duebridge.ports.publisher import Reason
 from duebridge.producer import Producer
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.routes import RouteStore
+from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.wire.leases import Claim
 from duebridge.store.wire.transitions import Ack, Burial, Retry, SetAside

@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 from duebridge.admin.dead import list_dead
 from duebridge.admin.operator import Operator
 from duebridge.admin.timeline import timeline
+from duebridge.console.pages import dead
 from duebridge.console.pages.dead import MOST_LOOKED
 from duebridge.ports.publisher import Reason
 from duebridge.producer import Producer
@@ -16,6 +17,7 @@ from duebridge.store.wire.transitions import Burial
 from tests.console.conftest import Person
 from tests.console.scene import HOSTILE, Scene, due_now
 from tests.console.served import OPERATE
+from tests.support.servers import wait_until
 
 ROUTE = "parcel-pickup"  # which no other test looks at
 _numbers = count()
@@ -99,9 +101,14 @@ def test_reschedule_without_an_instant_changes_nothing(
 
 def bury(scene: Scene, ids: list[str], reason: Reason = Reason.INVALID) -> None:
     """Make envelopes that are dead of a hostile error."""
-    producer, store = Producer(scene.config, scene.connection), scene.store(ROUTE)
-    due_now(producer, ROUTE, ids)
-    store.promote()
+    due_now(Producer(scene.config, scene.connection), ROUTE, ids)
+    bury_due(scene, ids, reason)
+
+
+def bury_due(scene: Scene, ids: list[str], reason: Reason = Reason.INVALID) -> None:
+    """Bury envelopes that are due, or in this millisecond."""
+    store = scene.store(ROUTE)
+    wait_until(lambda: store.promote()[0].ready == len(ids), "all to be ready")
     claim = store.claim(len(ids), 30_000)
     assert set(claim.ids) == set(ids)
     error = f"Broken{HOSTILE}\n{HOSTILE}"
@@ -157,6 +164,27 @@ def test_drop_of_chosen_leaves_the_others(
     expect(operator.get_by_role("status")).to_contain_text("1 dropped")
     assert Operator(scene.config, scene.connection).stats([ROUTE])[0].dead == 2
     assert last_event(scene, dead_ids[0]) == ("dropped", "maria")
+
+
+def test_settle_reaches_what_the_dry_run_showed_and_nothing_else(
+    operator: Page, scene: Scene, dead_ids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = Operator(scene.config, scene.connection)
+    gone, again, _ = dead_ids
+    behind = ["further-1", "further-2"]  # in the order of ids
+    bury(scene, behind)
+    monkeypatch.setattr(dead, "MOST_LOOKED", 3)
+    operator.goto(f"/dead?route={ROUTE}")
+    operator.get_by_label("all 3 that match").check()
+    operator.get_by_role("button", name="Drop…").click()
+    expect(operator.get_by_role("heading", level=1)).to_have_text("Drop 3 dead letters?")
+    admin.drop(ROUTE, [gone])  # so that one look reaches further
+    admin.replay(ROUTE, [again])
+    bury_due(scene, [again])
+    operator.get_by_role("button", name="Drop 3").click()
+    expect(operator.get_by_role("status")).to_contain_text("1 dropped")
+    assert found_dead(scene) == {again, *behind}
+    admin.drop(ROUTE, behind)
 
 
 def test_choose_all_chooses_the_page(operator: Page, dead_ids: list[str]) -> None:

@@ -4,7 +4,14 @@ import secrets
 
 from duebridge.envelope import Headers, Properties, Target
 from duebridge.ports.publisher import Publisher, Verdict
-from tests.support.broker_under_test import BrokerUnderTest, as_text, delivery, ids, needs, verdicts
+from tests.support.contract.broker_under_test import (
+    BrokerUnderTest,
+    as_text,
+    delivery,
+    ids,
+    needs,
+    verdicts,
+)
 
 ALL_BYTES = bytes(range(256))
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Delivery, Outcome, Publisher, Reason, Verdict
-from tests.support.broker_under_test import BrokerUnderTest, delivery, ids, needs, verdicts
+from tests.support.contract.broker_under_test import BrokerUnderTest, delivery, ids, needs, verdicts
 from tests.support.running_clock import ends_within
 
 DEADLINE_S = 15.0

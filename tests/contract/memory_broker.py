@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
 from duebridge_connectors.memory import MemoryPublisher
-from tests.support.broker_under_test import BRIDGE_ID, Received, delivery
-from tests.support.features import Features
+from tests.support.contract.broker_under_test import BRIDGE_ID, Received, delivery
+from tests.support.contract.features import Features
 
 LARGEST_BODY = 1 << 20
 INVALID_KEY = b"invalid"

@@ -14,7 +14,7 @@ from duebridge.ports.publisher import Publisher
 from tests.contract.content_contract import ContentContract
 from tests.contract.fault_contract import DEADLINE_S, FaultContract
 from tests.contract.outage_contract import OutageContract
-from tests.support.broker_under_test import BrokerUnderTest
+from tests.support.contract.broker_under_test import BrokerUnderTest
 
 
 class PublisherContract(ContentContract, FaultContract, OutageContract):

@@ -14,9 +14,7 @@ import pytest
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import Source
-from tests.support.running_clock import ends_within
-from tests.support.servers import free_port, silent_listener, wait_until
-from tests.support.source_under_test import (
+from tests.support.contract.source_under_test import (
     WAIT_S,
     WITHIN_S,
     SourceUnderTest,
@@ -26,6 +24,8 @@ from tests.support.source_under_test import (
     received,
     settled,
 )
+from tests.support.running_clock import ends_within
+from tests.support.servers import free_port, silent_listener, wait_until
 
 MARGIN_S = 2.0
 MOST_S = 20.0  # of a call to a broker that does not answer

@@ -8,18 +8,21 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
+import httpx
 import msgspec
 import pytest
 
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Delivery, Publisher
 from tests.contract.publisher_contract import PublisherContract
-from tests.support.broker_under_test import BRIDGE_ID, Received
 from tests.support.checkout import ROOT
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.contract.broker_under_test import BRIDGE_ID, Received
+from tests.support.kafka.kafka_broker import KafkaBroker
 
 SOURCE = ROOT / "tests" / "support" / "file_connector"
 
@@ -118,6 +121,7 @@ version: 1
 store: {{url: "{url}", namespace: "{namespace}"}}
 brokers:
   desk: {{type: file, directory: "{home}"}}
+serve: {{listen: "127.0.0.1:0"}}
 routes:
   letters:
     target: {{broker: desk, path: letters.jsonl}}
@@ -134,9 +138,8 @@ class Installation:
         self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
     def run(self, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-        program = "import sys; from duebridge.cli import main; sys.exit(main())"
         return subprocess.run(
-            [sys.executable, "-c", program, "--config", str(self.config), *arguments],
+            self._command(*arguments),
             input=given,
             env=self._environment,
             capture_output=True,
@@ -144,6 +147,25 @@ class Installation:
             timeout=60,
             check=False,
         )
+
+    @contextmanager
+    def serving(self) -> Iterator[str]:
+        """Run `duebridge serve` until the end; gives its URL."""
+        process = subprocess.Popen(
+            self._command("serve"), env=self._environment, stderr=subprocess.PIPE
+        )
+        assert process.stderr
+        try:
+            [first] = islice((each for each in process.stderr if b'"serving"' in each), 1)
+            yield f"http://127.0.0.1:{json.loads(first)['port']}"
+        finally:
+            process.kill()
+            process.wait()
+            process.stderr.close()
+
+    def _command(self, *arguments: str) -> list[str]:
+        program = "import sys; from duebridge.cli import main; sys.exit(main())"
+        return [sys.executable, "-c", program, "--config", str(self.config), *arguments]
 
 
 @pytest.fixture
@@ -203,6 +225,19 @@ def test_run_delivers_envelopes_into_files(duebridge: Installation, tmp_path: Pa
     assert (first.id, first.body, first.key) == ("a", b"hello", b"k")
     assert dict(first.headers)["x"] == b"y"
     assert (second.id, second.body) == ("b", b"there")
+
+
+def test_serve_gives_cloud_events_the_headers_of_the_type(duebridge: Installation) -> None:
+    event = {"specversion": "1.0", "id": "1", "source": "/desk", "type": "letter", "delay": "1h"}
+    headers = {f"ce-{name}": value for name, value in event.items()}
+    with duebridge.serving() as url:
+        path = f"{url}/v1/routes/letters/envelopes"
+        answer = httpx.post(path, content=b"hello", headers=headers, timeout=60, trust_env=False)
+    assert answer.status_code == 201, answer.text
+    shown = duebridge.run("get", "letters", "/desk|1", "--output", "json")
+    found = dict(json.loads(shown.stdout)["headers"])
+    del event["delay"]
+    assert found == {f"ce-{name}": value for name, value in event.items()}
 
 
 def test_send_properties_that_the_type_cannot_carry_is_refused(duebridge: Installation) -> None:

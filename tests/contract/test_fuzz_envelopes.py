@@ -18,14 +18,14 @@ from duebridge.envelope import Envelope, Headers, HeaderValue, Properties, Targe
 from duebridge.errors import EnvelopeError
 from duebridge.ports.publisher import Delivery, Publisher, Reason
 from duebridge.producer import Producer
-from duebridge.receipt import Receipt, Shown
+from duebridge.receipt import EnvelopeDetails, Receipt
 from duebridge.store.server.connection import Connection
 from duebridge_connectors.kafka.headers import plain_headers
-from tests.support.broker_under_test import Received
-from tests.support.drawn_envelopes import BATCH, Batch, Fields, batches, brief
-from tests.support.fuzzing import Lookout, embedded, fuzz, fuzz_config
-from tests.support.kafka_broker import KafkaBroker
-from tests.support.rabbitmq_broker import RabbitBroker
+from tests.support.contract.broker_under_test import Received
+from tests.support.kafka.kafka_broker import KafkaBroker
+from tests.support.model.drawn_envelopes import BATCH, Batch, Fields, batches, brief
+from tests.support.model.fuzzing import Lookout, embedded, fuzz, fuzz_config
+from tests.support.rabbitmq.rabbitmq_broker import RabbitBroker
 
 OURS = {"x-message-id", "x-route", "x-attempt", "x-due-at", "x-scheduled-at"}
 ROUTES: dict[str, Any] = {
@@ -110,7 +110,7 @@ def plain(value: HeaderValue) -> str:
     return f"{kind.__name__} {value!r}" if kind is not int else f"int {int(value or 0)}"
 
 
-def shown_content(shown: Shown) -> Content:
+def shown_content(shown: EnvelopeDetails) -> Content:
     headers = [(name, plain(value)) for name, value in shown.headers]
     return shown.body, shown.key, headers, shown.properties, shown.target
 

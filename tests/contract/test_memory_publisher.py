@@ -10,7 +10,7 @@ from duebridge.ports.publisher import Delivery, Outcome, Verdict
 from duebridge_connectors.memory import MemoryPublisher, open_publisher
 from tests.contract.memory_broker import MemoryBroker
 from tests.contract.publisher_contract import PublisherContract
-from tests.support.broker_under_test import delivery, verdicts
+from tests.support.contract.broker_under_test import delivery, verdicts
 
 TARGET = Target("memory", topic="t")
 

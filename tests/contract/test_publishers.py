@@ -8,9 +8,9 @@ import pytest
 from tests.contract.memory_broker import MemoryBroker
 from tests.contract.publisher_contract import PublisherContract
 from tests.support.checkout import ROOT
-from tests.support.features import meanings
-from tests.support.kafka_broker import KafkaBroker, LibrdkafkaBroker
-from tests.support.rabbitmq_broker import RabbitBroker
+from tests.support.contract.features import meanings
+from tests.support.kafka.kafka_broker import KafkaBroker, LibrdkafkaBroker
+from tests.support.rabbitmq.rabbitmq_broker import RabbitBroker
 
 
 class TestKafkaPublisher(PublisherContract):

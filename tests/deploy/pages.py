@@ -11,9 +11,9 @@ PAGES = (ROOT / "docs" / "kubernetes.md", ROOT / "deploy" / "helm" / "duebridge"
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 
 
-def block(page: Path, begins: str) -> str:
-    """Return the block of a page's section about installing that begins so."""
-    section = page.read_text("utf-8").partition("## Install")[2]
+def block(page: Path, begins: str, heading: str = "## Install") -> str:
+    """Return the block of a page that begins so, the first one after a heading."""
+    section = page.read_text("utf-8").partition(heading)[2]
     found = re.findall(r"```\w+\n(.*?)```", section, re.DOTALL)
     return next(each for each in found if each.startswith(begins))
 

@@ -12,9 +12,9 @@ from prometheus_client.registry import CollectorRegistry
 
 from duebridge.config.models import WorkerSettings
 from duebridge.telemetry import metrics
-from duebridge.worker.lanes.crew import Crew
+from duebridge.worker.lanes.daemon_executor import DaemonExecutor
 from duebridge.worker.lanes.lane import Lane
-from duebridge.worker.watch.gauges import ShardCollector
+from duebridge.worker.reporting.gauges import ShardCollector
 from duebridge_connectors.memory import MemoryPublisher
 from tests.deploy.chart import FOLDER
 from tests.deploy.conftest import Promtool
@@ -37,7 +37,9 @@ def exposed() -> set[str]:
         if isinstance(metric, MetricWrapperBase | metrics.LatenessHistogram):
             registry.register(metric)
     registry.register(
-        ShardCollector(list, [Lane("b", MemoryPublisher(), WorkerSettings(), Crew(1, "lane"))])
+        ShardCollector(
+            list, [Lane("b", MemoryPublisher(), WorkerSettings(), DaemonExecutor(1, "lane"))]
+        )
     )
     metrics.lateness.observe("r", [0.1])
     return {each.name + "_total" * (each.type == "counter") for each in registry.collect()}

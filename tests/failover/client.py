@@ -19,7 +19,7 @@ from duebridge.envelope import Envelope
 from duebridge.errors import StoreError, StoreUnavailable
 from duebridge.producer import Producer
 from tests.failover.judgement import REFUSED
-from tests.support.histories import Historian, now_ms
+from tests.support.model.histories import Historian, now_ms
 
 ROUTE = "failover"
 THREADS, BATCH, EVERY_S = 4, 20, 0.1  # some 600 envelopes a second

@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tests.failover.wires import SENTINELS, Wires
-from tests.support.redis_sets import (
+from tests.support.redis.redis_sets import (
     ClusterOfSix,
     RedisNode,
     SentinelSet,

@@ -10,10 +10,12 @@ from typing import Any
 import redis
 
 from tests.failover.nodes import linked_cluster, linked_sentinels
-from tests.failover.rig import Cluster, Rig, Scenario, Sentinels
+from tests.failover.power import powered
+from tests.failover.rig import ALL, Alone, Cluster, Rig, Scenario, Sentinels
 from tests.support.servers import wait_until
 
 FAR_BEHIND_S = 0.3
+MINUTE_S = 60.0
 
 
 @contextmanager
@@ -26,6 +28,12 @@ def sentinels(home: Path, options: tuple[str, ...], preferred: str = "") -> Iter
 def cluster(home: Path, options: tuple[str, ...]) -> Iterator[Cluster]:
     with linked_cluster(home, *options) as (running, make):
         yield Cluster(running, make)
+
+
+@contextmanager
+def alone(home: Path, options: tuple[str, ...]) -> Iterator[Alone]:
+    with powered(home / "0", *options) as node:
+        yield Alone(node)
 
 
 def kill(rig: Rig) -> str:
@@ -96,9 +104,20 @@ def switch(rig: Rig) -> str:
 
 def twice(rig: Rig) -> str:
     """Kill a master, and the next one as soon as the set is whole again."""
+    began = time.monotonic()
     kill(rig)
     rig.place.set.await_whole()
-    return kill(rig)
+    effect, took_s = kill(rig), time.monotonic() - began
+    return f"{effect}, the second one in {took_s:.0f} s" if took_s < MINUTE_S else ""
+
+
+def cut_power(rig: Rig) -> str:
+    """Cut the power of the only server, and start it with what its disk has."""
+    server = rig.owner()
+    lost = server.cut_power()
+    server.start()
+    rig.see_claims(server)
+    return f"{lost} bytes were not on disk"
 
 
 def move_slots(rig: Rig) -> str:
@@ -175,13 +194,22 @@ SCENARIOS = {
         Scenario("switched", "`SENTINEL FAILOVER`", switch, sentinels),
         Scenario("twice", "two masters killed within a minute", twice, sentinels),
         Scenario("node_killed", "Cluster: a master killed", kill, cluster),
-        Scenario("slots_moved", "Cluster: slots moved", move_slots, cluster, fails_over=False),
+        Scenario("slots_moved", "Cluster: slots moved", move_slots, cluster, ALL),
         Scenario(
             "nodes_changed",
             "Cluster: a node added and removed",
             add_and_remove,
             cluster,
-            fails_over=False,
+            ALL,
+        ),
+        Scenario(
+            "power_cut",
+            "no failover: the power of the only server is cut",
+            cut_power,
+            alone,
+            keeps_all=frozenset({"fsync"}),
+            tried=("async", "fsync"),
+            promise="what was on disk",
         ),
     )
 }

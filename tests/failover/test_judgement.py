@@ -8,8 +8,9 @@ from duebridge.audit import HistoryEvent, Op, Phase
 from tests.failover.judgement import Counts, count
 from tests.failover.rig import Result
 from tests.failover.scenarios import SCENARIOS
-from tests.failover.table import Run, report
-from tests.support.histories import Historian, read_histories
+from tests.failover.table import BEGIN, END, Run, put_between_marks, report, summary
+from tests.support.checkout import ROOT
+from tests.support.model.histories import Historian, read_histories
 
 DUE_MS, END_MS = 1000, 9000
 
@@ -122,7 +123,7 @@ def test_report_of_a_loss_is_a_number_for_async_and_broken_for_replicated() -> N
 def test_report_without_a_run_that_struck_says_not_run() -> None:
     runs = [Run("c0ffee", "2 cores", result(count([], END_MS), "async", effect=""))]
     page = report(runs, SCENARIOS)
-    assert page.count("**not run**") == 3 * len(SCENARIOS)
+    assert page.count("**not run**") == sum(len(each.tried) for each in SCENARIOS.values())
     assert "- 1 runs are not counted" in page
 
 
@@ -130,3 +131,26 @@ def test_rows_of_the_page_have_as_many_cells_as_its_head() -> None:
     runs = [Run("c0ffee", "2 cores", result(count([], END_MS), "async"))]
     rows = [line for line in report(runs, SCENARIOS).splitlines() if line.startswith("|")]
     assert len({line.count("|") - line.count("\\|") for line in rows}) == 1
+
+
+def test_summary_counts_what_each_durability_lost_of_what_was_accepted() -> None:
+    lossy, kept = count(accepted("a-1"), END_MS), count([*accepted("a-1"), arrived("a-1")], END_MS)
+    found = [result(lossy, "async"), result(kept, "async"), result(kept, "replicated")]
+    table = summary([Run("c0ffee", "2 cores", each) for each in found], SCENARIOS)
+    assert "| master killed | 1 and 0 of 2 | not run | **0 and 0 of 1** |" in table
+    assert table.splitlines()[-1].endswith(" | not run | not run | - |")
+
+
+def test_summary_takes_the_place_between_the_marks_of_the_page() -> None:
+    page = (ROOT / "docs" / "durability.md").read_text("utf-8")
+    table = put_between_marks(page, summary([], SCENARIOS)).partition(BEGIN)[2].partition(END)[0]
+    assert [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| ")] == [
+        "| what fails",
+        *(f"| {each.what}" for each in SCENARIOS.values()),
+    ]
+    assert put_between_marks(put_between_marks(page, "x"), "x") == put_between_marks(page, "x")
+
+
+def test_table_of_the_page_has_every_failure() -> None:
+    page = (ROOT / "docs" / "durability.md").read_text("utf-8")
+    assert [each.what for each in SCENARIOS.values() if f"\n| {each.what} | " not in page] == []

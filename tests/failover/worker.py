@@ -10,7 +10,7 @@ from duebridge.audit import Op, Phase
 from duebridge.cli import main
 from duebridge.ports.publisher import Delivery
 from duebridge_connectors.memory import MemoryPublisher
-from tests.support.histories import Historian
+from tests.support.model.histories import Historian
 
 BROKER = {"type": "memory", "options": {"name": "failover"}}
 

@@ -25,18 +25,18 @@ from duebridge.envelope import Envelope
 from duebridge.producer import Producer
 from duebridge.store.delay_store import MAX_BATCH, MAX_BATCH_BYTES, READY_FULL, DelayStore
 from duebridge.store.server.scripts import names, script
-from tests.faults.brokers import unread
 from tests.faults.judgement import SLOWER
 from tests.faults.observed_worker import read_touched
 from tests.faults.rig import meanwhile
 from tests.faults.scenario import Bound, Result
-from tests.faults.storage import Storage, dataset_bytes
+from tests.faults.servers.brokers import unread
+from tests.faults.servers.storage import Storage, dataset_bytes
 from tests.support.checkout import ROOT
 from tests.support.servers import redis_server, wait_until
 
 TAKE_SLOW = ("--slowlog-log-slower-than", "100", "--slowlog-max-len", "1000000")  # of redis-server
 P999_MS, MOST_MS, SLOW_MS = 5.0, 50.0, 10.0
-BODY_BYTES, LARGE_BYTES = 200, 65_536
+BODY_BYTES, LARGE_BYTES = 200, 262_144  # the most that a route takes by default
 SCHEDULED_PER_S = 10_000  # and bytes, at least: the burst is due once all are in
 SCHEDULED_BYTES_PER_S = 10_000_000
 DRAINED_WITHIN_S = 600.0

@@ -15,8 +15,8 @@ import msgspec
 from tests.faults.judgement import SLOWER, Look, Seen
 from tests.faults.rig import Rig, meanwhile, run_scenario
 from tests.faults.scenario import Bound, Config, Result, Scenario
-from tests.faults.stack import Stack
-from tests.support.histories import now_ms
+from tests.faults.servers.stack import Stack
+from tests.support.model.histories import now_ms
 
 PER_SECOND, SHORT_PER_SECOND = 1000, 500  # the former fills the windows before the deadline
 LOOK_EVERY_S = 0.25

@@ -14,8 +14,8 @@ import pika
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from duebridge.audit import HistoryEvent, Op, Phase, fingerprint
-from tests.faults.brokers import KafkaSide, RabbitSide
-from tests.support.histories import Historian, now_ms
+from tests.faults.servers.brokers import KafkaSide, RabbitSide
+from tests.support.model.histories import Historian, now_ms
 
 GROUP = "faults"
 PARTITIONS = 4

@@ -24,11 +24,11 @@ from tests.faults.outage import run_outage
 from tests.faults.rig import run_scenario
 from tests.faults.scenario import BROKERS, Result
 from tests.faults.scenarios.worker_faults import library
-from tests.faults.stack import NAMES, Stack
+from tests.faults.servers.stack import NAMES, Stack
 from tests.faults.table import MATRIX, SCENARIOS
 from tests.faults.tally import TRIALS, Run, enough, report
 from tests.support.checkout import ROOT
-from tests.support.histories import commit, machine
+from tests.support.model.histories import commit, machine
 
 HOME = ROOT / ".services" / "proof"
 REPORT = Path("docs", "proof.md")
@@ -54,7 +54,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--anew", action="store_true", help="forget the runs of an earlier proof")
     parser.add_argument("--outage-s", type=float, default=600, help="how long a broker is away")
     parser.add_argument("--burst", type=int, default=1_000_000, help="envelopes due at once")
-    parser.add_argument("--large", type=int, default=2_000, help="the same, of 64 KiB each")
+    parser.add_argument("--large", type=int, default=2_000, help="the same, of 256 KiB each")
     parser.add_argument("--report", type=Path, default=ROOT / REPORT)
     parser.add_argument("--home", type=Path, default=HOME)
     return parser.parse_args(arguments)

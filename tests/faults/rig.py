@@ -14,13 +14,13 @@ from typing import Any
 
 from duebridge.audit import Op, Phase
 from duebridge.errors import StoreError
-from tests.faults.brokers import BrokerSide, KafkaSide, RabbitSide
 from tests.faults.judgement import Look, Seen, judge, tell
 from tests.faults.scenario import Bound, Config, Result, Scenario
-from tests.faults.stack import NAMES, Stack
-from tests.faults.storage import Storage
+from tests.faults.servers.brokers import BrokerSide, KafkaSide, RabbitSide
+from tests.faults.servers.stack import NAMES, Stack
+from tests.faults.servers.storage import Storage
 from tests.faults.traffic import ROUTE, NotedProducer, Traffic
-from tests.support.histories import Historian, read_histories
+from tests.support.model.histories import Historian, read_histories
 
 LEASE_S = 3.0
 WITHIN_S = 60.0

@@ -15,7 +15,7 @@ from duebridge.envelope import Envelope, EnvelopeFields, Target
 from duebridge.errors import StoreFull, StoreUnavailable
 from duebridge.producer import OnConflict, Producer
 from duebridge.receipt import Receipt
-from tests.support.histories import Historian, now_ms
+from tests.support.model.histories import Historian, now_ms
 
 ROUTE = "faults"
 BATCH = 100

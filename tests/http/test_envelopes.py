@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from duebridge.ports.publisher import Reason
-from duebridge.store.routes import RouteStore
+from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import open_connection
 from tests.support.desk import burial
 from tests.support.servers import wait_until
@@ -108,7 +108,7 @@ def test_post_of_a_remembered_id_says_how_it_ended(client: httpx.Client) -> None
         (422, b'{"body": "x", "delay": 5}', "application/json", "delay: expected a duration"),
         (422, b'{"body": "x"}', "application/json", "expected exactly one of the two; got neither"),
         (422, b'{"body": "x", "json": 1, "delay": "1s"}', "application/json", "body and json"),
-        (422, b'{"body": "x", "delay": "1s", "dely": 1}', "application/json", "dely"),
+        (422, b'{"body": "x", "dealy": "1s"}', "application/json", "'dealy', did you mean delay?"),
         (422, b'{"body": "x", "at": 1767225600}', "application/json", "looks like seconds"),
         (422, b'{"body": "x", "delay": "31d"}', "application/json", "within max_delay (30d)"),
         (415, b"{}", "text/plain", "got text/plain"),
@@ -176,7 +176,8 @@ def test_patch_gives_another_due_instant(served: Served, client: httpx.Client) -
         (422, b"{}", "got neither"),
         (422, b'{"delay": "1s", "at": 1}', "got both"),
         (422, b'{"delay": "31d"}', "max_delay"),
-        (422, b'{"due": "1d"}', "due"),
+        (422, b'{"dealy": "1d"}', "unknown field 'dealy', did you mean delay?"),
+        (422, b'{"due": "1d"}', "unknown field 'due': expected one of delay, at"),
         (413, b" " * 5000, "at most 4096 bytes"),
     ],
 )

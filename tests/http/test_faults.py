@@ -8,19 +8,16 @@ import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from itertools import count
 from pathlib import Path
-from threading import Event
-from typing import Any, NamedTuple
+from typing import Any
 
-import httpx
 import pytest
 import redis
 
+from tests.http.posting import ORDERS, posting
 from tests.support.servers import free_port, listens, wait_until
 from tests.support.serving import NDJSON, SECRETS, Served, serving
 
-ORDERS = "/v1/routes/orders/envelopes"
 CALLS = 'duebridge_store_call_seconds_count{script="schedule"}'
 CONNECTED = ("01", "08")  # in /proc/net/tcp: established; also left by the client
 
@@ -62,68 +59,27 @@ def alone(store: Store, tmp_path: Path) -> Iterator[Served]:
         yield served
 
 
-class Posted(NamedTuple):
-    """What clients have posted so far, and what they were answered."""
-
-    names: list[str]
-    answers: list[httpx.Response]
-
-
-@contextmanager
-def posting(served: Served, at_least: int) -> Iterator[Posted]:
-    """Post names until the end of the block, each under a key of its own until it is stored.
-
-    However long the test takes to break something, there are posts which meet it.
-    """
-    posted, numbers, over = Posted([], []), count(), Event()
-
-    def post(name: str) -> None:
-        given = {"json": {"body": name, "delay": "1h"}, "headers": {"Idempotency-Key": name}}
-        with served.client() as client:
-            status = 0
-            while status != 201:
-                answer = client.post(ORDERS, **given)  # type: ignore[arg-type]
-                posted.answers.append(answer)
-                status = answer.status_code
-                assert status in (201, 503), answer.text
-
-    def post_many() -> None:
-        while not over.is_set() or len(posted.names) < at_least:
-            posted.names.append(f"n-{next(numbers)}")
-            post(posted.names[-1])
-
-    with ThreadPoolExecutor(8) as pool:
-        futures = [pool.submit(post_many) for _ in range(8)]
-        try:
-            yield posted
-        finally:
-            over.set()
-        for future in futures:
-            future.result(120)
-
-
 @pytest.mark.parametrize("fault", ["freeze", "kill"])
 def test_store_that_fails_loses_nothing_and_stores_nothing_twice(
     alone: Served, store: Store, fault: str
 ) -> None:
-    with posting(alone, at_least=400) as (names, answers):
-        wait_until(lambda: len(answers) > 20, "some answers")
+    with posting(alone, at_least=400) as posted:
+        wait_until(lambda: len(posted.answers) > 20, "some answers")
         if fault == "kill":
             store.kill()
         else:
             store.send(signal.SIGSTOP)
-        wait_until(lambda: any(each.status_code == 503 for each in answers), "a 503")
+        wait_until(lambda: posted.with_status(503), "a 503")
         if fault == "kill":
             store.start()
         else:
             store.send(signal.SIGCONT)
-    bodies = sorted((each.body or b"").decode() for each in alone.stored().values())
-    assert bodies == sorted(names), "0 lost, nothing twice"
-    away = next(each for each in answers if each.status_code == 503)
+    assert alone.bodies() == sorted(posted.names), "0 lost, nothing twice"
+    away = posted.with_status(503)[0]
     assert int(away.headers["retry-after"]) >= 1
     assert away.headers["content-type"] == "application/problem+json"
     assert len(away.json()["ids"]) == 1
-    receipts = {each.json()["id"] for each in answers if each.status_code == 201}
+    receipts = {each.json()["id"] for each in posted.with_status(201)}
     assert receipts == alone.stored().keys()
 
 
@@ -317,7 +273,7 @@ def test_client_that_hangs_up_and_posts_again_stores_once(alone: Served) -> None
         whole = head + body
         hang_up_behind(alone, whole[: len(whole) - cut], is_reset=chance.random() < 0.3)
     wait_until(lambda: not unread_bytes(alone), "the end of every request")
-    was_stored = {(each.body or b"").decode() for each in alone.stored().values()}
+    was_stored = set(alone.bodies())
     assert was_stored, "a request that came whole is stored, whoever hung up"
     replayed = set()
     with alone.client() as client:
@@ -328,8 +284,7 @@ def test_client_that_hangs_up_and_posts_again_stores_once(alone: Served) -> None
             if "idempotency-replayed" in answer.headers:
                 replayed.add(name)
     assert was_stored <= replayed < set(names)
-    bodies = [(each.body or b"").decode() for each in alone.stored().values()]
-    assert sorted(bodies) == sorted(names), "0 lost, nothing twice"
+    assert alone.bodies() == sorted(names), "0 lost, nothing twice"
 
 
 def test_stream_that_is_cut_and_sent_again_stores_each_line_once(alone: Served) -> None:
@@ -348,5 +303,4 @@ def test_stream_that_is_cut_and_sent_again_stores_each_line_once(alone: Served) 
         answer = client.post(ORDERS, content=b"".join(lines), headers=headers)
     statuses = [json.loads(each)["status"] for each in answer.text.splitlines()]
     assert statuses == ["accepted"] * len(names), "as at first"
-    bodies = [(each.body or b"").decode() for each in alone.stored().values()]
-    assert sorted(bodies) == sorted(names), "0 lost, nothing twice"
+    assert alone.bodies() == sorted(names), "0 lost, nothing twice"

@@ -54,6 +54,11 @@ def test_line_that_is_refused_loses_none_of_the_others(client: httpx.Client) -> 
     ]
 
 
+def test_line_with_a_misspelt_field_names_the_close_one(client: httpx.Client) -> None:
+    (receipt,) = send(client, b'{"body": "x", "dealy": "1h"}\n')
+    assert receipt["error"] == "line 1: unknown field 'dealy', did you mean delay?"
+
+
 def test_lines_may_replace(client: httpx.Client) -> None:
     send(client, line("twice"))
     (receipt,) = send(client, line("twice", body="y"), f"{ORDERS}?on_conflict=replace")

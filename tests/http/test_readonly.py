@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from duebridge.http.problems import PROBLEM
-from tests.support.least import PASSWORD, grant, url_as
+from tests.support.redis.least import PASSWORD, grant, url_as
 from tests.support.serving import SECRETS, serving
 
 ENVELOPES = "/v1/routes/orders/envelopes"

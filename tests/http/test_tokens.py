@@ -9,7 +9,7 @@ import pytest
 
 from duebridge.errors import ConfigError
 from duebridge.http.access import Rates
-from duebridge.http.problems import Refusal
+from duebridge.http.problems import ProblemError
 from duebridge.http.tokens import (
     LOOK_EVERY_S,
     NoTokens,
@@ -114,7 +114,7 @@ def test_rate_gives_a_burst_then_one_by_one() -> None:
     rates, token = Rates(10, lambda: now[0]), Token("t", "", ("schedule",))
     for _ in range(10):
         rates.check(token)
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ProblemError) as refused:
         rates.check(token)
     assert (refused.value.status, refused.value.headers) == (429, {"Retry-After": "1"})
     rates.check(Token("other", "", ("schedule",)))
@@ -207,3 +207,17 @@ def test_command_makes_a_token_that_the_file_takes(duebridge: Command) -> None:
     assert made["line"]["sha256"] == digest_of(made["secret"])
     for wrong in (["a b"], ["shop", "--scopes", "write"], ["shop", "--scopes", ""]):
         assert duebridge("token", *wrong).code == 2
+
+
+def test_calls_are_journalled_with_the_name_of_their_token(
+    served: Served, duebridge: Command
+) -> None:
+    path = "/v1/routes/orders/envelopes"
+    with served.client("shop") as shop, served.client("all") as operator:
+        sent = {"body": "x", "delay": "15m", "id": "named"}
+        assert shop.post(path, json=sent).status_code == 201
+        assert operator.delete(f"{path}/named").status_code == 200
+    file = str(served.home / "duebridge.yaml")
+    events = duebridge("--config", file, "events", "orders", "--since", "1h", "--output", "json")
+    found = [(each["kind"], each["by"]) for each in events.json_lines() if each["id"] == "named"]
+    assert found == [("accepted", "shop"), ("cancelled", "all")]

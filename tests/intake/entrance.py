@@ -8,13 +8,13 @@ from duebridge.config.models import Config
 from duebridge.config.plans import source_plan
 from duebridge.envelope import Target
 from duebridge.intake.intake import IntakeLoop
+from duebridge.intake.intake_store import IntakeStore
 from duebridge.intake.letters import LetterBox
 from duebridge.intake.positions import WantedPositions
-from duebridge.intake.storing import Storeroom
 from duebridge.ports.publisher import Delivery
-from duebridge.ports.source import Arrival, Place
+from duebridge.ports.source import Arrival, LogPosition
 from duebridge.store.positions import StorePositions
-from duebridge.store.routes import RouteStore
+from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import open_connection
 from duebridge.store.wire.replies import Entry
 from duebridge_connectors.memory import MemoryPublisher, MemoryQueue, MemorySource
@@ -61,7 +61,7 @@ def placed(
         id=f"box:late:0:{offset}:1700000000000",
         key=key,
         headers=named(headers),
-        place=Place(LOG, 0, offset),
+        place=LogPosition(LOG, 0, offset),
         sent_at_ms=1_700_000_000_000,
         origin="orders",
     )
@@ -92,7 +92,7 @@ class Entrance:
 
     def _opened(self) -> IntakeLoop:
         plan = source_plan(self.config, "in")
-        storeroom = Storeroom("in", self.config, self.connection)
+        storeroom = IntakeStore("in", self.config, self.connection)
         return IntakeLoop(
             "in",
             self.config,

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.msgpack import Ext
 
-from duebridge.intake.requests import Refusal, Request, Rules, Scheduled, read_arrival
+from duebridge.intake.requests import RefusedMessage, Request, Rules, ScheduleRequest, read_arrival
 from duebridge.ports.source import Arrival
 from tests.intake.entrance import intake_config
 
@@ -25,15 +25,15 @@ def read(arrival: Arrival, **intake: Any) -> Request:
     return read_arrival(rules(**intake), arrival)
 
 
-def scheduled(arrival: Arrival, **intake: Any) -> Scheduled:
+def scheduled(arrival: Arrival, **intake: Any) -> ScheduleRequest:
     request = read(arrival, **intake)
-    assert isinstance(request, Scheduled), request
+    assert isinstance(request, ScheduleRequest), request
     return request
 
 
-def refused(arrival: Arrival, **intake: Any) -> Refusal:
+def refused(arrival: Arrival, **intake: Any) -> RefusedMessage:
     request = read(arrival, **intake)
-    assert isinstance(request, Refusal), request
+    assert isinstance(request, RefusedMessage), request
     return request
 
 

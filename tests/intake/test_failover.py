@@ -1,8 +1,9 @@
 """The store of an intake fails over amid its messages: none is lost, each is stored once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
+from threading import Event
 from typing import Any, NamedTuple
 
 import pytest
@@ -10,19 +11,38 @@ import pytest
 from duebridge.config.models import Config
 from duebridge.errors import StoreUnavailable
 from duebridge.intake.process import IntakeRunner
-from duebridge.store.routes import RouteStore
-from duebridge.store.server.connection import Connection, open_connection
-from tests.support.kafka_sources import KafkaSources
-from tests.support.rabbitmq_queues import RabbitQueues
-from tests.support.redis_sets import RedisNode, redis_cluster_of_six, sentinel_set
+from duebridge.store.routing import RouteStore
+from duebridge.store.server.connection import Connection, Reply, open_connection
+from duebridge.store.server.scripts import Script
+from tests.support.contract.source_under_test import numbered
+from tests.support.kafka.kafka_sources import KafkaSources
+from tests.support.rabbitmq.rabbitmq_queues import RabbitQueues
+from tests.support.redis.redis_sets import RedisNode, redis_cluster_of_six, sentinel_set
 from tests.support.servers import wait_until
-from tests.support.source_under_test import numbered
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
 COUNT = 6_000
 SHARDS = 4
+AMID = 10  # schedule calls, of at most 125 rows: the second or third batch is stored in part
 WITHIN_S = 60.0
+
+
+class HeldConnection(Connection):
+    """A connection whose `AMID`th schedule call waits until the master is dead."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection.client)
+        self.is_amid, self.may_go_on = Event(), Event()
+        self._left = AMID
+
+    def run(self, called: Script, *rest: Any, **named: Any) -> Reply:
+        if called.name == "schedule":
+            self._left -= 1
+            if self._left == 0:
+                self.is_amid.set()
+                assert self.may_go_on.wait(WITHIN_S)
+        return super().run(called, *rest, **named)
 
 
 class Set(NamedTuple):
@@ -31,15 +51,17 @@ class Set(NamedTuple):
     url: str
     servers: Any
 
-    def fail_over(self) -> None:
+    def fail_over(self, killed: Callable[[], None]) -> None:
         """Kill a master, and bring it back as a replica once another one is promoted."""
         if hasattr(self.servers, "sentinels"):
             old: RedisNode = self.servers.master()
             old.kill()
+            killed()
             self.servers.await_master_after(old)
         else:
             old = self.servers.masters()[0]
             old.kill()
+            killed()
             wait_until(lambda: len(self.servers.masters()) == 3, "another master")
         old.start()
 
@@ -108,11 +130,13 @@ def test_failover_amid_a_batch_loses_and_repeats_nothing(
         seen, used = (
             stack.enter_context(closing(open_connection(store.url, 1.0))) for _ in range(2)
         )
-        runner = IntakeRunner(config, used, ["in"])
+        held = HeldConnection(used)
+        runner = IntakeRunner(config, held, ["in"])
         stack.callback(runner.drain)
         runner.start()
-        wait_until(lambda: stored(seen, config) > 0, "the first messages", WITHIN_S)
-        store.fail_over()
+        assert held.is_amid.wait(WITHIN_S)
+        assert 0 < stored(seen, config) < COUNT
+        store.fail_over(held.may_go_on.set)
         wait_until(lambda: stored(seen, config) >= COUNT, "all messages", WITHIN_S)
         wait_until(lambda: runner.loops[0].waiting_s() == 0, "the last batch", WITHIN_S)
         assert runner.drain()

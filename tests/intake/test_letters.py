@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from duebridge.config.fields import MAX_BODY_BYTES
 from duebridge.intake.kept import kept
-from duebridge.intake.requests import Refusal
+from duebridge.intake.requests import RefusedMessage
 from duebridge.ports.publisher import Outcome, Reason, Verdict
 from duebridge.ports.source import Arrival
-from duebridge.store.wire.record import Content, pack
+from duebridge.store.wire.record import EnvelopeContent, pack
 from duebridge.store.wire.replies import Entry
 from tests.intake.entrance import DEAD, Entrance, placed, queued
 
@@ -73,7 +73,7 @@ def test_letters_that_were_confirmed_are_not_sent_again(entrance: Entrance) -> N
     assert [each.id for each in entrance.letters()] == ["a", "c", "b"]
 
 
-def content(entry: Entry) -> Content:
+def content(entry: Entry) -> EnvelopeContent:
     assert entry.content is not None
     return entry.content
 
@@ -224,7 +224,7 @@ def test_letter_that_is_just_too_large_to_be_a_part_is_kept() -> None:
     for room in range(40):
         headers = (("h", b"h" * (MAX_BODY_BYTES - room)),)
         arrival = Arrival(b"x" * (MAX_BODY_BYTES + 1), id="a", headers=headers)
-        parts = kept(Refusal(arrival, "r", Reason.TOO_LARGE, "too large"))
+        parts = kept(RefusedMessage(arrival, "r", Reason.TOO_LARGE, "too large"))
         whole = b"".join(part.envelope.body or b"" for part in parts)
         assert whole.endswith(b"x" * (MAX_BODY_BYTES + 1))
         assert all(pack(part.envelope) for part in parts)

@@ -1,16 +1,20 @@
 """The loop: a message is settled once the store, or the dead-letter target, has it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Event, Thread
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from duebridge.envelope import Target
 from duebridge.ports.source import Arrival
 from duebridge.store.wire.transitions import Ack
 from tests.intake.entrance import LOG, Entrance, placed, queued
-from tests.support.redis_sets import RedisNode, server
+from tests.support.redis.redis_sets import RedisNode, server
+from tests.support.servers import wait_until
 
 Opened = Callable[..., Entrance]
 
@@ -76,6 +80,73 @@ def test_settle_that_fails_brings_the_messages_again_and_stores_them_once(
     assert [each.id for each in entrance.letters()] == ["x", "x"]
 
 
+def test_take_in_of_a_large_batch_reads_the_next_while_it_is_stored(entrance: Entrance) -> None:
+    entrance.queue.put(*(placed(number, x_delay=b"5000") for number in range(1200)))
+
+    assert entrance.loop.run_once() == 500
+    assert (len(entrance.queue.settled), entrance.queue.waiting) == (500, 200)
+    assert [entrance.loop.run_once() for _ in range(3)] == [500, 200, 0]
+    assert len(set(entrance.ids())) == 1200
+    assert [each.place.offset for each in entrance.queue.settled if each.place] == [*range(1200)]
+
+
+def test_settle_that_fails_with_two_batches_in_hand_brings_both_again(entrance: Entrance) -> None:
+    def go_away(_: object) -> None:
+        entrance.queue.is_available = False
+
+    entrance.publisher.script(go_away)
+    refused = placed(0, x_delay=b"soon")
+    entrance.queue.put(refused, *(placed(number, x_delay=b"5000") for number in range(1, 900)))
+    assert entrance.loop.run_once() == 0
+    assert entrance.queue.waiting == 900
+
+    entrance.queue.is_available = True
+    entrance.publisher.script(lambda _: None)
+    assert [entrance.loop.run_once() for _ in range(3)] == [500, 400, 0]
+    assert len(set(entrance.ids())) == 899
+
+
+def test_swap_under_an_intake_that_always_has_more_takes_effect(entrance: Entrance) -> None:
+    entrance.queue.put(*(placed(number, x_delay=b"5000") for number in range(1500)))
+    entrance.loop.run_once()
+    entrance.loop.swap(entrance.config.model_copy(update={"allow_absent": ("gone",)}))
+
+    assert (entrance.loop.run_once(), entrance.queue.waiting) == (500, 500)
+    assert (entrance.loop.run_once(), entrance.queue.waiting) == (500, 0)
+
+
+def test_source_that_goes_away_under_a_large_batch_brings_it_again(entrance: Entrance) -> None:
+    take = entrance.queue.take
+
+    def take_once(*bounds: Any) -> list[Arrival]:
+        entrance.queue.is_available = entrance.queue.waiting == 700
+        return take(*bounds)
+
+    entrance.queue.take = take_once  # type: ignore[method-assign]
+    entrance.queue.put(*(placed(number, x_delay=b"5000") for number in range(700)))
+    assert entrance.loop.run_once() == 0
+    assert (entrance.queue.settled, entrance.queue.waiting) == ([], 700)
+
+    entrance.queue.take = take  # type: ignore[method-assign]
+    entrance.queue.is_available = True
+    assert [entrance.loop.run_once() for _ in range(3)] == [500, 200, 0]
+    assert len(set(entrance.ids())) == 700
+
+
+def test_stop_with_two_batches_in_hand_settles_both_and_takes_no_third(entrance: Entrance) -> None:
+    stop = Event()
+    entrance.queue.put(*(placed(number, x_delay=b"5000") for number in range(1500)))
+    settle = entrance.loop.source.settle
+
+    def settle_and_stop(arrivals: Sequence[Arrival]) -> None:
+        stop.set()
+        settle(arrivals)
+
+    entrance.loop.source.settle = settle_and_stop  # type: ignore[method-assign]
+    entrance.loop.run(stop)
+    assert (len(entrance.queue.settled), entrance.queue.waiting) == (1000, 500)
+
+
 def test_source_that_is_away_is_told_and_asked_again(entrance: Entrance) -> None:
     entrance.queue.is_available = False
     assert entrance.take(queued("a")) == 0
@@ -84,6 +155,34 @@ def test_source_that_is_away_is_told_and_asked_again(entrance: Entrance) -> None
     entrance.queue.is_available = True
     assert entrance.loop.run_once() == 1
     assert entrance.loop.is_up() is True
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(24, "too many open files"), MemoryError(), RuntimeError("no new thread")]
+)
+def test_intake_goes_on_after_its_source_raised(
+    entrance: Entrance, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    receive, raised = entrance.loop.source.receive, iter([error] * 3)
+
+    def received(wait_s: float) -> Sequence[Arrival]:
+        if (fault := next(raised, None)) is not None:
+            raise fault
+        return receive(wait_s)
+
+    monkeypatch.setattr(entrance.loop.source, "receive", received)
+    entrance.queue.put(*(queued(f"a{n}", x_delay=5000) for n in range(5)))
+    stop = Event()
+    thread = Thread(target=entrance.loop.run, args=(stop,))
+    with capture_logs() as logs:
+        thread.start()
+        wait_until(lambda: len(entrance.queue.settled) == 5, "all to be taken in")
+        stop.set()
+        thread.join()
+    assert len(entrance.ids()) == 5
+    said = [each for each in logs if each["event"] in ("intake_failed", "intake_works")]
+    assert [each["event"] for each in said] == ["intake_failed", "intake_works"]
+    assert (said[0]["exc_info"], said[1]["failures"]) == (True, 3)
 
 
 def test_position_of_a_log_that_the_source_asked_for_is_kept(entrance: Entrance) -> None:
@@ -165,6 +264,26 @@ def test_store_that_is_away_keeps_the_batch_and_takes_nothing_more(own_redis: Re
     assert entrance.loop.run_once() == 1
     assert entrance.ids() == sorted(["a", "b", "box:late:0:1:1700000000000", "c", "d"])
     assert len(entrance.queue.settled) == 5
+
+
+def test_store_that_is_slow_keeps_the_place_in_the_group_and_loses_nothing(
+    own_redis: RedisNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duebridge.intake.intake.KEEP_ALIVE_S", 0.01)
+    entrance = Entrance(f"redis://127.0.0.1:{own_redis.port}/0")
+    entrance.take(queued("a"))
+    own_redis.ask("CLIENT", "PAUSE", 60_000, "WRITE")
+    kept_alive: list[None] = []
+
+    def keep_alive() -> None:
+        kept_alive.append(None)
+        if len(kept_alive) == 3:
+            own_redis.ask("CLIENT", "UNPAUSE")
+
+    monkeypatch.setattr(entrance.loop.source, "keep_alive", keep_alive)
+    assert entrance.take(queued("b")) == 1
+    assert len(kept_alive) >= 3
+    assert entrance.ids() == ["a", "b"]
 
 
 def test_store_that_is_full_slows_the_intake_and_loses_nothing(own_redis: RedisNode) -> None:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.msgpack import Ext
 
 from duebridge.envelope import Headers, Instant, Properties, Target
-from duebridge.intake.requests import Cancel, Refusal
+from duebridge.intake.requests import CancelRequest, RefusedMessage
 from duebridge.ports.publisher import Reason
 from duebridge.ports.source import Arrival
 from tests.intake.entrance import named, placed, queued
@@ -76,7 +76,7 @@ def test_read_id_that_the_limits_refuse_is_hashed_alike(id: str) -> None:
 
     assert first == again
     assert len(first) == 32
-    assert read(queued("m", x_cancel=id)) == Cancel(queued("m", x_cancel=id), "r", first)
+    assert read(queued("m", x_cancel=id)) == CancelRequest(queued("m", x_cancel=id), "r", first)
 
 
 def test_read_message_without_id_gets_one_of_its_own() -> None:
@@ -148,7 +148,7 @@ def test_read_own_target_of_the_route_is_none() -> None:
 def test_read_cancel_names_an_id(given: Any, expected: str) -> None:
     request = read(queued("m", x_cancel=given, x_delay="soon"))
 
-    assert isinstance(request, Cancel)
+    assert isinstance(request, CancelRequest)
     assert (request.id, request.route) == (expected, "r")
 
 
@@ -168,7 +168,7 @@ def test_read_cancel_without_id_means_the_messages_own(
     )
     request = read(arrival)
 
-    assert isinstance(request, Cancel)
+    assert isinstance(request, CancelRequest)
     assert request.id == expected
 
 
@@ -179,13 +179,13 @@ def test_read_cancel_of_nothing_is_refused(arrival: Arrival) -> None:
 
 @pytest.mark.parametrize("given", [False, b"\xff", 1.5])
 def test_read_cancel_of_no_text_is_refused(given: Any) -> None:
-    assert isinstance(read(queued("m", x_cancel=given)), Refusal)
+    assert isinstance(read(queued("m", x_cancel=given)), RefusedMessage)
 
 
 def test_read_tombstone_cancels_where_the_key_replaces() -> None:
     tombstone = placed(1, None, key=b"order")
 
-    assert read(tombstone, on_conflict="replace") == Cancel(tombstone, "r", "order")
+    assert read(tombstone, on_conflict="replace") == CancelRequest(tombstone, "r", "order")
     assert scheduled(tombstone).envelope.body is None
 
 
@@ -244,7 +244,7 @@ def test_read_failure_beyond_the_last_round_is_refused() -> None:
 
 @pytest.mark.parametrize("given", [b"-1", b"x", None, True, b"9" * 15, -(2**31)])
 def test_read_round_that_is_none_is_refused(given: Any) -> None:
-    assert isinstance(read(placed(1, x_round=given), to="origin"), Refusal)
+    assert isinstance(read(placed(1, x_round=given), to="origin"), RefusedMessage)
 
 
 def test_read_failure_without_origin_is_refused() -> None:

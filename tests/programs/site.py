@@ -73,9 +73,9 @@ class Site:
         """Run a command of duebridge."""
         return self.call([PROGRAM, *words])
 
-    def worker(self) -> Running:
+    def worker(self, *options: str) -> Running:
         """Start `duebridge run`: lanes and intakes."""
-        return self.start([PROGRAM, "run"])
+        return self.start([PROGRAM, *options, "run"])
 
 
 Open = Callable[..., Site]

@@ -81,12 +81,14 @@ def test_fail_order_in_spring_keeps_key_headers_and_time(
     program = site.start(java(site.home, "after/Orders.java"))
     tries(program, 3)
     _, first, second, third = records(name, 4)
+    (failed,) = records(f"{name}-later", 1)
     for number, record in enumerate((second, third), start=1):
         headers = dict(record.headers)
         assert (record.key, record.value) == (first.key, first.value)
         assert headers["tenant"] == b"a"
         assert headers["x-round"] == str(number).encode()
         assert int.from_bytes(headers["kafka_dlt-original-timestamp"]) == first.timestamp
+        assert headers["x-origin-timestamp"] == str(failed.timestamp).encode()
     (letter,) = records(f"{name}-dlt", 1)
     assert (letter.key, letter.value) == (first.key, first.value)
     assert dict(letter.headers)["tenant"] == b"a"
@@ -128,3 +130,5 @@ def test_reject_order_from_a_queue_is_tried_again_until_it_is_given_up(
     _, properties, body = next(rabbit.consume(f"{name}.dead", inactivity_timeout=WITHIN_S))
     assert body == CLOSED.encode()
     assert properties.headers["tenant"] == "a"
+    assert properties.headers["x-round"] == "2"
+    assert properties.headers["x-dlq-reason"] == "attempts_exhausted"

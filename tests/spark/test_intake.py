@@ -13,7 +13,7 @@ from duebridge_connectors.spark.jobs.intake import Intake, IntakeSummary, run_in
 from duebridge_connectors.spark.kafka_source import topic_of
 from duebridge_connectors.spark.session import job_error
 from tests.spark.by_hand import read_by_hand
-from tests.spark.test_rows import rejected
+from tests.spark.source.test_rows import rejected
 from tests.spark.world import LATER_MS, RECORDED_AT_MS, Sent, Topics, World
 
 DUE = {"due_at": str(LATER_MS)}

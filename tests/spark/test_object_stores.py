@@ -18,7 +18,7 @@ from duebridge.errors import ConfigError
 from duebridge_connectors.spark.cold.commit_log import DEMOTED, REMOVED, ColdLog, Commit
 from duebridge_connectors.spark.cold.parquet_files import write_table
 from duebridge_connectors.spark.delta_table import opened_table
-from duebridge_connectors.spark.files.place import Place
+from duebridge_connectors.spark.files.location import FileLocation
 from duebridge_connectors.spark.filesystem import (
     create_file,
     delta_options,
@@ -29,8 +29,8 @@ from duebridge_connectors.spark.filesystem import (
 )
 from duebridge_connectors.spark.table.journal_table import JournalTable
 from duebridge_connectors.spark.table.tidy_merge import merge_small_files
-from tests.support.hdfs_server import hdfs_server
-from tests.support.s3_server import (
+from tests.support.objects.hdfs_server import hdfs_server
+from tests.support.objects.s3_server import (
     ACCESS_KEY,
     BUCKET,
     FORGETFUL,
@@ -65,30 +65,30 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["file", "s3", "s3a", pytest.param("hdfs", marks=pytest.mark.long)])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> FileLocation:
     """An empty directory."""
     if request.param == "file":
-        return Place(f"{tmp_path}/cold")
+        return FileLocation(f"{tmp_path}/cold")
     if request.param == "hdfs":
-        return Place(f"{request.getfixturevalue('hdfs')}/{tmp_path.name}")
+        return FileLocation(f"{request.getfixturevalue('hdfs')}/{tmp_path.name}")
     server: S3Server = request.getfixturevalue("s3")
-    return Place(f"{request.param}://{BUCKET}/{tmp_path.name}", server.options())
+    return FileLocation(f"{request.param}://{BUCKET}/{tmp_path.name}", server.options())
 
 
-def names(place: Place) -> list[str]:
+def names(place: FileLocation) -> list[str]:
     files, path = open_filesystem(place)
     found = files.get_file_info(FileSelector(path, recursive=True, allow_not_found=True))
     return sorted(info.path[len(path) + 1 :] for info in found if info.is_file)
 
 
-def test_write_replaces_what_is_there_and_leaves_nothing_else(place: Place) -> None:
+def test_write_replaces_what_is_there_and_leaves_nothing_else(place: FileLocation) -> None:
     for data in (b"first", b"second"):
         write_file(place / "a/b.json", data)
         assert read_file(place / "a/b.json") == data
     assert names(place) == ["a/b.json"]
 
 
-def test_create_of_what_is_there_is_refused_and_changes_nothing(place: Place) -> None:
+def test_create_of_what_is_there_is_refused_and_changes_nothing(place: FileLocation) -> None:
     assert create_file(place / "a/b.json", b"first")
     assert create_file(place / "a/b.json", b"first")  # a put whose answer was lost is made again
     assert not create_file(place / "a/b.json", b"second")
@@ -96,7 +96,7 @@ def test_create_of_what_is_there_is_refused_and_changes_nothing(place: Place) ->
     assert [name for name in names(place) if "_one_writer" not in name] == ["a/b.json"]
 
 
-def test_create_by_several_at_once_lets_one_win_and_tells_the_others(place: Place) -> None:
+def test_create_by_several_at_once_lets_one_win_and_tells_the_others(place: FileLocation) -> None:
     together = Barrier(WRITERS)
 
     def create(number: int) -> bool:
@@ -110,7 +110,7 @@ def test_create_by_several_at_once_lets_one_win_and_tells_the_others(place: Plac
 
 
 def test_create_in_a_store_without_conditions_is_refused(s3: S3Server, tmp_path: Path) -> None:
-    place = Place(f"s3://{FORGETFUL}/{tmp_path.name}", s3.options())
+    place = FileLocation(f"s3://{FORGETFUL}/{tmp_path.name}", s3.options())
     with pytest.raises(ConfigError, match="expected a store that refuses to create an object twic"):
         create_file(place / "commit.json", b"")
     assert "commit.json" not in "".join(names(place))
@@ -119,7 +119,7 @@ def test_create_in_a_store_without_conditions_is_refused(s3: S3Server, tmp_path:
 def test_table_in_a_store_without_conditions_is_read_and_never_written(
     s3: S3Server, tmp_path: Path
 ) -> None:
-    place = Place(f"s3://{FORGETFUL}/{tmp_path.name}", s3.options())
+    place = FileLocation(f"s3://{FORGETFUL}/{tmp_path.name}", s3.options())
     with pytest.raises(ConfigError, match="expected a store that refuses to create an object twic"):
         JournalTable(place).begun("a query")
     write_deltalake(str(place), table({"id": ["a"]}), storage_options=delta_options(place))
@@ -129,7 +129,7 @@ def test_table_in_a_store_without_conditions_is_read_and_never_written(
     assert opened_table(place).version() == 0
 
 
-def test_output_of_a_large_file_reads_back(place: Place) -> None:
+def test_output_of_a_large_file_reads_back(place: FileLocation) -> None:
     data = bytes(range(256)) * 50_000  # more than one part of an upload
     with open_output(place / "deep/er/large") as stream:
         stream.write(data)
@@ -137,13 +137,13 @@ def test_output_of_a_large_file_reads_back(place: Place) -> None:
     assert names(place) == ["deep/er/large"]
 
 
-def test_missing_file_is_an_os_error(place: Place) -> None:
+def test_missing_file_is_an_os_error(place: FileLocation) -> None:
     with pytest.raises(FileNotFoundError):
         read_file(place / "none")
     assert names(place / "none") == []
 
 
-def test_delta_table_is_opened_by_the_same_options(place: Place) -> None:
+def test_delta_table_is_opened_by_the_same_options(place: FileLocation) -> None:
     uri, options = str(place / "table"), delta_options(place)
     write_deltalake(uri, table({"id": ["a", "b"]}), storage_options=options)
     write_deltalake(uri, table({"id": ["c"]}), storage_options=options, mode="append")
@@ -151,7 +151,7 @@ def test_delta_table_is_opened_by_the_same_options(place: Place) -> None:
     assert sorted(read["id"].to_pylist()) == ["a", "b", "c"]
 
 
-def test_journal_table_is_made_and_read_in_every_place(place: Place) -> None:
+def test_journal_table_is_made_and_read_in_every_place(place: FileLocation) -> None:
     table = JournalTable(place / "journal")
     table.begun("a query").complete(5)
     assert JournalTable(place / "journal").existing().complete_until_ms == 5
@@ -159,7 +159,7 @@ def test_journal_table_is_made_and_read_in_every_place(place: Place) -> None:
         JournalTable(place / "another").existing()
 
 
-def test_cold_tier_keeps_its_files_and_its_log_in_every_place(place: Place) -> None:
+def test_cold_tier_keeps_its_files_and_its_log_in_every_place(place: FileLocation) -> None:
     log, other = ColdLog(place, "cold"), ColdLog(place, "cold")
     file = "batch=B/part.parquet"
     write_table(log.root, file, table({"id": ["a", "b"]}))  # it reads back what it wrote
@@ -185,7 +185,7 @@ def test_place_without_options_takes_the_variables_of_aws(
 
 
 def test_place_carries_references_and_no_secret(s3: S3Server) -> None:
-    place = Place(f"s3://{BUCKET}/a", s3.options()) / "b"
+    place = FileLocation(f"s3://{BUCKET}/a", s3.options()) / "b"
     carried = pickle.dumps(place) + repr(place).encode() + str(place).encode()
     assert SECRET_KEY.encode() not in carried
     assert pickle.loads(pickle.dumps(place)) == place  # noqa: S301 - as a task gets it
@@ -196,7 +196,7 @@ def test_missing_variable_is_named_before_anything_is_opened(
     s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("S3_SECRET")
-    place = Place(f"s3://{BUCKET}/a", s3.options(), "routes.r.cold_tier.options")
+    place = FileLocation(f"s3://{BUCKET}/a", s3.options(), "routes.r.cold_tier.options")
     with pytest.raises(ConfigError) as caught:
         open_filesystem(place)
     expected = "routes.r.cold_tier.options.secret_access_key: variable S3_SECRET: not set"
@@ -208,7 +208,7 @@ def test_option_that_resolves_to_nonsense_is_named_without_its_value(
 ) -> None:
     monkeypatch.setenv("S3_SECRET", "localhost:9000")
     with pytest.raises(ConfigError) as caught:
-        open_filesystem(Place("s3://bucket/a", {"endpoint": "${S3_SECRET}"}))
+        open_filesystem(FileLocation("s3://bucket/a", {"endpoint": "${S3_SECRET}"}))
     assert (
         str(caught.value) == "options.endpoint: expected http[s]://HOST[:PORT]; got another value"
     )
@@ -227,7 +227,7 @@ def test_options_of_azure_are_taken_by_every_library(
 ) -> None:
     monkeypatch.setenv("AZURE_VALUE", value)
     options = dict.fromkeys(names, "${AZURE_VALUE}")
-    place = Place("abfss://box@account.dfs.core.windows.net/a", options)
+    place = FileLocation("abfss://box@account.dfs.core.windows.net/a", options)
     found = delta_options(place)
     assert found["azure_storage_account_name"] == "account"
     assert [*found.values()].count(value) == len(names)
@@ -245,7 +245,7 @@ def test_place_that_no_library_opens_is_refused(uri: str) -> None:
 
 @pytest.mark.long
 def test_name_node_that_is_away_is_an_error_and_no_missing_file() -> None:
-    place = Place(f"hdfs://127.0.0.1:{free_port()}/cold")
+    place = FileLocation(f"hdfs://127.0.0.1:{free_port()}/cold")
     touches = (read_file, names, lambda place: create_file(place, b""))
     with ThreadPoolExecutor(len(touches)) as pool:  # each asks again for seconds
         for touched in [pool.submit(touch, place) for touch in touches]:
@@ -261,4 +261,4 @@ def test_failure_of_a_store_is_an_os_error_without_a_secret(
 
     monkeypatch.setattr(obstore, "put", absent)
     with pytest.raises(OSError, match=r"/a/c: cannot be written: 403"):
-        write_file(Place(f"s3://{BUCKET}/a", s3.options()) / "c", b"")
+        write_file(FileLocation(f"s3://{BUCKET}/a", s3.options()) / "c", b"")

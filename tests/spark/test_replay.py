@@ -14,11 +14,11 @@ from duebridge.errors import ConfigError, EnvelopeError
 from duebridge_connectors.spark.jobs.replay import LetterCount, Replay, ReplaySummary, run_replay
 from duebridge_connectors.spark.source.loader import Summary
 from tests.spark.by_hand import read_by_hand
-from tests.spark.test_records import letter
-from tests.spark.test_rows import rejected
+from tests.spark.source.test_records import letter
+from tests.spark.source.test_rows import rejected
 from tests.spark.world import Sent, Topics, World
 from tests.support.command import ENVIRONMENT, PROGRAM
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.kafka.kafka_broker import KafkaBroker
 from tests.support.servers import wait_until
 
 
@@ -160,8 +160,9 @@ def test_run_the_command_repairs_what_a_worker_had_shunted_and_a_worker_delivers
         dry = world.command(*job)
         said = "would replay 1; nothing was changed; --yes does it"
         assert (dry.code, dry.out.splitlines()[-1]) == (0, said), dry.err
-        done = world.command(*job, "--yes", "--output", "json")
+        done = world.command(*job, "--yes", "--output", "json", DUEBRIDGE_ACTOR="ada")
         assert (done.code, done.json()["rows"][0]["accepted"]) == (0, 1), done.err
+        assert world.journalled("due")[-1] == ("accepted", "ada")
         until_delivered(world, kafka, due)
         (record,) = kafka.records(due)
     assert record.value == b"x" * 9

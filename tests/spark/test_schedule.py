@@ -9,10 +9,11 @@ from pyspark.testing import assertDataFrameEqual
 
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.commands.job import parse_pairs
+from duebridge_connectors.spark.jobs import schedule
 from duebridge_connectors.spark.jobs.schedule import run_schedule
 from duebridge_connectors.spark.transforms.envelopes import select_columns
-from tests.spark.cold_route import ColdRoute
-from tests.spark.test_rows import rejected
+from tests.spark.cold.cold_route import ColdRoute
+from tests.spark.source.test_rows import rejected
 from tests.spark.world import LATER_MS, World
 
 MADE = {"body": "concat('order ', number)", "due_at": f"{LATER_MS} + cast(number as bigint)"}
@@ -62,8 +63,10 @@ def test_read_pairs_without_a_sign_are_refused() -> None:
 def test_run_the_command_schedules_and_ends_with_the_counts(world: World, orders: str) -> None:
     words = ["spark", "schedule", "plain", orders, "--format", "csv", "--id-columns", "number"]
     words += [f"--column={name}={made}" for name, made in MADE.items()]
-    done = world.command(*words, "--where", "number > 7", "--output", "json")
+    words += ["--where", "number > 7", "--output", "json"]
+    done = world.command(*words, DUEBRIDGE_ACTOR="ada")
     assert (done.code, done.json()["accepted"]) == (0, 1), done.err
+    assert world.journalled("plain") == [("accepted", "ada")]
     assert done.err == "", "the counts are said once"
 
 
@@ -127,6 +130,55 @@ def test_schedule_of_far_rows_whose_ids_live_is_judged_by_the_store(cold: ColdRo
     assert producer.cancel("cold", "same") == "cancelled"
     cold.reach(hours=1)
     assert (cold.hydrate().accepted, cold.warm()) == (1, {"other", "new"})
+
+
+def bodies(cold: ColdRoute) -> dict[str, bytes]:
+    """What is in the store, by id."""
+    rows = cold.world.read(route="cold").select("id", "body").collect()
+    return {row.id: bytes(row.body) for row in rows}
+
+
+def test_schedule_of_a_far_row_whose_id_is_cold_with_other_content_takes_its_place(
+    cold: ColdRoute,
+) -> None:
+    cold.demoted("demoted")
+    assert scheduled(cold, [("loaded", "one", LATER_MS, None, None)]).cold == 1
+    later = [(name, "two", LATER_MS, None, None) for name in ("demoted", "loaded", "new")]
+    assert scheduled(cold, later).cold == 3
+    again = scheduled(cold, [("loaded", "one", LATER_MS, None, None)])
+    assert (again.cold, again.duplicate) == (0, 1), "the first job again changes nothing"
+    cold.reach()
+    done = cold.hydrate()
+    assert (done.accepted, done.left) == (3, 0)
+    assert bodies(cold) == dict.fromkeys(("demoted", "loaded", "new"), b"two")
+    assert cold.ids() == []
+
+
+def test_schedule_beside_another_job_of_the_same_id_ends_what_that_committed_meanwhile(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def after_another(*given: Any) -> Any:
+        monkeypatch.setattr(schedule, "write_batch", write_batch)
+        written = write_batch(*given)
+        assert scheduled(cold, [("x", "other", LATER_MS, None, None)]).cold == 1
+        return written
+
+    write_batch = schedule.write_batch
+    monkeypatch.setattr(schedule, "write_batch", after_another)
+    assert scheduled(cold, [("x", "last", LATER_MS, None, None)]).cold == 1
+    cold.reach(hours=1)
+    assert cold.hydrate().accepted == 1
+    assert bodies(cold) == {"x": b"last"}
+    assert cold.hydrate().left == 0
+
+
+def test_schedule_of_far_rows_that_share_an_id_is_judged_by_the_store(cold: ColdRoute) -> None:
+    rows = [("x", body, LATER_MS, None, None) for body in ("one", "two")]
+    done = scheduled(cold, [*rows, ("y", "one", LATER_MS, None, None)])
+    assert (done.cold, done.accepted, done.conflict, done.rows) == (1, 1, 1, 3)
+    assert cold.warm() == {"x"}
+    cold.reach(hours=1)
+    assert (cold.hydrate().accepted, cold.warm()) == (1, {"x", "y"})
 
 
 def test_schedule_that_keeps_all_in_the_store_writes_no_file(cold: ColdRoute) -> None:

@@ -14,15 +14,16 @@ from duebridge.config.load import load_config
 from duebridge.envelope import Envelope, Target
 from duebridge.producer import Producer
 from duebridge.store.delay_store import DelayStore
+from duebridge.store.journal import Journal
 from duebridge.store.keys import Shard
-from duebridge.store.routes import shard_number
+from duebridge.store.routing import shard_number
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.wire.record import Record
 from duebridge_connectors.spark.source.dataframes import write_envelopes
 from duebridge_connectors.spark.source.loader import Summary
 from tests.support.command import ENVIRONMENT, FORKS, Done
 from tests.support.desk import remembering
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.kafka.kafka_broker import KafkaBroker
 
 LATER_MS = 1_000 * int((datetime.now(UTC) + timedelta(days=30)).timestamp())
 COMMAND_WITHIN_S = 240.0  # a session of its own, on a busy machine
@@ -87,10 +88,10 @@ class World:
         text = CONFIG.format(url=url, namespace=self.namespace, home=self.home, bootstrap=bootstrap)
         Path(self.config).write_text(text)
 
-    def command(self, *words: str) -> Done:
-        """Run `duebridge` to its end."""
+    def command(self, *words: str, **more: str) -> Done:
+        """Run `duebridge` to its end; `more` are variables of its environment."""
         given = ["--config", self.config, *words]
-        env = ENVIRONMENT | SHORT_LIVED
+        env = ENVIRONMENT | SHORT_LIVED | more
         code, out, err = FORKS.run(given, b"", self.home, env, COMMAND_WITHIN_S)
         return Done(code, out.decode(), err.decode().removeprefix(JAVA_SAYS))
 
@@ -137,6 +138,11 @@ class World:
         client: Any = self.connection.client
         keys = (f"{self.store(route, n).shard.tag}:{state}" for n in range(SHARDS.get(route, 1)))
         return {name.decode() for key in keys for name in client.zrange(key, 0, 100_000)}
+
+    def journalled(self, route: str) -> list[tuple[str, str]]:
+        """The kind of each entry of a route's first shard, and in whose name it was."""
+        journal = Journal(self.connection, Shard(self.namespace, route, 0))
+        return [(entry.kind, entry.actor) for entry in journal.read(0, journal.last())]
 
     def record(self, route: str, name: str) -> tuple[int, Record]:
         """The number of an id's shard, and its record."""

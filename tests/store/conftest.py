@@ -1,7 +1,8 @@
 """Every test of the delay store runs on five kinds of servers, each in a namespace of its own.
 
 On the sets that fail over a few files run always (`ON_SETS`), the others in the long suite. On the
-Cluster of one node the store is a user with the least rights; the test itself looks as another.
+sets and on the Cluster of one node the store is a user with the least rights; the test itself looks
+as another.
 """
 
 import gc
@@ -18,8 +19,8 @@ from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.embedded import stop_embedded
 from tests.support.certificates import certificates, no_secret_is_logged  # noqa: F401
 from tests.support.desk import Desk
-from tests.support.least import LeastConnection
-from tests.support.redis_sets import redis_cluster_of_six, sentinel_set
+from tests.support.redis.least import LeastConnection
+from tests.support.redis.redis_sets import redis_cluster_of_six, sentinel_set
 from tests.support.servers import redis_cluster
 
 Opened = Callable[..., Desk]
@@ -41,11 +42,11 @@ def open_kind(
     elif kind == "sentinel":
         home = tmp_path_factory.mktemp("sentinel")
         with sentinel_set(home, down_after_ms=NO_FAILOVER_MS) as servers:
-            yield open_connection(servers.url)
+            yield LeastConnection(servers.url)
     else:
         started = {"cluster": redis_cluster, "six": url_of_six}[kind]
         with started(tmp_path_factory.mktemp(kind)) as url:
-            yield LeastConnection(url) if kind == "cluster" else open_connection(url)
+            yield LeastConnection(url)
             leave_old_nodes_to_the_collector()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.wire.transitions import Kept
+from duebridge.store.wire.transitions import KeptMessage
 from tests.support.desk import Desk, acks, aside, burial, envelope, postponed, retrying
 
 TOKEN = bytes(range(12))
@@ -27,7 +27,7 @@ CALLS: dict[str, Callable[[DelayStore], Any]] = {
     "reclaim": lambda store: store.reclaim(),
     "shunt": lambda store: store.shunt(9, 30_000),
     "postpone": lambda store: store.postpone(TOKEN, postponed("d")),
-    "keep": lambda store: store.keep([Kept(envelope("k"), Reason.INVALID, "E\nno")]),
+    "keep": lambda store: store.keep([KeptMessage(envelope("k"), Reason.INVALID, "E\nno")]),
     "replay": lambda store: store.replay(["d", "e"]),
     "drop": lambda store: store.drop(["d", "e"]),
     "cancel": lambda store: store.cancel("e"),
@@ -36,6 +36,7 @@ CALLS: dict[str, Callable[[DelayStore], Any]] = {
     "list": lambda store: store.list("unack"),
     "stats": lambda store: store.stats(),
     "histogram": lambda store: store.histogram([0, 10**12, 10**13]),
+    "count_aside": lambda store: store.count_aside(9),
     "split": lambda store: store.split("pending", 1),
     "forget": lambda store: store.forget(),
     "demote": lambda store: store.demote("B", 0, [("f", 1), ("g", 2)]),

@@ -18,7 +18,7 @@ from duebridge.store.wire.poll import Poll
 from duebridge.store.wire.record import LAYOUT, Flight, Record, pack_row, read_flight, read_record
 from duebridge.store.wire.replies import ScheduleReply, SettleReply
 from duebridge.store.wire.transitions import Ack, Burial, HoldClock, Postponement, Retry, SetAside
-from tests.support.invariants import (
+from tests.support.model.invariants import (
     STATES,
     Snapshot,
     check_all,
@@ -26,7 +26,7 @@ from tests.support.invariants import (
     check_stats,
     poll_of,
 )
-from tests.support.least import admin_of
+from tests.support.redis.least import admin_of
 
 NOW_MS = 1_700_000_000_000
 LEASE_MS = 30_000

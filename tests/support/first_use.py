@@ -27,7 +27,8 @@ def main(rounds: int) -> None:
     for _ in range(rounds):
         importlib.reload(replies)
         importlib.reload(leases)
-        forms = [leases._Leases, replies._Rows, replies.MoveReply, replies.StaleReply]
+        names = {**vars(replies), **vars(leases)}.values()
+        forms = [each for each in names if isinstance(each, type) and issubclass(each, tuple)]
         start = threading.Barrier(THREADS)
         threads = [threading.Thread(target=use, args=(forms, start)) for _ in range(THREADS)]
         for thread in threads:

@@ -85,6 +85,17 @@ class Floor:
         ]
         self.stores[route].schedule(envelopes, max_delay_ms=10**12)
 
+    def poison(self, id: str, lease_ms: int) -> None:
+        """Schedule an envelope that loses its leases in turn; the last has just ended."""
+        self.schedule(id, delay="0ms")
+        store = self.stores["r"]
+        store.promote()
+        for alone in (False, False, True):
+            assert store.claim(1, lease_ms, alone=alone).ids == [id]
+            self.advance(lease_ms)
+            if not alone:
+                store.reclaim()
+
     def turn(self, ms: int = 0) -> int:
         """Let time pass, then let the worker turn until it finds nothing more to do."""
         self.advance(ms)

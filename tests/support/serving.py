@@ -14,9 +14,11 @@ import httpx
 from duebridge.config.load import load_config
 from duebridge.config.models import Config
 from duebridge.http.tokens import digest_of
-from duebridge.receipt import Shown
-from duebridge.store.routes import RouteStore
+from duebridge.receipt import EnvelopeDetails
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import open_connection
+from duebridge.store.wire.replies import Entry
 from tests.support.command import ENVIRONMENT, PROGRAM
 from tests.support.servers import redis_server, wait_until
 
@@ -76,20 +78,29 @@ class Served:
         headers = {} if name is None else {"Authorization": f"Bearer {SECRETS[name]}"}
         return httpx.Client(base_url=self.url, headers=headers, timeout=60, verify=UNUSED, **given)
 
-    def stored(self, route: str = "orders") -> dict[str, Shown]:
+    def stored(self, route: str = "orders") -> dict[str, EnvelopeDetails]:
         """Every envelope of a route that waits, by its id."""
         connection = open_connection(self.config.store.url)
         try:
             shards = self.config.routes[route].shards
             store = RouteStore(connection, self.config.store.namespace, route, shards)
-            entries = [
-                entry
-                for shard in store.shards
-                for entry in shard.list("pending", limit=1000).entries
-            ]
-            return {entry.id: Shown.of(route, entry) for entry in entries}
+            entries = (entry for shard in store.shards for entry in waiting(shard))
+            return {entry.id: EnvelopeDetails.of(route, entry) for entry in entries}
         finally:
             connection.close()
+
+    def bodies(self) -> list[str]:
+        """The text of every envelope of `orders` that waits, sorted."""
+        return sorted((each.body or b"").decode() for each in self.stored().values())
+
+
+def waiting(store: DelayStore) -> Iterator[Entry]:
+    """Every pending envelope of a shard, page by page."""
+    page = store.list("pending", limit=1000)
+    yield from page.entries
+    while page.cursor is not None:
+        page = store.list("pending", limit=1000, cursor=page.cursor)
+        yield from page.entries
 
 
 @contextmanager

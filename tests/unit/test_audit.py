@@ -5,8 +5,8 @@ import pytest
 
 from duebridge.audit import (
     MISPLACED,
-    Accepted,
-    Arrived,
+    AcceptedEnvelope,
+    ArrivedEnvelope,
     Bounds,
     History,
     HistoryEvent,
@@ -19,9 +19,13 @@ from duebridge.audit import (
 )
 
 CLEAN = History(
-    accepted=[Accepted("a", 1000, "x"), Accepted("b", 2000, "y"), Accepted("c", 3000, "z")],
-    delivered=[Arrived("a", 1005, "x"), Arrived("b", 2000, "y")],
-    dead=[Arrived("c", 9000, "z")],
+    accepted=[
+        AcceptedEnvelope("a", 1000, "x"),
+        AcceptedEnvelope("b", 2000, "y"),
+        AcceptedEnvelope("c", 3000, "z"),
+    ],
+    delivered=[ArrivedEnvelope("a", 1005, "x"), ArrivedEnvelope("b", 2000, "y")],
+    dead=[ArrivedEnvelope("c", 9000, "z")],
 )
 
 
@@ -32,7 +36,13 @@ def changed(**fields: object) -> History:
 
 def test_audit_duplicate_counts_the_copies_and_still_holds() -> None:
     verdict = audit(
-        changed(delivered=[*CLEAN.delivered, Arrived("a", 1010, "x"), Arrived("a", 1011, "x")])
+        changed(
+            delivered=[
+                *CLEAN.delivered,
+                ArrivedEnvelope("a", 1010, "x"),
+                ArrivedEnvelope("a", 1011, "x"),
+            ]
+        )
     )
     assert verdict.duplicates == {"a": 2}
     assert verdict.duplicate_copies == 2
@@ -44,8 +54,8 @@ def test_audit_envelope_held_as_dead_is_not_lost() -> None:
 
 
 def test_percentile_of_lateness_is_exact() -> None:
-    arrived = [Arrived("a", 1000 + late) for late in range(100)]
-    verdict = audit(History(accepted=[Accepted("a", 1000)], delivered=arrived))
+    arrived = [ArrivedEnvelope("a", 1000 + late) for late in range(100)]
+    verdict = audit(History(accepted=[AcceptedEnvelope("a", 1000)], delivered=arrived))
     assert (verdict.lateness_percentile_ms(50), verdict.lateness_percentile_ms(99)) == (50, 99)
     assert audit(History(accepted=[], delivered=[])).lateness_percentile_ms(50) == 0
 

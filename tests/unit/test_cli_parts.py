@@ -33,7 +33,7 @@ from duebridge.errors import (
 )
 from duebridge.instants import parse_ago, parse_at, parse_expires, parse_from_now
 from duebridge.jsonl import Base64, is_empty, json_value, parse_line
-from duebridge.ports.checks import About, failure, ok, warning
+from duebridge.ports.checks import FindingSubject, failure, ok, warning
 from duebridge.ports.publisher import BrokerUnavailable
 
 
@@ -100,6 +100,21 @@ def test_parse_line_nested_too_deep_is_refused(field: str) -> None:
         parse_line(text)
 
 
+@pytest.mark.parametrize(
+    ("field", "meant"),
+    [("dealy", "delay"), ("header", "headers"), ("base64", "body_base64"), ("prio", "priority")],
+)
+def test_parse_line_with_a_misspelt_field_names_the_close_one(field: str, meant: str) -> None:
+    with pytest.raises(EnvelopeError) as refused:
+        parse_line(b'{"%s": 5}' % field.encode())
+    assert str(refused.value) == f"unknown field {field!r}, did you mean {meant}?"
+
+
+def test_parse_line_with_an_unknown_field_names_all_fields() -> None:
+    with pytest.raises(EnvelopeError, match=r"unknown field 'x': expected one of .*body_base64"):
+        parse_line(b'{"body": "y", "x": 1}')
+
+
 @pytest.mark.parametrize("text", [b"", b"  \t", b"# {}", b"  # x", b"\r"])
 def test_is_empty_of_a_blank_or_a_remark_is_true(text: bytes) -> None:
     assert is_empty(text)
@@ -150,13 +165,13 @@ def test_format_instant_of_any_number_is_shown() -> None:
 
 
 def test_parse_ago_and_from_now_count_from_the_given_now_and_read_instants() -> None:
-    assert parse_ago("90m", "--since", NINE_MS) == NINE_MS - 5_400_000
-    assert parse_from_now("90m", "--due-before", NINE_MS) == NINE_MS + 5_400_000
-    assert parse_ago("90m", "--since", 5) == 0
+    assert parse_ago("90m", "--since").at_ms(NINE_MS) == NINE_MS - 5_400_000
+    assert parse_from_now("90m", "--due-before").at_ms(NINE_MS) == NINE_MS + 5_400_000
+    assert parse_ago("90m", "--since").at_ms(5) == 0
     for parse in (parse_ago, parse_from_now):
-        assert parse("2026-01-31T09:00:00Z", "--since", 5) == NINE_MS
+        assert parse("2026-01-31T09:00:00Z", "--since").at_ms(5) == NINE_MS
         with pytest.raises(EnvelopeError, match="--since: expected a duration"):
-            parse("-5m", "--since", NINE_MS)
+            parse("-5m", "--since")
 
 
 class Clock:
@@ -285,17 +300,17 @@ def test_run_guarded_defect_names_its_place_and_quotes_nothing(
 @pytest.mark.parametrize(
     ("about", "code"),
     [
-        (list(About), 2),
-        ([About.ROUTE, About.BROKER, About.STORE], 3),
-        ([About.ROUTE, About.BROKER], 4),
-        ([About.ROUTE], 1),
+        (list(FindingSubject), 2),
+        ([FindingSubject.ROUTE, FindingSubject.BROKER, FindingSubject.STORE], 3),
+        ([FindingSubject.ROUTE, FindingSubject.BROKER], 4),
+        ([FindingSubject.ROUTE], 1),
         ([], 0),
     ],
 )
 def test_exit_code_of_several_failures_is_that_of_the_first_in_order(
-    about: list[About], code: int
+    about: list[FindingSubject], code: int
 ) -> None:
-    well = [ok(About.STORE, "store", "fit"), warning(About.BROKER, "b", "w", "r")]
+    well = [ok(FindingSubject.STORE, "store", "fit"), warning(FindingSubject.BROKER, "b", "w", "r")]
     assert exit_code_of([*well, *(failure(each, "p", "f", "r") for each in about)]) == code
 
 

@@ -8,11 +8,11 @@ from duebridge.config.models import RetryPolicy
 from duebridge.errors import RecordDamaged, RecordTooNew
 from duebridge.ports.publisher import Outcome, Reason, Verdict
 from duebridge.store.wire.leases import DamagedEnvelope, LeasedEnvelope
-from duebridge.store.wire.record import Content, Flight, Record
+from duebridge.store.wire.record import EnvelopeContent, Flight, Record
 from duebridge.store.wire.transitions import Burial, Decision, HoldClock, Release, Retry, SetAside
 from duebridge.worker.decide import (
-    Situation,
-    Terms,
+    DeliveryContext,
+    RetryRules,
     decide,
     decide_damaged,
     decide_damaged_letter,
@@ -22,10 +22,10 @@ from duebridge.worker.decide import (
 NOW_MS = 1_800_000_000_000
 POLICY = RetryPolicy(max_attempts=3, initial="1s", max="60s", jitter="none")
 TERMS = {
-    kind: Terms(POLICY, hold_ms=30_000, is_letter=kind == "letter")
+    kind: RetryRules(POLICY, hold_ms=30_000, is_letter=kind == "letter")
     for kind in ("envelope", "letter")
 }
-AT_ONCE = Terms(POLICY, hold_ms=0)
+AT_ONCE = RetryRules(POLICY, hold_ms=0)
 
 OUTCOMES = {
     "rejected": Outcome(Verdict.REJECTED, Reason.TOO_LARGE, "E", "no"),
@@ -39,9 +39,9 @@ OUTCOMES = {
     "away": Outcome(Verdict.UNAVAILABLE, error_class="E", error_message="no"),
 }
 SITUATIONS = {
-    "up": Situation(NOW_MS, "targetup"),
-    "held": Situation(NOW_MS, "targetup", is_held=True),
-    "answered": Situation(NOW_MS, "targetup", has_answered=True),
+    "up": DeliveryContext(NOW_MS, "targetup"),
+    "held": DeliveryContext(NOW_MS, "targetup", is_held=True),
+    "answered": DeliveryContext(NOW_MS, "targetup", has_answered=True),
 }
 FLIGHTS = {
     "fresh": Flight(attempt=1),
@@ -54,7 +54,7 @@ FLIGHTS = {
 
 def leased(flight: str, **content: Any) -> LeasedEnvelope:
     record = Record(NOW_MS, 0, 0, NOW_MS - 1000, 1, b"hash-xyz", b"blob")
-    return LeasedEnvelope("a", record, FLIGHTS[flight], Content(body=b"body", **content))
+    return LeasedEnvelope("a", record, FLIGHTS[flight], EnvelopeContent(body=b"body", **content))
 
 
 def said(decision: Decision) -> str:

@@ -14,8 +14,9 @@ from duebridge.admin.checks.drain_check import DrainCheck, Leftover, count_drain
 from duebridge.admin.held import HeldStats, held_of, stopped_lanes
 from duebridge.admin.operator import RouteStats
 from duebridge.config.models import Config
+from duebridge.console.pages.overview import held_rows
 from duebridge.errors import ConfigError
-from duebridge.ports.checks import About, Finding, Severity, ok
+from duebridge.ports.checks import Finding, FindingSubject, Severity, ok
 from duebridge.store.server.connection import open_connection
 from duebridge.store.workers import HeldTarget, LaneRecord, WorkerRecord
 from duebridge_connectors.memory import Memory
@@ -110,6 +111,26 @@ def test_held_of_a_route_merges_what_several_workers_say() -> None:
         HeldStats("b:d", "gone", 6, 2, 1, at_fault=True, dead_letter=True),
     ]
     assert [each.target for each in held_of(records, "s", waiting=0, dead=0)] == ["b:t"]
+
+
+def test_held_of_a_route_with_own_targets_counts_what_waits_for_each() -> None:
+    own = HeldTarget("b", "b:own", "gone", 5, True, 0, ("r",), tag="TAG-OWN-")
+    other = HeldTarget("b", "b:other", "gone", 6, True, 0, ("r",), tag="TAG-OTHR")
+    older_worker = HeldTarget("b", "b:t", "gone", 7, True, 0, ("r",))
+    records = [worker(held=(own, other, older_worker))]
+    found = held_of(records, "r", waiting=9, dead=0, aside={"TAG-OWN-": 2})
+    assert [(each.target, each.waiting) for each in found] == [
+        ("b:own", 2), ("b:other", 0), ("b:t", 9)
+    ]  # fmt: skip
+
+
+def test_held_target_of_two_routes_is_one_row_with_what_waits_on_both() -> None:
+    of_r, of_s = HeldStats("b:t", "gone", 7, 4, 1), HeldStats("b:t", "gone", 7, 2, 1)
+    empty = dict.fromkeys(("pending", "ready", "unack", "retry", "dead"), 0)
+    rest: dict[str, int] = {"oldest_due_age_ms": 0, "held_since_ms": 7, "shards": 1, **empty}
+    stats = [RouteStats("r", held=(of_r,), **rest), RouteStats("s", held=(of_s,), **rest)]
+    (row,) = held_rows(stats)
+    assert (row.held.waiting, row.routes) == (6, ["r", "s"])
 
 
 @pytest.mark.parametrize(("age_ms", "count"), [(1_999, 0), (2_000, 1)])
@@ -212,7 +233,7 @@ def test_examine_defect_of_one_connector_does_not_hide_another(
     def examine(broker: str) -> list[Finding]:
         if broker == "a":
             raise KeyError("canary")
-        return [ok(About.BROKER, "brokers.b", "answers")]
+        return [ok(FindingSubject.BROKER, "brokers.b", "answers")]
 
     defect, fine = examined(monkeypatch, examine)
     assert (defect.severity, defect.place) == (Severity.FAILURE, "brokers.a")
@@ -228,7 +249,7 @@ def test_examine_settings_that_are_refused_are_about_the_configuration(
         raise ConfigError("options.linger.ms: too long")
 
     finding, _ = examined(monkeypatch, examine)
-    assert (finding.about, finding.place) == (About.CONFIG, "brokers.a")
+    assert (finding.about, finding.place) == (FindingSubject.CONFIG, "brokers.a")
     assert finding.found == "options.linger.ms: too long"
 
 
@@ -238,13 +259,13 @@ def test_examine_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
     def examine(broker: str) -> list[Finding]:
         if broker == "a":
             release.wait(60)
-        return [ok(About.BROKER, f"brokers.{broker}", "answers")]
+        return [ok(FindingSubject.BROKER, f"brokers.{broker}", "answers")]
 
     begun = time.monotonic()
     hangs, fine = examined(monkeypatch, examine)
     release.set()
     assert time.monotonic() - begun < 10
-    assert (hangs.about, hangs.found) == (About.BROKER, "no answer in time")
+    assert (hangs.about, hangs.found) == (FindingSubject.BROKER, "no answer in time")
     assert fine.severity is Severity.OK
 
 

@@ -29,7 +29,7 @@ from duebridge.store.wire.record import (
     NOT_IN_FLIGHT,
     PLAIN,
     ZSTD,
-    Content,
+    EnvelopeContent,
     Flight,
     pack,
     read_flight,
@@ -68,7 +68,7 @@ def lua_record(fields: tuple[int, ...], content_hash: bytes, blob: bytes) -> byt
 def test_layout_is_the_one_that_the_scripts_write() -> None:
     assert int(lua("record", r"local LAYOUT = '\\(\d)'")) == LAYOUT
     prefix = int(lua("record", r"local PREFIX_BYTES = (\d+)"))
-    assert prefix == layout._PREFIX.size == len(lua_record((0,) * 5, bytes(8), b""))
+    assert prefix == layout.PREFIX.size == len(lua_record((0,) * 5, bytes(8), b""))
     error_at = int(lua("flight", r"local ERROR_AT = (\d+)"))
     assert error_at - 1 == layout._FLIGHT.size
 
@@ -190,9 +190,9 @@ def build(fields: dict[str, Any]) -> Envelope:
     return Envelope.new(fields.pop("body", b"body"), **fields)
 
 
-def content_of(envelope: Envelope) -> Content:
+def content_of(envelope: Envelope) -> EnvelopeContent:
     properties = None if envelope.properties == Properties() else envelope.properties
-    return Content(
+    return EnvelopeContent(
         envelope.body,
         envelope.key,
         envelope.headers,
@@ -202,7 +202,7 @@ def content_of(envelope: Envelope) -> Content:
     )
 
 
-def typed(content: Content) -> list[tuple[str, type, Any]]:
+def typed(content: EnvelopeContent) -> list[tuple[str, type, Any]]:
     """Header values with their types: True is not 1, text is not bytes."""
     return [(name, type(value), value) for name, value in content.headers]
 
@@ -313,7 +313,7 @@ def test_unpack_of_a_damaged_blob_is_damage_and_nothing_else(blob: bytes) -> Non
 
 def test_unpack_of_a_body_of_an_earlier_version_may_be_larger_than_one_of_now() -> None:
     body = bytes(2 * MAX_CONTENT_BYTES)
-    assert unpack(zstd(msgspec.msgpack.encode([body]))) == Content(body)
+    assert unpack(zstd(msgspec.msgpack.encode([body]))) == EnvelopeContent(body)
 
 
 def test_unpack_of_a_bomb_with_a_false_size_does_not_inflate() -> None:
@@ -327,7 +327,7 @@ def test_unpack_of_a_bomb_with_a_false_size_does_not_inflate() -> None:
 @given(st.binary(max_size=400), st.sampled_from([PLAIN, ZSTD, b""]))
 def test_unpack_of_any_bytes_gives_content_or_damage(noise: bytes, codec: bytes) -> None:
     with suppress(RecordDamaged):
-        assert isinstance(unpack(codec + noise), Content)
+        assert isinstance(unpack(codec + noise), EnvelopeContent)
 
 
 @given(st.data(), st.sampled_from([b"short", b"long" * 500]))
@@ -337,7 +337,7 @@ def test_unpack_of_a_blob_with_a_changed_byte_gives_content_or_damage(
     blob = bytearray(pack(build({"body": body, "headers": {"é": "ü"}, "priority": 1})).blob)
     blob[data.draw(st.integers(0, len(blob) - 1))] = data.draw(st.integers(0, 255))
     with suppress(RecordDamaged):
-        assert isinstance(unpack(bytes(blob)), Content)
+        assert isinstance(unpack(bytes(blob)), EnvelopeContent)
 
 
 def test_pack_more_than_could_be_read_again_is_refused() -> None:
@@ -346,8 +346,26 @@ def test_pack_more_than_could_be_read_again_is_refused() -> None:
         pack(build({"body": body, "key": key}))
 
 
+UNBUILT = """
+import importlib, inspect, pkgutil, re
+import duebridge.store
+for found in pkgutil.walk_packages(duebridge.store.__path__, "duebridge.store."):
+    module = importlib.import_module(found.name)
+    for name in re.findall(r"read_reply\\(.*, (_?[A-Z]\\w+)\\)", inspect.getsource(module)):
+        print(name, "__msgspec_cache__" in vars(getattr(module, name)))
+"""
+
+
+def test_reply_types_are_all_built_once_their_modules_are_imported() -> None:
+    """Before there are threads: two that build one type at once may end the process."""
+    done = subprocess.run([sys.executable, "-c", UNBUILT], capture_output=True, check=True)
+    built = dict(line.split() for line in done.stdout.decode().splitlines())
+    assert len(built) > 20
+    assert [name for name, is_built in built.items() if is_built != "True"] == []
+
+
 def test_replies_are_read_first_in_many_threads_at_once() -> None:
-    words = [sys.executable, "-m", "tests.support.first_use", "300"]
+    words = [sys.executable, "-m", "tests.support.first_use", "60"]
     ended = subprocess.run(words, cwd=ROOT, capture_output=True, timeout=100)
     assert ended.returncode == 0, ended.stderr.decode()
 

@@ -18,7 +18,7 @@ from duebridge.limits import MAX_HEADER_BYTES, MAX_HEADERS, RouteLimits
 from duebridge.ports.broker import MAX_MESSAGE_HEADER_BYTES
 from duebridge.ports.publisher import Delivery, Reason
 from duebridge.store.wire.leases import LeasedEnvelope
-from duebridge.store.wire.record import Content, Flight, Record
+from duebridge.store.wire.record import EnvelopeContent, Flight, Record
 from duebridge_connectors.kafka.headers import plain_headers
 from duebridge_connectors.rabbitmq.publishing.encoding import OVERHEAD_BYTES, header_payload
 from duebridge_connectors.rabbitmq.sizes import ANY_BYTES
@@ -117,7 +117,9 @@ def letter(envelope: Envelope) -> Delivery:
         error_message="x" * 1024,
     )
     record = Record(MAX_MS, 0, 0, MAX_MS, 0, b"", b"")
-    leased = LeasedEnvelope(envelope.id, record, flight, Content(None, headers=envelope.headers))
+    leased = LeasedEnvelope(
+        envelope.id, record, flight, EnvelopeContent(None, headers=envelope.headers)
+    )
     headers = dead_letter_headers(leased, "r", Target("memory", topic="target"))
     to = Target("b", topic="t")
     return Delivery(envelope.id, to, envelope.body, envelope.key, headers, envelope.properties)

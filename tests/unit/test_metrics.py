@@ -12,17 +12,17 @@ from duebridge.config.models import WorkerSettings
 from duebridge.envelope import Headers, HeaderValue
 from duebridge.ports.publisher import Outcome, Verdict
 from duebridge.store.wire.leases import LeasedEnvelope
-from duebridge.store.wire.record import Content, Flight, Record
+from duebridge.store.wire.record import EnvelopeContent, Flight, Record
 from duebridge.telemetry import metrics
-from duebridge.worker.lanes.crew import Crew
+from duebridge.worker.lanes.daemon_executor import DaemonExecutor
 from duebridge.worker.lanes.lane import Lane
-from duebridge.worker.watch.gauges import ShardCollector
+from duebridge.worker.reporting.gauges import ShardCollector
 from duebridge_connectors.memory import MemoryPublisher
 from tests.support.checkout import ROOT
 
 LABELS = {
     "route", "broker", "shard", "state", "cause", "reason", "version", "window", "script", "fault",
-    "target", "intake", "method", "path", "status",
+    "target", "role", "intake", "method", "path", "status",
 }  # fmt: skip
 ROW = re.compile(r"^\| `(duebridge_[a-z_]+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
 
@@ -37,7 +37,7 @@ def documented() -> dict[str, tuple[str, set[str]]]:
 
 def exposed() -> dict[str, str]:
     registry = CollectorRegistry()
-    lane = Lane("b", MemoryPublisher(), WorkerSettings(), Crew(1, "lane"))
+    lane = Lane("b", MemoryPublisher(), WorkerSettings(), DaemonExecutor(1, "lane"))
     for each in vars(metrics).values():
         if isinstance(each, MetricWrapperBase | metrics.LatenessHistogram):
             registry.register(each)
@@ -61,7 +61,9 @@ def test_label_of_a_metric_is_never_an_id() -> None:
 def observed(headers: Headers, unsure: bool = False) -> CollectorRegistry:
     """A registry with the lateness of one confirmed envelope."""
     record = Record(1000, 0, 0, 0, 1, b"", b"")
-    leased = LeasedEnvelope("a", record, Flight(1, unsure=unsure), Content(b"", headers=headers))
+    leased = LeasedEnvelope(
+        "a", record, Flight(1, unsure=unsure), EnvelopeContent(b"", headers=headers)
+    )
     registry = CollectorRegistry()
     registry.register(metrics.lateness)
     metrics.observe_confirmed("traced", [leased], [Outcome(Verdict.CONFIRMED)], 1300)

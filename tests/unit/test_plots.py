@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duebridge.cli import plots
-from duebridge.cli.plots import ASCII, Bar, Marks, age, compact, cut, histogram_lines, marks_of
+from duebridge.cli.plots import (
+    ASCII,
+    Bar,
+    PlotCharacters,
+    age,
+    compact,
+    cut,
+    histogram_lines,
+    marks_of,
+)
 from duebridge.cli.plots import sparkline as line_of
 
 counts = st.integers(0, 10**9) | st.integers(0, 3)
@@ -22,7 +31,7 @@ def test_examples_of_plots_hold() -> None:
 
 @given(given=bars, horizon=st.sampled_from(["hour", "day", "week"]))
 def test_histogram_fits_80_columns_and_shows_both_kinds(given: list[Bar], horizon: str) -> None:
-    for marks in (Marks(), ASCII):
+    for marks in (PlotCharacters(), ASCII):
         lines = histogram_lines(given, horizon, marks)
         assert max(map(len, lines), default=0) <= 80
         for bar, line in zip(given, lines, strict=True):
@@ -42,16 +51,26 @@ def test_age_is_short(ms: int) -> None:
 
 @given(st.lists(counts, max_size=60))
 def test_sparkline_has_a_mark_exactly_where_something_is(given: list[int]) -> None:
-    assert [mark != " " for mark in line_of(given, Marks())] == [each > 0 for each in given]
+    assert [mark != " " for mark in line_of(given, PlotCharacters())] == [
+        each > 0 for each in given
+    ]
 
 
 @pytest.mark.parametrize(
     ("encoding", "expected"),
-    [("utf-8", Marks()), ("ascii", ASCII), (None, ASCII), ("nonsense", ASCII), ("latin-1", ASCII)],
+    [
+        ("utf-8", PlotCharacters()),
+        ("ascii", ASCII),
+        (None, ASCII),
+        ("nonsense", ASCII),
+        ("latin-1", ASCII),
+    ],
 )
-def test_marks_are_those_that_the_terminal_can_show(encoding: str | None, expected: Marks) -> None:
+def test_marks_are_those_that_the_terminal_can_show(
+    encoding: str | None, expected: PlotCharacters
+) -> None:
     assert marks_of(encoding) == expected
 
 
 def test_cut_text_is_as_wide_as_it_may_be() -> None:
-    assert [cut("abcde", width, Marks()) for width in (5, 4, 1)] == ["abcde", "abc…", "…"]
+    assert [cut("abcde", width, PlotCharacters()) for width in (5, 4, 1)] == ["abcde", "abc…", "…"]

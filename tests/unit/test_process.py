@@ -9,15 +9,15 @@ from contextlib import suppress
 
 import pytest
 
+from duebridge.collector import THRESHOLDS, tuned_gc
 from duebridge.errors import ConfigError
 from duebridge.ports.tls import TlsFiles, client_context, hinted
-from duebridge.worker.process import THRESHOLDS, tuned_gc
 from tests.support.certificates import KEY_PASSWORD, Certificates, make_certificates
 
 PROGRAM = """\
 from duebridge.config.models import WorkerSettings
 from duebridge.envelope import Target
-from duebridge.worker.lanes.crew import Crew
+from duebridge.worker.lanes.daemon_executor import DaemonExecutor
 from duebridge.worker.lanes.lane import Lane
 from duebridge.telemetry.logs import configure_logs
 from duebridge.ports.publisher import Delivery
@@ -31,7 +31,7 @@ class Defective:
 configure_logs()
 target, headers = Target("b", topic="t"), (("h", "canary-header"),)
 delivery = Delivery("a", target, b"canary-body", b"canary-key", headers)
-lane = Lane("b", Defective(), WorkerSettings(), Crew(1, "lane"))
+lane = Lane("b", Defective(), WorkerSettings(), DaemonExecutor(1, "lane"))
 print(lane.publish([delivery])[0].verdict.value)
 """
 ON_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
@@ -55,6 +55,23 @@ def test_exception_on_a_terminal_is_a_traceback_without_variables() -> None:
     assert b"ValueError: what went wrong" in done.stdout
     assert b"indeterminate" in done.stdout
     assert b"canary" not in done.stdout
+
+
+FULL = """
+from duebridge.telemetry.logs import configure_logs
+from duebridge.worker.lanes.daemon_executor import DaemonExecutor
+
+configure_logs()
+one = DaemonExecutor(1, "only")
+defect = one.submit(lambda: 1 / 0).exception(30)
+print(type(defect).__name__, one.submit(lambda: "alive").result(30))
+"""
+
+
+def test_thread_outlives_a_line_that_cannot_be_written() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([sys.executable, "-c", FULL], stdout=subprocess.PIPE, stderr=full)
+    assert done.stdout == b"ZeroDivisionError alive\n"
 
 
 def test_collector_is_relaxed_within_and_as_before_after_an_error() -> None:

@@ -10,11 +10,16 @@ import pytest
 from duebridge.config.load import load_config_text
 from tests.support.checkout import ROOT
 
-FOUND = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/**/README.md")])
+# Not the hidden folders: other tests make and remove files in `.services` meanwhile.
+FOLDERS = [each for each in ROOT.iterdir() if each.is_dir() and not each.name.startswith(".")]
+READMES = [page for folder in FOLDERS for page in folder.glob("**/README.md")]
+FOUND = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *READMES})
 PAGES = [
     each for each in FOUND if not re.search(r"/(\.|node_modules)", str(each)[len(str(ROOT)) :])
 ]
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
+FOLDERS = ("bridge", "connectors", "lua", "deploy", "tests", "docs", "examples")
+SOURCE = re.compile(r"(?<![\w/.-])((?:[a-z_-]+/)+[a-z_]+\.(?:py|lua))\b")
 YAML = re.compile(r"^( *)```yaml\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
 
@@ -23,6 +28,18 @@ def test_link_in_a_page_leads_to_a_file() -> None:
     broken = [f"{page.relative_to(ROOT)}: {link}" for page, link in links if "://" not in link]
     paths = [page.parent / link for page, link in links if "://" not in link]
     assert [what for what, path in zip(broken, paths, strict=True) if not path.exists()] == []
+
+
+def test_source_file_that_a_page_names_exists() -> None:
+    sources = [path.as_posix() for folder in FOLDERS for path in ROOT.glob(f"{folder}/**/*.*")]
+    named = [(page, name) for page in PAGES for name in SOURCE.findall(page.read_text())]
+    assert named
+    missing = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page, name in named
+        if page.name != "CHANGELOG.md" and not any(each.endswith(f"/{name}") for each in sources)
+    ]
+    assert missing == []
 
 
 def test_whole_configuration_in_a_page_loads(monkeypatch: pytest.MonkeyPatch) -> None:

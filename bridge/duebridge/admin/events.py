@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 from heapq import merge
+from itertools import islice
 
 import msgspec
 
@@ -63,7 +64,6 @@ class Purges:
     def new(self) -> Iterator[EnvelopeEvent]:
         """Yield the unread ones, and move behind them."""
         for purge in self._log.after(self._after):
-            self._after = purge.id
             if purge.at_ms >= self._since_ms and self._route in (None, purge.route):
                 yield EnvelopeEvent(
                     PURGED,
@@ -73,6 +73,7 @@ class Purges:
                     envelopes=purge.envelopes,
                     by=purge.actor,
                 )
+            self._after = purge.id
 
 
 class EventReader:
@@ -80,28 +81,29 @@ class EventReader:
 
     def __init__(self, journals: list[Journal], purges: Purges | None = None) -> None:
         """Start before the first entry that each journal ever had; what was cut is a gap."""
-        self._journals = journals
+        self._shards = [_ShardReader(journal) for journal in journals]
         self._purges = purges
-        self._read = [0] * len(journals)
-        self._ahead = [0] * len(journals)  # what was read and is not there any more
 
     def go_to_instant(self, at_ms: int) -> None:
         """Seek to an instant; entries since then that the cap has cut are a gap."""
-        self._read = [journal.before_instant(at_ms) for journal in self._journals]
+        for each in self._shards:
+            each.go_to(each.journal.before_instant(at_ms))
         if self._purges is not None:
             self._purges.go_to_instant(at_ms)
 
     def go_to_newest(self, limit: int) -> None:
         """Seek so that at least the newest `limit` events are ahead."""
-        self._read = [journal.before_newest(limit) for journal in self._journals]
+        for each in self._shards:
+            each.go_to(each.journal.before_newest(limit))
 
     def new(self) -> Iterator[EnvelopeEvent]:
         """Yield the unread events in the order of time, and move behind them.
 
-        Memory holds one page of each journal.
+        An event counts as read once the next one is asked for: after an error the next call goes on
+        behind the last event that was yielded. Memory holds one page of each journal.
         """
         return merge(
-            *[self._of_shard(place) for place in range(len(self._journals))],
+            *[each.new() for each in self._shards],
             *([] if self._purges is None else [self._purges.new()]),
             key=lambda event: event.at_ms,
         )
@@ -110,30 +112,54 @@ class EventReader:
         """Return the newest `limit` of the unread events, and move behind them."""
         return list(deque(self.new(), limit))
 
-    def _of_shard(self, place: int) -> Iterator[EnvelopeEvent]:
-        journal = self._journals[place]
-        (end, numbering), at_ms = journal.end(), 0
-        self._ahead[place] = max(self._ahead[place], self._read[place])
-        self._read[place] = min(self._read[place], end)  # a failover may have lost the newest
-        for entry in journal.read(self._read[place], end):
+
+class _ShardReader:
+    """Reads the journal of one shard; its position moves when the event after it is asked for.
+
+    `heapq.merge` holds an event of each shard that nobody has seen yet: it must not count as read.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self._read = 0
+        self._begun, self._shown = 0, 0  # an entry of which so many events were read
+        self._ahead = 0  # what was read and is not there any more
+
+    def go_to(self, read: int) -> None:
+        """Seek behind an entry."""
+        self._read, self._begun = read, 0
+
+    def new(self) -> Iterator[EnvelopeEvent]:
+        """Yield the unread events, and move behind each."""
+        (end, numbering), at_ms = self.journal.end(), 0
+        self._ahead = max(self._ahead, self._read, self._begun)
+        self._read = min(self._read, end)  # a failover may have lost the newest
+        for entry in self.journal.read(self._read, end):
             at_ms = entry.at_ms
-            yield from self._gap(place, numbering, entry.before, entry.sequence, at_ms)
-            self._read[place] = entry.sequence
-            yield from events_of(journal.shard, entry)
-        yield from self._gap(place, numbering, end, end, at_ms)
-        self._read[place] = end
+            yield from self._gap(numbering, entry.before, entry.sequence, at_ms)
+            yield from self._unread(entry)
+            self._read = entry.sequence
+        yield from self._gap(numbering, end, end, at_ms)
+        self._read = end
+
+    def _unread(self, entry: JournalEntry) -> Iterator[EnvelopeEvent]:
+        if self._begun != entry.sequence:
+            self._begun, self._shown = entry.sequence, 0
+        for event in islice(events_of(self.journal.shard, entry), self._shown, None):
+            yield event
+            self._shown += 1
 
     def _gap(
-        self, place: int, numbering: Numbering, before: int, sequence: int, at_ms: int
+        self, numbering: Numbering, before: int, sequence: int, at_ms: int
     ) -> Iterator[EnvelopeEvent]:
         """Yield a gap if entries up to `before` are missing, or were lost after they were read."""
-        lost = numbering.count(self._read[place], before)
-        lost += numbering.lost(self._ahead[place], sequence)
-        if sequence > self._ahead[place]:
-            self._ahead[place] = 0
+        lost = numbering.count(self._read, before) + numbering.lost(self._ahead, sequence)
         if lost:
-            shard = self._journals[place].shard
+            shard = self.journal.shard
             yield EnvelopeEvent(GAP, at_ms, shard.route, shard.number, lost_entries=lost)
+        self._read = max(self._read, before)
+        if sequence > self._ahead:
+            self._ahead = 0
 
 
 def events_of(shard: Shard, entry: JournalEntry) -> Iterator[EnvelopeEvent]:

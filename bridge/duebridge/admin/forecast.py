@@ -1,4 +1,4 @@
-"""What a route has to deliver in the next time, beside the fastest it was seen to deliver.
+"""Forecasts a route's due envelopes, compared with the highest rate of delivery seen.
 
 It is what is known now: envelopes as they are scheduled, and retries at their next try, as if none
 failed again. What is accepted meanwhile comes on top.
@@ -53,7 +53,7 @@ class Forecast(msgspec.Struct, frozen=True):
 
 
 def forecast(operator: "Operator", route: str, horizon: Horizon) -> Forecast:
-    """Return what a route has to deliver until the horizon.
+    """Forecast the deliveries of a route until the horizon.
 
     Raises `ConfigError` for an unknown route, `EnvelopeError` for an unknown horizon, and
     `StoreError`.
@@ -85,7 +85,7 @@ def _capacity(operator: "Operator", route: str, now_ms: int) -> float | None:
 
 
 def backlogs(overdue: int, found: Sequence[DueBucket], capacity_per_s: float) -> list[int]:
-    """Return what waits at the end of each bucket if so many a second are delivered."""
+    """Return the backlog at the end of each bucket, at a given rate of delivery."""
     ends, backlog = [], float(overdue)
     for bucket in found:
         gone = capacity_per_s * (bucket.to_ms - bucket.from_ms) / 1000

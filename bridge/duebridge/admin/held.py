@@ -1,6 +1,6 @@
-"""What the workers say of themselves, as operators see it: held targets and stopped lanes."""
+"""Held targets and stopped lanes, from the workers' records."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -12,8 +12,9 @@ STARTING_MS = 2_000  # a worker that starts needs a moment to reach its brokers
 class HeldStats(msgspec.Struct, frozen=True, omit_defaults=True):
     """A target that holds envelopes of a route since its failure at `since_ms`.
 
-    `error` is the latest, in the broker's own words; `waiting` counts the route's envelopes that
-    are due, or its dead letters (`dead_letter`: it is the dead-letter target). `workers` hold it.
+    `error` is the latest, in the broker's own words. `waiting` counts the route's envelopes that
+    are due, on a route with `allow_targets` those set aside for this target, or the route's dead
+    letters (`dead_letter`: it is the dead-letter target). `workers` hold it.
     `at_fault`: the target is missing or forbids, so that the clock of `hold` runs.
     """
 
@@ -36,17 +37,30 @@ class StoppedLane(msgspec.Struct, frozen=True):
 
 
 def held_of(
-    records: Iterable[WorkerRecord], route: str, *, waiting: int, dead: int
+    records: Iterable[WorkerRecord],
+    route: str,
+    *,
+    waiting: int,
+    dead: int,
+    aside: Mapping[str, int] | None = None,
 ) -> list[HeldStats]:
-    """Return the held targets of a route, longest first; several workers may hold the same."""
+    """Return the held targets of a route, longest first; several workers may hold the same.
+
+    `aside` counts what waits for each of several targets, by tag; without it all of `waiting` does.
+    """
     held = [each for record in records for each in record.held]
-    live = _merged([each for each in held if route in each.routes], waiting)
-    letters = _merged([each for each in held if route in each.letters_of], dead, dead_letter=True)
-    return sorted([*live, *letters], key=lambda each: each.since_ms)
+
+    def waits(each: HeldTarget) -> int:
+        return waiting if aside is None or not each.tag else aside.get(each.tag, 0)
+
+    live = _merged([each for each in held if route in each.routes], waits)
+    letters = [each for each in held if route in each.letters_of]
+    dead_letters = _merged(letters, lambda _: dead, dead_letter=True)
+    return sorted([*live, *dead_letters], key=lambda each: each.since_ms)
 
 
 def _merged(
-    held: Sequence[HeldTarget], waiting: int, *, dead_letter: bool = False
+    held: Sequence[HeldTarget], waits: Callable[[HeldTarget], int], *, dead_letter: bool = False
 ) -> list[HeldStats]:
     by_target: dict[str, list[HeldTarget]] = {}
     for each in held:
@@ -56,7 +70,7 @@ def _merged(
             target=target,
             error=some[-1].error,
             since_ms=min(each.since_ms for each in some),
-            waiting=waiting,
+            waiting=waits(some[-1]),
             workers=len(some),
             at_fault=any(each.is_at_fault for each in some),
             dead_letter=dead_letter,
@@ -76,5 +90,5 @@ def stopped_lanes(records: Iterable[WorkerRecord]) -> list[StoppedLane]:
 
 
 def count_serving(records: Iterable[WorkerRecord], route: str) -> int:
-    """Return how many workers say that they serve a route."""
+    """Count the workers that serve a route, by their records."""
     return sum(route in record.routes for record in records)

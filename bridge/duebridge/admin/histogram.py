@@ -1,4 +1,4 @@
-"""What falls due when: counts of buckets of time, over routes and their shards.
+"""Counts the envelopes that fall due in each bucket of time, over routes and their shards.
 
 Only the indexes are asked, so a million envelopes cost as little as one.
 """

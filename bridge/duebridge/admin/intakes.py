@@ -1,4 +1,4 @@
-"""What an operator asks of intakes: what they take from, what waits there, what they declare."""
+"""Lists intakes for operators: sources, lag and declarations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

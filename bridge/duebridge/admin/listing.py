@@ -104,7 +104,7 @@ class Listing:
     def look(
         self, *, window: DueWindow = ANY_TIME, after: ListPosition | None = None, page: int
     ) -> Iterator[ListedEnvelope]:
-        """Yield what `walk` passes on its way, in the window or not; raises `StoreError`.
+        """Yield every envelope that `walk` reads, in the window or not; raises `StoreError`.
 
         Each source has read at most `READ_AHEAD` pages beyond what was yielded of it.
         """
@@ -150,7 +150,7 @@ class Listing:
 
 
 def _begin(after: ListPosition | None, number: int, least_ms: int | None) -> tuple[str, int] | None:
-    """Return where a source continues; equal scores are ordered by their source."""
+    """Return the position at which a source continues; equal scores are ordered by source."""
     if after is None or _order(after.score_ms) < (least_ms or 0):
         return None
     if number == after.source:

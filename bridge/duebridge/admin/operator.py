@@ -4,6 +4,7 @@ The number of shards comes from the store, so that routes which left the configu
 too; looking at a route does not register it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
@@ -15,15 +16,18 @@ from duebridge.config.durability import replication_of
 from duebridge.config.models import Config
 from duebridge.envelope import due_instant
 from duebridge.errors import ConfigError, UnknownRoute
-from duebridge.receipt import Shown
+from duebridge.receipt import EnvelopeDetails
+from duebridge.store.aside import AsideCount
 from duebridge.store.batching import CALL_ROWS, in_calls
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import Journal
 from duebridge.store.life import RouteLife
-from duebridge.store.routes import Registry, RouteStore
+from duebridge.store.routing import Registry, RouteStore
 from duebridge.store.server.connection import Connection
-from duebridge.store.wire.replies import Entry
+from duebridge.store.wire.replies import ChangeAnswer, DropAnswer, Entry, ReplayAnswer
 from duebridge.store.workers import WorkerRecord, Workers
+
+MOST_ASIDE_PAGES = 100  # of 1,000 retries a shard, in the count of what waits for held targets
 
 __all__ = ["DeadSettlement", "EnvelopeChange", "Operator", "RouteStats"]
 
@@ -33,7 +37,7 @@ class DeadSettlement(msgspec.Struct, frozen=True):
 
     id: str
     route: str
-    status: str
+    status: ReplayAnswer | DropAnswer
 
 
 class EnvelopeChange(msgspec.Struct, frozen=True):
@@ -47,7 +51,7 @@ class EnvelopeChange(msgspec.Struct, frozen=True):
 
     id: str
     route: str
-    status: str
+    status: ChangeAnswer
     due_at_ms: int = 0
 
 
@@ -76,7 +80,7 @@ class Operator:
         return [self._route_stats(name, shards[name], records) for name in names]
 
     def workers(self) -> list[WorkerRecord] | None:
-        """Return what the workers say of themselves; None without the right to read it."""
+        """Return the workers' records; None without the right to read them."""
         return self._workers.read_if_allowed()
 
     def now_ms(self) -> int:
@@ -106,10 +110,10 @@ class Operator:
         """Return an envelope as it is stored; None if the store does not have it."""
         return self._route(route).of(id).get(id)
 
-    def show(self, route: str, id: str) -> Shown | None:  # noqa: A002 - the public name of the field
+    def show(self, route: str, id: str) -> EnvelopeDetails | None:  # noqa: A002 - the public name of the field
         """Return everything known of an envelope; None if the store does not have it."""
         entry = self.entry(route, id)
-        return None if entry is None else Shown.of(route, entry)
+        return None if entry is None else EnvelopeDetails.of(route, entry)
 
     def cancel(self, route: str, ids: Iterable[str]) -> list[EnvelopeChange]:
         """Prevent the delivery of envelopes; one answer per id, in order."""
@@ -182,22 +186,39 @@ class Operator:
         self,
         route: str,
         ids: Iterable[str],
-        settle: Callable[[DelayStore, Sequence[str]], Sequence[str]],
+        settle: Callable[[DelayStore, Sequence[str]], Sequence[ReplayAnswer | DropAnswer]],
     ) -> list[DeadSettlement]:
         distinct = _once(ids)
-        status: dict[str, str] = {}
+        status: dict[str, ReplayAnswer | DropAnswer] = {}
         for store, shard_ids in self._route(route).by_shard(distinct, str):
             for batch in in_calls(shard_ids):
                 status.update(zip(batch, settle(store, batch), strict=True))
         return [DeadSettlement(one_id, route, status[one_id]) for one_id in distinct]
 
     def _route_stats(self, name: str, shards: int, records: list[WorkerRecord]) -> RouteStats:
-        found = [store.stats() for store in self._open(name, shards).shards]
+        stores = self._open(name, shards).shards
+        found = [store.stats() for store in stores]
         stats = summed(name, found, configured=name in self._config.routes)
         due = stats.ready + stats.unack + stats.retry
-        held = held_of(records, name, waiting=due, dead=stats.dead)
+        aside = self._aside(name, stores, records)
+        held = held_of(records, name, waiting=due, dead=stats.dead, aside=aside)
         since = min((each.since_ms for each in held if not each.dead_letter), default=0)
         return msgspec.structs.replace(stats, held=tuple(held), held_since_ms=since)
+
+    def _aside(
+        self, name: str, stores: Iterable[DelayStore], records: Iterable[WorkerRecord]
+    ) -> Counter[str] | None:
+        """Count what is set aside by target; None where the route has one target, or none held."""
+        named = self._config.routes.get(name)
+        is_held = any(name in each.routes for record in records for each in record.held)
+        if not is_held or not (named and named.allow_targets):
+            return None
+        found: Counter[str] = Counter()
+        for store in stores:
+            count = AsideCount()
+            count.go_on(store, MOST_ASIDE_PAGES)
+            found.update(count.by_tag)
+        return found
 
     def _known(self, route: str, shards: dict[str, int]) -> str:
         if route not in shards:

@@ -11,7 +11,7 @@ import msgspec
 from duebridge.admin.operator import Operator, RouteStats
 from duebridge.config.models import Config
 from duebridge.store.keys import Shard
-from duebridge.store.routes import Registry
+from duebridge.store.routing import Registry
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.fitness import count_listeners
 
@@ -38,7 +38,7 @@ class PurgePlan(msgspec.Struct, frozen=True):
 
 
 def plan_purge(config: Config, connection: Connection, routes: Sequence[str]) -> list[PurgePlan]:
-    """Return what a purge of these routes would remove; without names, of every route.
+    """Plan the purge of these routes; without names, of every route.
 
     Raises `ConfigError` for a route that neither configuration nor store has, and `StoreError`.
     """

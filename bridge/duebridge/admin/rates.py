@@ -1,4 +1,4 @@
-"""How fast envelopes come and go, by the newest entries of the journals.
+"""Rates of accepted and delivered envelopes, from the newest entries of the journals.
 
 Of each shard at most `MOST_BYTES` of the journal are read: where that covers less than was asked
 for, the rates are those of the shorter time.
@@ -35,14 +35,14 @@ class RouteRates(msgspec.Struct, frozen=True):
 
 
 class Tally(NamedTuple):
-    """How many envelopes one entry of a journal is about."""
+    """The number of envelopes in one entry of a journal."""
 
     kind: str
     at_ms: int
     envelopes: int
 
 
-class Recent(NamedTuple):
+class RecentTallies(NamedTuple):
     """The tallies of a journal since an instant, newest first, in full."""
 
     since_ms: int
@@ -62,7 +62,7 @@ def rates(operator: "Operator", routes: Sequence[str], over_s: int = 60) -> list
     ]
 
 
-def recent(journal: "Journal", since_ms: int, most_bytes: int = MOST_BYTES) -> Recent:
+def recent(journal: "Journal", since_ms: int, most_bytes: int = MOST_BYTES) -> RecentTallies:
     """Return the tallies since an instant, or since a later one where that is too many bytes."""
     tallies: list[Tally] = []
     size = 0
@@ -70,13 +70,15 @@ def recent(journal: "Journal", since_ms: int, most_bytes: int = MOST_BYTES) -> R
         if head.at_ms < since_ms:
             break
         if size > most_bytes:
-            return Recent(head.at_ms + 1, [each for each in tallies if each.at_ms > head.at_ms])
+            return RecentTallies(
+                head.at_ms + 1, [each for each in tallies if each.at_ms > head.at_ms]
+            )
         size += head.size
         tallies.append(Tally(head.kind, head.at_ms, head.items))
-    return Recent(since_ms, tallies)
+    return RecentTallies(since_ms, tallies)
 
 
-def _rates_of(route: str, found: Sequence[Recent], now_ms: int) -> RouteRates:
+def _rates_of(route: str, found: Sequence[RecentTallies], now_ms: int) -> RouteRates:
     def per_s(kinds: Iterable[str]) -> float:
         return sum(_count(each, kinds) / _seconds(each, now_ms) for each in found)
 
@@ -84,12 +86,12 @@ def _rates_of(route: str, found: Sequence[Recent], now_ms: int) -> RouteRates:
     return RouteRates(route, per_s(ACCEPTED), per_s(DELIVERED), per_s(DEAD), over_s)
 
 
-def _count(found: Recent, kinds: Iterable[str]) -> int:
+def _count(found: RecentTallies, kinds: Iterable[str]) -> int:
     counts: Counter[str] = Counter()
     for tally in found.tallies:
         counts[tally.kind] += tally.envelopes
     return sum(counts[kind] for kind in kinds)
 
 
-def _seconds(found: Recent, now_ms: int) -> float:
+def _seconds(found: RecentTallies, now_ms: int) -> float:
     return max(1, now_ms - found.since_ms) / 1000

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from duebridge.admin.listing import PAGE, READ_AHEAD, ListedEnvelope, Listing, read_cursor
-from duebridge.receipt import Shown
+from duebridge.receipt import EnvelopeDetails
 from duebridge.store.due_window import ANY_TIME, DueWindow
 from duebridge.store.wire.poll import NONE
-from duebridge.store.wire.record import Content
+from duebridge.store.wire.record import EnvelopeContent
 from duebridge.store.wire.replies import Entry
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 MOST_LOOKED = 5_000
 MOST_BYTES = 32 * 1024 * 1024  # of records, as they are stored
-_NOTHING = Content(body=None)
+_NOTHING = EnvelopeContent(body=None)
 
 
-class Search(msgspec.Struct, frozen=True):
+class SearchFilter(msgspec.Struct, frozen=True):
     """Conditions that must all hold; those left empty hold always.
 
     `header` is a name and a value, compared as text; without a value any does.
@@ -46,7 +46,7 @@ class Search(msgspec.Struct, frozen=True):
             and self._has_content(entry.content or _NOTHING)
         )
 
-    def _has_content(self, content: Content) -> bool:
+    def _has_content(self, content: EnvelopeContent) -> bool:
         name, text = self.header
         return (not self.key or content.key == self.key) and (
             not name
@@ -55,13 +55,13 @@ class Search(msgspec.Struct, frozen=True):
 
 
 class SearchPage(msgspec.Struct, frozen=True):
-    """What was found so far; `cursor` continues, "" at the end.
+    """The envelopes found so far; `cursor` continues, "" at the end.
 
     `looked` counts the envelopes that were looked at. The last of them waits for the instant
     `reached_ms`: 0 if none was looked at, or it waits for none.
     """
 
-    found: tuple[Shown, ...]
+    found: tuple[EnvelopeDetails, ...]
     cursor: str
     looked: int
     reached_ms: int
@@ -69,7 +69,7 @@ class SearchPage(msgspec.Struct, frozen=True):
 
 def search(
     operator: "Operator",
-    wanted: Search,
+    wanted: SearchFilter,
     cursor: str = "",
     limit: int = 50,
     most_looked: int = MOST_LOOKED,
@@ -100,18 +100,18 @@ def text_of(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _of_id(operator: "Operator", wanted: Search) -> SearchPage:
+def _of_id(operator: "Operator", wanted: SearchFilter) -> SearchPage:
     entry = operator.entry(wanted.route, wanted.id)
     if entry is None:
         return SearchPage((), "", 0, 0)
-    found = (Shown.of(wanted.route, entry),) if wanted.has(entry) else ()
+    found = (EnvelopeDetails.of(wanted.route, entry),) if wanted.has(entry) else ()
     return SearchPage(found, "", 1, _instant(entry.score_ms))
 
 
 def _page(
-    wanted: Search, listed: Iterator[ListedEnvelope], limit: int, most: int, most_bytes: int
+    wanted: SearchFilter, listed: Iterator[ListedEnvelope], limit: int, most: int, most_bytes: int
 ) -> SearchPage:
-    found: list[Shown] = []
+    found: list[EnvelopeDetails] = []
     looked = size = reached_ms = 0
     cursor = ""
     for envelope in listed:
@@ -119,7 +119,7 @@ def _page(
         reached_ms = _instant(entry.score_ms)
         size += len(entry.record.blob) if entry.record else 0
         if wanted.has(entry):
-            found.append(Shown.of(wanted.route, entry))
+            found.append(EnvelopeDetails.of(wanted.route, entry))
         if len(found) == limit or looked == most or size >= most_bytes:
             cursor = str(envelope.position)
             break

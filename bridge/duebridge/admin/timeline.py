@@ -33,7 +33,7 @@ class Timeline(msgspec.Struct, frozen=True):
     looked: int
 
 
-class _Position(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _JournalCursor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Behind this entry of the journal of an id's shard."""
 
     route: str
@@ -52,7 +52,7 @@ def timeline(
     limit: int = 100,
     most_bytes: int = MOST_BYTES,
 ) -> Timeline:
-    """Return what the journal has of an id: `limit` events or some more, of `most_bytes` of it.
+    """Return an id's events in the journal: `limit` or some more, from `most_bytes` of journal.
 
     It begins where the envelope was accepted; of an id that the store does not have, at the
     journal's oldest entry. Raises `ConfigError` for an unknown route, `EnvelopeError` for the
@@ -73,7 +73,7 @@ def timeline(
     else:
         after = until
     trimmed = trimmed and not (events and events[0].kind in BEGINNINGS)
-    text = str(_Position(route, id, after)) if after < until else ""
+    text = str(_JournalCursor(route, id, after)) if after < until else ""
     return Timeline(tuple(events), text, trimmed, looked)
 
 
@@ -86,7 +86,7 @@ def _beginning(operator: "Operator", journal: "Journal", route: str, id: str) ->
 
 def _read_cursor(text: str, route: str, id: str) -> int:  # noqa: A002 - the public name of the field
     try:
-        position = position_of(text, _Position)
+        position = position_of(text, _JournalCursor)
     except ValueError as error:
         raise EnvelopeError(f"cursor: expected one of a time line; got {text!r}") from error
     if (position.route, position.id) != (route, id):

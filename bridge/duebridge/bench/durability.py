@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from duebridge.bench.figures import BenchRow, medians, percentile
 from duebridge.bench.stage import MAX_DELAY_MS, bodies
-from duebridge.config.durability import Replicated
+from duebridge.config.durability import ReplicaWait
 from duebridge.envelope import Envelope
 from duebridge.errors import StoreError
 from duebridge.store.batching import CALL_ROWS, PROMOTE_ROWS, SCHEDULE_ROWS
@@ -51,7 +51,7 @@ class _Times(NamedTuple):
     delivering: list[float]
 
     def figures(self, count: int, base: "_Times") -> Iterator[tuple[str, dict[str, float]]]:
-        """Yield what was done, and its figures beside those of the same round's base."""
+        """Yield each operation, with its figures relative to the base of the same round."""
         yield "schedule", _figures(count, self.accepting, self.accepting, base.accepting)
         yield "deliver", _figures(count, self.delivering, self.claiming, base.delivering)
 
@@ -90,7 +90,7 @@ def _side(name: str, url: str, stack: ExitStack, replicas: int = 0) -> _Side:
     connection = open_connection(url)
     stack.callback(connection.close)
     connection.load_scripts()
-    waits_for = Replicated.model_validate({"replicas": replicas}) if replicas else None
+    waits_for = ReplicaWait.model_validate({"replicas": replicas}) if replicas else None
     life = RouteLife(Registry(connection, "bench"), "r", 1, registers=True)
     store = DelayStore(connection, Shard("bench", "r", 0), waits_for=waits_for, life=life)
     return _Side(name, store)

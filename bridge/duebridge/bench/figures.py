@@ -39,7 +39,7 @@ FORMATS = {
 
 
 class BenchSizes(msgspec.Struct, frozen=True):
-    """How much to measure."""
+    """The sizes of a measurement."""
 
     count: int = 20_000
     rounds: int = 3

@@ -1,6 +1,7 @@
 """`intakes`: an intake drains its queue or topic into the store, beside a bare consumer of another.
 
 Both are full before the clock runs, and warm: connected, in their group, with a first batch taken.
+The intake runs with the collector's thresholds of `duebridge run`, the consumer with Python's.
 """
 
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from duebridge.bench.figures import BenchRow, medians, ratios
 from duebridge.bench.meter import MeterReading
 from duebridge.bench.stage import ROUTE, WARM_UP, Stage, bodies
+from duebridge.collector import tuned_gc
 from duebridge.errors import StoreError
 from duebridge.intake.intake import IntakeLoop
 from duebridge.intake.process import IntakeRunner
@@ -21,8 +23,8 @@ NAME = "bench"
 IDLE_TURNS = 120  # of half a second, without any message
 
 
-class Taken(NamedTuple):
-    """What taking in so many cost."""
+class IntakeCost(NamedTuple):
+    """The cost of taking in a number of messages."""
 
     messages: int
     spent: MeterReading
@@ -62,20 +64,21 @@ def _opened(stage: Stage, namespace: str, fed: BareConsumer, stack: ExitStack) -
     return runner.loops[0]
 
 
-def _bare(stage: Stage, bare: BareConsumer, count: int) -> Taken:
+def _bare(stage: Stage, bare: BareConsumer, count: int) -> IntakeCost:
     bare.fill(bodies(WARM_UP + count))
     bare.take(WARM_UP)
     before = stage.meter.read()
     bare.take(count)
-    return Taken(count, stage.meter.read().since(before))
+    return IntakeCost(count, stage.meter.read().since(before))
 
 
-def _intake(stage: Stage, fed: BareConsumer, loop: IntakeLoop, count: int) -> Taken:
+def _intake(stage: Stage, fed: BareConsumer, loop: IntakeLoop, count: int) -> IntakeCost:
     fed.fill(bodies(WARM_UP + count))
     warm = _take(loop, 1)  # the first batch, which is smaller than the warm-up
     before = stage.meter.read()
-    taken = _take(loop, WARM_UP + count - warm)
-    return Taken(taken, stage.meter.read().since(before))
+    with tuned_gc():
+        taken = _take(loop, WARM_UP + count - warm)
+    return IntakeCost(taken, stage.meter.read().since(before))
 
 
 def _take(loop: IntakeLoop, at_least: int) -> int:

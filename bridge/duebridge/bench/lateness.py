@@ -63,7 +63,7 @@ class TimedPublisher:
         ]
 
     def early(self, offset_ms: float) -> int:
-        """Return how many deliveries were handed over before they were due."""
+        """Count the deliveries that were handed over before they were due."""
         return sum(
             batch.handed_ms + offset_ms < due_ms
             for batch in self._batches

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from duebridge.config.durability import Replicated
+from duebridge.config.durability import ReplicaWait
 from duebridge.store.server.connection import Argument, Connection, Reply
 from duebridge.store.server.errors import translated_errors
 from duebridge.store.server.fitness import Info, read_info
@@ -61,7 +61,7 @@ class CountedConnection(Connection):
         keys: Sequence[str],
         arguments: Sequence[Argument],
         repeat_for_s: float = 0.0,
-        wanted: Replicated | None = None,
+        wanted: ReplicaWait | None = None,
     ) -> Reply:
         """Count one call, and run it."""
         with self._calls.counted():

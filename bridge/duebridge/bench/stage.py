@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from duebridge.bench.meter import CallCounter, CountedConnection, Meter
+from duebridge.collector import tuned_gc
 from duebridge.config.load import resolved_broker, resolved_store_url
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope, Target
@@ -20,7 +21,7 @@ from duebridge.store.keys import Shard, epochs_key, routes_key
 from duebridge.store.life import RouteLife
 from duebridge.store.registry import Registry
 from duebridge.store.server.connection import open_connection
-from duebridge.worker.process import Runner, tuned_gc
+from duebridge.worker.process import Runner
 
 ROUTE = "r"
 BODY_BYTES = 200

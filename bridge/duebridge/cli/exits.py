@@ -81,6 +81,8 @@ def finish(*, is_yes: bool | None) -> None:
 def _lines(error: Exception) -> list[str]:
     if isinstance(error, ConfigFileError):
         return str(error).splitlines()
+    if isinstance(error, ConfigError):
+        return [f"duebridge: {line}" for line in str(error).splitlines()]
     return [f"duebridge: {_line(error)}"]
 
 
@@ -118,7 +120,7 @@ def _usage_message(error: typer.TyperException) -> str:
 
 
 def _bad_value(error: typer.TyperException, details: Mapping[str, Any]) -> str:
-    """Return what an option or argument expects, in the words of every other error."""
+    """Rephrase a usage error in the form of every other error: expected, got."""
     _, _, choices = details["msg"].rstrip(".").partition(" is not one of ")
     known = _EXPECTED.get(details["type"], "another value").format(**details.get("ctx", {}))
     expected = f"one of {choices.replace(_QUOTE, '')}" if choices else known
@@ -127,7 +129,7 @@ def _bad_value(error: typer.TyperException, details: Mapping[str, Any]) -> str:
 
 
 def _defect_line(error: Exception) -> str:
-    """Return where the defect is, without its message, which could quote a secret."""
+    """Return the place of a defect, without its message, which could quote a secret."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(place.filename).name}:{place.lineno}"
     return f"a defect in duebridge: {type(error).__name__} at {where}; please report it"

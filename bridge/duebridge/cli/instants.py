@@ -7,9 +7,9 @@ import typer
 
 from duebridge.instants import parse_at
 
-DelayOption = Annotated[
-    str | None, typer.Option(help="Due after this delay: 500ms, 2.5s, 15m, 2h, 3d.")
-]
+DURATIONS = "500ms, 2.5s, 15m, 1h30m, 3d, 2w"
+
+DelayOption = Annotated[str | None, typer.Option(help=f"Due after this delay: {DURATIONS}.")]
 AtOption = Annotated[
     datetime | None,
     typer.Option(

@@ -12,7 +12,7 @@ _UNITS = ((10**9, "G"), (10**6, "M"), (10**3, "k"))
 _AGES = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
-class Marks(NamedTuple):
+class PlotCharacters(NamedTuple):
     """The characters of plots; those of ASCII where the terminal's encoding has no others."""
 
     levels: str = _LEVELS
@@ -21,16 +21,16 @@ class Marks(NamedTuple):
     more: str = "…"
 
 
-ASCII = Marks(_ASCII_LEVELS, "#", "+", "~")
+ASCII = PlotCharacters(_ASCII_LEVELS, "#", "+", "~")
 
 
-def marks_of(encoding: str | None) -> Marks:
+def marks_of(encoding: str | None) -> PlotCharacters:
     """Return the marks that an encoding has."""
     try:
-        "".join(Marks()).encode(encoding or "ascii")
+        "".join(PlotCharacters()).encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
         return ASCII
-    return Marks()
+    return PlotCharacters()
 
 
 class Bar(NamedTuple):
@@ -42,7 +42,7 @@ class Bar(NamedTuple):
 
 
 def histogram_lines(
-    bars: Sequence[Bar], horizon: str, marks: Marks, width: int = WIDTH
+    bars: Sequence[Bar], horizon: str, marks: PlotCharacters, width: int = WIDTH
 ) -> list[str]:
     """Return a line for each bar, in at most `width` columns: the instant, the counts, the bar.
 
@@ -61,7 +61,7 @@ def histogram_lines(
     return lines
 
 
-def _bar(bar: Bar, most: int, marks: Marks, width: int) -> str:
+def _bar(bar: Bar, most: int, marks: PlotCharacters, width: int) -> str:
     both = _scaled(bar.pending + bar.retry, most, width)
     retry = min(both, _scaled(bar.retry, most, width))
     if retry == both and bar.pending and both > 1:
@@ -73,10 +73,10 @@ def _scaled(count: int, most: int, width: int) -> int:
     return -(-count * width // most) if count else 0  # rounded up: what is there is seen
 
 
-def sparkline(counts: Sequence[int], marks: Marks) -> str:
+def sparkline(counts: Sequence[int], marks: PlotCharacters) -> str:
     """Return a character for each count, none is a space, the most is the highest.
 
-    >>> sparkline([0, 1, 4, 8], Marks())
+    >>> sparkline([0, 1, 4, 8], PlotCharacters())
     ' ▁▄█'
     """
     most, top = max(counts, default=0), len(marks.levels) - 1
@@ -118,6 +118,6 @@ def age(ms: int) -> str:
     return "".join(parts) or "<1s"
 
 
-def cut(text: str, width: int, marks: Marks) -> str:
+def cut(text: str, width: int, marks: PlotCharacters) -> str:
     """Return text of at most `width` characters."""
     return text if len(text) <= width else f"{text[: width - 1]}{marks.more}"

@@ -1,4 +1,4 @@
-"""What commands share: common arguments and options, the configuration, the store, a producer.
+"""Opens what commands share: arguments and options, the configuration, the store, a producer.
 
 Functions import the configuration and the store themselves: a command's `--help` needs neither.
 """
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from duebridge.store.server.connection import Connection
 
 DEFAULT_CONFIG = Path("duebridge.yaml")
-MOST_ACTOR = 64  # characters
 
 ConfigOption = Annotated[
     Path | None,
@@ -94,7 +93,9 @@ def opened_store(config: "Config", repeat_for_s: float = 0.0) -> "Iterator[Conne
 
 
 def actor_name() -> str:
-    """Return who runs this command, for the journal: `DUEBRIDGE_ACTOR`, else the system's user."""
+    """Return the user whom the journal names: `DUEBRIDGE_ACTOR`, else the system's user."""
+    from duebridge.store.actor import MOST_ACTOR
+
     try:
         name = os.environ.get("DUEBRIDGE_ACTOR") or getpass.getuser()
     except (KeyError, OSError):  # a container's user may have no name

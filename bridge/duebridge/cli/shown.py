@@ -8,7 +8,7 @@ import typer
 
 from duebridge.durations import format_instant
 from duebridge.jsonl import Base64, json_value
-from duebridge.receipt import Shown
+from duebridge.receipt import EnvelopeDetails
 
 BodyOption = Annotated[bool, typer.Option("--body", help="Include the body.")]
 
@@ -16,7 +16,7 @@ LONG_COLUMNS = ("key", "headers", "target", "priority", "size")
 MOST_CELL = 80  # characters of headers or of a body in a table of many
 
 
-def as_json(shown: Shown, with_body: bool) -> dict[str, Any]:
+def as_json(shown: EnvelopeDetails, with_body: bool) -> dict[str, Any]:
     """Return an envelope as JSON has it: key, headers and body as in a line of send --jsonl."""
     fields = msgspec.structs.asdict(shown)
     fields["key"] = json_value(shown.key)
@@ -27,7 +27,7 @@ def as_json(shown: Shown, with_body: bool) -> dict[str, Any]:
     return fields
 
 
-def as_rows(shown: Shown, with_body: bool) -> list[tuple[str, str]]:
+def as_rows(shown: EnvelopeDetails, with_body: bool) -> list[tuple[str, str]]:
     """Return an envelope as rows of field and value, for people."""
     fields = as_json(shown, with_body)
     properties = msgspec.to_builtins(fields.pop("properties"))
@@ -39,7 +39,7 @@ def as_rows(shown: Shown, with_body: bool) -> list[tuple[str, str]]:
     ]
 
 
-def as_block(shown: Shown, with_body: bool) -> list[tuple[str, str]]:
+def as_block(shown: EnvelopeDetails, with_body: bool) -> list[tuple[str, str]]:
     """Return `as_rows` for a list of many: headers and body are cut."""
     return [
         (name, _cut(value) if name == "body" or name.startswith("header ") else value)
@@ -47,7 +47,7 @@ def as_block(shown: Shown, with_body: bool) -> list[tuple[str, str]]:
     ]
 
 
-def long_cells(shown: Shown, with_body: bool) -> tuple[str, ...]:
+def long_cells(shown: EnvelopeDetails, with_body: bool) -> tuple[str, ...]:
     """Return the cells of `LONG_COLUMNS`, and of the body."""
     headers = ", ".join(f"{name}={value_cell(json_value(value))}" for name, value in shown.headers)
     cells = (

@@ -50,11 +50,11 @@ def with_brokers(route: Any, brokers: Any) -> Any:
     found = dict(route)
     for key in ("target", "dead_letter"):
         if isinstance(found.get(key), dict):
-            found[key] = WrittenTarget(found[key], brokers, False)
+            found[key] = WrittenTarget(found[key], brokers, may_be_glob=False)
     if isinstance(found.get("allow_targets"), list | tuple):
         given = found["allow_targets"]
         found["allow_targets"] = [
-            WrittenTarget(target, brokers, True) if isinstance(target, dict) else target
+            WrittenTarget(target, brokers, may_be_glob=True) if isinstance(target, dict) else target
             for target in given
         ]
     return found
@@ -68,7 +68,8 @@ def _type_name(settings: object) -> str:
     return resolve(name) if isinstance(name, str) else ""
 
 
-def _broker(given: Any) -> BrokerSettings:
+def broker_settings(given: Any) -> BrokerSettings:
+    """Return the settings of a broker by the model of its type; raises `ValidationError`."""
     if isinstance(given, BrokerSettings):
         return given
     settings = {} if given is None else given
@@ -137,7 +138,7 @@ def _dumped(settings: BrokerSettings, info: FieldSerializationInfo) -> dict[str,
 
 Broker: TypeAlias = Annotated[
     BrokerSettings,
-    PlainValidator(_broker),
+    PlainValidator(broker_settings),
     PlainSerializer(_dumped),
     WithJsonSchema({PLACEHOLDER: BROKER}),
 ]

@@ -1,4 +1,4 @@
-"""What an accepted envelope survives: the settings, their order, and what they need of a server."""
+"""Durability settings: their values, their order, and their needs of a server."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
@@ -19,8 +19,8 @@ def _timeout(ms: int) -> int:
     return ms
 
 
-class Replicated(Model):
-    """Calls answer once replicas have what they wrote."""
+class ReplicaWait(Model):
+    """The replicas that must confirm a call's writes, and how long it waits for them."""
 
     replicas: Annotated[Whole, Field(ge=1)]
     """How many replicas must have it: all that may be promoted."""
@@ -31,7 +31,7 @@ class Replicated(Model):
 class ReplicatedDurability(Model):
     """The setting `replicated`."""
 
-    replicated: Replicated
+    replicated: ReplicaWait
     """Survives the loss of the primary."""
 
 
@@ -48,13 +48,13 @@ Durability: TypeAlias = Annotated[
 ]
 
 
-def replication_of(durability: Durability) -> Replicated | None:
-    """Return what a call waits for; None where it does not wait."""
+def replication_of(durability: Durability) -> ReplicaWait | None:
+    """Return the replicas that a call waits for; None where it does not wait."""
     return durability.replicated if isinstance(durability, ReplicatedDurability) else None
 
 
 def strictness(durability: Durability) -> tuple[int, int]:
-    """Return what orders durabilities: async, fsync, replicated by ever more replicas."""
+    """Return a sort key of durabilities: async, fsync, then replicated by number of replicas."""
     if isinstance(durability, ReplicatedDurability):
         return 2, durability.replicated.replicas
     return int(durability == "fsync"), 0
@@ -67,8 +67,8 @@ def in_words(durability: Durability) -> str:
     return durability
 
 
-class Needs(NamedTuple):
-    """What durabilities need of a server: a sync at every write, and no more replicas than this.
+class DurabilityNeeds(NamedTuple):
+    """The needs of durabilities: a sync at every write, and at most so many replicas.
 
     `replicas` is the fewest that a call waits for, `most_replicas` the most, 0 where none waits.
     """
@@ -78,8 +78,8 @@ class Needs(NamedTuple):
     most_replicas: int = 0
 
     @classmethod
-    def of(cls, durabilities: Iterable[Durability]) -> "Needs":
-        """Return what all of them together need."""
+    def of(cls, durabilities: Iterable[Durability]) -> "DurabilityNeeds":
+        """Return the combined needs of these durabilities."""
         given = list(durabilities)
         waited = [each.replicas for each in map(replication_of, given) if each is not None]
         return cls("fsync" in given, min(waited, default=0), max(waited, default=0))

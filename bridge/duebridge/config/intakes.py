@@ -27,17 +27,17 @@ from duebridge.ports.source import SourceSettings
 SOURCE, DECLARATION = "source", "declaration"  # placeholders in the JSON schema
 
 
-class Addressed(Protocol):
-    """What the rules here need of a route."""
+class AddressedRoute(Protocol):
+    """The part of a route that the rules of intakes read."""
 
     @property
     def target(self) -> Target:
-        """Where its envelopes go."""
+        """The target of its envelopes."""
         ...
 
     @property
     def dead_letter(self) -> Target | None:
-        """Where its dead envelopes go."""
+        """The target of its dead envelopes."""
         ...
 
 
@@ -65,7 +65,7 @@ def with_brokers(intake: Any, brokers: Any) -> Any:
         if isinstance(found.get(key), dict):
             found[key] = WrittenPart(found[key], intake.get("source"), brokers)
     if isinstance(found.get("dead_letter"), dict):
-        found["dead_letter"] = WrittenTarget(found["dead_letter"], brokers, False)
+        found["dead_letter"] = WrittenTarget(found["dead_letter"], brokers, may_be_glob=False)
     return found
 
 
@@ -125,7 +125,7 @@ DeclarationPart: TypeAlias = Annotated[
 ]
 
 
-class Intake(Model):
+class IntakeSettings(Model):
     """An intake: a queue or topic whose messages are scheduled by what their headers say."""
 
     name: Annotated[Name, SkipJsonSchema()]  # its key
@@ -138,7 +138,7 @@ class Intake(Model):
     declare: DeclarationPart = None
     """What `duebridge intake declare` sets up for programs of the delayed-message plugin."""
     on_conflict: Literal["refuse", "replace"] = "refuse"
-    """replace: the key, or message_id, is the id; the same one replaces, a tombstone cancels."""
+    """With replace the key or message_id is the id: later messages replace, tombstones cancel."""
     dead_letter: RouteTarget | None = None
     """Where refused messages go; the route's dead_letter if not given."""
     remember: Ms = "10m"  # type: ignore[assignment]
@@ -159,7 +159,7 @@ def named_intake(name: str, intake: Any, brokers: Any) -> Any:
 
 
 def intake_faults(
-    intakes: Mapping[str, Intake], routes: Mapping[str, Addressed]
+    intakes: Mapping[str, IntakeSettings], routes: Mapping[str, AddressedRoute]
 ) -> Iterator[Fault]:
     """Yield the faults of intakes among the routes of their file."""
     for name, intake in intakes.items():
@@ -173,7 +173,7 @@ def intake_faults(
             yield from (((*path, *at), text) for at, text in _faults_beside(intake, route))
 
 
-def _faults_beside(intake: Intake, route: Addressed) -> Iterator[Fault]:
+def _faults_beside(intake: IntakeSettings, route: AddressedRoute) -> Iterator[Fault]:
     if intake.dead_letter is None and route.dead_letter is None:
         text = f"missing key; refused messages need a place, and route {intake.route} has none"
         yield ("dead_letter",), text
@@ -185,7 +185,9 @@ def _faults_beside(intake: Intake, route: Addressed) -> Iterator[Fault]:
         yield ("source", "broker"), f"{text}; got {intake.source.broker!r}"
 
 
-def due_targets(intakes: Mapping[str, Intake], brokers: Mapping[str, Any]) -> Iterator[DueTarget]:
+def due_targets(
+    intakes: Mapping[str, IntakeSettings], brokers: Mapping[str, Any]
+) -> Iterator[DueTarget]:
     """Yield, by route, the targets that declared intakes are due at, as globs."""
     for intake in intakes.values():
         kind = type_of(brokers.get(intake.source.broker))

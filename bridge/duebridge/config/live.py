@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 
 class LiveSettings(Mapping[str, object]):
-    """A mapping that reads its values anew at each access, so that a secret's file may change.
+    """A mapping that reads its values again at each access, so that a secret's file may change.
 
     Reading raises `ConfigError` while a variable or file is missing.
     """

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from duebridge.config.brokers import type_of
-from duebridge.config.durability import Replicated, ReplicatedDurability
-from duebridge.config.intakes import Intake
+from duebridge.config.durability import ReplicatedDurability, ReplicaWait
+from duebridge.config.intakes import IntakeSettings
 from duebridge.config.models import (
     Config,
     OnTargetError,
@@ -42,7 +42,7 @@ _BLOCKS: dict[str | int, type[BaseModel]] = {
     "retry": RetryPolicy,
     "on_target_error": OnTargetError,
     "durability": ReplicatedDurability,
-    "replicated": Replicated,
+    "replicated": ReplicaWait,
 }
 _EXPECTED = {  # by pydantic error type; names ending in _type concern the kind of a value
     "dict_type": "a mapping",
@@ -100,7 +100,7 @@ def load_config_text(text: str, name: str) -> Config:
 
 def config_of(tree: Tree) -> Config:
     """Return the configuration that a tree holds; raises `ConfigError`."""
-    config, faults = _validated(tree)
+    config, faults = validated(tree)
     # not in an `except`: pydantic's error contains resolved secrets
     if faults or config is None:
         raise all_of(faults)
@@ -118,7 +118,7 @@ def resolved_tokens(config: Config) -> str:
 
 
 def resolved_broker(config: Config, name: str) -> dict[str, object]:
-    """Return what a `BrokerType` takes as settings, with every reference resolved.
+    """Return the settings of a broker with every reference resolved.
 
     Raises `ConfigError` for a missing variable or file, naming the place.
     """
@@ -132,8 +132,8 @@ def resolved_broker(config: Config, name: str) -> dict[str, object]:
     }
 
 
-def _validated(tree: Tree) -> tuple[Config | None, list[Fault]]:
-    """Return the configuration, or its faults with one per path."""
+def validated(tree: Tree) -> tuple[Config | None, list[Fault]]:
+    """Return the configuration, or None where it is invalid, and its faults, one for each path."""
     try:
         return Config.model_validate(tree.value), tree.faults
     except ValidationError as error:
@@ -207,7 +207,7 @@ def _model_of(tree: Tree, block: KeyPath) -> type[BaseModel] | None:
             kind = _type_at(tree, block)
             return None if kind is None else kind.target
         case ("intakes", _):
-            return Intake
+            return IntakeSettings
         case ("intakes", _, "source"):
             kind = _type_at(tree, block)
             return None if kind is None else kind.source

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from duebridge.config.brokers import Broker, RouteTarget, with_brokers
-from duebridge.config.durability import Durability, Needs, in_words, strictness
+from duebridge.config.durability import Durability, DurabilityNeeds, in_words, strictness
 from duebridge.config.fields import (
     BodyBytes,
     Bytes,
@@ -23,8 +23,8 @@ from duebridge.config.fields import (
     Version,
     Whole,
 )
-from duebridge.config.intakes import Intake, due_targets, intake_faults, named_intake
-from duebridge.config.places import place_faults, unlike_faults
+from duebridge.config.file_locations import location_faults, unlike_faults
+from duebridge.config.intakes import IntakeSettings, due_targets, intake_faults, named_intake
 from duebridge.config.serve import Serve
 from duebridge.durations import format_ms
 from duebridge.envelope import Target
@@ -39,9 +39,9 @@ class Store(Model):
     """The delay store: where it is, and what its answers promise."""
 
     url: Annotated[StoreUrl, Field(repr=False)] = "redis://localhost:6379/0"
-    """redis[s]://, redis[s]+sentinel://, redis[s]+cluster://, unix://; embedded:DIR starts one."""
+    """redis[s]://, redis[s]+sentinel://, redis[s]+cluster://, unix://; or a local embedded:DIR."""
     namespace: Name = "duebridge"
-    """Begins every key, so that several bridges can share one server."""
+    """The prefix of every key, so that several bridges can share one server."""
     durability: Durability = "async"
     """What an accepted envelope survives: async is what the server is set up for."""
     allow_unfit: tuple[Literal["version", "eviction", "persistence", "fsync", "replicas"], ...] = ()
@@ -100,7 +100,7 @@ class OnTargetError(Model):
     """What a route does while its target is missing, closed to us or unroutable."""
 
     hold: Ms = "10m"  # type: ignore[assignment]
-    """How long one envelope a second tries the target; after it each error ends its envelope."""
+    """How long envelopes wait for a failing target; after that an error makes an envelope dead."""
     then: Literal["dead_letter"] = "dead_letter"
     """Where an envelope goes that ends after `hold`."""
 
@@ -121,7 +121,7 @@ class ColdTier(Model):
         return self
 
     def _faults(self) -> Iterator[Fault]:
-        yield from place_faults(self.path, self.options)
+        yield from location_faults(self.path, self.options)
         if self.horizon < HOUR_MS:
             yield ("horizon",), f"expected 1h or more; got {format_ms(self.horizon)}"
 
@@ -195,7 +195,7 @@ class Config(Model):
     defaults: RouteSettings = RouteSettings()
     routes: dict[str, Route]
     """The routes, by name."""
-    intakes: dict[Name, Intake] = Field({})
+    intakes: dict[Name, IntakeSettings] = Field({})
     """Queues and topics whose messages are scheduled, by name."""
     serve: Serve = Serve()
     """The HTTP interface of `duebridge serve`."""
@@ -243,10 +243,10 @@ class Config(Model):
                 self.routes[name] = route.model_copy(update={"allow_targets": allowed})
 
     @property
-    def needs(self) -> Needs:
-        """What the durabilities of the store and of the routes need of the server."""
+    def needs(self) -> DurabilityNeeds:
+        """The needs of all durabilities, of the store's and of the routes'."""
         routes = self.routes.values()
-        return Needs.of([self.store.durability, *(route.durability for route in routes)])
+        return DurabilityNeeds.of([self.store.durability, *(route.durability for route in routes)])
 
     def _durability_faults(self) -> Iterator[Fault]:
         least = self.store.durability
@@ -287,7 +287,7 @@ class Config(Model):
 
 
 def _store_durability(store: Any) -> dict[str, Any]:
-    """Return what routes inherit; a mistake is reported at the store alone."""
+    """Return the durability that routes inherit; a mistake is reported at the store alone."""
     try:
         durability = Store.model_validate(store or {}).durability
     except ValidationError:

@@ -1,37 +1,75 @@
-"""Checks broker settings offline, as a worker would at its start."""
+"""Checks a configuration offline: its values, and its brokers as a worker would at its start."""
 
 from collections.abc import Iterator
 
-from duebridge.config.models import Config
+from pydantic import ValidationError
+
+from duebridge.config.brokers import broker_settings
+from duebridge.config.load import validated
+from duebridge.config.models import Config, WorkerSettings
 from duebridge.config.secrets import resolve_at
-from duebridge.config.yaml_tree import Fault, KeyPath, Tree
+from duebridge.config.yaml_tree import Fault, KeyPath, Tree, all_of
 from duebridge.errors import ConfigError
 from duebridge.ports.discovery import ClientMissing, broker_type, naming
+from duebridge.ports.settings import BrokerSettings
 
 
-def broker_faults(config: Config, tree: Tree) -> Iterator[Fault | ClientMissing]:
-    """Yield a fault, or the missing client, for each broker that cannot be opened.
+def checked_config(tree: Tree) -> tuple[Config, list[ClientMissing]]:
+    """Return the configuration, and the clients that this machine lacks to check its brokers.
 
-    Settings whose references cannot be resolved on this machine are not checked.
+    Raises one `ConfigError` for all mistakes: a broker is checked beside a mistake in a route.
     """
-    for name in config.brokers:
+    config, faults = validated(tree)
+    found = list(broker_faults(tree))
+    faults += [fault for fault in found if isinstance(fault, Fault)]
+    if faults or config is None:
+        raise all_of(faults)
+    return config, [error for error in found if isinstance(error, ClientMissing)]
+
+
+def broker_faults(tree: Tree) -> Iterator[Fault | ClientMissing]:
+    """Yield the faults, or the missing client, of each broker that cannot be opened.
+
+    Settings whose references cannot be resolved on this machine are not checked, nor those of a
+    broker that its model refuses.
+    """
+    deadline_s = _publish_deadline_ms(tree) / 1000
+    for name, model in _brokers(tree).items():
         unresolved: set[KeyPath] = set()
-        settings = _resolved(config, name, unresolved)
+        settings = _resolved(name, model, unresolved)
         try:
-            with naming(name, str(settings["type"])):
-                kind = broker_type(str(settings["type"]))
-                kind.check_settings(settings, config.worker.publish_deadline / 1000)
+            with naming(name, model.type):
+                broker_type(model.type).check_settings(settings, deadline_s)
         except ClientMissing as error:
             yield error
         except ConfigError as error:
-            fault = _located(tree, ("brokers", name), str(error))
-            if not any(fault.path == path[: len(fault.path)] for path in unresolved):
-                yield fault
+            for line in str(error).splitlines():
+                fault = _located(tree, ("brokers", name), line)
+                if not any(fault.path == path[: len(fault.path)] for path in unresolved):
+                    yield fault
 
 
-def _resolved(config: Config, name: str, unresolved: set[KeyPath]) -> dict[str, object]:
-    settings = config.brokers[name]
+def _brokers(tree: Tree) -> dict[str, BrokerSettings]:
+    """Return the brokers of a file, but for those that their models refuse."""
+    given, found = tree.value_at(("brokers",)), {}
+    for name, settings in given.items() if isinstance(given, dict) else ():
+        try:
+            found[name] = broker_settings(settings)
+        except ValidationError:
+            continue
+    return found
 
+
+def _publish_deadline_ms(tree: Tree) -> int:
+    """Return the publish deadline of a file; the default where its `worker` is invalid."""
+    given = tree.value_at(("worker",))
+    try:
+        return WorkerSettings.model_validate(given).publish_deadline
+    except ValidationError:
+        return WorkerSettings().publish_deadline
+
+
+def _resolved(name: str, settings: BrokerSettings, unresolved: set[KeyPath]) -> dict[str, object]:
     def value(path: KeyPath, given: object) -> object:
         if isinstance(given, dict):
             return {key: value((*path, key), inner) for key, inner in given.items()}

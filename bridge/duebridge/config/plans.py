@@ -1,4 +1,4 @@
-"""What an intake of a configuration asks of its source."""
+"""Builds the plan of a source from its intake's configuration."""
 
 from duebridge.config.models import Config
 from duebridge.ports.source import SourcePlan

@@ -16,7 +16,7 @@ _HOST_AND_PORT = re.compile(_LISTEN)
 MAX_PORT = 65_535
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     """A name or an address, and a port; 0 takes a free one."""
 
     host: str
@@ -56,21 +56,21 @@ class Serve(Model):
     """The HTTP interface of `duebridge serve`: where it listens, and who may use it."""
 
     listen: Listen = "127.0.0.1:8480"
-    """HOST:PORT; without tokens only an address of this machine."""
+    """HOST:PORT; without tokens it must be a loopback address."""
     tokens: Annotated[Text | None, Field(repr=False)] = None
     """A reference to the file of tokens, "${file:/PATH}"; `duebridge token` makes them."""
     rate: Annotated[Whole, Field(ge=1)] | None = None
-    """Most envelopes, and other requests, of a token a second, in each process."""
+    """Rate limit per token and process: envelopes plus other requests a second."""
     connections: Annotated[Whole, Field(ge=1)] = 1000
     """Most connections at once; further ones are answered 503."""
     request_timeout: Annotated[Ms, Field(ge=1)] = "30s"  # type: ignore[assignment]
     """How long a client may take to send a request, or leave an answer unread."""
 
     @property
-    def address(self) -> Address:
-        """Where it listens."""
+    def address(self) -> ListenAddress:
+        """The address of `listen`."""
         host, _, port = self.listen.rpartition(":")
-        return Address(host.strip("[]"), int(port))
+        return ListenAddress(host.strip("[]"), int(port))
 
     @model_validator(mode="after")
     def _is_guarded(self) -> Self:

@@ -25,7 +25,7 @@ PERCENT_ENCODED = "percent-encoded: %40 for @, %2F for /, %23 for #, %3F for ?"
 
 
 class SetAddress(NamedTuple):
-    """Where a set of servers is: its Sentinels, or seeds of a Cluster; text is decoded.
+    """The address of a set of servers: its Sentinels, or seeds of a Cluster; text is decoded.
 
     `service` is empty for a Cluster. `options` are those of the query.
     """

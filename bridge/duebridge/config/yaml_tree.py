@@ -40,7 +40,7 @@ class _Mark(Protocol):
     column: int
 
 
-class Position(NamedTuple):
+class TextPosition(NamedTuple):
     """A line and a column, both from 1."""
 
     line: int
@@ -50,7 +50,7 @@ class Position(NamedTuple):
 class Fault(NamedTuple):
     """One line of an error: a position in the file and a message."""
 
-    at: Position
+    at: TextPosition
     path: KeyPath
     text: str
     file: str
@@ -65,12 +65,12 @@ def all_of(faults: Iterable[Fault]) -> ConfigFileError:
     return ConfigFileError("\n".join(str(fault) for fault in sorted(faults, key=attrgetter("at"))))
 
 
-class Place(NamedTuple):
+class YamlNode(NamedTuple):
     """A value as written, and the positions of the value and its key."""
 
     written: object
-    key: Position
-    at: Position
+    key: TextPosition
+    at: TextPosition
 
 
 class Tree:
@@ -78,18 +78,18 @@ class Tree:
 
     def __init__(self, file: str, root: Node) -> None:
         self.file = file
-        self.places: dict[KeyPath, Place] = {}
+        self.places: dict[KeyPath, YamlNode] = {}
         self.faults: list[Fault] = []
         self.value = self._value(root, (), _position(root.start_mark))
 
-    def _value(self, node: Node, path: KeyPath, key: Position) -> object:
+    def _value(self, node: Node, path: KeyPath, key: TextPosition) -> object:
         if isinstance(node, ScalarNode):
             return self._scalar(node, path, key)
         # Report a block at its key: the block itself starts at its first entry.
         if isinstance(node, MappingNode):
-            self.places[path] = Place({}, key, key)
+            self.places[path] = YamlNode({}, key, key)
             return self._mapping(node, path)
-        self.places[path] = Place([], key, key)
+        self.places[path] = YamlNode([], key, key)
         children = enumerate(node.value)
         return [self._value(of, (*path, i), _position(of.start_mark)) for i, of in children]
 
@@ -108,10 +108,10 @@ class Tree:
                 values[key.value] = self._value(child, (*path, key.value), at)
         return values
 
-    def _scalar(self, node: ScalarNode, path: KeyPath, key: Position) -> object:
+    def _scalar(self, node: ScalarNode, path: KeyPath, key: TextPosition) -> object:
         value = _plain(node.value) if node.style is None else node.value
         at = _position(node.start_mark)
-        self.places[path] = Place(value, key, at)
+        self.places[path] = YamlNode(value, key, at)
         if not isinstance(value, str):
             return value
         try:
@@ -145,7 +145,7 @@ class Tree:
         """Return a value as written; None if absent."""
         return self.places[path].written if path in self.places else None
 
-    def _refuse(self, at: Position, path: KeyPath, text: str) -> None:
+    def _refuse(self, at: TextPosition, path: KeyPath, text: str) -> None:
         self.faults.append(Fault(at, path, text, self.file))
 
 
@@ -200,7 +200,7 @@ def _syntax_fault(error: Exception, text: str, file: str) -> Fault:
         found = f"expected text; got character {error.character:#06x}"
         return Fault(_position_of(text, error.position), (), found, file)
     if not isinstance(error, MarkedYAMLError) or error.problem_mark is None:
-        return Fault(Position(1, 1), (), "YAML: an escape stands for no character", file)
+        return Fault(TextPosition(1, 1), (), "YAML: an escape stands for no character", file)
     at, problem = _position(error.problem_mark), str(error.problem)
     tab = _INDENTED_BY_TAB.search(text)
     if "'\\t'" in problem:
@@ -253,12 +253,12 @@ def _key(key: str | int) -> str:
     return str(key) if _PLAIN.fullmatch(str(key)) else shown(key)
 
 
-def _position(mark: _Mark | None) -> Position:
+def _position(mark: _Mark | None) -> TextPosition:
     if mark is None:  # only for synthesized nodes
-        return Position(1, 1)
-    return Position(mark.line + 1, mark.column + 1)
+        return TextPosition(1, 1)
+    return TextPosition(mark.line + 1, mark.column + 1)
 
 
-def _position_of(text: str, index: int) -> Position:
+def _position_of(text: str, index: int) -> TextPosition:
     before = text[:index]
-    return Position(before.count("\n") + 1, len(before) - before.rfind("\n"))
+    return TextPosition(before.count("\n") + 1, len(before) - before.rfind("\n"))

@@ -1,4 +1,4 @@
-"""What a page draws, as the browser's program and the table beside it read it."""
+"""Builds the charts of pages, for the browser's program and for the table beside them."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ class Chart(NamedTuple):
 
 
 def due_chart(buckets: Sequence[DueBucket]) -> Chart:
-    """Return what falls due in each bucket."""
+    """Build the chart of the envelopes that fall due in each bucket."""
     due = [each.pending for each in buckets]
     retries = [each.retry for each in buckets]
     starts = [each.from_ms for each in buckets]
@@ -30,7 +30,7 @@ def due_chart(buckets: Sequence[DueBucket]) -> Chart:
 
 
 def forecast_chart(found: Forecast) -> Chart:
-    """Return what falls due, what the workers can deliver, and the backlog that this leaves."""
+    """Build the chart of due envelopes, the workers' capacity, and the resulting backlog."""
     due = [each.due for each in found.buckets]
     retries = [each.retries for each in found.buckets]
     backlog = [each.backlog or 0 for each in found.buckets]

@@ -1,4 +1,4 @@
-"""What forms send, as values; every error says `name: expected X; got Y`."""
+"""Parses submitted forms; every error says `name: expected X; got Y`."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ class Form(dict[str, str]):
 
 
 async def read_form(request: Request) -> Form:
-    """Return what a form sent; raises `EnvelopeError` for what no form of ours sends."""
+    """Parse a submitted form; raises `EnvelopeError` for one that no page of ours sends."""
     body = b""
     async for part in request.stream():
         body += part

@@ -1,6 +1,6 @@
-"""How a route stands, in one word and one sentence: what a person asks first."""
+"""A route's health in one word and one sentence."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from duebridge.admin.held import count_serving
 from duebridge.admin.route_stats import RouteStats
@@ -15,12 +15,12 @@ class Health(NamedTuple):
     """A route's word, its tone (ok, warn, bad or empty) and why."""
 
     word: str
-    tone: str
+    tone: Literal["ok", "warn", "bad", ""]
     why: str
 
 
 def health(stats: RouteStats, workers: list[WorkerRecord] | None) -> Health:
-    """Return how a route stands by its figures and by what the workers say."""
+    """Judge a route's health by its figures and the workers' records."""
     held = [each for each in stats.held if not each.dead_letter]
     if held:
         return Health("held", "bad", f"{held[0].target}: {held[0].error}")
@@ -41,7 +41,7 @@ def health(stats: RouteStats, workers: list[WorkerRecord] | None) -> Health:
 def target_health(
     target: Target, stats: RouteStats, workers: list[WorkerRecord] | None, *, dead_letter: bool
 ) -> Health:
-    """Return how a route's target stands: workers tell of those that fail, and of no others."""
+    """Judge a target's health: the workers' records name failing targets only."""
     for each in stats.held:
         if (each.target, each.dead_letter) == (str(target), dead_letter):
             return Health("held", "bad", each.error)

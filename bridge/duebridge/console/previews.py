@@ -1,7 +1,7 @@
-"""What a page shows of bytes: JSON, text or hexadecimal, and never more than a bound."""
+"""Renders bytes for a page as JSON, text or hexadecimal, up to a bound."""
 
 import unicodedata
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -15,7 +15,7 @@ _PLAIN = frozenset("\n\r\t")
 class Preview(NamedTuple):
     """Text to show; `form` is json, text, hex or none, `shown_bytes` how much of it is shown."""
 
-    form: str
+    form: Literal["json", "text", "hex", "none"]
     text: str
     size_bytes: int
     shown_bytes: int

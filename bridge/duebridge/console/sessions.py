@@ -23,7 +23,7 @@ _FORM = re.compile(r"([A-Za-z0-9._-]{1,128})~([0-9]{1,12})~([A-Za-z0-9_-]{22})~(
 
 
 class Session(NamedTuple):
-    """Who looks at a page. `proof` goes into each form, and comes back with each write."""
+    """A signed-on user. `proof` goes into each form, and comes back with each write."""
 
     token: Token
     cookie: str

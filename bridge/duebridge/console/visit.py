@@ -44,7 +44,7 @@ def link(page: str, **query: object) -> str:
     return PATHS[page] + (f"?{urlencode(given, errors='surrogatepass')}" if given else "")
 
 
-class Refused(Exception):
+class PageError(Exception):
     """A request that a page answers with a no: the status, and what to tell a person."""
 
     def __init__(self, status: int, title: str, detail: str) -> None:
@@ -55,7 +55,7 @@ class Refused(Exception):
 
 
 class Console:
-    """What every visit shares: the site, the sessions, the templates."""
+    """The site, sessions and templates that every visit shares."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -94,7 +94,7 @@ class Visit:
         self.form = Form()
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Return what a blocking call answers; what it writes is journalled with the name."""
+        """Run a blocking call; the journal names the user for its writes."""
         return await self.site.run(call, self.session.token)
 
     def may_read(self, route: str) -> bool:
@@ -112,11 +112,11 @@ class Visit:
         return route
 
     def operable(self, route: str) -> str:
-        """Return the route's name; raises `Refused` for one that the person may not change."""
+        """Return the route's name; raises `PageError` for one that the person may not change."""
         if not self.may_operate(self.readable(route)):
             name = self.session.token.name
             text = f"The token {name} may look at route {route}, and change nothing."
-            raise Refused(403, "Read only", text)
+            raise PageError(403, "Read only", text)
         return route
 
     def route_names(self) -> list[str]:
@@ -156,25 +156,25 @@ def with_session(response: Response, session: Session, request: Request) -> Resp
     return response
 
 
-def refusal_of(error: Exception) -> Refused:
-    """Return what a person is told of an error; raises it where it is a defect."""
+def refusal_of(error: Exception) -> PageError:
+    """Return the page's text for an error; raises the error again if it is a defect."""
     match error:
-        case Refused():
+        case PageError():
             return error
         case UnknownRoute():
             text = "Neither the configuration nor the store has it, or this token may not see it."
-            return Refused(404, "No such route", text)
+            return PageError(404, "No such route", text)
         case EnvelopeError():
-            return Refused(422, "That does not work", str(error))
+            return PageError(422, "That does not work", str(error))
         case StoreUnavailable():
-            return Refused(503, "The delay store is away", str(error))
+            return PageError(503, "The delay store is away", str(error))
         case StoreError():
-            return Refused(503, "The delay store refused", str(error))
+            return PageError(503, "The delay store refused", str(error))
         case BridgeError():
-            return Refused(500, "That failed", str(error))
+            return PageError(500, "That failed", str(error))
     raise error
 
 
-def shown_error(console: Console, error: Refused, query: Mapping[str, str]) -> Response:
+def shown_error(console: Console, error: PageError, query: Mapping[str, str]) -> Response:
     """Return the page of an error for who has no session yet."""
     return console.render("bare.html", error.status, error=error, next=query.get("next", ""))

@@ -50,7 +50,7 @@ def exact(epoch_ms: int) -> str:
 
 
 def relative(epoch_ms: int, now_ms: int) -> str:
-    """Return how far an instant is from now.
+    """Return the time between an instant and now, as text.
 
     >>> relative(61_000, 1_000), relative(1_000, 61_000), relative(1_000, 1_100)
     ('in 1m', '1m ago', 'now')

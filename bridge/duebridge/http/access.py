@@ -1,4 +1,4 @@
-"""Who makes a request, and whether they may: 401, 403 and 429."""
+"""Authenticates, authorizes and rate-limits requests: 401, 403 and 429."""
 
 import time
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from starlette.requests import Request
 
 from duebridge.config.serve import is_loopback
-from duebridge.http.problems import Refusal
+from duebridge.http.problems import ProblemError
 from duebridge.http.tokens import Scope, Token, TokenFile
 
 BEARER = "bearer "
@@ -14,7 +14,7 @@ BURST_S = 1.0  # of a rate, that a quiet token may use at once
 
 
 def token_of(request: Request, tokens: TokenFile) -> Token:
-    """Return the token of a request's `Authorization: Bearer`; raises `Refusal` 401."""
+    """Return the token of a request's `Authorization: Bearer`; raises `ProblemError` 401."""
     if tokens.is_open:
         _check_local(request)
     given = request.headers.get("authorization", "")
@@ -24,19 +24,19 @@ def token_of(request: Request, tokens: TokenFile) -> Token:
         ask = {"WWW-Authenticate": 'Bearer realm="duebridge"'}
         got = "another" if secret else "none"
         detail = f"Authorization: expected Bearer and a known token; got {got}"
-        raise Refusal(401, "A token is needed", detail, ask)
+        raise ProblemError(401, "A token is needed", detail, ask)
     return token
 
 
 def check_may(token: Token, scope: Scope, route: str | None) -> None:
-    """Raise `Refusal` 403 unless the token has the scope, and the route where one is named."""
+    """Raise `ProblemError` 403 unless the token has the scope, and the route where one is named."""
     if not token.may(scope):
         scopes = ", ".join(token.scopes)
         detail = f"scope: expected {scope}; got {scopes} of token {token.name}"
-        raise Refusal(403, "The token may not do this", detail)
+        raise ProblemError(403, "The token may not do this", detail)
     if not token.may(scope, route):
         detail = f"route: expected one of token {token.name}; got {route!r}"
-        raise Refusal(403, "The token may not do this", detail)
+        raise ProblemError(403, "The token may not do this", detail)
 
 
 def _check_local(request: Request) -> None:
@@ -48,11 +48,11 @@ def _check_local(request: Request) -> None:
         f"{request.url.scheme}://{request.url.netloc}",
     ):
         detail = "Host, Origin: without serve.tokens expected this machine itself"
-        raise Refusal(403, "Not from this machine", detail)
+        raise ProblemError(403, "Not from this machine", detail)
 
 
 class Rates:
-    """How many envelopes each token may still bring: a bucket each, of this process alone."""
+    """The rate limits of the tokens: a bucket each, of this process alone."""
 
     def __init__(
         self, per_second: int | None, monotonic: Callable[[], float] = time.monotonic
@@ -71,10 +71,10 @@ class Rates:
         return max(0.0, full_at - now - BURST_S)
 
     def check(self, token: Token) -> None:
-        """Take one; raises `Refusal` 429 if the bucket is empty, which takes nothing."""
+        """Take one; raises `ProblemError` 429 if the bucket is empty, which takes nothing."""
         before = self._full_at.get(token.name)
         if (wait_s := self.wait_s(token)) > 0:
             self._full_at[token.name] = before or 0.0
             again = {"Retry-After": str(max(1, round(wait_s)))}
             detail = f"rate: expected at most {self._per_second} a second of token {token.name}"
-            raise Refusal(429, "Too many requests", detail, again)
+            raise ProblemError(429, "Too many requests", detail, again)

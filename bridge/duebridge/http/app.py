@@ -13,13 +13,13 @@ from starlette.routing import BaseRoute, Route
 
 from duebridge.errors import BridgeError
 from duebridge.http.access import Rates
+from duebridge.http.batcher import ScheduleBatcher
 from duebridge.http.endpoints import envelopes, probes, readings
 from duebridge.http.guard import Guard
 from duebridge.http.openapi import description
-from duebridge.http.operations import JSON, Operation, Shared, route_of
-from duebridge.http.problems import Refusal, log_defect, of_error
+from duebridge.http.operations import JSON, AppContext, Operation, route_of
+from duebridge.http.problems import ProblemError, log_defect, of_error
 from duebridge.http.site import Site
-from duebridge.http.together import Together
 
 ROUTE = "/v1/routes/{route}"
 ENVELOPE = f"{ROUTE}/envelopes/{{id:path}}"
@@ -40,7 +40,7 @@ OPERATIONS: Mapping[str, Mapping[str, Operation]] = {
 
 def build_app(site: Site, extra_routes: Sequence[BaseRoute] = ()) -> Starlette:
     """Return the application of a site; `extra_routes` come after its own."""
-    shared = Shared(site, Rates(site.config.serve.rate), Together(site))
+    shared = AppContext(site, Rates(site.config.serve.rate), ScheduleBatcher(site))
     own = [route_of(path, shared, methods) for path, methods in OPERATIONS.items()]
 
     async def readyz(_: Request) -> Response:
@@ -62,7 +62,7 @@ def build_app(site: Site, extra_routes: Sequence[BaseRoute] = ()) -> Starlette:
         middleware=[Middleware(Guard, access_log=site.access_log)],
         exception_handlers={
             BridgeError: _refuse,
-            Refusal: _refuse,
+            ProblemError: _refuse,
             ClientDisconnect: _nobody,
             HTTPException: _refuse_request,
             Exception: _fail,
@@ -86,4 +86,4 @@ async def _nobody(_: Request, __: Exception) -> Response:
 async def _refuse_request(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - as it is registered
     phrase = HTTPStatus(error.status_code).phrase
-    return Refusal(error.status_code, phrase, str(error.detail), error.headers).response()
+    return ProblemError(error.status_code, phrase, str(error.detail), error.headers).response()

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from starlette.requests import ClientDisconnect, Request
 
 from duebridge.config.models import Config
-from duebridge.http.problems import Refusal
+from duebridge.http.problems import ProblemError
 
 WRITTEN_FACTOR = 4  # of a body in JSON: base64 takes 4/3, escapes twice as much and more
 AROUND_BYTES = 128 * 1024  # of an envelope beside its body: headers, key, target, properties
@@ -20,19 +20,19 @@ def media_type(request: Request) -> str:
 
 
 def check_media_type(request: Request, *known: str) -> str:
-    """Return the media type of a request if it is one of these; raises `Refusal` 415."""
+    """Return the media type of a request if it is one of these; raises `ProblemError` 415."""
     if (found := media_type(request)) in known:
         return found
     expected = f"Content-Type: expected {' or '.join(known)}; got {found or 'none'}"
-    raise Refusal(415, "Unsupported media type", expected, {"Accept-Post": ", ".join(known)})
+    raise ProblemError(415, "Unsupported media type", expected, {"Accept-Post": ", ".join(known)})
 
 
 def check_encoding(request: Request) -> None:
-    """Raise `Refusal` 415 for a compressed body."""
+    """Raise `ProblemError` 415 for a compressed body."""
     found = request.headers.get("content-encoding", "identity").lower()
     if found != "identity":
         detail = f"Content-Encoding: expected none; got {found}"
-        raise Refusal(415, "Unsupported encoding", detail, {"Accept-Encoding": "identity"})
+        raise ProblemError(415, "Unsupported encoding", detail, {"Accept-Encoding": "identity"})
 
 
 def most_bytes(config: Config, route: str) -> int:
@@ -41,7 +41,7 @@ def most_bytes(config: Config, route: str) -> int:
 
 
 async def read_body(request: Request, most: int, within_s: float) -> bytes:
-    """Return a body; raises `Refusal` 413 for a larger one, 408 for one that takes longer."""
+    """Return a body; raises `ProblemError` 413 for a larger one, 408 for one that takes longer."""
     given = request.headers.get("content-length", "0")
     if int(given) > most:
         raise too_large(most)
@@ -63,7 +63,7 @@ async def read_parts(
 ) -> AsyncIterator[bytes]:
     """Yield a body's parts as they come, until its end or `stop`.
 
-    Raises `Refusal` 408 where a part takes longer, and `ClientDisconnect`.
+    Raises `ProblemError` 408 where a part takes longer, and `ClientDisconnect`.
     """
     stopping = asyncio.ensure_future(stop.wait())
     try:
@@ -85,13 +85,13 @@ async def read_parts(
         stopping.cancel()
 
 
-def too_large(most: int) -> Refusal:
+def too_large(most: int) -> ProblemError:
     """Return the refusal of what is longer; the connection ends, since the rest is not read."""
     detail = f"body: expected at most {most} bytes of this request; got more"
-    return Refusal(413, "Too large", detail, {"Connection": "close"})
+    return ProblemError(413, "Too large", detail, {"Connection": "close"})
 
 
-def too_slow(within_s: float) -> Refusal:
+def too_slow(within_s: float) -> ProblemError:
     """Return the refusal of what did not come in time; the connection ends."""
     detail = f"body: expected it within {within_s:g}s; got only a part"
-    return Refusal(408, "Too slow", detail, {"Connection": "close"})
+    return ProblemError(408, "Too slow", detail, {"Connection": "close"})

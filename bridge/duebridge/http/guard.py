@@ -1,15 +1,17 @@
 """Around every request: is its path readable? A line in the log, never with an id or a body."""
 
 import time
+from functools import cache
 from urllib.parse import unquote_to_bytes
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from duebridge.http.access_log import AccessLog
-from duebridge.http.problems import Refusal
+from duebridge.http.problems import ProblemError
 from duebridge.telemetry.metrics import http_requests
 
 OTHER = "other"  # the path of what is none of the interface's
+_counter = cache(http_requests.labels)  # whose look-up takes a lock
 
 
 class Guard:
@@ -37,13 +39,13 @@ class Guard:
                 await self._app(scope, receive, sent)
             else:
                 detail = "path: expected percent-encoded UTF-8"
-                await Refusal(400, "Bad request", detail).response()(scope, receive, sent)
+                await ProblemError(400, "Bad request", detail).response()(scope, receive, sent)
         except Exception:
             status = 500
             raise
         finally:
             path = state.get("path", OTHER)
-            http_requests.labels(scope["method"] if path != OTHER else OTHER, path, status).inc()
+            _counter(scope["method"] if path != OTHER else OTHER, path, status).inc()
             self._log.add(
                 method=scope["method"],
                 path=path,

@@ -56,7 +56,7 @@ _TITLES = {
 
 
 class Contract(msgspec.Struct, frozen=True):
-    """What an operation takes and answers, beside its `STANDARD` answers."""
+    """The parameters and answers of an operation, in addition to its `STANDARD` answers."""
 
     answers: Mapping[int, type | str]
     takes: Mapping[str, Schema] = {}

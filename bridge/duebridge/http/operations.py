@@ -1,4 +1,4 @@
-"""Operations: what a method on a path does, and the scope that it takes."""
+"""Operations: the handler of a method on a path, and the scope that it needs."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -7,13 +7,15 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Send
+from starlette.types import Scope as ASGIScope
 
 from duebridge.envelope import target_as_dict
 from duebridge.http.access import Rates, check_may, token_of
+from duebridge.http.batcher import ScheduleBatcher
 from duebridge.http.bodies import check_encoding
-from duebridge.http.problems import Refusal
+from duebridge.http.problems import ProblemError
 from duebridge.http.site import Site
-from duebridge.http.together import Together
 from duebridge.http.tokens import Scope, Token
 from duebridge.scheduling import find_route
 
@@ -23,55 +25,70 @@ JSON = "application/json"
 _encode = msgspec.json.Encoder(enc_hook=target_as_dict).encode
 
 
-class Shared(NamedTuple):
-    """What all requests of an application share."""
+class AppContext(NamedTuple):
+    """The service, rate limits and batcher that all requests of an application use."""
 
     site: Site
     rates: Rates
-    together: Together
+    batcher: ScheduleBatcher
 
 
-class Call(NamedTuple):
-    """A request that may be served, with its token, and the route's name if it has one."""
+class AuthorizedCall(NamedTuple):
+    """A request that passed the checks, with its token, and its route's name if it has one."""
 
     request: Request
     token: Token
     route: str
     site: Site
     rates: Rates
-    together: Together
+    batcher: ScheduleBatcher
 
 
-Handler: TypeAlias = Callable[[Call], Awaitable[Response]]
+Handler: TypeAlias = Callable[[AuthorizedCall], Awaitable[Response]]
 
 
 class Operation(NamedTuple):
-    """What a method does, and the scope that it takes; `configured`: the route has to be."""
+    """The handler of a method, and the scope it needs; `configured`: its route must be, too."""
 
     handler: Handler
     scope: Scope
     configured: bool = True
 
 
-def route_of(path: str, shared: Shared, methods: Mapping[str, Operation]) -> Route:
-    """Return the route of a path: checks token, scope, route and rate, then lets the handler go."""
-    readable = path.replace(":path}", "}")
+class Endpoint:
+    """Serves a path: checks token, scope, route and rate, then lets the handler go.
 
-    async def serve(request: Request) -> Response:
+    An application of ASGI: Starlette's frame around a function would handle errors a second time.
+    """
+
+    def __init__(self, path: str, context: AppContext, methods: Mapping[str, Operation]) -> None:
+        self._path = path.replace(":path}", "}")
+        self._context = context
+        self._methods = methods
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        scope["state"]["path"] = self._path  # this and the token: for the access log
+        response = await self._answer(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
         method = "GET" if request.method == "HEAD" else request.method
-        operation = methods[method]
+        operation = self._methods[method]
         name = request.path_params.get("route", "")
-        request.state.path = readable  # this and the token: for the access log
-        token = token_of(request, shared.site.tokens)
-        request.state.token = token.name
+        token = token_of(request, self._context.site.tokens)
+        request.scope["state"]["token"] = token.name
         check_may(token, operation.scope, name or None)
-        shared.rates.check(token)
+        self._context.rates.check(token)
         check_encoding(request)
         if name and operation.configured:
-            find_route(shared.site.config, name)
-        return await operation.handler(Call(request, token, name, *shared))
+            find_route(self._context.site.config, name)
+        return await operation.handler(AuthorizedCall(request, token, name, *self._context))
 
-    return Route(path, serve, methods=[*methods])
+
+def route_of(path: str, context: AppContext, methods: Mapping[str, Operation]) -> Route:
+    """Build the route of a path, with its operations."""
+    return Route(path, Endpoint(path, context, methods), methods=[*methods])
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -80,9 +97,13 @@ def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = No
 
 
 def query_choice(request: Request, name: str, known: tuple[Choice, ...]) -> Choice:
-    """Return a query parameter that is one of these, the first if absent; raises `Refusal` 400."""
+    """Return a query parameter; the first choice if absent. Raises `ProblemError` 400."""
+    if not request.scope["query_string"]:  # of most requests: to parse it costs more than to look
+        return known[0]
     given = request.query_params.get(name, known[0])
     for each in known:
         if each == given:
             return each
-    raise Refusal(400, "Bad request", f"{name}: expected one of {', '.join(known)}; got another")
+    raise ProblemError(
+        400, "Bad request", f"{name}: expected one of {', '.join(known)}; got another"
+    )

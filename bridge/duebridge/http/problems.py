@@ -40,7 +40,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     ids: tuple[str, ...] = ()
 
 
-class Refusal(Exception):
+class ProblemError(Exception):
     """A request that is answered with a problem."""
 
     def __init__(
@@ -76,17 +76,17 @@ def of_error(error: Exception) -> Response:
     return refusal_of(error).response()
 
 
-def refusal_of(error: Exception) -> Refusal:
+def refusal_of(error: Exception) -> ProblemError:
     """Return the refusal that an error is."""
-    if isinstance(error, Refusal):
+    if isinstance(error, ProblemError):
         return error
     for kind, status, title, again_s in _TABLE:
         if isinstance(error, kind):
             again = {"Retry-After": str(again_s)} if again_s else {}
             ids = {"ids": error.ids} if isinstance(error, StoreUnavailable) else {}
-            return Refusal(status, title, str(error), again, **ids)
+            return ProblemError(status, title, str(error), again, **ids)
     detail = "a defect of duebridge, or of its configuration; see the server's log"
-    return Refusal(500, HTTPStatus(500).phrase, detail)
+    return ProblemError(500, HTTPStatus(500).phrase, detail)
 
 
 def log_defect(error: Exception) -> None:

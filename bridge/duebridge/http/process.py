@@ -13,7 +13,7 @@ import uvicorn
 from prometheus_client import disable_created_metrics
 from starlette.types import ASGIApp
 
-from duebridge.config.serve import Address
+from duebridge.config.serve import ListenAddress
 from duebridge.errors import ConfigError
 from duebridge.http.protocol import GuardedProtocol
 from duebridge.http.site import Site
@@ -82,7 +82,7 @@ class Server(uvicorn.Server):
             self._loop.call_soon_threadsafe(self._site.draining.set)
 
 
-def listen(address: Address) -> socket.socket:
+def listen(address: ListenAddress) -> socket.socket:
     """Return a socket that listens; raises `ConfigError` if it cannot."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:

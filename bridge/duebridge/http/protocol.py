@@ -7,7 +7,8 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from duebridge.http.problems import Refusal
+from duebridge.http.joined import JoinedTransport
+from duebridge.http.problems import ProblemError
 
 HEAD_BYTES = 32 * 1024
 HEAD_WITHIN_S = 10.0
@@ -21,7 +22,7 @@ class HeadTooLarge(Exception):
 async def turn_away(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a request of a connection that is beyond the limit: the next try may find room."""
     again = {"Retry-After": str(AGAIN_S), "Connection": "close"}
-    full = Refusal(503, "Too many connections", "the server has all it may; come again", again)
+    full = ProblemError(503, "Too many connections", "the server has all it may; come again", again)
     await full.response()(scope, receive, send)
 
 
@@ -42,6 +43,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first head."""
         super().connection_made(transport)
+        self.transport = JoinedTransport(transport, self.loop)  # type: ignore[assignment]
         if self._most_connections is not None and len(self.connections) > self._most_connections:
             self.app = turn_away
         self._expect_head()
@@ -56,15 +58,15 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._head_bytes is not None:
             self._head_bytes += len(data)
         super().data_received(data)
-        if self._head_bytes is not None and self._head_bytes > HEAD_BYTES:
-            self._is_too_large = True
-            if not self.transport.is_closing():
-                self.send_400_response("")
+        if self._head_bytes is not None:
+            self._check_head(self._head_bytes)
 
     def on_message_begin(self) -> None:
         """Begin a head."""
         super().on_message_begin()
-        self._expect_head()
+        self._stop_waiting()
+        if self._head_bytes is None:
+            self._head_bytes = 0
 
     def on_headers_complete(self) -> None:
         """End a head; raises `HeadTooLarge`, which the parser passes on as its own error."""
@@ -85,10 +87,16 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.write(f"{head}content-length: 0\r\nconnection: close\r\n\r\n".encode())
         self.transport.close()
 
+    def _check_head(self, size: int) -> None:
+        """Refuse a head that is too long; wait for the rest of another."""
+        if size > HEAD_BYTES:
+            self._is_too_large = True
+            if not self.transport.is_closing():
+                self.send_400_response("")
+        elif self._slow is None:
+            self._expect_head()
+
     def _expect_head(self) -> None:
-        self._stop_waiting()
-        if self._head_bytes is None:
-            self._head_bytes = 0
         self._slow = self.loop.call_later(HEAD_WITHIN_S, self.timeout_keep_alive_handler)
 
     def _stop_waiting(self) -> None:

@@ -1,4 +1,4 @@
-"""What every request shares: configuration, store, tokens, and threads for calls that block."""
+"""The configuration, store, tokens and threads that every request shares."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ from duebridge.config.models import Config
 from duebridge.http.access_log import AccessLog
 from duebridge.http.tokens import Token, TokenFile
 from duebridge.scheduling import RouteScheduler
-from duebridge.store.acting import acting_as
+from duebridge.store.actor import use_actor
 from duebridge.store.server.connection import Connection
 from duebridge.telemetry.tracing import Tracing
 
@@ -59,13 +59,13 @@ class Site:
         return self._schedulers[route]
 
     async def run(self, call: Callable[[], T], token: Token | None = None) -> T:
-        """Return what a call of the store answers, made in a thread; raises as the call does.
+        """Run a call of the store in a thread; raises as the call does.
 
         What it writes is journalled with the token's name. A caller who leaves does not stop it.
         """
 
         def acting() -> T:
-            with acting_as("" if token is None else token.name):
+            with use_actor("" if token is None else token.name):
                 return call()
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, acting)

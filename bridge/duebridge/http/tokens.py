@@ -59,7 +59,7 @@ def new_secret() -> str:
 
 
 def digest_of(secret: str) -> str:
-    """Return what the file keeps of a secret."""
+    """Return the digest of a secret, as the file keeps it."""
     return sha256(secret.encode()).hexdigest()
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from duebridge.envelope import SHORT_BYTES, Headers, HeaderValue
 from duebridge.errors import shown
 from duebridge.headers import RESERVED, RESERVED_PREFIX
-from duebridge.intake.refused import Refused
+from duebridge.intake.refused import MessageRefused
 from duebridge.intake.values import is_sound
 
 DELAY, DELIVER_AT, RETRY_AFTER = "x-delay", "x-deliver-at", "x-retry-after"
@@ -23,7 +23,7 @@ _STRIPPED = RESERVED | {"x-death"}
 _UNSOUND = "?"
 
 
-class Reading(NamedTuple):
+class IntakeHeaders(NamedTuple):
     """The headers of an arrival: what stays, the controls by name, and when it is due.
 
     Of a repeated control the last one counts, as Kafka's clients read headers; `times` has all.
@@ -34,8 +34,8 @@ class Reading(NamedTuple):
     times: Sequence[tuple[str, HeaderValue]]
 
 
-def read_headers(headers: Headers, *, is_retry: bool) -> Reading:
-    """Return the headers of an arrival; raises `Refused` for one that cannot be kept."""
+def read_headers(headers: Headers, *, is_retry: bool) -> IntakeHeaders:
+    """Return the headers of an arrival; raises `MessageRefused` for one that cannot be kept."""
     kept: list[tuple[str, HeaderValue]] = []
     controls: dict[str, HeaderValue] = {}
     times: list[tuple[str, HeaderValue]] = []
@@ -44,15 +44,19 @@ def read_headers(headers: Headers, *, is_retry: bool) -> Reading:
         kind = _kind(name)
         if not kind or (kind in ROUNDS and not is_retry):
             if type(value) is not bytes and not is_sound(value):
-                raise Refused(f"header {shown(name)}: expected a value of AMQP; got {shown(value)}")
+                raise MessageRefused(
+                    f"header {shown(name)}: expected a value of AMQP; got {shown(value)}"
+                )
             kept.append(header)
         elif kind == _UNSOUND:
-            raise Refused(f"header name: expected up to 255 printable bytes; got {shown(name)}")
+            raise MessageRefused(
+                f"header name: expected up to 255 printable bytes; got {shown(name)}"
+            )
         else:
             controls[kind] = value
             if kind in TIMES:
                 times.append((kind, value))
-    return Reading(tuple(kept), controls, times)
+    return IntakeHeaders(tuple(kept), controls, times)
 
 
 @lru_cache(maxsize=4096)  # the names recur

@@ -1,17 +1,17 @@
-"""The ids of what an intake stores: the same one at each redelivery, where there is any."""
+"""The ids of an intake's envelopes: stable across redeliveries, if the message has an identity."""
 
 from hashlib import blake2b
 from itertools import count
 
 from duebridge.envelope import SHORT_BYTES, random_id
 from duebridge.ports.source import Arrival
-from duebridge.store.routes import shard_number
+from duebridge.store.routing import shard_number
 
-ID_BYTES = 16  # of the hash in the place of an id that the limits refuse
+ID_BYTES = 16  # of the hash that replaces an id which the limits refuse
 
 
 def sound_id(text: str) -> str:
-    """Return an id as it is, or a hash of it where it is too long or not printable."""
+    """Return an id, or its hash where it is too long or not printable."""
     if text.isascii():
         if len(text) <= SHORT_BYTES and text.isprintable():
             return text
@@ -36,14 +36,14 @@ def own_id(arrival: Arrival) -> str:
 
 
 def stored_id(arrival: Arrival, *, replace: bool) -> str:
-    """Return the id of an arrival's envelope; a random one where nothing tells it apart."""
+    """Return the id of an arrival's envelope; a random one if the message has no identity."""
     if replace and (own := own_id(arrival)):
         return own
     return sound_id(arrival.id) if arrival.id else random_id()
 
 
 def republished_id(arrival: Arrival, due_at: str) -> str:
-    """Return the id of a delivery of ours that a program published again, to have it later.
+    """Return a new id for one of our deliveries that a program republished, to delay it again.
 
     Such a message has the delivery's own message_id, body and headers: without an id of its own it
     would be the envelope that was delivered.
@@ -52,8 +52,8 @@ def republished_id(arrival: Arrival, due_at: str) -> str:
     return sound_id(f"{arrival.id.partition('~')[0]}~{hashed.hexdigest()}")
 
 
-def other_id(taken: str, suffix: str, shards: int) -> str:
-    """Return an id beside a taken one, in the same shard: there its place is not taken in."""
+def unused_id(taken: str, suffix: str, shards: int) -> str:
+    """Return an unused id in the same shard as `taken`, so that both share one log position."""
     wanted = shard_number(taken, shards)
     for number in count():
         found = sound_id(f"{taken}~{suffix}" + (f"~{number}" if number else ""))

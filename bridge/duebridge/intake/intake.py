@@ -3,52 +3,40 @@
     receive ─▶ read ─▶ store, in order ─▶ dead letters, confirmed ─▶ settle
                                                └─ rejected: kept in the store
 
+While a large batch is being stored, the next one is received and read, if the source allows that.
 While the store or the dead-letter target is away the batch in hand waits, and nothing more is
 taken in; the broker keeps the rest.
 """
 
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from functools import partial
 from threading import Event
 
 from duebridge.config.models import Config
 from duebridge.errors import ConfigError, StoreError
+from duebridge.intake.aside import begin_aside
+from duebridge.intake.intake_store import IntakeStore
 from duebridge.intake.kept import kept
 from duebridge.intake.letters import LetterBox, LettersHeld
 from duebridge.intake.positions import WantedPositions
-from duebridge.intake.requests import Cancel, Refusal, Rules, read_arrival
-from duebridge.intake.storing import Run, Storeroom, steps_of
+from duebridge.intake.requests import RefusedMessage, Rules
+from duebridge.intake.unsettled_batch import UnsettledBatch
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import Arrival, Source
-from duebridge.store.wire.transitions import Kept
 from duebridge.store.workers import IntakeRecord
 from duebridge.telemetry import metrics
 from duebridge.worker.lanes.outage import Outage
 
 RECEIVE_S = 0.5
+LARGE = 100  # messages: after fewer there is probably no next batch yet
 FIRST_PAUSE_S = 0.02
 MOST_PAUSE_S = 1.0
 MOST_ERROR = 500  # characters
 LAG_EVERY_S = 1.0
-KEEP_ALIVE_S = 5.0  # below any heartbeat: a batch may take many calls of a slow store
-
-
-class BatchInHand:
-    """Messages that are not settled yet, and what is left to do for them."""
-
-    def __init__(self, arrivals: Sequence[Arrival], rules: Rules, began: float) -> None:
-        requests = [read_arrival(rules, arrival) for arrival in arrivals]
-        self.arrivals = arrivals
-        self.began = began
-        self.steps: deque[Run | Cancel] = deque(steps_of(requests))
-        self.is_repeated = False
-        # Those with a place come back from the step that keeps it.
-        refused = (each for each in requests if isinstance(each, Refusal))
-        self.letters = [each for each in refused if each.arrival.place is None]
-        self.kept: list[Kept] = []  # those that the dead-letter target rejects for good
+KEEP_ALIVE_S = 5.0  # below any heartbeat: a slow store may need longer for a batch
 
 
 class IntakeLoop:
@@ -59,7 +47,7 @@ class IntakeLoop:
         name: str,
         config: Config,
         source: Source,
-        storeroom: Storeroom,
+        storeroom: IntakeStore,
         letters: LetterBox,
         positions: WantedPositions,
         monotonic: Callable[[], float] = time.monotonic,
@@ -75,9 +63,11 @@ class IntakeLoop:
         self._letters = letters
         self._positions = positions
         self._monotonic = monotonic
-        self._stepped_at = self._kept_at = monotonic()
-        self._batch: BatchInHand | None = None
+        self._stepped_at = monotonic()
+        self._batch: UnsettledBatch | None = None
+        self._next: UnsettledBatch | None = None
         self._over = Event()
+        self._stopping = Event()
         self._pause_s = FIRST_PAUSE_S
         outage = partial(Outage, monotonic=monotonic, intake=name)
         self._source_outage = outage("intake_source_unavailable", "intake_source_back")
@@ -93,16 +83,16 @@ class IntakeLoop:
         self._note_lag()
         if self._batch is None:
             self._follow_config()
-            arrivals = self._receive()
-            if not arrivals:
-                return 0
-            self._batch = BatchInHand(arrivals, self._rules, self._monotonic())
-            self._kept_at = self._batch.began
-        return self._go_on(self._batch)
+            self._batch = self._take_in(RECEIVE_S)
+        return self._go_on(self._batch) if self._batch else 0
 
-    def _receive(self) -> Sequence[Arrival]:
+    def _take_in(self, wait_s: float) -> UnsettledBatch | None:
+        arrivals = self._receive(wait_s)
+        return UnsettledBatch(arrivals, self._rules, self._monotonic()) if arrivals else None
+
+    def _receive(self, wait_s: float) -> Sequence[Arrival]:
         try:
-            arrivals = self.source.receive(RECEIVE_S)
+            arrivals = self.source.receive(wait_s)
         except (BrokerUnavailable, ConfigError) as error:
             self._lose_source(error)
             return ()
@@ -112,7 +102,7 @@ class IntakeLoop:
         metrics.intake_without_id.labels(self.name).inc(sum(not each.id for each in arrivals))
         return arrivals
 
-    def _go_on(self, batch: BatchInHand) -> int:
+    def _go_on(self, batch: UnsettledBatch) -> int:
         try:
             self._store(batch)
             self._send_letters(batch)
@@ -124,26 +114,45 @@ class IntakeLoop:
         except LettersHeld as error:
             self._letters_outage.begin(str(error))
         except BrokerUnavailable as error:
-            self._batch = None  # they come again, and are told apart by then
+            self._batch = self._next = None  # they come again, and are told apart by then
             self._lose_source(error)
             return 0
         else:
-            self._batch, self._pause_s = None, FIRST_PAUSE_S
+            self._batch, self._next, self._pause_s = self._next, None, FIRST_PAUSE_S
             self._store_outage.end()
             return len(batch.arrivals)
         self._hold()
         return 0
 
-    def _store(self, batch: BatchInHand) -> None:
+    def _store(self, batch: UnsettledBatch) -> None:
+        if not batch.steps:  # its letters are held
+            return
+        storing = begin_aside(partial(self._carry_out, batch), f"intake-{self.name}-store")
+        try:
+            if self._next is None and self._may_run_ahead(batch):
+                self._next = self._take_in(0.0)
+        finally:
+            self._await(storing)
+
+    def _may_run_ahead(self, batch: UnsettledBatch) -> bool:
+        is_large = len(batch.arrivals) >= LARGE
+        is_steady = self._wanted is self._config and not self._stopping.is_set()
+        return is_large and is_steady and self.source.runs_ahead
+
+    def _await(self, storing: "Future[None]") -> None:
+        while not wait((storing,), KEEP_ALIVE_S).done:
+            self._keep_alive()
+        storing.result()
+
+    def _carry_out(self, batch: UnsettledBatch) -> None:
         while batch.steps:
             step, is_repeated = batch.steps[0], batch.is_repeated
             batch.letters += self._storeroom.carry_out(step, is_repeated=is_repeated)
             batch.steps.popleft()
             batch.is_repeated = False
-            self._keep_alive()
             self._stepped_at = self._monotonic()
 
-    def _send_letters(self, batch: BatchInHand) -> None:
+    def _send_letters(self, batch: UnsettledBatch) -> None:
         unsent = self._letters.send(batch.letters)
         left = [] if unsent.held is None else unsent.held.left
         self._count_sent(batch.letters, left)
@@ -155,7 +164,9 @@ class IntakeLoop:
             raise unsent.held
         self._letters_outage.end()
 
-    def _count_sent(self, letters: Sequence[Refusal], left: Sequence[Refusal]) -> None:
+    def _count_sent(
+        self, letters: Sequence[RefusedMessage], left: Sequence[RefusedMessage]
+    ) -> None:
         held = set(map(id, left))
         for refusal in letters:
             if id(refusal) not in held:
@@ -163,14 +174,10 @@ class IntakeLoop:
 
     def _hold(self) -> None:
         """Wait a moment with the batch in hand; its broker goes on counting on this consumer."""
-        self._keep_alive(0.0)
+        self._keep_alive()
         self._pause()
 
-    def _keep_alive(self, every_s: float = KEEP_ALIVE_S) -> None:
-        """Keep the connection, unless that was done a moment ago."""
-        if self._monotonic() - self._kept_at < every_s:
-            return
-        self._kept_at = self._monotonic()
+    def _keep_alive(self) -> None:
         try:
             self.source.keep_alive()
         except Exception as error:  # a settle that fails says whether the batch is lost
@@ -202,12 +209,13 @@ class IntakeLoop:
 
     def run(self, stop: Event) -> None:
         """Run until `stop`, and then until no batch is in hand, or `give_up`."""
+        self._stopping = stop
         while not stop.is_set() or (self._batch is not None and not self._over.is_set()):
             try:
                 self.run_once()
                 self._fault.end()
             except Exception as error:
-                self._fault.begin(f"{type(error).__name__}: {error}")
+                self._fault.begin(f"{type(error).__name__}: {error}", with_traceback=True)
                 self._hold()
 
     def swap(self, config: Config) -> None:
@@ -219,7 +227,7 @@ class IntakeLoop:
         self._over.set()
 
     def waiting_s(self) -> float:
-        """Return how long the batch in hand has waited, 0 without one."""
+        """Return the age of the unsettled batch in seconds, 0 without one."""
         batch = self._batch
         return 0.0 if batch is None else self._monotonic() - batch.began
 
@@ -228,7 +236,7 @@ class IntakeLoop:
         return self._monotonic() - self._stepped_at
 
     def known_lag(self) -> int | None:
-        """Return how many messages wait at the broker, at most some seconds ago."""
+        """Return the number of messages that waited at the broker some seconds ago."""
         return self._lag
 
     def is_up(self) -> bool:
@@ -236,7 +244,7 @@ class IntakeLoop:
         return not self.error
 
     def record(self) -> IntakeRecord:
-        """Return how the intake is now."""
+        """Return the intake's present state."""
         held = (each.error for each in (self._store_outage, self._letters_outage, self._fault))
         return IntakeRecord(
             name=self.name,

@@ -1,4 +1,4 @@
-"""What an intake refuses and its dead-letter target rejects for good: dead envelopes of its route.
+"""Builds dead envelopes from refused messages that the dead-letter target rejects for good.
 
 The store's limits are no reason to lose it: a large body is kept in parts, and a key or headers
 that no envelope may have are kept as text, in parts before those of the body.
@@ -14,16 +14,16 @@ from duebridge.envelope import Envelope, Headers, Properties, random_id
 from duebridge.errors import EnvelopeError
 from duebridge.intake.ids import sound_id
 from duebridge.intake.letters import ERROR_CLASS, original_headers
-from duebridge.intake.requests import NOW, Refusal
+from duebridge.intake.requests import NOW, RefusedMessage
 from duebridge.ports.source import Arrival
 from duebridge.store.wire.record import pack
-from duebridge.store.wire.transitions import Kept
+from duebridge.store.wire.transitions import KeptMessage
 
 PART = "x-dlq-part"
 HASH_BYTES = 8
 
 
-def kept(refusal: Refusal) -> list[Kept]:
+def kept(refusal: RefusedMessage) -> list[KeptMessage]:
     """Return the envelopes that keep a refused message whole; the same ids at each redelivery.
 
     One, or where it is too large several, whose header `x-dlq-part` counts them: `1/3`. A message
@@ -43,7 +43,7 @@ def kept(refusal: Refusal) -> list[Kept]:
         bodies = [*_pieces(_described(first)), *bodies]
         first = Envelope(id=first.id, body=None, due=NOW)
     parts = [_part(first, body, n, len(bodies)) for n, body in enumerate(bodies, 1)]
-    return [Kept(each, refusal.reason, f"{ERROR_CLASS}\n{refusal.text}") for each in parts]
+    return [KeptMessage(each, refusal.reason, f"{ERROR_CLASS}\n{refusal.text}") for each in parts]
 
 
 def _part(first: Envelope, body: bytes | None, number: int, count: int) -> Envelope:

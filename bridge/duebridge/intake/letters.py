@@ -6,7 +6,7 @@ from typing import NamedTuple
 from duebridge.envelope import Headers, Target, random_id
 from duebridge.errors import BridgeError
 from duebridge.headers import ERROR_CHARACTERS, RESERVED_PREFIX
-from duebridge.intake.requests import Refusal
+from duebridge.intake.requests import RefusedMessage
 from duebridge.ports.publisher import Delivery, Outcome, Publisher, Verdict
 
 ERROR_CLASS = "EnvelopeError"  # what a producer would have got
@@ -18,16 +18,16 @@ _SETTLED = (Verdict.CONFIRMED, Verdict.REJECTED)
 class LettersHeld(BridgeError):
     """The dead-letter target did not confirm these refusals; they have to be sent again."""
 
-    def __init__(self, left: Sequence[Refusal], outcome: Outcome) -> None:
+    def __init__(self, left: Sequence[RefusedMessage], outcome: Outcome) -> None:
         said = f"{outcome.error_class}: {outcome.error_message}"
         super().__init__(f"{len(left)} dead letters {outcome.verdict.value}: {said}")
         self.left = list(left)
 
 
-class Unsent(NamedTuple):
+class UnsentRefusals(NamedTuple):
     """The refusals that the broker has not confirmed: rejected for good, and to be sent again."""
 
-    rejected: Sequence[Refusal] = ()
+    rejected: Sequence[RefusedMessage] = ()
     held: LettersHeld | None = None
 
 
@@ -38,20 +38,20 @@ class LetterBox:
         self.target = target
         self._publisher = publisher
 
-    def send(self, refusals: Sequence[Refusal]) -> Unsent:
+    def send(self, refusals: Sequence[RefusedMessage]) -> UnsentRefusals:
         """Send refusals; return those that the broker has not confirmed."""
         if not refusals:
-            return Unsent()
+            return UnsentRefusals()
         outcomes = self._publisher.publish([letter(each, self.target) for each in refusals])
         pairs = list(zip(refusals, outcomes, strict=True))
         rejected = [each for each, outcome in pairs if outcome.verdict is Verdict.REJECTED]
         held = [pair for pair in pairs if pair[1].verdict not in _SETTLED]
         if not held:
-            return Unsent(rejected)
-        return Unsent(rejected, LettersHeld([refusal for refusal, _ in held], held[0][1]))
+            return UnsentRefusals(rejected)
+        return UnsentRefusals(rejected, LettersHeld([refusal for refusal, _ in held], held[0][1]))
 
 
-def letter(refusal: Refusal, target: Target) -> Delivery:
+def letter(refusal: RefusedMessage, target: Target) -> Delivery:
     """Return the original message, plus `x-dlq-*` headers that say why it was refused."""
     arrival = refusal.arrival
     return Delivery(
@@ -69,7 +69,7 @@ def original_headers(headers: Headers) -> Headers:
     return tuple(pair for pair in headers if not pair[0].lower().startswith(RESERVED_PREFIX))
 
 
-def _cause(refusal: Refusal) -> Headers:
+def _cause(refusal: RefusedMessage) -> Headers:
     return (
         ("x-dlq-reason", refusal.reason.word),
         ("x-dlq-error-class", ERROR_CLASS),

@@ -14,9 +14,9 @@ from duebridge.config.models import Config
 from duebridge.config.plans import source_plan
 from duebridge.errors import ConfigError
 from duebridge.intake.intake import IntakeLoop
+from duebridge.intake.intake_store import REPEAT_FOR_S, IntakeStore
 from duebridge.intake.letters import LetterBox
 from duebridge.intake.positions import WantedPositions
-from duebridge.intake.storing import REPEAT_FOR_S, Storeroom
 from duebridge.ports.discovery import broker_type, naming
 from duebridge.ports.publisher import Publisher
 from duebridge.ports.source import Source, SourcePlan
@@ -88,7 +88,7 @@ class IntakeRunner:
         positions = WantedPositions(kept)
         source = self._open_source(plan, positions)
         stack.callback(source.close)
-        storeroom = Storeroom(name, config, self._connection, self._tracing)
+        storeroom = IntakeStore(name, config, self._connection, self._tracing)
         letters = LetterBox(self._publishers[target.broker], target)
         return IntakeLoop(name, config, source, storeroom, letters, positions)
 
@@ -139,7 +139,7 @@ class IntakeRunner:
         return changes
 
     def records(self) -> list[IntakeRecord]:
-        """Return how each intake is now."""
+        """Return the present state of each intake."""
         return [loop.record() for loop in self.loops]
 
     def idle_s(self) -> dict[str, float]:

@@ -1,9 +1,9 @@
-"""What an intake does not take in, and why."""
+"""The refusal of a message, and its reasons."""
 
 from duebridge.ports.publisher import Reason
 
 
-class Refused(Exception):
+class MessageRefused(Exception):
     """This message cannot be scheduled: it goes to the intake's dead-letter target."""
 
     def __init__(self, text: str, reason: Reason = Reason.INVALID) -> None:

@@ -1,4 +1,4 @@
-"""What a message asks for: read from its headers, by the rules of its intake. Pure.
+"""Parses messages into requests by their headers and the rules of their intake. Pure.
 
 Arrival ─▶ Scheduled(route, envelope) | Cancel(route, id) | Refusal(reason, text)
 """
@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from duebridge.config.intakes import Intake
+from duebridge.config.intakes import IntakeSettings
 from duebridge.config.models import Config, Route
 from duebridge.envelope import Envelope, Instant, Properties, Target, random_id
 from duebridge.intake import values
@@ -25,11 +25,11 @@ from duebridge.intake.headers import (
     ROUTE,
     TIMES,
     TOPIC,
-    Reading,
+    IntakeHeaders,
     read_headers,
 )
 from duebridge.intake.ids import own_id, republished_id, sound_id, stored_id
-from duebridge.intake.refused import Refused
+from duebridge.intake.refused import MessageRefused
 from duebridge.intake.rounds import Round, back_off, next_round, round_id
 from duebridge.ports.discovery import broker_type
 from duebridge.ports.publisher import Reason
@@ -47,7 +47,7 @@ _READERS: Mapping[str, Callable[[str, object], Instant]] = {
 }
 
 
-class Scheduled(msgspec.Struct, frozen=True, gc=False):
+class ScheduleRequest(msgspec.Struct, frozen=True, gc=False):
     """Schedule an envelope."""
 
     arrival: Arrival
@@ -55,16 +55,16 @@ class Scheduled(msgspec.Struct, frozen=True, gc=False):
     envelope: Envelope
 
 
-class Cancel(msgspec.Struct, frozen=True, gc=False):
-    """Cancel what has an id."""
+class CancelRequest(msgspec.Struct, frozen=True, gc=False):
+    """Cancel the envelope of an id."""
 
     arrival: Arrival
     route: str
     id: str
 
 
-class Refusal(msgspec.Struct, frozen=True, gc=False):
-    """Send it to the intake's dead-letter target, and say why."""
+class RefusedMessage(msgspec.Struct, frozen=True, gc=False):
+    """A refused message, which goes to the intake's dead-letter target with the reason."""
 
     arrival: Arrival
     route: str
@@ -74,11 +74,11 @@ class Refusal(msgspec.Struct, frozen=True, gc=False):
     """Its envelope's, had it been taken; empty if that cannot be said."""
 
 
-Request: TypeAlias = Scheduled | Cancel | Refusal
+Request: TypeAlias = ScheduleRequest | CancelRequest | RefusedMessage
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """How an intake reads its messages; made anew when the routes change."""
+    """The rules by which an intake reads its messages; rebuilt when the routes change."""
 
     route: Route
     routes: Mapping[str, Route]
@@ -88,7 +88,7 @@ class Rules(msgspec.Struct, frozen=True):
     named_target: Callable[[str], Target]
 
     @classmethod
-    def of(cls, config: Config, intake: Intake) -> "Rules":
+    def of(cls, config: Config, intake: IntakeSettings) -> "Rules":
         """Return the rules of an intake of the configuration."""
         broker = intake.source.broker
         kind = broker_type(config.brokers[broker].type)
@@ -103,7 +103,7 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 def read_arrival(rules: Rules, arrival: Arrival) -> Request:
-    """Return what a message asks for; never raises, since nothing may stop those after it."""
+    """Parse a message into a request; never raises, since no message may block the next ones."""
     route, id_ = rules.route, ""
     try:
         reading = read_headers(arrival.headers, is_retry=rules.to == "origin")
@@ -111,18 +111,18 @@ def read_arrival(rules: Rules, arrival: Arrival) -> Request:
         if reading.controls:
             route = _route(rules, reading)
             if CANCEL in reading.controls:
-                return Cancel(arrival, route.name, _cancelled_id(arrival, reading))
+                return CancelRequest(arrival, route.name, _cancelled_id(arrival, reading))
         if rules.is_replacing and arrival.body is None and not reading.times:
-            return Cancel(arrival, route.name, _own_id(arrival))
-        return Scheduled(arrival, route.name, _envelope(rules, route, arrival, reading, id_))
-    except Refused as refused:
-        return Refusal(arrival, route.name, refused.reason, str(refused), id_)
+            return CancelRequest(arrival, route.name, _own_id(arrival))
+        return ScheduleRequest(arrival, route.name, _envelope(rules, route, arrival, reading, id_))
+    except MessageRefused as refused:
+        return RefusedMessage(arrival, route.name, refused.reason, str(refused), id_)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
-        return Refusal(arrival, route.name, Reason.INVALID, text, id_)
+        return RefusedMessage(arrival, route.name, Reason.INVALID, text, id_)
 
 
-def _id(rules: Rules, arrival: Arrival, reading: Reading) -> str:
+def _id(rules: Rules, arrival: Arrival, reading: IntakeHeaders) -> str:
     if rules.to == "origin":
         return round_id(arrival, reading)
     if arrival.place is None and not rules.is_replacing and reading.controls.keys() >= DELIVERED:
@@ -131,7 +131,7 @@ def _id(rules: Rules, arrival: Arrival, reading: Reading) -> str:
     return stored_id(arrival, replace=rules.is_replacing)
 
 
-def _route(rules: Rules, reading: Reading) -> Route:
+def _route(rules: Rules, reading: IntakeHeaders) -> Route:
     """Return the route that x-route names; the one beside x-attempt is of a delivery, not asked."""
     if ROUTE not in reading.controls or ATTEMPT in reading.controls:
         return rules.route
@@ -139,11 +139,11 @@ def _route(rules: Rules, reading: Reading) -> Route:
     if name not in rules.routes:
         known = ", ".join(sorted(rules.routes))
         text = f"{ROUTE}: expected one of {known}; got {name!r}{did_you_mean(name, rules.routes)}"
-        raise Refused(text, Reason.UNROUTABLE)
+        raise MessageRefused(text, Reason.UNROUTABLE)
     return rules.routes[name]
 
 
-def _cancelled_id(arrival: Arrival, reading: Reading) -> str:
+def _cancelled_id(arrival: Arrival, reading: IntakeHeaders) -> str:
     given = reading.controls[CANCEL]
     if given is True:
         return _own_id(arrival)
@@ -154,14 +154,14 @@ def _cancelled_id(arrival: Arrival, reading: Reading) -> str:
 def _own_id(arrival: Arrival) -> str:
     if own := own_id(arrival):
         return own
-    raise Refused(f"{CANCEL}: expected an id, or a message with a key or a message_id")
+    raise MessageRefused(f"{CANCEL}: expected an id, or a message with a key or a message_id")
 
 
 def _envelope(
     rules: Rules,
     route: Route,
     arrival: Arrival,
-    reading: Reading,
+    reading: IntakeHeaders,
     id: str,  # noqa: A002 - the field's public name
 ) -> Envelope:
     headers, controls = reading.kept, reading.controls
@@ -182,13 +182,13 @@ def _envelope(
     )
 
 
-def _due(reading: Reading, route: Route, round_: Round | None, id: str) -> Instant:  # noqa: A002
+def _due(reading: IntakeHeaders, route: Route, round_: Round | None, id: str) -> Instant:  # noqa: A002
     if len(reading.times) == 1:
         name, value = reading.times[0]
         return _READERS[name](name, value)
     if reading.times:
         got = ", ".join(name for name, _ in reading.times)
-        raise Refused(f"headers: expected at most one of {', '.join(TIMES)}; got {got}")
+        raise MessageRefused(f"headers: expected at most one of {', '.join(TIMES)}; got {got}")
     return NOW if round_ is None else back_off(route.retry, round_.number, id)
 
 
@@ -196,7 +196,7 @@ def _key(value: object) -> bytes:
     return value if isinstance(value, bytes) else values.text(KEY, value).encode()
 
 
-def _target(rules: Rules, route: Route, arrival: Arrival, reading: Reading) -> Target | None:
+def _target(rules: Rules, route: Route, arrival: Arrival, reading: IntakeHeaders) -> Target | None:
     """Return the target of an envelope's own; None for the route's."""
     found: Target | None = None
     if rules.to == "origin":

@@ -7,9 +7,9 @@ from zlib import crc32
 from duebridge.config.models import RetryPolicy
 from duebridge.envelope import Headers, HeaderValue, Instant
 from duebridge.intake import values
-from duebridge.intake.headers import MESSAGE_ID, ORIGIN, ORIGIN_TIMESTAMP, ROUND, Reading
+from duebridge.intake.headers import MESSAGE_ID, ORIGIN, ORIGIN_TIMESTAMP, ROUND, IntakeHeaders
 from duebridge.intake.ids import sound_id, stored_id
-from duebridge.intake.refused import Refused
+from duebridge.intake.refused import MessageRefused
 from duebridge.ports.publisher import Reason
 from duebridge.ports.source import Arrival
 from duebridge.worker.backoff import retry_delay_ms
@@ -25,20 +25,20 @@ class Round(NamedTuple):
     headers: Headers
 
 
-def round_id(arrival: Arrival, reading: Reading) -> str:
-    """Return the id of the round that an arrival begins; raises `Refused`."""
+def round_id(arrival: Arrival, reading: IntakeHeaders) -> str:
+    """Return the id of the round that an arrival begins; raises `MessageRefused`."""
     return sound_id(f"{_base(arrival, reading)}/{_number(reading)}")
 
 
-def next_round(arrival: Arrival, reading: Reading, policy: RetryPolicy) -> Round:
-    """Return the round that an arrival begins; raises `Refused` when there is no more."""
+def next_round(arrival: Arrival, reading: IntakeHeaders, policy: RetryPolicy) -> Round:
+    """Return the round that an arrival begins; raises `MessageRefused` when there is no more."""
     number = _number(reading)
     if not arrival.origin:
         text = "x-origin: expected the topic or queue that the message goes back to; got none"
-        raise Refused(text, Reason.UNROUTABLE)
+        raise MessageRefused(text, Reason.UNROUTABLE)
     if number >= policy.max_attempts:
         text = f"x-round: expected fewer than max_attempts ({policy.max_attempts}); got {number}"
-        raise Refused(text, Reason.ATTEMPTS_EXHAUSTED)
+        raise MessageRefused(text, Reason.ATTEMPTS_EXHAUSTED)
     return Round(number, _counted(arrival, reading, number))
 
 
@@ -48,16 +48,16 @@ def back_off(policy: RetryPolicy, number: int, id: str) -> Instant:  # noqa: A00
     return Instant(retry_delay_ms(policy, number - 1, lambda: drawn), relative=True)
 
 
-def _number(reading: Reading) -> int:
+def _number(reading: IntakeHeaders) -> int:
     if ROUND not in reading.controls:
         return 1
     before = values.whole(ROUND, reading.controls[ROUND])
     if not 0 <= before < MOST_ROUNDS:
-        raise Refused(f"{ROUND}: expected 0 or more; got {before}")
+        raise MessageRefused(f"{ROUND}: expected 0 or more; got {before}")
     return before + 1
 
 
-def _base(arrival: Arrival, reading: Reading) -> str:
+def _base(arrival: Arrival, reading: IntakeHeaders) -> str:
     """Return the id of the first delivery, which all rounds begin with."""
     given = values.text(MESSAGE_ID, reading.controls.get(MESSAGE_ID))
     if not given:
@@ -65,7 +65,7 @@ def _base(arrival: Arrival, reading: Reading) -> str:
     return _ROUND_OF_ID.sub("", given) if ROUND in reading.controls else given
 
 
-def _counted(arrival: Arrival, reading: Reading, number: int) -> Headers:
+def _counted(arrival: Arrival, reading: IntakeHeaders, number: int) -> Headers:
     since: HeaderValue = reading.controls.get(ORIGIN_TIMESTAMP)
     if since is None and arrival.sent_at_ms:
         since = str(arrival.sent_at_ms)

@@ -10,9 +10,10 @@ from duebridge.amqp_fields import INTEGERS, TIMESTAMP, field_tag, field_value
 from duebridge.durations import MAX_MS, parse_instant_ms
 from duebridge.envelope import Instant
 from duebridge.errors import EnvelopeError, shown
-from duebridge.intake.refused import Refused
+from duebridge.intake.refused import MessageRefused
 
-_DIGITS = re.compile(r"-?[0-9]{1,18}")
+MOST_DIGITS = 18
+_DIGITS = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")
 _RFC_3339 = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(\.[0-9]{1,30})?"
     r"([Zz]|[+-][0-9]{2}:[0-9]{2})"
@@ -21,50 +22,50 @@ LIKE_MS_FROM = 10**11  # as seconds the year 5138
 
 
 def whole(name: str, value: object) -> int:
-    """Return a whole number of any width, or of digits; raises `Refused`."""
+    """Return a whole number of any width, or of digits; raises `MessageRefused`."""
     found = value
-    if isinstance(value, Ext):
-        found = _int_of(value)
-    elif isinstance(value, str | bytes):
+    if isinstance(value, str | bytes):
         found = _digits(value)
+    elif isinstance(value, Ext):
+        found = _int_of(value)
     if not isinstance(found, int) or isinstance(found, bool):
-        raise Refused(f"{name}: expected a whole number; got {_said(value)}")
+        raise MessageRefused(f"{name}: expected a whole number; got {_said(value)}")
     return found
 
 
 def delay(name: str, value: object) -> Instant:
-    """Return a delay given in ms; raises `Refused`."""
+    """Return a delay given in ms; raises `MessageRefused`."""
     ms = whole(name, value)
     if not 0 <= ms <= MAX_MS:
-        raise Refused(f"{name}: expected 0 to {MAX_MS} ms; got {ms}")
+        raise MessageRefused(f"{name}: expected 0 to {MAX_MS} ms; got {ms}")
     return Instant(ms, relative=True)
 
 
 def instant(name: str, value: object) -> Instant:
     """Return an instant given in epoch ms, in RFC 3339 or as an AMQP timestamp, rounded up.
 
-    Raises `Refused`, also for what looks like seconds.
+    Raises `MessageRefused`, also for what looks like seconds.
     """
     given = _timestamp(value) or _date(name, value)
     try:
         return Instant(parse_instant_ms(given or whole(name, value), name), relative=False)
     except EnvelopeError as error:
-        raise Refused(str(error)) from None
+        raise MessageRefused(str(error)) from None
 
 
 def instant_in_seconds(name: str, value: object) -> Instant:
-    """Return an instant given in epoch seconds; raises `Refused`, also for what looks like ms."""
+    """Read epoch seconds; raises `MessageRefused`, also for what looks like milliseconds."""
     seconds = whole(name, value)
     if seconds >= LIKE_MS_FROM:
         got = f"{seconds}, which looks like milliseconds"
-        raise Refused(f"{name}: expected epoch seconds; got {got}")
+        raise MessageRefused(f"{name}: expected epoch seconds; got {got}")
     if seconds < 0:
-        raise Refused(f"{name}: expected epoch seconds; got {seconds}")
+        raise MessageRefused(f"{name}: expected epoch seconds; got {seconds}")
     return Instant(seconds * 1000, relative=False)
 
 
 def text(name: str, value: object) -> str:
-    """Return text, also of an int and of nothing; raises `Refused` for another value."""
+    """Return text, also of an int and of nothing; raises `MessageRefused` for another value."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -73,11 +74,11 @@ def text(name: str, value: object) -> str:
         if isinstance(value, bytes):
             return value.decode()
     except UnicodeDecodeError:
-        raise Refused(f"{name}: expected text in UTF-8; got {_said(value)}") from None
+        raise MessageRefused(f"{name}: expected text in UTF-8; got {_said(value)}") from None
     number = _int_of(value) if isinstance(value, Ext) else value
     if isinstance(number, int) and not isinstance(number, bool):
         return str(number)
-    raise Refused(f"{name}: expected text; got {_said(value)}")
+    raise MessageRefused(f"{name}: expected text; got {_said(value)}")
 
 
 def is_sound(value: object) -> bool:
@@ -110,6 +111,8 @@ def _field(value: Ext) -> int | None:
 
 
 def _digits(value: str | bytes) -> int | None:
+    if value.isascii() and value.isdigit() and len(value) <= MOST_DIGITS:
+        return int(value)  # as almost always
     given = value.decode("latin-1") if isinstance(value, bytes) else value
     return int(given) if _DIGITS.fullmatch(given) else None
 
@@ -132,7 +135,9 @@ def _date(name: str, value: object) -> datetime | None:
     try:
         whole_second = datetime.fromisoformat(f"{day}T{time}{zone.upper()}")
     except ValueError as error:
-        raise Refused(f"{name}: expected a date that there is; got {given!r}: {error}") from None
+        raise MessageRefused(
+            f"{name}: expected a date that there is; got {given!r}: {error}"
+        ) from None
     # Rounded up: a message is never early.
     digits = (fraction or ".0")[1:]
     return whole_second + timedelta(microseconds=-(-int(digits) * 10**6 // 10 ** len(digits)))

@@ -15,6 +15,15 @@ HEADERS = (
     ("x-scheduled-at", "1767225600000"),
 )
 
+# Of what `fill` publishes, beside its delay: as many and as long, and none that an intake reads.
+FILL_HEADERS = (
+    ("x-request-id", "q3Vb1mJc0m2hX8vT5yZk4w"),
+    ("tenant", "r"),
+    ("x-version", "1"),
+    ("sent-at", "1767225600000"),
+    ("x-captured-at", "1767225600000"),
+)
+
 
 class BaselineClient(Protocol):
     """A broker client with a scratch target, which it creates when opened.
@@ -53,7 +62,7 @@ class BareConsumer(Protocol):
         ...
 
     def fill(self, bodies: Sequence[bytes]) -> None:
-        """Publish bodies, each with an id of its own and `x-delay`; return once all are kept."""
+        """Publish bodies, each with an id, `x-delay` and `FILL_HEADERS`; return once kept."""
         ...
 
     def take(self, count: int) -> None:

@@ -41,6 +41,10 @@ class BrokerType(ABC):
     """The model of `intakes.NAME.declare`; None where an intake declares nothing."""
     has_baseline: ClassVar[bool] = False
     """Whether `duebridge bench` can measure the client without the bridge."""
+    event_prefix: ClassVar[str] = "ce_"
+    """What the headers with a CloudEvent's attributes begin with, by the protocol's binding."""
+    has_keys: ClassVar[bool] = True
+    """Whether a message has a key, which a CloudEvent's `partitionkey` becomes."""
 
     def check_envelope(  # noqa: B027 - optional
         self, envelope: Envelope, headers: Headers, settings: Mapping[str, object]
@@ -66,8 +70,9 @@ class BrokerType(ABC):
     def check_settings(self, settings: Mapping[str, object], publish_deadline_s: float) -> None:
         """Raise `ConfigError` if `open_publisher` would; uses no network.
 
-        The error text begins with the setting: `options.linger.ms: expected ...`. By default this
-        opens a publisher, which connects on first use only, and closes it.
+        The error has a line for each mistake (`MistakeCollector` collects them), which begins with
+        the setting: `options.linger.ms: expected ...`. By default this opens a publisher, which
+        connects on first use only, and closes it.
         """
         self.open_publisher(settings, publish_deadline_s).close()
 
@@ -105,7 +110,7 @@ class BrokerType(ABC):
         raise NotImplementedError
 
     def due_target(self, broker: str, declare: Mapping[str, object]) -> Target:
-        """Return where due messages of a declared intake go, as a glob for `allow_targets`."""
+        """Return the target of a declared intake's due messages, as a glob for `allow_targets`."""
         raise NotImplementedError
 
     def open_source(

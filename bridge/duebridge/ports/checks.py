@@ -15,7 +15,7 @@ class Severity(StrEnum):
     FAILURE = "failure"
 
 
-class About(StrEnum):
+class FindingSubject(StrEnum):
     """The subject of a finding; for a failure it selects the exit code (`duebridge.cli.verdict`).
 
     BROKER: the broker does not answer, or a target is missing. Other faults of a target concern its
@@ -36,23 +36,23 @@ class Finding(msgspec.Struct, frozen=True):
     """
 
     severity: Severity
-    about: About
+    about: FindingSubject
     place: str
     found: str
     remedy: str = ""
 
 
-def ok(about: About, place: str, found: str) -> Finding:
+def ok(about: FindingSubject, place: str, found: str) -> Finding:
     """Return a passed check; `found` also states which parts could not be checked."""
     return Finding(Severity.OK, about, place, found)
 
 
-def warning(about: About, place: str, found: str, remedy: str) -> Finding:
+def warning(about: FindingSubject, place: str, found: str, remedy: str) -> Finding:
     """Return a finding that breaks nothing yet but should be fixed."""
     return Finding(Severity.WARNING, about, place, found, remedy)
 
 
-def failure(about: About, place: str, found: str, remedy: str) -> Finding:
+def failure(about: FindingSubject, place: str, found: str, remedy: str) -> Finding:
     """Return a finding that prevents envelopes from being accepted or delivered."""
     return Finding(Severity.FAILURE, about, place, found, remedy)
 

@@ -67,7 +67,8 @@ def naming(broker: str, kind: str) -> Iterator[None]:
     except ImportError as error:
         raise ClientMissing(broker, _missing(kind, error), _remedy(kind, error)) from error
     except ConfigError as error:
-        raise ConfigError(f"brokers.{broker}.{error}") from None
+        lines = str(error).splitlines()
+        raise ConfigError("\n".join(f"brokers.{broker}.{line}" for line in lines)) from None
 
 
 def _missing(kind: str, error: ImportError) -> str:

@@ -9,6 +9,7 @@ Both are pydantic models. The docstring of a field becomes its description in th
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -26,6 +27,7 @@ from pydantic.json_schema import WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from duebridge.envelope import SHORT_BYTES, Target
+from duebridge.errors import ConfigError
 
 Fault: TypeAlias = tuple[tuple[str | int, ...], str]  # path below a model, and message
 
@@ -54,6 +56,30 @@ def refuse(model: BaseModel, faults: Iterable[Fault]) -> None:
         )
 
 
+class MistakeCollector:
+    """Collects what several checks refuse, so that a user learns of all mistakes at once."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Keep the `ConfigError` of a check, which ends there, and go on behind it."""
+        try:
+            yield
+        except ConfigError as error:
+            self.add(error)
+
+    def add(self, error: ConfigError) -> None:
+        """Keep an error."""
+        self._lines += str(error).splitlines()
+
+    def raise_any(self) -> None:
+        """Raise one `ConfigError` with a line for each mistake, if there are any."""
+        if self._lines:
+            raise ConfigError("\n".join(self._lines))
+
+
 def did_you_mean(given: str, known: Iterable[str]) -> str:
     """Return `, did you mean WORD?`, or an empty text if no known word is close."""
     close = get_close_matches(given, list(known), n=1)
@@ -61,7 +87,7 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 
 
 def unknown_name(expected: str, given: str, known: Iterable[str]) -> str:
-    """Return what to say of a name that is none of the known ones, which it lists."""
+    """Return the error text for an unknown name, with the known names or the closest one."""
     names = sorted(known)
     said = ", ".join(names) or "none"
     return f"expected {expected} ({said}); got {given!r}{did_you_mean(given, names)}"

@@ -12,12 +12,12 @@ from duebridge.envelope import Headers, Properties, Target
 from duebridge.ports.settings import Model
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
-    """Where a message lies in a log that keeps it: what came before it in the log is known.
+class LogPosition(msgspec.Struct, frozen=True, gc=False):
+    """The position of a message in a log; every earlier message of the log is known by then.
 
     `log` names one partition of one life of a topic, or a stream: a topic that was deleted and
-    made anew is another log. `epoch` is its leader's when it was written, so that an offset that
-    was truncated away and written again is a later place. Places of one log are ordered by
+    recreated is another log. `epoch` is its leader's when it was written, so that an offset that
+    was truncated away and written again is a later position. Positions of one log are ordered by
     (epoch, offset).
     """
 
@@ -42,7 +42,7 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     key: bytes | None = None
     headers: Headers = ()
     properties: Properties | None = None
-    place: Place | None = None
+    place: LogPosition | None = None
     onward: Target | None = None
     origin: str = ""
     sent_at_ms: int = 0
@@ -59,7 +59,7 @@ class SourceSettings(Model):
 
 
 class SourcePlan(msgspec.Struct, frozen=True):
-    """What an intake asks of its source.
+    """The plan by which a source serves its intake.
 
     A batch has at most `batch` messages and `batch_bytes` of bodies (one message may have more);
     the client holds at most `in_hand` messages and about `in_hand_bytes` beyond it.
@@ -97,12 +97,15 @@ class Source(Protocol):
     growing pace; messages that were not settled come again.
     """
 
+    runs_ahead: bool
+    """Whether `receive` may be called once more before the batch is settled; then in order."""
+
     def receive(self, wait_s: float) -> Sequence[Arrival]:
         """Return a batch in the order of its logs; empty if none came within `wait_s`.
 
-        The next call comes once all of them are settled: at most 1,000 messages of a log may be
-        unsettled, since the store knows no more of them apart. Raises `BrokerUnavailable`, and
-        `ConfigError` where source or right are missing.
+        The next call comes once all of them are settled, with `runs_ahead` one call earlier: at
+        most 1,000 messages of a log may be unsettled, since the store knows no more of them apart.
+        Raises `BrokerUnavailable`, and `ConfigError` where source or right are missing.
         """
         ...
 

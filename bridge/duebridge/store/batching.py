@@ -1,4 +1,4 @@
-"""What a call is made of: its size, its random ids, and a rate that many processes share.
+"""Sizes and ids of calls, and a rate that many processes share.
 
 A script blocks the server while it runs, so that calls are kept short.
 """
@@ -72,13 +72,13 @@ def new_nonce() -> bytes:
 
 
 class Grant(NamedTuple):
-    """How many units may go now, and how long until the window ends."""
+    """The units that may go now, and the time until the window ends."""
 
     units: int
     wait_ms: int
 
 
-class Pace:
+class SharedRate:
     """At most `per_second` units, shared by all processes that name the same pace.
 
     The units of a window of time are counted in the store; the server ends the window, so that no

@@ -11,14 +11,15 @@ from itertools import chain
 from typing import Any
 
 from duebridge.envelope import Envelope
-from duebridge.ports.source import Place
+from duebridge.ports.source import LogPosition
 from duebridge.store.batching import CallId, answers_of, new_call_id, new_nonce
 from duebridge.store.calls.cold_calls import ColdCalls
-from duebridge.store.calls.splitting import DividedShard
+from duebridge.store.calls.splitting import MAX_BATCH_BYTES, DividedShard
 from duebridge.store.server.connection import Argument
+from duebridge.store.wire.aside_page import AsidePage, read_aside
 from duebridge.store.wire.leases import Claim, ProbeReply, read_claim, read_probe
-from duebridge.store.wire.places import packed_besides, packed_places
-from duebridge.store.wire.poll import NONE, Poll, Stats
+from duebridge.store.wire.log_positions import packed_places, packed_primary_ids
+from duebridge.store.wire.poll import Poll, Stats
 from duebridge.store.wire.record import PackedRow, pack, pack_row
 from duebridge.store.wire.replies import (
     CancelAnswer,
@@ -56,7 +57,7 @@ from duebridge.store.wire.transitions import (
     CLOCK_WORDS,
     Ack,
     Burial,
-    Kept,
+    KeptMessage,
     Postponement,
     Retry,
     SetAside,
@@ -64,7 +65,6 @@ from duebridge.store.wire.transitions import (
 )
 
 MAX_BATCH = 1000  # envelopes in one call: lua/shared/batch.lua
-MAX_BATCH_BYTES = 1024 * 1024  # of records that one call reads: lua/shared/record.lua
 MOST_EDGES = 501  # of a histogram: lua/histogram.lua
 READY_FULL = 10_000
 NO_CURSOR = ("", "")
@@ -88,8 +88,8 @@ class DelayStore(ColdCalls, DividedShard):
         reopens: bool = False,
         holds: bool = False,
         keeps_answer: bool = True,
-        places: Sequence[Place | None] = (),
-        besides: Sequence[str] = (),
+        places: Sequence[LogPosition | None] = (),
+        primary_ids: Sequence[str] = (),
         lease: str = "",
     ) -> list[ScheduleReply]:
         """Accept envelopes: each is pending until due, or its answer says why not.
@@ -106,8 +106,9 @@ class DelayStore(ColdCalls, DividedShard):
         give `keeps_answer=False`, since kept answers would fill the store: where a repeat is
         harmless anyway (nothing is replaced and each row is remembered, or each has a place) it may
         answer `duplicate`. `places`, one for each envelope, are where logs have them
-        (`store.places`). `besides`, one for each envelope, are the ids that they replace and that
-        are on their way: what replaces or cancels such an id later reaches the envelope.
+        (`store.wire.log_positions`). `primary_ids`, one for each envelope, are the ids in flight
+        that the envelopes replace under alternate ids: a later replacement or cancel of the primary
+        id reaches the envelope.
         """
         rows = [
             given if isinstance(given, PackedRow) else pack_row(given, remember_ms)
@@ -126,7 +127,7 @@ class DelayStore(ColdCalls, DividedShard):
             fields: Iterable[Any] = chain.from_iterable(rest)
             standard = (max_delay_ms, mode, call_id, self._keep_ms, len(rest))
             placed = packed_places(places[len(rows) - len(rest) :])
-            beside = packed_besides(besides[len(rows) - len(rest) :])
+            beside = packed_primary_ids(primary_ids[len(rows) - len(rest) :])
             ids = [row.id for row in rest]
             reply = self._run("schedule", *standard, *fields, placed, beside, lease, ids=ids)
             return read_scheduled(reply, len(rest))
@@ -273,7 +274,7 @@ class DelayStore(ColdCalls, DividedShard):
 
         return answers_of([*zip(ids, delays_ms or [0] * len(ids), strict=True)], call)
 
-    def keep(self, refused: Sequence[Kept]) -> int:
+    def keep(self, refused: Sequence[KeptMessage]) -> int:
         """Take in as dead what an intake refused and nobody else has; return how many are new.
 
         An id that is there is left as it is, so that a repeat keeps nothing twice.
@@ -297,7 +298,7 @@ class DelayStore(ColdCalls, DividedShard):
     def cancel(
         self,
         id: str,  # noqa: A002 - the public name of the field
-        place: Place | None = None,
+        place: LogPosition | None = None,
         call: CallId | None = None,
     ) -> CancelAnswer:
         """Prevent the delivery of an envelope.
@@ -343,12 +344,8 @@ class DelayStore(ColdCalls, DividedShard):
         limit_bytes: int = MAX_BATCH_BYTES,
     ) -> Page:
         """Return a page of a state in the order of its scores, and the cursor of the next page."""
-        lower = "-inf" if due_from_ms is None else due_from_ms
-        upper = "+inf" if due_to_ms is None else due_to_ms
-        after_id, after_score = cursor or ("", "")
-        ended_with = "+inf" if after_score == NONE else after_score
-        reply = self._run("list", state, lower, upper, after_id, ended_with, limit, limit_bytes)
-        return read_page(read_state(b"ready" if state == "suspect" else state.encode()), reply)
+        bounds = due_from_ms, due_to_ms
+        return read_page(*self._listed(state, limit, cursor, bounds, limit_bytes))
 
     def stats(self) -> Stats:
         """Return the counts by state and what is due; changes nothing."""
@@ -362,6 +359,10 @@ class DelayStore(ColdCalls, DividedShard):
         """
         reply = self._run("histogram", len(edges_ms), *edges_ms)
         return read_histogram(reply, max(0, len(edges_ms) - 1))
+
+    def count_aside(self, limit: int, cursor: tuple[str, str] = NO_CURSOR) -> AsidePage:
+        """Count what is set aside by target, among `limit` retries; changes nothing."""
+        return read_aside(self._run("count_aside", limit, *cursor))
 
     def forget(self, limit: int = MAX_BATCH) -> tuple[Poll, int]:
         """Drop expired answers, remembered ids and tombstones; return how many."""

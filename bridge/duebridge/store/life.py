@@ -1,4 +1,4 @@
-"""What a client knows of a route's life: a refused call looks again, and is repeated."""
+"""A client's view of a route's life, which it refreshes when the store refuses a call."""
 
 import threading
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from duebridge.errors import OtherLife, RenewalNeeded, StoreUnavailable
 from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Reply
 
-MOST_REFUSALS = 8  # of one call: a route that is made anew again and again
+MOST_REFUSALS = 8  # of one call, of a route that is recreated again and again
 
 
 class RouteLife:
@@ -39,8 +39,8 @@ class RouteLife:
         self._text = life.text
         return life.shards
 
-    def kept(self, call: Callable[[str], Reply], renew: Callable[[str], object]) -> Reply:
-        """Return the answer of a call, which gets the life; it is repeated where it was refused.
+    def run_with_epoch(self, call: Callable[[str], Reply], renew: Callable[[str], object]) -> Reply:
+        """Run a call with the route's epoch; refresh the epoch and repeat if the server refuses it.
 
         Raises as the call does, and as `look`.
         """

@@ -19,7 +19,7 @@ class Jump(NamedTuple):
     first: int
 
 
-class Span(NamedTuple):
+class EntrySpan(NamedTuple):
     """The entries `after` + 1 to `until`, without a jump in between."""
 
     after: int
@@ -27,7 +27,7 @@ class Span(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many entries it has."""
+        """The number of entries."""
         return self.until - self.after
 
 
@@ -43,21 +43,21 @@ class Numbering:
         return cls(Jump(int(found[1]), int(found[2])) for found in _JUMP.finditer(text))
 
     def lost(self, read: int, until: int) -> int:
-        """Return how many entries a reader up to `read` has that the store lost since."""
+        """Count the entries up to `read` that a reader has and the store has lost since."""
         found = next((jump.found for jump in self._between(read, until)), read)
         return max(0, read - found)
 
-    def spans(self, after: int, until: int) -> list[Span]:
+    def spans(self, after: int, until: int) -> list[EntrySpan]:
         """Return the numbers from `after` + 1 to `until`, without those that were skipped."""
         spans = []
         for jump in self._between(after, until):
-            spans.append(Span(after, jump.found))
+            spans.append(EntrySpan(after, jump.found))
             after = jump.first - 1
-        spans.append(Span(after, until))
+        spans.append(EntrySpan(after, until))
         return [span for span in spans if span.size > 0]
 
     def count(self, after: int, until: int) -> int:
-        """Return how many entries were given a number from `after` + 1 to `until`."""
+        """Count the entries that have a number from `after` + 1 to `until`."""
         return sum(span.size for span in self.spans(after, until))
 
     def advanced(self, after: int, until: int, count: int) -> int:

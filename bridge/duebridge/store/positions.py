@@ -1,4 +1,4 @@
-"""How far an intake has come in logs that keep no positions themselves, such as streams.
+"""Keeps the positions of an intake in logs that keep none themselves, such as streams.
 
 A position may be behind what the shards took in (`store.places`), never ahead of it: it is written
 after them.

@@ -37,7 +37,7 @@ class Life(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What every writing call names: lua/shared/life.lua."""
+        """The text that every writing call names: lua/shared/life.lua."""
         return f"{self.epoch}:{self.shards}"
 
 
@@ -80,7 +80,7 @@ class Registry:
             life = self._entered(checked_name("route", name), value, shards)
             if self._is_open_in_all_shards(name, life):
                 return life
-        raise StoreUnavailable(f"route {name}: it is removed and made anew again and again")
+        raise StoreUnavailable(f"route {name}: it is removed and recreated again and again")
 
     def _is_open_in_all_shards(self, name: str, life: Life) -> bool:
         """Open every shard; false where the route was removed meanwhile.

@@ -48,7 +48,7 @@ class WakeListener:
         self._thread.join()
 
     def _run(self) -> None:
-        ears: dict[_Place, _Ear] = {}
+        ears: dict[_Place, _HintListener] = {}
         try:
             while not self._stop.is_set():
                 self._adapt_safely(ears)
@@ -59,7 +59,7 @@ class WakeListener:
             for ear in ears.values():
                 ear.join()
 
-    def _adapt_safely(self, ears: dict["_Place", "_Ear"]) -> None:
+    def _adapt_safely(self, ears: dict["_Place", "_HintListener"]) -> None:
         """Adapt, or try again at the next turn: without memory or threads hints are late."""
         try:
             self._adapt(ears)
@@ -69,12 +69,12 @@ class WakeListener:
             say("wake_listener_failed", error=f"{type(error).__name__}: {error}")
             self._has_failed = True
 
-    def _adapt(self, ears: dict["_Place", "_Ear"]) -> None:
+    def _adapt(self, ears: dict["_Place", "_HintListener"]) -> None:
         wanted = self._places()
         for place in ears.keys() - wanted:
             ears.pop(place).stop()
         for place in wanted - ears.keys():
-            ears[place] = _Ear(self._connection, place[1], self._hear)
+            ears[place] = _HintListener(self._connection, place[1], self._hear)
 
     def _places(self) -> set["_Place"]:
         """Return each node that has some of our shards, and their channels."""
@@ -91,7 +91,7 @@ class WakeListener:
 _Place = tuple[str, frozenset[bytes]]
 
 
-class _Ear:
+class _HintListener:
     """Listens to channels of one node until it is stopped."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What each worker last said of itself: its lanes, and the targets that it holds.
+"""Keeps the workers' records: their lanes, and the targets that they hold.
 
 A worker repeats its record every few seconds; the store forgets it after `KEPT_MS`. A worker whose
 store user may not write it delivers all the same.
@@ -31,7 +31,8 @@ class HeldTarget(msgspec.Struct, frozen=True):
     """A target that a worker holds since its failure at `since_ms`; `error` is its latest.
 
     `is_at_fault`: it is missing or forbids, so that the clock of `hold` runs. `routes` deliver to
-    it, `letters_of` send their dead letters there.
+    it, `letters_of` send their dead letters there; of `target_of` it is the configured target, and
+    not one of an envelope's own. `tag` marks in the store what is set aside for it.
     """
 
     broker: str
@@ -42,6 +43,15 @@ class HeldTarget(msgspec.Struct, frozen=True):
     outstanding: int = 0
     routes: tuple[str, ...] = ()
     letters_of: tuple[str, ...] = ()
+    target_of: tuple[str, ...] = ()
+    tag: str = ""
+
+    @property
+    def role(self) -> str:
+        """`route`: a route's target; `own`: of envelopes alone; `dead_letter`: of letters alone."""
+        if self.target_of:
+            return "route"
+        return "own" if self.routes or not self.letters_of else "dead_letter"
 
 
 class IntakeRecord(msgspec.Struct, frozen=True):

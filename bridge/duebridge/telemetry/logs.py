@@ -9,6 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
@@ -26,7 +28,7 @@ def configure_logs(level: str = "info") -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *(_for_people() if sys.stderr.isatty() else _for_machines()),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
+        wrapper_class=_loggers_that_never_raise(logging.getLevelName(level.upper())),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
@@ -34,6 +36,20 @@ def configure_logs(level: str = "info") -> None:
     logging.captureWarnings(True)
     threading.excepthook = _log_thread
     sys.unraisablehook = _log_unraisable
+
+
+def _loggers_that_never_raise(level: int) -> type[Any]:
+    """Return a class of loggers; a line that cannot be written ends no thread.
+
+    What is logged as memory runs out, or standard error is full, most often tells of just that.
+    """
+    filtering: Any = structlog.make_filtering_bound_logger(level)
+
+    def say(self: Any, *args: Any, **fields: Any) -> None:
+        with suppress(Exception):
+            filtering._proxy_to_logger(self, *args, **fields)
+
+    return type("LoggerThatNeverRaises", (filtering,), {"_proxy_to_logger": say})
 
 
 class LibraryHandler(logging.Handler):

@@ -1,6 +1,6 @@
 """The counters and histograms of this process; times in seconds, no ids in labels.
 
-`duebridge.worker.watch.gauges` exports the gauges of the store.
+`duebridge.worker.reporting.gauges` exports the gauges of the store.
 """
 
 import math
@@ -43,7 +43,11 @@ dead = Counter("duebridge_dead", "Envelopes that became dead, by reason", ["rout
 released = Counter("duebridge_released", "Envelopes released without an attempt", ["route"])
 reclaimed = Counter("duebridge_reclaimed", "Envelopes whose lease expired", ["route"])
 shunted = Counter("duebridge_shunted", "Dead letters confirmed by a broker", ["route"])
-letters_kept = Counter("duebridge_letters_kept", "Failed attempts to send a dead letter", ["route"])
+letters_kept = Counter(
+    "duebridge_letters_kept",
+    "Failed attempts to publish a dead letter, which the store keeps",
+    ["route"],
+)
 leases_lost = Counter(
     "duebridge_leases_lost", "Envelopes settled after their lease expired", ["route"]
 )
@@ -73,7 +77,9 @@ intake_letters_kept = Counter(
     "duebridge_intake_letters_kept", "Refused messages that the store keeps", ["intake"]
 )
 intake_without_id = Counter(
-    "duebridge_intake_without_id", "Messages that nothing tells apart at redelivery", ["intake"]
+    "duebridge_intake_without_id",
+    "Messages without a stable id: a redelivery is stored twice",
+    ["intake"],
 )
 intake_lag = Gauge("duebridge_intake_lag", "Messages that wait at the broker", ["intake"])
 intake_up = Gauge("duebridge_intake_up", "Whether an intake's broker answers", ["intake"])

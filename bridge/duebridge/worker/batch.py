@@ -8,8 +8,8 @@ from duebridge.ports.publisher import Delivery
 from duebridge.store.wire.leases import Claim, DamagedEnvelope, LeasedEnvelope
 from duebridge.store.wire.record import decoded_size
 from duebridge.store.wire.transitions import NO_TAG, HoldClock, SetAside
-from duebridge.worker.decide import Situation, Terms, is_past_hold, set_aside
-from duebridge.worker.lanes.lane import Group, Lane, Outgoing
+from duebridge.worker.decide import DeliveryContext, RetryRules, is_past_hold, set_aside
+from duebridge.worker.lanes.lane import Lane, OutgoingBatch, TargetGroup
 from duebridge.worker.lanes.targets import TargetHealth
 from duebridge.worker.lanes.window import Load
 from duebridge.worker.messages import damaged_letter, dead_letter, delivery
@@ -25,7 +25,7 @@ class Batch(NamedTuple):
     view: ShardView
     lane: Lane
     token: bytes
-    outgoing: Outgoing
+    outgoing: OutgoingBatch
     damaged: Sequence[DamagedEnvelope]
     must_start_by: float
 
@@ -67,14 +67,14 @@ class Batch(NamedTuple):
 
 
 class Admission(NamedTuple):
-    """What may be published of a claim, and what is set aside, by target."""
+    """Splits a claim into envelopes to publish and envelopes to set aside, by target."""
 
-    groups: list[Group]
+    groups: list[TargetGroup]
     aside: list[tuple[TargetHealth, list[SetAside]]]
 
 
 def admit(
-    lane: Lane, target: Target, claim: Claim, terms: Terms, now_ms: int, *, has_room: bool
+    lane: Lane, target: Target, claim: Claim, terms: RetryRules, now_ms: int, *, has_room: bool
 ) -> Admission:
     """Split claimed envelopes by target, and each group by the target's health and room.
 
@@ -89,7 +89,7 @@ def admit(
             room = window.left(claimants) if is_kept else window.room(claimants)
             _admit_up(admission, health, some, load, room)
         else:
-            _admit_held(admission, health, some, Situation(now_ms, health.tag), terms)
+            _admit_held(admission, health, some, DeliveryContext(now_ms, health.tag), terms)
     return admission
 
 
@@ -112,15 +112,15 @@ def _admit_up(
         admission.aside.append((health, _until_room(health, rest)))
         load = load_of(leased)
     if leased:
-        admission.groups.append(Group(health, leased, load))
+        admission.groups.append(TargetGroup(health, leased, load))
 
 
 def _admit_held(
     admission: Admission,
     health: TargetHealth,
     leased: list[LeasedEnvelope],
-    now: Situation,
-    terms: Terms,
+    now: DeliveryContext,
+    terms: RetryRules,
 ) -> None:
     """Give those past their hold a last try; else let one try the target when it is time."""
     last_tries = [each for each in leased if is_past_hold(each, terms, now.now_ms)]
@@ -131,7 +131,7 @@ def _admit_held(
     if is_probe:
         tried, waiting = waiting[:1], waiting[1:]
     if tried:
-        admission.groups.append(Group(health, tried, load_of(tried), is_probe))
+        admission.groups.append(TargetGroup(health, tried, load_of(tried), is_probe))
     clock: HoldClock = "start" if health.is_at_fault else "keep"
     aside += [set_aside(each, terms, now, clock, None) for each in waiting]
     if aside:
@@ -146,7 +146,7 @@ def _until_room(health: TargetHealth, leased: Iterable[LeasedEnvelope]) -> list[
 def _split(
     leased: list[LeasedEnvelope], room: Load
 ) -> tuple[list[LeasedEnvelope], list[LeasedEnvelope]]:
-    """Return what fits into a room, and the rest; where there is any room, the first fits."""
+    """Split envelopes into those that fit into a room, and the rest; any room fits the first."""
     size, count = 0, 0
     for each in leased[: room.envelopes]:
         size += decoded_size(each.record.blob)
@@ -157,6 +157,6 @@ def _split(
 
 
 def load_of(leased: Iterable[LeasedEnvelope]) -> Load:
-    """Return how much envelopes are."""
+    """Return the number and decoded size of the envelopes."""
     sizes = [decoded_size(each.record.blob) for each in leased]
     return Load(len(sizes), sum(sizes))

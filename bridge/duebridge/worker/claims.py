@@ -14,10 +14,10 @@ from duebridge.store.wire.leases import Claim
 from duebridge.store.wire.transitions import NO_TAG, SetAside
 from duebridge.telemetry import metrics
 from duebridge.worker.batch import Admission, admit, load_of
-from duebridge.worker.decide import LEAST_WAIT_MS, Terms
+from duebridge.worker.decide import LEAST_WAIT_MS, RetryRules
 from duebridge.worker.dispatcher import Dispatcher
-from duebridge.worker.lanes.lane import Group, Hold, Lane, Outgoing
-from duebridge.worker.lanes.targets import Search, TargetHealth
+from duebridge.worker.lanes.lane import Hold, Lane, OutgoingBatch, TargetGroup
+from duebridge.worker.lanes.targets import ProbeCursor, TargetHealth
 from duebridge.worker.lanes.window import Load
 from duebridge.worker.settlement import report_buried
 from duebridge.worker.shard import BACKLOG, ShardView, claim_batch
@@ -78,11 +78,11 @@ class Claims:
         self, view: ShardView, lane: Lane, claim: Claim, hold: Hold, started_at: float
     ) -> None:
         """Publish what there is room for, and set the rest aside."""
-        terms, now_ms = Terms.of(view.route), view.now_ms()
+        terms, now_ms = RetryRules.of(view.route), view.now_ms()
         with lane.lock:
             hold.release()
             admission = admit(lane, view.target, claim, terms, now_ms, has_room=hold.is_for_target)
-            outgoing = Outgoing(admission.groups, is_suspect=hold.is_suspect)
+            outgoing = OutgoingBatch(admission.groups, is_suspect=hold.is_suspect)
             batch = self._dispatcher.begin(view, lane, claim, outgoing, started_at)
         self._dispatcher.dispatch(batch, claim, admission.aside)
 
@@ -117,7 +117,7 @@ class Claims:
         return moved
 
     def _probe_target(
-        self, view: ShardView, lane: Lane, health: TargetHealth, search: Search
+        self, view: ShardView, lane: Lane, health: TargetHealth, search: ProbeCursor
     ) -> int:
         expired = 0
         for _ in range(PROBE_PAGES):
@@ -129,7 +129,7 @@ class Claims:
             if claim.held:
                 with lane.lock:
                     admission = self._as_probe(view, lane, health, claim)
-                    outgoing = Outgoing(admission.groups)
+                    outgoing = OutgoingBatch(admission.groups)
                     batch = self._dispatcher.begin(view, lane, claim, outgoing, started_at)
                 self._dispatcher.dispatch(batch, claim, admission.aside)
                 return claim.taken
@@ -145,7 +145,7 @@ class Claims:
         own = [each for each in claim.leased if view.target_of(each) == health.target]
         others = [SetAside(id=each.id, delay_ms=LEAST_WAIT_MS, tag=NO_TAG) for each in claim.leased]
         if own and health.mode == "held" and lane.may_start_side_batch():
-            return Admission([Group(health, own, load_of(own), is_probe=True)], [])
+            return Admission([TargetGroup(health, own, load_of(own), is_probe=True)], [])
         if not own:
             health.skip_probe()
         return Admission([], [(health, others)])
@@ -208,8 +208,8 @@ class Claims:
             if not (lane.may_start_side_batch() and (is_up or health.may_probe())):
                 claim = claim._replace(leased=[], damaged=[], surplus=tuple(claim.ids))
             load = Load(len(claim.leased), claim.decoded_bytes if claim.leased else 0)
-            group = Group(health, claim.leased, load, is_probe=not is_up)
-            outgoing = Outgoing([group], is_letter=True)
+            group = TargetGroup(health, claim.leased, load, is_probe=not is_up)
+            outgoing = OutgoingBatch([group], is_letter=True)
             batch = self._dispatcher.begin(view, lane, claim, outgoing, started_at)
         self._dispatcher.dispatch(batch, claim, [])
 
@@ -250,7 +250,7 @@ class Claims:
 
     @staticmethod
     def _room(lane: Lane, health: TargetHealth | None) -> Load:
-        """Return how much to claim; `health` is of the only target.
+        """Return the room for a claim; `health` is that of the only target.
 
         What a held one gets is set aside, or tries it.
         """

@@ -15,24 +15,24 @@ PROBE_EVERY_MS = 1000  # of the dead letter that tried a held target
 DAMAGED_WAIT_MS = 5000
 
 
-class Terms(NamedTuple):
-    """The route's terms; dead letters obey no `max_attempts` and no `hold`."""
+class RetryRules(NamedTuple):
+    """The retry rules of a route; dead letters obey no `max_attempts` and no `hold`."""
 
     retry: RetryPolicy
     hold_ms: int
     is_letter: bool = False
 
     @classmethod
-    def of(cls, route: Route, *, is_letter: bool = False) -> "Terms":
-        """Return the terms of a route's deliveries, or of its dead letters."""
+    def of(cls, route: Route, *, is_letter: bool = False) -> "RetryRules":
+        """Return the rules of a route's deliveries, or of its dead letters."""
         return cls(route.retry, route.on_target_error.hold, is_letter)
 
 
-class Situation(NamedTuple):
-    """What a decision depends on beyond the outcome.
+class DeliveryContext(NamedTuple):
+    """The time and the target's health when the outcome arrived.
 
-    `tag` is the target's, `is_held`: it failed and confirmed nothing of the batch. `has_answered`:
-    the same part of it confirmed a batch that started well after this one.
+    `tag` is the target's. `is_held`: the target failed, and confirmed nothing of the batch.
+    `has_answered`: the same part of the target confirmed a batch that started well after this one.
     """
 
     now_ms: int
@@ -41,7 +41,9 @@ class Situation(NamedTuple):
     has_answered: bool = False
 
 
-def decide(leased: LeasedEnvelope, outcome: Outcome, terms: Terms, now: Situation) -> Decision:
+def decide(
+    leased: LeasedEnvelope, outcome: Outcome, terms: RetryRules, now: DeliveryContext
+) -> Decision:
     """Return the transition of an envelope that was not confirmed.
 
     Only `failures` count against `max_attempts`; only target failures run the clock of `hold`.
@@ -67,22 +69,26 @@ def decide(leased: LeasedEnvelope, outcome: Outcome, terms: Terms, now: Situatio
             return Release(leased.id)
 
 
-def is_past_hold(leased: LeasedEnvelope, terms: Terms, now_ms: int) -> bool:
+def is_past_hold(leased: LeasedEnvelope, terms: RetryRules, now_ms: int) -> bool:
     """Whether an envelope has waited for `hold`, so that its next target failure buries it."""
     since = leased.flight.held_since_ms
     return terms.hold_ms == 0 or bool(since and now_ms - since >= terms.hold_ms)
 
 
-def hold_left_ms(leased: LeasedEnvelope, terms: Terms, now_ms: int) -> int:
+def hold_left_ms(leased: LeasedEnvelope, terms: RetryRules, now_ms: int) -> int:
     """Return ms until the end of `hold`, if its clock runs or starts now."""
     since = leased.flight.held_since_ms or now_ms
     return max(0, since + terms.hold_ms - now_ms)
 
 
 def set_aside(
-    leased: LeasedEnvelope, terms: Terms, now: Situation, clock: HoldClock, outcome: Outcome | None
+    leased: LeasedEnvelope,
+    terms: RetryRules,
+    now: DeliveryContext,
+    clock: HoldClock,
+    outcome: Outcome | None,
 ) -> SetAside:
-    """Return how an envelope waits for its held target: until `hold` ends, if its clock runs."""
+    """Set an envelope aside for its held target: until `hold` ends, if its clock runs."""
     runs = clock == "start" or (clock == "keep" and leased.flight.held_since_ms > 0)
     left_ms = hold_left_ms(leased, terms, now.now_ms)
     return SetAside(
@@ -96,7 +102,11 @@ def set_aside(
 
 
 def _wait(
-    leased: LeasedEnvelope, outcome: Outcome, terms: Terms, now: Situation, clock: HoldClock
+    leased: LeasedEnvelope,
+    outcome: Outcome,
+    terms: RetryRules,
+    now: DeliveryContext,
+    clock: HoldClock,
 ) -> Decision:
     """Wait for the target: set aside if it is held; else this envelope alone backs off."""
     if now.is_held and not terms.is_letter:
@@ -107,7 +117,7 @@ def _wait(
     return _retry(leased, outcome, delay_ms, is_failure=False, clock=clock)
 
 
-def _fail(leased: LeasedEnvelope, outcome: Outcome, terms: Terms) -> Decision:
+def _fail(leased: LeasedEnvelope, outcome: Outcome, terms: RetryRules) -> Decision:
     allowed = leased.content.max_attempts or terms.retry.max_attempts
     if not terms.is_letter and leased.flight.failures + 1 >= allowed:
         exhausted = msgspec.structs.replace(outcome, reason=Reason.ATTEMPTS_EXHAUSTED)
@@ -116,7 +126,7 @@ def _fail(leased: LeasedEnvelope, outcome: Outcome, terms: Terms) -> Decision:
     return _retry(leased, outcome, delay_ms, is_failure=True, clock="end")
 
 
-def _backoff_ms(leased: LeasedEnvelope, terms: Terms) -> int:
+def _backoff_ms(leased: LeasedEnvelope, terms: RetryRules) -> int:
     flight = leased.flight
     return retry_delay_ms(terms.retry, flight.letters if terms.is_letter else flight.retries)
 
@@ -155,7 +165,7 @@ def decide_damaged(damaged: DamagedEnvelope) -> Decision:
 
 
 def decide_damaged_letter(damaged: DamagedEnvelope, outcome: Outcome) -> Decision:
-    """Return what becomes of the dead letter of a damaged envelope that was not confirmed."""
+    """Decide on the unconfirmed dead letter of a damaged envelope."""
     if outcome.verdict is Verdict.UNAVAILABLE:
         return Release(damaged.id)
     if outcome.verdict is Verdict.REJECTED:
@@ -164,7 +174,7 @@ def decide_damaged_letter(damaged: DamagedEnvelope, outcome: Outcome) -> Decisio
 
 
 def wait_for_upgrade(id: str, error: str = "") -> Retry:  # noqa: A002 - the public name of the field
-    """Return how a dead envelope waits that this version cannot read or send."""
+    """Delay a dead envelope that this version cannot read or send."""
     return Retry(
         id=id,
         delay_ms=DAMAGED_WAIT_MS,

@@ -15,13 +15,13 @@ from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
 from duebridge.worker.batch import Batch
 from duebridge.worker.decide import (
-    Situation,
-    Terms,
+    DeliveryContext,
+    RetryRules,
     decide,
     decide_damaged,
     decide_damaged_letter,
 )
-from duebridge.worker.lanes.lane import Group
+from duebridge.worker.lanes.lane import TargetGroup
 from duebridge.worker.lanes.outage import Outage
 from duebridge.worker.lanes.targets import TargetHealth
 from duebridge.worker.settlement import Acks, report, settle, settle_letters
@@ -32,8 +32,8 @@ log = structlog.get_logger()
 _LATE = Outcome(Verdict.UNAVAILABLE, error_message="too little of the lease is left")
 
 
-class Published(NamedTuple):
-    """What a broker said of a batch, what is decided, and when it was begun and answered."""
+class PublishedBatch(NamedTuple):
+    """A batch's outcomes and decisions, and when it was begun and answered."""
 
     outcomes: Sequence[Outcome]
     decisions: list[Decision]
@@ -53,8 +53,9 @@ class Deliverer:
         self._monotonic = monotonic
         self._tracing = tracing
         self._outages: dict[str, Outage] = {}  # by node of a Cluster
+        self._faults: dict[str, Outage] = {}  # by route
 
-    def publish(self, batch: Batch) -> Published | None:
+    def publish(self, batch: Batch) -> PublishedBatch | None:
         """Publish a batch; whatever happens, its share of the windows is given back.
 
         None: there is nothing to settle, as an error is logged.
@@ -65,23 +66,24 @@ class Deliverer:
             outcomes = self._publish(batch)
             answered_at_ms = max(started_at_ms, batch.view.now_ms())
             decisions, waiting = self._judge(batch, outcomes, started_at, answered_at_ms)
-            return Published(outcomes, decisions, waiting, (started_at_ms, answered_at_ms))
-        except Exception:
-            log.exception("batch_failed", route=batch.view.route.name)
+            return PublishedBatch(outcomes, decisions, waiting, (started_at_ms, answered_at_ms))
+        except Exception as error:
+            self._fault(batch.view).begin(_said(error), with_traceback=True)
             return None
         finally:
             batch.lane.end(batch.outgoing, outcomes)
 
-    def settle(self, batch: Batch, published: Published) -> None:
+    def settle(self, batch: Batch, published: PublishedBatch) -> None:
         """Ack the confirmed envelopes of a batch, and settle the others as decided."""
         try:
             self._settle(batch, published)
             self._observe(batch, published.outcomes, published.between_ms)
+            self._fault(batch.view).end()
         except StoreError as error:  # the leases expire; this counts as no failure
             self._outage(batch.view).begin(str(error))
             batch.view.note_poll(None)
-        except Exception:
-            log.exception("batch_failed", route=batch.view.route.name)
+        except Exception as error:
+            self._fault(batch.view).begin(_said(error), with_traceback=True)
 
     def _publish(self, batch: Batch) -> Sequence[Outcome]:
         if self._monotonic() > batch.must_start_by:
@@ -103,7 +105,7 @@ class Deliverer:
             waiting += [group.health] * any(isinstance(each, SetAside) for each in decided)
         return [*decisions, *damaged_decisions(batch, outcomes[place:])], waiting
 
-    def _settle(self, batch: Batch, published: Published) -> None:
+    def _settle(self, batch: Batch, published: PublishedBatch) -> None:
         view, decisions = batch.view, published.decisions
         acks = acks_of(batch, published.outcomes)
         if batch.is_letter:
@@ -119,7 +121,7 @@ class Deliverer:
     def _decide(
         self,
         batch: Batch,
-        group: Group,
+        group: TargetGroup,
         outcomes: Sequence[Outcome],
         started_at: float,
         now_ms: int,
@@ -128,7 +130,7 @@ class Deliverer:
         lane.judge(health, outcomes, started_at)
         if all(outcome.verdict is Verdict.CONFIRMED for outcome in outcomes):
             return []
-        terms = Terms.of(batch.view.route, is_letter=batch.is_letter)
+        terms = RetryRules.of(batch.view.route, is_letter=batch.is_letter)
         is_held = health.mode != "up"
         later = started_at + lane.settings.publish_deadline / 2000
         return [
@@ -136,7 +138,9 @@ class Deliverer:
                 leased,
                 outcome,
                 terms,
-                Situation(now_ms, health.tag, is_held, health.answered_since(later, outcome.part)),
+                DeliveryContext(
+                    now_ms, health.tag, is_held, health.answered_since(later, outcome.part)
+                ),
             )
             for leased, outcome in zip(group.leased, outcomes, strict=True)
             if outcome.verdict is not Verdict.CONFIRMED
@@ -192,6 +196,15 @@ class Deliverer:
             found = self._outages.setdefault(view.node, outage)
         return found
 
+    def _fault(self, view: ShardView) -> Outage:
+        """Return what tells that batches of a route fail by an error of this program."""
+        name = view.route.name
+        found = self._faults.get(name)
+        if found is None:
+            fault = Outage("batch_failed", "batch_works", self._monotonic, route=name)
+            found = self._faults.setdefault(name, fault)
+        return found
+
     def forget_node(self, node: str) -> None:
         """Forget a node that has none of our shards any more."""
         if outage := self._outages.pop(node, None):
@@ -240,7 +253,7 @@ def acks_of(batch: Batch, outcomes: Sequence[Outcome]) -> list[Ack]:
 
 
 def damaged_decisions(batch: Batch, outcomes: Sequence[Outcome]) -> list[Decision]:
-    """Return what becomes of envelopes that cannot be read: buried, or kept as dead letters."""
+    """Decide on unreadable envelopes: they are buried, or kept as dead letters."""
     if not batch.is_letter:
         return [decide_damaged(damaged) for damaged in batch.damaged]
     return [

@@ -16,8 +16,8 @@ from duebridge.store.wire.transitions import NO_TAG, Decision, Release, SetAside
 from duebridge.telemetry import metrics
 from duebridge.worker.batch import Batch
 from duebridge.worker.decide import wait_for_upgrade
-from duebridge.worker.deliverer import Deliverer, Published
-from duebridge.worker.lanes.lane import Lane, Outgoing
+from duebridge.worker.deliverer import Deliverer, PublishedBatch
+from duebridge.worker.lanes.lane import Lane, OutgoingBatch
 from duebridge.worker.lanes.targets import TargetHealth
 from duebridge.worker.shard import ShardView
 
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 class Loops(Protocol):
-    """What batches tell the loops, and ask of them."""
+    """The interface through which batches reach the loops."""
 
     def has_room(self) -> None:
         """Start a turn of each loop that waits for room."""
@@ -54,7 +54,7 @@ class Dispatcher:
         self._in_flight: dict[Future[None], Batch | None] = {}
 
     def begin(
-        self, view: ShardView, lane: Lane, claim: Claim, outgoing: Outgoing, started_at: float
+        self, view: ShardView, lane: Lane, claim: Claim, outgoing: OutgoingBatch, started_at: float
     ) -> Batch:
         """Count what is admitted of a claim as outstanding; the caller locks, then dispatches."""
         lease_s, deadline_s = view.route.lease / 1000, lane.settings.publish_deadline / 1000
@@ -102,7 +102,7 @@ class Dispatcher:
         else:
             self._settle(batch.view, batch.lane, self._end, batch, published)
 
-    def _end(self, batch: Batch, published: Published | None) -> None:
+    def _end(self, batch: Batch, published: PublishedBatch | None) -> None:
         if published is not None:
             self._deliverer.settle(batch, published)
         batch.lane.end_suspect(batch.outgoing)

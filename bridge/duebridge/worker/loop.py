@@ -23,7 +23,7 @@ from duebridge.store.batching import CALL_ROWS, PROMOTE_ROWS
 from duebridge.telemetry import metrics
 from duebridge.worker.claims import Claims
 from duebridge.worker.dispatcher import Dispatcher
-from duebridge.worker.lanes.crew import Crew
+from duebridge.worker.lanes.daemon_executor import DaemonExecutor
 from duebridge.worker.lanes.lane import Lane
 from duebridge.worker.lanes.outage import Outage
 from duebridge.worker.settlement import Acks, report_buried
@@ -37,8 +37,8 @@ MOST_UNSETTLED = 8  # batches that wait for them, before the loop claims no more
 log = structlog.get_logger()
 
 
-class Shared(NamedTuple):
-    """What the loops of a worker share."""
+class LoopContext(NamedTuple):
+    """The state that the loops of a worker share."""
 
     lanes: Mapping[str, Lane]
     dispatcher: Dispatcher
@@ -56,10 +56,12 @@ class Loop:
     `node` is empty on one server. On a Cluster it has threads that settle, too.
     """
 
-    def __init__(self, node: str, shared: Shared) -> None:
+    def __init__(self, node: str, shared: LoopContext) -> None:
         self.node = node
         self.views: Sequence[ShardView] = ()  # replaced as a whole
-        self.settlers: Executor | None = Crew(SETTLERS, f"settle-{node}") if node else None
+        self.settlers: Executor | None = (
+            DaemonExecutor(SETTLERS, f"settle-{node}") if node else None
+        )
         self.claims = Claims(shared.lanes, shared.dispatcher, shared.views, shared.monotonic)
         self._shared = shared
         self._woken = threading.Event()
@@ -131,7 +133,7 @@ class Loop:
 
     def _is_behind(self) -> bool:
         """Whether the node settles more slowly than brokers confirm."""
-        return isinstance(self.settlers, Crew) and self.settlers.waiting >= MOST_UNSETTLED
+        return isinstance(self.settlers, DaemonExecutor) and self.settlers.waiting >= MOST_UNSETTLED
 
     def _reclaim(self, view: ShardView) -> int:
         """Move envelopes with expired leases from unack to ready."""
@@ -226,9 +228,7 @@ class Loop:
                 self._woken.wait(self.sleep_s())
             self._failure.end()
         except Exception as error:
-            if not self._failure.is_on:
-                log.exception("loop_failed")
-            self._failure.begin(f"{type(error).__name__}: {error}")
+            self._failure.begin(f"{type(error).__name__}: {error}", with_traceback=True)
             self._shared.stopping.wait(FAILED_PAUSE_S)
 
     def sleep_s(self) -> float:

@@ -1,26 +1,23 @@
 """Assembles a worker process: its loops, and a lane per broker; starts, swaps and drains it."""
 
-import gc
 import secrets
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from functools import partial
 
 import structlog
 
 from duebridge.config.models import Config, Route
-from duebridge.errors import StoreError
 from duebridge.ports.publisher import Publisher
 from duebridge.store.keys import Shard
-from duebridge.store.routes import Registry, RouteStore
+from duebridge.store.routing import Registry, RouteStore
 from duebridge.store.server.connection import REPEAT_FOR_S, Connection
 from duebridge.store.server.fitness import check_fitness
 from duebridge.store.wakeup import WakeListener
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
-from duebridge.worker.lanes.crew import Crew
+from duebridge.worker.drain import drain
+from duebridge.worker.lanes.daemon_executor import DaemonExecutor
 from duebridge.worker.lanes.lane import Lane, thread_count
 from duebridge.worker.reload import (
     Changes,
@@ -34,9 +31,6 @@ from duebridge.worker.shard import ShardView
 from duebridge.worker.worker import Worker
 
 SETTLERS = 3  # per lane: one may ping, the others settle what is not published
-CLOSE_WITHIN_S = 5.0
-CLOSE_MARGIN_S = 1.0
-GIVE_UP_WITHIN_S = 0.2
 
 log = structlog.get_logger()
 
@@ -75,8 +69,8 @@ class Runner:
 
     def _lane(self, name: str, publisher: Publisher) -> Lane:
         settings = self._config.worker
-        threads = Crew(thread_count(settings), f"lane-{name}")
-        settlers = Crew(SETTLERS, f"settle-{name}")
+        threads = DaemonExecutor(thread_count(settings), f"lane-{name}")
+        settlers = DaemonExecutor(SETTLERS, f"settle-{name}")
         return Lane(name, publisher, settings, threads, settlers)
 
     def _open(self, route: Route) -> list[ShardView]:
@@ -160,12 +154,6 @@ class Runner:
         stores = RouteStore(self._connection, self._config.store.namespace, route, shards)
         return sum(store.next().envelopes for store in stores.shards)
 
-    def _give_up_watches(self) -> None:
-        """Let other workers export the gauges of the shards from now on."""
-        with suppress(StoreError):  # else they do once the watches have ended
-            for view in self.views():
-                view.watch.give_up(view.store)
-
     def drain(self, began: float | None = None) -> bool:
         """Stop claiming, settle batches in flight within `worker.drain`, then close everything.
 
@@ -175,53 +163,11 @@ class Runner:
         `drain + publish_deadline + 2 s`, whatever store and brokers do; False: something still
         hangs, and the process must be ended without waiting for it.
         """
-        settings = self._config.worker
-        began = time.monotonic() if began is None else began
-        drained_by = began + settings.drain / 1000
-        closed_by = drained_by + settings.publish_deadline / 1000 + CLOSE_MARGIN_S
-        self.worker.stop(_left_s(drained_by))
-        _in_background(self._give_up_watches).join(GIVE_UP_WITHIN_S)
-        self.worker.drain(_left_s(drained_by))
-        closers = [_in_background(lane.close) for lane in self.lanes.values()]
-        _join(closers, closed_by)  # the publishers have answered for what was outstanding
-        self.worker.drain(min(CLOSE_WITHIN_S, _left_s(closed_by)))
-        last = [_in_background(self._listener.close), _in_background(self._connection.close)]
-        is_over = _join([*closers, *last], max(closed_by, time.monotonic() + CLOSE_MARGIN_S / 2))
-        self.worker.end_threads()
-        log.info("drained", took_s=round(time.monotonic() - began, 3))
-        return is_over
-
-
-def _left_s(until: float) -> float:
-    return max(0.0, until - time.monotonic())
-
-
-def _in_background(call: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=call, name="closing", daemon=True)
-    thread.start()
-    return thread
-
-
-def _join(threads: Iterable[threading.Thread], until: float) -> bool:
-    """Wait for threads; return whether all have ended."""
-    for thread in threads:
-        thread.join(_left_s(until))
-    return not any(thread.is_alive() for thread in threads)
-
-
-# Python's default of 700 allocations runs the collector every few messages and finds no garbage.
-THRESHOLDS = (50_000, 20, 50)
-
-
-@contextmanager
-def tuned_gc() -> Iterator[None]:
-    """Run the cyclic garbage collector less often; reference counting is unaffected.
-
-    The setting applies to the whole interpreter: use it only in processes that duebridge owns.
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(*THRESHOLDS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
+        return drain(
+            self.worker,
+            self.lanes.values(),
+            self.views(),
+            self._config.worker,
+            (self._listener.close, self._connection.close),
+            time.monotonic() if began is None else began,
+        )

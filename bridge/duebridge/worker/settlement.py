@@ -64,7 +64,7 @@ def settle_letters(
 
 
 def postponement(decision: Decision) -> Postponement:
-    """Return what a decision means for a dead letter: nothing buries it a second time."""
+    """Translate a decision for a dead letter: nothing buries it a second time."""
     match decision:
         case Retry():
             return Postponement(decision.id, decision.delay_ms, decision.error)

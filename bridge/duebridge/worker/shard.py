@@ -15,14 +15,16 @@ import structlog
 from duebridge.config.models import Route
 from duebridge.envelope import Target
 from duebridge.errors import StoreError
+from duebridge.store.aside import AsideCount
 from duebridge.store.batching import CALL_BYTES, CALL_ROWS
 from duebridge.store.delay_store import NO_CURSOR, READY_FULL, DelayStore
 from duebridge.store.wire.leases import Claim, LeasedEnvelope
 from duebridge.store.wire.poll import NONE, Poll, Stats
-from duebridge.worker.watching import Watch
+from duebridge.worker.gauge_lease import GaugeLease
 
 POLL_EVERY_S = 1.0  # upper bound: a lost wake-up hint costs no more than this
 STATS_EVERY_S = 5.0  # refresh interval of the gauges
+ASIDE_PAGES = 5  # of 1,000 retries, each time: what is set aside is counted in rounds
 FIRST_PAUSE_S = 0.05
 GATHER_S = 0.003  # between promotions, so that a trickle of envelopes still forms batches
 BACKLOG = 100  # envelopes per promotion from which on batches need no gathering
@@ -51,7 +53,8 @@ class ShardView:
         self.dead_letter = route.dead_letter
         self.poll = Poll(0, *[0] * 6, *[NONE] * 7)
         self.stats: Stats | None = None  # the latest statistics, if gauges are collected
-        self.watch = Watch(watcher, monotonic)
+        self.gauge_lease = GaugeLease(watcher, monotonic)
+        self.aside = AsideCount()  # counted while this worker has the lease of the gauges
         self.has_backlog = False  # the latest promotion moved `BACKLOG` envelopes or more
         self.is_unreadable = False  # a record requires a newer duebridge
         self.must_readdress = route.dead_letter is not None
@@ -118,7 +121,7 @@ class ShardView:
             self._must_poll = must_poll
 
     def target_of(self, leased: LeasedEnvelope) -> Target:
-        """Return where an envelope goes: its own target, or the route's."""
+        """Return an envelope's target: its own, or the route's."""
         return leased.content.target or self.target
 
     def must_poll(self) -> None:
@@ -165,13 +168,20 @@ class ShardView:
             self.stats = self.store.stats()
             self._stats_at = now + STATS_EVERY_S
             self.update(self.stats.poll)
-        elif now >= self.watch.due_at + spare_s:
-            if poll := self.watch.take(self.store):
+            self._count_aside()
+        elif now >= self.gauge_lease.due_at + spare_s:
+            if poll := self.gauge_lease.take(self.store):
                 self.update(poll)
             else:
                 self._must_poll = True
         elif is_old:
             self.update(self.store.next())
+
+    def _count_aside(self) -> None:
+        if self.poll.retry and self.gauge_lease.is_held:
+            self.aside.go_on(self.store, ASIDE_PAGES)
+        else:
+            self.aside.forget()
 
     def now_ms(self) -> int:
         """Return the estimated store clock in epoch ms; never ahead of the real one."""
@@ -179,7 +189,7 @@ class ShardView:
         return self.poll.now_ms + elapsed_us // 1000
 
     def stored_bytes(self, decoded_bytes: int) -> int:
-        """Return how many bytes of records decode to about `decoded_bytes`; at most a call's."""
+        """Estimate the bytes of records that decode to `decoded_bytes`; at most a call's."""
         return min(CALL_BYTES, max(1, int(decoded_bytes / self.inflation)))
 
     def note_inflation(self, claim: Claim) -> None:

@@ -16,7 +16,7 @@ from duebridge.telemetry.tracing import Tracing
 from duebridge.worker.deliverer import Deliverer
 from duebridge.worker.dispatcher import Dispatcher
 from duebridge.worker.lanes.lane import Lane
-from duebridge.worker.loop import Loop, Shared
+from duebridge.worker.loop import Loop, LoopContext
 from duebridge.worker.shard import ShardView
 
 LOOK_EVERY_S = 1.0  # whether shards are at other nodes
@@ -41,7 +41,7 @@ class Worker:
         self._stopping = threading.Event()
         self._deliverer = Deliverer(monotonic, tracing)
         self._dispatcher = Dispatcher(self._deliverer, self, monotonic)
-        self._shared = Shared(
+        self._shared = LoopContext(
             self.lanes,
             self._dispatcher,
             self._deliverer.acks,

@@ -15,7 +15,7 @@ from duebridge_connectors.kafka.errors import RequestFailed
 LOOKUP_TIMEOUT_S = 3.0
 
 
-class _SharedByPart(dict[int, Outcome]):
+class _PartOutcomes(dict[int, Outcome]):
     """One shared outcome per partition, so that an answer allocates nothing."""
 
     def __init__(self, outcome: Outcome) -> None:
@@ -26,13 +26,13 @@ class _SharedByPart(dict[int, Outcome]):
         return self.setdefault(part, replace(self._outcome, part=part))
 
 
-CONFIRMED_IN = _SharedByPart(CONFIRMED)
+CONFIRMED_IN = _PartOutcomes(CONFIRMED)
 UNANSWERED = Outcome(
     Verdict.INDETERMINATE,
     error_class="Unanswered",
     error_message="no answer within the publish deadline",
 )
-UNANSWERED_IN = _SharedByPart(UNANSWERED)
+UNANSWERED_IN = _PartOutcomes(UNANSWERED)
 
 
 class Deadline:
@@ -46,7 +46,7 @@ class Deadline:
         return min(at_most, max(0.0, self._at - time.monotonic()))
 
 
-class Refusal(NamedTuple):
+class AttemptError(NamedTuple):
     """The outcome of an error, and whether a retry within the same publish may succeed."""
 
     outcome: Outcome
@@ -113,7 +113,7 @@ class PublishAttempt(ABC, Generic[Client]):
             if is_last_word or not self.outcomes[index].may_be_published:
                 self.outcomes[index] = outcome
 
-    def _record_refusal(self, index: int, refusal: Refusal, part: int = -1) -> None:
+    def _record_refusal(self, index: int, refusal: AttemptError, part: int = -1) -> None:
         self.record([index], replace(refusal.outcome, part=part))
         if refusal.is_temporary:
             self.temporary.add(index)
@@ -155,7 +155,7 @@ class PublishAttempt(ABC, Generic[Client]):
     @abstractmethod
     def _look_up(
         self, client: Client, topics: list[str], within_s: float
-    ) -> Mapping[str, Refusal | None]:
+    ) -> Mapping[str, AttemptError | None]:
         """Return a refusal, or None, for each topic. Raises `RequestFailed`."""
 
     @abstractmethod

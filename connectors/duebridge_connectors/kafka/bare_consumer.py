@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kafka import KafkaConsumer, KafkaProducer
 
-from duebridge.ports.baseline import DEADLINE_S, DELAY_MS
+from duebridge.ports.baseline import DEADLINE_S, DELAY_MS, FILL_HEADERS
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge_connectors.kafka.baseline import Topics
 from duebridge_connectors.kafka.settings import producer_config
@@ -14,7 +14,10 @@ from duebridge_connectors.kafka.settings import producer_config
 RECORDS: Final = 500  # of one poll, which is committed
 POLL_S: Final = 1.0
 GROUP: Final = "bare"
-_HEADERS: Final = [("x-delay", b"%d" % DELAY_MS)]
+_HEADERS: Final = [
+    ("x-delay", b"%d" % DELAY_MS),
+    *((name, value.encode()) for name, value in FILL_HEADERS),
+]
 
 
 class _Scratch:

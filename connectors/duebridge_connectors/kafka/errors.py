@@ -15,8 +15,8 @@ class RequestFailed(Exception):
     """No broker answered a metadata request; the message gives the cause."""
 
 
-class Row(NamedTuple):
-    """What an error means: the verdict, a dead letter's reason, and whether it may be appended.
+class KafkaErrorRule(NamedTuple):
+    """The meaning of an error: verdict, dead letter's reason, and whether it may be appended.
 
     The verdict says whether it counts as the message's failure: REJECTED and FAILED do.
     """
@@ -26,16 +26,16 @@ class Row(NamedTuple):
     is_unsure: bool = False
 
 
-UNKNOWN = Row(Verdict.INDETERMINATE, is_unsure=True)
+UNKNOWN = KafkaErrorRule(Verdict.INDETERMINATE, is_unsure=True)
 
-_ROWS: dict[Row, tuple[type[BaseException], ...]] = {
+_ROWS: dict[KafkaErrorRule, tuple[type[BaseException], ...]] = {
     # The broker checks sizes before it appends.
-    Row(Verdict.REJECTED, Reason.TOO_LARGE): (
+    KafkaErrorRule(Verdict.REJECTED, Reason.TOO_LARGE): (
         vendor.MessageSizeTooLargeError,
         vendor.RecordListTooLargeError,
     ),
     # The broker validates a whole batch before it appends any of it.
-    Row(Verdict.REJECTED, Reason.INVALID): (
+    KafkaErrorRule(Verdict.REJECTED, Reason.INVALID): (
         vendor.InvalidRecordError,
         vendor.InvalidTimestampError,
         vendor.PolicyViolationError,
@@ -46,14 +46,14 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
         ValueError,
     ),
     # There is nothing to append to.
-    Row(Verdict.TARGET_FAILED, Reason.TARGET_MISSING): (
+    KafkaErrorRule(Verdict.TARGET_FAILED, Reason.TARGET_MISSING): (
         vendor.InconsistentTopicIdError,
         vendor.InvalidTopicError,
         vendor.UnknownTopicIdError,
         vendor.UnknownTopicOrPartitionError,
     ),
     # The broker authorizes a request before it reads the records.
-    Row(Verdict.TARGET_FAILED, Reason.UNAUTHORIZED): (
+    KafkaErrorRule(Verdict.TARGET_FAILED, Reason.UNAUTHORIZED): (
         vendor.AuthorizationError,
         vendor.ClusterAuthorizationFailedError,
         vendor.DelegationTokenAuthorizationFailedError,
@@ -62,12 +62,12 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
         vendor.TransactionalIdAuthorizationFailedError,
     ),
     # The topic refuses the producer's settings: not the fault of any message.
-    Row(Verdict.TARGET_FAILED, Reason.INVALID): (
+    KafkaErrorRule(Verdict.TARGET_FAILED, Reason.INVALID): (
         vendor.InvalidRequiredAcksError,
         vendor.UnsupportedCompressionTypeError,
     ),
     # The partition has no leader, too few replicas or no quota left, and appended nothing.
-    Row(Verdict.TARGET_UNAVAILABLE): (
+    KafkaErrorRule(Verdict.TARGET_UNAVAILABLE): (
         vendor.BrokerNotAvailableError,
         vendor.EligibleLeadersNotAvailableError,
         vendor.FencedLeaderEpochError,
@@ -81,20 +81,20 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
         vendor.UnknownLeaderEpochError,
     ),
     # The partition is in the same trouble, and the leader may have appended before it noticed.
-    Row(Verdict.TARGET_UNAVAILABLE, is_unsure=True): (
+    KafkaErrorRule(Verdict.TARGET_UNAVAILABLE, is_unsure=True): (
         vendor.KafkaStorageError,  # the disk failed during the append
         vendor.NotEnoughReplicasAfterAppendError,
         vendor.NotLeaderForPartitionError,  # also the answer if the lead is lost after the append
     ),
     # The broker refused these records before it appended anything.
-    Row(Verdict.FAILED): (
+    KafkaErrorRule(Verdict.FAILED): (
         vendor.CorruptRecordError,
         vendor.InvalidRequestError,
         vendor.KafkaError,  # a valid record in a batch with an invalid one
         vendor.UnsupportedVersionError,
     ),
     # Never sent.
-    Row(Verdict.UNAVAILABLE): (
+    KafkaErrorRule(Verdict.UNAVAILABLE): (
         vendor.IllegalSaslStateError,
         vendor.IncompatibleBrokerVersion,
         vendor.KafkaConfigurationError,
@@ -226,7 +226,7 @@ _NEVER_EXPECTED: tuple[type[BaseException], ...] = (
     vendor.VoterNotFoundError,
 )
 
-TABLE: dict[type[BaseException], Row] = {
+TABLE: dict[type[BaseException], KafkaErrorRule] = {
     **dict.fromkeys(_NEVER_EXPECTED, UNKNOWN),
     **{error: row for row, errors in _ROWS.items() for error in errors},
 }
@@ -249,7 +249,7 @@ def outcome_of(error: BaseException) -> Outcome:
 
 
 def words_of(error: BaseException) -> str:
-    """Return what an error says, without the class name and number that `str` puts before it."""
+    """Return an error's text without the class name and number that `str` puts before it."""
     if not isinstance(error, vendor.KafkaError):
         return str(error)
     words = error.args[0] if error.args else None

@@ -18,7 +18,7 @@ def kafka_headers(headers: Headers, properties: Properties | None) -> list[Kafka
     pairs = plain_headers(headers, properties)
     for _, value in pairs:
         if value is None:
-            return _WithNulls(pair if pair[1] is not None else _Null(pair) for pair in pairs)
+            return _NullHeaders(pair if pair[1] is not None else _Null(pair) for pair in pairs)
     return pairs
 
 
@@ -88,7 +88,7 @@ class _Null(tuple[str, bytes | None]):
         return b"" if index == 1 else super().__getitem__(index)
 
 
-class _WithNulls(list[KafkaHeader]):
+class _NullHeaders(list[KafkaHeader]):
     """A non-empty list of headers that is falsy."""
 
     def __bool__(self) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from kafka.codec import has_gzip, has_lz4, has_snappy, has_zstd
 
 from duebridge.errors import ConfigError
-from duebridge.ports.settings import did_you_mean
+from duebridge.ports.settings import MistakeCollector, did_you_mean
 from duebridge_connectors.kafka.kafka_python.tokens import TokenProvider
 from duebridge_connectors.kafka.oauth import OPTION as TOKEN_PROVIDER
 from duebridge_connectors.kafka.oauth import TokenSource
@@ -14,9 +14,22 @@ from duebridge_connectors.kafka.oauth import TokenSource
 def client_options(options: Mapping[str, object]) -> dict[str, object]:
     """Return keyword arguments of `KafkaProducer` for options with Kafka's dotted names.
 
-    Raises `ConfigError` for an unknown option, one that the bridge sets, or an invalid value.
+    Raises `ConfigError` for unknown options, those that the bridge sets, and invalid values.
     """
-    return dict(_for_kafka_python(name, value) for name, value in options.items())
+    return translated(options, _for_kafka_python)
+
+
+def translated(
+    options: Mapping[str, object], translate: Callable[[str, object], tuple[str, object]]
+) -> dict[str, object]:
+    """Return each option translated; raises one `ConfigError` for all that are refused."""
+    found: dict[str, object] = {}
+    mistakes = MistakeCollector()
+    for name, value in options.items():
+        with mistakes.collecting():
+            found.update([translate(name, value)])
+    mistakes.raise_any()
+    return found
 
 
 def _for_kafka_python(name: str, value: object) -> tuple[str, object]:

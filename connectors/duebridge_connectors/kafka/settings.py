@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from duebridge.errors import ConfigError
-from duebridge.ports.settings import did_you_mean
+from duebridge.ports.settings import MistakeCollector, did_you_mean
 from duebridge_connectors.kafka.kafka_python.network import DIRECT
 from duebridge_connectors.kafka.options import OPTIONS, client_options
 from duebridge_connectors.kafka.security import check_security
@@ -30,16 +30,22 @@ MAX_BOOTSTRAP_S = 4.0
 def producer_config(settings: Mapping[str, object], publish_deadline_s: float) -> dict[str, object]:
     """Return the keyword arguments of `KafkaProducer` for a broker of `type: kafka`.
 
-    Raises `ConfigError` with the key, the expected and the actual value.
+    Raises `ConfigError` with the key, the expected and the actual value of each mistake. What
+    options have to do with one another is checked once each is valid.
     """
     options = checked_options(settings)
     if client_of(settings) == "librdkafka":
         # librdkafka has checked its own options; kafka-python only inspects topics.
         options = {name: options[name] for name in options if name in OPTIONS}
-    given = {**DEFAULTS, **client_options(options)}
-    check_security(options)
-    check_linger(given["linger_ms"], publish_deadline_s)
-    return {**given, **_owned(servers_of(settings), publish_deadline_s)}
+    mistakes = MistakeCollector()
+    with mistakes.collecting():
+        servers = servers_of(settings)
+    with mistakes.collecting():
+        given = {**DEFAULTS, **client_options(options)}
+        check_security(options)
+        check_linger(given["linger_ms"], publish_deadline_s)
+    mistakes.raise_any()
+    return {**given, **_owned(servers, publish_deadline_s)}
 
 
 def client_of(settings: Mapping[str, object]) -> str:
@@ -68,10 +74,17 @@ def servers_of(settings: Mapping[str, object]) -> list[str]:
     names = servers.split(",") if isinstance(servers, str) else servers
     if not isinstance(names, list | tuple) or not names:
         raise ConfigError(f"bootstrap_servers: expected a list of host:port; got {servers!r}")
+    mistakes = MistakeCollector()
     for index, name in enumerate(names):
-        if not isinstance(name, str) or not _has_port(name.strip()):
-            raise ConfigError(f"bootstrap_servers.{index}: expected host:port; got {_shown(name)}")
+        with mistakes.collecting():
+            _check_server(f"bootstrap_servers.{index}", name)
+    mistakes.raise_any()
     return [name.strip() for name in names]
+
+
+def _check_server(key: str, name: object) -> None:
+    if not isinstance(name, str) or not _has_port(name.strip()):
+        raise ConfigError(f"{key}: expected host:port; got {_shown(name)}")
 
 
 def _has_port(server: str) -> bool:

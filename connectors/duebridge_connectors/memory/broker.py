@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from duebridge.envelope import Target
 from duebridge.ports.broker import BrokerType
-from duebridge.ports.checks import About, Destination, Finding, ok
+from duebridge.ports.checks import Destination, Finding, FindingSubject, ok
 from duebridge.ports.settings import (
     AtUse,
     BrokerSettings,
@@ -70,7 +70,7 @@ class MemorySourceSettings(SourceSettings):
 
 
 class MemoryDeclaration(Model):
-    """What programs would publish to: nothing is made."""
+    """The declaration of an intake; nothing is created."""
 
     exchange: ShortText
     """Any name; due messages go to NAME.due."""
@@ -104,8 +104,13 @@ class Memory(BrokerType):
     ) -> list[Finding]:
         """Return that it takes everything; see `BrokerType.examine`."""
         del settings, deadline_s
-        takes = [ok(About.ROUTE, to.place, "the memory broker takes all") for to in destinations]
-        return [ok(About.BROKER, place, "is in this process: nothing of it outlives it"), *takes]
+        takes = [
+            ok(FindingSubject.ROUTE, to.place, "the memory broker takes all") for to in destinations
+        ]
+        return [
+            ok(FindingSubject.BROKER, place, "is in this process: nothing of it outlives it"),
+            *takes,
+        ]
 
     def named_target(self, broker: str, name: str) -> Target:
         """Return the topic of this name."""
@@ -127,10 +132,10 @@ class Memory(BrokerType):
     ) -> list[Finding]:
         """Return that it is there; see `BrokerType.examine_source`."""
         del settings, plan, deadline_s
-        return [ok(About.BROKER, place, "is in this process: nothing of it outlives it")]
+        return [ok(FindingSubject.BROKER, place, "is in this process: nothing of it outlives it")]
 
     def declare_source(self, settings: Mapping[str, object], plan: SourcePlan) -> list[str]:
-        """Return what another broker would have made."""
+        """Return the lines of a declaration; nothing is created."""
         del settings
         names = {**plan.source, **(plan.declare or {})}
         return [f"{kind} {name}: in memory" for kind, name in names.items()]

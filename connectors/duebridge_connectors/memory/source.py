@@ -105,6 +105,8 @@ class MemoryQueue:
 class MemorySource:
     """A `Source` without a broker; what it has not settled comes again after a disconnect."""
 
+    runs_ahead = True
+
     def __init__(self, queue: MemoryQueue, plan: SourcePlan) -> None:
         self._queue = queue
         self._plan = plan
@@ -115,14 +117,15 @@ class MemorySource:
         """Return the next batch of the queue."""
         plan = self._plan
         try:
-            self._taken = self._queue.take(plan.batch, plan.batch_bytes, wait_s)
+            taken = self._queue.take(plan.batch, plan.batch_bytes, wait_s)
         except BrokerUnavailable:
             self._lose()
             raise
-        return list(self._taken)
+        self._taken += taken
+        return taken
 
     def settle(self, arrivals: Sequence[Arrival]) -> None:
-        """Settle messages of the last batch."""
+        """Settle messages."""
         try:
             self._queue.settle(arrivals)
         except BrokerUnavailable:
@@ -136,7 +139,7 @@ class MemorySource:
         self._queue.kept_alive += 1
 
     def lag(self) -> int | None:
-        """Return how many messages wait."""
+        """Return the number of waiting messages."""
         return self._queue.waiting if self._queue.is_available else None
 
     def close(self) -> None:

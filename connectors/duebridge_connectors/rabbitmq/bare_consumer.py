@@ -8,12 +8,13 @@ import pika
 from pika.adapters.select_connection import IOLoop, SelectConnection
 from pika.exceptions import AMQPError
 
-from duebridge.ports.baseline import DEADLINE_S, DELAY_MS
+from duebridge.ports.baseline import DEADLINE_S, DELAY_MS, FILL_HEADERS
 from duebridge.ports.publisher import BrokerUnavailable
 
 PREFETCH: Final = 1000
 ACK_EVERY: Final = 250
 COMMIT_EVERY: Final = 1000
+_HEADERS: Final = {"x-delay": DELAY_MS, **dict(FILL_HEADERS)}
 
 
 class RabbitBareConsumer:
@@ -35,7 +36,7 @@ class RabbitBareConsumer:
             channel.tx_select()
             for number, body in enumerate(bodies, 1):
                 properties = pika.BasicProperties(
-                    delivery_mode=2, headers={"x-delay": DELAY_MS}, message_id=secrets.token_hex(8)
+                    delivery_mode=2, headers=_HEADERS, message_id=secrets.token_hex(8)
                 )
                 channel.basic_publish("", self._name, body, properties)
                 if number % COMMIT_EVERY == 0 or number == len(bodies):

@@ -73,6 +73,8 @@ class RabbitMQ(BrokerType):
     source = RabbitSourceSettings
     declaration = RabbitDeclaration
     has_baseline = True
+    event_prefix = "cloudEvents:"
+    has_keys = False
 
     def check_envelope(
         self, envelope: Envelope, headers: Headers, settings: Mapping[str, object]

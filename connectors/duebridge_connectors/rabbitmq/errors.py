@@ -41,8 +41,8 @@ class AmbiguousReturn(Exception):
     """One of two messages with this id was returned; basic.return does not identify it."""
 
 
-class Row(NamedTuple):
-    """What an error means: the verdict, a dead letter's reason, and whether a queue may have it.
+class RabbitErrorRule(NamedTuple):
+    """The meaning of an error: verdict, dead letter's reason, and whether a queue may have it.
 
     The verdict says whether it counts as the message's failure: REJECTED and FAILED do.
     """
@@ -53,21 +53,21 @@ class Row(NamedTuple):
 
 
 # The answer was lost, or does not say which message it is about.
-UNKNOWN = Row(Verdict.INDETERMINATE, is_unsure=True)
+UNKNOWN = RabbitErrorRule(Verdict.INDETERMINATE, is_unsure=True)
 # RabbitMQ checks properties, size, permission and exchange before it routes a message.
-INVALID = Row(Verdict.REJECTED, Reason.INVALID)
-TOO_LARGE = Row(Verdict.REJECTED, Reason.TOO_LARGE)
-UNAUTHORIZED = Row(Verdict.TARGET_FAILED, Reason.UNAUTHORIZED)
-TARGET_MISSING = Row(Verdict.TARGET_FAILED, Reason.TARGET_MISSING)
+INVALID = RabbitErrorRule(Verdict.REJECTED, Reason.INVALID)
+TOO_LARGE = RabbitErrorRule(Verdict.REJECTED, Reason.TOO_LARGE)
+UNAUTHORIZED = RabbitErrorRule(Verdict.TARGET_FAILED, Reason.UNAUTHORIZED)
+TARGET_MISSING = RabbitErrorRule(Verdict.TARGET_FAILED, Reason.TARGET_MISSING)
 # It came back: no queue was bound.
-UNROUTABLE = Row(Verdict.TARGET_FAILED, Reason.UNROUTABLE)
+UNROUTABLE = RabbitErrorRule(Verdict.TARGET_FAILED, Reason.UNROUTABLE)
 # One queue refused it; in a fan-out another queue may have taken it.
-NACKED = Row(Verdict.FAILED, is_unsure=True)
+NACKED = RabbitErrorRule(Verdict.FAILED, is_unsure=True)
 # Never sent.
-UNAVAILABLE = Row(Verdict.UNAVAILABLE)
+UNAVAILABLE = RabbitErrorRule(Verdict.UNAVAILABLE)
 
 # AMQP 0-9-1, reply codes. One that closes the connection says nothing of any one delivery.
-REPLIES: dict[int, Row] = {
+REPLIES: dict[int, RabbitErrorRule] = {
     311: TOO_LARGE,  # content-too-large
     312: UNROUTABLE,  # no-route
     313: UNROUTABLE,  # no-consumers
@@ -89,7 +89,7 @@ REPLIES: dict[int, Row] = {
 }
 _SIZE_TEXT = "PRECONDITION_FAILED - message size"
 
-_ROWS: dict[Row, tuple[type[BaseException], ...]] = {
+_ROWS: dict[RabbitErrorRule, tuple[type[BaseException], ...]] = {
     # Raised while encoding; never sent.
     INVALID: (
         Unencodable,
@@ -145,7 +145,7 @@ _ROWS: dict[Row, tuple[type[BaseException], ...]] = {
         vendor.DuplicateGetOkCallback,
     ),
 }
-TABLE: dict[type[BaseException], Row] = {
+TABLE: dict[type[BaseException], RabbitErrorRule] = {
     error: row for row, errors in _ROWS.items() for error in errors
 }
 
@@ -200,7 +200,7 @@ def unroutable(returned: Basic.Return) -> Outcome:
     return Outcome(verdict, reason, vendor.UnroutableError.__name__, text)
 
 
-def _outcome(row: Row, error: BaseException) -> Outcome:
+def _outcome(row: RabbitErrorRule, error: BaseException) -> Outcome:
     verdict, reason, is_unsure = row
     code = getattr(error, "reply_code", None)
     text = str(error) if code is None else f"{code} {getattr(error, 'reply_text', '')}"

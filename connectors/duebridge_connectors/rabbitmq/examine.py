@@ -12,7 +12,7 @@ from pika import exceptions as vendor
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.connection import Parameters
 
-from duebridge.ports.checks import About, Destination, Finding, failure, ok, warning
+from duebridge.ports.checks import Destination, Finding, FindingSubject, failure, ok, warning
 from duebridge_connectors.rabbitmq import quiet_client
 from duebridge_connectors.rabbitmq.errors import root_cause
 from duebridge_connectors.rabbitmq.queue_limits import Limits, read_limits
@@ -35,7 +35,7 @@ def examine(
     found: list[Finding] = []
     try:
         connection = BlockingConnection(parameters)
-        found.append(ok(About.BROKER, place, "answers"))
+        found.append(ok(FindingSubject.BROKER, place, "answers"))
         for destination in destinations:
             found += _examined(connection, destination)
         with suppress(vendor.AMQPError):
@@ -71,7 +71,7 @@ def unreachable(place: str, parameters: Parameters, error: Exception) -> Finding
         )
         found = f"no RabbitMQ answers at {parameters.host}:{parameters.port}: {why}"
         remedy = "start it, or correct url (amqp:// or amqps://, host, port)"
-    return failure(About.BROKER, place, found, remedy)
+    return failure(FindingSubject.BROKER, place, found, remedy)
 
 
 def _broker_words(error: Exception) -> str:
@@ -92,13 +92,13 @@ def _examined(connection: Any, destination: Destination) -> list[Finding]:
     faults = [] if limits is None else list(_queue_problems(destination.place, routing_key, limits))
     seen = "its arguments, " if limits is None else ""
     text = f"queue {routing_key!r} exists ({_OF_QUEUE.replace('policies', f'{seen}policies')})"
-    return faults or [ok(About.ROUTE, destination.place, text)]
+    return faults or [ok(FindingSubject.ROUTE, destination.place, text)]
 
 
 def _exchange(connection: Any, place: str, exchange: str) -> Finding:
     if refusal := _refusal(connection, exchange=exchange):
         return _refused(place, f"exchange {exchange!r}", refusal)
-    return ok(About.ROUTE, place, f"exchange {exchange!r} exists ({_OF_EXCHANGE})")
+    return ok(FindingSubject.ROUTE, place, f"exchange {exchange!r} exists ({_OF_EXCHANGE})")
 
 
 def _refusal(
@@ -120,18 +120,18 @@ def _refusal(
 def _refused(place: str, name: str, refusal: vendor.ChannelClosedByBroker) -> Finding:
     if refusal.reply_code == _NOT_FOUND:
         remedy = "declare it, or fix the name: duebridge declares nothing"
-        return failure(About.BROKER, place, f"{name} does not exist", remedy)
+        return failure(FindingSubject.BROKER, place, f"{name} does not exist", remedy)
     is_closed = refusal.reply_code == _UNAUTHORIZED
     remedy = "correct this user's permissions" if is_closed else "see the broker's log"
     found = f"{name} cannot be used: {refusal.reply_code} {refusal.reply_text}"
-    return failure(About.ROUTE, place, found, remedy)
+    return failure(FindingSubject.ROUTE, place, found, remedy)
 
 
 def _queue_problems(place: str, queue: str, limits: Limits) -> Iterator[Finding]:
     if limit := limits.drops_oldest:
         found = f"queue {queue!r} drops its oldest messages when it is full ({limit})"
         remedy = "declare it with x-overflow: reject-publish; else confirmed messages are lost"
-        yield failure(About.ROUTE, place, found, remedy)
+        yield failure(FindingSubject.ROUTE, place, found, remedy)
     if not limits.is_durable:
         found = f"queue {queue!r} is not durable: a restart of the broker deletes it"
-        yield warning(About.ROUTE, place, found, "declare it durable")
+        yield warning(FindingSubject.ROUTE, place, found, "declare it durable")

@@ -9,7 +9,7 @@ from pika.credentials import ExternalCredentials
 
 from duebridge.config.store_url import PERCENT_ENCODED, is_cut_by_password
 from duebridge.errors import ConfigError
-from duebridge.ports.settings import did_you_mean
+from duebridge.ports.settings import MistakeCollector, did_you_mean
 from duebridge_connectors.rabbitmq.tls import ssl_options
 
 SETTINGS = ("type", "url", "options")
@@ -25,6 +25,7 @@ DEFAULTS: Mapping[str, object] = {
 }
 PARSED_HERE = ("auth_mechanism", "ssl_options")  # read here, never from the url
 OPTIONS = (*DEFAULTS, *PARSED_HERE, "channel_max", "frame_max", "locale", "tcp_options")
+_URL = "amqp://user:password@host:port/vhost"
 SCHEMES = ("amqp://", "amqps://")
 MECHANISMS = ("PLAIN", "EXTERNAL")
 
@@ -45,26 +46,38 @@ def connection_parameters(settings: Mapping[str, object]) -> Parameters:
 
     An option may stand in `options` or in the query of the url, under pika's name for it.
 
-    Raises `ConfigError`, with the key, the expected and the actual value (never a password).
+    Raises `ConfigError`, with the key, the expected and the actual value (never a password) of each
+    mistake. What url and options have to do with one another is checked once each is valid.
     """
     for key in settings:
         if key not in SETTINGS:
             raise ConfigError(f"{key}: unknown key{did_you_mean(key, SETTINGS)}")
-    url = settings.get("url")
-    if not isinstance(url, str) or not url.startswith(SCHEMES):
-        raise ConfigError("url: expected amqp://user:password@host:port/vhost, or amqps://")
     given = _options(settings.get("options", {}))
-    in_url = _url_options(url)
-    for name in given:
-        _check_name(name)
-    parameters = _parse(url, "url: expected amqp://user:password@host:port/vhost")
-    if is_cut_by_password(url):
-        raise ConfigError(f"url: expected user, password and vhost {PERCENT_ENCODED}")
+    mistakes = MistakeCollector()
+    with mistakes.collecting():
+        url = _url(settings.get("url"))
+        in_url = _url_options(url)
+        parameters = _parse(url, f"url: expected {_URL}")
+        if is_cut_by_password(url):
+            raise ConfigError(f"url: expected user, password and vhost {PERCENT_ENCODED}")
+    values: dict[str, object] = {}
     for name, value in {**DEFAULTS, **given}.items():
-        if name not in PARSED_HERE and (name not in in_url or name in given):
-            setattr(parameters, name, _value(name, value))
+        with mistakes.collecting():
+            _check_name(name)
+            if name not in PARSED_HERE:
+                values[name] = _value(name, value)
+    mistakes.raise_any()
+    for name, value in values.items():
+        if name not in in_url or name in given:
+            setattr(parameters, name, value)
     _set_security(parameters, url, given)
     return parameters
+
+
+def _url(given: object) -> str:
+    if not isinstance(given, str) or not given.startswith(SCHEMES):
+        raise ConfigError(f"url: expected {_URL}, or amqps://")
+    return given
 
 
 def _set_security(parameters: Parameters, url: str, given: Mapping[str, object]) -> None:

@@ -11,11 +11,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from duebridge.errors import ConfigError
-from duebridge_connectors.spark.files.place import Place
+from duebridge_connectors.spark.files.location import FileLocation
 from duebridge_connectors.spark.filesystem import check_creates_once, delta_options
 
 
-def opened_table(root: Place | str, expected: str = "a Delta table") -> DeltaTable:
+def opened_table(root: FileLocation | str, expected: str = "a Delta table") -> DeltaTable:
     """Return the newest version of a table; raises `ConfigError` if there is none."""
     try:
         return DeltaTable(str(root), storage_options=delta_options(root))
@@ -23,14 +23,17 @@ def opened_table(root: Place | str, expected: str = "a Delta table") -> DeltaTab
         raise ConfigError(f"{root}: expected {expected}; got none") from error
 
 
-def written_table(root: Place | str) -> DeltaTable:
+def written_table(root: FileLocation | str) -> DeltaTable:
     """Return the newest version of a table, to commit the next one; raises `ConfigError`."""
     check_creates_once(root)
     return opened_table(root)
 
 
 def made_table(
-    root: Place | str, schema: pa.Schema, partitions: list[str], configuration: Mapping[str, str]
+    root: FileLocation | str,
+    schema: pa.Schema,
+    partitions: list[str],
+    configuration: Mapping[str, str],
 ) -> DeltaTable:
     """Return the newest version of a table, to commit the next one; made empty if there is none.
 

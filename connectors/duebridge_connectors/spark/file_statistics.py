@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 
 def file_statistics(about: pq.FileMetaData, columns: Iterable[str]) -> str:
-    """Return how many rows a file has, and the bounds of these columns where they are known."""
+    """Return a file's number of rows, and the bounds of these columns where they are known."""
     places = {name: place for place, name in enumerate(about.schema.names)}
     bounds = {name: _bounds(about, places[name]) for name in columns if name in places}
     known = {name: found for name, found in bounds.items() if found is not None}

@@ -16,67 +16,67 @@ from uuid import uuid4
 
 from pyarrow.fs import FileSystem
 
-from duebridge.config.places import FILE, HDFS
+from duebridge.config.file_locations import FILE, HDFS
 from duebridge_connectors.spark.files import object_store
 from duebridge_connectors.spark.files.arrow import HDFS_CLIENT, hdfs_native, opened
-from duebridge_connectors.spark.files.place import Place, place_of
+from duebridge_connectors.spark.files.location import FileLocation, location_of
 
 
-def open_filesystem(place: Place | str) -> tuple[FileSystem, str]:
+def open_filesystem(place: FileLocation | str) -> tuple[FileSystem, str]:
     """Return the file system of a place, and the path within it.
 
     Raises `ConfigError` for a place that no library opens, or a missing variable of an option.
     """
-    return opened(place_of(place))
+    return opened(location_of(place))
 
 
-def open_output(place: Place | str) -> Any:
+def open_output(place: FileLocation | str) -> Any:
     """Open a new file for writing; its directories are made where the store has any."""
     files, path = open_filesystem(place)
-    if place_of(place).address.kind in (FILE, HDFS):
+    if location_of(place).address.kind in (FILE, HDFS):
         files.create_dir(path.rpartition("/")[0] or "/", recursive=True)
     return files.open_output_stream(path)
 
 
-def read_file(place: Place | str) -> bytes:
+def read_file(place: FileLocation | str) -> bytes:
     """Return the content of a file; raises `OSError`."""
     files, path = open_filesystem(place)
     with files.open_input_stream(path) as stream:
         return bytes(stream.read())
 
 
-def write_file(place: Place | str, data: bytes) -> None:
+def write_file(place: FileLocation | str, data: bytes) -> None:
     """Write a file atomically, over what is there: readers see the old content or the new one."""
-    _write(place_of(place), data, may_replace=True)
+    _write(location_of(place), data, may_replace=True)
 
 
-def create_file(place: Place | str, data: bytes) -> bool:
+def create_file(place: FileLocation | str, data: bytes) -> bool:
     """Write a file atomically if there is none; return False, and change nothing, if there is.
 
     The same content is no second writer: a put that was repeated after a lost answer finds its own.
     """
     try:
-        _write(place_of(place), data, may_replace=False)
+        _write(location_of(place), data, may_replace=False)
     except FileExistsError:
         return read_file(place) == data
     return True
 
 
-def check_creates_once(folder: Place | str) -> None:
+def check_creates_once(folder: FileLocation | str) -> None:
     """Raise `ConfigError` for a store whose writers would overwrite each other's new files.
 
     Whoever writes by another library asks this first; it may leave a file `_one_writer`.
     """
-    if place_of(folder).address.kind not in (FILE, HDFS):
-        object_store.check_creates_once(place_of(folder))
+    if location_of(folder).address.kind not in (FILE, HDFS):
+        object_store.check_creates_once(location_of(folder))
 
 
-def delta_options(place: Place | str) -> dict[str, str]:
+def delta_options(place: FileLocation | str) -> dict[str, str]:
     """Return the `storage_options` of delta-rs for a place; they hold secrets."""
-    return object_store.options_of(place_of(place))
+    return object_store.options_of(location_of(place))
 
 
-def _write(place: Place, data: bytes, *, may_replace: bool) -> None:
+def _write(place: FileLocation, data: bytes, *, may_replace: bool) -> None:
     kind = place.address.kind
     if kind == FILE:
         _write_local(Path(place.address.path), data, may_replace)
@@ -102,7 +102,7 @@ def _write_local(path: Path, data: bytes, may_replace: bool) -> None:
         aside.unlink(missing_ok=True)
 
 
-def _write_hdfs(place: Place, data: bytes, may_replace: bool) -> None:
+def _write_hdfs(place: FileLocation, data: bytes, may_replace: bool) -> None:
     _, authority, path = place.address
     package = hdfs_native()
     client = package.Client(f"hdfs://{authority}", HDFS_CLIENT)

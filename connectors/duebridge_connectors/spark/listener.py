@@ -101,7 +101,7 @@ def _counts(summary: str | None, batch: int) -> Summary | None:
 
 
 def _lag(end: Any, latest: Any) -> int | None:
-    """Return what is between two offsets of a source; None where they are of another kind."""
+    """Return the distance of two offsets of a source; None where they are of another kind."""
     if not (isinstance(end, Mapping) and isinstance(latest, Mapping)):
         return None
     parts = [_part(end.get(name), there) for name, there in latest.items()]
@@ -110,7 +110,7 @@ def _lag(end: Any, latest: Any) -> int | None:
 
 
 def _part(end: Any, latest: Any) -> int | None:
-    """Return what is between two offsets of a shard or topic."""
+    """Return the distance of two offsets of a shard or topic."""
     if isinstance(latest, list):  # a shard of the journal: `source.journal_reader`
         _, until, *jumps = latest
         numbering = Numbering(starmap(Jump, zip(jumps[::2], jumps[1::2], strict=True)))

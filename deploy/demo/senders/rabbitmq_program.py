@@ -1,4 +1,4 @@
-"""Publishes delayed messages as any program of the delayed-message plugin does; knows no duebridge.
+"""Publishes messages with `x-delay` to a queue; knows no duebridge.
 
     rabbitmq_program.py URL QUEUE    # a JSON object a line on standard input
 

@@ -1,17 +1,12 @@
 """A release of the chart with a route to each broker, and all that goes in and comes out of it."""
 
 import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pika
 import yaml
@@ -21,53 +16,7 @@ from kafka.admin import KafkaAdminClient
 from duebridge import Envelope, Producer
 from tests.deploy.chart import Object
 from tests.deploy.cluster.kube import Kube, meanwhile, until
-from tests.support.checkout import ROOT
-
-GIVEN = ("DUEBRIDGE_K8S_REDIS_URL", "DUEBRIDGE_K8S_KAFKA", "DUEBRIDGE_K8S_RABBITMQ_URL")
-
-
-class Stack(NamedTuple):
-    """Where the services are, from here and from pods alike."""
-
-    redis_url: str
-    kafka: str
-    rabbitmq_url: str
-    pids: dict[str, int]
-
-    @contextmanager
-    def frozen(self, name: str) -> Iterator[None]:
-        """Stop a service that is a process of ours, and let it go on."""
-        os.kill(self.pids[name], signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            os.kill(self.pids[name], signal.SIGCONT)
-
-
-@contextmanager
-def running_stack(home: Path) -> Iterator[Stack | None]:
-    """Give the services; None where nobody says on which address pods reach them."""
-    redis_url, kafka, rabbitmq_url = (os.environ.get(name) for name in GIVEN)
-    if redis_url and kafka and rabbitmq_url:
-        yield Stack(redis_url, kafka, rabbitmq_url, pids={})
-        return
-    host = os.environ.get("DUEBRIDGE_K8S_HOST")
-    if not host:
-        yield None
-        return
-    shutil.copytree(ROOT / "deploy" / "local", home / "deploy" / "local")
-    program = [sys.executable, str(home / "deploy" / "local" / "services.py")]
-    env = {**os.environ, "DUEBRIDGE_SERVICES_HOST": host}
-    try:
-        subprocess.run([*program, "up"], env=env, check=True)
-        found = json.loads((home / ".services" / "services.json").read_text())
-        pids = {name: entry["pid"] for name, entry in found.items()}
-        yield Stack(
-            found["redis"]["url"], found["kafka"]["bootstrap"], found["rabbitmq"]["url"], pids
-        )
-    finally:
-        subprocess.run([*program, "down"], env=env, check=True)
-
+from tests.deploy.cluster.stack import Stack
 
 CHUNK = 20  # envelopes that a stream schedules at once
 PAUSE_S = 0.05
@@ -156,6 +105,14 @@ class Bridge:
         labels = f"app.kubernetes.io/instance={self.name},app.kubernetes.io/component=worker"
         found = self.kube.get("pods", "-l", labels)["items"]
         return [each for each in found if "deletionTimestamp" not in each["metadata"]]
+
+    def uids(self) -> set[str]:
+        """Return what tells these pods from all that come after them."""
+        return {each["metadata"]["uid"] for each in self.pods()}
+
+    def configuration(self) -> Any:
+        """Return what the workers' ConfigMap holds."""
+        return yaml.safe_load(self.kube.get("configmap", self.name)["data"]["duebridge.yaml"])
 
     def pod(self) -> str:
         """Return the name of a worker's pod."""

@@ -9,8 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from tests.deploy.cluster.bridge import GIVEN, Bridge, Stack, running_stack
+from tests.deploy.cluster.bridge import Bridge
 from tests.deploy.cluster.kube import Kube, Refused
+from tests.deploy.cluster.stack import GIVEN, Stack, running_stack
 from tests.support.checkout import downloaded
 
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}

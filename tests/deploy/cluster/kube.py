@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.deploy.chart import FOLDER, Object
+from tests.support.checkout import ROOT
 
 ANSWERS_WITHIN_S = 120.0
 LOOK_EVERY_S = 0.1
@@ -35,9 +36,15 @@ class Kube:
         """Return what helm prints; raises `Refused`."""
         return self._run("helm", *words)
 
+    def shell(self, line: str) -> str:
+        """Return what a line of a page prints, typed in the checkout; raises `Refused`."""
+        return self._done(["bash", "-o", "pipefail", "-c", line])
+
     def _run(self, program: str, *words: str, given: str = "") -> str:
-        command = [program, "-n", self.namespace, *words]
-        ways: Any = {"env": self._env, "capture_output": True, "text": True}
+        return self._done([program, "-n", self.namespace, *words], given)
+
+    def _done(self, command: list[str], given: str = "") -> str:
+        ways: Any = {"env": self._env, "cwd": ROOT, "capture_output": True, "text": True}
         done = subprocess.run(command, input=given, timeout=ANSWERS_WITHIN_S, check=False, **ways)
         if done.returncode:
             raise Refused(f"{' '.join(command)}\n{done.stdout}{done.stderr}")

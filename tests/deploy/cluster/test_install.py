@@ -36,6 +36,7 @@ print(json.dumps({
 }))
 """
 READ_ONLY = 30
+SPARK_ENDS_WITHIN_S = 600.0
 
 
 def test_pods_deliver_10000_to_kafka(installed: Bridge, say: Callable[[str], None]) -> None:
@@ -116,6 +117,14 @@ def test_trial_delivers_from_a_store_of_its_own(bridge: Bridge) -> None:
     bridge.settle_once()
 
 
+def has_ended(bridge: Bridge, job: str) -> bool:
+    """Whether a job is complete; one that failed fails the test with its log."""
+    status = bridge.kube.get("job", job)["status"]
+    assert not status.get("failed"), bridge.kube.kubectl("logs", f"job/{job}")
+    return bool(status.get("succeeded"))
+
+
+@pytest.mark.timeout(900)
 def test_journal_job_reads_what_was_delivered(bridge: Bridge) -> None:
     image = os.environ.get("DUEBRIDGE_K8S_SPARK_IMAGE")
     if not image:
@@ -134,7 +143,7 @@ def test_journal_job_reads_what_was_delivered(bridge: Bridge) -> None:
     bridge.settle()
     run = f"{bridge.name}-now"
     bridge.kube.kubectl("create", "job", f"--from=cronjob/{bridge.name}-journal", run)
-    bridge.kube.kubectl("wait", f"job/{run}", "--for=condition=Complete", "--timeout=110s")
+    until(lambda: has_ended(bridge, run), "Spark", SPARK_ENDS_WITHIN_S)
     assert "200 rows" in bridge.kube.kubectl("logs", f"job/{run}")
 
 

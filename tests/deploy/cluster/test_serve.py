@@ -1,11 +1,13 @@
-"""`duebridge serve` behind its Service: posts of a pod go on while its own pods are replaced."""
+"""`duebridge serve` behind its Service: posts while its pods are replaced, and the console."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import yaml
 
 from duebridge.http.tokens import digest_of, new_secret
+from tests.deploy.chart import values_of
 from tests.deploy.cluster.bridge import Bridge
 from tests.deploy.cluster.kube import until
 
@@ -37,20 +39,44 @@ for number in range({posts}):
     print(post(number)["id"], flush=True)
     time.sleep(0.03)
 """
+# As a browser does: the overview leads to the log-in, and that one back. Any pod may answer.
+LOOK = """
+import http.cookiejar, json, urllib.error, urllib.parse, urllib.request
+
+opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+
+def get(path, **form):
+    data = urllib.parse.urlencode(form).encode() if form else None
+    try:
+        answer = opener.open("http://{host}" + path, data, timeout=20)
+    except urllib.error.HTTPError as error:
+        answer = error
+    return answer.status, answer.url, answer.read().decode()
+
+found = {{"before": get("/"), "wrong": get("/login", token="wrong")}}
+found |= {{"after": get("/login", token="{secret}"), "looks": [get("/") for _ in range({looks})]}}
+print(json.dumps(found))
+"""
+LOOKS = 20
+RESOURCES = {"requests": {"cpu": "50m", "memory": "64Mi"}}
+
+
+def write_tokens(bridge: Bridge, secret: str, scope: str) -> None:
+    token = {"name": "posts", "sha256": digest_of(SECRET), "scopes": [scope], "routes": ["*"]}
+    metadata = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret}}
+    bridge.kube.apply({**metadata, "stringData": {"tokens.yaml": yaml.safe_dump([token])}})
 
 
 @pytest.fixture
 def host(bridge: Bridge) -> str:
     """Install the bridge with its HTTP interface, and return the name of its Service."""
-    token = {"name": "posts", "sha256": digest_of(SECRET), "scopes": ["schedule"], "routes": ["*"]}
     secret = f"{bridge.name}-tokens"
-    metadata = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret}}
-    bridge.kube.apply({**metadata, "stringData": {"tokens.yaml": yaml.safe_dump([token])}})
+    write_tokens(bridge, secret, "schedule")
     serve = {"listen": "0.0.0.0:8480", "tokens": "${file:/secrets/http/tokens.yaml}"}
     bridge.install(
         config={**bridge.values["config"], "serve": serve},
         secrets={**bridge.values["secrets"], "files": {"http": {"secret": secret}}},
-        serve={"enabled": True, "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}},
+        serve={"enabled": True, "resources": RESOURCES},
         replicas=1,
     )
     return f"{bridge.name}-http"
@@ -78,3 +104,32 @@ def test_posts_while_the_pods_are_replaced_lose_and_double_nothing(
     assert len(set(ids)) == POSTS
     bridge.accepted |= set(ids)
     bridge.settle_once()
+
+
+@pytest.fixture
+def console(bridge: Bridge) -> str:
+    """Install ci/console-values.yaml, but for addresses; return the name of its Service."""
+    given = yaml.safe_load(values_of("console").read_text("utf-8"))
+    files = given["secrets"]["files"]
+    write_tokens(bridge, files["http"]["secret"], "read")
+    config = {**given["config"], "store": bridge.values["config"]["store"]}
+    config["brokers"]["orders"]["bootstrap_servers"] = [bridge.stack.kafka]
+    config["routes"]["reminders"]["target"]["topic"] = bridge.name
+    serve = {**given["serve"], "resources": RESOURCES}
+    bridge.install(config=config, secrets={"files": files}, serve=serve, replicas=1)
+    return f"{bridge.name}-http"
+
+
+def test_console_opens_by_a_token_at_every_pod_of_its_service(bridge: Bridge, console: str) -> None:
+    until(lambda: len(pods_of(bridge)) == 2, "the autoscaler's least number of pods")
+    bridge.kube.kubectl("rollout", "status", f"deployment/{console}", "--timeout=90s")
+    program = LOOK.format(secret=SECRET, host=console, looks=LOOKS)
+    found = json.loads(bridge.python(bridge.pod(), program))
+    status, url, page = found["before"]
+    assert (status, url) == (200, f"http://{console}/login")
+    assert "<h1>Log in</h1>" in page
+    assert found["wrong"][0] == 401
+    for status, url, page in (found["after"], *found["looks"]):
+        assert (status, url) == (200, f"http://{console}/")
+        assert "<h1>Overview</h1>" in page
+        assert "reminders" in page

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -10,38 +11,34 @@ import yaml
 
 from tests.deploy.cluster.bridge import Bridge
 from tests.deploy.cluster.kube import Refused, until
+from tests.deploy.pages import PAGES, block
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
-
-
-def uids(bridge: Bridge) -> set[str]:
-    return {each["metadata"]["uid"] for each in bridge.pods()}
 
 
 def test_upgrade_under_load_loses_and_doubles_nothing(
     bridge: Bridge, say: Callable[[str], None]
 ) -> None:
     bridge.install()
-    before = uids(bridge)
+    before = bridge.uids()
     with bridge.under_load():
         bridge.install(podAnnotations={"duebridge/test": "another"})
     bridge.settle_once()
-    assert not before & uids(bridge)
+    assert not before & bridge.uids()
     say(f"upgrade of 2 workers under load: {len(bridge.accepted)} messages, 0 lost, 0 doubled")
 
 
 def test_bad_upgrade_is_stopped_and_leaves_the_workers_alone(bridge: Bridge) -> None:
     bridge.install()
-    before = uids(bridge)
+    before = bridge.uids()
     config = bridge.values["config"]
     wrong = {**config["routes"], "new": {"target": {"broker": "kafka", "topic": "none-such"}}}
     with bridge.under_load(), pytest.raises(Refused, match="pre-upgrade") as refused:
         bridge.install("--rollback-on-failure", config={**config, "routes": wrong})
     assert "none-such" in str(refused.value)
     assert "none-such" in bridge.kube.kubectl("logs", f"job/{bridge.name}-check")
-    assert uids(bridge) == before
-    made = bridge.kube.get("configmap", bridge.name)["data"]["duebridge.yaml"]
-    assert "none-such" not in made
+    assert bridge.uids() == before
+    assert "new" not in bridge.configuration()["routes"]
     assert "deployed" in bridge.kube.helm("status", bridge.name)
     bridge.settle_once()
 
@@ -53,47 +50,58 @@ def test_upgrade_keeps_the_stores_namespace_and_refuses_another(bridge: Bridge) 
         bridge.install(config={**config, "store": {**config["store"], "namespace": "other"}})
     given = {key: each for key, each in config["store"].items() if key != "namespace"}
     bridge.install(config={**config, "store": given})
-    made = bridge.kube.get("configmap", bridge.name)["data"]["duebridge.yaml"]
-    assert yaml.safe_load(made)["store"]["namespace"] == bridge.name
+    assert bridge.configuration()["store"]["namespace"] == bridge.name
+
+
+def test_manifests_of_another_namespace_fail_the_check_that_is_applied_first(
+    bridge: Bridge,
+) -> None:
+    """By the page's lines: `helm template` sees no cluster, `kubectl apply` knows no hook."""
+    bridge.install()
+    before = bridge.uids()
+    store = {**bridge.values["config"]["store"], "namespace": "other"}
+    lines = applying(bridge, config={**bridge.values["config"], "store": store})
+    for line in lines[:2]:
+        bridge.kube.shell(line)
+    failed = f"job/{bridge.name}-check"
+    bridge.kube.kubectl("wait", failed, "--for=condition=Failed", "--timeout=110s")
+    shown = bridge.kube.kubectl("logs", failed)
+    assert f"store.namespace: expected {bridge.name}, where the running workers'" in shown
+    assert bridge.uids() == before
+    assert bridge.configuration()["store"]["namespace"] == bridge.name
+
+
+def test_manifests_that_the_check_takes_are_applied_under_load(bridge: Bridge) -> None:
+    bridge.install()
+    before = bridge.uids()
+    with bridge.under_load():
+        for line in applying(bridge, podAnnotations={"duebridge/test": "another"}):
+            bridge.kube.shell(line)
+        bridge.kube.kubectl("rollout", "status", f"deployment/{bridge.name}", "--timeout=90s")
+    bridge.settle_once()
+    assert not before & bridge.uids()
+
+
+def applying(bridge: Bridge, **changes: Any) -> list[str]:
+    """Return the page's lines about `helm template`, of this release with these values changed."""
+    text = block(PAGES[0], "kubectl -n duebridge delete job", "## Many releases")
+    text = text.replace(" \\\n ", "").replace("-n duebridge", f"-n {bridge.kube.namespace}")
+    text = text.replace("template duebridge", f"template {bridge.name}")
+    text = text.replace("job/duebridge-check", f"job/{bridge.name}-check")
+    return text.replace(
+        "values.yaml", str(bridge.written({**bridge.values, **changes}))
+    ).splitlines()
 
 
 def test_upgrade_whose_workers_never_become_ready_is_rolled_back(bridge: Bridge) -> None:
     bridge.install()
-    before = uids(bridge)
+    before = bridge.uids()
     nowhere = {"RABBIT_URL": {"secret": f"{bridge.name}-none", "key": "url"}}
     changes = {"preflight": {"enabled": False}, "secrets": {"env": nowhere}}
     with bridge.under_load(), pytest.raises(Refused):
         bridge.install("--rollback-on-failure", "--timeout=20s", **changes)
-    assert uids(bridge) == before
+    assert bridge.uids() == before
     bridge.settle_once()
-
-
-def test_rollback_under_load_replaces_the_pods_and_loses_and_doubles_nothing(
-    bridge: Bridge,
-) -> None:
-    bridge.install()
-    bridge.install(config={**bridge.values["config"], "worker": {"batch": 250}})
-    before = uids(bridge)
-    with bridge.under_load():
-        bridge.kube.helm("rollback", bridge.name, "--wait")
-    bridge.settle_once()
-    assert not before & uids(bridge)
-    made = bridge.kube.get("configmap", bridge.name)["data"]["duebridge.yaml"]
-    assert "batch" not in made
-
-
-def test_rollback_to_a_revision_that_the_check_rejects_is_stopped(bridge: Bridge) -> None:
-    config = bridge.values["config"]
-    bridge.install(config={**config, "routes": {"kafka": config["routes"]["kafka"]}})
-    bridge.install(config=config)
-    bridge.schedule(10, delay="1h", route="rabbit")
-    before = uids(bridge)
-    with pytest.raises(Refused, match=r"not in the configuration \(envelopes: 10\)"):
-        bridge.kube.helm("rollback", bridge.name, "1", "--wait")
-    assert "envelopes: 10" in bridge.kube.kubectl("logs", f"job/{bridge.name}-check-rollback")
-    assert uids(bridge) == before
-    made = bridge.kube.get("configmap", bridge.name)["data"]["duebridge.yaml"]
-    assert yaml.safe_load(made)["routes"].keys() == {"kafka", "rabbit"}
 
 
 def test_upgrade_without_a_route_that_holds_envelopes_is_stopped(bridge: Bridge) -> None:
@@ -115,11 +123,11 @@ def test_existing_configuration_is_read_and_followed(bridge: Bridge) -> None:
 
     write("1m")
     bridge.install(existingConfigMap=f"{bridge.name}-own", config={"version": 1})
-    before = uids(bridge)
+    before = bridge.uids()
     assert {each["spec"]["terminationGracePeriodSeconds"] for each in bridge.pods()} == {60 + 25}
     write("30s")
     bridge.install()
-    assert not before & uids(bridge)
+    assert not before & bridge.uids()
 
 
 @pytest.fixture
@@ -150,7 +158,7 @@ def test_secret_that_is_rotated_in_its_file_restarts_nobody_and_loses_nothing(
     config = {**bridge.values["config"], "store": {"url": url, "namespace": bridge.name}}
     files = {"store": {"secret": bridge.name}}
     bridge.install(config=config, secrets={**bridge.values["secrets"], "files": files})
-    before = uids(bridge)
+    before = bridge.uids()
     with bridge.under_load():
         admin.execute_command("ACL", "SETUSER", bridge.name, ">new")
         write_secret(bridge, "new")
@@ -159,7 +167,7 @@ def test_secret_that_is_rotated_in_its_file_restarts_nobody_and_loses_nothing(
         admin.execute_command("CLIENT", "KILL", "USER", bridge.name)
         bridge.schedule(100)
     bridge.settle()
-    assert uids(bridge) == before
+    assert bridge.uids() == before
     assert [bridge.restarts(each["metadata"]["name"]) for each in bridge.pods()] == [0, 0]
 
 

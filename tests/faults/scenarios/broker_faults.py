@@ -17,14 +17,14 @@ from kafka.admin import (
     ResourceType,
 )
 
-from tests.faults.brokers import RabbitSide
-from tests.faults.kafka_cluster import FOLLOWER
 from tests.faults.rig import LEASE_S, Rig
 from tests.faults.scenario import IN_CLUSTER, KAFKA, RABBITMQ, Config, Scenario, unhurried
+from tests.faults.servers.brokers import RabbitSide
+from tests.faults.servers.kafka_cluster import FOLLOWER
 
 LEAST_BYTES = "1000"  # less than the traffic's big bodies, more than its small ones
 QUIET_LOOKS = 3
-GONE_S = 25.0
+GONE_S = 60.0
 LEAST_LENGTH = '{"max-length":10,"overflow":"reject-publish"}'
 
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.faults.judgement import Look
 from tests.faults.posting import Post, messages, open_post
 from tests.faults.rig import Rig, hold
-from tests.faults.scenario import Bound, Scenario, unhurried
+from tests.faults.scenario import BROKERS, KAFKA, Bound, Scenario, unhurried
 from tests.faults.traffic import ROUTE
 
 INTAKE = "intake"
@@ -35,7 +35,9 @@ TAKEN_IN_WITHIN_S = 90.0
 class Intakes:
     """The intakes of a run: their program's queue or topic, and the processes that run them."""
 
-    def __init__(self, rig: Rig, due_from_s: float, *, has_letters: bool = True) -> None:
+    def __init__(
+        self, rig: Rig, due_from_s: float, *, has_letters: bool = True, client: str = ""
+    ) -> None:
         self._rig = rig
         self._due_from_s, self._posted = due_from_s, 0
         self.post: Post = open_post(rig.side, rig.home)
@@ -45,6 +47,8 @@ class Intakes:
         intake = {"source": self.post.source, "route": ROUTE, "dead_letter": self.post.dead_letter}
         given = json.loads(rig.config_path.read_text())
         given["intakes"] = {INTAKE: {**intake, **self.post.settings}}
+        if client:
+            given["brokers"]["side"]["client"] = client
         self._config.write_text(json.dumps(given))
         self.processes: list[subprocess.Popen[bytes]] = []
 
@@ -113,9 +117,10 @@ def taking_in(
     bad: int = 0,
     has_letters: bool = True,
     due_from_s: float = DUE_FROM_S,
+    client: str = "",
 ) -> Iterator[Intakes]:
     """Post everything and have intakes take it in; the block breaks something meanwhile."""
-    opened = Intakes(rig, due_from_s, has_letters=has_letters)
+    opened = Intakes(rig, due_from_s, has_letters=has_letters, client=client)
     rig.in_hand = opened.in_hand
     try:
         opened.post_more(times * rig.count, bad)
@@ -136,10 +141,10 @@ def _all_came(rig: Rig, refused: int = 0, found: int = 0) -> Look:
     return lambda seen: [seen.missing("posted"), Bound("refused, not sent on", refused - found, 0)]
 
 
-def kill(rig: Rig, intakes: int = 1) -> Look:
+def kill(rig: Rig, intakes: int = 1, client: str = "") -> Look:
     """Kill one amid a batch; with two of a group or queue the other goes on beside a new one."""
     times = TIMES if intakes == 1 else MORE_TIMES
-    with taking_in(rig, intakes=intakes, times=times) as opened:
+    with taking_in(rig, intakes=intakes, times=times, client=client) as opened:
         for turn in range(2):
             opened.stand_still()
             with rig.fault(f"intake killed, one of {intakes}") as fault:
@@ -211,14 +216,20 @@ def miss_letters(rig: Rig) -> Look:
 Inject = Callable[[Rig], Look]
 
 
-def _row(name: str, inject: Inject, faults: int = 1) -> Scenario:
+def _row(name: str, inject: Inject, faults: int = 1, brokers: Sequence[str] = BROKERS) -> Scenario:
     sure = {"may_repeat": False, "may_count": False, "arrange": unhurried}
-    return Scenario(name, inject, faults, workers=1, over_s=0, **sure)
+    return Scenario(name, inject, faults, workers=1, over_s=0, brokers=brokers, **sure)
 
 
 SCENARIOS = [
     _row("intake_killed", kill, 2),
     _row("intake_of_two_killed", partial(kill, intakes=2), 2),
+    _row(
+        "intake_of_librdkafka_killed",
+        partial(kill, intakes=2, client="librdkafka"),
+        2,
+        KAFKA,
+    ),
     _row("intake_terminated", terminate),
     _row(
         "intake_store_killed",

@@ -7,13 +7,13 @@ import signal
 import time
 from functools import partial
 
-from tests.faults.brokers import BrokerSide
 from tests.faults.judgement import SLOWER, WELL_S, Look
 from tests.faults.rig import Rig
 from tests.faults.scenario import BROKERS, KAFKA, Bound, Config, Scenario
 from tests.faults.scenarios.target_faults import PER_S, WIRE_BYTES, all_defaults
+from tests.faults.servers.brokers import BrokerSide
 from tests.faults.traffic import ROUTE
-from tests.support.histories import now_ms
+from tests.support.model.histories import now_ms
 
 LETTERS, BIG, BIG_BYTES, LEAST_BYTES = 300, 300, 3000, "1000"
 # Until all letters came, their target or broker well again.

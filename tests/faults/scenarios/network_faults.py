@@ -5,9 +5,9 @@ from collections.abc import Callable
 from functools import partial
 
 from duebridge.store.server.scripts import script
-from tests.faults.proxy import Link
 from tests.faults.rig import Fault, Rig
 from tests.faults.scenario import Scenario
+from tests.faults.servers.proxy import Link
 
 HOLE_S = 4.0  # beyond the publish deadline and a lease, within the client's patience
 SLOW_S = 0.2

@@ -8,11 +8,11 @@ from itertools import count
 from kafka.partitioner.default import murmur2
 
 from tests.faults.judgement import Look
-from tests.faults.kafka_cluster import FOLLOWER
 from tests.faults.rig import Fault, Rig
 from tests.faults.scenario import IN_CLUSTER, KAFKA, RABBITMQ, Bound, Config, Scenario
+from tests.faults.servers.kafka_cluster import FOLLOWER
 from tests.faults.traffic import ROUTE
-from tests.support.histories import now_ms
+from tests.support.model.histories import now_ms
 
 HOLD_S, SLACK_S = 8.0, 4.0
 OWN, HELD, ROUNDS, FAN_OUT = 50, 10_000, 10, 1000

@@ -11,11 +11,12 @@ from glob import glob
 
 from duebridge.envelope import Envelope
 from tests.faults.judgement import SLOWER, Look
-from tests.faults.rig import Rig, hold
+from tests.faults.rig import WITHIN_S, Rig, hold
 from tests.faults.scenario import RABBITMQ, Bound, Config, Scenario, unhurried
+from tests.faults.scenarios.target_faults import open_missing
 from tests.faults.traffic import ROUTE
 from tests.support.checkout import missing
-from tests.support.histories import now_ms
+from tests.support.model.histories import now_ms
 from tests.support.versions import previous
 
 RESTARTS, WORKERS, ORDERS = 20, 2, 50
@@ -28,7 +29,7 @@ from importlib.metadata import distribution
 [command] = distribution("duebridge").entry_points.select(group="console_scripts")
 sys.exit(command.load()())
 """
-STOPS_WITHIN_S = 25
+STOPS_WITHIN_S, HELD_S = 25, 20.0
 LIBRARY = "/usr/lib/*/faketime/libfaketimeMT.so.1"
 LEAST_OFF_MS = 4 * 60_000
 
@@ -89,13 +90,27 @@ def restart_all_the_time(rig: Rig) -> None:
         roll(rig, f"rolling restart {number + 1}")
 
 
-def upgrade_and_back(rig: Rig) -> None:
-    """Go from the previous version to this one, and back, one worker after the other."""
+def upgrade_and_back(rig: Rig) -> Look:
+    """Go from the previous version to this one, and back, one worker after the other.
+
+    On the way back some flights have this version's clock of `hold`: their target is missing.
+    """
     old = (previous().python, "-c", COMMAND)
     rig.start_workers(WORKERS, *old)
-    for name, program in (("upgrade", ()), ("way back", old)):
-        for number in range(WORKERS):
-            roll(rig, f"rolling {name} {number + 1}", *program)
+    for number in range(WORKERS):
+        roll(rig, f"rolling upgrade {number + 1}")
+    began = time.monotonic()
+    rig.producer.send("held", ORDERS, target=rig.targets["gone"], delay="0s")
+    set_aside = rig.see(lambda: rig.store.poll()["retry"] >= ORDERS)
+    for number in range(WORKERS):
+        roll(rig, f"rolling way back {number + 1}", *old)
+    rig.side.make(rig.targets["gone"])
+    is_over = time.monotonic() - began > HELD_S
+    return lambda seen: [
+        Bound("set aside by this version: not all", int(not set_aside), 0),
+        seen.missing("held", dead=is_over),
+        seen.buried("held", HELD_S, WITHIN_S)[1],
+    ]
 
 
 def exhaust_files(rig: Rig) -> Look:
@@ -190,7 +205,8 @@ def _off_ms(rig: Rig, number: int) -> int:
     return abs(int(logged.timestamp() * 1000) - now_ms())
 
 
-ROLLED = {"workers": 0, "may_repeat": False, "may_count": False, "over_s": 8.0}
+ONE_MISSING = partial(open_missing, ("gone",), f"{HELD_S:g}s")
+ROLLED = {"workers": 0, "may_repeat": False, "may_count": False, "may_bury": True, "over_s": 8.0}
 SILENT = {"workers": 1, "through": frozenset({"store"}), "arrange": many_shards}
 SCENARIOS = [
     Scenario("worker_killed", kill, workers=1),
@@ -199,7 +215,7 @@ SCENARIOS = [
     Scenario("workers_restarted", restart_all_the_time, RESTARTS, may_repeat=False, over_s=15.0),
     Scenario("clocks_ahead", partial(skew, "+300"), may_repeat=False),
     Scenario("clocks_behind", partial(skew, "-300"), may_repeat=False),
-    Scenario("upgraded_and_back", upgrade_and_back, 2 * WORKERS, **ROLLED),
+    Scenario("upgraded_and_back", upgrade_and_back, 2 * WORKERS, arrange=ONE_MISSING, **ROLLED),
     Scenario("files_exhausted", exhaust_files, brokers=RABBITMQ),
     Scenario("stopped_beside_silent_store", stop_beside_silent_store, **SILENT),
     Scenario("reopened", reopen, 0, may_repeat=False, arrange=remember),

@@ -1,1 +1,1 @@
-"""What may be wrong: with brokers, targets, rights, intakes and a drain; `doctor` asks them all."""
+"""The checks of `doctor`: brokers, targets, rights, intakes and a drain."""

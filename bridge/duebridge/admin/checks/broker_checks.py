@@ -13,7 +13,7 @@ from duebridge.config.models import Config
 from duebridge.config.plans import source_plan
 from duebridge.envelope import Target
 from duebridge.errors import ConfigError
-from duebridge.ports.checks import About, Destination, Finding, failure
+from duebridge.ports.checks import Destination, Finding, FindingSubject, failure
 from duebridge.ports.discovery import ClientMissing, broker_type, naming
 
 DEADLINE_S = 5.0
@@ -110,12 +110,15 @@ def _end(place: str, future: "Future[list[Finding]]", within_s: float) -> list[F
         return future.result(within_s)
     except TimeoutError:
         text = "no answer in time"
-        return [failure(About.BROKER, place, text, "see whether it hangs, and try again")]
+        return [failure(FindingSubject.BROKER, place, text, "see whether it hangs, and try again")]
     except ClientMissing as error:
-        return [failure(About.CONFIG, place, error.missing, error.remedy)]
+        return [failure(FindingSubject.CONFIG, place, error.missing, error.remedy)]
     except ConfigError as error:
-        text = str(error).removeprefix(place).lstrip(":. ")
-        return [failure(About.CONFIG, place, text, "mend the settings of this broker")]
+        texts = [line.removeprefix(place).lstrip(":. ") for line in str(error).splitlines()]
+        remedy = "fix the settings of this broker"
+        return [failure(FindingSubject.CONFIG, place, text, remedy) for text in texts]
     except Exception as error:  # a connector's defect must not hide the findings of others
         text = f"it could not be examined: {type(error).__name__}"
-        return [failure(About.BROKER, place, text, "this is a defect of duebridge: report it")]
+        return [
+            failure(FindingSubject.BROKER, place, text, "this is a defect of duebridge: report it")
+        ]

@@ -11,9 +11,9 @@ from duebridge.admin.operator import Operator, RouteStats
 from duebridge.config.models import Config
 from duebridge.durations import format_instant, format_ms
 from duebridge.errors import StoreError, StoreUnavailable, StoreUnfit
-from duebridge.ports.checks import About, Finding, failure, ok, warning
+from duebridge.ports.checks import Finding, FindingSubject, failure, ok, warning
 from duebridge.store.keys import Shard
-from duebridge.store.routes import Registry
+from duebridge.store.routing import Registry
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.fitness import (
     HAS_HIREDIS,
@@ -49,13 +49,17 @@ def check_fit(config: Config, connection: Connection) -> Iterator[Finding]:
     faults = fitness_faults(connection, config.needs)
     for name, fault in faults.items():
         if name in config.store.allow_unfit:
-            yield warning(About.STORE, "store", fault, f"{_UNFIT_REMEDIES[name]}: it is allowed")
+            yield warning(
+                FindingSubject.STORE, "store", fault, f"{_UNFIT_REMEDIES[name]}: it is allowed"
+            )
         else:
             offer = f", or allow it: store.allow_unfit: [{name}]" * (name not in INDISPENSABLE)
-            yield failure(About.STORE, "store", fault, _UNFIT_REMEDIES[name] + offer)
+            yield failure(FindingSubject.STORE, "store", fault, _UNFIT_REMEDIES[name] + offer)
     if not faults:
         yield ok(
-            About.STORE, "store", "is reachable, has a known version, persists, and evicts nothing"
+            FindingSubject.STORE,
+            "store",
+            "is reachable, has a known version, persists, and evicts nothing",
         )
 
 
@@ -65,12 +69,12 @@ def check_registered(config: Config, connection: Connection) -> Iterator[Finding
         place = f"routes.{name}"
         if found.layout > LAYOUT:
             text = f"its records have layout {found.layout}; this duebridge knows {LAYOUT} or older"
-            yield failure(About.STORE, place, text, "upgrade duebridge")
+            yield failure(FindingSubject.STORE, place, text, "upgrade duebridge")
         route = config.routes.get(name)
         if route is not None and route.shards != found.shards:
             text = f"expected shards: {found.shards}, as the store has it; got {route.shards}"
             remedy = "set it back; to change it, make a new route and drain this one"
-            yield failure(About.STORE, f"{place}.shards", text, remedy)
+            yield failure(FindingSubject.STORE, f"{place}.shards", text, remedy)
 
 
 def check_absent(config: Config, connection: Connection) -> Iterator[Finding]:
@@ -86,17 +90,19 @@ def check_vitals(config: Config, connection: Connection) -> Iterator[Finding]:
     yield from _replicas(vitals.replicas, config.needs.most_replicas)
     if not HAS_HIREDIS:
         text = "the Python package hiredis is missing: replies are read more slowly"
-        yield warning(About.CONFIG, "store", text, "type: pip install hiredis")
+        yield warning(FindingSubject.CONFIG, "store", text, "type: pip install hiredis")
 
 
 def vital_findings(vitals: Vitals) -> Iterator[Finding]:
     """Yield the findings of these vitals."""
     if not vitals.is_primary:
         text = "the server is a replica, which takes no writes"
-        yield failure(About.STORE, "store.url", text, "name its primary")
+        yield failure(FindingSubject.STORE, "store.url", text, "name its primary")
     if not vitals.is_append_only_written:
         text = "the server could not write its append-only file"
-        yield failure(About.STORE, "store", text, "see its log; most often its disk is full")
+        yield failure(
+            FindingSubject.STORE, "store", text, "see its log; most often its disk is full"
+        )
     yield _clock(vitals.clock_ahead_ms)
     yield _memory(vitals)
 
@@ -105,16 +111,16 @@ def _replicas(connected: int, waited_for: int) -> Iterator[Finding]:
     if connected < waited_for:
         text = f"a durability waits for {waited_for} replicas, and {connected} are connected"
         remedy = "start the others: until then calls are indeterminate, and nothing is delivered"
-        yield failure(About.STORE, "store", text, remedy)
+        yield failure(FindingSubject.STORE, "store", text, remedy)
 
 
 def _clock(ahead_ms: int) -> Finding:
     side = "ahead of" if ahead_ms > 0 else "behind"
     text = f"the store's clock is {format_ms(abs(ahead_ms))} {side} this machine's"
     if abs(ahead_ms) <= CLOCK_MS:
-        return ok(About.STORE, "store", text)
+        return ok(FindingSubject.STORE, "store", text)
     remedy = "synchronise both clocks: due is the store's, an instant that is given is this one's"
-    return warning(About.STORE, "store", text, remedy)
+    return warning(FindingSubject.STORE, "store", text, remedy)
 
 
 def _memory(vitals: Vitals) -> Finding:
@@ -123,14 +129,16 @@ def _memory(vitals: Vitals) -> Finding:
     text = f"{vitals.server} uses {vitals.used_bytes / 2**20:.1f} MiB, {percent} % of {limit}"
     remedy = "give it more memory, or schedule less far ahead"
     if percent >= 100:
-        return failure(About.STORE, "store", f"{text}: it refuses new envelopes", remedy)
+        return failure(FindingSubject.STORE, "store", f"{text}: it refuses new envelopes", remedy)
     if percent >= FULL_PERCENT:
-        return warning(About.STORE, "store", f"{text}: when it is full, it refuses more", remedy)
-    return ok(About.STORE, "store", text)
+        return warning(
+            FindingSubject.STORE, "store", f"{text}: when it is full, it refuses more", remedy
+        )
+    return ok(FindingSubject.STORE, "store", text)
 
 
 def check_routes(config: Config, connection: Connection) -> Iterator[Finding]:
-    """Yield what hinders the stored envelopes."""
+    """Yield findings about what hinders the stored envelopes."""
     operator = Operator(config, connection)
     routes = operator.stats()
     listeners = _listeners(config, connection, routes, operator.workers())
@@ -145,15 +153,15 @@ def check_workers(config: Config, connection: Connection) -> Iterator[Finding]:
     if records is None:
         text = "the store's user may not read what the workers say of themselves"
         remedy = "give it the rights of docs/security.md, to see failing targets and stopped lanes"
-        yield warning(About.STORE, "store.url", text, remedy)
+        yield warning(FindingSubject.STORE, "store.url", text, remedy)
     yield from map(lane_finding, stopped_lanes(records or ()))
 
 
 def lane_finding(lane: StoppedLane) -> Finding:
     """Return the finding of a stopped lane."""
     text = f"worker {lane.host} (pid {lane.pid}) does not reach it: {lane.error}"
-    remedy = "mend the broker, or its settings where that worker runs; it tries each second"
-    return failure(About.BROKER, f"brokers.{lane.broker}", text, remedy)
+    remedy = "fix the broker, or that worker's settings; the worker retries every second"
+    return failure(FindingSubject.BROKER, f"brokers.{lane.broker}", text, remedy)
 
 
 def route_findings(
@@ -170,7 +178,7 @@ def route_findings(
         faults += [*_late(place, route, listeners), *_cold(config, place, route)]
     heard = "not told" if listeners is None else str(listeners)
     text = f"waiting: {route.waiting}, dead: {route.dead}, workers that listen: {heard}"
-    return faults or [ok(About.ROUTE, place, text)]
+    return faults or [ok(FindingSubject.ROUTE, place, text)]
 
 
 def _listeners(
@@ -200,20 +208,20 @@ def _absent(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
         return
     found = f"in the store, not in the configuration (envelopes: {count})"
     if route.route in config.allow_absent:
-        yield warning(About.ROUTE, place, f"{found}, as allow_absent says", "")
+        yield warning(FindingSubject.ROUTE, place, f"{found}, as allow_absent says", "")
         return
     remedy = (
         "put it back, or nobody delivers them; or name it in allow_absent; if another release"
         " serves it, both share store.namespace: give each its own"
     )
-    yield failure(About.ROUTE, place, found, remedy)
+    yield failure(FindingSubject.ROUTE, place, found, remedy)
 
 
 def _large(place: str, route: RouteStats, most: int) -> Iterator[Finding]:
     if route.pending > most * route.shards:  # ids spread evenly over the shards
         text = f"{route.pending} are pending in {route.shards} shards, meant for {most:,} each"
         remedy = "make a new route with more shards, send there, and drain this one"
-        yield warning(About.ROUTE, f"{place}.shards", text, remedy)
+        yield warning(FindingSubject.ROUTE, f"{place}.shards", text, remedy)
 
 
 def _faults(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
@@ -225,7 +233,7 @@ def _faults(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
         remedy = (
             f"see `duebridge dead ls {route.route}`; configure a dead_letter target for future ones"
         )
-        yield warning(About.ROUTE, place, text, remedy)
+        yield warning(FindingSubject.ROUTE, place, text, remedy)
 
 
 def _rejected(place: str, route: RouteStats) -> Iterator[Finding]:
@@ -233,7 +241,7 @@ def _rejected(place: str, route: RouteStats) -> Iterator[Finding]:
         text = f"{route.rejected} dead letters are kept: their target rejects them"
         name = route.route
         remedy = f"see `duebridge dead ls {name}`; make the target accept them, then run "
-        yield warning(About.ROUTE, place, text, f"{remedy}`duebridge dead shunt {name}`")
+        yield warning(FindingSubject.ROUTE, place, text, f"{remedy}`duebridge dead shunt {name}`")
 
 
 def _held(place: str, route: RouteStats, held: HeldStats) -> Finding:
@@ -241,11 +249,13 @@ def _held(place: str, route: RouteStats, held: HeldStats) -> Finding:
     since = f"since {format_instant(held.since_ms)}"
     text = f"it is held {since}: the {what} {held.target} fails: {held.error}"
     if not (route.waiting or held.waiting):
-        return warning(About.ROUTE, place, text, "nothing waits; the next delivery will tell")
+        return warning(
+            FindingSubject.ROUTE, place, text, "nothing waits; the next delivery will tell"
+        )
     remedy = "see the broker: nothing is buried meanwhile, and delivery resumes by itself"
     if held.at_fault:
         remedy = "create or bind it, or grant the right to it; delivery then resumes by itself"
-    return failure(About.ROUTE, place, f"{text} (waiting: {held.waiting})", remedy)
+    return failure(FindingSubject.ROUTE, place, f"{text} (waiting: {held.waiting})", remedy)
 
 
 def _cold(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
@@ -255,13 +265,13 @@ def _cold(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
     run = f"run: duebridge spark hydrate {route.route}"
     if tier is None:
         text = "it has no cold_tier, and some of its envelopes may be cold"
-        yield failure(About.ROUTE, f"{place}.cold_tier", text, f"put it back, and {run}")
+        yield failure(FindingSubject.ROUTE, f"{place}.cold_tier", text, f"put it back, and {run}")
     elif left_ms <= 0:
         text = f"envelopes due in the last {format_ms(-left_ms)} may be cold, and late"
-        yield failure(About.ROUTE, f"{place}.cold_tier", text, run)
+        yield failure(FindingSubject.ROUTE, f"{place}.cold_tier", text, run)
     elif left_ms < tier.horizon // 2:
         text = f"envelopes due after {format_ms(left_ms)} may be cold: a run of hydrate is missing"
-        yield failure(About.ROUTE, f"{place}.cold_tier", text, run)
+        yield failure(FindingSubject.ROUTE, f"{place}.cold_tier", text, run)
 
 
 def _late(place: str, route: RouteStats, listeners: int | None) -> Iterator[Finding]:
@@ -269,13 +279,15 @@ def _late(place: str, route: RouteStats, listeners: int | None) -> Iterator[Find
     text = f"the oldest envelope has been due for {format_ms(age_ms - age_ms % 1000)}"
     if listeners == 0 and age_ms > UNHEARD_MS:
         found = f"{text}, and no worker serves this route"
-        yield failure(About.ROUTE, place, found, "start one: duebridge run")
+        yield failure(FindingSubject.ROUTE, place, found, "start one: duebridge run")
     elif age_ms > LATE_MS:
         remedy = "see the workers' logs and the findings about the broker; or start more workers"
-        yield warning(About.ROUTE, place, text, remedy)
+        yield warning(FindingSubject.ROUTE, place, text, remedy)
     elif listeners == 0 and route.pending + route.ready + route.retry:
         found = "envelopes wait, and no worker serves this route"
-        yield warning(About.ROUTE, place, found, "start one before they are due: duebridge run")
+        yield warning(
+            FindingSubject.ROUTE, place, found, "start one before they are due: duebridge run"
+        )
 
 
 CONNECT_CHECKS: tuple[Check, ...] = (check_fit, check_registered, check_absent)
@@ -306,7 +318,7 @@ def store_failure(error: StoreError) -> Finding:
     """Return the finding for an error of the store."""
     remedy = "see the server's log"
     if isinstance(error, StoreUnavailable):
-        remedy = "start the server, or mend store.url"
+        remedy = "start the server, or fix store.url"
     elif isinstance(error, StoreUnfit):
-        remedy = "mend store.url: expected Redis or Valkey, its user and password, with all rights"
-    return failure(About.STORE, "store.url", str(error), remedy)
+        remedy = "fix store.url: expected Redis or Valkey, its user and password, with all rights"
+    return failure(FindingSubject.STORE, "store.url", str(error), remedy)

@@ -46,7 +46,7 @@ class DrainCheck:
 
 
 def count_drainable(config: Config, routes: Sequence[RouteStats]) -> int:
-    """Return how many envelopes the workers of this configuration will still take out."""
+    """Count the envelopes that the workers of this configuration will still deliver."""
     return sum(
         stats.waiting + (stats.dead if _has_dead_letter(config, stats) else 0)
         for stats in routes

@@ -6,7 +6,7 @@ from duebridge.admin.held import STARTING_MS
 from duebridge.admin.operator import Operator
 from duebridge.config.models import Config
 from duebridge.durations import format_ms
-from duebridge.ports.checks import About, Finding, failure, ok, warning
+from duebridge.ports.checks import Finding, FindingSubject, failure, ok, warning
 from duebridge.store.server.connection import Connection
 from duebridge.store.workers import IntakeRecord, WorkerRecord
 
@@ -19,7 +19,7 @@ Running = tuple[WorkerRecord, IntakeRecord]
 
 
 def check_intakes(config: Config, connection: Connection) -> Iterator[Finding]:
-    """Yield how the configured intakes are; nothing where the records may not be read."""
+    """Yield findings about the configured intakes; none without the right to read the records."""
     if not config.intakes:
         return
     records = Operator(config, connection).workers()
@@ -34,19 +34,19 @@ def intake_findings(name: str, records: Iterable[WorkerRecord]) -> list[Finding]
     running = [(record, each) for record in records for each in record.intakes if each.name == name]
     if not running:
         text = "no process runs it, so its messages wait at the broker"
-        return [warning(About.ROUTE, place, text, "start one: duebridge run")]
+        return [warning(FindingSubject.ROUTE, place, text, "start one: duebridge run")]
     faults = [*_down(place, running), *_waiting(place, running), *_lag(place, running)]
     lag = _lag_of(running)
     text = f"processes: {len(running)}, waiting at the broker: {'unknown' if lag is None else lag}"
-    return faults or [ok(About.ROUTE, place, text)]
+    return faults or [ok(FindingSubject.ROUTE, place, text)]
 
 
 def _down(place: str, running: Iterable[Running]) -> Iterator[Finding]:
     for record, intake in running:
         if not intake.is_up and record.at_ms - record.started_at_ms >= STARTING_MS:
             text = f"worker {record.host} (pid {record.pid}) does not read it: {intake.error}"
-            remedy = "mend the broker or its source; the worker tries again by itself"
-            yield failure(About.BROKER, place, text, remedy)
+            remedy = "fix the broker or the source; the worker retries by itself"
+            yield failure(FindingSubject.BROKER, place, text, remedy)
 
 
 def _waiting(place: str, running: Iterable[Running]) -> Iterator[Finding]:
@@ -56,8 +56,8 @@ def _waiting(place: str, running: Iterable[Running]) -> Iterator[Finding]:
                 f"worker {record.host} (pid {record.pid}) has held its batch for"
                 f" {format_ms(intake.waiting_ms - intake.waiting_ms % 1000)}: {intake.error}"
             )
-            remedy = "mend the store or the dead-letter target; nothing is taken in before"
-            yield failure(About.ROUTE, place, text, remedy)
+            remedy = "fix the store or the dead-letter target; until then the intake stands still"
+            yield failure(FindingSubject.ROUTE, place, text, remedy)
 
 
 def _lag(place: str, running: Iterable[Running]) -> Iterator[Finding]:
@@ -65,10 +65,10 @@ def _lag(place: str, running: Iterable[Running]) -> Iterator[Finding]:
     if lag is not None and lag > LAG:
         text = f"{lag} messages wait at the broker: they become late"
         remedy = "run more of it: duebridge run --only intake:NAME; see docs/runbooks/intake-lag.md"
-        yield warning(About.ROUTE, place, text, remedy)
+        yield warning(FindingSubject.ROUTE, place, text, remedy)
 
 
 def _lag_of(running: Iterable[Running]) -> int | None:
-    """Return how many messages wait; each process tells its own share, as far as it knows it."""
+    """Return the number of waiting messages: the sum of the shares that the processes know."""
     known = [each.lag for _, each in running if each.lag is not None]
     return sum(known) if known else None

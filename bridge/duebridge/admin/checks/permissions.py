@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from urllib.parse import unquote, urlsplit
 
-from duebridge.config.durability import Needs
+from duebridge.config.durability import DurabilityNeeds
 from duebridge.config.models import Config
 from duebridge.config.plans import source_plan
 from duebridge.errors import ConfigError
@@ -22,7 +22,7 @@ def store_user(config: Config, role: Role) -> str:
     return user if role == "operator" else f"{user}-readonly"
 
 
-def store_rule(role: Role, namespace: str, user: str, needs: Needs) -> str:
+def store_rule(role: Role, namespace: str, user: str, needs: DurabilityNeeds) -> str:
     """Return a user's line of a Redis ACL file; the password is to be filled in.
 
     Raises `ConfigError` for an invalid namespace or user.
@@ -33,7 +33,7 @@ def store_rule(role: Role, namespace: str, user: str, needs: Needs) -> str:
     return " ".join(("user", user, "on", ">PASSWORD", *rights))
 
 
-def store_lines(role: Role, namespace: str, user: str, needs: Needs) -> Iterator[str]:
+def store_lines(role: Role, namespace: str, user: str, needs: DurabilityNeeds) -> Iterator[str]:
     """Yield the commands for `redis-cli`, with comments."""
     yield f"# The store, namespace {namespace}: {_USES[role]}"
     yield "ACL SETUSER " + store_rule(role, namespace, user, needs).removeprefix("user ")

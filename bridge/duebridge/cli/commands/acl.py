@@ -10,7 +10,7 @@ from duebridge.cli.session import ConfigOption, load
 
 
 class RoleChoice(StrEnum):
-    """What a user may do with the store."""
+    """The rights of a user of the store."""
 
     OPERATOR = "operator"
     READONLY = "readonly"

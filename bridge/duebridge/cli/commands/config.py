@@ -1,29 +1,35 @@
 """`duebridge config`: checks a configuration file, prints it as it is in force, and its schema."""
 
 import json
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from duebridge.admin.checks.running import compare_namespace
 from duebridge.cli.output import Output, OutputOption, write, write_json
 from duebridge.cli.session import config_path
-from duebridge.config.load import config_of, read_config_text
+from duebridge.config.load import read_config_text
 from duebridge.config.models import Config
-from duebridge.config.offline import broker_faults
+from duebridge.config.offline import checked_config
 from duebridge.config.render import rendered_config
 from duebridge.config.schema import config_schema
 from duebridge.config.secrets import unset_variables
-from duebridge.config.yaml_tree import Fault, all_of, read_tree
+from duebridge.config.yaml_tree import read_tree
 from duebridge.errors import ConfigError
-from duebridge.ports.checks import About, failure, ok
+from duebridge.ports.checks import Finding, FindingSubject, failure, ok
 
 FileArgument = Annotated[
     Path | None, typer.Argument(help="The file; without one, that of --config.", show_default=False)
 ]
 ConnectOption = Annotated[
     bool, typer.Option("--connect", help="Ask the store and the brokers too; change nothing.")
+]
+RunningOption = Annotated[
+    Path | None,
+    typer.Option("--running", help="The file that the workers have now, if any; compare with it."),
 ]
 
 
@@ -43,12 +49,14 @@ def check(
     context: typer.Context,
     file: FileArgument = None,
     connect: ConnectOption = False,
+    running: RunningOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Check a configuration file, without any network unless --connect is given.
 
-    It finds what a worker would refuse, and names the place of every mistake. With --connect all
-    findings are shown; warnings exit 0.
+    It finds what a worker would refuse, and names the place of every mistake. With --connect or
+    --running all findings are shown; warnings exit 0. With --running another store.namespace
+    fails, since nobody would deliver what waits in the former one.
     Where several things fail, the exit code is 2 for the configuration, else 3 for the store, else
     4 for a broker, else 1.
     """
@@ -60,12 +68,11 @@ def check(
             _write_mistakes(path, error)
         raise
     counts = "; ".join((f"routes: {len(config.routes)}, brokers: {len(config.brokers)}", *notes))
-    valid = ok(About.CONFIG, str(path), counts)
-    if connect:
-        from duebridge.admin.checks.doctor import CONNECT_CHECKS
-        from duebridge.cli.commands.doctor import conclude, look
+    valid = ok(FindingSubject.CONFIG, str(path), counts)
+    if connect or running:
+        from duebridge.cli.commands.doctor import conclude
 
-        conclude([valid, *look(config, CONNECT_CHECKS)], output)
+        conclude([valid, *_compared(config, running), *_asked(config, connect)], output)
     elif output is Output.JSON:
         write_json(valid)
     else:
@@ -106,17 +113,25 @@ def schema() -> None:
 def _checked(path: Path) -> tuple[Config, list[str]]:
     """Return a file's configuration, and notes on what cannot be checked on this machine."""
     tree = read_tree(read_config_text(path), str(path))
-    config = config_of(tree)
-    found = list(broker_faults(config, tree))
-    if faults := [fault for fault in found if isinstance(fault, Fault)]:
-        raise all_of(faults)
-    notes = [f"not checked here: {error}" for error in found]
+    config, missing = checked_config(tree)
+    notes = [f"not checked here: {error}" for error in missing]
     if unset := sorted(unset_variables(config.model_dump())):
         notes.append(f"not set here: {', '.join(unset)}")
     return config, notes
 
 
+def _compared(config: Config, running: Path | None) -> list[Finding]:
+    return [] if running is None else [compare_namespace(config, running)]
+
+
+def _asked(config: Config, connect: bool) -> Iterator[Finding]:
+    from duebridge.admin.checks.doctor import CONNECT_CHECKS
+    from duebridge.cli.commands.doctor import look
+
+    return look(config, CONNECT_CHECKS) if connect else iter(())
+
+
 def _write_mistakes(path: Path, error: ConfigError) -> None:
     """Write a finding for each line of an error of the file."""
     for mistake in str(error).splitlines():
-        write_json(failure(About.CONFIG, str(path), mistake, "mend it"))
+        write_json(failure(FindingSubject.CONFIG, str(path), mistake, "fix it"))

@@ -7,20 +7,21 @@ import typer
 
 from duebridge.cli.commands.ls import CursorOption, EnvelopePage, LimitOption, error_cell
 from duebridge.cli.dead.selection import (
+    DeadSelection,
     FilterOptions,
     SettleOptions,
     expand_options,
-    select,
 )
 from duebridge.cli.dead.settling import (
-    Batch,
     RateLimiter,
+    SettleBatch,
     SettlePlan,
     Spread,
     carry_out,
     parse_rate,
 )
 from duebridge.cli.exits import finish
+from duebridge.cli.instants import DURATIONS
 from duebridge.cli.output import Output, OutputOption, complain, write_json, write_table
 from duebridge.cli.session import ConfigOption, IdArgument, RouteArgument, load, opened_store
 from duebridge.cli.shown import BodyOption, as_json, as_rows
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 COLUMNS = ("id", "reason", "attempt", "error", "first failed", "last failed")
 
 ReplayDelayOption = Annotated[
-    str, typer.Option("--delay", help="Due after this delay: 500ms, 2.5s, 15m, 2h, 3d.")
+    str, typer.Option("--delay", help=f"Due after this delay: {DURATIONS}.")
 ]
 SpreadOption = Annotated[
     str, typer.Option("--spread", help="Due one after the other, evenly over this time: 10m.")
@@ -60,11 +61,12 @@ def ls(
     from duebridge.admin.listing import read_cursor
     from duebridge.admin.operator import Operator
 
+    conditions = filters.read()
+    start = None if cursor is None else read_cursor(cursor, route, "dead")
     settings = load(context, config)
     with opened_store(settings) as connection:
         operator = Operator(settings, connection)
-        start = None if cursor is None else read_cursor(cursor, route, "dead")
-        listed = list_dead(operator, route, filters.read(operator), after=start)
+        listed = list_dead(operator, route, conditions.filter(operator), after=start)
         page = EnvelopePage(route, listed, limit)
         page.show(COLUMNS, (_row(known) for known in page.envelopes), output)
 
@@ -153,7 +155,7 @@ def _settle(
     route: str,
     options: SettleOptions,
     verb: str,
-    settle: "Callable[[Operator, Batch], list[DeadSettlement]]",
+    settle: "Callable[[Operator, SettleBatch], list[DeadSettlement]]",
     *,
     is_counted: bool = False,
 ) -> None:
@@ -161,10 +163,12 @@ def _settle(
     from duebridge.admin.operator import Operator
 
     limiter = RateLimiter(parse_rate(options.rate) if options.rate else None)
+    conditions = options.read()
     settings = load(context, options.config)
     with opened_store(settings) as connection:
         operator = Operator(settings, connection)
-        selection = select(operator, route, options)
+        wanted = conditions.filter(operator)
+        selection = DeadSelection(operator, route, options.ids or [], wanted)
         plan = SettlePlan(verb, lambda batch: settle(operator, batch), limiter, is_counted)
         carry_out(
             plan, selection, options.output, is_dry_run=options.dry_run, is_agreed=options.yes

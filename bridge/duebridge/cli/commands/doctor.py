@@ -20,7 +20,7 @@ from duebridge.cli.output import (
 )
 from duebridge.cli.session import ConfigOption, named_config, opened_store
 from duebridge.errors import ConfigError, StoreError
-from duebridge.ports.checks import About, Finding, Severity, failure, ok
+from duebridge.ports.checks import Finding, FindingSubject, Severity, failure, ok
 
 if TYPE_CHECKING:
     from duebridge.admin.checks.doctor import Check
@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 COLUMNS = ("", "place", "found", "what to do")
 
 # In the order in which they decide the exit code.
-_CODES = {About.CONFIG: USAGE, About.STORE: STORE, About.BROKER: BROKER, About.ROUTE: NO}
+_CODES = {
+    FindingSubject.CONFIG: USAGE,
+    FindingSubject.STORE: STORE,
+    FindingSubject.BROKER: BROKER,
+    FindingSubject.ROUTE: NO,
+}
 
 
 def doctor(
@@ -85,7 +90,7 @@ def _examine_store(config: "Config", checks: "Sequence[Check]") -> list[Finding]
             return list(check_store(config, connection, checks))
     except ConfigError as error:
         text = str(error).removeprefix("store.url: ")
-        return [failure(About.CONFIG, "store.url", text, "mend it")]
+        return [failure(FindingSubject.CONFIG, "store.url", text, "fix it")]
     except StoreError as error:
         return [store_failure(error)]
 
@@ -98,15 +103,15 @@ def _load(path: Path) -> "tuple[Config | None, list[Finding]]":
     except ConfigError as error:
         return None, [_mistake(path, line) for line in str(error).splitlines()]
     counts = f"routes: {len(config.routes)}, brokers: {len(config.brokers)}"
-    return config, [ok(About.CONFIG, str(path), counts)]
+    return config, [ok(FindingSubject.CONFIG, str(path), counts)]
 
 
 def _mistake(path: Path, line: str) -> Finding:
     if not path.exists():
         remedy = "write one (the README has a short one), or name it with --config"
-        return failure(About.CONFIG, str(path), "there is no such file", remedy)
+        return failure(FindingSubject.CONFIG, str(path), "there is no such file", remedy)
     place, _, text = line.partition(" ")
-    return failure(About.CONFIG, place.rstrip(":"), text, "mend it there")
+    return failure(FindingSubject.CONFIG, place.rstrip(":"), text, "fix it there")
 
 
 def _show(found: list[Finding]) -> None:

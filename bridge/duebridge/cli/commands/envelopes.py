@@ -31,7 +31,7 @@ from duebridge.cli.session import (
 )
 from duebridge.cli.shown import BodyOption, as_json, as_rows, field_rows
 from duebridge.durations import format_instant, parse_instant_ms
-from duebridge.envelope import checked_id
+from duebridge.envelope import checked_id, due_instant
 from duebridge.errors import EnvelopeError
 from duebridge.instants import parse_at
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from duebridge.config.models import Config
     from duebridge.receipt import Known
     from duebridge.store.server.connection import Connection
+    from duebridge.store.wire.replies import ChangeAnswer
 
 CancelIdArgument = Annotated[
     str,
@@ -60,7 +61,7 @@ class StatusAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
     id: str
     route: str
-    status: str
+    status: "ChangeAnswer"
     due_at_ms: int | None = None
 
 
@@ -79,12 +80,16 @@ def cancel(
     ls and events print them with --output json; lines of other routes are skipped. --ended-since
     cleans up a restored store: it cancels the envelopes that ended after the backup.
     """
+    from duebridge.producer import find_route
+
     is_many = envelope_id == FROM_STDIN
     if ended_since is not None and not is_many:
         raise EnvelopeError("--ended-since: expected - as the id, for standard input")
     since = None if ended_since is None else parse_instant_ms(ended_since, "--ended-since")
     counts: Counter[str] = Counter()
-    with opened_producer(load(context, config)) as producer:
+    settings = load(context, config)
+    find_route(settings, route)
+    with opened_producer(settings) as producer:
         for one_id in read_ids(IdFilter(route, since)) if is_many else (envelope_id,):
             status = producer.cancel(route, one_id)
             counts[status] += 1
@@ -108,7 +113,12 @@ def reschedule(
     It takes exactly one of --delay and --at, and prints the new due instant. Exits 1 if the
     envelope is in flight, dead or unknown; then nothing is changed.
     """
-    with opened_producer(load(context, config)) as producer:
+    from duebridge.producer import find_route
+
+    settings = load(context, config)
+    find_route(settings, route)
+    due_instant(delay, at)  # a usage mistake is told even while the store is away
+    with opened_producer(settings) as producer:
         status = producer.reschedule(route, envelope_id, delay=delay, at=at)
         known = producer.get(route, envelope_id) if status == "rescheduled" else None
     due_at_ms = known.due_at_ms if known else None  # None: delivered since
@@ -130,9 +140,9 @@ def deliver_now(
     """
     from duebridge.admin.operator import Operator
 
+    ids = [checked_id(each) for each in envelope_ids]
     settings = load(context, config)
     with opened_store(settings) as connection:
-        ids = [checked_id(each) for each in envelope_ids]
         answers = Operator(settings, connection).deliver_now(route, ids)
     for answer in answers:
         due_at_ms = answer.due_at_ms if answer.status == "rescheduled" else None
@@ -156,9 +166,10 @@ def get(
     """
     from duebridge.admin.operator import Operator
 
+    checked_id(envelope_id)
     settings = load(context, config)
     with opened_store(settings) as connection:
-        shown = Operator(settings, connection).show(route, checked_id(envelope_id))
+        shown = Operator(settings, connection).show(route, envelope_id)
         known = shown or _cold(settings, connection, route, envelope_id)
     if known is None:
         known_by = f"delivered, cancelled or never sent: see `duebridge events {route}`"

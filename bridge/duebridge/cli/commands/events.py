@@ -2,14 +2,15 @@
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from duebridge.cli.output import Output, OutputOption, printable, write, write_json
+from duebridge.cli.output import Output, OutputOption, complain, printable, write, write_json
 from duebridge.cli.session import ConfigOption, RouteFilter, load, opened_store
 from duebridge.durations import format_instant
-from duebridge.instants import parse_ago
+from duebridge.errors import StoreUnavailable
+from duebridge.instants import Moment, parse_ago
 
 if TYPE_CHECKING:
     from duebridge.admin.events import EnvelopeEvent, EventReader
@@ -49,32 +50,47 @@ def events(
     retry tells what failed, whether it counts towards max_attempts, and when the next try is; what
     waits for a target goes as soon as the target is well. What a command did names the person who
     ran it. The journal is capped: a gap says how many entries were cut before they were read.
-    --limit applies to past events, not to those that --follow adds.
+    --limit applies to past events, not to those that --follow adds. --follow waits for a store that
+    restarts or fails over, says so once, and goes on behind the last event that it printed.
     """
     from duebridge.admin.events import EventReader, Purges
     from duebridge.admin.operator import Operator
     from duebridge.store.purges import PurgeLog
 
+    start = None if since is None else parse_ago(since, "--since")
     settings = load(context, config)
     with opened_store(settings) as connection:
         operator = Operator(settings, connection)
         purges = Purges(PurgeLog(connection, settings.store.namespace), route)
         reader = EventReader(operator.journals(route), purges)
-        _show(_past(operator, reader, since, limit), output)
-        while follow:
-            time.sleep(POLL_EVERY_S)
-            _show(reader.new(), output)
+        _show(_past(operator, reader, start, limit), output)
+        if follow:
+            _follow(reader, output)
 
 
 def _past(
-    operator: "Operator", reader: "EventReader", since: str | None, limit: int | None
+    operator: "Operator", reader: "EventReader", since: Moment | None, limit: int | None
 ) -> "Iterable[EnvelopeEvent]":
     if since is None:
         limit = NEWEST if limit is None else limit
         reader.go_to_newest(limit)
     else:
-        reader.go_to_instant(parse_ago(since, "--since", operator.now_ms()))
+        reader.go_to_instant(since.at_ms(operator.now_ms()))
     return reader.new() if limit is None else reader.newest(limit)
+
+
+def _follow(reader: "EventReader", output: Output) -> NoReturn:
+    """Print what comes; wait for a store that is away, and say so once."""
+    is_away = False
+    while True:
+        time.sleep(POLL_EVERY_S)
+        try:
+            _show(reader.new(), output)
+            is_away = False
+        except StoreUnavailable as error:
+            if not is_away:
+                complain(f"duebridge: {error}; waiting for the store")
+            is_away = True
 
 
 def _show(found: "Iterable[EnvelopeEvent]", output: Output) -> None:

@@ -20,8 +20,8 @@ from duebridge.cli.output import (
 from duebridge.cli.session import ConfigOption, RouteArgument, load, opened_store
 from duebridge.cli.shown import LONG_COLUMNS, BodyOption, as_block, as_json, long_cells
 from duebridge.durations import format_instant
-from duebridge.instants import parse_from_now
-from duebridge.receipt import Known, Shown
+from duebridge.instants import Moment, parse_from_now
+from duebridge.receipt import EnvelopeDetails, Known
 
 if TYPE_CHECKING:
     from duebridge.admin.listing import ListedEnvelope
@@ -92,16 +92,17 @@ def ls(
     from duebridge.admin.listing import Listing, read_cursor
     from duebridge.admin.operator import Operator
 
+    wanted = "" if state is None or state is StateChoice.COLD else state.value
+    since, until = _moment(due_after, "--due-after"), _moment(due_before, "--due-before")
+    after = None if cursor is None else read_cursor(cursor, route, wanted)
     settings = load(context, config)
     with opened_store(settings) as connection:
         operator = Operator(settings, connection)
-        window = _window(operator, due_after, due_before)
+        window = _window(operator, since, until)
         if state is StateChoice.COLD:
             found = list(islice(_cold_rows(settings, connection, route, window), limit))
             show_envelopes(found, COLUMNS, map(_row, found), output)
             return
-        wanted = state.value if state else ""
-        after = None if cursor is None else read_cursor(cursor, route, wanted)
         listing = Listing(route, operator.stores(route), wanted)
         listed = listing.walk(window=window, after=after, limit=limit + 1)
         page = EnvelopePage(route, listed, limit)
@@ -140,12 +141,12 @@ class EnvelopePage:
 
     @property
     def envelopes(self) -> list[Known]:
-        """What is known of each, without its content."""
+        """The envelopes without their contents."""
         return [Known.of(self._route, entry) for entry in self._entries]
 
-    def whole(self) -> list[Shown]:
-        """Everything known of each."""
-        return [Shown.of(self._route, entry) for entry in self._entries]
+    def whole(self) -> list[EnvelopeDetails]:
+        """The envelopes with their contents."""
+        return [EnvelopeDetails.of(self._route, entry) for entry in self._entries]
 
     def show(self, columns: Sequence[str], rows: Iterator[Sequence[str]], output: Output) -> None:
         """Write the page, its cursor last; for people the cursor goes to standard error."""
@@ -189,16 +190,17 @@ def _cold_rows(
     return ColdRows(config, connection, find_route(config, route)).walk(window)
 
 
-def _window(operator: "Operator", after: str | None, before: str | None) -> "DueWindow":
+def _moment(given: str | None, name: str) -> Moment | None:
+    return None if given is None else parse_from_now(given, name)
+
+
+def _window(operator: "Operator", since: Moment | None, until: Moment | None) -> "DueWindow":
     from duebridge.store.due_window import DueWindow
 
-    if after is None and before is None:
+    if since is None and until is None:
         return DueWindow()
     now_ms = operator.now_ms()
-    return DueWindow(
-        None if after is None else parse_from_now(after, "--due-after", now_ms),
-        None if before is None else parse_from_now(before, "--due-before", now_ms),
-    )
+    return DueWindow(since and since.at_ms(now_ms), until and until.at_ms(now_ms))
 
 
 def _row(known: Known) -> tuple[str, ...]:

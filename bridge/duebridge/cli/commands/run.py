@@ -111,15 +111,16 @@ def run_process(
 ) -> None:
     """Run intakes and lanes until a signal; `is_alone`: no lanes, so that nothing is delivered."""
     from duebridge.admin.checks.drain_check import DrainCheck
+    from duebridge.collector import tuned_gc
     from duebridge.intake.process import IntakeRunner
     from duebridge.store.server.connection import REPEAT_FOR_S
     from duebridge.store.workers import Workers
     from duebridge.telemetry.metrics import observe_store_call
     from duebridge.telemetry.tracing import traced_process
-    from duebridge.worker.process import Runner, tuned_gc
+    from duebridge.worker.process import Runner
     from duebridge.worker.publishers import open_publishers
     from duebridge.worker.reload import LOOK_EVERY_S, Reload
-    from duebridge.worker.watch.status import StatusWriter
+    from duebridge.worker.reporting.status import StatusWriter
 
     with ExitStack() as stack:
         stack.enter_context(tuned_gc())
@@ -188,10 +189,10 @@ def serve_health(
     """Serve probes until the stack unwinds; raises `ConfigError` if the port is taken."""
     import structlog
 
-    from duebridge.worker.watch.gauges import register
-    from duebridge.worker.watch.missing import MissingRoutes
-    from duebridge.worker.watch.probes import HealthServer
-    from duebridge.worker.watch.store_monitor import StoreMonitor
+    from duebridge.worker.reporting.gauges import register
+    from duebridge.worker.reporting.missing import MissingRoutes
+    from duebridge.worker.reporting.probes import HealthServer
+    from duebridge.worker.reporting.store_monitor import StoreMonitor
 
     store = runner.config.store
     absent = runner.absent if runner.config.routes else dict[str, int]

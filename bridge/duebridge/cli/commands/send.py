@@ -102,11 +102,12 @@ def send(
     replaced, 1 for conflict, in_flight, cancelled or dead (how a remembered id ended), and for any
     refused line. A line of --jsonl has the fields of
     the Python API: body (text, or {"base64": "AAE="}) or json (any JSON value), delay or at, id,
-    key, headers and so on. Durations are 500ms, 2.5s, 15m, 2h, 3d; instants are RFC 3339 with an
-    offset, or epoch milliseconds. A refused line is reported and does not stop the others; the file
-    of --rejects can be edited and sent again, since lines that begin with # are comments. Ctrl-C
-    reports which lines are stored; sent again, lines with an id of their own are duplicates.
+    key, headers and so on. Durations are 500ms, 2.5s, 15m, 1h30m, 3d, 2w; instants are RFC 3339
+    with an offset, or epoch milliseconds. A refused line is reported and does not stop the others;
+    the file of --rejects can be edited and sent again, since lines that begin with # are comments.
+    Ctrl-C reports which lines are stored; sent again, lines with an id of their own are duplicates.
     """
+    from duebridge.limits import RouteLimits
     from duebridge.producer import find_route
 
     fields = _fields(delay, at, key, header, envelope_id, expires, max_attempts, content_type)
@@ -121,6 +122,8 @@ def send(
     if rejects is not None:
         raise EnvelopeError("--rejects: expected --jsonl beside it")
     content = _body(body, file)
+    # A mistake is told even while the store is away.
+    RouteLimits.of(settings, settings.routes[route]).check(Envelope.new(content, **fields))
     with opened_producer(settings) as producer:
         receipt = producer.schedule(route, content, on_conflict=on_conflict.value, **fields)
     show_receipt(receipt, output)

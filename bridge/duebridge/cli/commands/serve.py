@@ -13,7 +13,7 @@ def serve(context: typer.Context, config: ConfigOption = None) -> None:
 
     It listens where serve.listen of the configuration says, by default on 127.0.0.1:8480. Then it
     takes no new connection, ends the requests in hand and exits 0; a second signal ends it at
-    once. Any number of processes may serve the same store. Tokens are read anew when their file
+    once. Any number of processes may serve the same store. Tokens are read again when their file
     changes; another configuration needs a restart.
 
     Logs go to standard error: text on a terminal, else one JSON object per line.
@@ -30,6 +30,7 @@ def serve(context: typer.Context, config: ConfigOption = None) -> None:
     except ImportError as error:
         remedy = "pip install 'duebridge[http]'"
         raise ConfigError(f"serve: package {error.name} is not installed: {remedy}") from error
+    from duebridge.collector import tuned_gc
     from duebridge.config.load import resolved_tokens
     from duebridge.store.server.connection import REPEAT_FOR_S
     from duebridge.store.server.fitness import check_fitness
@@ -39,7 +40,11 @@ def serve(context: typer.Context, config: ConfigOption = None) -> None:
     configure_logs()
     is_open = settings.serve.tokens is None  # the configuration allows it on this machine alone
     tokens = NoTokens() if is_open else TokenFile(partial(resolved_tokens, settings))
-    with opened_store(settings, REPEAT_FOR_S) as connection, traced_process() as tracing:
+    with (
+        tuned_gc(),
+        opened_store(settings, REPEAT_FOR_S) as connection,
+        traced_process() as tracing,
+    ):
         connection.actor = ""  # each call has its token's name
         connection.observe = observe_store_call
         check_fitness(connection, settings.store.allow_unfit, REPEAT_FOR_S, settings.needs)

@@ -47,7 +47,7 @@ LEAST_PAUSE_MS = 100
 
 
 class HorizonChoice(StrEnum):
-    """How far a histogram goes."""
+    """The horizon of a histogram."""
 
     HOUR = "hour"
     DAY = "day"
@@ -194,7 +194,7 @@ def _row(route: "RouteStats") -> tuple[str, ...]:
 
 
 def _note(route: "RouteStats") -> str:
-    """Return what is wrong with a route; of several failing targets, the one that fails longest."""
+    """Describe a route's fault; of several failing targets, the one that has failed longest."""
     if not route.configured:
         return "not in the configuration"
     if not route.held:

@@ -10,7 +10,7 @@ NameArgument = Annotated[
     str, typer.Argument(help="Whose token it is, for the journal and the log.", show_default=False)
 ]
 ScopesOption = Annotated[
-    str, typer.Option(help="What it may do: schedule, read, operate, separated by commas.")
+    str, typer.Option(help="Scopes of the token, separated by commas: schedule, read, operate.")
 ]
 RoutesOption = Annotated[
     str, typer.Option(help="The routes it may use, separated by commas; names may be globs.")

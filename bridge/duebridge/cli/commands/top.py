@@ -9,7 +9,7 @@ import typer
 
 from duebridge.cli.commands.stats import parse_pause_s
 from duebridge.cli.output import printable, write_frames, write_lines
-from duebridge.cli.plots import WIDTH, Marks, age, compact, cut, marks_of, sparkline
+from duebridge.cli.plots import WIDTH, PlotCharacters, age, compact, cut, marks_of, sparkline
 from duebridge.cli.session import ConfigOption, RouteFilter, load, opened_store
 from duebridge.durations import format_instant
 from duebridge.errors import StoreUnavailable
@@ -34,7 +34,7 @@ EveryOption = Annotated[str, typer.Option(help="The interval.")]
 
 
 class View(NamedTuple):
-    """What one frame shows, read at `now_ms` of the store."""
+    """The data of one frame, read at `now_ms` of the store."""
 
     now_ms: int
     routes: Sequence["RouteStats"]
@@ -84,7 +84,7 @@ def look(operator: "Operator", names: Sequence[str]) -> View:
 
 
 def _frames(
-    operator: "Operator", names: Sequence[str], marks: Marks, pause_s: float
+    operator: "Operator", names: Sequence[str], marks: PlotCharacters, pause_s: float
 ) -> "Iterator[Text]":
     """Yield a frame a round; while the store is away, the last one and why."""
     last = None
@@ -100,7 +100,7 @@ def _frames(
         time.sleep(pause_s)
 
 
-def frame(view: View, marks: Marks) -> "Text":
+def frame(view: View, marks: PlotCharacters) -> "Text":
     """Return a frame of lines of at most 80 columns."""
     from rich.text import Text
 
@@ -135,7 +135,7 @@ def _cells(cells: Sequence[str]) -> str:
     return " ".join([first, *rest])
 
 
-def _route_line(stats: "RouteStats", rates: "RouteRates", marks: Marks) -> "Text":
+def _route_line(stats: "RouteStats", rates: "RouteRates", marks: PlotCharacters) -> "Text":
     counts = (stats.pending, stats.ready, stats.unack, stats.retry, stats.dead)
     cells = (
         cut(printable(stats.route), WIDTHS[0], marks),
@@ -147,8 +147,8 @@ def _route_line(stats: "RouteStats", rates: "RouteRates", marks: Marks) -> "Text
     return _line(_cells(cells), "red" if stats.held else "" if stats.configured else "dim")
 
 
-def _problems(view: View, marks: Marks) -> "Iterator[Text]":
-    """Yield what keeps envelopes from being delivered, a line each."""
+def _problems(view: View, marks: PlotCharacters) -> "Iterator[Text]":
+    """Yield a line for each cause that keeps envelopes from being delivered."""
     said = list(_said(view))
     if said:
         yield _line("")
@@ -182,7 +182,7 @@ def _held_text(held: "HeldStats", now_ms: int) -> str:
     return f"{kind} {held.target} for {age(now_ms - held.since_ms)}, {waits}: {held.error}"
 
 
-def _hour(view: View, marks: Marks) -> "Iterator[Text]":
+def _hour(view: View, marks: PlotCharacters) -> "Iterator[Text]":
     counts = [each.due for each in view.hour]
     due = view.past + sum(each.ready + each.unack for each in view.routes)
     yield _line("")

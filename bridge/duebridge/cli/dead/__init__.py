@@ -1,1 +1,1 @@
-"""How the `dead` commands select dead letters, and settle them."""
+"""Selects and settles dead letters for the `dead` commands."""

@@ -12,7 +12,7 @@ from duebridge.admin.dead import ANY_DEAD, DeadFilter, list_dead, reason_number
 from duebridge.cli.output import Output, OutputOption
 from duebridge.cli.session import ConfigOption
 from duebridge.errors import EnvelopeError
-from duebridge.instants import parse_ago
+from duebridge.instants import Moment, parse_ago
 from duebridge.ports.publisher import Reason
 
 if TYPE_CHECKING:
@@ -71,16 +71,38 @@ class FilterOptions:
     before: BeforeOption = None
     after: AfterOption = None
 
-    def read(self, operator: "Operator") -> DeadFilter:
-        """Return the filter; raises `EnvelopeError`. "Ago" is by the store's clock."""
-        now_ms = operator.now_ms() if self.before or self.after else 0
-        return DeadFilter(
-            reasons=frozenset(reason_number(word) for word in self.reason or ()),
-            error_class=self.error_class or "",
-            error_text=self.error or "",
-            after_ms=None if self.after is None else parse_ago(self.after, "--after", now_ms),
-            before_ms=None if self.before is None else parse_ago(self.before, "--before", now_ms),
+    def read(self) -> "DeadConditions":
+        """Return the conditions, before the store is asked; raises `EnvelopeError`."""
+        return DeadConditions(
+            DeadFilter(
+                reasons=frozenset(reason_number(word) for word in self.reason or ()),
+                error_class=self.error_class or "",
+                error_text=self.error or "",
+            ),
+            after=None if self.after is None else parse_ago(self.after, "--after"),
+            before=None if self.before is None else parse_ago(self.before, "--before"),
         )
+
+
+class DeadConditions(NamedTuple):
+    """A filter of dead envelopes whose instants may depend on the store's clock."""
+
+    others: DeadFilter
+    after: Moment | None
+    before: Moment | None
+
+    def filter(self, operator: "Operator") -> DeadFilter:
+        """Return the filter by the store's clock now."""
+        if self.after is None and self.before is None:
+            return self.others
+        now_ms = operator.now_ms()
+        return self.others._replace(
+            after_ms=self.after and self.after.at_ms(now_ms),
+            before_ms=self.before and self.before.at_ms(now_ms),
+        )
+
+
+ANY_CONDITION = DeadConditions(ANY_DEAD, None, None)
 
 
 @dataclass(frozen=True)
@@ -94,6 +116,16 @@ class SettleOptions(FilterOptions):
     yes: YesOption = False
     output: OutputOption = Output.TABLE
     config: ConfigOption = None
+
+    def read(self) -> DeadConditions:
+        """Return the conditions; raises `EnvelopeError` unless it is ids, a filter, or --all."""
+        found = super().read()
+        choices = {"ids": self.ids, "a filter": found != ANY_CONDITION, "--all": self.is_all}
+        given = [name for name, is_given in choices.items() if is_given]
+        if len(given) != 1:
+            got = " and ".join(given) or "nothing"
+            raise EnvelopeError(f"expected ids, a filter such as --reason, or --all; got {got}")
+        return found
 
 
 def expand_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -143,14 +175,3 @@ class DeadSelection(NamedTuple):
         """Return the envelope's state, "unknown" if the store does not have it."""
         known = self.operator.show(self.route, one_id)
         return "unknown" if known is None else known.state
-
-
-def select(operator: "Operator", route: str, options: SettleOptions) -> DeadSelection:
-    """Return the selection; raises `EnvelopeError` unless it is ids, a filter, or --all."""
-    wanted, ids = options.read(operator), options.ids or []
-    choices = {"ids": bool(ids), "a filter": wanted != ANY_DEAD, "--all": options.is_all}
-    given = [name for name, is_given in choices.items() if is_given]
-    if len(given) != 1:
-        got = " and ".join(given) or "nothing"
-        raise EnvelopeError(f"expected ids, a filter such as --reason, or --all; got {got}")
-    return DeadSelection(operator, route, ids, wanted)

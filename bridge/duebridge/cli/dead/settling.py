@@ -74,7 +74,7 @@ class RateLimiter:
         self._free_at = max(self._free_at, now) + count / self._rate
 
 
-class Batch(NamedTuple):
+class SettleBatch(NamedTuple):
     """Some of the selected ids, from number `first` on; they are `of` in all, 0 if not counted."""
 
     ids: list[str]
@@ -88,10 +88,10 @@ class Spread(NamedTuple):
     delay_ms: int
     spread_ms: int
 
-    def of(self, batch: Batch) -> "Spread":
+    def of(self, batch: SettleBatch) -> "Spread":
         """Return the part of a batch.
 
-        >>> Spread(5, 1000).of(Batch(["a", "b"], first=4, of=10))
+        >>> Spread(5, 1000).of(SettleBatch(["a", "b"], first=4, of=10))
         Spread(delay_ms=405, spread_ms=200)
         """
         if not self.spread_ms:
@@ -102,10 +102,10 @@ class Spread(NamedTuple):
 
 
 class SettlePlan(NamedTuple):
-    """How to settle dead envelopes: the verb for people, the call for a batch, the rate."""
+    """A way to settle dead envelopes: the verb for people, the call for a batch, the rate."""
 
     verb: str
-    call: "Callable[[Batch], list[DeadSettlement]]"
+    call: "Callable[[SettleBatch], list[DeadSettlement]]"
     limiter: RateLimiter
     is_counted: bool = False  # before it begins: all ids are in memory then
 
@@ -175,11 +175,11 @@ def _settle(plan: SettlePlan, selection: DeadSelection, output: Output) -> None:
     finish(is_yes=not counts["in_flight"] + counts["unknown"])
 
 
-def _batches(plan: SettlePlan, ids: Iterable[str]) -> Iterator[Batch]:
+def _batches(plan: SettlePlan, ids: Iterable[str]) -> Iterator[SettleBatch]:
     known = list(ids) if plan.is_counted else ()
     left, size, first = iter(known or ids), plan.limiter.batch_size(BATCH), 0
     while batch := list(islice(left, size)):
-        yield Batch(batch, first, len(known))
+        yield SettleBatch(batch, first, len(known))
         first += len(batch)
 
 

@@ -12,10 +12,12 @@ from duebridge.admin.operator import DeadSettlement, Operator
 from duebridge.admin.route_stats import RouteStats
 from duebridge.console.forms import choice, duration_ms, text_of
 from duebridge.console.previews import Preview, preview
+from duebridge.console.seen import Seen
 from duebridge.console.visit import Visit
 from duebridge.errors import EnvelopeError
 from duebridge.ports.publisher import Reason, reason_word
-from duebridge.receipt import Shown
+from duebridge.receipt import EnvelopeDetails
+from duebridge.store.wire.replies import Entry
 
 PAGE = 50
 MOST_LOOKED = 2_000  # of one page: they are read with their bodies,
@@ -25,7 +27,7 @@ PREVIEWED = 200  # bytes of a body
 VERBS = ("replay", "drop")
 
 
-class Group(NamedTuple):
+class ReasonGroup(NamedTuple):
     """Dead envelopes of one reason and one class of error."""
 
     reason: str
@@ -36,22 +38,22 @@ class Group(NamedTuple):
 class DeadRow(NamedTuple):
     """A dead envelope with the beginning of its body."""
 
-    shown: Shown
+    shown: EnvelopeDetails
     body: Preview
 
 
-class Look(NamedTuple):
-    """The dead that one look takes in; `is_cut` if there may be more behind them."""
+class DeadSample(NamedTuple):
+    """The dead envelopes of one bounded read; `is_cut` if there may be more behind them."""
 
     letters: list[ListedEnvelope]
     is_cut: bool
 
 
 class DeadPage(NamedTuple):
-    """What the page shows of a route; `looked` of its dead were looked at, from the cursor on."""
+    """The data of a route's page; `looked` dead envelopes were read, from the cursor on."""
 
     stats: RouteStats
-    groups: list[Group]
+    groups: list[ReasonGroup]
     rows: list[DeadRow]
     matched: int
     looked: int
@@ -60,12 +62,13 @@ class DeadPage(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """The dead envelopes that a form means: the ids it names, or what its page's look finds."""
+    """The dead envelopes that a form means: the ids it names, or what its page's look finds.
 
-    route: str
+    `seen` are the latter, as the form of the dry run carries them.
+    """
+
     ids: tuple[str, ...]
-    is_all: bool
-    before_ms: int
+    seen: str = ""
 
 
 async def page(visit: Visit) -> Response:
@@ -89,7 +92,7 @@ async def page(visit: Visit) -> Response:
 
 
 async def review(visit: Visit) -> Response:
-    """Return what a replay or drop would do; it changes nothing."""
+    """Preview a replay or drop; changes nothing."""
     route = visit.operable(text_of(visit.form, "route"))
     verb = choice(visit.form, "verb", VERBS)
     selection = await visit.run(lambda: _selection(visit, route))
@@ -109,34 +112,44 @@ async def review(visit: Visit) -> Response:
 
 
 async def settle(visit: Visit) -> Response:
-    """Replay or drop what the dry run showed; what died since is left alone."""
+    """Replay or drop what the dry run showed, and nothing else."""
     route = visit.operable(text_of(visit.form, "route"))
     verb = choice(visit.form, "verb", VERBS)
     answers = await visit.run(lambda: _settle(visit, route, verb))
-    counts = Counter(answer.status for answer in answers)
+    counts: Counter[str] = Counter(answer.status for answer in answers)
     begin = text_of(visit.form, "cursor")
     return visit.go("dead", route=route, cursor=begin, **_asked(visit.form), **counts)
 
 
 def _settle(visit: Visit, route: str, verb: str) -> list[DeadSettlement]:
-    operator, selection = visit.site.operator, _selection(visit, route)
+    operator, ids = visit.site.operator, _shown(visit, route)
     if verb == "drop":
-        return operator.drop(route, selection.ids)
+        return operator.drop(route, ids)
     delay_ms = duration_ms(visit.form, "delay")
     spread_ms = duration_ms(visit.form, "spread")
-    return operator.replay(route, selection.ids, delay_ms, spread_ms)
+    return operator.replay(route, ids, delay_ms, spread_ms)
 
 
 def _selection(visit: Visit, route: str) -> Selection:
-    """Return the ids that are chosen; those of a filter died before the dry run."""
-    form, operator = visit.form, visit.site.operator
-    before_ms = int(text) if (text := text_of(form, "before")).isdecimal() else operator.now_ms()
-    if not text_of(form, "all"):
-        return Selection(route, form.ids, False, before_ms)
-    wanted = _filter(form)._replace(before_ms=before_ms)
-    letters = _look(operator, route, text_of(form, "cursor")).letters
-    ids = tuple(each.entry.id for each in letters if wanted.has(each.entry))
-    return Selection(route, ids, True, before_ms)
+    """Return what is chosen by id, or all that match."""
+    if not text_of(visit.form, "all"):
+        return Selection(visit.form.ids)
+    entries = _matching(visit, route)
+    return Selection(tuple(each.id for each in entries), Seen.of(entries).field)
+
+
+def _shown(visit: Visit, route: str) -> tuple[str, ...]:
+    """Return the ids that a dry run showed, of which some may be gone."""
+    if not text_of(visit.form, "all"):
+        return visit.form.ids
+    seen = Seen.read(text_of(visit.form, "seen"))
+    return tuple(each.id for each in _matching(visit, route) if seen.has(each))
+
+
+def _matching(visit: Visit, route: str) -> list[Entry]:
+    wanted = _filter(visit.form)
+    letters = _look(visit.site.operator, route, text_of(visit.form, "cursor")).letters
+    return [each.entry for each in letters if wanted.has(each.entry)]
 
 
 def _filter(given: Mapping[str, str]) -> DeadFilter:
@@ -163,7 +176,7 @@ def _stats(visit: Visit) -> list[RouteStats]:
     return visit.site.operator.stats(names) if names else []
 
 
-def _look(operator: Operator, route: str, cursor: str) -> Look:
+def _look(operator: Operator, route: str, cursor: str) -> DeadSample:
     """Return the dead behind a page's cursor; its replay and drop look at the same ones."""
     after = read_cursor(cursor, route, "dead") if cursor else None
     letters: list[ListedEnvelope] = []
@@ -172,8 +185,8 @@ def _look(operator: Operator, route: str, cursor: str) -> Look:
         letters.append(listed)
         size += len(listed.entry.record.blob) if listed.entry.record else 0
         if len(letters) == MOST_LOOKED or size >= MOST_BYTES:
-            return Look(letters, True)
-    return Look(letters, False)
+            return DeadSample(letters, is_cut=True)
+    return DeadSample(letters, is_cut=False)
 
 
 def _gather(visit: Visit, route: str, wanted: DeadFilter) -> DeadPage:
@@ -193,15 +206,15 @@ def _gather(visit: Visit, route: str, wanted: DeadFilter) -> DeadPage:
     )
 
 
-def _groups(letters: Sequence[ListedEnvelope]) -> list[Group]:
+def _groups(letters: Sequence[ListedEnvelope]) -> list[ReasonGroup]:
     flights = [each.entry.flight for each in letters]
     counts = Counter((each.reason, each.error_class) for each in flights)
     return [
-        Group(reason_word(reason) if reason else "", error, count)
+        ReasonGroup(reason_word(reason) if reason else "", error, count)
         for (reason, error), count in counts.most_common()
     ]
 
 
 def _row(route: str, listed: ListedEnvelope) -> DeadRow:
-    shown = Shown.of(route, listed.entry)
+    shown = EnvelopeDetails.of(route, listed.entry)
     return DeadRow(shown, preview(shown.body and shown.body[:PREVIEWED]))

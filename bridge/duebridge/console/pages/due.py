@@ -1,4 +1,4 @@
-"""What falls due in the next hour, day or week, and whether it will be late."""
+"""The forecast of the next hour, day or week: due envelopes, and whether they will be late."""
 
 from typing import Literal, NamedTuple, get_args
 
@@ -14,8 +14,8 @@ MOST_ROUTES = 8  # on one page
 LATE_MS = 1_000  # a wait below it is nothing to tell
 
 
-class Outlook(NamedTuple):
-    """A route's forecast, drawn."""
+class ForecastChart(NamedTuple):
+    """A route's forecast, and its chart."""
 
     forecast: Forecast
     chart: Chart
@@ -36,11 +36,11 @@ async def page(visit: Visit) -> Response:
     horizon: Horizon = choice(visit.query, "horizon", get_args(Horizon))  # type: ignore[assignment]
     wanted = visit.query.get("route", "")
 
-    def gather() -> tuple[list[str], list[Outlook]]:
+    def gather() -> tuple[list[str], list[ForecastChart]]:
         names = visit.route_names()
         chosen = [visit.readable(wanted)] if wanted else names[:MOST_ROUTES]
         found = [forecast(visit.site.operator, name, horizon) for name in chosen]
-        return names, [Outlook(each, forecast_chart(each)) for each in found]
+        return names, [ForecastChart(each, forecast_chart(each)) for each in found]
 
     names, outlooks = await visit.run(gather)
     return visit.page(

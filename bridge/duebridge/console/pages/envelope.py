@@ -11,7 +11,7 @@ from duebridge.console.forms import instant_ms, text_of
 from duebridge.console.previews import Preview, preview
 from duebridge.console.visit import Visit
 from duebridge.errors import EnvelopeError
-from duebridge.receipt import Shown
+from duebridge.receipt import EnvelopeDetails
 
 MOST_HEADERS = 200
 EVENTS = 100  # a page of the time line
@@ -27,10 +27,10 @@ TONES = {
 }
 
 
-class Sight(NamedTuple):
-    """Everything that the page shows; `shown` is None of an envelope that the store lacks."""
+class EnvelopeSheet(NamedTuple):
+    """The data of the page; `shown` is None if the store lacks the envelope."""
 
-    shown: Shown | None
+    shown: EnvelopeDetails | None
     line: Timeline
     body: Preview
     route: Route | None
@@ -92,13 +92,13 @@ def _to_change(visit: Visit) -> tuple[str, str]:
     return visit.operable(route), name
 
 
-def _gather(visit: Visit, route: str, name: str) -> Sight:
+def _gather(visit: Visit, route: str, name: str) -> EnvelopeSheet:
     operator = visit.site.operator
     shown = operator.show(route, name)
     line = timeline(operator, route, name, visit.query.get("cursor", ""), limit=EVENTS)
     named = visit.site.config.routes.get(route)
     own = shown.target if shown and shown.target else named.target if named else None
-    return Sight(
+    return EnvelopeSheet(
         shown,
         line,
         preview(shown.body if shown else None),

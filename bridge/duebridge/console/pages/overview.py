@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import msgspec
 from starlette.responses import Response
 
 from duebridge.admin.held import HeldStats, stopped_lanes
@@ -50,7 +51,7 @@ class HeldRow(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """Everything that the page shows."""
+    """The data of the page."""
 
     now_ms: int
     routes: list[RouteRow]
@@ -66,17 +67,17 @@ class Overview(NamedTuple):
 
     @property
     def oldest_due_age_ms(self) -> int:
-        """How long the oldest undelivered envelope has been due."""
+        """The time since the oldest undelivered envelope became due."""
         return max((row.stats.oldest_due_age_ms for row in self.routes), default=0)
 
     @property
     def accepted_per_s(self) -> float:
-        """What came in a second, over all routes."""
+        """Accepted envelopes a second, over all routes."""
         return sum(row.rates.accepted_per_s for row in self.routes if row.rates)
 
     @property
     def delivered_per_s(self) -> float:
-        """What went out a second, over all routes."""
+        """Delivered envelopes a second, over all routes."""
         return sum(row.rates.delivered_per_s for row in self.routes if row.rates)
 
 
@@ -109,12 +110,17 @@ def _chart(operator: Operator, names: list[str], now_ms: int) -> Chart:
 
 def held_rows(stats: list[RouteStats]) -> list[HeldRow]:
     """Return each held target once, longest first."""
-    found: dict[tuple[str, bool], HeldRow] = {}
+    found: dict[tuple[str, bool], list[tuple[str, HeldStats]]] = {}
     for each in stats:
         for held in each.held:
-            row = found.setdefault((held.target, held.dead_letter), HeldRow(held, []))
-            row.routes.append(each.route)
-    return sorted(found.values(), key=lambda row: row.held.since_ms)
+            found.setdefault((held.target, held.dead_letter), []).append((each.route, held))
+    return sorted(map(_held_row, found.values()), key=lambda row: row.held.since_ms)
+
+
+def _held_row(by_route: list[tuple[str, HeldStats]]) -> HeldRow:
+    waiting = sum(held.waiting for _, held in by_route)
+    held = msgspec.structs.replace(by_route[0][1], waiting=waiting)
+    return HeldRow(held, [route for route, _ in by_route])
 
 
 def broker_rows(visit: Visit, workers: list[WorkerRecord]) -> list[BrokerRow]:

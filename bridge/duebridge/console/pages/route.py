@@ -24,8 +24,8 @@ class Fact(NamedTuple):
     health: Health | None = None
 
 
-class RouteSight(NamedTuple):
-    """Everything that the page shows."""
+class RouteSheet(NamedTuple):
+    """The data of the page."""
 
     stats: RouteStats
     health: Health
@@ -44,12 +44,12 @@ async def page(visit: Visit) -> Response:
     return visit.page("route.html", "overview", found=found, route=name)
 
 
-def _gather(visit: Visit, name: str) -> RouteSight:
+def _gather(visit: Visit, name: str) -> RouteSheet:
     operator = visit.site.operator
     (stats,), workers, now_ms = operator.stats([name]), operator.workers(), operator.now_ms()
     seen = rates(operator, [name])
     named = visit.site.config.routes.get(name)
-    return RouteSight(
+    return RouteSheet(
         stats,
         health(stats, workers),
         seen[0] if seen else None,
@@ -62,7 +62,7 @@ def _gather(visit: Visit, name: str) -> RouteSight:
 
 
 def targets_of(route: Route, stats: RouteStats, workers: list[WorkerRecord] | None) -> list[Fact]:
-    """Return where a route's envelopes go, and whether that takes them."""
+    """Return the targets of a route's envelopes, and their health."""
     live = target_health(route.target, stats, workers, dead_letter=False)
     found = [Fact("target", str(route.target), live)]
     if (letters := route.dead_letter) is None:

@@ -6,11 +6,11 @@ from typing import NamedTuple
 from starlette.responses import Response
 
 from duebridge.admin.listing import STATES
-from duebridge.admin.search import Search, SearchPage, search
+from duebridge.admin.search import SearchFilter, SearchPage, search
 from duebridge.console.forms import choice, instant_ms, text_of
 from duebridge.console.visit import Visit
 from duebridge.errors import BridgeError, EnvelopeError, StoreError, UnknownRoute
-from duebridge.receipt import Shown
+from duebridge.receipt import EnvelopeDetails
 from duebridge.store.due_window import DueWindow
 
 PAGE = 50
@@ -18,10 +18,10 @@ MOST_LOOKED = 5_000  # a call
 MOST_ROUTES = 200  # that one id is looked up on
 
 
-class Found(NamedTuple):
-    """What a search found, and where it goes on."""
+class SearchResult(NamedTuple):
+    """The envelopes that a search found, and the cursor that continues it."""
 
-    envelopes: tuple[Shown, ...] = ()
+    envelopes: tuple[EnvelopeDetails, ...] = ()
     cursor: str = ""
     looked: int = 0
     reached_ms: int = 0
@@ -31,7 +31,7 @@ class Found(NamedTuple):
 
 async def page(visit: Visit) -> Response:
     """Return the form and what it finds; one envelope found by its id alone is shown at once."""
-    found: Found | None = None
+    found: SearchResult | None = None
     names = await visit.run(visit.route_names)
     if _is_asked(visit.query):
         try:
@@ -39,7 +39,7 @@ async def page(visit: Visit) -> Response:
         except (StoreError, UnknownRoute):
             raise
         except BridgeError as error:
-            found = Found(error=str(error))
+            found = SearchResult(error=str(error))
         if len(found.envelopes) == 1 and _is_by_id(visit.query):
             one = found.envelopes[0]
             return visit.go("envelope", route=one.route, id=one.id)
@@ -66,13 +66,13 @@ def _is_by_id(query: Mapping[str, str]) -> bool:
     return bool(query.get("id")) and not any(text_of(query, name) for name in FIELDS[2:])
 
 
-def _find(visit: Visit, names: list[str]) -> Found:
+def _find(visit: Visit, names: list[str]) -> SearchResult:
     query, now_ms = visit.query, visit.site.operator.now_ms()
     route = text_of(query, "route") or (names[0] if len(names) == 1 else "")
     if query.get("id"):
         routes = [visit.readable(route)] if route else names[:MOST_ROUTES]
         shown = [visit.site.operator.show(name, query["id"]) for name in routes]
-        return Found(tuple(filter(None, shown)), looked=len(routes), now_ms=now_ms)
+        return SearchResult(tuple(filter(None, shown)), looked=len(routes), now_ms=now_ms)
     if not route:
         raise EnvelopeError("route: expected one, since only an id is looked up on every route")
     answer = search(
@@ -85,15 +85,15 @@ def _find(visit: Visit, names: list[str]) -> Found:
     return _found(answer, now_ms)
 
 
-def _found(answer: SearchPage, now_ms: int) -> Found:
-    return Found(answer.found, answer.cursor, answer.looked, answer.reached_ms, now_ms)
+def _found(answer: SearchPage, now_ms: int) -> SearchResult:
+    return SearchResult(answer.found, answer.cursor, answer.looked, answer.reached_ms, now_ms)
 
 
-def _wanted(route: str, query: Mapping[str, str]) -> Search:
+def _wanted(route: str, query: Mapping[str, str]) -> SearchFilter:
     header, value = text_of(query, "header"), text_of(query, "value")
     if value and not header:
         raise EnvelopeError("header: expected the name of the header beside its value; got ''")
-    return Search(
+    return SearchFilter(
         route=route,
         key=text_of(query, "key").encode(),
         header=(header, value),

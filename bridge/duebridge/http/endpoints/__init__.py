@@ -1,1 +1,1 @@
-"""What the paths of the HTTP interface do."""
+"""The endpoints of the HTTP interface."""

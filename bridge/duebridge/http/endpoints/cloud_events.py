@@ -1,7 +1,7 @@
 """CloudEvents 1.0 over HTTP, binary and structured, as envelopes.
 
 The extension `delay` or `deliverat` says when the event is due. Its other attributes travel as the
-binding of the route's broker has them: headers `ce_NAME` on Kafka, `cloudEvents:NAME` on AMQP; the
+type of the route's broker has them: headers `ce_NAME` on Kafka, `cloudEvents:NAME` on AMQP; the
 event's `datacontenttype` is the content type, on Kafka its `partitionkey` the key.
 """
 
@@ -10,7 +10,6 @@ import binascii
 import re
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import NamedTuple
 from urllib.parse import unquote
 
 import msgspec
@@ -20,8 +19,9 @@ from starlette.requests import Request
 from duebridge.envelope import JSON, SHORT_BYTES, Envelope
 from duebridge.errors import EnvelopeError, shown
 from duebridge.http.bodies import media_type
-from duebridge.http.problems import Refusal
+from duebridge.http.problems import ProblemError
 from duebridge.instants import parse_at
+from duebridge.ports.broker import BrokerType
 
 BINARY = "binary"
 STRUCTURED = "application/cloudevents+json"
@@ -32,27 +32,12 @@ NOT_HEADERS = ("delay", "deliverat", "datacontenttype")
 _NAME = re.compile("[a-z0-9]{1,64}")
 
 
-class Binding(NamedTuple):
-    """How events travel on a type of broker: what begins their headers, and whether keys exist."""
-
-    prefix: str
-    has_keys: bool
-
-
-KAFKA, AMQP = Binding("ce_", has_keys=True), Binding("cloudEvents:", has_keys=False)
-
-
-def binding_of(broker_type: str) -> Binding:
-    """Return the binding of a type of broker."""
-    return AMQP if broker_type == "rabbitmq" else KAFKA
-
-
 def is_binary(request: Request) -> bool:
     """Whether a request is an event whose attributes are its headers."""
     return f"{OF_BINARY}specversion" in request.headers and media_type(request) != STRUCTURED
 
 
-def of_binary(headers: Headers, body: bytes, binding: Binding) -> Envelope:
+def of_binary(headers: Headers, body: bytes, kind: BrokerType) -> Envelope:
     """Return the envelope of an event in binary mode; raises `EnvelopeError`."""
     found = {
         name.removeprefix(OF_BINARY): unquote(value)
@@ -61,21 +46,21 @@ def of_binary(headers: Headers, body: bytes, binding: Binding) -> Envelope:
     }
     if "content-type" in headers:
         found["datacontenttype"] = headers["content-type"]
-    return _envelope(found, body, binding)
+    return _envelope(found, body, kind)
 
 
-def of_structured(body: bytes, binding: Binding) -> Envelope:
-    """Return the envelope of an event in JSON; raises `EnvelopeError`, `Refusal` 400."""
+def of_structured(body: bytes, kind: BrokerType) -> Envelope:
+    """Return the envelope of an event in JSON; raises `EnvelopeError`, `ProblemError` 400."""
     try:
         given = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refusal(400, "Bad request", f"expected an event as JSON: {error}") from error
+        raise ProblemError(400, "Bad request", f"expected an event as JSON: {error}") from error
     data, data_base64 = given.pop("data", None), given.pop("data_base64", None)
     found = {name: _attribute(name, value) for name, value in given.items()}
-    kind = found.setdefault("datacontenttype", JSON)
+    media = found.setdefault("datacontenttype", JSON)
     if data_base64 is not None:
-        return _envelope(found, _decoded(data_base64), binding)
-    return _envelope(found, b"" if data is None else _data(bytes(data), kind), binding)
+        return _envelope(found, _decoded(data_base64), kind)
+    return _envelope(found, b"" if data is None else _data(bytes(data), media), kind)
 
 
 def _attribute(name: str, raw: msgspec.Raw) -> str:
@@ -87,9 +72,9 @@ def _attribute(name: str, raw: msgspec.Raw) -> str:
     raise EnvelopeError(f"{shown(name)}: expected text, a whole number, true or false")
 
 
-def _data(raw: bytes, kind: str) -> bytes:
+def _data(raw: bytes, media: str) -> bytes:
     """Return the data: JSON as it stands; text of another type is its own characters."""
-    is_json = kind.partition(";")[0].strip().lower().endswith("json")
+    is_json = media.partition(";")[0].strip().lower().endswith("json")
     if is_json or raw[:1] != b'"':
         return raw
     return msgspec.json.decode(raw, type=str).encode()
@@ -102,7 +87,7 @@ def _decoded(raw: msgspec.Raw) -> bytes:
         raise EnvelopeError(f"data_base64: expected base64 with its padding: {error}") from error
 
 
-def _envelope(found: Mapping[str, str], body: bytes, binding: Binding) -> Envelope:
+def _envelope(found: Mapping[str, str], body: bytes, kind: BrokerType) -> Envelope:
     _check(found)
     delay, at = found.get("delay"), found.get("deliverat")
     if (delay is None) == (at is None):
@@ -113,8 +98,10 @@ def _envelope(found: Mapping[str, str], body: bytes, binding: Binding) -> Envelo
         id=event_id(found["source"], found["id"]),
         delay=delay,
         at=None if at is None else parse_at(at, "deliverat"),
-        key=found.get("partitionkey") if binding.has_keys else None,
-        headers=[(binding.prefix + name, found[name]) for name in found if name not in NOT_HEADERS],
+        key=found.get("partitionkey") if kind.has_keys else None,
+        headers=[
+            (kind.event_prefix + name, found[name]) for name in found if name not in NOT_HEADERS
+        ],
         content_type=found.get("datacontenttype"),
     )
 

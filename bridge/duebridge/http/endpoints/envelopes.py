@@ -7,8 +7,9 @@ import msgspec
 from starlette.responses import Response
 
 from duebridge.cold_rows import ColdRows
-from duebridge.envelope import Envelope, checked_id, due_instant
+from duebridge.envelope import Envelope, checked_id, due_instant, unknown_field
 from duebridge.errors import EnvelopeError, StoreUnavailable
+from duebridge.http.batcher import BatchKey
 from duebridge.http.bodies import (
     MERGE_PATCH,
     MOVE_BYTES,
@@ -19,11 +20,11 @@ from duebridge.http.bodies import (
 )
 from duebridge.http.endpoints import cloud_events, keys
 from duebridge.http.endpoints.lines import LINES, Lines
-from duebridge.http.operations import JSON, Call, answer, query_choice
-from duebridge.http.problems import Refusal
-from duebridge.http.together import Manner
+from duebridge.http.operations import JSON, AuthorizedCall, answer, query_choice
+from duebridge.http.problems import ProblemError
 from duebridge.instants import parse_at
-from duebridge.jsonl import parse_line
+from duebridge.jsonl import members, parse_line
+from duebridge.ports.discovery import broker_type
 from duebridge.receipt import Known, Receipt
 from duebridge.scheduling import due_fault
 from duebridge.store.wire.replies import RescheduleReply
@@ -42,7 +43,7 @@ class Move(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of an envelope; `due_at_ms` is its new due instant."""
+    """The outcome of a change of an envelope; `due_at_ms` is its new due instant."""
 
     id: str
     route: str
@@ -50,39 +51,39 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     due_at_ms: int | None = None
 
 
-async def post(call: Call) -> Response:
+async def post(call: AuthorizedCall) -> Response:
     """Schedule one envelope, or one a line."""
     key = keys.key_of(call.request)
     replace = query_choice(call.request, "on_conflict", ON_CONFLICT) == "replace"
     if replace and key is not None:
         detail = f"{keys.HEADER}: expected on_conflict=refuse beside it; got replace"
-        raise Refusal(400, "Bad request", detail)
-    manner = Manner(call.token, call.route, replace, holds=key is not None)
+        raise ProblemError(400, "Bad request", detail)
+    batch_key = BatchKey(call.token, call.route, replace, holds=key is not None)
     if media_type(call.request) in LINES:
-        return Lines(call, manner, key)
+        return Lines(call, batch_key, key)
     usual_id = None if key is None else keys.made_id(call.token, key, 1)
     envelope = await _read_envelope(call, usual_id)
     if key is not None:
         envelope = keys.remembered(envelope, call.site.config.routes[call.route])
-    receipt = await call.together.schedule(manner, envelope)
+    receipt = await call.batcher.schedule(batch_key, envelope)
     return _posted(call, envelope, receipt, is_made=envelope.id == usual_id)
 
 
-async def _read_envelope(call: Call, usual_id: str | None) -> Envelope:
+async def _read_envelope(call: AuthorizedCall, usual_id: str | None) -> Envelope:
     request, config = call.request, call.site.config
     if cloud_events.is_binary(request):
-        kind = cloud_events.BINARY
+        form = cloud_events.BINARY
     else:
-        kind = check_media_type(request, JSON, cloud_events.STRUCTURED, *LINES)
+        form = check_media_type(request, JSON, cloud_events.STRUCTURED, *LINES)
     within_s = config.serve.request_timeout / 1000
     body = await read_body(request, most_bytes(config, call.route), within_s)
-    if kind == JSON:
+    if form == JSON:
         return _parsed(body, usual_id)
     target = config.routes[call.route].target
-    binding = cloud_events.binding_of(config.brokers[target.broker].type)
-    if kind == cloud_events.BINARY:
-        return cloud_events.of_binary(request.headers, body, binding)
-    return cloud_events.of_structured(body, binding)
+    kind = broker_type(config.brokers[target.broker].type)
+    if form == cloud_events.BINARY:
+        return cloud_events.of_binary(request.headers, body, kind)
+    return cloud_events.of_structured(body, kind)
 
 
 def _parsed(body: bytes, usual_id: str | None) -> Envelope:
@@ -90,7 +91,7 @@ def _parsed(body: bytes, usual_id: str | None) -> Envelope:
         return parse_line(body, usual_id)
     except EnvelopeError as error:
         if is_unreadable(error):
-            raise Refusal(400, "Bad request", str(error)) from error
+            raise ProblemError(400, "Bad request", str(error)) from error
         raise
 
 
@@ -101,11 +102,13 @@ def is_unreadable(error: EnvelopeError) -> bool:
     return not is_readable and isinstance(why, msgspec.DecodeError | ValueError | RecursionError)
 
 
-def _posted(call: Call, envelope: Envelope, receipt: Receipt, *, is_made: bool) -> Response:
+def _posted(
+    call: AuthorizedCall, envelope: Envelope, receipt: Receipt, *, is_made: bool
+) -> Response:
     headers = {}
     if is_made and receipt.status == "conflict":
         detail = f"{keys.HEADER}: expected the content of its first request; got other content"
-        raise Refusal(422, "The key is taken", detail, answer=receipt)
+        raise ProblemError(422, "The key is taken", detail, answer=receipt)
     if is_made and keys.is_replayed(receipt):
         headers[keys.REPLAYED] = "true"
         receipt = keys.as_at_first(receipt)
@@ -116,9 +119,9 @@ def _posted(call: Call, envelope: Envelope, receipt: Receipt, *, is_made: bool) 
         return answer(receipt, status, headers)
     most = call.site.config.routes[call.route].max_body
     if len(envelope.body or b"") > most:
-        raise Refusal(413, "Too large", receipt.error)
+        raise ProblemError(413, "Too large", receipt.error)
     title = "The envelope is refused" if status == 422 else f"Not stored: {receipt.status}"
-    raise Refusal(status, title, receipt.error or _why_not(receipt), answer=receipt)
+    raise ProblemError(status, title, receipt.error or _why_not(receipt), answer=receipt)
 
 
 def _why_not(receipt: Receipt) -> str:
@@ -128,7 +131,7 @@ def _why_not(receipt: Receipt) -> str:
     }.get(receipt.status, f"id: it ended {receipt.status}; on_conflict=replace schedules it again")
 
 
-async def get(call: Call) -> Response:
+async def get(call: AuthorizedCall) -> Response:
     """Look an envelope up."""
     id_ = _id_of(call)
 
@@ -143,11 +146,11 @@ async def get(call: Call) -> Response:
 
     known = await call.site.run(look)
     if known is None:
-        raise Refusal(404, "Unknown envelope", _UNKNOWN)
+        raise ProblemError(404, "Unknown envelope", _UNKNOWN)
     return answer(known)
 
 
-async def patch(call: Call) -> Response:
+async def patch(call: AuthorizedCall) -> Response:
     """Give an envelope another due instant."""
     check_media_type(call.request, JSON, MERGE_PATCH)
     within_s = call.site.config.serve.request_timeout / 1000
@@ -155,20 +158,22 @@ async def patch(call: Call) -> Response:
     try:
         move = msgspec.json.decode(body, type=Move)
     except msgspec.ValidationError as error:
-        raise EnvelopeError(f"expected an object with delay or at: {error}") from error
+        unknown = unknown_field(members(body), Move.__struct_fields__)
+        fault = unknown or f"expected an object with delay or at: {error}"
+        raise EnvelopeError(fault) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         detail = f"expected a JSON object with delay or at: {error}"
-        raise Refusal(400, "Bad request", detail) from error
+        raise ProblemError(400, "Bad request", detail) from error
     due = due_instant(move.delay, None if move.at is None else parse_at(move.at, "at"))
     return await _reschedule(call, str(due))
 
 
-async def deliver_now(call: Call) -> Response:
+async def deliver_now(call: AuthorizedCall) -> Response:
     """Make an envelope due now."""
     return await _reschedule(call, NOW)
 
 
-async def delete(call: Call) -> Response:
+async def delete(call: AuthorizedCall) -> Response:
     """Cancel an envelope."""
     id_ = _id_of(call)
     call_id = keys.call_id(call.token, keys.key_of(call.request), "cancel", call.route, id_)
@@ -180,7 +185,7 @@ async def delete(call: Call) -> Response:
     return _changed(Change(id_, call.route, status))
 
 
-async def _reschedule(call: Call, due: str) -> Response:
+async def _reschedule(call: AuthorizedCall, due: str) -> Response:
     id_, key = _id_of(call), keys.key_of(call.request)
     route = call.site.config.routes[call.route]
     call_id = keys.call_id(call.token, key, "reschedule", call.route, id_, due)
@@ -196,7 +201,7 @@ async def _reschedule(call: Call, due: str) -> Response:
     return _changed(Change(id_, call.route, reply.status, due_at_ms))
 
 
-async def _naming(call: Call, id_: str, change: Any) -> Any:
+async def _naming(call: AuthorizedCall, id_: str, change: Any) -> Any:
     try:
         return await call.site.run(change, call.token)
     except StoreUnavailable as error:
@@ -208,11 +213,13 @@ def _changed(change: Change) -> Response:
     if status < 300:
         return answer(change, status)
     if status == 404:
-        raise Refusal(404, "Unknown envelope", _UNKNOWN, answer=change)
-    raise Refusal(409, f"Not changed: {change.status}", _TOO_LATE[change.status], answer=change)
+        raise ProblemError(404, "Unknown envelope", _UNKNOWN, answer=change)
+    raise ProblemError(
+        409, f"Not changed: {change.status}", _TOO_LATE[change.status], answer=change
+    )
 
 
-def _id_of(call: Call) -> str:
+def _id_of(call: AuthorizedCall) -> str:
     return checked_id(call.request.path_params["id"])
 
 

@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from duebridge.config.models import Route
 from duebridge.envelope import Envelope
-from duebridge.http.problems import Refusal
+from duebridge.http.problems import ProblemError
 from duebridge.http.tokens import Token
 from duebridge.receipt import Receipt
 from duebridge.store.batching import CALL_ID_BYTES, CallId
@@ -27,12 +27,14 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def key_of(request: Request) -> str | None:
-    """Return the key of a request, if it has one; raises `Refusal` 400."""
+    """Return the key of a request, if it has one; raises `ProblemError` 400."""
     key = request.headers.get(HEADER)
     if key is None:
         return None
     if not 1 <= len(key) <= MOST or not key.isprintable():
-        raise Refusal(400, "Bad request", f"{HEADER}: expected 1 to {MOST} printable characters")
+        raise ProblemError(
+            400, "Bad request", f"{HEADER}: expected 1 to {MOST} printable characters"
+        )
     return key
 
 

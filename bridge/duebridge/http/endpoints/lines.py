@@ -14,12 +14,12 @@ from starlette.types import Receive, Scope, Send
 
 from duebridge.envelope import Envelope
 from duebridge.errors import EnvelopeError, StoreError
+from duebridge.http.batcher import BatchKey, schedule_batch
 from duebridge.http.bodies import most_bytes, read_parts
 from duebridge.http.endpoints import keys
 from duebridge.http.endpoints.outlet import Outlet, Unread
-from duebridge.http.operations import Call
-from duebridge.http.problems import Refusal
-from duebridge.http.together import Manner, schedule_batch
+from duebridge.http.operations import AuthorizedCall
+from duebridge.http.problems import ProblemError
 from duebridge.jsonl import is_empty, parse_line
 from duebridge.receipt import Receipt, ReceiptStatus
 from duebridge.scheduling import ROW_BYTES, size_bytes
@@ -38,7 +38,7 @@ class LineReceipt(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str = ""
 
 
-class Numbered(NamedTuple):
+class NumberedLine(NamedTuple):
     """A line of a request, by its number from 1; `made` is whether its key has made its id."""
 
     number: int
@@ -70,9 +70,9 @@ class Splitter:
 class Lines(Response):
     """Reads the lines of a request and answers them; raises only before the first receipt."""
 
-    def __init__(self, call: Call, manner: Manner, key: str | None) -> None:
+    def __init__(self, call: AuthorizedCall, batch_key: BatchKey, key: str | None) -> None:
         self._call = call
-        self._manner = manner
+        self._batch_key = batch_key
         self._key = key
         self._route = call.site.config.routes[call.route]
         self._most = most_bytes(call.site.config, call.route)
@@ -91,7 +91,7 @@ class Lines(Response):
                     await outlet.put(self._encode(receipts))
             except (ClientDisconnect, Unread):  # what was read is stored
                 outlet.abandon()
-            except (Refusal, StoreError) as error:
+            except (ProblemError, StoreError) as error:
                 if not self._is_started:
                     raise
                 await outlet.put(self._encode([self._unavailable("", str(error))]))
@@ -113,24 +113,24 @@ class Lines(Response):
                 await asyncio.sleep(wait_s)
             yield await self._answered(batch)
 
-    def _numbered(self, lines: list[bytes], first: int) -> Iterator[Numbered]:
+    def _numbered(self, lines: list[bytes], first: int) -> Iterator[NumberedLine]:
         for number, text in enumerate(lines, first):
             if not is_empty(text):
                 yield self._line(number, text)
 
-    def _line(self, number: int, text: bytes) -> Numbered:
+    def _line(self, number: int, text: bytes) -> NumberedLine:
         made = None if self._key is None else keys.made_id(self._call.token, self._key, number)
         try:
             if len(text) > self._most:
                 raise EnvelopeError(f"expected at most {self._most} bytes")
             envelope = parse_line(text, made)
         except EnvelopeError as error:
-            return Numbered(number, self._refused(f"line {number}: {error}"))
+            return NumberedLine(number, self._refused(f"line {number}: {error}"))
         if self._key is not None:
             envelope = keys.remembered(envelope, self._route)
-        return Numbered(number, envelope, envelope.id == made)
+        return NumberedLine(number, envelope, envelope.id == made)
 
-    async def _answered(self, batch: list[Numbered]) -> list[AnyReceipt]:
+    async def _answered(self, batch: list[NumberedLine]) -> list[AnyReceipt]:
         envelopes = [each.given for each in batch if isinstance(each.given, Envelope)]
         stored = iter(await self._scheduled(envelopes))
         return [
@@ -141,14 +141,14 @@ class Lines(Response):
     async def _scheduled(self, envelopes: list[Envelope]) -> list[AnyReceipt]:
         if envelopes and not self._failed:
             try:
-                return [*await schedule_batch(self._call.site, self._manner, envelopes)]
+                return [*await schedule_batch(self._call.site, self._batch_key, envelopes)]
             except StoreError as error:
                 if not self._is_started:
                     raise
                 self._failed = str(error)
         return [self._unavailable(each.id, self._failed) for each in envelopes]
 
-    def _told(self, line: Numbered, receipt: AnyReceipt) -> AnyReceipt:
+    def _told(self, line: NumberedLine, receipt: AnyReceipt) -> AnyReceipt:
         if line.made and isinstance(receipt, Receipt):
             receipt = keys.as_at_first(receipt)
         if receipt.error:
@@ -163,5 +163,5 @@ class Lines(Response):
         return LineReceipt(id_, self._call.route, 0, "unavailable", why)
 
 
-def _size(line: Numbered) -> int:
+def _size(line: NumberedLine) -> int:
     return size_bytes(line.given) if isinstance(line.given, Envelope) else ROW_BYTES

@@ -1,4 +1,4 @@
-"""What watches a process: `/livez`, `/readyz` and `/metrics`."""
+"""Answers `/livez`, `/readyz` and `/metrics`."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from duebridge.errors import StoreError
-from duebridge.http.operations import Call
+from duebridge.http.operations import AuthorizedCall
 from duebridge.http.site import Site
 
 READY_WITHIN_S = 2.0
@@ -30,6 +30,6 @@ async def is_ready(site: Site) -> bool:
     return True
 
 
-async def metrics(_: Call) -> Response:
+async def metrics(_: AuthorizedCall) -> Response:
     """Return the counters of this process, for Prometheus."""
     return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)

@@ -1,4 +1,4 @@
-"""What the store says of its routes: `GET /v1/routes` and a route's stats."""
+"""Answers `GET /v1/routes`, and a route's stats and histogram."""
 
 from typing import Final
 
@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from duebridge.admin.histogram import DueBucket, Horizon, due_histogram, edges
 from duebridge.admin.operator import RouteStats
-from duebridge.http.operations import Call, answer, query_choice
-from duebridge.http.problems import Refusal
+from duebridge.http.operations import AuthorizedCall, answer, query_choice
+from duebridge.http.problems import ProblemError
 from duebridge.store.delay_store import MOST_EDGES
 
 HORIZONS: Final[tuple[Horizon, ...]] = ("day", "hour", "week")  # the first by default
@@ -23,7 +23,7 @@ class Routes(msgspec.Struct, frozen=True):
     routes: list[RouteStats]
 
 
-async def list_routes(call: Call) -> Response:
+async def list_routes(call: AuthorizedCall) -> Response:
     """List the routes that the token may read, configured ones first."""
     names = [name for name in call.site.config.routes if call.token.covers(name)]
     operator = call.site.operator
@@ -40,7 +40,7 @@ class Histogram(msgspec.Struct, frozen=True):
     buckets: list[DueBucket]
 
 
-async def show_histogram(call: Call) -> Response:
+async def show_histogram(call: AuthorizedCall) -> Response:
     """Count what falls due in the next hour, day or week."""
     horizon = query_choice(call.request, "horizon", HORIZONS)
     count, operator = _buckets(call.request), call.site.operator
@@ -57,11 +57,11 @@ def _buckets(request: Request) -> int:
     given = request.query_params.get("buckets", str(BUCKETS))
     if not given.isascii() or not given.isdigit() or not 1 <= int(given[:9]) <= MOST_BUCKETS:
         detail = f"buckets: expected a whole number, 1 to {MOST_BUCKETS}; got another"
-        raise Refusal(400, "Bad request", detail)
+        raise ProblemError(400, "Bad request", detail)
     return int(given)
 
 
-async def show_stats(call: Call) -> Response:
+async def show_stats(call: AuthorizedCall) -> Response:
     """Count the envelopes of a route by state."""
     operator = call.site.operator
     (stats,) = await call.site.run(lambda: operator.stats([call.route]))

@@ -5,9 +5,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from duebridge.config.durability import Replicated
+from duebridge.config.durability import ReplicaWait
 from duebridge.errors import Indeterminate, StoreError, StoreUnavailable
-from duebridge.store.acting import actor_or
+from duebridge.store.actor import current_actor
 from duebridge.store.batching import CallId, new_call_id
 from duebridge.store.keys import Shard
 from duebridge.store.life import RouteLife
@@ -33,7 +33,7 @@ class ShardCalls:
         *,
         has_dead_letter: bool = False,
         cold_tier_ms: int = 0,
-        waits_for: Replicated | None = None,
+        waits_for: ReplicaWait | None = None,
         journal_cap_bytes: int = JOURNAL_CAP_BYTES,
         repeat_for_s: float = 0.0,
         settle_for_s: float | None = None,
@@ -88,8 +88,10 @@ class ShardCalls:
             now: Argument = "" if self._now_ms is None else self._now_ms()
             wanted = self._waits_for if called in WAITING else None
             cap = f"{'+' if wanted else ''}{self._journal_cap_bytes}"
-            actor = actor_or(self._connection.actor)
+            actor = current_actor(self._connection.actor)
             whole = (now, f"{cap} {actor}" if actor else cap, life, *given)
             return self._connection.run(script(called), self._keys, whole, repeat_for_s, wanted)
 
-        return self._life.kept(lambda life: call(name, life, *arguments), partial(call, "renew"))
+        return self._life.run_with_epoch(
+            lambda life: call(name, life, *arguments), partial(call, "renew")
+        )

@@ -1,13 +1,25 @@
-"""Divides the envelopes of a state into parts, so that many processes read one shard at once."""
+"""Lists the envelopes of a state, and divides it into parts for many processes to read at once."""
 
 from typing import NamedTuple
 
 from duebridge.store.calls.shard_calls import ShardCalls
-from duebridge.store.wire.replies import Count, build_reply_types, in_rows, read_reply, read_text
+from duebridge.store.wire.packed_page import PackedPage, read_packed_page
+from duebridge.store.wire.poll import NONE
+from duebridge.store.wire.replies import (
+    Count,
+    State,
+    build_reply_types,
+    in_rows,
+    read_reply,
+    read_state,
+    read_text,
+)
+
+MAX_BATCH_BYTES = 1024 * 1024  # of records that one call reads: lua/shared/record.lua
 
 
 class Split(NamedTuple):
-    """How many envelopes a state has, and id and score of the last of each part but the last.
+    """The number of envelopes of a state, and id and score of the last of each part but the last.
 
     A part follows the cut before it, in the order of scores and then of the ids' bytes. A cut is a
     cursor of `DelayStore.list`.
@@ -42,3 +54,32 @@ class DividedShard(ShardCalls):
         reply = self._run("split", state, lower, upper, most)
         _, rows, *columns = read_reply(reply, _SplitReply)
         return Split(rows, [(read_text(name), score) for name, score in in_rows(*columns)])
+
+    def list_packed(
+        self,
+        state: str,
+        *,
+        limit: int = 100,
+        cursor: tuple[str, int] | None = None,
+        due_from_ms: int | None = None,
+        due_to_ms: int | None = None,
+    ) -> PackedPage:
+        """Return what `DelayStore.list` does, by column and without decoding a content."""
+        bounds = due_from_ms, due_to_ms
+        return read_packed_page(*self._listed(state, limit, cursor, bounds, MAX_BATCH_BYTES))
+
+    def _listed(
+        self,
+        state: str,
+        limit: int,
+        cursor: tuple[str, int] | None,
+        bounds: tuple[int | None, int | None],
+        limit_bytes: int,
+    ) -> tuple[State, object]:
+        """Return the state of a page's envelopes, and the page as the store has it."""
+        lower = "-inf" if bounds[0] is None else bounds[0]
+        upper = "+inf" if bounds[1] is None else bounds[1]
+        after_id, after_score = cursor or ("", "")
+        ended_with = "+inf" if after_score == NONE else after_score
+        reply = self._run("list", state, lower, upper, after_id, ended_with, limit, limit_bytes)
+        return read_state(b"ready" if state == "suspect" else state.encode()), reply

@@ -1,1 +1,1 @@
-"""What a shard knows of its route's cold tier, and the lease that excludes its jobs."""
+"""A shard's notes on its route's cold tier, and the lease that excludes its jobs."""

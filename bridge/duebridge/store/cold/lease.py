@@ -58,7 +58,7 @@ class ColdLease:
 
     @property
     def token(self) -> str:
-        """What the calls of the holder carry."""
+        """The token that the holder's calls carry."""
         return self._token
 
     def take(self, wait_ms: int = 0) -> None:

@@ -27,7 +27,7 @@ class Mark(NamedTuple):
 
 
 class ColdFilter(NamedTuple):
-    """What a shard's filter of cold ids has; it has no `words` where none is in use.
+    """A shard's filter of cold ids; it has no `words` where none is in use.
 
     `kept` is how many marks the last rebuild found to be needed.
     """
@@ -84,7 +84,7 @@ class ColdNotes:
         self.store.note("cold_kept", marks)
 
     def filter(self) -> ColdFilter:
-        """Return what the filter of cold ids has."""
+        """Return the shard's filter of cold ids."""
         names = ("cold_words", "cold_marked", "cold_kept")
         with translated_errors():
             found = self._client.hmget(self._meta, names)

@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 import redis
 from redis.cluster import ClusterNode, RedisCluster
 
-from duebridge.store.server.errors import NodeSilent
+from duebridge.store.server.errors import NodeUnresponsive
+from duebridge.store.server.redis_client import LeftAtExit, RedisClient
 
 T = TypeVar("T")
 
@@ -29,11 +30,11 @@ _DEAD = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)
 _ANSWERED = (redis.exceptions.ResponseError, redis.exceptions.AuthenticationError)
 
 
-class ClusterClient(RedisCluster):
+class ClusterClient(LeftAtExit, RedisCluster):
     """Sends each command once to the node that it belongs to, and follows MOVED and ASK once.
 
-    A node that fell silent is not asked (`NodeSilent`) until it answers a probe, so that it holds
-    up one call of a thread, and none of another node's.
+    An unresponsive node gets no calls (`NodeUnresponsive`) until it answers a probe, so that it
+    delays one call of a thread, and none to another node.
     """
 
     def __init__(self, seeds: Sequence[tuple[str, int]], options: Mapping[str, Any]) -> None:
@@ -100,7 +101,7 @@ class ClusterClient(RedisCluster):
 
     def _ask_seed(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Ask the seed that answered: redis-py would ask any node of a map that may be old."""
-        client: Any = redis.Redis(host=self._seed.host, port=self._seed.port, **self._options)
+        client: Any = RedisClient(host=self._seed.host, port=self._seed.port, **self._options)
         try:
             return client.execute_command(*args, **kwargs)
         finally:
@@ -168,9 +169,9 @@ class _MapKeeper:
         self._is_closed = False
 
     def check(self, name: str) -> None:
-        """Raise `NodeSilent` for a node that fell silent and has not answered since."""
+        """Raise `NodeUnresponsive` for a node that fell silent and has not answered since."""
         if name in self._silent:
-            raise NodeSilent(f"node {name}")
+            raise NodeUnresponsive(f"node {name}")
 
     def failed(self, node: ClusterNode, is_silent: bool) -> None:
         """Note that a node did not answer."""
@@ -244,7 +245,7 @@ def first_answering(nodes: Iterable[ClusterNode], options: Mapping[str, Any]) ->
 def answers(node: ClusterNode, options: Mapping[str, Any]) -> bool:
     """Tell whether a node answers within half a second, whatever it answers."""
     timeouts = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), PROBE_TIMEOUT_S)
-    client = redis.Redis(host=node.host, port=node.port, **{**options, **timeouts})
+    client = RedisClient(host=node.host, port=node.port, **{**options, **timeouts})
     try:
         client.ping()
     except _ANSWERED:

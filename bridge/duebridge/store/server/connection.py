@@ -9,19 +9,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from redis.exceptions import NoScriptError
 
-from duebridge.config.durability import Replicated
+from duebridge.config.durability import ReplicaWait
 from duebridge.errors import ConfigError, Indeterminate, StoreError, StoreUnavailable, StoreUnfit
 from duebridge.store.server.cluster import ClusterClient, node_name, server_of
 from duebridge.store.server.durability import run_replicated
-from duebridge.store.server.errors import SlotOnItsWay, translated_errors
+from duebridge.store.server.errors import SlotMigrating, translated_errors
 from duebridge.store.server.opening import Client, open_client
-from duebridge.store.server.reconnects import NotAsked, Reconnects
+from duebridge.store.server.reconnects import CallSuppressed, Reconnects
 from duebridge.store.server.scripts import Script, names, script, sharded
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Argument: TypeAlias = bytes | str | int
 
@@ -69,31 +70,32 @@ class Connection:
         keys: Sequence[str],
         arguments: Sequence[Argument],
         repeat_for_s: float = 0.0,
-        wanted: Replicated | None = None,
+        wanted: ReplicaWait | None = None,
     ) -> Reply:
         """Run a script; while the store is away, repeat the call for `repeat_for_s`.
 
         Raises `StoreUnavailable` (the script may have run), `StoreFull`, `StoreUnfit` and
         `StoreError`; `Indeterminate` where fewer replicas than `wanted` confirmed to the end.
         """
-        sent = self.form_of(called)
-        call = partial(self._run_timed, sent, keys, arguments, wanted)
-        return self.patiently(call, repeat_for_s, keys[0] if keys else "")
+        key, sent = keys[0] if keys else "", self.form_of(called)
+        call = partial(self._ask, key, self._run_timed, sent, keys, arguments, wanted)
+        return _repeat(call, repeat_for_s)
 
     def patiently(self, call: Callable[[], Any], repeat_for_s: float, key: str = "") -> Reply:
         """Return the answer of a call; repeat it for `repeat_for_s` while the store is away.
 
         On a Cluster a call about a key waits for that key's node alone. Raises as the call does.
         """
-        return _repeat(lambda: self._asked(call, key), repeat_for_s)
+        return _repeat(partial(self._ask, key, call), repeat_for_s)
 
-    def _asked(self, call: Callable[[], T], key: str) -> T:
+    def _ask(self, key: str, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+        """Call the node that has a key, unless it failed a moment ago; note how it answers."""
         reconnects = self._reconnects.setdefault(self.node_of(key), Reconnects())
         reconnects.check()
         try:
-            answer = call()
+            answer = call(*given, **named)
         except StoreError as error:
-            is_answer = isinstance(error, Indeterminate | SlotOnItsWay)
+            is_answer = isinstance(error, Indeterminate | SlotMigrating)
             if isinstance(error, StoreUnavailable) and not is_answer:
                 reconnects.failed()
             elif not isinstance(error, StoreUnfit):  # a refusal is an answer; a log-in's is none
@@ -124,16 +126,10 @@ class Connection:
         """Return a script as this store needs it: on a Cluster hints stay with their slot."""
         return sharded(called) if self.is_cluster else called
 
-    def _run_timed(
-        self,
-        called: Script,
-        keys: Sequence[str],
-        arguments: Sequence[Argument],
-        wanted: Replicated | None,
-    ) -> Any:
+    def _run_timed(self, called: Script, *given: Any) -> Any:
         started_at = time.perf_counter()
         try:
-            return self._run_once(called, keys, arguments, wanted)
+            return self._run_once(called, *given)
         finally:
             self.observe(called.name, time.perf_counter() - started_at)
 
@@ -142,30 +138,29 @@ class Connection:
         called: Script,
         keys: Sequence[str],
         arguments: Sequence[Argument],
-        wanted: Replicated | None = None,
+        wanted: ReplicaWait | None = None,
     ) -> Any:
         rest = (len(keys), *keys, *_encoded(arguments))
+        execute: Callable[..., Any] = self.client.execute_command
         with translated_errors():
             if wanted is not None:
                 return run_replicated(self.client, called, rest, wanted)
             try:
-                return self._execute("EVALSHA", called.sha, *rest)
+                return execute("EVALSHA", called.sha, *rest)
             except NoScriptError:  # restarted, failed over, moved, or SCRIPT FLUSH: it did not run
-                self._load_at(keys[0], called)
-            try:
-                return self._execute("EVALSHA", called.sha, *rest)
-            except NoScriptError:  # flushed again, or a slot on its way: send it whole
-                return self._execute("EVAL", called.source, *rest)
+                return self._load_and_run(called, rest)
 
-    def _load_at(self, key: str, called: Script) -> None:
-        """Load a script where the key is: the other nodes need not answer."""
+    def _load_and_run(self, called: Script, rest: tuple[Argument, ...]) -> Any:
+        """Load a script where its keys are, since other nodes need not answer, and run it."""
+        execute: Callable[..., Any] = self.client.execute_command
         if isinstance(self.client, ClusterClient):
-            self.client.load_at(key, called.source)
+            self.client.load_at(str(rest[1]), called.source)
         else:
             self.client.script_load(called.source)
-
-    def _execute(self, *command: Argument) -> Any:
-        return self.client.execute_command(*command)  # type: ignore[no-untyped-call]
+        try:
+            return execute("EVALSHA", called.sha, *rest)
+        except NoScriptError:  # flushed again, or a slot on its way: send it whole
+            return execute("EVAL", called.source, *rest)
 
     def close(self) -> None:
         """Close every socket."""
@@ -182,7 +177,7 @@ def _repeat(call: Callable[[], Any], repeat_for_s: float) -> Reply:
             wait_s = random.uniform(pause_s / 2, pause_s)  # noqa: S311 - jitter
             if time.monotonic() + wait_s >= give_up_at:
                 raise
-            repeated |= not isinstance(error, NotAsked)
+            repeated |= not isinstance(error, CallSuppressed)
         time.sleep(wait_s)
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 

@@ -15,7 +15,7 @@ from duebridge.errors import ConfigError
 Words: TypeAlias = "tuple[()] | tuple[str] | tuple[str, str]"
 
 
-class Login(CredentialProvider):
+class StoreCredentials(CredentialProvider):
     """Gives the client user and password at each connect, also to a Sentinel's or Cluster's nodes.
 
     While the URL cannot be read, such as in the moment when a file is replaced, the last ones stay.
@@ -34,7 +34,7 @@ class Login(CredentialProvider):
 
     def __repr__(self) -> str:
         """Show no secret."""
-        return "Login(***)"
+        return "StoreCredentials(***)"
 
     def get_credentials(self) -> Words:  # type: ignore[override]  # never empty
         """Return user and password, or the password alone."""
@@ -45,7 +45,7 @@ class Login(CredentialProvider):
 
 def split_login(
     url: str, read_url: Callable[[], str] | None = None
-) -> tuple[str, dict[str, Login]]:
+) -> tuple[str, dict[str, StoreCredentials]]:
     """Return a URL without its login, and the client's option that gives it.
 
     Without `read_url` it stays the login in `url`; without a login there is no option. Raises
@@ -55,14 +55,16 @@ def split_login(
         return url, {}
     login, at, _ = urlsplit(url).netloc.rpartition("@")
     bare = url.replace(f"://{login}{at}", "://", 1)
-    return bare, {"credential_provider": Login(url, read_url or (lambda: url))}
+    return bare, {"credential_provider": StoreCredentials(url, read_url or (lambda: url))}
 
 
-def sentinels_login(url: str, read_url: Callable[[], str] | None = None) -> dict[str, Login]:
+def sentinels_login(
+    url: str, read_url: Callable[[], str] | None = None
+) -> dict[str, StoreCredentials]:
     """Return the client's option that gives the Sentinels' own login, none where they have none."""
     if not _sentinels_login_in(url):
         return {}
-    login = Login(url, read_url or (lambda: url), _sentinels_login_in)
+    login = StoreCredentials(url, read_url or (lambda: url), _sentinels_login_in)
     return {"credential_provider": login}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from redis.exceptions import NoPermissionError, NoScriptError
 
-from duebridge.config.durability import Replicated
+from duebridge.config.durability import ReplicaWait
 from duebridge.durations import format_ms
 from duebridge.errors import Indeterminate
 from duebridge.store.server.cluster import ClusterClient
@@ -25,7 +25,7 @@ WAITING = frozenset(
 )
 
 
-def run_replicated(client: Any, called: Script, rest: Sequence[Any], wanted: Replicated) -> Any:
+def run_replicated(client: Any, called: Script, rest: Sequence[Any], wanted: ReplicaWait) -> Any:
     """Return a script's answer once `wanted.replicas` have what it wrote; `rest` begins EVALSHA's.
 
     Raises `Indeterminate` with the answer where too few say so in time, and the client's errors.
@@ -35,7 +35,7 @@ def run_replicated(client: Any, called: Script, rest: Sequence[Any], wanted: Rep
     return _run(client, called, rest, wanted)
 
 
-def _run(client: Any, called: Script, rest: Sequence[Any], wanted: Replicated) -> Any:
+def _run(client: Any, called: Script, rest: Sequence[Any], wanted: ReplicaWait) -> Any:
     try:
         return _execute(client, wanted, "EVALSHA", called.sha, *rest)
     except NoScriptError:  # this node restarted, or was promoted; others need not answer
@@ -46,7 +46,7 @@ def _run(client: Any, called: Script, rest: Sequence[Any], wanted: Replicated) -
         return _execute(client, wanted, "EVAL", called.source, *rest)
 
 
-def _execute(client: Any, wanted: Replicated, *command: Any) -> Any:
+def _execute(client: Any, wanted: ReplicaWait, *command: Any) -> Any:
     with client.pipeline(transaction=False) as pipe:
         pipe.execute_command(*command)
         pipe.execute_command("WAIT", wanted.replicas, wanted.timeout)
@@ -61,7 +61,7 @@ def _execute(client: Any, wanted: Replicated, *command: Any) -> Any:
     return answer
 
 
-def _too_few(count: int, wanted: Replicated) -> str:
+def _too_few(count: int, wanted: ReplicaWait) -> str:
     within = format_ms(wanted.timeout)
     text = f"{count} of {wanted.replicas} replicas confirmed the write within {within}"
     return f"{text}: a failover of the delay store may lose it"

@@ -15,15 +15,15 @@ from duebridge.errors import (
     StoreUnfit,
 )
 from duebridge.ports.tls import hinted
-from duebridge.store.server.reconnects import NotAsked
+from duebridge.store.server.reconnects import CallSuppressed
 
 
-class NodeSilent(redis.exceptions.ConnectionError):
-    """A node of a Cluster did not answer a moment ago, and was not asked."""
+class NodeUnresponsive(redis.exceptions.ConnectionError):
+    """A node of a Cluster did not answer a moment ago, so the call was not sent."""
 
 
-class SlotOnItsWay(StoreUnavailable):
-    """A Cluster moves the shard's slot. The node answered: its other shards go on."""
+class SlotMigrating(StoreUnavailable):
+    """The shard's slot is migrating; the node serves its other shards."""
 
 
 class SentinelRefused(redis.exceptions.ConnectionError):
@@ -52,6 +52,7 @@ _UNFIT: tuple[type[Exception], ...] = (
 )
 # Errors that the client lets through on bytes that are no reply to its request.
 _CONFUSED = (ValueError, TypeError, AttributeError, LookupError, OverflowError)
+_OF_CLIENT = (RedisError, RedisClusterException)
 # Inside scripts, and from older servers, only the text tells.
 _AWAY_WORDS = (
     "BUSY",
@@ -71,8 +72,9 @@ _DENIED_WORDS = ("NOPERM", "The user executing the script", "ACL failure in scri
 def translated_errors() -> Iterator[None]:
     """Turn the client's errors into `StoreError`s; what is sent again decides their class."""
     try:
-        with translated_client_errors():
-            yield
+        yield
+    except _OF_CLIENT as error:
+        raise _ours(error) from error
     except _CONFUSED as error:
         text = f"unreadable reply from the delay store: {type(error).__name__}"
         raise StoreUnavailable(text) from error
@@ -83,7 +85,7 @@ def translated_client_errors() -> Iterator[None]:
     """Turn what the client raises on purpose; a `ValueError` passes, as one about the URL."""
     try:
         yield
-    except (RedisError, RedisClusterException) as error:
+    except _OF_CLIENT as error:
         raise _ours(error) from error
 
 
@@ -100,7 +102,7 @@ def _silence(error: Exception) -> StoreError:
 
 
 def _migration(error: Exception) -> StoreError:
-    return SlotOnItsWay(f"the delay store did not answer: {hinted(str(error))}")
+    return SlotMigrating(f"the delay store did not answer: {hinted(str(error))}")
 
 
 def _of_cluster(error: Exception) -> StoreError:
@@ -135,8 +137,8 @@ _TABLE = (
         lambda error: StoreUnfit(f"the server that answered is not Redis or Valkey: {error}"),
     ),
     (
-        NodeSilent,
-        lambda error: NotAsked(f"the delay store did not answer a moment ago: {error}"),
+        NodeUnresponsive,
+        lambda error: CallSuppressed(f"the delay store did not answer a moment ago: {error}"),
     ),
     (_UNFIT, _refusal),
     (_MOVING, _migration),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import redis.utils
 
-from duebridge.config.durability import Needs
+from duebridge.config.durability import DurabilityNeeds
 from duebridge.errors import StoreError, StoreUnavailable, StoreUnfit
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection
@@ -45,7 +45,7 @@ def server_name(info: Info) -> tuple[str, str]:
 
 # To allow these helps nobody: an older server compiles no script of ours.
 INDISPENSABLE = frozenset({"version"})
-_NOTHING = Needs()
+_NOTHING = DurabilityNeeds()
 LEAST = {"Redis": (7, 0), "Valkey": (7, 2)}
 
 
@@ -53,11 +53,11 @@ def check_fitness(
     connection: Connection,
     allow_unfit: tuple[str, ...] = (),
     repeat_for_s: float = 0.0,
-    needs: Needs = _NOTHING,
+    needs: DurabilityNeeds = _NOTHING,
 ) -> list[str]:
     """Return the faults that are allowed by name; `needs` are those of the routes' durability.
 
-    Raises `StoreUnfit`, naming everything that is wrong and how to mend it; and `StoreUnavailable`
+    Raises `StoreUnfit`, naming everything that is wrong and how to fix it; and `StoreUnavailable`
     after `repeat_for_s`.
     """
     found = connection.patiently(lambda: fitness_faults(connection, needs), repeat_for_s).value
@@ -65,12 +65,12 @@ def check_fitness(
     if refused:
         offer = "; to run all the same, name each in store.allow_unfit"
         can_run = INDISPENSABLE.isdisjoint(found)
-        text = "; ".join(refused) + ". `duebridge doctor` says how to mend it"
+        text = "; ".join(refused) + ". `duebridge doctor` says how to fix it"
         raise StoreUnfit(text + offer * can_run)
     return [f"{name}: {fault}" for name, fault in found.items()]
 
 
-def fitness_faults(connection: Connection, needs: Needs = _NOTHING) -> dict[str, str]:
+def fitness_faults(connection: Connection, needs: DurabilityNeeds = _NOTHING) -> dict[str, str]:
     """Return the faults by their names in `store.allow_unfit`; `fsync` and `replicas` where needed.
 
     Raises `StoreUnavailable`, also while a server that was restarted reads its data, and
@@ -87,7 +87,7 @@ def fitness_faults(connection: Connection, needs: Needs = _NOTHING) -> dict[str,
         raise StoreUnfit(f"expected INFO as Redis or Valkey gives it; got {error}") from error
 
 
-def _faults(nodes: Sequence[Info], needs: Needs) -> dict[str, str]:
+def _faults(nodes: Sequence[Info], needs: DurabilityNeeds) -> dict[str, str]:
     if any(int(node.get("loading", 0)) for node in nodes):  # until then it reports no persistence
         raise StoreUnavailable("the store is still reading its data from disk; it answers after")
     checks: dict[str, Callable[[Info], str]] = {
@@ -121,7 +121,7 @@ def _persistence_fault(info: Info) -> str:
     return "expected appendonly yes, so that a restart loses nothing; got no append-only file"
 
 
-def _replicas_fault(needs: Needs, info: Info) -> str:
+def _replicas_fault(needs: DurabilityNeeds, info: Info) -> str:
     connected = int(info.get("connected_slaves", 0))
     if not needs.replicas or needs.replicas >= connected:
         return ""
@@ -189,7 +189,7 @@ def read_vitals(connection: Connection, now_ms: Callable[[], int] | None = None)
 
 
 def count_listeners(connection: Connection, shards: Sequence[Shard]) -> list[int]:
-    """Return how many workers listen for hints of each shard; raises `StoreError`.
+    """Count the workers that listen for hints of each shard; raises `StoreError`.
 
     On a Cluster they listen at the node of the shard's slot; former versions at any primary.
     """

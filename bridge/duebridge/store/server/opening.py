@@ -13,9 +13,10 @@ from duebridge.config.store_url import SetAddress, read_set_address, set_kind, u
 from duebridge.errors import ConfigError
 from duebridge.ports.tls import TlsFiles, client_context
 from duebridge.store.server.cluster import ClusterClient
-from duebridge.store.server.credentials import Login, sentinels_login, split_login
+from duebridge.store.server.credentials import StoreCredentials, sentinels_login, split_login
 from duebridge.store.server.errors import translated_client_errors
 from duebridge.store.server.packing import script_packer
+from duebridge.store.server.redis_client import RedisClient
 from duebridge.store.server.sentinel import open_master
 
 Client: TypeAlias = redis.Redis | ClusterClient
@@ -50,7 +51,7 @@ def open_client(
             return _open_cluster(read_set_address(url), options)
         if not url.startswith("unix://"):
             options["socket_keepalive"] = True
-        return redis.Redis.from_url(url, command_packer=script_packer(), **options)
+        return RedisClient.from_url(url, command_packer=script_packer(), **options)
     except ValueError:  # its text may quote a password: it is not passed on
         expected = "redis://[USER:PASSWORD@]HOST:PORT/DB"
         raise ConfigError(f"store.url: expected {expected}; got one that cannot be read") from None
@@ -95,7 +96,7 @@ def _tls_options(address: SetAddress) -> dict[str, Any]:
 
 
 def _open_sentinel(
-    address: SetAddress, options: dict[str, Any], login: Mapping[str, Login]
+    address: SetAddress, options: dict[str, Any], login: Mapping[str, StoreCredentials]
 ) -> redis.Redis:
     tls = _tls_options(address)
     asking = {

@@ -1,4 +1,4 @@
-"""Bounds how often a store that fails is asked again, by all threads of a process together."""
+"""Limits the rate of calls to a failing store, for all threads of a process together."""
 
 import random
 import time
@@ -10,8 +10,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5
 LASTS_S = 2.0
 
 
-class NotAsked(StoreUnavailable):
-    """The store failed a moment ago and was not asked: the call certainly did not run."""
+class CallSuppressed(StoreUnavailable):
+    """The store failed a moment ago, so the call was not sent and certainly did not run."""
 
 
 class Reconnects:
@@ -31,12 +31,12 @@ class Reconnects:
         self._next_at = 0.0  # later, where a call has gone
 
     def check(self) -> None:
-        """Raise `NotAsked` during a pause."""
+        """Raise `CallSuppressed` during a pause."""
         if not self._is_failing:
             return
         now = self._monotonic()
         if now < self._next_at:
-            raise NotAsked("the delay store did not answer a moment ago")
+            raise CallSuppressed("the delay store did not answer a moment ago")
         self._next_at = now + self._pause_s
 
     def failed(self) -> None:
@@ -51,5 +51,5 @@ class Reconnects:
         self._next_at = self._paused_until = now + self._pause_s * jitter
 
     def answered(self) -> None:
-        """Note an answer: calls may go at once."""
+        """Note an answer, which ends the pause."""
         self._is_failing = False

@@ -19,6 +19,7 @@ from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError
 
 from duebridge.store.server.errors import SentinelRefused
+from duebridge.store.server.redis_client import RedisClient
 
 ASK_EVERY_S = 1.0
 LEAST_PAUSE_S = 0.1  # between two questions, however many calls fail
@@ -27,8 +28,8 @@ SENTINEL_TIMEOUT_S = 0.5
 Address = tuple[str, int]
 
 
-class _Word(NamedTuple):
-    """What one Sentinel says: the master, by the epoch of its configuration; or why it does not."""
+class _SentinelAnswer(NamedTuple):
+    """One Sentinel's answer: the master and the epoch of its configuration, or its error."""
 
     epoch: int = -1
     address: Address | None = None
@@ -52,8 +53,8 @@ class MasterFinder:
             "socket_timeout": SENTINEL_TIMEOUT_S,
             "socket_connect_timeout": SENTINEL_TIMEOUT_S,
         }
-        self._sentinels = [redis.Redis(host=host, port=port, **shared) for host, port in sentinels]
-        self._known = _Word()
+        self._sentinels = [RedisClient(host=host, port=port, **shared) for host, port in sentinels]
+        self._known = _SentinelAnswer()
         self._asking = threading.Lock()
         self._doubted = threading.Event()
         self._closed = False
@@ -105,10 +106,10 @@ class MasterFinder:
         every = len(self._sentinels)
         words = [each for each in self._words(every) if each.address]
         if words and not self._closed:
-            # Epochs only rise, unless all Sentinels were set up anew.
+            # Epochs only rise, unless all Sentinels were set up again.
             self._learn(max(words, key=lambda word: word.epoch), is_certain=len(words) == every)
 
-    def _learn(self, word: _Word, *, is_certain: bool = False) -> None:
+    def _learn(self, word: _SentinelAnswer, *, is_certain: bool = False) -> None:
         before, pool = self._known, self._pool and self._pool()
         if word.address == before.address or not (is_certain or word.epoch >= before.epoch):
             return
@@ -116,14 +117,14 @@ class MasterFinder:
         if before.address is not None and pool:
             pool.disconnect()  # in use, too: what the former master still says is worth nothing
 
-    def _words(self, enough: int) -> list[_Word]:
+    def _words(self, enough: int) -> list[_SentinelAnswer]:
         """Return the words of the Sentinels, of all at once, until `enough` named a master."""
-        said: SimpleQueue[_Word] = SimpleQueue()
+        said: SimpleQueue[_SentinelAnswer] = SimpleQueue()
         for each in self._sentinels:
             threading.Thread(
                 target=lambda one=each: said.put(_word_of(one, self._service)), daemon=True
             ).start()
-        words: list[_Word] = []
+        words: list[_SentinelAnswer] = []
         until = time.monotonic() + 2 * SENTINEL_TIMEOUT_S
         try:
             while len(words) < len(self._sentinels) and _named(words) < enough:
@@ -133,7 +134,7 @@ class MasterFinder:
         return words
 
 
-def _word_of(sentinel: redis.Redis, service: str) -> _Word:
+def _word_of(sentinel: redis.Redis, service: str) -> _SentinelAnswer:
     try:
         client: Any = sentinel
         found = client.execute_command("SENTINEL MASTER", service)
@@ -141,22 +142,24 @@ def _word_of(sentinel: redis.Redis, service: str) -> _Word:
         if found.get("is_failover_in_progress") or "failover_in_progress" in found["flags"]:
             host, port = client.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", service)
             if (promoted := (_text(host), int(port))) != address:
-                return _Word(epoch + 1, promoted)  # the leader knows it a second before the others
-        return _Word(epoch, address)
+                return _SentinelAnswer(
+                    epoch + 1, promoted
+                )  # the leader knows it a second before the others
+        return _SentinelAnswer(epoch, address)
     except Exception as error:  # the client raises any class on bytes that are no reply
-        return _Word(error=error)
+        return _SentinelAnswer(error=error)
 
 
 def _text(value: bytes | str) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _named(words: Sequence[_Word]) -> int:
+def _named(words: Sequence[_SentinelAnswer]) -> int:
     return sum(each.address is not None for each in words)
 
 
-def _best(words: Sequence[_Word], service: str) -> _Word:
-    found = max(words, key=lambda word: word.epoch, default=_Word())
+def _best(words: Sequence[_SentinelAnswer], service: str) -> _SentinelAnswer:
+    found = max(words, key=lambda word: word.epoch, default=_SentinelAnswer())
     if found.address is not None:
         return found
     errors = [each.error for each in words if each.error is not None]
@@ -183,8 +186,8 @@ def _watch(finder: "weakref.ref[MasterFinder]", doubted: threading.Event) -> Non
         doubted.clear()
 
 
-class _ToMaster:
-    """Connects to whoever is the master then, and makes sure that it is one."""
+class _MasterConnection:
+    """Connects to the present master, and makes sure that it is one."""
 
     host: str
     port: int
@@ -228,11 +231,11 @@ def _greet(connection: Any) -> None:
         raise redis.exceptions.ConnectionError("the server that answered is no master any more")
 
 
-class _PlainToMaster(_ToMaster, redis.Connection):
+class _PlainMasterConnection(_MasterConnection, redis.Connection):
     """To the master, without TLS."""
 
 
-class _TlsToMaster(_ToMaster, redis.SSLConnection):
+class _TlsMasterConnection(_MasterConnection, redis.SSLConnection):
     """To the master, over TLS."""
 
 
@@ -241,7 +244,7 @@ class MasterPool(redis.ConnectionPool):
 
     def __init__(self, finder: MasterFinder, *, is_tls: bool, **options: Any) -> None:
         self._finder = finder
-        kind = _TlsToMaster if is_tls else _PlainToMaster
+        kind = _TlsMasterConnection if is_tls else _PlainMasterConnection
         super().__init__(connection_class=kind, finder=finder, **options)
         finder.serve(self)
 
@@ -273,4 +276,4 @@ def open_master(
 ) -> redis.Redis:
     """Return a client of the master of a Sentinel set; connects at the first call."""
     finder = MasterFinder(sentinels, service, sentinel_options)
-    return redis.Redis.from_pool(MasterPool(finder, is_tls=is_tls, **options))
+    return RedisClient.from_pool(MasterPool(finder, is_tls=is_tls, **options))

@@ -70,7 +70,7 @@ class JournalEntry(NamedTuple):
 
 
 class EntryHead(NamedTuple):
-    """What an entry says of all its items: how many they are, and their bytes."""
+    """The head of an entry: the number of its items, and their bytes."""
 
     sequence: int
     kind: EventKind

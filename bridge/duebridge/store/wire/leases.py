@@ -1,4 +1,4 @@
-"""What a claim, a probe or a shunt leased, as values.
+"""Parses the envelopes that a claim, a probe or a shunt leased.
 
 An envelope that cannot be read is set apart and never raised: it must not cost the envelopes that
 were claimed with it.
@@ -13,7 +13,7 @@ from duebridge.errors import RecordDamaged, RecordTooNew
 from duebridge.store.wire.poll import Poll
 from duebridge.store.wire.record import (
     FIRST_ATTEMPT,
-    Content,
+    EnvelopeContent,
     Flight,
     Record,
     decoded_size,
@@ -37,7 +37,7 @@ class LeasedEnvelope(msgspec.Struct, frozen=True, gc=False):
     id: str
     record: Record
     flight: Flight
-    content: Content
+    content: EnvelopeContent
 
 
 class DamagedEnvelope(NamedTuple):
@@ -76,12 +76,12 @@ class Claim(NamedTuple):
 
     @property
     def held(self) -> int:
-        """How many envelopes the caller holds."""
+        """The number of envelopes that the caller holds."""
         return len(self.leased) + len(self.damaged) + len(self.surplus)
 
     @property
     def taken(self) -> int:
-        """How many envelopes left ready, expired ones included."""
+        """The number of envelopes that left ready, expired ones included."""
         return self.held + self.expired
 
     @property
@@ -103,7 +103,7 @@ class Claim(NamedTuple):
 
 
 class ProbeReply(NamedTuple):
-    """What a probe leased, and the cursor of the next call, None at the end."""
+    """The envelopes that a probe leased, and the cursor of the next call, None at the end."""
 
     claim: Claim
     cursor: tuple[str, str] | None
@@ -126,7 +126,7 @@ def read_claim(reply: object, decoded_bytes: int) -> Claim:
 
 
 def read_probe(reply: object) -> ProbeReply:
-    """Return what a probe leased."""
+    """Parse the reply of a probe."""
     found = read_reply(reply, _Leases)
     cursor = read_cursor(found.cursor_id, found.cursor_score)
     return ProbeReply(_claim(found, 0), cursor)

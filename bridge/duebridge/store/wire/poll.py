@@ -29,7 +29,7 @@ class Poll(NamedTuple):
 
     @property
     def envelopes(self) -> int:
-        """How many envelopes the shard holds, in any state."""
+        """The number of envelopes in the shard, in any state."""
         return self.pending + self.ready + self.suspect + self.unack + self.retry + self.dead
 
     @property
@@ -39,12 +39,12 @@ class Poll(NamedTuple):
 
     @property
     def cold_left_ms(self) -> int:
-        """How long until a cold envelope may be late; below 0: one may be late now."""
+        """The time until a cold envelope may be late; below 0: one may be late now."""
         return self.hydrated_until_ms - self.now_ms
 
     @property
     def waiting(self) -> int:
-        """How many envelopes are still to be delivered."""
+        """The number of envelopes that are still to be delivered."""
         return self.envelopes - self.dead
 
 
@@ -72,21 +72,21 @@ class Stats(NamedTuple):
 
     @property
     def oldest_due_age_ms(self) -> int:
-        """How long the oldest undelivered envelope has been due; 0 when none is."""
+        """The time since the oldest undelivered envelope became due; 0 when none is."""
         if self.oldest_due_at_ms == NONE:
             return 0
         return max(0, self.poll.now_ms - self.oldest_due_at_ms)
 
     @property
     def journal_lag(self) -> int | None:
-        """How many entries no outside table has yet; None where none was ever kept."""
+        """The number of entries that no outside table has yet; None where none was ever kept."""
         return (
             None if self.journal_kept == NONE else max(0, self.journal_newest - self.journal_kept)
         )
 
     @property
     def journal_left(self) -> int | None:
-        """How many more entries, of the present size, until the cap cuts one that no table has.
+        """The number of entries, of the present size, until the cap cuts one that no table has.
 
         None where none was ever kept, or nothing was cut yet.
         """

@@ -1,7 +1,7 @@
 """The stored form of an envelope: its record (a fixed prefix, then a blob) and its flight.
 
 The prefix and the flight are laid out as in lua/shared/record.lua and flight.lua; six-byte
-integers are read as 2 + 4. A blob is one codec byte and a msgpack array (`Content`),
+integers are read as 2 + 4. A blob is one codec byte and a msgpack array (`EnvelopeContent`),
 zstd-compressed when that pays. Scripts never decode a blob.
 """
 
@@ -18,7 +18,7 @@ from duebridge.envelope import Envelope, Properties, Target, target_as_dict, tar
 from duebridge.errors import EnvelopeError, RecordDamaged, RecordTooNew
 
 LAYOUT = 1
-_PREFIX = Struct(">BHIHIHIHIHI8s")
+PREFIX = Struct(">BHIHIHIHIHI8s")
 _FLIGHT = Struct(">12sHIIHHHHBBBBBHIHI")
 
 PLAIN, ZSTD = b"\x00", b"\x01"
@@ -74,10 +74,10 @@ def read_record(data: bytes) -> Record:
     """Return the record; raises `RecordTooNew` or `RecordDamaged` where it cannot be read."""
     if data[:1] > bytes([LAYOUT]):
         raise RecordTooNew(f"record: expected layout {LAYOUT} or older; got {data[0]}")
-    if data[:1] != bytes([LAYOUT]) or len(data) < _PREFIX.size:
+    if data[:1] != bytes([LAYOUT]) or len(data) < PREFIX.size:
         raise RecordDamaged(f"record: expected layout {LAYOUT} and a prefix; got {data[:40]!r}")
     _, d, due, e, expires, r, remember, s, scheduled, g, generation, content_hash = (
-        _PREFIX.unpack_from(data)
+        PREFIX.unpack_from(data)
     )
     return Record(
         d << 32 | due,
@@ -86,7 +86,7 @@ def read_record(data: bytes) -> Record:
         s << 32 | scheduled,
         g << 32 | generation,
         content_hash,
-        data[_PREFIX.size :],
+        data[PREFIX.size :],
     )
 
 
@@ -122,7 +122,7 @@ def read_flight(data: bytes) -> Flight:
     )
 
 
-class Content(msgspec.Struct, frozen=True, array_like=True):
+class EnvelopeContent(msgspec.Struct, frozen=True, array_like=True):
     """The part of an envelope that no script needs to read."""
 
     body: bytes | None
@@ -143,24 +143,24 @@ class _PerThread(threading.local):
 
 _zstd = _PerThread()
 _encoder = msgspec.msgpack.Encoder(enc_hook=target_as_dict)
-_decoder = msgspec.msgpack.Decoder(Content, dec_hook=target_of)
+_decoder = msgspec.msgpack.Decoder(EnvelopeContent, dec_hook=target_of)
 _NO_PROPERTIES = Properties()
 
 
-class Packed(msgspec.Struct, frozen=True):
+class PackedEnvelope(msgspec.Struct, frozen=True):
     """An envelope's blob and the hash of its content."""
 
     blob: bytes
     content_hash: bytes
 
 
-def pack(envelope: Envelope) -> Packed:
+def pack(envelope: Envelope) -> PackedEnvelope:
     """Return the blob and the hash over every field as given, durations in ms, never resolved.
 
     Raises `EnvelopeError` for an envelope that could be stored but not be read again.
     """
     properties = None if envelope.properties == _NO_PROPERTIES else envelope.properties
-    content = Content(
+    content = EnvelopeContent(
         envelope.body,
         envelope.key,
         envelope.headers,
@@ -174,7 +174,7 @@ def pack(envelope: Envelope) -> Packed:
         raise EnvelopeError(f"envelope: {what}; got {len(plain)}")
     given = f"{envelope.due} {envelope.expires} {envelope.remember_ms}".encode()
     content_hash = blake2b(plain, digest_size=HASH_BYTES, key=given[:64]).digest()
-    return Packed(_compress(plain), content_hash)
+    return PackedEnvelope(_compress(plain), content_hash)
 
 
 class PackedRow(NamedTuple):
@@ -218,7 +218,7 @@ def _compress(plain: bytes) -> bytes:
     return PLAIN + plain
 
 
-def pack_content(content: Content, *, compressed: bool = True) -> bytes:
+def pack_content(content: EnvelopeContent, *, compressed: bool = True) -> bytes:
     """Return the blob of a content; compressed if that pays, unless it is to be plain."""
     plain = _encoder.encode(content)
     return _compress(plain) if compressed else PLAIN + plain
@@ -235,12 +235,12 @@ def decoded_size(blob: bytes) -> int:
     return size if 0 <= size <= MAX_CONTENT_BYTES else len(blob)
 
 
-def unpack(blob: bytes) -> Content:
+def unpack(blob: bytes) -> EnvelopeContent:
     """Return the content of a blob; raises `RecordDamaged` if it cannot be read whole."""
     return unpack_plain(plain_blob(blob))
 
 
-def unpack_plain(blob: bytes) -> Content:
+def unpack_plain(blob: bytes) -> EnvelopeContent:
     """Return the content of a blob that is not compressed, as `unpack`."""
     try:
         return _decoder.decode(blob[1:])

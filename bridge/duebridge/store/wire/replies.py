@@ -10,7 +10,7 @@ from duebridge.errors import RecordDamaged, StoreError
 from duebridge.store.wire.poll import Poll, Stats
 from duebridge.store.wire.record import (
     NOT_IN_FLIGHT,
-    Content,
+    EnvelopeContent,
     Flight,
     Record,
     read_flight,
@@ -32,6 +32,7 @@ CancelAnswer: TypeAlias = Literal["cancelled", "in_flight", "dead", "unknown", "
 MoveAnswer: TypeAlias = Literal["rescheduled", "in_flight", "dead", "unknown", "recorded"]
 ReplayAnswer: TypeAlias = Literal["replayed", "in_flight", "unknown"]
 DropAnswer: TypeAlias = Literal["dropped", "in_flight", "unknown"]
+ChangeAnswer: TypeAlias = CancelAnswer | MoveAnswer | Refusal
 
 
 def read_reply(reply: object, form: type[T]) -> T:
@@ -84,7 +85,7 @@ class Entry(NamedTuple):
     score_ms: int
     record: Record | None
     flight: Flight
-    content: Content | None
+    content: EnvelopeContent | None
     damage: str
 
 
@@ -128,14 +129,14 @@ class DemoteReply(NamedTuple):
 
 
 class KeepReply(NamedTuple):
-    """How many refused messages were taken in as dead."""
+    """The number of refused messages that were stored as dead."""
 
     now_ms: int
     kept: int
 
 
 class LiftReply(NamedTuple):
-    """How many tombstones and void copies were dropped."""
+    """The number of tombstones and void copies that were dropped."""
 
     now_ms: int
     dropped: int
@@ -149,7 +150,7 @@ class MarkReply(NamedTuple):
 
 
 class SiftReply(NamedTuple):
-    """How many ids the new filter has."""
+    """The number of ids in the new filter."""
 
     now_ms: int
     marked: int
@@ -184,7 +185,7 @@ class NoteReply(NamedTuple):
 
 
 class WatchReply(NamedTuple):
-    """Who has the shard's watch, and for how long."""
+    """The holder of the shard's gauge lease, and its time left."""
 
     poll: Poll
     left_ms: int
@@ -199,7 +200,7 @@ class RenewReply(NamedTuple):
 
 
 class HistogramReply(NamedTuple):
-    """How many of pending and of retry fall due in each bucket."""
+    """The number of pending and of retry envelopes that fall due in each bucket."""
 
     now_ms: int
     pending: list[Count]
@@ -244,14 +245,16 @@ class FoundReply(NamedTuple):
     flight: bytes
 
 
-class _Resumed(NamedTuple):
+class _ResumedReply(NamedTuple):
     poll: Poll
     moved: Count
     cursor_id: bytes
     cursor_score: bytes
 
 
-class _Rows(NamedTuple):
+class PageReply(NamedTuple):
+    """A page of a state, by column."""
+
     now_ms: int
     ids: list[bytes]
     scores_ms: list[int]
@@ -333,12 +336,12 @@ def _closed(given: object, closed: Mapping[bytes, Any], count: int) -> list[Any]
 
 def read_resumed(reply: object) -> ResumeReply:
     """Return the answer of a resume."""
-    poll, moved, cursor_id, cursor_score = read_reply(reply, _Resumed)
+    poll, moved, cursor_id, cursor_score = read_reply(reply, _ResumedReply)
     return ResumeReply(poll, moved, read_cursor(cursor_id, cursor_score))
 
 
 def read_cursor(id_bytes: bytes, score: bytes) -> tuple[str, str] | None:
-    """Return where a search goes on; None after its end."""
+    """Parse the cursor at which a search continues; None at its end."""
     return (read_text(id_bytes), score.decode()) if score else None
 
 
@@ -369,7 +372,7 @@ def _known_flight(flight: bytes) -> Flight:
 
 def read_page(state: State, reply: object) -> Page:
     """Return a page; its cursor is the last id and score."""
-    _, *columns = read_reply(reply, _Rows)
+    _, *columns = read_reply(reply, PageReply)
     entries = [
         read_entry(read_text(id_bytes), state, score, record, flight)
         for id_bytes, score, record, flight in in_rows(*columns)

@@ -79,7 +79,7 @@ class Burial(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     error: str
 
 
-class Kept(NamedTuple):
+class KeptMessage(NamedTuple):
     """A refused message that is dead from the start; `error` is as in `Retry`."""
 
     envelope: Envelope

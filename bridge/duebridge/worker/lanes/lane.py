@@ -11,8 +11,6 @@ from concurrent.futures import Executor, Future
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-import structlog
-
 from duebridge.config.models import WorkerSettings
 from duebridge.ports.publisher import Delivery, Outcome, Publisher, Verdict
 from duebridge.store.batching import CALL_BYTES
@@ -20,17 +18,15 @@ from duebridge.store.keys import Shard
 from duebridge.store.wire.leases import LeasedEnvelope
 from duebridge.telemetry import metrics
 from duebridge.worker.lanes.outage import Outage
-from duebridge.worker.lanes.targets import Search, TargetHealth, TargetTable
+from duebridge.worker.lanes.targets import ProbeCursor, TargetHealth, TargetTable
 from duebridge.worker.lanes.window import Load, Window
 
 MAX_THREADS = 16  # per lane; each has at most one batch in flight
 PING_EVERY_S = 1.0
 ASIDE_PER_S = 5000  # so that a worker that alone cannot reach a target does not empty the shard
 
-log = structlog.get_logger()
 
-
-class Group(NamedTuple):
+class TargetGroup(NamedTuple):
     """The envelopes of a batch for one target; `is_probe`: they try a held one."""
 
     health: TargetHealth
@@ -39,16 +35,16 @@ class Group(NamedTuple):
     is_probe: bool = False
 
 
-class Outgoing(NamedTuple):
+class OutgoingBatch(NamedTuple):
     """The part of a batch that is published."""
 
-    groups: Sequence[Group]
+    groups: Sequence[TargetGroup]
     is_letter: bool = False
     is_suspect: bool = False
 
     @property
     def load(self) -> Load:
-        """How much it is."""
+        """The number and decoded size of its envelopes."""
         count = sum(group.load.envelopes for group in self.groups)
         return Load(count, sum(group.load.size_bytes for group in self.groups))
 
@@ -99,7 +95,7 @@ class Hold:
 
 
 class Lane:
-    """What is outstanding to a broker, within bounds that follow its confirms.
+    """Bounds the outstanding envelopes of a broker; the bounds follow its confirms.
 
     The loops of a worker share it. `lock` is theirs too: what one decides by the bounds and the
     targets, and counts by `begin` or a `Hold`, is one step.
@@ -130,6 +126,7 @@ class Lane:
         self._settlers = settlers or threads
         self._monotonic = monotonic
         self._outage = Outage("lane_stopped", "lane_open", monotonic, broker=broker)
+        self._fault = Outage("publisher_failed", "publisher_works", monotonic, broker=broker)
         self._next_ping_at: float | None = monotonic()
         self._is_pinging = False
         self._aside, self._aside_at = float(ASIDE_PER_S), monotonic()
@@ -161,8 +158,9 @@ class Lane:
         started_at = self._monotonic()
         try:
             outcomes = self._publisher.publish(batch)
+            self._fault.end()
         except Exception as error:  # a connector bug: the fate of the batch is unknown
-            log.exception("publisher_failed", broker=self.broker)
+            self._fault.begin(f"{type(error).__name__}: {error}", with_traceback=True)
             unknown = Outcome(
                 Verdict.INDETERMINATE, error_class=type(error).__name__, error_message=str(error)
             )
@@ -214,7 +212,7 @@ class Lane:
 
     @property
     def in_flight(self) -> int:
-        """How many envelopes are outstanding."""
+        """The number of outstanding envelopes."""
         return self.window.outstanding.envelopes
 
     @property
@@ -232,12 +230,12 @@ class Lane:
     # ── the bounds ──────────────────────────────────────────────────────────────────────────────
 
     def room(self) -> Load:
-        """Return how much more a loop may claim; nothing while the lane is closed."""
+        """Return the room in which a loop may claim; none while the lane is closed."""
         with self.lock:
             return self.share_of(self.window) if self.is_open else Load()
 
     def share_of(self, window: Window) -> Load:
-        """Return what a loop may claim of a window. The caller locks."""
+        """Return a loop's share of a window. The caller locks."""
         return window.room(self.claimants)
 
     def letter_room(self, *, serves_live: bool) -> Load:
@@ -258,7 +256,7 @@ class Lane:
         """
         return self._side_batches < max(1, thread_count(self.settings) // 2)
 
-    def begin(self, outgoing: Outgoing) -> None:
+    def begin(self, outgoing: OutgoingBatch) -> None:
         """Count a batch as outstanding."""
         with self.lock:
             self._count(outgoing, 1)
@@ -269,7 +267,7 @@ class Lane:
                     group.health.probe()
                     self.targets.note_mode(group.health)
 
-    def end(self, outgoing: Outgoing, outcomes: Sequence[Outcome] = ()) -> None:
+    def end(self, outgoing: OutgoingBatch, outcomes: Sequence[Outcome] = ()) -> None:
         """Count a batch as published; the windows follow what was confirmed."""
         place = 0
         with self.lock:
@@ -284,13 +282,13 @@ class Lane:
                 if group.is_probe:
                     group.health.give_up_probe()
 
-    def end_suspect(self, outgoing: Outgoing) -> None:
+    def end_suspect(self, outgoing: OutgoingBatch) -> None:
         """Let the next suspect go out, if the batch was one: it is settled."""
         if outgoing.is_suspect:
             with self.lock:
                 self.has_suspect = False
 
-    def _count(self, outgoing: Outgoing, sign: int) -> None:
+    def _count(self, outgoing: OutgoingBatch, sign: int) -> None:
         self._side_batches += sign * outgoing.is_side_batch
         self.has_suspect |= outgoing.is_suspect
         if outgoing.is_letter:
@@ -311,17 +309,17 @@ class Lane:
             if health.mode == "up":
                 self.recovered.put((health.tag, shard))
             else:
-                known = health.aside.get(shard, Search())
-                health.aside[shard] = Search(known.cursor)
+                known = health.aside.get(shard, ProbeCursor())
+                health.aside[shard] = ProbeCursor(known.cursor)
 
-    def end_search(self, health: TargetHealth, shard: Shard, search: Search) -> None:
+    def end_search(self, health: TargetHealth, shard: Shard, search: ProbeCursor) -> None:
         """Note that a search found nothing, unless envelopes were set aside meanwhile."""
         with self.lock:
             if health.aside.get(shard) is search:
                 del health.aside[shard]
 
     def aside_room(self) -> int:
-        """Return how many envelopes may be set aside now."""
+        """Return the number of envelopes that may be set aside now."""
         with self.lock:
             now = self._monotonic()
             refilled = self._aside + (now - self._aside_at) * ASIDE_PER_S
@@ -344,7 +342,7 @@ class Lane:
 
 
 def thread_count(settings: WorkerSettings) -> int:
-    """Return how many batches a lane publishes at once."""
+    """Return the number of batches that a lane publishes at once."""
     return max(1, min(MAX_THREADS, settings.in_flight // settings.batch))
 
 

@@ -32,23 +32,25 @@ class Outage:
 
     @property
     def is_on(self) -> bool:
-        """Whether it lasts."""
+        """Whether the outage is still going on."""
         return self._since is not None
 
     @property
     def lasted_s(self) -> float:
-        """Seconds since it began; 0 if none lasts."""
+        """Seconds since the outage began; 0 if there is none."""
         return 0.0 if self._since is None else self._monotonic() - self._since
 
-    def begin(self, error: str) -> None:
-        """Note a failure; log only the first of an outage."""
+    def begin(self, error: str, *, with_traceback: bool = False) -> None:
+        """Note a failure; log only the first of an outage, as an error if it has a traceback."""
         with self._lock:
             self.error = error
             self._times += 1
             is_first = self._since is None
             if is_first:
                 self._since = self._monotonic()
-        if is_first:
+        if is_first and with_traceback:
+            log.exception(self._begins, error=error, **self._fields)
+        elif is_first:
             log.warning(self._begins, error=error, **self._fields)
 
     def end(self, **more: object) -> None:

@@ -28,7 +28,7 @@ _ANSWERS = frozenset({Verdict.FAILED, Verdict.DEFERRED})
 
 
 class TargetStatus(NamedTuple):
-    """What a held target shows to people."""
+    """The status of a held target, for people."""
 
     target: str
     error: str
@@ -36,8 +36,11 @@ class TargetStatus(NamedTuple):
     outstanding: int
 
 
-class Search:
-    """How far a shard was searched for an envelope that tries a target; its loop alone moves it."""
+class ProbeCursor:
+    """The progress of a search in a shard for an envelope that probes a target.
+
+    Only the shard's loop moves it.
+    """
 
     def __init__(self, cursor: tuple[str, str] = NO_CURSOR) -> None:
         self.cursor = cursor
@@ -54,7 +57,7 @@ class TargetHealth:
         self.window = window
         self.mode: Mode = "up"
         self.is_at_fault = False
-        self.aside: dict[Shard, Search] = {}  # the shards with envelopes set aside for it
+        self.aside: dict[Shard, ProbeCursor] = {}  # the shards with envelopes set aside for it
         self._monotonic = monotonic
         self._outage = Outage("target_held", "target_up", monotonic, target=str(target))
         self._answered: dict[int, float] = {}
@@ -62,9 +65,9 @@ class TargetHealth:
         self._searched_until = 0.0
 
     @property
-    def is_idle(self) -> bool:
-        """Whether it may be forgotten: nothing is out to it, and nothing waits for it."""
-        return not self.window.outstanding.envelopes and not self.aside
+    def is_quiet(self) -> bool:
+        """Whether it may be forgotten: nothing is out to it."""
+        return not self.window.outstanding.envelopes
 
     def may_probe(self) -> bool:
         """Whether one envelope may try the held target now."""
@@ -115,7 +118,7 @@ class TargetHealth:
         return False
 
     def give_up_probe(self) -> None:
-        """Note that a probe has ended; unless it told something, the target is held as before."""
+        """End a probe without an answer; the target stays held."""
         if self.mode == "probing":
             self.mode = "held"
 
@@ -134,7 +137,7 @@ class TargetHealth:
         return was_held
 
     def status(self) -> TargetStatus | None:
-        """Return what there is to say of a held target; None of one that is up."""
+        """Return the status of a held target; None for a healthy one."""
         if not self._outage.is_on:
             return None
         outstanding = self.window.outstanding.envelopes
@@ -149,7 +152,10 @@ def _has_answer(outcomes: Iterable[Outcome]) -> bool:
 
 
 class TargetTable:
-    """The targets that a lane knows; idle healthy ones are forgotten first. The lane locks."""
+    """The `MOST_TARGETS` targets that a lane knows, and those with deliveries out. The lane locks.
+
+    Idle healthy ones are forgotten first.
+    """
 
     def __init__(
         self,
@@ -174,18 +180,23 @@ class TargetTable:
         return list(self._held.values())
 
     def note_mode(self, health: TargetHealth) -> None:
-        """Keep track of the targets that are not up."""
+        """Keep track of the targets that are not up; of one that was forgotten, nothing."""
+        if self._known.get(health.target) is not health:
+            return
         if health.mode == "up":
             self._held.pop(health.target, None)
         else:
             self._held[health.target] = health
 
     def _make_room(self) -> None:
-        """Forget a tenth of the idle targets: those that are up first, then held ones."""
+        """Forget a tenth: first idle targets that are up, then held ones, then those with a wait.
+
+        No probe tries a forgotten target: each envelope that waits for it goes when its wait ends.
+        """
         if len(self._known) < MOST_TARGETS:
             return
-        idle = [target for target, each in self._known.items() if each.is_idle]
-        idle.sort(key=lambda target: target in self._held)
-        for target in idle[: max(1, len(idle) // 10)]:
-            del self._known[target]
-            self._held.pop(target, None)
+        quiet = [each for each in self._known.values() if each.is_quiet]
+        quiet.sort(key=lambda each: (bool(each.aside), each.target in self._held))
+        for each in quiet[: max(1, MOST_TARGETS // 10)]:
+            del self._known[each.target]
+            self._held.pop(each.target, None)

@@ -43,7 +43,7 @@ EMPTY = Load()
 
 
 class Window:
-    """How much may be outstanding, and how much is. The caller locks."""
+    """Bounds and counts the outstanding load. The caller locks."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Window:
         self._last_rate: tuple[float, float] | None = None
 
     def room(self, claimants: int = 1) -> Load:
-        """Return how much more may go out; one envelope of any size may, if nothing is out.
+        """Return the free room; one envelope of any size fits if nothing is outstanding.
 
         A window that was full opens by a quarter at least: many small batches would make a link
         slow, and then the window small (the silly window of TCP, RFC 813).
@@ -75,7 +75,7 @@ class Window:
         return EMPTY if self._is_full() else self.left(claimants)
 
     def left(self, claimants: int = 1) -> Load:
-        """Return how much is neither outstanding nor reserved, however little.
+        """Return the room that is neither outstanding nor reserved, however little.
 
         Of several claimants each has a share at most: a claim that its store holds up leaves the
         others theirs, also where the window has shrunk meanwhile.

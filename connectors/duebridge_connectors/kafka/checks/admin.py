@@ -108,7 +108,7 @@ class Admin:
 
 def _topic(described: Mapping[str, Any] | None, configs: Mapping[str, Any]) -> Topic:
     if described is None:
-        return Topic("UnknownTopicOrPartitionError", None, 0, 0, 0, 0, 0, False)
+        return Topic("UnknownTopicOrPartitionError", None, 0, 0, 0, 0, 0, is_compacted=False)
     partitions = described["partitions"]
     operations = described.get("authorized_operations")
     values = {name: str(config["value"]) for name, config in configs.items()}

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from importlib.util import find_spec
 
-from duebridge.ports.checks import About, Destination, Finding, failure, ok, warning
+from duebridge.ports.checks import Destination, Finding, FindingSubject, failure, ok, warning
 from duebridge_connectors.kafka.checks.admin import Admin, CannotConnect, Topic
 from duebridge_connectors.kafka.settings import client_of, producer_config, servers_of
 
@@ -35,8 +35,10 @@ def examine(
     except CannotConnect as error:
         remedy = "start it, or correct bootstrap_servers or the security options"
         where = ", ".join(servers_of(settings))
-        return [failure(About.BROKER, place, f"no Kafka answers at {where}: {error}", remedy)]
-    found = [ok(About.BROKER, place, f"answers (brokers: {brokers})")]
+        return [
+            failure(FindingSubject.BROKER, place, f"no Kafka answers at {where}: {error}", remedy)
+        ]
+    found = [ok(FindingSubject.BROKER, place, f"answers (brokers: {brokers})")]
     found += _packages(place, client_of(settings))
     for destination in destinations:
         found += topic_findings(destination, topics[_name(destination)], config)
@@ -62,7 +64,12 @@ def _missing(destination: Destination, topic: Topic) -> Finding:
     if topic.error == "UnknownTopicOrPartitionError":
         found = f"topic {_name(destination)} does not exist"
     remedy = _REMEDIES.get(topic.error, "see the broker's log")
-    return failure(About.ROUTE if is_closed else About.BROKER, destination.place, found, remedy)
+    return failure(
+        FindingSubject.ROUTE if is_closed else FindingSubject.BROKER,
+        destination.place,
+        found,
+        remedy,
+    )
 
 
 def _problems(
@@ -72,21 +79,31 @@ def _problems(
     if topic.operations is not None and "WRITE" not in topic.operations:
         found = f"this user may not write topic {name}"
         yield failure(
-            About.ROUTE, destination.place, found, "allow this user the operation WRITE on it"
+            FindingSubject.ROUTE,
+            destination.place,
+            found,
+            "allow this user the operation WRITE on it",
         )
     if topic.without_leader:
         counts = f"{topic.without_leader} of {topic.partitions} partitions"
         found = f"topic {name}: {counts} have no leader"
-        yield failure(About.BROKER, destination.place, found, "start the brokers that hold them")
+        yield failure(
+            FindingSubject.BROKER, destination.place, found, "start the brokers that hold them"
+        )
     elif topic.in_sync < topic.min_in_sync:
         found = f"topic {name}: expected {topic.min_in_sync} replicas in sync; got {topic.in_sync}"
         yield failure(
-            About.BROKER, destination.place, found, "start the brokers that lag or are down"
+            FindingSubject.BROKER,
+            destination.place,
+            found,
+            "start the brokers that lag or are down",
         )
     yield from _size_problems(destination, topic, config)
     if topic.is_compacted:
         found = f"topic {name} is compacted: it refuses records without a key and keeps one per key"
-        yield warning(About.ROUTE, destination.place, found, "give each envelope a different key")
+        yield warning(
+            FindingSubject.ROUTE, destination.place, found, "give each envelope a different key"
+        )
 
 
 def _size_problems(
@@ -110,12 +127,12 @@ def _limit(
     found = f"max_body is {destination.max_body_bytes} bytes, but {name} is {limit_bytes}"
     remedy = f"raise the limit to {need_bytes}, or lower routes.{destination.route}.max_body"
     if destination.max_body_bytes > limit_bytes and is_certain:
-        yield failure(About.ROUTE, destination.place, found, remedy)
+        yield failure(FindingSubject.ROUTE, destination.place, found, remedy)
     else:
         text = "key and headers may not fit"
         if not is_certain:
             text = "a body that compresses badly may not fit"
-        yield warning(About.ROUTE, destination.place, f"{found}: {text}", remedy)
+        yield warning(FindingSubject.ROUTE, destination.place, f"{found}: {text}", remedy)
 
 
 def _usable(destination: Destination, topic: Topic) -> Finding:
@@ -127,7 +144,9 @@ def _usable(destination: Destination, topic: Topic) -> Finding:
     if topic.operations is None:
         parts.append("permissions unknown: the broker does not report them")
     return ok(
-        About.ROUTE, destination.place, f"topic {_name(destination)} exists ({', '.join(parts)})"
+        FindingSubject.ROUTE,
+        destination.place,
+        f"topic {_name(destination)} exists ({', '.join(parts)})",
     )
 
 
@@ -135,7 +154,9 @@ def _packages(place: str, client: str) -> Iterator[Finding]:
     """Yield a finding for each missing Python package."""
     if client == "librdkafka" and not find_spec("confluent_kafka"):
         found = "client librdkafka needs the Python package confluent_kafka, which is not installed"
-        yield failure(About.CONFIG, place, found, "type: pip install 'duebridge[librdkafka]'")
+        yield failure(
+            FindingSubject.CONFIG, place, found, "type: pip install 'duebridge[librdkafka]'"
+        )
     if client == "kafka-python" and not find_spec("crc32c"):
         found = "the Python package crc32c is missing: a message costs twice the CPU"
-        yield warning(About.CONFIG, place, found, "type: pip install 'duebridge[kafka]'")
+        yield warning(FindingSubject.CONFIG, place, found, "type: pip install 'duebridge[kafka]'")

@@ -1,4 +1,4 @@
-"""What a topic may be called."""
+"""The valid names of a topic."""
 
 import re
 

@@ -10,9 +10,9 @@ from duebridge.ports.publisher import Delivery, Outcome
 from duebridge_connectors.kafka.attempt import (
     CONFIRMED_IN,
     UNANSWERED_IN,
+    AttemptError,
     Deadline,
     PublishAttempt,
-    Refusal,
     not_sent,
 )
 from duebridge_connectors.kafka.errors import outcome_of, words_of
@@ -28,7 +28,7 @@ class KafkaPythonAttempt(PublishAttempt[KafkaPythonClient]):
 
     def _look_up(
         self, client: KafkaPythonClient, topics: list[str], within_s: float
-    ) -> Mapping[str, Refusal | None]:
+    ) -> Mapping[str, AttemptError | None]:
         return client.look_up(topics, within_s)
 
     def _send(self, client: KafkaPythonClient, indexes: Sequence[int]) -> None:

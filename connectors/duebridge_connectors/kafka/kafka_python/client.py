@@ -1,6 +1,6 @@
 """Wraps one kafka-python producer and the private attributes that the connector needs.
 
-tests/contract/test_kafka_client.py fails if a release of kafka-python changes one of them.
+tests/contract/kafka/test_kafka_client.py fails if a release of kafka-python changes one of them.
 """
 
 import threading
@@ -17,7 +17,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from duebridge.ports.publisher import Delivery
 from duebridge.ports.tls import hinted
-from duebridge_connectors.kafka.attempt import Deadline, Refusal, not_sent
+from duebridge_connectors.kafka.attempt import AttemptError, Deadline, not_sent
 from duebridge_connectors.kafka.errors import RequestFailed, is_temporary, outcome_of, words_of
 from duebridge_connectors.kafka.headers import kafka_headers
 from duebridge_connectors.kafka.kafka_python.network import ConnectionManager
@@ -87,7 +87,7 @@ class KafkaPythonClient:
         """Return whether the cached metadata has the topic's partitions."""
         return self._net.cluster.partitions_for_topic(topic) is not None
 
-    def look_up(self, topics: Collection[str], timeout_s: float) -> dict[str, Refusal | None]:
+    def look_up(self, topics: Collection[str], timeout_s: float) -> dict[str, AttemptError | None]:
         """Request the metadata of topics; return a refusal for each unusable one, else None.
 
         Missing topics are not tracked: `KafkaProducer.partitions_for` would request them ten times
@@ -145,10 +145,12 @@ class KafkaPythonClient:
         self._producer._unregister_cleanup()
         self._producer._closed = True
 
-    def _refusal(self, topic: str, error: Exception | None) -> Refusal | None:
+    def _refusal(self, topic: str, error: Exception | None) -> AttemptError | None:
         if error is not None:
             return refusal_of(error)
-        return None if self.knows(topic) else Refusal(not_sent(f"no partitions of {topic} yet"))
+        return (
+            None if self.knows(topic) else AttemptError(not_sent(f"no partitions of {topic} yet"))
+        )
 
     def _call_any_node(self, call: Callable[[str], object], timeout_s: float) -> Any:
         """Call with one bootstrap server after the other until one answers.
@@ -188,9 +190,9 @@ class KafkaPythonClient:
             raise RequestFailed(str(error)) from error
 
 
-def refusal_of(error: BaseException) -> Refusal:
+def refusal_of(error: BaseException) -> AttemptError:
     """Return the refusal for an error."""
-    return Refusal(outcome_of(error), is_temporary(type(error)))
+    return AttemptError(outcome_of(error), is_temporary(type(error)))
 
 
 def part_of(future: Any) -> int:

@@ -10,9 +10,9 @@ from duebridge.ports.publisher import Delivery, Verdict
 from duebridge_connectors.kafka.attempt import (
     CONFIRMED_IN,
     UNANSWERED,
+    AttemptError,
     Deadline,
     PublishAttempt,
-    Refusal,
     not_sent,
 )
 from duebridge_connectors.kafka.librdkafka.client import LibrdkafkaClient
@@ -40,7 +40,7 @@ class LibrdkafkaAttempt(PublishAttempt[LibrdkafkaClient]):
 
     def _look_up(
         self, client: LibrdkafkaClient, topics: list[str], within_s: float
-    ) -> Mapping[str, Refusal | None]:
+    ) -> Mapping[str, AttemptError | None]:
         return client.look_up(topics, within_s)
 
     def _send(self, client: LibrdkafkaClient, indexes: Sequence[int]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from duebridge.ports.publisher import Delivery
-from duebridge_connectors.kafka.attempt import Deadline, Refusal, not_sent
+from duebridge_connectors.kafka.attempt import AttemptError, Deadline, not_sent
 from duebridge_connectors.kafka.errors import RequestFailed
 from duebridge_connectors.kafka.headers import plain_headers
 from duebridge_connectors.kafka.librdkafka.errors import answered_refusal
@@ -72,16 +72,16 @@ class LibrdkafkaClient:
         """Require a new lookup of the topic."""
         self._known.discard(topic)
 
-    def look_up(self, topics: Collection[str], timeout_s: float) -> dict[str, Refusal | None]:
+    def look_up(self, topics: Collection[str], timeout_s: float) -> dict[str, AttemptError | None]:
         """Request the metadata of topics; return a refusal for each unusable one, else None."""
         deadline = Deadline(timeout_s)
         return {topic: self._look_up(topic, deadline.left_s()) for topic in topics}
 
-    def _look_up(self, topic: str, timeout_s: float) -> Refusal | None:
+    def _look_up(self, topic: str, timeout_s: float) -> AttemptError | None:
         try:
             error = self._request_metadata(topic, timeout_s)
         except RequestFailed as failure:
-            return Refusal(not_sent(str(failure)))
+            return AttemptError(not_sent(str(failure)))
         if error is not None:
             return answered_refusal(error)
         self._known.add(topic)

@@ -9,18 +9,20 @@ from confluent_kafka import KafkaError
 from kafka import errors as broker
 
 from duebridge.ports.publisher import Outcome, Reason, Verdict
-from duebridge_connectors.kafka.attempt import Refusal
-from duebridge_connectors.kafka.errors import TABLE, UNKNOWN, Row, is_temporary
+from duebridge_connectors.kafka.attempt import AttemptError
+from duebridge_connectors.kafka.errors import TABLE, UNKNOWN, KafkaErrorRule, is_temporary
 
-_ROWS: dict[Row, tuple[int, ...]] = {
-    Row(Verdict.REJECTED, Reason.INVALID): (KafkaError._INVALID_ARG,),  # `produce` cannot encode it
-    Row(Verdict.TARGET_FAILED, Reason.TARGET_MISSING): (
+_ROWS: dict[KafkaErrorRule, tuple[int, ...]] = {
+    KafkaErrorRule(Verdict.REJECTED, Reason.INVALID): (
+        KafkaError._INVALID_ARG,
+    ),  # `produce` cannot encode it
+    KafkaErrorRule(Verdict.TARGET_FAILED, Reason.TARGET_MISSING): (
         KafkaError._UNKNOWN_PARTITION,
         KafkaError._UNKNOWN_TOPIC,
     ),
     # A valid record in a batch with an invalid one; the broker appended neither.
-    Row(Verdict.FAILED): (KafkaError._INVALID_DIFFERENT_RECORD,),
-    Row(Verdict.UNAVAILABLE): (KafkaError._QUEUE_FULL,),  # `produce` rejected it
+    KafkaErrorRule(Verdict.FAILED): (KafkaError._INVALID_DIFFERENT_RECORD,),
+    KafkaErrorRule(Verdict.UNAVAILABLE): (KafkaError._QUEUE_FULL,),  # `produce` rejected it
     # The answer was lost, or the client does not say if it sent the record.
     UNKNOWN: (
         KafkaError._ALL_BROKERS_DOWN,
@@ -92,22 +94,22 @@ _NEVER_EXPECTED = (
 # Broker errors unknown to kafka-python: patterns, bootstraps, streams and share groups.
 _NEWER = range(128, 134)
 
-OWN: dict[int, Row] = {
+OWN: dict[int, KafkaErrorRule] = {
     **dict.fromkeys((*_NEVER_EXPECTED, *_NEWER), UNKNOWN),
     **{code: row for row, codes in _ROWS.items() for code in codes},
 }
 
 
-def row_of(code: int) -> Row:
+def row_of(code: int) -> KafkaErrorRule:
     """Return the row of an error code; UNKNOWN for a code without one."""
     return OWN.get(code) or TABLE.get(broker.for_code(code), UNKNOWN)
 
 
-def answered_refusal(error: KafkaError) -> Refusal:
+def answered_refusal(error: KafkaError) -> AttemptError:
     """Return the refusal for a delivery report's error."""
     verdict, reason, is_unsure = row_of(error.code())
     outcome = Outcome(verdict, reason, error.name(), error.str(), is_unsure)
-    return Refusal(outcome, is_temporary(broker.for_code(error.code())))
+    return AttemptError(outcome, is_temporary(broker.for_code(error.code())))
 
 
 def produce_refusal(error: Exception) -> Outcome:

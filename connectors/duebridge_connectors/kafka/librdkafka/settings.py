@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from confluent_kafka import KafkaException, Producer
 
 from duebridge.errors import ConfigError
-from duebridge.ports.settings import did_you_mean
+from duebridge.ports.settings import MistakeCollector, did_you_mean
 from duebridge_connectors.kafka.oauth import OPTION as TOKEN_PROVIDER
 from duebridge_connectors.kafka.oauth import TokenSource
-from duebridge_connectors.kafka.options import OPTIONS, converted, refuse_owned
+from duebridge_connectors.kafka.options import OPTIONS, converted, refuse_owned, translated
 from duebridge_connectors.kafka.options import OWNED as OWNED_BY_BOTH
 from duebridge_connectors.kafka.security import check_security
 from duebridge_connectors.kafka.settings import (
@@ -85,15 +85,20 @@ def producer_config(settings: Mapping[str, object], publish_deadline_s: float) -
     """Return the `confluent_kafka.Producer` configuration for `client: librdkafka`.
 
     librdkafka itself validates the options, including its own. Raises `ConfigError` with the key,
-    the expected and the actual value.
+    the expected and the actual value of each mistake. What options have to do with one another is
+    checked once each is valid.
     """
     options = checked_options(settings)
-    servers = servers_of(settings)
-    given = {**DEFAULTS, **dict(_translated(name, value) for name, value in options.items())}
-    check_security(options)
-    check_linger(int(str(given["linger.ms"])), publish_deadline_s)
-    config = {**given, **_owned(publish_deadline_s)}
-    _check_with_librdkafka(config, options)
+    mistakes = MistakeCollector()
+    with mistakes.collecting():
+        servers = servers_of(settings)
+    with mistakes.collecting():
+        given = {**DEFAULTS, **translated(options, _translated)}
+        check_security(options)
+        check_linger(int(str(given["linger.ms"])), publish_deadline_s)
+        config = {**given, **_owned(publish_deadline_s)}
+        _check_with_librdkafka(config, options)
+    mistakes.raise_any()
     return {**config, "bootstrap.servers": ",".join(servers)}
 
 
@@ -136,13 +141,30 @@ def _owned(publish_deadline_s: float) -> dict[str, object]:
 
 def _check_with_librdkafka(config: Mapping[str, object], names: Iterable[str]) -> None:
     """Raise `ConfigError` for refused options; without servers librdkafka opens no connection."""
+    # Without the token callback, which it would call at once.
+    left = {name: config[name] for name in config if name != "oauth_cb"}
+    mistakes = MistakeCollector()
+    while words := _refusal_of(left):
+        culprit = next((name for name in names if name in left and f'"{name}"' in words), "")
+        mistakes.add(_refused(culprit, words))
+        if not culprit:  # it refuses a combination of options
+            break
+        del left[culprit]
+    mistakes.raise_any()
+
+
+def _refusal_of(config: Mapping[str, object]) -> str:
+    """Return what librdkafka refuses first; empty if it takes the configuration."""
     try:
-        # Without the token callback, which it would call at once.
-        Producer({name: config[name] for name in config if name != "oauth_cb"}, logger=log)
+        Producer(dict(config), logger=log)
     except KafkaException as error:
-        words = error.args[0].str().strip().removeprefix("Failed to create producer: ")
-        culprits = [name for name in names if f'"{name}"' in words]
-        if culprits and words.startswith("No such"):
-            words = f"unknown option{did_you_mean(culprits[0], OPTIONS)}"
-        where = f"options.{culprits[0]}" if culprits else "options"
-        raise ConfigError(f"{where}: {words}") from None
+        return str(error.args[0].str().strip().removeprefix("Failed to create producer: "))
+    return ""
+
+
+def _refused(culprit: str, words: str) -> ConfigError:
+    if not culprit:
+        return ConfigError(f"options: {words}")
+    if words.startswith("No such"):
+        words = f"unknown option{did_you_mean(culprit, OPTIONS)}"
+    return ConfigError(f"options.{culprit}: {words}")

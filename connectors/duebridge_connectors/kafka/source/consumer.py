@@ -1,11 +1,11 @@
-"""What the policy needs of a client, and how a client fails."""
+"""The interface of a client to the source's policy, and its errors."""
 
 from collections.abc import Mapping
 from typing import Protocol
 
 from duebridge.errors import BridgeError
 from duebridge.ports.source import Arrival
-from duebridge_connectors.kafka.source.logs import Logs, Position
+from duebridge_connectors.kafka.source.logs import CommittedOffset, Logs
 
 
 class CommitRefused(BridgeError):
@@ -27,7 +27,7 @@ class Question(Protocol):
         ...
 
 
-class Consumer(Protocol):
+class GroupConsumer(Protocol):
     """A connected client. Each method raises `BrokerUnavailable` and `ConfigError`.
 
     `lag` may be called by another thread; the other methods by one.
@@ -49,12 +49,12 @@ class Consumer(Protocol):
         """Take part in the group and take no records, until the next `take`."""
         ...
 
-    def commit(self, positions: Mapping[int, Position]) -> None:
+    def commit(self, positions: Mapping[int, CommittedOffset]) -> None:
         """Commit positions of partitions. Raises `CommitRefused`."""
         ...
 
     def lag(self) -> int | None:
-        """Return how many records wait at the broker; sends nothing."""
+        """Return the number of records that wait at the broker; sends nothing."""
         ...
 
     def close(self) -> None:

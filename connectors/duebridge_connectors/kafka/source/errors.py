@@ -5,7 +5,7 @@ from kafka import errors as vendor
 from duebridge.errors import BridgeError, ConfigError
 from duebridge.ports.publisher import BrokerUnavailable, Reason
 from duebridge_connectors.kafka.errors import TABLE as VERDICTS
-from duebridge_connectors.kafka.errors import UNKNOWN, Row, words_of
+from duebridge_connectors.kafka.errors import UNKNOWN, KafkaErrorRule, words_of
 
 _MISSING = frozenset({Reason.TARGET_MISSING, Reason.UNAUTHORIZED})
 
@@ -25,7 +25,7 @@ REFUSALS: frozenset[type[BaseException]] = frozenset(
 )
 
 
-def failure_of(row: Row, name: str, words: str) -> BridgeError:
+def failure_of(row: KafkaErrorRule, name: str, words: str) -> BridgeError:
     """Return a `ConfigError` where topic or right are missing, else a `BrokerUnavailable`."""
     text = f"{name}: {words}" if words and words != name else name
     return ConfigError(text) if row.reason in _MISSING else BrokerUnavailable(text)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 
-from duebridge.ports.checks import About, Finding, failure, ok, warning
+from duebridge.ports.checks import Finding, FindingSubject, failure, ok, warning
 from duebridge.ports.source import SourcePlan
 from duebridge_connectors.kafka.checks.admin import Admin, CannotConnect, Topic
 from duebridge_connectors.kafka.settings import producer_config, servers_of
@@ -31,7 +31,9 @@ def examine_source(
     except CannotConnect as error:
         remedy = "start it, or correct bootstrap_servers or the security options"
         where = ", ".join(servers_of(settings))
-        return [failure(About.BROKER, place, f"no Kafka answers at {where}: {error}", remedy)]
+        return [
+            failure(FindingSubject.BROKER, place, f"no Kafka answers at {where}: {error}", remedy)
+        ]
     findings = [*_of_topic(place, topic, found), *_of_group(place, group, refusal)]
     return findings or [_fine(place, topic, group, found)]
 
@@ -43,15 +45,19 @@ def _of_topic(place: str, name: str, topic: Topic) -> Iterator[Finding]:
         if topic.error == "UnknownTopicOrPartitionError":
             found = f"topic {name} does not exist"
         remedy = _REMEDIES.get(topic.error, "see the broker's log")
-        yield failure(About.ROUTE if is_closed else About.BROKER, place, found, remedy)
+        yield failure(
+            FindingSubject.ROUTE if is_closed else FindingSubject.BROKER, place, found, remedy
+        )
         return
     if topic.operations is not None and "READ" not in topic.operations:
         found = f"this user may not read topic {name}"
-        yield failure(About.ROUTE, place, found, "allow this user the operation READ on it")
+        yield failure(
+            FindingSubject.ROUTE, place, found, "allow this user the operation READ on it"
+        )
     if topic.without_leader:
         counts = f"{topic.without_leader} of {topic.partitions} partitions"
         found = f"topic {name}: {counts} have no leader"
-        yield failure(About.BROKER, place, found, "start the brokers that hold them")
+        yield failure(FindingSubject.BROKER, place, found, "start the brokers that hold them")
     yield from _of_keeping(place, name, topic)
 
 
@@ -60,21 +66,23 @@ def _of_keeping(place: str, name: str, topic: Topic) -> Iterator[Finding]:
     if topic.is_compacted:
         found = f"topic {name} is compacted: of two records with a key it may keep the later alone"
         remedy = "set cleanup.policy=delete, unless the intake replaces by key"
-        yield warning(About.ROUTE, place, found, remedy)
+        yield warning(FindingSubject.ROUTE, place, found, remedy)
     if 0 < topic.retention_ms < SHORT_MS:
         hours = topic.retention_ms / 3600 / 1000
         found = f"topic {name} keeps records for {hours:.1f} hours: an outage may outlast that"
-        yield warning(About.ROUTE, place, found, "set retention.ms to a day or more")
+        yield warning(FindingSubject.ROUTE, place, found, "set retention.ms to a day or more")
 
 
 def _of_group(place: str, name: str, refusal: str) -> Iterator[Finding]:
     if refusal:
         found = f"this user may not read group {name}: {refusal}"
-        yield failure(About.ROUTE, place, found, "allow this user the operation READ on the group")
+        yield failure(
+            FindingSubject.ROUTE, place, found, "allow this user the operation READ on the group"
+        )
 
 
 def _fine(place: str, topic: str, group: str, found: Topic) -> Finding:
     parts = [f"partitions: {found.partitions}", f"group: {group}"]
     if found.operations is None:
         parts.append("permissions unknown: the broker does not report them")
-    return ok(About.ROUTE, place, f"topic {topic} can be read ({', '.join(parts)})")
+    return ok(FindingSubject.ROUTE, place, f"topic {topic} can be read ({', '.join(parts)})")

@@ -1,6 +1,6 @@
 """A group's member with kafka-python. Uses some of its private parts, as the producer does.
 
-tests/contract/test_kafka_sources.py fails if a release of kafka-python changes one of them.
+tests/contract/kafka/test_kafka_sources.py fails if a release of kafka-python changes one of them.
 """
 
 import threading
@@ -27,7 +27,7 @@ from duebridge_connectors.kafka.kafka_python.network import ConnectionManager
 from duebridge_connectors.kafka.login import Login
 from duebridge_connectors.kafka.source.consumer import CommitRefused
 from duebridge_connectors.kafka.source.errors import REFUSALS, failure_from
-from duebridge_connectors.kafka.source.logs import Log, Logs, Position
+from duebridge_connectors.kafka.source.logs import CommittedOffset, Log, Logs
 
 REQUEST_MS = 5_000
 CLOSE_MS = 3_000
@@ -108,7 +108,7 @@ class KafkaPythonConsumer:
                 self._consumer.seek(tp, records[0].offset)
             self._refresh_ends()
 
-    def commit(self, positions: Mapping[int, Position]) -> None:
+    def commit(self, positions: Mapping[int, CommittedOffset]) -> None:
         """Commit; see `Consumer`."""
         offsets = {
             TopicPartition(self._topic, part): OffsetAndMetadata(at.offset, at.topic_id, at.epoch)
@@ -122,7 +122,7 @@ class KafkaPythonConsumer:
             raise failure_from(error) from error
 
     def lag(self) -> int | None:
-        """Return how many records wait; see `Consumer`."""
+        """Return the number of waiting records; see `GroupConsumer`."""
         if not hasattr(self, "_logs") or not self._logs.was_assigned:
             return None
         states = self._consumer._subscription.assignment
@@ -180,7 +180,7 @@ class KafkaPythonConsumer:
                 self._if_assigned(self._consumer.resume, log)
         self._placed = {log for log in self._placed if log.is_owned}
 
-    def _seek(self, start: Position | None, tp: Any) -> None:
+    def _seek(self, start: CommittedOffset | None, tp: Any) -> None:
         if start is None:
             self._consumer.seek_to_beginning(tp)
         else:  # with the epoch, so that a truncation since is noticed
@@ -230,7 +230,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 class _OpenJoin:
-    """The future of a join that never looks done: of one that does the coordinator joins anew."""
+    """The future of a join that never looks done: of one that does the coordinator joins again."""
 
     is_done = False
 
@@ -276,10 +276,10 @@ def _text_of(topic_id: uuid.UUID | None) -> str:
     return urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
-def _position(found: Any) -> Position | None:
+def _position(found: Any) -> CommittedOffset | None:
     if found is None:
         return None
-    return Position(found.offset, found.leader_epoch, found.metadata or "")
+    return CommittedOffset(found.offset, found.leader_epoch, found.metadata or "")
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from duebridge_connectors.kafka.source.librdkafka_errors import (
     commit_failure,
     failure_by,
 )
-from duebridge_connectors.kafka.source.logs import Logs, Position
+from duebridge_connectors.kafka.source.logs import CommittedOffset, Logs
 
 CLOSE_S = 3.0
 COMMITTED_S = 5.0
@@ -102,7 +102,7 @@ class LibrdkafkaConsumer:
                 self._consumer.seek(TopicPartition(self._topic, late.partition(), late.offset()))
             self._refresh_ends()
 
-    def commit(self, positions: Mapping[int, Position]) -> None:
+    def commit(self, positions: Mapping[int, CommittedOffset]) -> None:
         """Commit; see `Consumer`."""
         offsets = [
             TopicPartition(self._topic, part, at.offset, at.topic_id, at.epoch)
@@ -117,7 +117,7 @@ class LibrdkafkaConsumer:
                 raise commit_failure(answer.error)
 
     def lag(self) -> int | None:
-        """Return how many records wait; see `Consumer`."""
+        """Return the number of waiting records; see `GroupConsumer`."""
         if self._logs is None or not self._logs.was_assigned:
             return None
         try:
@@ -180,7 +180,7 @@ class LibrdkafkaConsumer:
         committed = None
         if found.offset >= 0:
             epoch = -1 if found.leader_epoch is None else found.leader_epoch
-            committed = Position(found.offset, epoch, found.metadata or "")
+            committed = CommittedOffset(found.offset, epoch, found.metadata or "")
         start = logs.start_of(committed)
         if start is None:
             return TopicPartition(self._topic, found.partition, OFFSET_BEGINNING)

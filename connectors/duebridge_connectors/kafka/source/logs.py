@@ -7,7 +7,7 @@ another `Log`, so that what was read before is neither delivered nor committed a
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from duebridge.ports.source import Arrival, Place
+from duebridge.ports.source import Arrival, LogPosition
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -17,8 +17,8 @@ _ORIGINS = frozenset((ORIGIN, *SPRINGS))
 _LENGTHS = frozenset(map(len, _ORIGINS))
 
 
-class Position(NamedTuple):
-    """What a group committed: the next offset, the leader epoch before it, the topic's id."""
+class CommittedOffset(NamedTuple):
+    """A group's commit: the next offset, the leader epoch before it, the topic's id."""
 
     offset: int
     epoch: int
@@ -51,7 +51,7 @@ class Log:
             key,
             tuple(headers) if headers else (),
             None,
-            Place(self.name, epoch, offset) if self.name else None,
+            LogPosition(self.name, epoch, offset) if self.name else None,
             None,
             origin_of(headers) if headers else "",
             sent_at_ms if sent_at_ms > 0 else 0,  # -1: it has none
@@ -84,8 +84,8 @@ class Logs:
                 self.owned[part].is_owned = False
         self.owned = {part: log for part, log in self.owned.items() if part not in gone}
 
-    def start_of(self, committed: Position | None) -> Position | None:
-        """Return where to begin, None for the beginning of the log.
+    def start_of(self, committed: CommittedOffset | None) -> CommittedOffset | None:
+        """Return the offset to begin at, None for the beginning of the log.
 
         An offset that was committed in another life of the topic says nothing of this one. One
         without an id is trusted: an operator's tool sets such.

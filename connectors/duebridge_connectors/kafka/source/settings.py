@@ -82,7 +82,7 @@ _PRODUCERS = frozenset(
 
 
 def librdkafka_config(settings: Mapping[str, object]) -> dict[str, object]:
-    """Return what every client of librdkafka has in common. Raises `ConfigError`."""
+    """Return the settings of every librdkafka client. Raises `ConfigError`."""
     from duebridge_connectors.kafka.librdkafka.settings import producer_config
 
     given = producer_config(settings, ANY_DEADLINE_S)
@@ -91,7 +91,7 @@ def librdkafka_config(settings: Mapping[str, object]) -> dict[str, object]:
 
 
 def group_config(plan: SourcePlan) -> dict[str, object]:
-    """Return what a consumer of librdkafka has beyond that."""
+    """Return the settings that only a librdkafka consumer has."""
     return {
         "auto.offset.reset": "earliest",
         "check.crcs": True,

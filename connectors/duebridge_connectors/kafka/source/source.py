@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import Arrival, SourcePlan
-from duebridge_connectors.kafka.source.consumer import CommitRefused, Consumer
-from duebridge_connectors.kafka.source.logs import Log, Logs, Position
-from duebridge_connectors.kafka.source.pace import Pace
+from duebridge_connectors.kafka.source.consumer import CommitRefused, GroupConsumer
+from duebridge_connectors.kafka.source.logs import CommittedOffset, Log, Logs
+from duebridge_connectors.kafka.source.reconnect_backoff import ReconnectBackoff
 from duebridge_connectors.kafka.source.watch import TopicRemade, TopicWatch
 
 TEND_S = 1.0  # between two calls of the client while records are left over
@@ -31,15 +31,17 @@ class KafkaSource:
     partition, and whatever a late member commits.
     """
 
-    def __init__(self, connect: Callable[[], Consumer], plan: SourcePlan) -> None:
+    runs_ahead = True
+
+    def __init__(self, connect: Callable[[], GroupConsumer], plan: SourcePlan) -> None:
         self._connect, self._plan = connect, plan
         self._topic = str(plan.source["topic"])
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._pace = Pace(self._closing)
-        self._consumer: Consumer | None = None
+        self._pace = ReconnectBackoff(self._closing)
+        self._consumer: GroupConsumer | None = None
         self._ready: deque[Arrival] = deque()  # taken from the client, more than a batch holds
-        self._owed: dict[Log, Position] = {}  # settled, and not yet committed
+        self._owed: dict[Log, CommittedOffset] = {}  # settled, and not yet committed
         self._tended_at = 0.0
 
     def receive(self, wait_s: float) -> Sequence[Arrival]:
@@ -66,7 +68,7 @@ class KafkaSource:
         with self._lock, self._dropping():
             last = {arrival.handle[0]: arrival.handle for arrival in arrivals}
             for log_, epoch, offset in last.values():
-                self._owed[log_] = Position(offset + 1, epoch, log_.topic_id)
+                self._owed[log_] = CommittedOffset(offset + 1, epoch, log_.topic_id)
             if self._consumer is not None:
                 self._commit(self._consumer)
 
@@ -83,7 +85,7 @@ class KafkaSource:
                 pass
 
     def lag(self) -> int | None:
-        """Return how many records wait; see `Source.lag`."""
+        """Return the number of waiting records; see `Source.lag`."""
         consumer = self._consumer
         behind = None if consumer is None else consumer.lag()
         return None if behind is None else behind + len(self._ready)
@@ -96,7 +98,7 @@ class KafkaSource:
                 self._commit_last(self._consumer)
             self._drop()
 
-    def _current(self, wait_s: float) -> Consumer:
+    def _current(self, wait_s: float) -> GroupConsumer:
         if self._closing.is_set():
             raise BrokerUnavailable("the source is closed")
         if self._consumer is None:
@@ -110,7 +112,7 @@ class KafkaSource:
             consumer.join(self._logs)
         return self._consumer
 
-    def _taken(self, consumer: Consumer, wait_s: float) -> list[Arrival]:
+    def _taken(self, consumer: GroupConsumer, wait_s: float) -> list[Arrival]:
         """Take in slices, so that `close` and the watch need not wait for long."""
         give_up_at = time.monotonic() + wait_s
         while True:
@@ -120,7 +122,7 @@ class KafkaSource:
             if taken or left_s <= SLICE_S or self._closing.is_set():
                 return taken
 
-    def _commit(self, consumer: Consumer) -> None:
+    def _commit(self, consumer: GroupConsumer) -> None:
         owed = {log_: at for log_, at in self._owed.items() if log_.is_owned}
         self._owed = owed
         if not owed:
@@ -134,7 +136,7 @@ class KafkaSource:
         else:
             self._owed = {}
 
-    def _commit_last(self, consumer: Consumer) -> None:
+    def _commit_last(self, consumer: GroupConsumer) -> None:
         """Commit what a rebalance held up, or leave it: it comes again, and its place tells."""
         give_up_at = time.monotonic() + LAST_COMMIT_S
         with suppress(BrokerUnavailable, ConfigError):
@@ -145,7 +147,7 @@ class KafkaSource:
                     time.sleep(REBALANCE_POLL_S)
 
     def _cut(self) -> list[Arrival]:
-        """Return what fits into a batch, at least one, of logs that are still ours."""
+        """Cut records to one batch, at least one record, of logs that this member still owns."""
         batch: list[Arrival] = []
         left = self._plan.batch_bytes
         ready = self._ready

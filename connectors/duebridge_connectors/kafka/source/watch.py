@@ -1,4 +1,4 @@
-"""Watches the topic's id: a topic that was deleted and made anew is another log.
+"""Watches the topic's id: a topic that was deleted and recreated is another log.
 
 Clients that fetch by name go on at their old offset in the new topic. What they read there counts
 as the old topic's until the watch notices; then everything is read from the beginning.
@@ -56,4 +56,4 @@ class TopicWatch:
             return
         self._answered_at = now
         if topic_id != self.topic_id:
-            raise TopicRemade(f"the topic was made anew: {self.topic_id} is now {topic_id}")
+            raise TopicRemade(f"the topic was recreated: {self.topic_id} is now {topic_id}")

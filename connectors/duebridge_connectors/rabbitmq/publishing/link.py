@@ -24,7 +24,7 @@ from duebridge_connectors.rabbitmq.errors import (
 )
 from duebridge_connectors.rabbitmq.publishing.batch import PublishBatch
 from duebridge_connectors.rabbitmq.publishing.encoding import abort
-from duebridge_connectors.rabbitmq.publishing.session import Session
+from duebridge_connectors.rabbitmq.publishing.session import PublishSession
 
 FIRST_DELAY_S = 0.2
 MOST_DELAY_S = 2.0
@@ -57,7 +57,7 @@ class Link:
         self._handover = threading.Lock()
         self._closing = threading.Lock()
         self._is_closed = False
-        self._session: Session | None = None
+        self._session: PublishSession | None = None
         self._connection: Any = None
         self._waiting: list[PublishBatch] = []
         self._refusal: Outcome | None = None
@@ -144,7 +144,7 @@ class Link:
         log.info("rabbitmq_connected", host=self._parameters.host, port=self._parameters.port)
         self._opened_at = monotonic()
         self._last_error = ""
-        self._session = Session(connection, self._handover)
+        self._session = PublishSession(connection, self._handover)
         waiting, self._waiting = self._waiting, []
         for batch in waiting:
             self._session.accept(batch)

@@ -17,7 +17,7 @@ MAX_CHANNELS = 100  # that are kept open
 log = structlog.get_logger()
 
 
-class Session:
+class PublishSession:
     """The channels of an open connection, and whether the broker blocks it."""
 
     def __init__(self, connection: Any, handover: Lock) -> None:

@@ -8,7 +8,7 @@ from msgspec.msgpack import Ext
 
 from duebridge.amqp_fields import field_value
 from duebridge.envelope import HeaderValue, Target
-from duebridge.ports.source import Arrival, Place, SourcePlan
+from duebridge.ports.source import Arrival, LogPosition, SourcePlan
 from duebridge_connectors.rabbitmq.source.content import Headers, decode, text_of
 from duebridge_connectors.rabbitmq.source.inbox import RawMessage
 from duebridge_connectors.rabbitmq.source.models import due_exchange
@@ -35,7 +35,7 @@ class Reader:
         headers, fields = content
         place = None
         if self._log and OFFSET in headers:
-            place = Place(self._log, 0, offset_of(headers))
+            place = LogPosition(self._log, 0, offset_of(headers))
             del headers[OFFSET]
         origin = _origin(headers)
         for name in COUNTS:

@@ -25,7 +25,7 @@ CLOSE_S: Final = 1.0
 ABORT_S: Final = 0.2
 
 
-class Consumer:
+class QueueConsumer:
     """`fault` is what ended it, or will: BrokerUnavailable or ConfigError."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Consumer:
         return self._inbox
 
     def take(self, batch: int, batch_bytes: int) -> list[RawMessage]:
-        """Return what is held, at most a batch: it waits to be settled."""
+        """Take at most a batch of the received messages; they wait to be settled."""
         taken: list[RawMessage] = []
         size = 0
         messages = self._inbox.messages

@@ -44,8 +44,8 @@ UNREADABLE: Final = "x-delay"  # a header under which a damaged table is refused
 Headers = dict[str, HeaderValue]
 
 
-class Content(NamedTuple):
-    """What a content header says."""
+class ContentHeader(NamedTuple):
+    """A decoded content header."""
 
     headers: Headers
     fields: dict[str, str | int]
@@ -56,7 +56,7 @@ class Content(NamedTuple):
         return Properties(**self.fields) if self.fields else None  # type: ignore[arg-type]
 
 
-def decode(header: bytes) -> Content:
+def decode(header: bytes) -> ContentHeader:
     """Return the content of a header's payload; its `delivery_mode` is left out."""
     headers: Headers = {}
     fields: dict[str, str | int] = {}
@@ -77,7 +77,7 @@ def decode(header: bytes) -> Content:
             fields[name] = text_of(header[at + 1 : end])
             at = end
     fields.pop(_DELIVERY_MODE, None)
-    return Content(headers, fields)
+    return ContentHeader(headers, fields)
 
 
 @lru_cache(maxsize=256)

@@ -11,7 +11,7 @@ from typing import Any
 from pika import BlockingConnection
 from pika import exceptions as vendor
 
-from duebridge.ports.checks import About, Finding, failure, ok, warning
+from duebridge.ports.checks import Finding, FindingSubject, failure, ok, warning
 from duebridge.ports.source import SourcePlan
 from duebridge_connectors.rabbitmq.examine import parameters_within, unreachable
 from duebridge_connectors.rabbitmq.queue_limits import read_limits
@@ -56,14 +56,14 @@ def _queue(connection: Any, place: str, queue: str) -> Iterator[Finding]:
         remedy = "declare it (`duebridge intake declare`), or correct source.queue"
         if error.reply_code != NOT_FOUND:
             remedy = "grant the right (`duebridge acl`), or see the broker's log"
-        yield failure(About.BROKER, place, _short(wrong), remedy)
+        yield failure(FindingSubject.BROKER, place, _short(wrong), remedy)
         return
     limits = read_limits(connection, queue)
     if limits is not None:
         yield from _dangers(place, queue, limits.drops_oldest, limits.is_durable)
     text = f"{kind} {queue!r} can be read: {told.message_count} messages ready"
     text = f"{text}, {told.consumer_count} consumers (not checked: policies, bindings)"
-    yield ok(About.ROUTE, place, text)
+    yield ok(FindingSubject.ROUTE, place, text)
 
 
 def _short(error: Exception) -> str:
@@ -87,10 +87,10 @@ def _dangers(place: str, queue: str, drops: str, is_durable: bool) -> Iterator[F
     if drops:
         found = f"queue {queue!r} drops its oldest messages when it is full ({drops})"
         remedy = "declare it with x-overflow: reject-publish; else what waits here may be lost"
-        yield warning(About.ROUTE, place, found, remedy)
+        yield warning(FindingSubject.ROUTE, place, found, remedy)
     if not is_durable:
         found = f"queue {queue!r} is not durable: a restart of the broker deletes it"
-        yield warning(About.ROUTE, place, found, "declare it durable")
+        yield warning(FindingSubject.ROUTE, place, found, "declare it durable")
 
 
 def _declaration(connection: Any, place: str, plan: SourcePlan) -> Iterator[Finding]:
@@ -104,7 +104,7 @@ def _declaration(connection: Any, place: str, plan: SourcePlan) -> Iterator[Find
 def _exchange(
     connection: Any, place: str, name: str, kind: str, arguments: dict[str, str]
 ) -> Finding:
-    """Declare it passively, and where it exists compare it: a declaration of the same is none."""
+    """Check that the exchange exists and has the declared type; changes nothing."""
     try:
         connection.channel().exchange_declare(name, passive=True)
         channel = connection.channel()
@@ -113,14 +113,22 @@ def _exchange(
     except vendor.ChannelClosedByBroker as error:
         if error.reply_code == NOT_FOUND:
             remedy = "run `duebridge intake declare`"
-            return failure(About.BROKER, place, f"exchange {name!r} does not exist", remedy)
+            return failure(
+                FindingSubject.BROKER, place, f"exchange {name!r} does not exist", remedy
+            )
         if error.reply_code == PRECONDITION:
             found = f"exchange {name!r} differs from what the intake declares: {error.reply_text}"
             return failure(
-                About.BROKER, place, found, "delete it and run `duebridge intake declare`"
+                FindingSubject.BROKER, place, found, "delete it and run `duebridge intake declare`"
             )
-        return ok(About.ROUTE, place, f"exchange {name!r} exists (not checked: its type, bindings)")
-    return ok(About.ROUTE, place, f"exchange {name!r} exists, {kind} (not checked: bindings)")
+        return ok(
+            FindingSubject.ROUTE,
+            place,
+            f"exchange {name!r} exists (not checked: its type, bindings)",
+        )
+    return ok(
+        FindingSubject.ROUTE, place, f"exchange {name!r} exists, {kind} (not checked: bindings)"
+    )
 
 
 def _cycles(place: str, plan: SourcePlan) -> Iterator[Finding]:
@@ -130,4 +138,6 @@ def _cycles(place: str, plan: SourcePlan) -> Iterator[Finding]:
     through = letter is not None and letter.broker == plan.broker and letter.exchange == declared
     if own or (through and declared is not None):
         found = "the intake's dead letters come back to it"
-        yield warning(About.ROUTE, place, found, "name another queue in the intake's dead_letter")
+        yield warning(
+            FindingSubject.ROUTE, place, found, "name another queue in the intake's dead_letter"
+        )

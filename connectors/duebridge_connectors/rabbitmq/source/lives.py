@@ -1,4 +1,4 @@
-"""Tells a stream that was deleted and made anew under its name from the one before.
+"""Tells a stream that was deleted and recreated under its name from the former one.
 
 The broker does not: offsets begin at 0 again, and one beyond the end is waited for in silence,
 while what comes before it is skipped. So each connect first reads the oldest message that is there.
@@ -65,7 +65,7 @@ def _is_other(noted: int, mark: int) -> bool:
 
 
 def _mark(message: RawMessage) -> tuple[int, int]:
-    """Return a message's offset, and a hash of what no upgrade of the broker encodes anew."""
+    """Return a message's offset, and a hash of the parts that all broker versions encode alike."""
     headers, fields = decode(message.header)
     said = f"{fields.get('message_id', '')}\0{fields.get('timestamp', 0)}\0".encode()
     hashed = blake2b(message.routing_key + b"\0" + said + message.body, digest_size=8).digest()

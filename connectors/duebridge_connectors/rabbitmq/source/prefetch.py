@@ -1,4 +1,4 @@
-"""How many messages the broker may send ahead: as many as fit into a limit of bytes.
+"""The prefetch of a source: as many messages as fit into a limit of bytes.
 
 RabbitMQ has no limit in bytes (`prefetch_size`). What it has sent and nobody reads, it gives up
 after 15 seconds with the connection: what is sent ahead has to fit.

@@ -16,7 +16,7 @@ from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import Arrival, Positions, SourcePlan
 from duebridge_connectors.rabbitmq.publishing.link import FIRST_DELAY_S, LASTED_S, MOST_DELAY_S
 from duebridge_connectors.rabbitmq.source.arrivals import Reader, stream_log
-from duebridge_connectors.rabbitmq.source.consumer import Consumer
+from duebridge_connectors.rabbitmq.source.consumer import QueueConsumer
 from duebridge_connectors.rabbitmq.source.lives import StreamLife, StreamLives
 from duebridge_connectors.rabbitmq.source.prefetch import Prefetch
 
@@ -27,6 +27,8 @@ log = structlog.get_logger()
 
 class RabbitSource:
     """A `Source` of one queue or stream, on one connection without a thread."""
+
+    runs_ahead = False
 
     def __init__(
         self, read_parameters: Callable[[], Parameters], plan: SourcePlan, positions: Positions
@@ -41,7 +43,7 @@ class RabbitSource:
         self._prefetch = Prefetch(plan.source.get("prefetch", plan.in_hand), self._most_bytes)
         self._lock = threading.Lock()  # of all that touches the connection
         self._is_closed = threading.Event()
-        self._consumer: Consumer | None = None
+        self._consumer: QueueConsumer | None = None
         self._reader: Reader
         self._life = 0  # counts connections: a delivery tag is one's own
         self._fails = 0
@@ -52,7 +54,7 @@ class RabbitSource:
     # For the intake's thread.
 
     def receive(self, wait_s: float) -> Sequence[Arrival]:
-        """Return what is there, at most a batch; see `Source.receive`."""
+        """Return the received messages, at most a batch; see `Source.receive`."""
         with self._lock:
             give_up_at = monotonic() + wait_s
             consumer = self._filled(give_up_at)
@@ -88,7 +90,7 @@ class RabbitSource:
     # For any thread.
 
     def lag(self) -> int | None:
-        """Return how many messages are ready in the queue; see `Source.lag`. None of a stream."""
+        """Return the number of ready messages; see `Source.lag`. None for a stream."""
         consumer = self._consumer
         return None if consumer is None or consumer.lag is None else consumer.lag.count
 
@@ -103,7 +105,7 @@ class RabbitSource:
 
     # Connecting.
 
-    def _connected(self, give_up_at: float) -> Consumer:
+    def _connected(self, give_up_at: float) -> QueueConsumer:
         if self._is_closed.is_set():
             raise BrokerUnavailable("the source is closed")
         if self._consumer is None:
@@ -130,7 +132,7 @@ class RabbitSource:
         assert self._consumer is not None  # noqa: S101 - for the type checker
         self._unsure_life = life if self._consumer.is_stream else None
 
-    def _begin_life(self, known: StreamLife, consumer: Consumer) -> None:
+    def _begin_life(self, known: StreamLife, consumer: QueueConsumer) -> None:
         """Go on in the life of the stream that has the message that was looked at."""
         with self._positions_known():
             life = self._lives.present(known, consumer.take(1, 1)[0])
@@ -153,7 +155,7 @@ class RabbitSource:
         with suppress(ConfigError):  # a file that is being replaced
             self._parameters = self._read_parameters()
         self._life += 1
-        consumer = Consumer(self._parameters, self._queue, offset, self._prefetch, looks=looks)
+        consumer = QueueConsumer(self._parameters, self._queue, offset, self._prefetch, looks=looks)
         self._consumer = consumer
         give_up_at = monotonic() + self._parameters.stack_timeout + SETTLED_LATER_S
         while not (consumer.is_consuming or consumer.fault or self._is_closed.is_set()):
@@ -167,7 +169,7 @@ class RabbitSource:
         self._reader = Reader(self._plan, user, life.log if consumer.is_stream else "")
         log.info("rabbitmq_consuming", queue=self._queue, stream=consumer.is_stream)
 
-    def _filled(self, give_up_at: float) -> Consumer:
+    def _filled(self, give_up_at: float) -> QueueConsumer:
         """Return the consumer, once it holds a batch or it is time; raises its fault."""
         consumer = self._connected(give_up_at)
         consumer.read_on()
@@ -175,7 +177,7 @@ class RabbitSource:
         self._raise_fault(consumer)
         return consumer
 
-    def _fill(self, consumer: Consumer, give_up_at: float) -> None:
+    def _fill(self, consumer: QueueConsumer, give_up_at: float) -> None:
         """Read until a batch is held, or nothing more is there, or it is time."""
         held, plan = consumer.held, self._plan
         while consumer.fault is None and not self._is_closed.is_set():
@@ -190,7 +192,7 @@ class RabbitSource:
             if count and len(held.messages) == count:
                 return
 
-    def _raise_fault(self, consumer: Consumer) -> None:
+    def _raise_fault(self, consumer: QueueConsumer) -> None:
         """Raise what ended a connection, once it is closed."""
         if self._is_closed.is_set():
             self._drop()

@@ -1,4 +1,4 @@
-"""What the broker's refusals of a consumer mean, and what to do about them."""
+"""The meanings and remedies of the broker's refusals of a consumer."""
 
 from typing import Final
 

@@ -2,7 +2,8 @@
 
 rows ─▶ Parquet of a batch, read back by each task ─▶ commit               write_batch
 committed rows ─▶ shard by shard, in order ─▶ demote.lua ─▶ commit         finish_batches
-rows never stored ─▶ their ids marked ─▶ living ones to the store ─▶ commit publish_batch
+rows never stored ─▶ their ids marked ─▶ living, repeated ones to the store   publish_batch
+                                      └▶ earlier rows of the others end ─▶ commit
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,14 +22,14 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.wire.replies import DemoteReply
 from duebridge_connectors.spark.cold.commit_log import REMOVED, Commit
+from duebridge_connectors.spark.cold.filter_rebuild import mark_batch
 from duebridge_connectors.spark.cold.parquet_files import (
     WRITTEN,
     ColdBatch,
     write_files,
     write_table,
 )
-from duebridge_connectors.spark.cold.sieve import mark_batch
-from duebridge_connectors.spark.cold.tier import Tier, read_cold
+from duebridge_connectors.spark.cold.tier import Tier, read_cold, read_still_cold
 from duebridge_connectors.spark.source.planning import StoreAddress
 from duebridge_connectors.spark.transforms.cold_copies import (
     COPY,
@@ -59,7 +60,8 @@ def write_batch(tier: Tier, rows: DataFrame, kind: str, batch: str) -> Commit:
     )
 
 
-VOID_LIST = "void.parquet"  # rows of ids that lived in the store: they never counted
+VOID_LIST = "void.parquet"  # rows that the store judged instead: they never counted
+ENDED_LIST = "ended.parquet"  # rows of earlier batches that later ones of their ids end
 PATIENCE_MS = 600_000  # of what has written files already
 
 
@@ -68,17 +70,27 @@ def publish_batch(
 ) -> Commit:
     """Commit a batch whose rows never were in the store, once that knows their ids; return it.
 
-    Rows whose ids live there are void; `schedule` asks the store about them, before the commit: a
-    run that is killed in between asks again. Under the lease of the tier: a rebuild between mark
-    and commit would miss them. Raises `JobFailed`, and what `schedule` raises.
+    Rows whose ids live there, or that share their id, are void; `schedule` asks the store about
+    them, before the commit: a run that is killed in between asks again. All others take the place
+    of what is cold under their ids, by the same commit: the latest content wins, and there are
+    never both. Under the lease of the tier: a rebuild between mark and commit would miss the rows,
+    a hydrate would bring back what ends. Raises `JobFailed`, and what `schedule` raises.
     """
     with tier.leased("schedule", PATIENCE_MS) as lease:
-        if void := mark_batch(spark, tier, batch, lease):
+        living = mark_batch(spark, tier, batch, lease)
+        if void := sorted({*living, *_repeated(spark, tier, batch)}):
             schedule(void)
             batch = _without(spark, tier, batch, void)
+        batch = _instead(spark, tier, batch)
         lease.check()
         tier.log.commit(batch)
         return batch
+
+
+def _repeated(spark: SparkSession, tier: Tier, batch: Commit) -> list[str]:
+    """Return the ids of several rows of a batch."""
+    rows = read_cold(spark, tier, batch.files, ["id"]).groupBy("id").count()
+    return [row.id for row in rows.where("count > 1").collect()]
 
 
 def _without(spark: SparkSession, tier: Tier, batch: Commit, ids: Sequence[str]) -> Commit:
@@ -87,6 +99,26 @@ def _without(spark: SparkSession, tier: Tier, batch: Commit, ids: Sequence[str])
     file = f"pulled={batch.batch}/{VOID_LIST}"
     write_table(tier.log.root, file, rows)
     return msgspec.structs.replace(batch, rows=batch.rows - rows.num_rows, pulled=(file,))
+
+
+def _instead(spark: SparkSession, tier: Tier, batch: Commit) -> Commit:
+    """Return the commit of a batch that also ends what is cold under the ids of its rows.
+
+    The ids are marked by now: what a demote has removed before is committed, and read here; what
+    it has not removed lives in the store, and its row of this batch is void.
+    """
+    if not tier.log.state().known:
+        return batch
+    rows = read_cold(spark, tier, batch.files, COPY)
+    if batch.pulled:
+        rows = exclude(rows, read_cold(spark, tier, batch.pulled, COPY), COPY)
+    earlier = read_still_cold(spark, tier, PULLED).join(rows.select("id"), "id", "left_semi")
+    ended = earlier.select(*PULLED).toArrow()
+    if not ended.num_rows:
+        return batch
+    file = f"pulled={batch.batch}/{ENDED_LIST}"
+    write_table(tier.log.root, file, ended)
+    return msgspec.structs.replace(batch, pulled=(*batch.pulled, file))
 
 
 def read_known(spark: SparkSession, tier: Tier, columns: Sequence[str]) -> DataFrame | None:

@@ -18,7 +18,7 @@ from duebridge_connectors.spark.cold.commit_log import ColdLog
 from duebridge_connectors.spark.cold.id_filter import have_id
 from duebridge_connectors.spark.cold.row_groups import DUE, WantedRows, read_groups
 from duebridge_connectors.spark.cold.slices import FileSlice, range_of, read_slice
-from duebridge_connectors.spark.files.place import place_of_tier
+from duebridge_connectors.spark.files.location import place_of_tier
 from duebridge_connectors.spark.filesystem import open_filesystem
 
 _COLUMNS = list(ColdRow._fields)

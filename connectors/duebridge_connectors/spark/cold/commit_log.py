@@ -31,7 +31,7 @@ from duebridge_connectors.spark.cold.tier_state import (
     TierState,
     advanced,
 )
-from duebridge_connectors.spark.files.place import Place, place_of
+from duebridge_connectors.spark.files.location import FileLocation, location_of
 from duebridge_connectors.spark.filesystem import create_file, open_filesystem
 
 __all__ = [
@@ -60,7 +60,7 @@ class LogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     state: TierState | None = None
 
 
-class _Position(NamedTuple):
+class _LogEnd(NamedTuple):
     """The end of the log: its last number, the state then, and whether an entry has to say it."""
 
     number: int
@@ -71,8 +71,8 @@ class _Position(NamedTuple):
 class ColdLog:
     """Reads and writes the log of a route. Raises `OSError`, and `JobFailed` for a damaged one."""
 
-    def __init__(self, path: Place | str, route: str) -> None:
-        self.root = place_of(path) / f"route={route}"
+    def __init__(self, path: FileLocation | str, route: str) -> None:
+        self.root = location_of(path) / f"route={route}"
 
     def commit(self, entry: Commit) -> bool:
         """Append to the log, atomically; return whether the commit counts.
@@ -88,7 +88,7 @@ class ColdLog:
                 return True
         raise OSError(f"{self.root}: expected to get a number in {TRIES} tries; others had them")
 
-    def _append(self, end: _Position, commit: Commit) -> bool:
+    def _append(self, end: _LogEnd, commit: Commit) -> bool:
         """Create the next entry; return whether this writer did."""
         number = end.number + 1
         has_state = end.is_earlier or number % STATE_EVERY == 0
@@ -118,7 +118,7 @@ class ColdLog:
         recorded, _ = self._since_state(numbers[-1] if numbers else 0)
         return [*({*recorded.earlier} & {*self.state().earlier})]
 
-    def _end(self) -> _Position:
+    def _end(self) -> _LogEnd:
         for _ in range(TRIES):
             names = self._names()
             try:
@@ -128,7 +128,7 @@ class ColdLog:
         text = f"{self.root}: expected all entries of the log since its last state; got: {missing}"
         raise JobFailed(f"{text}; nothing is lost: restore the folder _commits")
 
-    def _read(self, names: list[str]) -> _Position:
+    def _read(self, names: list[str]) -> _LogEnd:
         numbers = sorted(filter(None, map(_number, names)))
         state, after = self._since_state(numbers[-1] if numbers else 0)
         known = {*state.earlier}
@@ -136,7 +136,7 @@ class ColdLog:
         earlier = [commit for name in new for commit in self._earlier(name)]
         order = sorted(earlier, key=lambda commit: (commit.at_ms, commit.batch))
         reached = advanced(state, [*order, *reversed(after)], new)
-        return _Position(numbers[-1] if numbers else 0, reached, bool(new))
+        return _LogEnd(numbers[-1] if numbers else 0, reached, bool(new))
 
     def _since_state(self, number: int) -> tuple[TierState, list[Commit]]:
         """Return the last state up to an entry, and the commits after it, the newest first."""

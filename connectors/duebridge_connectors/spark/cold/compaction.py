@@ -39,8 +39,8 @@ _NEVER_MS = 2**62
 MEMORY_BYTES = 64 * 1024 * 1024  # of their rows
 
 
-class Compacted(msgspec.Struct, frozen=True, kw_only=True):
-    """How many small files and lists are merged now."""
+class CompactionSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of small files and lists that were merged."""
 
     files: int = 0
     lists: int = 0
@@ -55,11 +55,11 @@ class _Tier(NamedTuple):
     root: str
 
 
-def compact(log: ColdLog, now_ms: int, most: int | None = None) -> Compacted:
+def compact(log: ColdLog, now_ms: int, most: int | None = None) -> CompactionSummary:
     """Merge small files, up to `most` times. Raises `OSError` and `JobFailed`."""
     tier, state = _Tier(log, now_ms, *open_filesystem(log.root)), log.state()
     merged = [_merge_files(tier, names) for names in _groups(tier, state)[:most]]
-    return Compacted(files=sum(merged), lists=_merge_lists(tier, state))
+    return CompactionSummary(files=sum(merged), lists=_merge_lists(tier, state))
 
 
 def _groups(tier: _Tier, state: TierState) -> list[list[str]]:

@@ -16,7 +16,7 @@ from msgspec.msgpack import Ext
 
 from duebridge.envelope import Headers, HeaderValue, Properties, Target
 from duebridge.errors import RecordDamaged
-from duebridge.store.wire.record import Content, pack_content, plain_blob, unpack_plain
+from duebridge.store.wire.record import EnvelopeContent, pack_content, plain_blob, unpack_plain
 
 _HEADER = pa.struct({"name": pa.string(), "kind": pa.string(), "value": pa.binary()})
 _KINDS: dict[str, pa.DataType] = {"priority": pa.int64(), "timestamp": pa.int64()}
@@ -36,7 +36,7 @@ CONTENTS = pa.schema(
 )
 BLOB = "blob"
 _TOP = 2**63
-_NO_PROPERTIES, _EMPTY = Properties(), Content(None)
+_NO_PROPERTIES, _EMPTY = Properties(), EnvelopeContent(None)
 _AMQP = "amqp-"  # and the code of a type that only AMQP has
 
 
@@ -71,12 +71,12 @@ def with_blobs(rows: pa.Table) -> pa.Table:
     return others.append_column(BLOB, pa.array(made, pa.binary()))
 
 
-def _skip(contents: Iterator[Content], blob: bytes) -> bytes:
+def _skip(contents: Iterator[EnvelopeContent], blob: bytes) -> bytes:
     next(contents)
     return blob
 
 
-def _readable(blob: bytes | None) -> Content | None:
+def _readable(blob: bytes | None) -> EnvelopeContent | None:
     """Return the content of a blob; None if the columns could not give it back."""
     if blob is None:
         return None
@@ -89,7 +89,7 @@ def _readable(blob: bytes | None) -> Content | None:
     return content if is_same else None
 
 
-def _fits(content: Content) -> bool:
+def _fits(content: EnvelopeContent) -> bool:
     """Whether the columns have room for the numbers and kinds, which may come from anywhere."""
     of = content.properties or _NO_PROPERTIES
     for number in (content.max_attempts, of.priority, of.timestamp):
@@ -98,7 +98,7 @@ def _fits(content: Content) -> bool:
     return all(type(value) in _WRITERS for _, value in content.headers)
 
 
-def _columns(contents: Sequence[Content | None]) -> list[pa.Array]:
+def _columns(contents: Sequence[EnvelopeContent | None]) -> list[pa.Array]:
     there = [each or _EMPTY for each in contents]
     properties = [each.properties or _NO_PROPERTIES for each in there]
     return [
@@ -143,7 +143,7 @@ def _value(kind: str, value: bytes | None) -> HeaderValue:
     return int(value) if kind == "integer" else Ext(int(kind.removeprefix(_AMQP)), value)
 
 
-def _contents(rows: pa.Table) -> Iterator[Content]:
+def _contents(rows: pa.Table) -> Iterator[EnvelopeContent]:
     """Yield the content of each row, of an empty one too."""
     headers = rows.column("headers").combine_chunks()
     names, kinds, values = (part.to_pylist() for part in headers.flatten().flatten())
@@ -152,7 +152,7 @@ def _contents(rows: pa.Table) -> Iterator[Content]:
     sizes = headers.value_lengths().to_pylist()
     properties, targets = (rows.column(name).to_pylist() for name in ("properties", "target"))
     for body, key, most, size, of, target in zip(*given, sizes, properties, targets, strict=True):
-        yield Content(
+        yield EnvelopeContent(
             body,
             key,
             tuple(islice(pairs, size)),

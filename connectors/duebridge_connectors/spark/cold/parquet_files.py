@@ -30,7 +30,7 @@ from duebridge_connectors.spark.cold.row_groups import (
     read_whole_groups,
 )
 from duebridge_connectors.spark.cold.slices import range_folder, read_slice
-from duebridge_connectors.spark.files.place import Place, place_of
+from duebridge_connectors.spark.files.location import FileLocation, location_of
 from duebridge_connectors.spark.filesystem import open_filesystem, open_output
 from duebridge_connectors.spark.rows.arrow import arrow_schema
 from duebridge_connectors.spark.rows.schema import COLD
@@ -51,14 +51,14 @@ _AS: dict[str, Any] = {
 class ColdBatch(NamedTuple):
     """A batch to write: the root of the tier, and the name of the batch."""
 
-    root: Place | str
+    root: FileLocation | str
     name: str
 
 
 class ColdRead(NamedTuple):
     """A read of files below a root: the columns, the ids (None: all), and the shares of a file."""
 
-    root: Place | str
+    root: FileLocation | str
     columns: StructType
     ids: Sequence[str] | None
     shares: int = 1
@@ -126,7 +126,7 @@ def new_file(batch: str, rows: pa.Table) -> str:
     return f"batch={batch}/{range_folder(due['min'], due['max'])}/{uuid4().hex}.parquet"
 
 
-def write_table(root: Place | str, file: str, rows: pa.Table) -> None:
+def write_table(root: FileLocation | str, file: str, rows: pa.Table) -> None:
     """Write a file below a root; raises `JobFailed` if it reads back differently.
 
     Rows of the tier are written with their contents in columns (`contents.py`), beside a filter of
@@ -136,10 +136,10 @@ def write_table(root: Place | str, file: str, rows: pa.Table) -> None:
     path = f"{folder}/{file}"
     groups = [_stored(group) for group in _groups(rows)]
     if BLOB in rows.schema.names:
-        with open_output(place_of(root) / (file + SUFFIX)) as stream:
+        with open_output(location_of(root) / (file + SUFFIX)) as stream:
             stream.write(filter_of(rows.column(ID).to_pylist()))
     with (
-        open_output(place_of(root) / file) as stream,
+        open_output(location_of(root) / file) as stream,
         pq.ParquetWriter(stream, groups[0].schema, **_AS) as writer,
     ):
         for group in groups:

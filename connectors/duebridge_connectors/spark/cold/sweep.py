@@ -32,20 +32,20 @@ SPENT_MS = 7 * DAY_MS
 _FOLDER = re.compile(r"(batch=|pulled=|_rejects/)[^/]+")
 
 
-class Swept(msgspec.Struct, frozen=True, kw_only=True):
-    """How many files a sweep deleted: spent ones, left ones of killed jobs, entries of the log."""
+class SweepSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The files that a sweep deleted: spent ones, leftovers of killed jobs, entries of the log."""
 
     spent: int = 0
     left: int = 0
     entries: int = 0
 
 
-def sweep(log: ColdLog, now_ms: int, most: int | None = None) -> Swept:
+def sweep(log: ColdLog, now_ms: int, most: int | None = None) -> SweepSummary:
     """Delete files; up to `most` of each kind, None for all. Raises `OSError` and `JobFailed`."""
     spent = _sweep_spent(log, now_ms, most)
     left = _delete(log, islice(_left(log, now_ms), most))
     entries = _delete(log, islice(_old_entries(log, now_ms), most))
-    return Swept(spent=spent, left=left, entries=entries)
+    return SweepSummary(spent=spent, left=left, entries=entries)
 
 
 def _sweep_spent(log: ColdLog, now_ms: int, most: int | None) -> int:

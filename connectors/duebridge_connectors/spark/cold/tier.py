@@ -22,7 +22,7 @@ from duebridge.store.cold.notes import ColdNotes, Mark
 from duebridge.store.keys import Shard
 from duebridge_connectors.spark.cold.commit_log import ColdLog, boundary_ms
 from duebridge_connectors.spark.cold.parquet_files import SHARES, ColdRead, read_files
-from duebridge_connectors.spark.files.place import place_of_tier
+from duebridge_connectors.spark.files.location import place_of_tier
 from duebridge_connectors.spark.rows.schema import COLD
 from duebridge_connectors.spark.source.options import StoreOptions
 from duebridge_connectors.spark.source.planning import StoreAddress, open_route, store_address
@@ -126,7 +126,7 @@ _MARKS = (
 BROADCAST_ROWS = 100_000  # up to this many are broadcast, which saves a shuffle
 
 
-class Marks(msgspec.Struct, frozen=True):
+class ColdMarks(msgspec.Struct, frozen=True):
     """The tombstones and void copies of a route, by shard number.
 
     `began` holds a generation of each shard, taken before the marks were read.
@@ -144,10 +144,10 @@ class Marks(msgspec.Struct, frozen=True):
         """Return the marks of a shard."""
         return [mark for shard, mark in self.found if shard == number]
 
-    def due_before(self, until_ms: int) -> "Marks":
+    def due_before(self, until_ms: int) -> "ColdMarks":
         """Return the marks that reschedule an envelope to an instant before this one."""
         found = [(n, mark) for n, mark in self.found if 0 < mark.due_at_ms < until_ms]
-        return Marks(self.began, found)
+        return ColdMarks(self.began, found)
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """Return the marks as rows; a void copy names its batch, a tombstone has an empty one."""
@@ -161,14 +161,14 @@ def new_generations(tier: Tier) -> list[int]:
         return [shard.new_generation() for shard in shards]
 
 
-def read_marks(tier: Tier, began: Sequence[int]) -> Marks:
+def read_marks(tier: Tier, began: Sequence[int]) -> ColdMarks:
     """Return all marks that the store has now."""
     with tier.notes() as shards:
         found = [(number, mark) for number, shard in enumerate(shards) for mark in shard.marks()]
-    return Marks(began, found)
+    return ColdMarks(began, found)
 
 
-def drop_marks(tier: Tier, marks: Marks, used: Sequence[tuple[int, str]], lease: str) -> None:
+def drop_marks(tier: Tier, marks: ColdMarks, used: Sequence[tuple[int, str]], lease: str) -> None:
     """Drop marks by shard and name unless they were renewed meanwhile, or the lease is lost."""
     with tier.address.connect() as connection:
         for number, marked in groupby(sorted(used), key=itemgetter(0)):

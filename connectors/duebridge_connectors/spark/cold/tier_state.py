@@ -1,8 +1,8 @@
-"""What a log of commits says: which rows of which files are cold.
+"""The state after a log of commits: the cold rows, by file.
 
     files    a file counts from the commit that adds it (a demote's: that removed it from the store)
     returned up to which due instant a file's rows are in the store again
-    pulled   lists of single rows that are, of files that still wait
+    pulled   lists of single rows that are, of files that still wait, or that a later row ended
     spent    files that no longer count, and since when: kept for readers and backups, then swept
 
 Commits add or take, and taking again changes nothing: so jobs that overlap need no order.
@@ -70,7 +70,7 @@ class TierState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return [*self.files, *(file for batch in self.unfinished for file in batch.files)]
 
     def due_before(self, until_ms: int) -> list[str]:
-        """Return what is cold and due before an instant, to the full hour.
+        """Return the slices that are due before an instant, to the full hour.
 
         A file that also has later rows is named with its bound, so taking what is returned here
         takes exactly the rows that it names.
@@ -78,7 +78,7 @@ class TierState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self._within(0, up_to_hour(until_ms))
 
     def due_from(self, from_ms: int) -> list[str]:
-        """Return what is cold and not in `due_before` of the same instant."""
+        """Return the slices that are not in `due_before` of the same instant."""
         return self._within(up_to_hour(from_ms), 0)
 
     def _within(self, from_ms: int, until_ms: int) -> list[str]:

@@ -14,7 +14,7 @@ from duebridge.config.load import load_config
 from duebridge.errors import ConfigError
 from duebridge.instants import parse_ago
 from duebridge_connectors.spark.files.hadoop import is_s3, s3_settings, set_in_session
-from duebridge_connectors.spark.files.place import Stores
+from duebridge_connectors.spark.files.location import Stores
 from duebridge_connectors.spark.source.options import StoreOptions, WriteOptions
 
 if TYPE_CHECKING:
@@ -134,8 +134,9 @@ def with_instants(wanted: Mapping[str, Any], config: str) -> dict[str, Any]:
     found = dict(wanted)
     for name in ("since", "until"):
         if name in found:
+            moment = parse_ago(found.pop(name), f"--{name}")
             now_ms = planning.given_store(StoreOptions(config=config)).now_ms()
-            found[f"{name}_ms"] = parse_ago(found.pop(name), f"--{name}", now_ms)
+            found[f"{name}_ms"] = moment.at_ms(now_ms)
     return found
 
 

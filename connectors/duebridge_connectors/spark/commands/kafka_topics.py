@@ -7,7 +7,7 @@ import typer
 from duebridge.cli.dead.selection import complete_reason
 from duebridge.cli.exits import finish
 from duebridge.cli.output import Output, OutputOption
-from duebridge.cli.session import ConfigOption
+from duebridge.cli.session import ConfigOption, actor_name
 from duebridge_connectors.spark.commands import job
 
 
@@ -122,6 +122,7 @@ def replay(
     docs/spark/replay.md has the columns for --where and --column.
     """
     write, wanted = job.given_options(locals())
+    write["actor"] = actor_name()
     is_dry_run = not wanted.pop("yes")
     with job.job_session("replay", settings, has_kafka=True) as spark:
         from duebridge_connectors.spark.jobs.replay import Replay, run_replay

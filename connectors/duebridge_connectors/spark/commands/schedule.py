@@ -6,7 +6,7 @@ import typer
 
 from duebridge.cli.exits import finish
 from duebridge.cli.output import Output, OutputOption, complain
-from duebridge.cli.session import ConfigOption, load
+from duebridge.cli.session import ConfigOption, actor_name, load
 from duebridge.producer import find_route
 from duebridge_connectors.spark.commands import job
 from duebridge_connectors.spark.source.options import check_format
@@ -48,6 +48,7 @@ def schedule(
     job again changes nothing. Refused rows go to --rejects, and the job continues.
     """
     write, wanted = job.given_options(locals())
+    write["actor"] = actor_name()
     find_route(load(context, config), route)
     check_format(form)
     with job.job_session("schedule", settings, config=write["config"], places=inputs) as spark:

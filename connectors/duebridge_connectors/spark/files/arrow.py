@@ -16,9 +16,9 @@ from pyarrow.fs import (
     S3FileSystem,
 )
 
-from duebridge.config.places import ABFS, FILE, GS, HDFS, S3
+from duebridge.config.file_locations import ABFS, FILE, GS, HDFS, S3
 from duebridge.errors import ConfigError
-from duebridge_connectors.spark.files.place import Place, Settings, is_path_style
+from duebridge_connectors.spark.files.location import FileLocation, Settings, is_path_style
 
 HDFS_CLIENT = {  # some 12 s without a name node, then an error; by default it is minutes
     "dfs.client.failover.max.attempts": "6",
@@ -27,7 +27,7 @@ HDFS_CLIENT = {  # some 12 s without a name node, then an error; by default it i
 }
 
 
-def opened(place: Place) -> tuple[FileSystem, str]:
+def opened(place: FileLocation) -> tuple[FileSystem, str]:
     """Return the file system of a place, one for each store in a process, and the path in it.
 
     Raises `FileNotFoundError` for a missing bucket: what is listed there would look like no files.

@@ -8,8 +8,8 @@ spark-defaults.conf or by --spark.
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from duebridge.config.places import S3
-from duebridge_connectors.spark.files.place import Place, Settings, Stores, is_path_style
+from duebridge.config.file_locations import S3
+from duebridge_connectors.spark.files.location import FileLocation, Settings, Stores, is_path_style
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ def s3_settings(stores: Stores) -> dict[str, str]:
 
     They hold secrets. Raises `ConfigError` for a missing variable of an option.
     """
-    found = dict(_ALIKE) | _of(f"{_FS}.s3a", Place("s3://any").settings())
+    found = dict(_ALIKE) | _of(f"{_FS}.s3a", FileLocation("s3://any").settings())
     for place in stores.places():
         if place.address.kind == S3:
             found |= _of(f"{_FS}.s3a.bucket.{place.address.authority}", place.settings())

@@ -12,9 +12,9 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from duebridge.config.places import ABFS, GS, PATH_STYLE, S3, Address
+from duebridge.config.file_locations import ABFS, GS, PATH_STYLE, S3, FileAddress
 from duebridge.errors import ConfigError
-from duebridge_connectors.spark.files.place import Place, Settings, is_path_style
+from duebridge_connectors.spark.files.location import FileLocation, Settings, is_path_style
 
 PutMode: TypeAlias = Literal["create", "overwrite"]
 PROBE = "_one_writer"  # Spark ignores names that begin with _
@@ -36,7 +36,7 @@ _NAMES = {
 }
 
 
-def options_of(place: Place) -> dict[str, str]:
+def options_of(place: FileLocation) -> dict[str, str]:
     """Return the options of object_store, which delta-rs calls `storage_options`; with secrets."""
     settings, address = place.settings(), place.address
     names: Mapping[str, str] = _NAMES.get(address.kind, {})
@@ -48,7 +48,7 @@ def options_of(place: Place) -> dict[str, str]:
     return found
 
 
-def _of_s3(address: Address, settings: Settings) -> dict[str, str]:
+def _of_s3(address: FileAddress, settings: Settings) -> dict[str, str]:
     is_virtual = PATH_STYLE in settings and not is_path_style(settings)
     found = {"aws_virtual_hosted_style_request": str(is_virtual).lower()}
     if (endpoint := settings.get("endpoint")) is None:
@@ -62,14 +62,14 @@ def _of_s3(address: Address, settings: Settings) -> dict[str, str]:
 
 
 class _Store(NamedTuple):
-    """What a store is opened by; equal ones are opened once in a process."""
+    """The settings that open a store; equal ones are opened once in a process."""
 
     kind: str
     authority: str
     options: tuple[tuple[str, str], ...]
 
 
-def put(place: Place, data: bytes, mode: PutMode) -> None:
+def put(place: FileLocation, data: bytes, mode: PutMode) -> None:
     """Write an object atomically; with `create` only if there is none.
 
     Raises `FileExistsError`, `OSError`, and `ConfigError` for a store that knows no condition.
@@ -80,12 +80,12 @@ def put(place: Place, data: bytes, mode: PutMode) -> None:
     _put(store, path, data, mode)
 
 
-def check_creates_once(folder: Place) -> None:
+def check_creates_once(folder: FileLocation) -> None:
     """Raise `ConfigError` if the store would create an object of this folder twice."""
     _check(_store_of(folder), folder.address.path.rstrip("/"))
 
 
-def _store_of(place: Place) -> _Store:
+def _store_of(place: FileLocation) -> _Store:
     options = tuple(sorted(options_of(place).items()))
     return _Store(place.address.kind, place.address.authority, options)
 

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from duebridge.errors import JobFailed
 from duebridge_connectors.spark.cold.batches import finish_batches, write_batch
 from duebridge_connectors.spark.cold.commit_log import DEMOTED, Commit
-from duebridge_connectors.spark.cold.sieve import sift_if_worn
+from duebridge_connectors.spark.cold.filter_rebuild import sift_if_worn
 from duebridge_connectors.spark.cold.tier import Tier, new_batch, open_tier
 from duebridge_connectors.spark.jobs.tidy_cold import tidy_a_little
 from duebridge_connectors.spark.source.dataframes import read_source

@@ -13,9 +13,9 @@ from pyspark.sql.types import StructType
 from duebridge.config.models import Config, Route
 from duebridge.envelope import Target
 from duebridge.errors import ConfigError
-from duebridge.store.routes import Registry
+from duebridge.store.routing import Registry
 from duebridge_connectors.spark.cold.tier import open_tier, read_still_cold
-from duebridge_connectors.spark.files.place import Place
+from duebridge_connectors.spark.files.location import FileLocation
 from duebridge_connectors.spark.kafka_source import kafka_options, read_records
 from duebridge_connectors.spark.rows.schema import DECODED, JOURNAL
 from duebridge_connectors.spark.source.dataframes import read_source
@@ -138,7 +138,7 @@ def read_export(spark: SparkSession, path: str, places: Sequence[RoutePlaces] = 
 def route_places(
     config: Config, judged: Collection[str], broker: str | None = None
 ) -> list[RoutePlaces]:
-    """Return where messages of each route belong, on one broker or on all.
+    """Return the topics of each route's messages, on one broker or on all.
 
     Dead letters of intakes are of the routes that they could not schedule on.
     """
@@ -177,7 +177,7 @@ def _pattern(topics: Iterable[str | None]) -> str | None:
     return "|".join(found) or None
 
 
-def complete_until_ms(table: Place | str) -> int:
+def complete_until_ms(table: FileLocation | str) -> int:
     """Return the instant up to which a table of the job journal has all; 0 for unknown."""
     return JournalTable(table).existing().complete_until_ms
 

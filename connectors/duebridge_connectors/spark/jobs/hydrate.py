@@ -21,8 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from duebridge.store.cold.lease import ColdLease
 from duebridge_connectors.spark.cold.batches import finish_batches, write_batch
 from duebridge_connectors.spark.cold.commit_log import HYDRATED, Commit
+from duebridge_connectors.spark.cold.filter_rebuild import sift_if_worn
 from duebridge_connectors.spark.cold.parquet_files import write_table
-from duebridge_connectors.spark.cold.sieve import sift_if_worn
 from duebridge_connectors.spark.cold.tier import (
     Tier,
     drop_marks,
@@ -86,7 +86,7 @@ def run_hydrate(
     with tier.leased("hydrate") as lease:
         began = new_generations(tier)
         finish_batches(spark, tier)
-        returning = _Returning(spark, tier, tier.boundary_ms(), began, lease)
+        returning = _HydrateRows(spark, tier, tier.boundary_ms(), began, lease)
         done = HydrateSummary(route=route, until_ms=returning.until_ms)
         if returning.files or returning.early is not None:
             done = returning.bring_back(done, {"config": config, **write_options})
@@ -100,7 +100,7 @@ def run_hydrate(
     return done
 
 
-class _Returning:
+class _HydrateRows:
     """Rows that belong in the store: those due of whole files, and single rows of later files."""
 
     def __init__(

@@ -14,7 +14,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from duebridge_connectors.spark.delta_reader import check_delta_reader
-from duebridge_connectors.spark.files.place import Place, Stores
+from duebridge_connectors.spark.files.location import FileLocation, Stores
 from duebridge_connectors.spark.source.dataframes import run_query, stream_journal
 from duebridge_connectors.spark.source.options import journal_options
 from duebridge_connectors.spark.source.planning import given_store
@@ -86,7 +86,7 @@ def run_journal(
     return sink.summary()
 
 
-def read_journal(spark: SparkSession, table: Place | str) -> DataFrame:
+def read_journal(spark: SparkSession, table: FileLocation | str) -> DataFrame:
     """Return the newest version of a table, unaffected by a concurrent writer.
 
     The columns are those of the stream, and `day`. Raises `ConfigError` if there is no table, or
@@ -132,7 +132,7 @@ class JournalSink:
         return msgspec.structs.replace(self._done, table_files=now.files, table_rows=now.rows)
 
 
-def _written(root: Place, rows: DataFrame) -> list[JournalFile]:
+def _written(root: FileLocation, rows: DataFrame) -> list[JournalFile]:
     """Write rows to files by tasks, one for each core at most: each writes a file of its own."""
     tasks = rows.sparkSession.sparkContext.defaultParallelism
     write = partial(write_days, root, datetime.now(UTC).date())

@@ -25,7 +25,7 @@ from duebridge.config.models import Config
 from duebridge.durations import parse_duration_ms
 from duebridge.producer import Producer, find_route
 from duebridge.store.server.connection import Connection
-from duebridge_connectors.spark.files.place import Stores
+from duebridge_connectors.spark.files.location import FileLocation, Stores
 from duebridge_connectors.spark.jobs.evidence import (
     check_readable,
     complete_until_ms,
@@ -35,7 +35,7 @@ from duebridge_connectors.spark.jobs.evidence import (
     snapshot_journal,
 )
 from duebridge_connectors.spark.jobs.journal import read_journal
-from duebridge_connectors.spark.jobs.weighing import Sifted, Weighing
+from duebridge_connectors.spark.jobs.verdict_summary import JudgedIds, VerdictSummary
 from duebridge_connectors.spark.source.options import StoreOptions
 from duebridge_connectors.spark.source.planning import store_address
 from duebridge_connectors.spark.transforms.reconciliation import Reconciliation
@@ -78,7 +78,10 @@ def run_reconcile(
     names = [route.name for route in wanted]
     address = store_address(StoreOptions(config=config), settings)
     check_readable(settings, wanted, exports)
-    table = Stores.of(settings).place(journal) if journal else None
+    stores = Stores.of(settings)
+    table = stores.place(journal) if journal else None
+    page = page or (out and f"{out}/{FILE}")
+    page_at = stores.place(page) if page else None
     with address.connect() as connection, _home(out) as home:
         now_ms = address.now_ms()
         there = routes_in_store(address, wanted)
@@ -103,15 +106,14 @@ def run_reconcile(
             parse_duration_ms(clock_skew, "clock_skew"),
         )
         evidence = Evidence(rows, receipts, held, came, is_dated=not exports)
-        page = page or (out and f"{out}/{FILE}")
-        return _judge(spark, evidence, window, _StoreLookup(settings, connection), out, page)
+        return _judge(spark, evidence, window, _StoreLookup(settings, connection), out, page_at)
 
 
 def reconcile_evidence(evidence: Evidence, window: JudgedPeriod) -> Reconciliation:
     """Judge evidence alone, without asking the store or writing anything."""
     with ExitStack() as kept:
-        found = Sifted(kept, evidence, window).verdicts(evidence)
-        return Weighing(kept, found, evidence, window).summary()
+        found = JudgedIds(kept, evidence, window).verdicts(evidence)
+        return VerdictSummary(kept, found, evidence, window).summary()
 
 
 class _StoreLookup:
@@ -130,10 +132,10 @@ def _judge(
     window: JudgedPeriod,
     store: _StoreLookup,
     out: str | None,
-    page: str | None,
+    page: FileLocation | None,
 ) -> Reconciliation:
     with ExitStack() as kept:
-        sifted = Sifted(kept, evidence, window)
+        sifted = JudgedIds(kept, evidence, window)
         found = sifted.verdicts(evidence)
         missed = _missed(found, store)
         if missed:
@@ -141,8 +143,8 @@ def _judge(
             more = spark.createDataFrame(rows, evidence.held.schema)
             evidence = evidence._replace(held=evidence.held.unionByName(more))
             found = sifted.verdicts(evidence)
-        weighed = Weighing(kept, found, evidence, window)
-        done = msgspec.structs.replace(weighed.summary(), page=page)
+        weighed = VerdictSummary(kept, found, evidence, window)
+        done = msgspec.structs.replace(weighed.summary(), page=page and str(page))
         if out is not None:
             weighed.write(out)
         if page is not None:

@@ -15,7 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.cold.batches import publish_batch, read_known, write_batch
 from duebridge_connectors.spark.cold.commit_log import SCHEDULED
-from duebridge_connectors.spark.cold.far_rows import FarJob, far_rows, known_rows, near_rows
+from duebridge_connectors.spark.cold.rows_beyond_horizon import (
+    DirectDemote,
+    far_rows,
+    known_rows,
+    near_rows,
+)
 from duebridge_connectors.spark.cold.tier import new_batch, open_tier
 from duebridge_connectors.spark.rows.schema import COLD, is_packed
 from duebridge_connectors.spark.source.dataframes import write_envelopes
@@ -91,7 +96,7 @@ def _schedule_far(
     """
     tier = open_tier(str(planned.options.config), planned.route.name)
     now_ms = tier.now_ms()
-    job = FarJob(tier, planned, now_ms, tier.boundary_ms(), new_batch(now_ms))
+    job = DirectDemote(tier, planned, now_ms, tier.boundary_ms(), new_batch(now_ms))
     far = batch_rows(rows.mapInArrow(partial(far_rows, job), COLD), job.batch)
     duplicate = 0
     if (there := read_known(spark, tier, ["content_hash"])) is not None:
@@ -114,7 +119,7 @@ def _schedule_far(
 
 
 def _ask(
-    rows: DataFrame, job: FarJob, options: Mapping[str, str | int], ids: Sequence[str]
+    rows: DataFrame, job: DirectDemote, options: Mapping[str, str | int], ids: Sequence[str]
 ) -> Summary:
     """Schedule the far rows of these ids in the store."""
     known = rows.mapInArrow(partial(known_rows, job, frozenset(ids)), rows.schema)

@@ -16,7 +16,7 @@ from pyarrow.fs import FileSelector, FileType
 from duebridge.durations import parse_duration_ms
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.delta_table import written_table
-from duebridge_connectors.spark.files.place import Place, Stores
+from duebridge_connectors.spark.files.location import FileLocation, Stores
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.table.tidy_merge import merge_small_files
 
@@ -55,7 +55,7 @@ def run_tidy(table: str, keep: str = KEEP, *, config: str | None = None) -> Tidy
     return tidy(Stores.of_file(config).place(table), keep_ms)
 
 
-def tidy(table: Place | str, keep_ms: int) -> TidySummary:
+def tidy(table: FileLocation | str, keep_ms: int) -> TidySummary:
     """Do what `run_tidy` does, for any time."""
     merged, into = merge_small_files(table)
     delta = written_table(table)
@@ -72,7 +72,7 @@ def tidy(table: Place | str, keep_ms: int) -> TidySummary:
     return TidySummary(str(table), merged, into, len(removed), files)
 
 
-def _remove_empty_folders(table: Place | str, before: datetime) -> None:
+def _remove_empty_folders(table: FileLocation | str, before: datetime) -> None:
     """Remove the folders whose files are gone; a younger one may be about to get its first."""
     files, path = open_filesystem(table)
     if files.type_name not in _HAVE_FOLDERS:

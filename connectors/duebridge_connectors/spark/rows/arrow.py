@@ -79,6 +79,11 @@ def has_size(column: Any, least: int, most: int) -> Any:
 _MS = pa.timestamp("ms", "UTC")
 
 
+def timestamp_ms(instant_ms: int) -> pa.Scalar:
+    """Return an instant as columns of instants compare with."""
+    return pa.scalar(instant_ms, _MS)
+
+
 def arrow_schema(columns: StructType) -> pa.Schema:
     """Return the Arrow schema that Spark expects from a reader of these columns."""
     return to_arrow_schema(columns, timezone="UTC")

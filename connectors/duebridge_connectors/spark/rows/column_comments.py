@@ -1,4 +1,4 @@
-"""What each column of a reader means: `DESCRIBE` of a view shows it."""
+"""The comments of a reader's columns: `DESCRIBE` of a view shows them."""
 
 COMMENTS = {
     "id": "The envelope's id, unique in its route while it lives or is remembered.",

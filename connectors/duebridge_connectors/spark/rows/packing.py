@@ -29,7 +29,7 @@ MAX_ID_BYTES = 255
 MAX_CACHED = 10_000
 UTF8_BYTES = 4  # of a character, at most
 _SELDOM = ("max_attempts", "remember", "target", *PROPERTIES)
-_DOUBTFUL = Instant(-1, False)  # an expiry that needs the full path
+_DOUBTFUL = Instant(-1, relative=False)  # an expiry that needs the full path
 
 
 class PackedBatch(NamedTuple):
@@ -137,7 +137,7 @@ class Packer:
             return None
         if isinstance(given, int):
             is_valid = 0 <= given <= MAX_MS and given not in LIKE_SECONDS
-            return Instant(given, False) if is_valid else None
+            return Instant(given, relative=False) if is_valid else None
         if given not in self._instants:
             if len(self._instants) >= MAX_CACHED:
                 self._instants.clear()
@@ -202,7 +202,7 @@ def _expiries(batch: pa.RecordBatch) -> list[Any]:
 
 def _relative(given: str | timedelta) -> Instant | None:
     try:
-        return Instant(parse_duration_ms(given), True)
+        return Instant(parse_duration_ms(given), relative=True)
     except EnvelopeError:
         return None
 

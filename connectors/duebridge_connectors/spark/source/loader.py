@@ -19,9 +19,9 @@ import msgspec
 import pyarrow as pa
 
 from duebridge.durations import format_instant, format_ms
-from duebridge.store.batching import Pace, batches
+from duebridge.store.batching import SharedRate, batches
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.routes import shard_number
+from duebridge.store.routing import shard_number
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.record import PackedRow
 from duebridge.store.wire.replies import ScheduleAnswer, ScheduleReply
@@ -104,7 +104,7 @@ class Loader:
         self._packer = job.packer()
         self._stores = address.delay_stores(connection, job.route.name, job.shards)
         rate = options.rows_per_second
-        self._pace = rate and Pace(connection, address.namespace, job.run, rate)
+        self._pace = rate and SharedRate(connection, address.namespace, job.run, rate)
         self._sender = ThreadPoolExecutor(1, "duebridge-sender")
         self._sent: Future[None] | None = None
 

@@ -17,6 +17,7 @@ from duebridge.config.secrets import masked_url
 from duebridge.durations import parse_duration_ms, parse_instant_ms
 from duebridge.errors import ConfigError, EnvelopeError
 from duebridge.ports.settings import did_you_mean
+from duebridge.store.actor import MOST_ACTOR
 from duebridge_connectors.spark.source.option_names import OptionNames, spark_name
 
 Parser: TypeAlias = Callable[[str, str], Any]  # of the text and the name of an option
@@ -27,6 +28,12 @@ _MAX_COUNT = 2**31 - 1
 def _text(text: str, _: str = "") -> str:
     if not text.strip():
         raise ValueError("a text that is not empty")
+    return text
+
+
+def _actor(text: str, _: str) -> str:
+    if len(text) > MOST_ACTOR:
+        raise ValueError(f"at most {MOST_ACTOR} characters")
     return text
 
 
@@ -130,6 +137,8 @@ class WriteOptions(CappedOptions, frozen=True, kw_only=True):
     """File for the counts, as JSON; for a stream a directory with a file for each batch."""
     run: Annotated[str | None, _text] = None
     """Name of this run; a run of the same name replaces the earlier rejects."""
+    actor: Annotated[str, _actor] = ""
+    """In whose name the rows are journalled; by default nobody's."""
     cold_lease: Annotated[str, _text] = ""
     """Token of a hydrate's lease of the cold tier: rows are refused once another job has it."""
 

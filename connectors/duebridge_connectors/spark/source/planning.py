@@ -12,7 +12,7 @@ from uuid import uuid4
 import msgspec
 from pyspark.sql.types import StructType
 
-from duebridge.config.durability import Needs, Replicated, replication_of
+from duebridge.config.durability import DurabilityNeeds, ReplicaWait, replication_of
 from duebridge.config.fields import checked_name
 from duebridge.config.load import load_config
 from duebridge.config.models import Config, Route
@@ -22,10 +22,10 @@ from duebridge.limits import RouteLimits
 from duebridge.producer import find_route
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
-from duebridge.store.routes import Registry, RouteStore
+from duebridge.store.routing import Registry, RouteStore
 from duebridge.store.server.connection import Connection, opened_connection
 from duebridge.store.server.fitness import check_fitness
-from duebridge_connectors.spark.files.place import Stores
+from duebridge_connectors.spark.files.location import Stores
 from duebridge_connectors.spark.rows.packing import Packer
 from duebridge_connectors.spark.rows.schema import check_columns
 from duebridge_connectors.spark.source.connections import task_connection
@@ -42,7 +42,7 @@ from duebridge_connectors.spark.source.options import (
 
 
 class StoreAddress(msgspec.Struct, frozen=True):
-    """How a process reaches the store; `url` keeps its references.
+    """The store's address for a process; `url` keeps its references.
 
     The only place of the connector that opens the shards of a route.
     """
@@ -51,8 +51,8 @@ class StoreAddress(msgspec.Struct, frozen=True):
     namespace: str
     repeat_for_s: float
     allow_unfit: tuple[str, ...] = ()
-    waits_for: Mapping[str, Replicated] = {}  # by route
-    needs: Needs = Needs()
+    waits_for: Mapping[str, ReplicaWait] = {}  # by route
+    needs: DurabilityNeeds = DurabilityNeeds()
     keeps_connections: bool = True
     """Whether a task leaves its connection to the next one of its process."""
 
@@ -63,10 +63,11 @@ class StoreAddress(msgspec.Struct, frozen=True):
             yield connection
 
     @contextmanager
-    def connect_task(self) -> Iterator[Connection]:
-        """Give the connection of a task; raises as `connect`."""
+    def connect_task(self, actor: str = "") -> Iterator[Connection]:
+        """Give the connection of a task, which calls in a person's name; raises as `connect`."""
         keeps = self.keeps_connections
         with task_connection(self._resolved_url(), is_kept=keeps) as connection:
+            connection.actor = actor  # one that was kept has the name of the task before
             yield connection
 
     def _resolved_url(self) -> str:
@@ -116,12 +117,12 @@ def store_address(where: StoreOptions, config: Config | None) -> StoreAddress:
         where.store_deadline / 1000,
         store.allow_unfit if store else (),
         _waits_for(config.routes) if config else {},
-        config.needs if config else Needs(),
+        config.needs if config else DurabilityNeeds(),
         not (isinstance(where, CappedOptions) and where.max_connections),
     )
 
 
-def _waits_for(routes: Mapping[str, Route]) -> dict[str, Replicated]:
+def _waits_for(routes: Mapping[str, Route]) -> dict[str, ReplicaWait]:
     found = {name: replication_of(route.durability) for name, route in routes.items()}
     return {name: waits_for for name, waits_for in found.items() if waits_for is not None}
 

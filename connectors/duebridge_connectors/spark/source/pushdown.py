@@ -34,8 +34,8 @@ def may_push_filters() -> bool:
     return _PROCESS in sys.modules
 
 
-class Pushed(NamedTuple):
-    """What the filters leave to be read; `rest` is for Spark."""
+class PushedFilters(NamedTuple):
+    """The rows that the filters leave to be read; `rest` is for Spark."""
 
     chosen: dict[str, set[Any]]
     """The values of a column that may occur, of columns with such a filter."""
@@ -47,7 +47,7 @@ class Pushed(NamedTuple):
         return column not in self.chosen or value in self.chosen[column]
 
 
-def push(filters: Iterable[Filter], columns: Sequence[str]) -> Pushed:
+def push(filters: Iterable[Filter], columns: Sequence[str]) -> PushedFilters:
     """Divide filters: equality of these columns is ours; a due range only narrows what is read."""
     chosen: dict[str, set[Any]] = {}
     window, rest = DueWindow(), []
@@ -58,7 +58,7 @@ def push(filters: Iterable[Filter], columns: Sequence[str]) -> Pushed:
         elif not (isinstance(each, IsNotNull) and _column(each) in _NEVER_NULL):
             window = _narrowed(window, each)
             rest.append(each)
-    return Pushed(chosen, window, rest)
+    return PushedFilters(chosen, window, rest)
 
 
 def _column(given: Filter) -> str:
@@ -91,7 +91,7 @@ def _narrowed(window: DueWindow, given: Filter) -> DueWindow:
 
 
 def both(one: DueWindow, other: DueWindow) -> DueWindow:
-    """Return what is in both windows."""
+    """Return the intersection of two windows."""
     begins = [each for each in (one.from_ms, other.from_ms) if each is not None]
     ends = [each for each in (one.to_ms, other.to_ms) if each is not None]
     return DueWindow(max(begins, default=None), min(ends, default=None))

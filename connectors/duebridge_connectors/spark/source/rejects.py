@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSelector, FileType
 
-from duebridge_connectors.spark.files.place import Place
+from duebridge_connectors.spark.files.location import FileLocation
 from duebridge_connectors.spark.filesystem import open_filesystem
 
 _ASIDE = "_attempts-"  # Spark ignores names that begin with _
@@ -21,7 +21,7 @@ _ASIDE = "_attempts-"  # Spark ignores names that begin with _
 class RejectsDirectory:
     """Finished files of rejects, beside a directory of unfinished attempts for each run."""
 
-    def __init__(self, place: Place | str, run: str) -> None:
+    def __init__(self, place: FileLocation | str, run: str) -> None:
         self._files, self._path = open_filesystem(place)
         self._run = run
         self._aside = f"{self._path}/{_ASIDE}{run}"

@@ -5,6 +5,7 @@ task; a large one is cut by rank, in many tasks. The spans of a state join witho
 changes later, so a cut that is out of date costs balance, and no row.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -20,8 +21,8 @@ SLICE_ROWS = 50_000
 Cut: TypeAlias = "tuple[str, int] | None"  # id and score of a row; None is an end of the state
 
 
-class Span(NamedTuple):
-    """What follows a row of a state, up to another row."""
+class RowSpan(NamedTuple):
+    """The rows of a state behind one row, up to another."""
 
     shard: Shard
     state: str
@@ -34,8 +35,21 @@ class Span(NamedTuple):
         follows = self.after is None or here > _order(self.after)
         return follows and (self.until is None or here <= _order(self.until))
 
-    def beyond(self, name: str, score_ms: int) -> "Span":
-        """Return what is left behind a row; a page may begin before a row that is gone."""
+    def within(self, ids: Sequence[str], scores_ms: Sequence[int]) -> slice:
+        """Return where the rows of the span are in a page, which has the store's order."""
+
+        def rank_after(cut: Cut, at_end: int) -> int:
+            if cut is None:
+                return at_end
+            places = range(len(ids))
+            order = _order(cut)
+            return bisect_right(places, order, key=lambda at: _order((ids[at], scores_ms[at])))
+
+        first = rank_after(self.after, 0)
+        return slice(first, max(first, rank_after(self.until, len(ids))))
+
+    def beyond(self, name: str, score_ms: int) -> "RowSpan":
+        """Return the rest of the span behind a row; a page may begin before a deleted row."""
         return self._replace(after=(name, score_ms)) if self.has(name, score_ms) else self
 
     def ends_with(self, name: str, score_ms: int) -> bool:
@@ -47,10 +61,10 @@ class Span(NamedTuple):
 class StoreSlice(InputPartition):
     """The spans of one task."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[RowSpan, ...]
 
 
-class Place(NamedTuple):
+class ShardState(NamedTuple):
     """One state of one shard, and how many envelopes it had at planning."""
 
     shard: Shard
@@ -62,7 +76,7 @@ Splitter: TypeAlias = Callable[[Shard, str, int], Split]  # into parts of at mos
 
 
 def divide(
-    places: Sequence[Place], split: Splitter, least: int, most: int | None
+    places: Sequence[ShardState], split: Splitter, least: int, most: int | None
 ) -> list[StoreSlice]:
     """Return `least` slices or more, if there are rows enough, but never more than `most`."""
     rows = sum(place.rows for place in places)
@@ -71,9 +85,9 @@ def divide(
     return slices if most is None or len(slices) <= most else _merged(slices, most)
 
 
-def _slices(places: Sequence[Place], split: Splitter, size: int) -> Iterator[StoreSlice]:
+def _slices(places: Sequence[ShardState], split: Splitter, size: int) -> Iterator[StoreSlice]:
     for shard, of_shard in groupby(places, lambda place: place.shard):
-        small: list[Span] = []
+        small: list[RowSpan] = []
         together = 0
         for _, state, rows in of_shard:
             if rows > size:
@@ -82,7 +96,7 @@ def _slices(places: Sequence[Place], split: Splitter, size: int) -> Iterator[Sto
             if small and together + rows > size:
                 yield StoreSlice(tuple(small))
                 small, together = [], 0
-            small.append(Span(shard, state))
+            small.append(RowSpan(shard, state))
             together += rows
         if small:
             yield StoreSlice(tuple(small))
@@ -91,7 +105,7 @@ def _slices(places: Sequence[Place], split: Splitter, size: int) -> Iterator[Sto
 def _parts(shard: Shard, state: str, found: Split) -> Iterator[StoreSlice]:
     ends: list[Cut] = [None, *found.cuts, None]
     for after, until in pairwise(ends):
-        yield StoreSlice((Span(shard, state, after, until),))
+        yield StoreSlice((RowSpan(shard, state, after, until),))
 
 
 def _merged(slices: Sequence[StoreSlice], most: int) -> list[StoreSlice]:

@@ -6,7 +6,7 @@ not at all; every other one appears once.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -21,20 +21,26 @@ from duebridge.store.calls.splitting import Split
 from duebridge.store.due_window import ANY_TIME, DueWindow
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection
+from duebridge.store.wire.packed_page import PackedPage
 from duebridge.store.wire.poll import BEYOND_ANY_TIME, NONE
-from duebridge.store.wire.record import Content
-from duebridge.store.wire.replies import Entry
+from duebridge.store.wire.record import EnvelopeContent
+from duebridge.store.wire.replies import Entry, Page
 from duebridge_connectors.spark.rows.arrow import arrow_schema, record_batch
-from duebridge_connectors.spark.rows.schema import DECODED, PACKED
+from duebridge_connectors.spark.rows.schema import DECODED
 from duebridge_connectors.spark.source.message_first import message_first
 from duebridge_connectors.spark.source.options import ReadOptions
+from duebridge_connectors.spark.source.packed_pages import packed_batch
 from duebridge_connectors.spark.source.planning import StoreAddress
 from duebridge_connectors.spark.source.pushdown import both, push
-from duebridge_connectors.spark.source.slices import SLICE_ROWS, Place, Span, StoreSlice, divide
+from duebridge_connectors.spark.source.slices import (
+    SLICE_ROWS,
+    RowSpan,
+    ShardState,
+    StoreSlice,
+    divide,
+)
 
-_NOTHING = Content(body=None)
-_PACKED = ("due_at_ms", "scheduled_at_ms", "expires_at_ms", "remember_ms", "generation",
-           "content_hash", "blob")  # fmt: skip
+_NOTHING = EnvelopeContent(body=None)
 
 
 class StoreReader(DataSourceReader):
@@ -43,15 +49,12 @@ class StoreReader(DataSourceReader):
     def __init__(
         self, options: ReadOptions, address: StoreAddress, shards: Sequence[Shard]
     ) -> None:
-        is_packed = options.content == "packed"
         before = options.due_before
         self._options = options
         self._address = address
         self._shards = list(shards)
         self._states = [*options.state]
         self._window = DueWindow(options.due_after, None if before is None else before - 1)
-        self._row: Callable[[Shard, Entry], tuple[Any, ...]] = _packed if is_packed else _decoded
-        self._columns = PACKED if is_packed else DECODED
 
     def partitions(self) -> list[StoreSlice]:
         """Return the slices; `ready` includes the suspects. Raises `StoreError`."""
@@ -65,7 +68,7 @@ class StoreReader(DataSourceReader):
 
             options = self._options
             places = [
-                Place(shard, state, split(shard, state, SLICE_ROWS).rows)
+                ShardState(shard, state, split(shard, state, SLICE_ROWS).rows)
                 for shard in self._shards
                 for state in states
             ]
@@ -75,20 +78,19 @@ class StoreReader(DataSourceReader):
         """Yield a slice, one batch for each page; raises `StoreError`."""
         if not isinstance(partition, StoreSlice):  # Spark asks for one even if there is none
             return
-        schema = arrow_schema(self._columns)
         with message_first(), self._address.connect_task() as connection:
             for span in partition.spans:
-                for entries in self._pages(connection, span):
-                    yield record_batch(schema, [self._row(span.shard, entry) for entry in entries])
+                yield from self._pages(connection, span)
 
-    def _pages(self, connection: Connection, span: Span) -> Iterator[list[Entry]]:
+    def _pages(self, connection: Connection, span: RowSpan) -> Iterator[pa.RecordBatch]:
         store = self._address.delay_store(connection, span.shard)
+        listed = store.list_packed if self._options.content == "packed" else store.list
         from_ms, to_ms = self._window if span.state == "pending" else ANY_TIME
         if span.until is not None and span.until[1] != NONE:
             to_ms = min(span.until[1], BEYOND_ANY_TIME if to_ms is None else to_ms)
         cursor = span.after
         while True:
-            page = store.list(
+            page = listed(
                 span.state,
                 limit=self._options.page,
                 cursor=cursor,
@@ -97,13 +99,19 @@ class StoreReader(DataSourceReader):
             )
             if page.cursor is None:
                 return
-            found = (entry for entry in page.entries if span.has(entry.id, entry.score_ms))
-            yield [entry for entry in found if self._window.has(entry)]
+            yield self._batch(span, page)
             if span.ends_with(*page.cursor):
                 return
             cursor, span = page.cursor, span.beyond(*page.cursor)
             if self._options.pause:  # even sleep(0) yields the core
                 time.sleep(self._options.pause / 1000)
+
+    def _batch(self, span: RowSpan, page: Page | PackedPage) -> pa.RecordBatch:
+        if isinstance(page, PackedPage):
+            return packed_batch(span, self._window, page)
+        found = (entry for entry in page.entries if span.has(entry.id, entry.score_ms))
+        rows = [_decoded(span.shard, entry) for entry in found if self._window.has(entry)]
+        return record_batch(arrow_schema(DECODED), rows)
 
 
 class FilteringReader(StoreReader):
@@ -140,11 +148,6 @@ def _decoded(shard: Shard, entry: Entry) -> tuple[Any, ...]:
         entry.damage or flight.error_message,
         *(flight.first_failed_at_ms, flight.last_failed_at_ms),
     )
-
-
-def _packed(shard: Shard, entry: Entry) -> tuple[Any, ...]:
-    place = (entry.id, shard.route, shard.number, entry.state)
-    return (*place, *(entry.record and getattr(entry.record, name) for name in _PACKED))
 
 
 def _header_bytes(value: HeaderValue) -> bytes | None:

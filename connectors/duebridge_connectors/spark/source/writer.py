@@ -44,7 +44,7 @@ class _TaskWriter:
         """Run one attempt of a task; raises `StoreError` if the store stays unreachable."""
         _check_is_within(self._job.options.max_connections)
         rejects = RejectWriter(rejects_directory(self._job))
-        connected = self._job.address.connect_task()
+        connected = self._job.address.connect_task(self._job.options.actor)
         with connected as connection, Loader(self._job, connection, rejects) as loader:
             for batch in iterator:
                 loader.load(batch)
@@ -98,7 +98,7 @@ def _check_is_within(most: int | None) -> None:
 
 
 def rejects_directory(job: WriteJob) -> RejectsDirectory | None:
-    """Return where a job's rejects go, None for nowhere."""
+    """Return the directory of a job's rejects, None for none."""
     rejects = job.options.rejects
     return None if rejects is None else RejectsDirectory(job.stores.place(rejects), job.run)
 

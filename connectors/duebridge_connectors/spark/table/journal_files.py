@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from duebridge.admin.events import GAP
 from duebridge_connectors.spark.file_statistics import file_statistics
-from duebridge_connectors.spark.files.place import Place
+from duebridge_connectors.spark.files.location import FileLocation
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.rows.arrow import arrow_schema
 from duebridge_connectors.spark.rows.schema import JOURNAL
@@ -54,7 +54,7 @@ class JournalFile(msgspec.Struct, frozen=True):
 
 
 def write_days(
-    root: Place | str, found_on: date, batches: Iterable[pa.RecordBatch]
+    root: FileLocation | str, found_on: date, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Write rows to files by their UTC day, and yield what was written (`WRITTEN`).
 
@@ -65,7 +65,7 @@ def write_days(
 
 
 def write_files(
-    root: Place | str, found_on: date, batches: Iterable[pa.RecordBatch]
+    root: FileLocation | str, found_on: date, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[JournalFile]:
     """Write rows to files by their UTC day, and yield each file once it is whole."""
     opened: dict[date, _DayFile] = {}
@@ -92,7 +92,7 @@ def by_day(batch: pa.RecordBatch, found_on: date) -> Iterator[tuple[date, pa.Tab
 class _DayFile:
     """A file that grows by row groups."""
 
-    def __init__(self, root: Place | str, day: date) -> None:
+    def __init__(self, root: FileLocation | str, day: date) -> None:
         self._files, above = open_filesystem(root)
         self._day = day.isoformat()
         self._path = f"day={self._day}/part-{uuid4().hex}.parquet"

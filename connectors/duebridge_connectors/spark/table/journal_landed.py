@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSelector, FileType
 
 from duebridge.errors import ConfigError
-from duebridge_connectors.spark.files.place import Place
+from duebridge_connectors.spark.files.location import FileLocation
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.table.journal_files import ROWS_SCHEMA, JournalFile, write_files
 from duebridge_connectors.spark.table.journal_table import LANDED, JournalTable
@@ -75,13 +75,13 @@ def _append(table: JournalTable, landed: Manifest) -> None:
         version.commit(landed.query, landed.batch, written, landed.complete_until_ms)
 
 
-def _rewritten(root: Place | str, landed: Iterable[LandedFile]) -> Iterator[JournalFile]:
+def _rewritten(root: FileLocation | str, landed: Iterable[LandedFile]) -> Iterator[JournalFile]:
     """Write the rows again, a day after the other: no more than one file is open."""
     for day, group in groupby(sorted(landed, key=lambda file: file.path), lambda file: file.day):
         yield from write_files(root, day, chain.from_iterable(_rows(root, file) for file in group))
 
 
-def _rows(root: Place | str, file: LandedFile) -> Iterator[pa.RecordBatch]:
+def _rows(root: FileLocation | str, file: LandedFile) -> Iterator[pa.RecordBatch]:
     files, path = open_filesystem(root)
     with files.open_input_file(f"{path}/{file.path}") as stream:
         try:

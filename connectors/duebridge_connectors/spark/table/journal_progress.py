@@ -1,4 +1,4 @@
-"""How far a table has the journal: for the store, whose workers show it, and verdicts."""
+"""A table's progress in the journal: for the store, whose workers show it, and verdicts."""
 
 from contextlib import suppress
 

@@ -26,7 +26,7 @@ from pyarrow.fs import FileType
 
 from duebridge.errors import ConfigError, JobFailed
 from duebridge_connectors.spark.delta_table import made_table, opened_table
-from duebridge_connectors.spark.files.place import Place, place_of
+from duebridge_connectors.spark.files.location import FileLocation, location_of
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.table.journal_files import TABLE_SCHEMA, JournalFile
 
@@ -107,8 +107,8 @@ class JournalVersion:
 class JournalTable:
     """A table at a path or URI."""
 
-    def __init__(self, root: Place | str) -> None:
-        self.place = place_of(root)
+    def __init__(self, root: FileLocation | str) -> None:
+        self.place = location_of(root)
         self.root = self.place.uri.rstrip("/")
         self._files, self._path = open_filesystem(root)
 
@@ -161,4 +161,6 @@ class JournalTable:
 
 def _added(file: JournalFile) -> AddAction:
     day: dict[str, Any] = {"day": file.day}
-    return AddAction(file.path, file.size_bytes, day, file.at_ms, True, file.statistics)
+    return AddAction(
+        file.path, file.size_bytes, day, file.at_ms, data_change=True, stats=file.statistics
+    )

@@ -23,7 +23,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from duebridge.errors import ConfigError, JobFailed
 from duebridge_connectors.spark.delta_table import written_table
 from duebridge_connectors.spark.file_statistics import file_statistics
-from duebridge_connectors.spark.files.place import Place
+from duebridge_connectors.spark.files.location import FileLocation
 from duebridge_connectors.spark.filesystem import open_filesystem
 
 FILE_BYTES = 128 * 1024 * 1024
@@ -46,7 +46,7 @@ class SmallFile(msgspec.Struct, frozen=True):
         return self.path.rpartition("/")[0]
 
 
-def merge_small_files(root: Place | str) -> tuple[int, int]:
+def merge_small_files(root: FileLocation | str) -> tuple[int, int]:
     """Merge the small files of each partition; return how many became how many.
 
     Raises `JobFailed` if another run of tidy merged meanwhile: then nothing of this partition is.
@@ -98,7 +98,7 @@ def _groups(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
         yield from [group] if len(group) > 1 else []
 
 
-def _merged(root: Place | str, delta: DeltaTable, group: Sequence[SmallFile]) -> AddAction:
+def _merged(root: FileLocation | str, delta: DeltaTable, group: Sequence[SmallFile]) -> AddAction:
     """Write the rows of a group to one file, and return it."""
     files, above = open_filesystem(root)
     path = f"{group[0].folder}/part-{uuid4().hex}.parquet".lstrip("/")
@@ -113,7 +113,14 @@ def _merged(root: Place | str, delta: DeltaTable, group: Sequence[SmallFile]) ->
     columns = delta.metadata().configuration.get(_STATISTICS, "").split(",")
     size = files.get_file_info(f"{above}/{path}").size
     now_ms = int(time.time() * 1000)
-    return AddAction(path, size, group[0].values, now_ms, False, file_statistics(about[0], columns))
+    return AddAction(
+        path,
+        size,
+        group[0].values,
+        now_ms,
+        data_change=False,
+        stats=file_statistics(about[0], columns),
+    )
 
 
 def _batches(

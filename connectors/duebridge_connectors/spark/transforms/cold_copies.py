@@ -6,7 +6,8 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from duebridge.config.models import HOUR_MS
 from duebridge_connectors.spark.rows.schema import COLD, PACKED_COLUMNS
 
-HOUR = "hour"  # column of the hour since the epoch, which tasks share rows by
+HOUR, PART = "hour", "part"  # columns that tasks share rows by: since the epoch, and of an id
+PARTS = 4  # of an hour: what is due at nine o'clock is not one task's
 COPY = ["batch", "id", "generation"]  # the key of a copy
 PULLED = [*COPY, "due_at_ms"]  # of a row that returned before its file did
 KEYS = ["shard", "id", "generation"]  # the key of an envelope in the store
@@ -41,8 +42,9 @@ def batch_rows(rows: DataFrame, batch: str) -> DataFrame:
     would be void.
     """
     hour = F.floor(F.col("due_at_ms") / HOUR_MS).alias(HOUR)
-    once = rows.withColumn("batch", F.lit(batch)).select(*COLD.names, hour)
-    return once.repartition(HOUR).distinct().sortWithinPartitions("due_at_ms", "id")
+    part = F.pmod(F.hash("id"), F.lit(PARTS)).alias(PART)
+    once = rows.withColumn("batch", F.lit(batch)).select(*COLD.names, hour, part)
+    return once.repartition(HOUR, PART).distinct().sortWithinPartitions("due_at_ms", "id")
 
 
 def in_removal_order(rows: DataFrame) -> DataFrame:

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from duebridge_connectors.spark.transforms.doubts import Doubts
+from duebridge_connectors.spark.transforms.missing_evidence import MissingEvidence
 
 Verdict: TypeAlias = Literal["holds", "broken", "undetermined"]
 HOLDS: Verdict = "holds"
@@ -92,9 +92,9 @@ def _told(examples: dict[str, list[str]]) -> str:
 
 
 def whats_missing(
-    doubts: Doubts, since_ms: int, until_ms: int, doubtful: Iterable[str]
+    doubts: MissingEvidence, since_ms: int, until_ms: int, doubtful: Iterable[str]
 ) -> list[str]:
-    """Return what is missing for a verdict on [since, until], each with its remedy."""
+    """List the evidence that a verdict on [since, until] lacks, each with its remedy."""
     found = _gaps(doubts, since_ms, until_ms)
     if "early" in doubtful:
         found += _clocks(doubts)
@@ -106,7 +106,7 @@ def whats_missing(
     return found
 
 
-def _gaps(doubts: Doubts, since_ms: int, until_ms: int) -> list[str]:
+def _gaps(doubts: MissingEvidence, since_ms: int, until_ms: int) -> list[str]:
     spans = [span for span in doubts.spans if span.overlaps(since_ms, until_ms)]
     if not spans:
         return []
@@ -134,7 +134,7 @@ def _when(after_ms: int | None, before_ms: int | None) -> str:
     return f"between {_text(after_ms)} and {_text(before_ms)}"
 
 
-def _clocks(doubts: Doubts) -> list[str]:
+def _clocks(doubts: MissingEvidence) -> list[str]:
     return [
         f"one clock for the store and the broker of {route}, which is"
         f" {clock.behind_ms / 1000:.1f} s behind, as all {clock.messages:,} messages show"

@@ -2,7 +2,7 @@
 
 Each id is one row. An id that was accepted several times had as many lives: as many deliveries are
 lawful, and a delivery is early only before the first due instant. Where that is too coarse, the id
-is a suspect, and `lives` reads its story.
+is a suspect, and `id_histories` judges its journal event by event.
 """
 
 from functools import reduce
@@ -107,7 +107,7 @@ def aggregate_lives(facts: DataFrame) -> DataFrame:
 
 
 def _counts() -> list[Column]:
-    """Return how often each fact is known; receipts and the journal may tell of the same life.
+    """Count the known facts of each kind; receipts and journal may report the same life.
 
     An id that the store accepted only outside of the period is not judged by a client's clock.
     """
@@ -211,7 +211,7 @@ def _is_no_due(header: str) -> Column:
 def violations(verdicts: DataFrame) -> DataFrame:
     """Return a row for each id and kind of violation, with the counts that explain it.
 
-    It is certain unless something is missing that may explain it: see `doubts`.
+    A violation is certain unless missing evidence may explain it: see `missing_evidence`.
     """
     certain = F.array_compact(F.array(*(F.when(F.col(kind), F.lit(kind)) for kind in KINDS)))
     kinds = F.concat(certain, F.col("doubtful"))

@@ -1,7 +1,7 @@
 {{- /*
 Of the root, the Job's last word, and its hooks. It ends an install, an upgrade or a rollback before
-anything changes, where the configuration is wrong, the store is unfit or unreachable, or a target is
-missing. At an install the bundled store is not there yet: then only the file itself is checked.
+anything changes, where the configuration is wrong, the store is unfit or unreachable, a target is
+missing, or the workers that run have another namespace of the store. At an install the bundled store is not there yet: then only the file itself is checked.
 */ -}}
 {{- define "duebridge.check" -}}
 {{- $root := first . -}}
@@ -25,7 +25,7 @@ spec:
   backoffLimit: 0
   activeDeadlineSeconds: {{ $root.Values.preflight.timeoutSeconds }}
   template:
-    {{- $args := list "config" "check" "/etc/duebridge/duebridge.yaml" }}
+    {{- $args := list "config" "check" "/etc/duebridge/duebridge.yaml" "--running" "/etc/duebridge-running/duebridge.yaml" }}
     {{- if not (and $root.Values.valkey.enabled $root.Release.IsInstall) }}
     {{- $args = append $args "--connect" }}
     {{- end }}

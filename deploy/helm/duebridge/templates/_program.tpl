@@ -138,6 +138,11 @@ spec:
       {{- include "duebridge.envFrom" $root | nindent 6 }}
       volumeMounts:
         {{- include "duebridge.mounts" $root | nindent 8 }}
+        {{- if not .port }}
+        - name: running
+          mountPath: /etc/duebridge-running
+          readOnly: true
+        {{- end }}
       securityContext:
         {{- include "duebridge.containerSecurity" $root | nindent 8 }}
       resources:
@@ -160,4 +165,11 @@ spec:
     {{- end }}
   volumes:
     {{- include "duebridge.volumes" (list $root $config) | nindent 4 }}
+    {{- if not .port }}
+    # What the workers have now, if there are any: the check compares with it.
+    - name: running
+      configMap:
+        name: {{ include "duebridge.fullname" $root }}
+        optional: true
+    {{- end }}
 {{- end -}}

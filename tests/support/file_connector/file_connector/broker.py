@@ -5,7 +5,7 @@ from typing import Literal
 
 from duebridge.errors import ConfigError, EnvelopeError
 from duebridge.ports.broker import BrokerType
-from duebridge.ports.checks import About, failure, ok
+from duebridge.ports.checks import FindingSubject, failure, ok
 from duebridge.ports.settings import AtUse, BrokerSettings, TargetSettings, Text
 
 
@@ -34,6 +34,7 @@ class File(BrokerType):
 
     settings = FileSettings
     target = FileTarget
+    event_prefix = "ce-"
 
     def check_envelope(self, envelope, headers, settings):
         """Refuse what a line cannot carry."""
@@ -56,9 +57,9 @@ class File(BrokerType):
         """Return a finding for each file."""
         directory = Path(settings["directory"])
         return [
-            ok(About.ROUTE, to.place, "exists")
+            ok(FindingSubject.ROUTE, to.place, "exists")
             if (directory / to.target.path).is_file()
-            else failure(About.BROKER, to.place, f"no file {to.target.path}", "create it")
+            else failure(FindingSubject.BROKER, to.place, f"no file {to.target.path}", "create it")
             for to in destinations
         ]
 

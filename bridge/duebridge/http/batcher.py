@@ -1,0 +1,98 @@
+"""Batches the single envelopes of concurrent requests into shared store calls.
+
+A request waits for no other: the envelopes that arrive during one call make up the next.
+"""
+
+import asyncio
+from collections import deque
+from typing import NamedTuple, TypeAlias
+
+from duebridge.envelope import Envelope
+from duebridge.errors import StoreUnavailable
+from duebridge.http.site import Site
+from duebridge.http.tokens import Token
+from duebridge.receipt import Receipt
+from duebridge.scheduling import size_bytes
+from duebridge.store.batching import CALL_BYTES, SCHEDULE_ROWS
+
+Waiting: TypeAlias = tuple[Envelope, "asyncio.Future[Receipt]"]
+
+
+class BatchKey(NamedTuple):
+    """The options that envelopes of one store call share; see `DelayStore.schedule`."""
+
+    token: Token
+    route: str
+    replace: bool = False
+    holds: bool = False
+
+
+class ScheduleBatcher:
+    """Schedules single envelopes in shared calls; one call at a time for each `BatchKey`."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._waiting: dict[BatchKey, deque[Waiting]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def schedule(self, key: BatchKey, envelope: Envelope) -> Receipt:
+        """Schedule an envelope; raises as `RouteScheduler.schedule` does.
+
+        A `StoreUnavailable` names this id alone. The envelope is scheduled even if the caller stops
+        waiting.
+        """
+        future = asyncio.get_running_loop().create_future()
+        if key in self._waiting:
+            self._waiting[key].append((envelope, future))
+        else:
+            self._waiting[key] = deque([(envelope, future)])
+            task = asyncio.create_task(self._work(key))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        receipt: Receipt = await future
+        return receipt
+
+    async def _work(self, key: BatchKey) -> None:
+        queue = self._waiting[key]
+        while queue:
+            await self._store(key, _taken(queue))
+        del self._waiting[key]
+
+    async def _store(self, key: BatchKey, batch: list[Waiting]) -> None:
+        envelopes = [envelope for envelope, _ in batch]
+        try:
+            receipts = await schedule_batch(self._site, key, envelopes)
+        except Exception as error:
+            for envelope, future in batch:
+                if not future.done():
+                    future.set_exception(_about(error, envelope))
+            return
+        for (_, future), receipt in zip(batch, receipts, strict=True):
+            if not future.done():
+                future.set_result(receipt)
+
+
+async def schedule_batch(site: Site, key: BatchKey, batch: list[Envelope]) -> list[Receipt]:
+    """Schedule a batch in one call; raises as `RouteScheduler.schedule` does."""
+
+    def call() -> list[Receipt]:
+        scheduler = site.scheduler(key.route)
+        return scheduler.schedule(batch, replace=key.replace, holds=key.holds)
+
+    return await site.run(call, key.token)
+
+
+def _taken(queue: deque[Waiting]) -> list[Waiting]:
+    """Take as many envelopes from the queue as fit into one call."""
+    batch, size = [queue.popleft()], 0
+    size = size_bytes(batch[0][0])
+    while queue and len(batch) < SCHEDULE_ROWS:
+        size += size_bytes(queue[0][0])
+        if size > CALL_BYTES:
+            break
+        batch.append(queue.popleft())
+    return batch
+
+
+def _about(error: Exception, envelope: Envelope) -> Exception:
+    return error.about([envelope.id]) if isinstance(error, StoreUnavailable) else error

@@ -1,0 +1,53 @@
+"""Stores a message under an alternate id when its id belongs to other content or is in flight."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from duebridge.envelope import Envelope
+from duebridge.intake.ids import unused_id
+from duebridge.ports.source import Arrival, LogPosition
+from duebridge.receipt import Receipt
+from duebridge.scheduling import RouteScheduler
+from duebridge.store.wire.record import pack
+
+AGAIN = "2"  # the suffix of an alternate id that is taken too
+
+
+def under_alternate_id(
+    arrival: Arrival, envelope: Envelope, receipt: Receipt, shards: int
+) -> Envelope:
+    """Return the envelope under its alternate id, which is the same at each redelivery."""
+    if receipt.status == "in_flight" and arrival.place is not None:
+        suffix = arrival.id
+    else:
+        suffix = pack(envelope).content_hash.hex()
+    if arrival.place is None and receipt.status != "in_flight":
+        shards = 1
+    return replace(envelope, id=unused_id(envelope.id, suffix, shards))
+
+
+def store_alternates(
+    scheduler: RouteScheduler,
+    rows: list[Envelope],
+    places: Sequence[LogPosition | None],
+    primary_ids: Sequence[str],
+    reopens: bool,
+) -> list[Receipt]:
+    """Store rows under their alternate ids; under a second one where that belongs to other content.
+
+    An envelope that replaced a queue's message may have its alternate id.
+    """
+    receipts = scheduler.schedule(
+        rows, replace=False, reopens=reopens, places=places, primary_ids=primary_ids
+    )
+    taken = [n for n, of in enumerate(receipts) if primary_ids[n] and of.status == "conflict"]
+    if taken:
+        shards = len(scheduler.store.shards)
+        again = [replace(rows[n], id=unused_id(rows[n].id, AGAIN, shards)) for n in taken]
+        their_places = [places[n] for n in taken] if places else ()
+        keys = [primary_ids[n] for n in taken]
+        others = store_alternates(scheduler, again, their_places, keys, reopens)
+        for n, receipt in zip(taken, others, strict=True):
+            receipts[n] = receipt
+    return receipts

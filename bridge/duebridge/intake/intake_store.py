@@ -1,0 +1,232 @@
+"""Carries out an intake's requests in the store, through the schedulers of their routes."""
+
+from collections.abc import Iterator, Sequence
+
+import structlog
+
+from duebridge.config.intakes import IntakeSettings
+from duebridge.config.models import Config
+from duebridge.envelope import Envelope
+from duebridge.intake.alternate_id import store_alternates, under_alternate_id
+from duebridge.intake.ids import stored_id
+from duebridge.intake.refused import reason_of
+from duebridge.intake.requests import NOW, CancelRequest, RefusedMessage, Request, ScheduleRequest
+from duebridge.ports.source import Arrival, LogPosition
+from duebridge.receipt import Receipt
+from duebridge.scheduling import ROW_BYTES, RouteScheduler, size_bytes
+from duebridge.store.batching import batches
+from duebridge.store.server.connection import Connection
+from duebridge.store.wire.transitions import KeptMessage
+from duebridge.telemetry import metrics
+from duebridge.telemetry.tracing import Tracing
+
+REPEAT_FOR_S = 2.0  # of a call while the store is away; then the intake itself waits
+Run = list[ScheduleRequest | RefusedMessage]
+
+_STORED = frozenset({"accepted", "replaced"})
+_TAKEN = frozenset({"conflict", "in_flight"})
+_EFFECTIVE = frozenset({"cancelled", "in_flight", "recorded"})
+
+log = structlog.get_logger()
+
+
+def steps_of(requests: Sequence[Request]) -> Iterator[Run | CancelRequest]:
+    """Yield calls of the store: requests in order, but for those of different routes.
+
+    Redelivered messages have calls of their own. A refusal with a place goes along: the store keeps
+    the place of what it must judge again.
+    """
+    found: dict[tuple[str, bool], Run] = {}
+    for request in requests:
+        if isinstance(request, CancelRequest):
+            yield from _runs(found)
+            found = {}
+            yield request
+        elif isinstance(request, ScheduleRequest) or request.arrival.place is not None:
+            kind = request.route, request.arrival.is_redelivered
+            found.setdefault(kind, []).append(request)
+    yield from _runs(found)
+
+
+def _runs(found: dict[tuple[str, bool], Run]) -> Iterator[Run]:
+    for run in found.values():
+        yield from batches(run, _size_bytes)
+
+
+def _size_bytes(request: ScheduleRequest | RefusedMessage) -> int:
+    return size_bytes(request.envelope) if isinstance(request, ScheduleRequest) else ROW_BYTES
+
+
+class IntakeStore:
+    """Carries out an intake's schedule and cancel requests; idempotent."""
+
+    def __init__(
+        self,
+        intake: str,
+        config: Config,
+        connection: Connection,
+        tracing: Tracing | None = None,
+    ) -> None:
+        """Store for the intake of this name, whose settings are fixed at the start."""
+        settings = config.intakes[intake]
+        self._intake = intake
+        self._route = settings.route
+        self._config = config
+        self._connection = connection
+        self._is_replacing = settings.on_conflict == "replace"
+        self._reading = _reading(settings)
+        self._tracing = tracing
+        self._schedulers: dict[str, RouteScheduler] = {}
+
+    def use(self, config: Config) -> None:
+        """Apply the routes of another configuration."""
+        old, self._config = self._config, config
+        for name in list(self._schedulers):
+            if config.routes.get(name) != old.routes[name]:
+                del self._schedulers[name]
+
+    def carry_out(
+        self, step: Run | CancelRequest, *, is_repeated: bool = False
+    ) -> list[RefusedMessage]:
+        """Carry out a step; return the messages that its route refused. Raises `StoreError`.
+
+        `is_repeated`: an earlier attempt may have been carried out.
+        """
+        if isinstance(step, CancelRequest):
+            self._cancel(step)
+            return []
+        return self._schedule(step, is_repeated or step[0].arrival.is_redelivered)
+
+    def keep(self, refused: Sequence[KeptMessage]) -> None:
+        """Store refused messages as dead envelopes of the intake's route. Raises `StoreError`."""
+        if not refused:
+            return
+        store = self._scheduler(self._route).store
+        for shard, some in store.by_shard(refused, lambda each: each.envelope.id):
+            for call in batches(some, lambda each: size_bytes(each.envelope)):
+                shard.keep(call)
+        metrics.intake_letters_kept.labels(self._intake).inc(len(refused))
+        error = refused[0].error.replace("\n", ": ", 1)
+        log.warning(
+            "intake_letters_kept",
+            intake=self._intake,
+            route=self._route,
+            count=len(refused),
+            error=error,
+        )
+
+    def _cancel(self, cancel: CancelRequest) -> None:
+        shard = self._scheduler(cancel.route).store.of(cancel.id)
+        answer = shard.cancel(cancel.id, self._place(cancel.arrival))
+        if answer in _EFFECTIVE:
+            metrics.intake_cancelled.labels(self._intake).inc()
+
+    def _schedule(self, run: Run, is_repeated: bool) -> list[RefusedMessage]:
+        scheduler = self._scheduler(run[0].route)
+        refusals = {n: each.text for n, each in enumerate(run) if isinstance(each, RefusedMessage)}
+        receipts = scheduler.schedule(
+            [self._envelope(each) for each in run],
+            replace=self._is_replacing,
+            places=(places := self._places(run)),
+            refusals=refusals,
+            # A redelivered message revives no ended envelope; a new one may.
+            revives=bool(places) or not is_repeated,
+            reopens=not (places or is_repeated),
+            keeps_answer=not places,
+        )
+        if all(receipt.status == "accepted" for receipt in receipts):
+            metrics.intake_accepted.labels(self._intake).inc(len(run))
+            return []
+        return self._settle(scheduler, run, receipts, is_repeated)
+
+    def _settle(
+        self,
+        scheduler: RouteScheduler,
+        run: Run,
+        receipts: Sequence[Receipt],
+        is_repeated: bool,
+    ) -> list[RefusedMessage]:
+        pairs = list(zip(run, receipts, strict=True))
+        taken = [pair for pair in pairs if pair[1].status in _TAKEN]
+        refusals = self._store_alternates(scheduler, taken, is_repeated) if taken else []
+        refusals += [_refusal(each, of.error) for each, of in pairs if of.status == "refused"]
+        self._count([of for _, of in pairs if of.status not in _TAKEN])
+        return refusals
+
+    def _store_alternates(
+        self,
+        scheduler: RouteScheduler,
+        taken: Sequence[tuple[ScheduleRequest | RefusedMessage, Receipt]],
+        is_repeated: bool,
+    ) -> list[RefusedMessage]:
+        """Store messages whose ids are taken by other content, or in flight, under other ids."""
+        shards = len(scheduler.store.shards)
+        run = [each for each, _ in taken]
+        alternates = [
+            under_alternate_id(each.arrival, self._envelope(each), receipt, shards)
+            for each, receipt in taken
+        ]
+        # A later message of the key must find the envelope under its alternate id.
+        primary_ids = [
+            receipt.id if self._is_replacing and receipt.status == "in_flight" else ""
+            for _, receipt in taken
+        ]
+        places = self._places(run)
+        # A redelivered message revives no ended envelope, even where the id is a key.
+        reopens = self._is_replacing and not (places or is_repeated)
+        receipts = store_alternates(scheduler, alternates, places, primary_ids, reopens)
+        self._count(receipts)
+        return [
+            _refusal(each, of.error or f"id: expected a free one; {of.id!r} has other content")
+            for each, of in zip(run, receipts, strict=True)
+            if of.status in _TAKEN or of.status == "refused"
+        ]
+
+    def _envelope(self, request: ScheduleRequest | RefusedMessage) -> Envelope:
+        if isinstance(request, ScheduleRequest):
+            return request.envelope
+        kept_open = request.id or stored_id(request.arrival, replace=self._is_replacing)
+        return Envelope(id=kept_open, body=None, due=NOW)
+
+    def _places(self, run: Run) -> Sequence[LogPosition | None]:
+        """Return the places of a run's messages, none at all where no message has one."""
+        places = [self._place(each.arrival) for each in run]
+        return places if any(places) else ()
+
+    def _place(self, arrival: Arrival) -> LogPosition | None:
+        """Return a place in the log as this intake reads it: ids of other settings are others."""
+        if arrival.place is None or not self._reading:
+            return arrival.place
+        log, epoch, offset = arrival.place.log, arrival.place.epoch, arrival.place.offset
+        return LogPosition(f"{log}#{self._reading}", epoch, offset)
+
+    def _count(self, receipts: Sequence[Receipt]) -> None:
+        stored = sum(receipt.status in _STORED for receipt in receipts)
+        others = sum(receipt.status in ("refused", *_TAKEN) for receipt in receipts)
+        metrics.intake_accepted.labels(self._intake).inc(stored)
+        metrics.intake_duplicates.labels(self._intake).inc(len(receipts) - stored - others)
+
+    def _scheduler(self, route: str) -> RouteScheduler:
+        if route not in self._schedulers:
+            self._schedulers[route] = RouteScheduler.open(
+                self._config,
+                self._connection,
+                route,
+                repeat_for_s=REPEAT_FOR_S,
+                tracing=self._tracing,
+            )
+        return self._schedulers[route]
+
+
+def _reading(intake: IntakeSettings) -> str:
+    """Return a name of the settings that ids depend on, empty for the usual ones."""
+    origin = "origin" if intake.to == "origin" else ""
+    return "-".join(filter(None, (origin, intake.on_conflict.removeprefix("refuse"))))
+
+
+def _refusal(request: ScheduleRequest | RefusedMessage, text: str) -> RefusedMessage:
+    if isinstance(request, RefusedMessage):
+        return request
+    return RefusedMessage(
+        request.arrival, request.route, reason_of(text), text, request.envelope.id
+    )

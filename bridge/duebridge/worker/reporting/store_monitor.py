@@ -1,0 +1,90 @@
+"""Samples the whole store once a minute: memory, fitness, and routes that no worker serves.
+
+Detects a store that fills up or becomes unfit after the start. Runs in a background thread, so
+that a slow answer delays no delivery.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+import structlog
+
+from duebridge.config.durability import DurabilityNeeds
+from duebridge.errors import StoreError
+from duebridge.store.server.connection import Connection
+from duebridge.store.server.fitness import fitness_faults, read_vitals
+
+SNAPSHOT_EVERY_S = 60.0
+AGAIN_S = 5.0  # without a sample: readiness may wait for it
+
+log = structlog.get_logger()
+
+
+class StoreSnapshot(NamedTuple):
+    """One sample: memory of the fullest node, fitness faults that are not allowed, absent routes.
+
+    `absent` counts envelopes by route, for routes in the store that are not configured.
+    """
+
+    used_bytes: int
+    limit_bytes: int
+    unfit: tuple[str, ...]
+    absent: dict[str, int]
+
+
+class StoreMonitor:
+    """Keeps the latest `snapshot`; None before the first sample and while sampling fails."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        absent: Callable[[], dict[str, int]],
+        allow_unfit: tuple[str, ...] = (),
+        needs: Callable[[], DurabilityNeeds] = DurabilityNeeds,
+    ) -> None:
+        """Watch a store; `needs` are those of the routes in effect."""
+        self.snapshot: StoreSnapshot | None = None
+        self._connection = connection
+        self._absent = absent
+        self._allowed = set(allow_unfit)
+        self._needs = needs
+        self._has_failed = False
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="store-monitor", daemon=True)
+
+    def start(self) -> None:
+        """Start the background thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop sampling."""
+        self._closed.set()
+
+    def run_once(self) -> None:
+        """Sample once; the store may be unreachable or deny the commands.
+
+        Whatever else is raised is logged once, until a sample succeeds: the thread goes on.
+        """
+        try:
+            self.snapshot = self._sample()
+            self._has_failed = False
+        except StoreError as error:
+            self.snapshot = None
+            log.debug("store_not_seen", error=str(error))
+        except Exception as error:
+            self.snapshot = None
+            say = log.debug if self._has_failed else log.error
+            say("store_monitor_failed", error=f"{type(error).__name__}: {error}")
+            self._has_failed = True
+
+    def _sample(self) -> StoreSnapshot:
+        vitals = read_vitals(self._connection)
+        faults = fitness_faults(self._connection, self._needs()).keys() - self._allowed
+        unfit = tuple(sorted(faults))
+        return StoreSnapshot(vitals.used_bytes, vitals.limit_bytes, unfit, self._absent())
+
+    def _run(self) -> None:
+        self.run_once()
+        while not self._closed.wait(AGAIN_S if self.snapshot is None else SNAPSHOT_EVERY_S):
+            self.run_once()

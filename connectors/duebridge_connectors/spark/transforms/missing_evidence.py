@@ -1,0 +1,180 @@
+"""The missing evidence, and the violations it may explain: only evidence breaks the guarantee.
+
+A gap in the journal hides what happened in its span: who was accepted, cancelled or rescheduled
+there is not known. A broker's clock behind the store's makes every message look early.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from duebridge_connectors.spark.transforms.facts import WITHIN_A_MS
+from duebridge_connectors.spark.transforms.verdict import KINDS
+
+MOST_SKEW_MS = 60_000  # what is earlier than that is no clock's fault
+MOST_SPANS = 1_000
+_FEWEST = 3  # messages that show a clock's skew; one may be what is wrong
+_SHARD = ("route", "shard")
+_HIDDEN_LATER = ("lost", "early", "after_cancel", "misdated")  # an unread entry may explain them
+
+
+class BlindSpan(NamedTuple):
+    """A gap in the journal of a shard: between two instants, in ms.
+
+    None: from the beginning, or to the end.
+    """
+
+    route: str
+    shard: int
+    lost_entries: int
+    after_ms: int | None
+    before_ms: int | None
+
+    def overlaps(self, since_ms: int, until_ms: int) -> bool:
+        """Tell whether it hides something of [since, until]."""
+        is_over = self.before_ms is not None and self.before_ms <= since_ms
+        return not is_over and not (self.after_ms is not None and self.after_ms > until_ms)
+
+
+class BrokerClock(NamedTuple):
+    """The lag of the clock of a route's broker behind the store's, as so many messages show."""
+
+    behind_ms: int
+    messages: int
+
+
+class MissingEvidence(NamedTuple):
+    """The gaps and clock differences that a verdict must allow for."""
+
+    spans: Sequence[BlindSpan] = ()
+    clocks: Mapping[str, BrokerClock] = {}
+
+
+def blind_spans(journal: DataFrame, *, with_heads: bool = False) -> list[BlindSpan]:
+    """Return the spans of the gap rows, in order.
+
+    `with_heads` also those before the first entry of a shard, where a table may have begun late.
+    """
+    gaps = journal.where("kind = 'gap'").select(
+        *_SHARD, "lost_entries", F.col("sequence").alias("first")
+    )
+    if with_heads:
+        both = gaps.unionByName(_heads(journal)).groupBy(*_SHARD, "first")
+        gaps = both.agg(F.max("lost_entries").alias("lost_entries"))
+    gaps = gaps.limit(MOST_SPANS).localCheckpoint()
+    if gaps.isEmpty():
+        return []
+    entries = journal.where("kind <> 'gap'").select(
+        *_SHARD, "sequence", F.unix_millis("at").alias("ms")
+    )
+    placed = entries.join(F.broadcast(gaps), [*_SHARD], "right")
+    is_before = F.col("sequence") < F.col("first")
+    rows = placed.groupBy(*_SHARD, "first", "lost_entries").agg(
+        F.max(F.when(is_before, F.col("ms"))).alias("after_ms"),
+        F.min(F.when(~is_before, F.col("ms"))).alias("before_ms"),
+    )
+    return [
+        BlindSpan(row.route, row.shard, row.lost_entries, row.after_ms, row.before_ms)
+        for row in rows.orderBy(*_SHARD, "first").collect()
+    ]
+
+
+def _heads(journal: DataFrame) -> DataFrame:
+    """Return a gap for each shard whose first row, be it a gap, is not of its first entry."""
+    first = journal.groupBy(*_SHARD).agg(F.min("sequence").alias("first"))
+    lost = (F.col("first") - 1).alias("lost_entries")
+    return first.where("first > 1").select(*_SHARD, lost, F.lit(1).cast("long").alias("first"))
+
+
+class VerdictOutline(NamedTuple):
+    """The verdicts before missing evidence is considered."""
+
+    has_suspects: bool
+    has_strangers: bool
+    clocks: Mapping[str, BrokerClock]
+
+
+def outline_of(verdicts: DataFrame) -> VerdictOutline:
+    """Return an outline, with the clocks that all messages of a route with early ones show.
+
+    The store notes a confirm after it came, so a message's time that is always so much before that
+    of the store's note is by another clock. Without the journal's notes, all must be early alike.
+    """
+    found = verdicts.groupBy("route").agg(
+        F.count_if("is_suspect").alias("suspects"),
+        F.count_if("unexpected").alias("strangers"),
+        F.count_if("early").alias("early"),
+        F.sum(F.when(F.col("late_by_ms").isNotNull(), F.col("ids"))).alias("messages"),
+        F.sum("noted").alias("noted"),
+        F.min("noted_by_ms").alias("behind"),
+        F.max("late_by_ms").alias("latest"),
+        F.min("late_by_ms").alias("earliest"),
+    )
+    rows = found.collect()
+    clocks = {row.route: _clock(row.asDict()) for row in rows if row.early}
+    return VerdictOutline(
+        any(row.suspects for row in rows),
+        any(row.strangers for row in rows),
+        {route: clock for route, clock in clocks.items() if clock is not None},
+    )
+
+
+def _clock(row: Mapping[str, int]) -> BrokerClock | None:
+    if row["noted"] >= _FEWEST:
+        behind, messages = row["behind"], row["noted"]
+    elif row["messages"] >= _FEWEST and row["earliest"] > 2 * row["latest"]:
+        behind, messages = -row["earliest"], row["messages"]
+    else:
+        return None
+    return BrokerClock(behind, messages) if 0 < behind <= MOST_SKEW_MS else None
+
+
+def weigh(verdicts: DataFrame, doubts: MissingEvidence) -> DataFrame:
+    """Move the kinds of violation that what is missing may explain to `doubtful`."""
+    maybe = {
+        kind: condition for kind, condition in _doubted(doubts).items() if condition is not None
+    }
+    if not maybe:
+        return verdicts
+    named = [F.when(F.col(kind) & condition, F.lit(kind)) for kind, condition in maybe.items()]
+    more = F.array_compact(F.array(*named))
+    doubtful = verdicts.withColumn("doubtful", F.array_union("doubtful", more))
+    certain = {kind: F.col(kind) & ~F.array_contains("doubtful", F.lit(kind)) for kind in maybe}
+    return doubtful.withColumns(certain)
+
+
+def _doubted(doubts: MissingEvidence) -> dict[str, Column | None]:
+    hidden = _any(_hides_after(span, _instant("first_begin")) for span in doubts.spans)
+    by_clock = _any(
+        (F.col("route") == route) & (F.col("late_by_ms") >= -clock.behind_ms)
+        for route, clock in doubts.clocks.items()
+    )
+    found: dict[str, Column | None] = dict.fromkeys(_HIDDEN_LATER, hidden)
+    found["early"] = _any(each for each in (hidden, by_clock) if each is not None)
+    found["unexpected"] = _any(_hides(span, _instant("last_begin")) for span in doubts.spans)
+    return {kind: found.get(kind) for kind in KINDS}
+
+
+def _hides(span: BlindSpan, at_ms: Column) -> Column:
+    """Tell whether a life that began at an instant, or nobody knows when, may be in the span."""
+    after = F.lit(True) if span.after_ms is None else at_ms >= span.after_ms
+    before = F.lit(True) if span.before_ms is None else at_ms <= span.before_ms
+    return (F.col("route") == span.route) & (at_ms.isNull() | after & before)
+
+
+def _hides_after(span: BlindSpan, at_ms: Column) -> Column:
+    """Tell whether the span may hide something of a life that began at an instant."""
+    before = F.lit(True) if span.before_ms is None else at_ms <= span.before_ms
+    return (F.col("route") == span.route) & (at_ms.isNull() | before)
+
+
+def _instant(place: str) -> Column:
+    return F.floor(F.col(place) / WITHIN_A_MS)
+
+
+def _any(conditions: Iterable[Column]) -> Column | None:
+    found = [F.coalesce(condition, F.lit(False)) for condition in conditions]
+    return reduce(Column.__or__, found) if found else None

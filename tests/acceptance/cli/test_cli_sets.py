@@ -1,0 +1,168 @@
+"""Every command once on a Sentinel set and on a Cluster of six, as the user with the least rights.
+
+`events --follow` also over a failover of each.
+"""
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.support.command import Command, kill_due, wait_until
+from tests.support.redis.least import grant_in, url_as
+from tests.support.redis.redis_sets import redis_cluster_of_six, sentinel_set
+from tests.support.serving import serving
+
+NAMESPACES = "duebridge*"  # the command's, and that of serve
+pytestmark = [pytest.mark.long, pytest.mark.timeout(480)]
+
+CONFIG = """\
+version: 1
+store: {{url: "{url}", durability: {{replicated: {{replicas: N, timeout: 1500ms}}}}}}
+brokers:
+  here: {{type: memory}}
+routes:
+  reminders:
+    target: {{broker: here, topic: reminders}}
+    dead_letter: {{broker: here, topic: letters}}
+  others: {{target: {{broker: here, topic: others}}, shards: 6}}
+intakes:
+  asked: {{source: {{broker: here, queue: asked}}, route: reminders}}
+"""
+JOURNALLED = [  # by the commands below
+    ("accepted", "a"), ("accepted", "b"), ("accepted", "c"), ("accepted", "d"),
+    ("rescheduled", "c"), ("rescheduled", "b"), ("rescheduled", "a"), ("dead", "a"),
+    ("dead", "b"), ("replayed", "a"), ("dropped", "b"), ("cancelled", "c"),
+]  # fmt: skip
+
+
+class Place(NamedTuple):
+    """A set, and the command on it."""
+
+    run: Command
+    set: Any
+    is_cluster: bool
+
+    def fail_over(self) -> None:
+        """Kill the master of `reminders`, and wait for the next one."""
+        if self.is_cluster:
+            old = self.set.owner_of("{duebridge:reminders:0}")
+            old.kill()
+            self.set.await_owner_after(old, "{duebridge:reminders:0}")
+        else:
+            old = self.set.master()
+            old.kill()
+            self.set.await_master_after(old)
+
+    def done(self, *words: str) -> str:
+        """Return what a command printed that did what it was told."""
+        done = self.run(*words)
+        assert done.code == 0, (words, done.out, done.err)
+        return done.out
+
+    def is_sent(self, name: str) -> bool:
+        """Send an envelope (again), and tell whether the store has it."""
+        self.run("send", "reminders", "x", "--delay", "1h", "--id", name)
+        return self.run("get", "reminders", name).code == 0
+
+
+@contextmanager
+def opened(kind: str, home: Path) -> Iterator[Place]:
+    """Run a set whose servers have a user with the printed rights, by which the command comes."""
+    is_cluster = kind == "cluster"
+    make: Any = redis_cluster_of_six if is_cluster else sentinel_set
+    with make(home / "set", "--appendonly", "yes") as running:
+        nodes = running.nodes if is_cluster else running.servers
+        for each in nodes:
+            grant_in(each, NAMESPACES)
+        config = CONFIG.replace("N", "1" if is_cluster else "2")
+        yield Place(Command(home, url_as(running.url), config), running, is_cluster)
+        refused = [each.ask("ACL", "LOG") for each in nodes if each.role()]
+        assert refused == [[]] * len(refused), "rights that duebridge acl lacks"
+
+
+@pytest.fixture(params=["sentinel", "cluster"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    with opened(request.param, tmp_path) as place:
+        yield place
+
+
+SCHEDULING = [
+    "config check --connect",
+    "send reminders x --delay 1h --id a",
+    "send reminders x --delay 1h --id b",
+    "send reminders x --delay 1h --id c",
+    "send others x --delay 1h --id d",
+    "doctor",
+    "get reminders a",
+    "reschedule reminders c --delay 2h",
+    "stats",
+    "stats --histogram",
+    "top --once",
+    "ls reminders",
+    "ls others --state pending",
+    "intake ls",
+    "deliver-now reminders b",
+    "deliver-now reminders a",
+]
+BENCH = "bench --only memory,scripts,idle --rounds 1 --pending 200 --calls 2 --seconds 0.3"
+SETTLING = [
+    "dead ls reminders",
+    "dead show reminders a",
+    "dead replay reminders a --delay 1h",
+    "dead drop reminders b",
+    "cancel reminders c",
+]
+
+
+def test_every_command_does_its_work_on_a_set(place: Place) -> None:
+    for words in SCHEDULING:
+        place.done(*words.split())
+    kill_due(place.run, 2, "Refused\ntoo large")
+    for words in SETTLING:
+        place.done(*words.split())
+    lines = place.done("events", "--since", "1h", "--output", "json").splitlines()
+    found = [(event["kind"], event["id"]) for event in map(json.loads, lines)]
+    assert sorted(found) == sorted(JOURNALLED)
+    place.done("deliver-now", "reminders", "a")
+    place.done("deliver-now", "others", "d")
+    place.done("run", "--until-empty")
+    place.done("store", "purge", "--all", "--yes")
+
+
+def test_events_follow_in_a_failover_prints_each_event_once(place: Place) -> None:
+    ids = ["before", "after"]
+    wait_until(lambda: place.is_sent(ids[0]), "an envelope")
+    process = place.run.start("events", "--follow", "--output", "json")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    found = [json.loads(process.stdout.readline())["id"]]
+    place.fail_over()
+    assert process.stderr.readline().endswith(b"; waiting for the store\n")
+    wait_until(lambda: place.is_sent(ids[1]), "an envelope on the new master")
+    found.append(json.loads(process.stdout.readline())["id"])
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out, found) == (130, b"", ids)
+
+
+def test_bench_measures_a_set(place: Place, kafka_bootstrap: str) -> None:
+    words = [*BENCH.split(), "--store", place.set.url, "--kafka", kafka_bootstrap]
+    rows = [json.loads(line) for line in place.done(*words, "--output", "json").splitlines()]
+    assert {row["section"] for row in rows} == {"memory", "scripts", "idle"}
+
+
+def test_serve_takes_reads_and_cancels_on_a_set(place: Place) -> None:
+    path = "/v1/routes/orders/envelopes"
+    with (
+        serving(place.run.home / "duebridge-served", place.run.url) as served,
+        served.client() as client,
+    ):
+        sent = {"body": "x", "delay": "15m", "id": "a"}
+        assert client.post(path, json=sent).status_code == 201
+        assert client.get(f"{path}/a").json()["state"] == "pending"
+        assert client.delete(f"{path}/a").json()["status"] == "cancelled"

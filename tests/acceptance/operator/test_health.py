@@ -1,0 +1,263 @@
+"""Probes and metrics over real HTTP."""
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from functools import partial
+from threading import Event
+
+import pytest
+from prometheus_client import REGISTRY
+from prometheus_client.registry import CollectorRegistry
+
+from duebridge.errors import StoreUnavailable
+from duebridge.store.workers import IntakeRecord
+from duebridge.telemetry import metrics
+from duebridge.worker.reporting.gauges import register
+from duebridge.worker.reporting.missing import MissingRoutes
+from duebridge.worker.reporting.probes import HealthServer, oldest_due_age_ms
+from duebridge.worker.reporting.store_monitor import StoreSnapshot
+from tests.acceptance.site import fetch, memory_config
+from tests.support.floor import Floor
+
+RESET = b"\1\0\0\0\0\0\0\0"  # linger of 0 s: a client that is killed
+SHARD = {"route": "r", "shard": "0"}
+Get = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def floor(build_floor: Callable[..., Floor]) -> Floor:
+    return build_floor(is_watched=True)
+
+
+@pytest.fixture
+def get(floor: Floor) -> Iterator[Get]:
+    """Fetch a path of the floor's server."""
+    server = HealthServer(floor.worker, port=0, host="127.0.0.1")
+    server.start()
+    yield partial(fetch, server.port)
+    server.close()
+
+
+def test_livez_fails_when_the_loop_stands_still(floor: Floor, get: Get) -> None:
+    floor.turn()
+    assert get("/livez") == (200, "ok\n")
+    floor.advance(12_001)
+    status, body = get("/livez")
+    assert status == 503
+    assert "the worker's loop stands still" in body
+
+
+def test_livez_while_no_shard_of_a_frozen_store_answers_is_ok(
+    floor: Floor, get: Get, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask_in_vain() -> None:
+        floor.advance(8_000)
+        raise StoreUnavailable("no answer")
+
+    for view in floor.views.values():
+        monkeypatch.setattr(view, "refresh", ask_in_vain)
+    floor.turn()
+    assert floor.elapsed_ms == 16_000
+    assert get("/livez") == (200, "ok\n")
+
+
+def test_probe_that_hangs_up_writes_no_traceback(
+    floor: Floor, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked, gone = Event(), Event()
+
+    def missing() -> list[str]:
+        asked.set()
+        gone.wait(30)
+        return []
+
+    server = HealthServer(floor.worker, port=0, host="127.0.0.1", missing=missing)
+    server.start()
+    with socket.create_connection(("127.0.0.1", server.port), 30) as client:
+        client.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
+        assert asked.wait(30)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    gone.set()
+    assert fetch(server.port, "/livez")[1]
+    server.close()  # waits for the thread of every request
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_readyz_follows_the_store_and_the_lane(floor: Floor, get: Get) -> None:
+    status, body = get("/readyz")
+    assert status == 503
+    assert "route r: the store does not answer" in body
+    assert "broker memory: its broker was not reached yet" in body
+    floor.turn()
+    assert get("/readyz") == (200, "ok\n")
+    floor.publisher.is_available = False
+    floor.schedule("a", delay="0ms")
+    floor.turn(1000)
+    assert get("/readyz") == (503, "broker memory: not available\n")
+    floor.publisher.is_available = True
+    floor.turn(2000)
+    assert get("/readyz") == (200, "ok\n")
+
+
+def test_pages_of_a_process_with_intakes_have_what_is_down_and_what_waits(floor: Floor) -> None:
+    intakes = [IntakeRecord("a", is_up=True, lag=7), IntakeRecord("b", is_up=False, error="403")]
+    idle_s = {"a": 0.5, "b": 59.0}
+    server = HealthServer(floor.worker, 0, "127.0.0.1", lambda: intakes, lambda: idle_s)
+    server.start()
+    floor.turn()
+    assert fetch(server.port, "/readyz") == (503, "intake b: 403\n")
+    assert fetch(server.port, "/livez") == (200, "ok\n")
+    _, body = fetch(server.port, "/due")
+    assert json.loads(body)["intakes"] == {"a": {"lag": 7}}
+    idle_s["b"] = 61.0
+    assert fetch(server.port, "/livez") == (503, "the loop of intake b stands still\n")
+    server.close()
+
+
+HELD = {"old": 3}
+CONFIGURED = memory_config({"r": {"target": {"broker": "memory", "topic": "t"}}})
+
+
+@pytest.mark.parametrize(
+    ("at_start", "now", "allowed", "is_missing"),
+    [
+        (HELD, None, [], True),  # not sampled yet, or the store is away
+        (HELD, HELD, [], True),
+        (HELD, {}, [], False),  # delivered by others, or purged
+        (HELD, HELD, ["old"], False),
+        ({}, HELD, [], False),  # of a newer configuration: a running worker stays ready
+    ],
+)
+def test_route_missing_at_the_start_is_a_fault_until_it_is_empty_or_allowed(
+    at_start: dict[str, int], now: dict[str, int] | None, allowed: list[str], is_missing: bool
+) -> None:
+    config = CONFIGURED.model_copy(update={"allow_absent": tuple(allowed)})
+    snapshot = None if now is None else StoreSnapshot(1, 2, (), now)
+    missing = MissingRoutes(lambda: at_start, lambda: config, lambda: snapshot)
+    assert [each.partition(":")[0] for each in missing.faults()] == ["routes.old"] * is_missing
+
+
+def test_route_missing_at_the_start_is_found_once_a_store_that_did_not_tell_does() -> None:
+    samples: list[StoreSnapshot | None] = [None]
+
+    def no_answer() -> dict[str, int]:
+        raise StoreUnavailable("timed out")
+
+    missing = MissingRoutes(no_answer, lambda: CONFIGURED, lambda: samples[-1])
+    assert missing.faults() == []
+    samples.append(StoreSnapshot(1, 2, (), HELD))
+    assert [each.partition(":")[0] for each in missing.faults()] == ["routes.old"]
+    samples.append(StoreSnapshot(1, 2, (), {**HELD, "newer": 1}))
+    assert [each.partition(":")[0] for each in missing.faults()] == ["routes.old"]
+
+
+def test_metrics_count_what_became_of_envelopes(floor: Floor, get: Get) -> None:
+    before = REGISTRY.get_sample_value("duebridge_delivered_total", {"route": "r"}) or 0
+    floor.schedule("a", "b")
+    floor.turn(1000)
+    _, text = get("/metrics")
+    assert f'duebridge_delivered_total{{route="r"}} {before + 2}' in text
+    assert "duebridge_claim_size_bucket" in text
+
+
+def test_lateness_of_a_batch_fills_the_right_buckets() -> None:
+    registry = CollectorRegistry()
+    lateness = metrics.LatenessHistogram()
+    registry.register(lateness)
+    lateness.observe("r", [0.001, 0.005, 0.3, 9999.0])
+    counts = [
+        registry.get_sample_value("duebridge_lateness_seconds_bucket", {"route": "r", "le": le})
+        for le in ("0.005", "0.25", "0.5", "+Inf")
+    ]
+    assert counts == [2, 2, 3, 4]
+
+
+def test_metrics_have_no_second_series_of_when_a_counter_began(floor: Floor, get: Get) -> None:
+    register(lambda: floor.worker.views, [floor.lane], registry=CollectorRegistry())
+    floor.schedule("a")
+    floor.turn(1000)
+    _, text = get("/metrics")
+    assert 'duebridge_delivered_total{route="r"}' in text
+    assert "_created" not in text
+
+
+@pytest.mark.parametrize("late_s", [3, 6, 8, 12, 18, 25, 40, 50, 100])
+def test_lateness_of_seconds_falls_into_a_bucket_no_wider_than_its_start(
+    late_s: int,
+) -> None:
+    edges = metrics.LATENESS_BUCKETS_S
+    above = next(place for place, edge in enumerate(edges) if edge >= late_s)
+    assert edges[above] <= 2 * edges[above - 1]
+
+
+def test_metrics_are_openmetrics_only_where_that_is_asked_for(get: Get) -> None:
+    asked = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
+    assert get("/metrics", asked)[1].endswith("# EOF\n")
+    assert "# EOF" not in get("/metrics")[1]
+
+
+def test_due_before_the_first_look_is_unknown_and_not_nothing(get: Get) -> None:
+    status, body = get("/due")
+    unknown = "route other: the store does not answer; route r: the store does not answer"
+    assert (status, json.loads(body)) == (503, {"error": unknown})
+
+
+def due(now: int, age_s: float, within_60: int, within_300: int) -> dict[str, object]:
+    within = {"60": within_60, "300": within_300}
+    return {"due_now": now, "oldest_due_age_s": age_s, "due_within_s": within}
+
+
+def test_due_tells_what_is_due_and_soon_will_be(floor: Floor, get: Get) -> None:
+    floor.publisher.is_available = False
+    floor.schedule("now", delay="1s")
+    floor.turn(1000)
+    floor.schedule("soon", delay="60s")
+    floor.schedule("later", delay="300s", route="other")
+    floor.turn(6000)
+    status, body = get("/due")
+    routes = {"r": due(1, 6.0, 2, 2), "other": due(0, 0.0, 0, 1)}
+    assert (status, json.loads(body)) == (200, {"routes": routes, "totals": due(1, 6.0, 2, 3)})
+
+
+def test_due_is_in_the_gauges_too(floor: Floor) -> None:
+    registry = CollectorRegistry()
+    register(lambda: floor.worker.views, [floor.lane], registry=registry)
+    floor.publisher.is_available = False
+    floor.schedule("now", "now too", delay="1s")
+    floor.turn(1000)
+    floor.schedule("soon", delay="60s")
+    floor.turn(6000)
+    found = registry.get_sample_value
+    assert found("duebridge_due", SHARD) == 2
+    assert found("duebridge_due_within", {**SHARD, "window": "60s"}) == 3
+    assert found("duebridge_oldest_due_age_seconds", SHARD) == 6
+    assert found("duebridge_scheduled_total", SHARD) == 3
+    assert found("duebridge_journal_lag_entries", SHARD) is None
+    assert found("duebridge_journal_left_entries", SHARD) is None
+
+
+def test_oldest_due_age_goes_on_rising_while_the_store_is_away(floor: Floor) -> None:
+    view = floor.views["r"]
+    floor.schedule("a", delay="10s")
+    floor.turn()
+    view.mark_unreachable()
+    floor.advance(25_000)
+    assert view.stats is not None
+    assert oldest_due_age_ms(view, view.stats) == 15_000
+
+
+def test_dead_counts_also_what_a_claim_and_a_reclaim_buried(
+    build_floor: Callable[..., Floor],
+) -> None:
+    def counts() -> list[float]:
+        labels = [{"route": "r", "reason": reason} for reason in ("expired", "poison")]
+        return [REGISTRY.get_sample_value("duebridge_dead_total", each) or 0 for each in labels]
+
+    before = counts()
+    floor = build_floor(poison=1, lease="30s")
+    floor.schedule("late", delay="1s", expires="2s")
+    floor.turn(3000)
+    floor.poison("deadly", lease_ms=30_000)
+    floor.worker.run_once()
+    assert counts() == [before[0] + 1, before[1] + 1]

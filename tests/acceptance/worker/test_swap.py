@@ -1,0 +1,181 @@
+"""A worker process takes other routes over while it works: nothing is lost."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.registry import CollectorRegistry
+
+from duebridge.envelope import Envelope
+from duebridge.errors import StoreUnavailable
+from duebridge.producer import Producer
+from duebridge.store.registry import Life, Registry
+from duebridge.worker.reload import Changes, SwapRefused
+from duebridge.worker.reporting.gauges import register
+from tests.acceptance.works import WITHIN_S, Works, started
+from tests.support.command import wait_until
+
+R_AND_S = {"r": "a/t", "s": "b/s"}
+
+
+@pytest.fixture
+def works(embedded: Path) -> Iterator[Works]:
+    with started(Works(f"embedded:{embedded}", R_AND_S)) as works:
+        yield works
+
+
+def schedule(works: Works, route: str, count: int, delay: str = "0ms", of: str = "") -> list[str]:
+    """Schedule as a producer does whose own file says nothing of this worker's."""
+    ids = [f"{of or route}-{number}" for number in range(count)]
+    envelopes = [Envelope.new(b"body", id=each, delay=delay) for each in ids]
+    config = works.configured({route: "a/any"})
+    Producer(config, works.connection).schedule_many(route, envelopes)
+    return ids
+
+
+def test_swap_settles_what_is_under_way_as_it_was_claimed(works: Works) -> None:
+    works.publishers["a"].pause()
+    schedule(works, "r", 10, of="before")
+    assert works.publishers["a"].deliveries_wait(10, WITHIN_S)
+    works.runner.swap(works.configured({"r": "a/u", "s": "b/s"}))
+    works.publishers["a"].resume()
+    schedule(works, "r", 20, of="after")
+    works.await_arrivals(30)
+    wait_until(lambda: works.left() == 0, "every envelope to be acked")
+    topics = Counter((each.split("-")[0], topic) for each, topic in works.arrived())
+    assert topics == {("before", "t"): 10, ("after", "u"): 20}
+
+
+def test_swap_moves_a_route_to_another_broker(works: Works) -> None:
+    works.runner.swap(works.configured({"r": "b/t", "s": "b/s"}))
+    schedule(works, "r", 5)
+    works.await_arrivals(5, "b")
+    assert works.arrived() == []
+
+
+def test_swaps_under_load_lose_and_repeat_nothing(works: Works) -> None:
+    scheduled: list[str] = []
+    is_over = threading.Event()
+
+    def keep_scheduling() -> None:
+        for batch in range(30):
+            scheduled.extend(schedule(works, "r", 50, delay="20ms", of=f"b{batch}"))
+        is_over.set()
+
+    thread = threading.Thread(target=keep_scheduling)
+    thread.start()
+    turns = 0
+    while not is_over.is_set() or turns < 4:
+        turns += 1
+        works.publishers["a"].deliveries_arrive(turns * 20, WITHIN_S)
+        works.runner.swap(works.configured({"r": f"a/t{turns}", "s": f"b/s{turns % 2}"}))
+    thread.join()
+    works.await_arrivals(len(scheduled))
+    wait_until(lambda: works.left() == 0, "every envelope to be acked")
+    assert Counter(each for each, _ in works.arrived()) == dict.fromkeys(scheduled, 1)
+    assert len({topic for _, topic in works.arrived()}) > 1
+
+
+def test_swap_keeps_the_stations_of_unchanged_routes(works: Works) -> None:
+    before = {view.route.name: view for view in works.runner.views()}
+    works.runner.swap(works.configured({"r": "a/u", "s": "b/s"}))
+    after = {view.route.name: view for view in works.runner.views()}
+    assert after["s"] is before["s"]
+    assert after["r"] is not before["r"]
+
+
+def test_swap_listens_for_hints_of_the_new_routes(works: Works) -> None:
+    works.runner.swap(works.configured({**R_AND_S, "new": "b/n"}))
+    [new] = [each.store.shard for each in works.runner.views() if each.route.name == "new"]
+    client = works.connection.client
+    wait_until(lambda: client.pubsub_numsub(new.wake)[0][1], "the subscription")
+
+
+def test_removed_route_is_not_served_any_more(works: Works) -> None:
+    changes = works.runner.swap(works.configured({"r": "a/t"}))
+    assert changes == Changes([], ["s"], [])
+    wait_until(lambda: len(works.runner.worker.views) == 1, "a turn of the worker")
+    schedule(works, "s", 1)
+    schedule(works, "r", 1)
+    works.await_arrivals(1)
+    assert works.arrived("b") == []
+    assert [view.route.name for view in works.runner.views()] == ["r"]
+
+
+def test_removed_route_with_envelopes_blocks_the_swap(works: Works) -> None:
+    schedule(works, "s", 1, delay="1h")
+    with pytest.raises(SwapRefused) as caught:
+        works.runner.swap(works.configured({"r": "a/u"}))
+    assert str(caught.value) == (
+        "routes.s: expected, since the store holds envelopes of it, until they are delivered or"
+        " dropped; to leave them there, name it in allow_absent"
+    )
+    assert caught.value.may_pass
+    schedule(works, "r", 1)
+    works.await_arrivals(1)
+    assert works.arrived() == [("r-0", "t")]
+
+
+def test_removed_route_that_is_allowed_absent_keeps_its_envelopes(works: Works) -> None:
+    schedule(works, "s", 1, delay="1h")
+    works.runner.swap(works.configured({"r": "a/t"}, allow_absent=["s"]))
+    assert [view.route.name for view in works.runner.views()] == ["r"]
+    works.runner.swap(works.configured(R_AND_S))
+    assert works.left() == 1
+
+
+def test_route_that_only_the_store_knows_blocks_the_swap(works: Works) -> None:
+    schedule(works, "older", 1, delay="1h")
+    with pytest.raises(SwapRefused, match=r"^routes\.older: expected"):
+        works.runner.swap(works.configured({"r": "a/u", "s": "b/s"}))
+
+
+def test_other_shards_refuse_the_whole_swap(works: Works) -> None:
+    with pytest.raises(SwapRefused, match=r"^routes\.r\.shards: expected 1, as the store has it"):
+        works.runner.swap(works.configured({"r": "a/u", "s": "b/u", "new": "a/n"}, shards=2))
+    assert works.runner.views()[0].target.topic == "t"
+    assert "new" not in Registry(works.connection, works.namespace).routes()
+
+
+def test_store_that_goes_away_half_way_leaves_all_routes(
+    works: Works, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_life, before = Registry.open_life, works.runner.views()
+
+    def fail_at_b(registry: Registry, name: str, shards: int, *, registers: bool) -> Life:
+        if name == "new":
+            raise StoreUnavailable("away")
+        return open_life(registry, name, shards, registers=registers)
+
+    monkeypatch.setattr(Registry, "open_life", fail_at_b)
+    with pytest.raises(StoreUnavailable):
+        works.runner.swap(works.configured({"r": "a/u", "s": "b/s", "new": "a/n"}))
+    assert works.runner.views() == before
+    schedule(works, "r", 1)
+    works.await_arrivals(1)
+    assert works.arrived() == [("r-0", "t")]
+    monkeypatch.undo()
+    assert works.runner.swap(works.configured({"r": "a/u", "s": "b/s"})).changed == ["r"]
+
+
+def test_gauges_follow_the_swap(works: Works) -> None:
+    registry = CollectorRegistry()
+    register(works.runner.views, works.runner.lanes.values(), registry=registry)
+    works.runner.swap(works.configured({"r": "a/t", "new": "a/n"}))
+
+    def has(route: str) -> bool:
+        labels = {"route": route, "shard": "0"}
+        return registry.get_sample_value("duebridge_store_up", labels) is not None
+
+    assert (has("r"), has("new"), has("s")) == (True, True, False)
+
+
+def test_absent_counts_what_the_store_holds_of_routes_that_nobody_serves(works: Works) -> None:
+    schedule(works, "old", 3, delay="1h")
+    schedule(works, "drained", 1)
+    Producer(works.configured({"drained": "a/t"}), works.connection).cancel("drained", "drained-0")
+    assert works.runner.absent() == {"old": 3}
+    works.runner.swap(works.configured(R_AND_S, allow_absent=["old"]))
+    assert works.runner.absent() == {}

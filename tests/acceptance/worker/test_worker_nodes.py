@@ -1,0 +1,169 @@
+"""A worker on a Cluster: a node that is slow, frozen or loses a slot delays no shard of another."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import median
+
+import pytest
+from structlog.testing import capture_logs
+
+from duebridge.store.delay_store import DelayStore
+from tests.acceptance.operator.spread import (
+    Spread,
+    longest_gap_s,
+    schedule,
+    started,
+    threads_of,
+    trickle,
+)
+from tests.acceptance.works import WITHIN_S
+from tests.support.redis.redis_sets import ClusterOfSix, RedisNode, redis_cluster_of_six
+from tests.support.running_clock import ends_within
+from tests.support.servers import wait_until
+
+SLOW_S = 1.0
+STOPS_WITHIN_S = 2.0 + 1.0 + 2.0  # drain + publish_deadline + 2 s
+
+
+@pytest.fixture(scope="module")
+def running_six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfSix]:
+    home = tmp_path_factory.mktemp("six")
+    # No failover meanwhile: a node that is frozen stays the one that is asked.
+    with redis_cluster_of_six(home, "--appendonly", "yes", node_timeout_ms=15_000) as running:
+        yield running
+
+
+@pytest.fixture
+def six(running_six: ClusterOfSix) -> ClusterOfSix:
+    running_six.await_whole()
+    return running_six
+
+
+def shards_by_port(works: Spread, six: ClusterOfSix) -> dict[int, list[DelayStore]]:
+    """Return the shards of each master, by its port."""
+    found: dict[int, list[DelayStore]] = {}
+    for store in works.stores:
+        found.setdefault(six.owner_of(store.shard.wake).port, []).append(store)
+    assert len(found) == 3
+    return found
+
+
+def test_frozen_node_delays_no_shard_of_another(six: ClusterOfSix) -> None:
+    works = Spread(six.url)
+    (port, hit), (_, well), _ = shards_by_port(works, six).items()
+    frozen = next(each for each in six.nodes if each.port == port)
+    with started(works), trickle(works, well, "well"), capture_logs() as logs:
+        wait_until(lambda: len(works.published("well")) > 20, "deliveries")
+        for number, store in enumerate(hit):
+            schedule(store, *(f"hit{number}-{n}" for n in range(300)))
+        wait_until(lambda: works.published("hit"), "the backlog to flow")
+        began = works.clock.seconds()
+        frozen.freeze()
+        try:
+            wait_until(lambda: works.clock.seconds() > began + 4.0, "some seconds")
+        finally:
+            frozen.resume()
+        ended = began + 4.0
+        assert longest_gap_s(works.published("well"), began, ended) < 1.0
+        wait_until(lambda: len(works.published("hit")) >= 300 * len(hit), "the backlog", WITHIN_S)
+    nodes = {each["node"] for each in logs if each["event"] == "store_unavailable"}
+    assert {int(node.rpartition(":")[2]) for node in nodes} == {port}
+
+
+def test_node_that_freezes_before_it_settles_takes_no_thread_of_a_lane(six: ClusterOfSix) -> None:
+    works = Spread(six.url)
+    (port, hit), (_, well), _ = shards_by_port(works, six).items()
+    frozen = next(each for each in six.nodes if each.port == port)
+    lane = works.runner.lanes["a"]
+    works.publishers["a"].pause()
+    for number, store in enumerate(hit):
+        schedule(store, *(f"hit{number}-{n}" for n in range(100)))
+    with started(works):
+        wait_until(lambda: lane.in_flight >= 6, "most of a window")
+        frozen.freeze()
+        try:
+            began = works.clock.seconds()
+            works.publishers["a"].resume()
+            for number in range(10):
+                schedule(well[number % len(well)], f"well{number}")
+                wait_until(lambda n=number: len(works.published("well")) > n, "it", WITHIN_S)  # type: ignore[misc]
+            assert works.clock.seconds() - began < 1.5
+        finally:
+            frozen.resume()
+
+
+def test_slow_node_delays_no_shard_of_another(six: ClusterOfSix) -> None:
+    works = Spread(six.url)
+    (port, hit), (_, well), _ = shards_by_port(works, six).items()
+    slow = next(each for each in six.nodes if each.port == port)
+    with started(works), trickle(works, well, "well") as due_at:
+        for number, store in enumerate(hit):
+            schedule(store, *(f"hit{number}-{n}" for n in range(300)))
+        wait_until(lambda: works.published("hit"), "the backlog to flow")
+        with slowed(slow):
+            before = set(due_at)
+            wait_until(lambda: len(due_at) > len(before) + 200, "time with a slow node")
+            watched = due_at.keys() - before
+            wait_until(lambda: watched <= works.published_at.keys(), "the deliveries")
+    late_s = sorted(works.published_at[each][0] - due_at[each] for each in watched)
+    assert median(late_s) < SLOW_S / 4, late_s[-20:]
+    assert late_s[len(late_s) * 9 // 10] < SLOW_S / 2, late_s[-20:]
+
+
+@contextmanager
+def slowed(node: RedisNode) -> Iterator[None]:
+    """Have a node answer in up to a second."""
+    stop = threading.Event()
+
+    def run() -> None:
+        while not stop.is_set():
+            node.freeze()
+            stop.wait(SLOW_S)
+            node.resume()
+            stop.wait(0.01)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        node.resume()
+
+
+def test_stop_beside_a_frozen_node_ends_in_time(six: ClusterOfSix) -> None:
+    works = Spread(six.url)
+    (port, hit), *_ = shards_by_port(works, six).items()
+    frozen = next(each for each in six.nodes if each.port == port)
+    works.runner.start()
+    for store in works.stores:
+        schedule(store, *(f"{store.shard.number}-{n}" for n in range(100)))
+    wait_until(lambda: works.published(f"{hit[0].shard.number}-"), "deliveries")
+    frozen.freeze()
+    try:
+        with ends_within(STOPS_WITHIN_S):
+            works.runner.drain()
+    finally:
+        frozen.resume()
+        works.connection.close()
+
+
+def test_shard_whose_slot_moves_goes_to_the_loop_of_its_new_node(six: ClusterOfSix) -> None:
+    works = Spread(six.url)
+    (_, here), (port, _), _ = shards_by_port(works, six).items()
+    moving = here[0]
+    to = next(each for each in six.nodes if each.port == port)
+    (view,) = (each for each in works.runner.views() if each.shard == moving.shard)
+    with started(works):
+        with trickle(works, [moving], "a") as due_at:
+            wait_until(lambda: len(works.published("a")) > 20, "deliveries")
+            six.begin_migration(moving.shard.wake, to).end()
+            wait_until(lambda: view.node.endswith(f":{port}"), "the loop of the new node")
+            moved_at = works.clock.seconds()
+            wait_until(lambda: len(works.published("a", moved_at)) > 20, "deliveries from there")
+            assert threads_of(works) == 3
+        wait_until(lambda: due_at.keys() <= works.published_at.keys(), "all to be published")
+    assert Counter(len(each) for each in works.published_at.values()).keys() == {1}

@@ -1,0 +1,166 @@
+"""Turns, windows and waking: what of one message or route must not stop the others."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from duebridge.envelope import Envelope
+from duebridge.ports.publisher import Delivery, Outcome, Verdict
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import Shard
+from duebridge.store.server.connection import open_connection
+from duebridge.store.server.embedded import stop_embedded
+from duebridge.worker.reporting.probes import readiness_faults
+from tests.acceptance.works import WITHIN_S, Works, started
+from tests.support.command import wait_until
+from tests.support.floor import Floor
+
+UNSURE = Outcome(Verdict.FAILED, error_class="Nack", error_message="full", is_unsure=True)
+FAILED = Outcome(Verdict.FAILED, error_class="Nack", error_message="not now")
+
+
+def key(floor: Floor, name: str) -> str:
+    return floor.stores["r"].shard.key(name)
+
+
+def lose_records(floor: Floor, *ids: str) -> None:
+    """Take away the bodies, as an expiry of their own would in a store that has such."""
+    client = floor.stores["r"]._connection.client
+    assert client.hdel(key(floor, "envelopes"), *ids) == len(ids)
+
+
+def test_message_without_a_body_gives_back_its_place_in_the_window(
+    build_floor: Callable[..., Floor],
+) -> None:
+    floor = build_floor(worker={"in_flight": 4, "batch": 2}, dead_letter=None)
+    lost = [f"lost-{n}" for n in range(10)]
+    expired = [f"over-{n}" for n in range(10)]
+    floor.schedule(*lost)
+    floor.schedule(*expired, expires="1500ms")
+    floor.schedule(*"uvwxyz")
+    lose_records(floor, *lost)
+    floor.advance(2000)
+    for _ in range(30):
+        floor.worker.run_once()
+    assert floor.arrived() == list("uvwxyz")
+    assert {floor.state(name) for name in expired} == {"dead"}
+    assert floor.lane.in_flight == 0
+
+
+def test_route_with_a_backlog_does_not_starve_another(build_floor: Callable[..., Floor]) -> None:
+    floor = build_floor(worker={"batch": 10})
+    floor.schedule(*(f"r{n:03d}" for n in range(100)))
+    floor.schedule(*(f"o{n:03d}" for n in range(100)), route="other")
+    floor.advance(1000)
+    for _ in range(4):
+        floor.worker.run_once()
+    order = [each.target.topic for each in floor.publisher.delivered]
+    assert (order.count("t"), order.count("o")) == (40, 40)
+    first_of_each_turn = order[::20]
+    assert (first_of_each_turn.count("t"), first_of_each_turn.count("o")) == (2, 2)
+
+
+def test_backoff_doubles_with_each_retry(floor: Floor) -> None:
+    floor.schedule("a", max_attempts=9)
+    retry_at: list[int] = []
+    for outcome, wait_ms in ((FAILED, 1000), (UNSURE, 1000), (FAILED, 2000)):
+        floor.publisher.script(lambda _, outcome=outcome: outcome)
+        floor.turn(wait_ms)
+        retry_at.append(floor.stores["r"].next().first_retry_ms - floor.now_ms())
+    assert retry_at == [1000, 2000, 4000]
+    assert (floor.flight("a").failures, floor.flight("a").unsure) == (3, True)
+
+
+def test_suspect_that_is_retried_is_published_alone(build_floor: Callable[..., Floor]) -> None:
+    floor = build_floor(retry={"max_attempts": 9, "backoff": "fixed", "initial": "1s"})
+    store = floor.stores["r"]
+    floor.schedule("suspect")
+    floor.advance(1000)
+    for _ in range(2):
+        store.promote()
+        store.claim(1, 30_000)
+        floor.advance(30_000)
+        store.reclaim()
+    floor.publisher.script(lambda _: FAILED)
+    floor.turn()
+    assert floor.state("suspect") == "retry"
+    floor.schedule(*"abc", delay="1s")
+    batches: list[list[str]] = []
+    remember_batches(floor, batches)
+    floor.publisher.script(lambda _: None)
+    floor.turn(1000)
+    assert sorted(batches) == [["a", "b", "c"], ["suspect"]]
+
+
+def remember_batches(floor: Floor, batches: list[list[str]]) -> None:
+    plain = floor.publisher.publish
+
+    def publish(batch: list[Delivery]) -> object:
+        batches.append([each.id for each in batch])
+        return plain(batch)
+
+    floor.publisher.publish = publish  # type: ignore[assignment, method-assign]
+
+
+def test_route_with_a_newer_record_is_unready_and_the_others_flow(floor: Floor) -> None:
+    floor.schedule("a")
+    floor.schedule("x", route="other")
+    client = floor.stores["r"]._connection.client
+    record = client.hget(key(floor, "envelopes"), "a")
+    client.hset(key(floor, "envelopes"), "a", bytes([record[0] + 1]) + record[1:])
+    floor.turn(1000)
+    floor.turn(60_000)
+    assert floor.flight("a").failures == 0
+    assert readiness_faults(floor.worker) == ["route r: its records need a newer duebridge"]
+    assert (floor.state("a"), floor.arrived("o")) == ("ready", ["x"])
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    stop_embedded(tmp_path)
+
+
+@pytest.fixture
+def works(home: Path) -> Iterator[Works]:
+    with started(Works(f"embedded:{home}", {"r": "a/t"})) as works:
+        yield works
+
+
+def schedule(works: Works, id: str, delay: str) -> None:
+    store = DelayStore(works.connection, Shard(works.namespace, "r", 0), repeat_for_s=WITHIN_S)
+    store.schedule([Envelope.new(b"", id=id, delay=delay)], max_delay_ms=10**9)
+
+
+def wait_listening(works: Works) -> None:
+    channel = Shard(works.namespace, "r", 0).wake
+    count = works.connection.client.pubsub_numsub
+    wait_until(lambda: count(channel)[0][1], "the worker to listen")
+
+
+def test_message_that_is_due_earlier_wakes_a_sleeping_worker_at_once(
+    works: Works, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule(works, "late", "1h")
+    wait_listening(works)
+    monkeypatch.setattr("duebridge.worker.shard.POLL_EVERY_S", 3600.0)
+    for count, name in enumerate(("first", "early"), 1):
+        schedule(works, name, "1ms")
+        works.await_arrivals(count)
+    assert [name for name, _ in works.arrived()] == ["first", "early"]
+
+
+def test_due_messages_flow_on_after_the_store_was_restarted(home: Path, works: Works) -> None:
+    def hears() -> bool:
+        return all(view.is_heard for view in works.runner.views())
+
+    schedule(works, "before", "1ms")
+    works.await_arrivals(1)
+    for count in (2, 3):
+        wait_listening(works)
+        assert stop_embedded(home)
+        wait_until(lambda: not hears(), "the worker to miss the store")
+        open_connection(f"embedded:{home}").close()
+        schedule(works, f"after-{count}", "1ms")
+        works.await_arrivals(count)

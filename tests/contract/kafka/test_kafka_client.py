@@ -1,0 +1,154 @@
+"""The parts of kafka-python without a public name still do what the connector wants of them."""
+
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from duebridge.envelope import Target
+from duebridge.ports.publisher import Delivery
+from duebridge_connectors.kafka.errors import RequestFailed
+from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient
+from duebridge_connectors.kafka.settings import producer_config
+from tests.support.contract.broker_under_test import delivery
+from tests.support.kafka.kafka_broker import KafkaBroker
+from tests.support.servers import free_port
+
+from kafka import errors as vendor  # isort: skip
+
+WITHIN_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def broker(kafka_bootstrap: str) -> Iterator[KafkaBroker]:
+    with closing(KafkaBroker(kafka_bootstrap)) as broker:
+        yield broker
+
+
+def connect(*servers: str) -> KafkaPythonClient:
+    return KafkaPythonClient(producer_config({"bootstrap_servers": list(servers)}, 15.0))
+
+
+@pytest.fixture
+def client(kafka_bootstrap: str) -> Iterator[KafkaPythonClient]:
+    client = connect(kafka_bootstrap)
+    yield client
+    client.retire(0)
+
+
+@pytest.fixture
+def target(broker: KafkaBroker) -> Target:
+    target = broker.missing_target()
+    broker.create(target)
+    return target
+
+
+def test_ask_for_metadata_never_creates_topics(client: KafkaPythonClient) -> None:
+    assert client._net.cluster.metadata_request().allow_auto_topic_creation is False
+
+
+def test_look_up_a_topic_makes_it_known(client: KafkaPythonClient, target: Target) -> None:
+    topic = str(target.topic)
+    assert not client.knows(topic)
+    assert client.look_up({topic}, WITHIN_S) == {topic: None}
+    assert client.knows(topic)
+
+
+def test_look_up_a_missing_topic_tells_and_does_not_ask_again(client: KafkaPythonClient) -> None:
+    topic = secrets.token_hex()
+    refusal = client.look_up({topic}, WITHIN_S)[topic]
+    assert refusal is not None
+    assert refusal.outcome.error_class == "UnknownTopicOrPartitionError"
+    client.refresh(WITHIN_S)
+    assert topic not in client._net.cluster._topics
+
+
+def test_look_up_a_deleted_topic_tells_and_does_not_ask_again(
+    client: KafkaPythonClient, broker: KafkaBroker
+) -> None:
+    target = broker.missing_target()
+    broker.create(target)
+    topic = str(target.topic)
+    client.look_up({topic}, WITHIN_S)
+    broker.delete(target)
+    client.refresh(WITHIN_S)
+    assert not client.knows(topic)
+    assert client.look_up({topic}, WITHIN_S)[topic] is not None
+    client.refresh(WITHIN_S)
+    assert topic not in client._net.cluster._topics
+
+
+def test_ping_while_publishing_without_pause_is_answered(
+    client: KafkaPythonClient, target: Target
+) -> None:
+    # With one request in flight at most, the leader's connection never has room for a question.
+    client.look_up({str(target.topic)}, WITHIN_S)
+    done = threading.Event()
+    publishing = threading.Thread(target=_publish_until, args=(client, delivery(target), done))
+    publishing.start()
+    try:
+        for _ in range(50):
+            client.ping(WITHIN_S)
+    finally:
+        done.set()
+        publishing.join()
+
+
+def test_ping_with_one_server_absent_is_answered_by_the_other(kafka_bootstrap: str) -> None:
+    client = connect(f"127.0.0.1:{free_port()}", kafka_bootstrap)
+    try:
+        for _ in range(5):
+            client.ping(WITHIN_S)
+    finally:
+        client.retire(0)
+
+
+def test_send_a_batch_that_is_too_large_as_a_whole_is_refused_without_a_second_request(
+    client: KafkaPythonClient, broker: KafkaBroker
+) -> None:
+    target = broker.missing_target()
+    topic = str(target.topic)
+    broker.create(target, configs={"max.message.bytes": "1000"})
+    client.look_up({topic}, WITHIN_S)
+    with client.turn:
+        client._producer._accumulator.muted.add((topic, 0))  # until all are in one batch
+        futures = [client.send(delivery(target, body=bytes(100))) for _ in range(20)]
+        client._producer._accumulator.muted.clear()
+        client._producer._sender.wakeup()
+    for future in futures:
+        with pytest.raises(vendor.MessageSizeTooLargeError):
+            future.get(WITHIN_S)
+
+
+def test_retire_with_a_record_under_way_ends_it_as_an_error(
+    client: KafkaPythonClient, target: Target
+) -> None:
+    client.look_up({str(target.topic)}, WITHIN_S)
+    client._producer._accumulator.muted.add((target.topic, 0))  # it will never go out
+    future = client.send(delivery(target))
+    client.retire(0)
+    assert not client.is_alive()
+    assert isinstance(future.exception, vendor.IllegalStateError)
+
+
+def test_use_after_retirement_sends_nothing(client: KafkaPythonClient, target: Target) -> None:
+    client.look_up({str(target.topic)}, WITHIN_S)
+    client.retire(0)
+    client.retire(0)
+    with pytest.raises(vendor.IllegalStateError):
+        client.send(delivery(target))
+    with pytest.raises(RequestFailed):
+        client.ping(WITHIN_S)
+
+
+def test_connect_to_nobody_raises_and_leaves_nothing_open() -> None:
+    with pytest.raises(vendor.KafkaTimeoutError):
+        KafkaPythonClient(producer_config({"bootstrap_servers": [f"127.0.0.1:{free_port()}"]}, 0.5))
+
+
+def _publish_until(client: KafkaPythonClient, given: Delivery, done: threading.Event) -> None:
+    while not done.is_set():
+        futures = [client.send(given) for _ in range(20)]
+        futures[-1].get(WITHIN_S)

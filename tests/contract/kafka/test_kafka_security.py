@@ -1,0 +1,310 @@
+"""Kafka over TLS: who may publish, and what is said to whom may not."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUpsertion
+
+from duebridge.cli.exits import BROKER, exit_code
+from duebridge.config.models import Config
+from duebridge.config.secrets import resolve_at
+from duebridge.envelope import Target
+from duebridge.ports.checks import Destination, Severity
+from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
+from duebridge.worker.publishers import open_publishers
+from duebridge_connectors.kafka import open_publisher
+from duebridge_connectors.kafka.broker import KAFKA
+from tests.support import tokens
+from tests.support.certificates import KEY_PASSWORD, Certificates, make_certificates
+from tests.support.command import embedded_command
+from tests.support.contract.broker_under_test import delivery, ids, verdicts
+from tests.support.documented import documented
+from tests.support.kafka.kafka_broker import KafkaBroker
+from tests.support.kafka.own_kafka import PASSWORD, USER, SecureKafka, secure_kafka, secure_node
+from tests.support.redis.acls import acls_of
+from tests.support.running_clock import ends_within
+from tests.support.servers import wait_until
+
+pytestmark = pytest.mark.usefixtures("no_secret_is_logged")
+
+CLIENTS = ["kafka-python", "librdkafka"]
+BY_PASSWORD, BY_CERTIFICATE = "Kafka, user and password", "Kafka, client certificate"
+BY_TOKEN = "Kafka, OAUTHBEARER"  # noqa: S105 - a title
+PROVIDER = "sasl.oauthbearer.token.provider"
+WRONG, NEXT = "canary-wrong", "canary-next"
+REFUSED_WITHIN_S = 4.0  # a handshake of Java takes a third of a second on a quiet machine
+
+Open = Callable[..., Publisher]
+
+
+@pytest.fixture(scope="module")
+def kafka(
+    certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SecureKafka]:
+    with secure_kafka(tmp_path_factory.mktemp("kafka"), certificates) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def topics(kafka: SecureKafka) -> Iterator[KafkaBroker]:
+    """Make topics and read them, over the listener that asks nobody anything."""
+    with closing(KafkaBroker(f"127.0.0.1:{kafka.open}")) as broker:
+        yield broker
+
+
+@pytest.fixture(params=CLIENTS)
+def open_at(
+    request: pytest.FixtureRequest,
+    kafka: SecureKafka,
+    certificates: Certificates,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Open]:
+    """Open what the documentation shows, with changed options; None takes one away."""
+    monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
+    monkeypatch.setenv("KEY_PASSWORD", KEY_PASSWORD)
+    opened: list[Publisher] = []
+
+    def open_at(
+        title: str, deadline_s: float = 15.0, host: str = "localhost", **changed: str | None
+    ) -> Publisher:
+        port = kafka.mtls if title == BY_CERTIFICATE else kafka.sasl
+        settings: Any = resolve_at("", documented(title, certificates, f"{host}:{port}")["orders"])
+        dotted = {name.replace("_", "."): value for name, value in changed.items()}
+        options = {**settings["options"], **dotted}
+        settings["options"] = {name: value for name, value in options.items() if value}
+        opened.append(open_publisher({**settings, "client": request.param}, deadline_s))
+        return opened[-1]
+
+    yield open_at
+    for publisher in opened:
+        publisher.close()
+
+
+def confirms(publisher: Publisher, topics: KafkaBroker) -> bool:
+    """Publish to a new topic, and read it back by another way."""
+    target = topics.missing_target()
+    topics.create(target)
+    batch = [delivery(target) for _ in range(3)]
+    assert verdicts(publisher.publish(batch)) == [Verdict.CONFIRMED] * 3
+    return ids(topics.read_all(target)) == ids(batch)
+
+
+def refusal(publisher: Publisher, topics: KafkaBroker) -> str:
+    (outcome,) = publisher.publish([delivery(topics.missing_target())])
+    assert outcome.verdict is Verdict.UNAVAILABLE
+    return outcome.error_message
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_publish_with_user_and_password_confirms(
+    mechanism: str, open_at: Open, topics: KafkaBroker
+) -> None:
+    assert confirms(open_at(BY_PASSWORD, sasl_mechanism=mechanism), topics)
+
+
+def test_publish_with_a_client_certificate_confirms(open_at: Open, topics: KafkaBroker) -> None:
+    assert confirms(open_at(BY_CERTIFICATE), topics)
+
+
+def test_publish_with_a_token_confirms_and_uses_it_again(
+    open_at: Open, topics: KafkaBroker
+) -> None:
+    tokens.asked.clear()
+    assert confirms(open_at(BY_TOKEN), topics)
+    assert len(tokens.asked) in {1, 2}  # where another client publishes, kafka-python still asks
+
+
+def test_publish_without_the_check_of_the_name_confirms_under_another_name(
+    open_at: Open, topics: KafkaBroker
+) -> None:
+    anything = {"ssl_endpoint_identification_algorithm": "none"}
+    assert confirms(open_at(BY_PASSWORD, host="127.0.0.1", **anything), topics)
+
+
+@pytest.mark.parametrize(
+    ("title", "host", "changed", "message"),
+    [
+        (BY_PASSWORD, "localhost", {"sasl_password": WRONG}, "uthentication failed"),
+        (
+            BY_PASSWORD,
+            "localhost",
+            {"sasl_mechanism": "PLAIN", "sasl_password": WRONG},
+            "uthentication failed",
+        ),
+        (BY_PASSWORD, "localhost", {"ssl_ca_location": "{other_ca}"}, "certificate verify failed"),
+        (BY_PASSWORD, "localhost", {"ssl_ca_location": None}, "certificate verify failed"),
+        (BY_PASSWORD, "127.0.0.1", {}, "certificate verify failed"),
+        (
+            BY_CERTIFICATE,
+            "localhost",
+            {"ssl_certificate_location": None, "ssl_key_location": None, "ssl_key_password": None},
+            "alert bad certificate|alert certificate required",  # Java's TLS has both words for it
+        ),
+        (BY_TOKEN, "localhost", {"provider": "unsigned_for_nobody"}, "invalid_token"),
+        (BY_TOKEN, "localhost", {"provider": "broken"}, "tokens:broken: RuntimeError"),
+        (BY_TOKEN, "localhost", {"provider": "expired"}, "expected (token, expires_at_s)"),
+    ],
+)
+def test_publish_as_somebody_else_is_unavailable_and_says_why(
+    title: str,
+    host: str,
+    changed: dict[str, str | None],
+    message: str,
+    open_at: Open,
+    topics: KafkaBroker,
+    certificates: Certificates,
+) -> None:
+    files = certificates._asdict()
+    given = {name: value and value.format(**files) for name, value in changed.items()}
+    if "provider" in given:
+        given[PROVIDER] = f"tests.support.tokens:{given.pop('provider')}"
+    publisher = open_at(title, REFUSED_WITHIN_S, host, **given)
+    with ends_within(REFUSED_WITHIN_S + 1):
+        refused = refusal(publisher, topics)
+    assert any(each in refused for each in message.split("|")), refused
+
+
+def test_command_with_a_wrong_password_exits_4_and_shows_no_secret(
+    kafka: SecureKafka, certificates: Certificates, tmp_path: Path
+) -> None:
+    brokers = documented(BY_PASSWORD, certificates, f"localhost:{kafka.sasl}")
+    routes = {"reminders": {"target": {"broker": "orders", "topic": "reminders"}}}
+    with embedded_command(tmp_path) as duebridge:
+        store = {"url": duebridge.url}
+        config = {"version": 1, "store": store, "brokers": brokers, "routes": routes}
+        duebridge.file.write_text(yaml.safe_dump(config))
+        done = duebridge("config", "check", "--connect", KAFKA_PASSWORD=WRONG)
+    assert done.code == BROKER
+    assert "uthentication failed" in done.out + done.err
+    assert "canary" not in done.out + done.err
+    assert "Traceback" not in done.err
+
+
+def test_password_replaced_on_disk_is_used_at_the_next_connect(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    secret = tmp_path / "password"
+    secret.write_text(PASSWORD)
+    (tmp_path / "kafka").mkdir()
+    with ExitStack() as stack:
+        ports, node = stack.enter_context(secure_node(tmp_path / "kafka", certificates))
+        options = {"sasl.password": f"${{file:{secret}}}"}
+        publishers = both_clients(certificates, ports.sasl, options, stack)
+        confirm_all(publishers, ports.open)
+        change_password(ports.open, NEXT)
+        node.kill()
+        node.start()
+        node.wait()
+        for publisher in publishers:
+            is_refused = partial(refused_for, publisher, "uthentication failed")
+            wait_until(is_refused, "the old password's end", 60)
+        secret.write_text(NEXT)
+        for publisher in publishers:
+            wait_until(partial(refused_for, publisher, ""), "the new password", 60)
+        confirm_all(publishers, ports.open)
+
+
+@pytest.mark.long
+def test_certificate_replaced_on_disk_is_used_at_the_next_connect(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    """By kafka-python; librdkafka reads its files when a worker starts."""
+    for name in ("kafka", "strange"):
+        (tmp_path / name).mkdir()
+    strange = make_certificates(tmp_path / "strange")
+    live = {"client": tmp_path / "live.pem", "client_key": tmp_path / "live-key.pem"}
+    install(certificates, live)
+    with ExitStack() as stack:
+        ports, node = stack.enter_context(secure_node(tmp_path / "kafka", certificates))
+        settings: Any = documented(BY_CERTIFICATE, certificates, f"localhost:{ports.mtls}")
+        names = ("ssl.certificate.location", "ssl.key.location")
+        settings["orders"]["options"] |= dict(zip(names, map(str, live.values()), strict=True))
+        del settings["orders"]["options"]["ssl.key.password"]
+        publisher = open_publisher({**settings["orders"], "client": "kafka-python"}, 15.0)
+        stack.callback(publisher.close)
+        confirm_all([publisher], ports.open)
+        install(strange, live)
+        node.kill()
+        node.start()
+        node.wait()
+        is_refused = partial(refused_for, publisher, "SSL")
+        wait_until(is_refused, "the strange certificate's refusal", 60)
+        install(certificates, live)
+        wait_until(partial(refused_for, publisher, ""), "the new certificate", 60)
+        confirm_all([publisher], ports.open)
+
+
+def install(files: Certificates, live: dict[str, Path]) -> None:
+    for name, path in live.items():
+        shutil.copy(getattr(files, name), path)
+
+
+def both_clients(
+    certificates: Certificates, port: int, options: dict[str, str], stack: ExitStack
+) -> list[Publisher]:
+    """Open what is documented as a worker does, with other options, by either client."""
+    settings: Any = documented(BY_PASSWORD, certificates, f"localhost:{port}")["orders"]
+    settings["options"].update(options)
+    brokers = {name: {**settings, "client": name} for name in CLIENTS}
+    routes = {name: {"target": {"broker": name, "topic": "rotated"}} for name in CLIENTS}
+    config = Config.model_validate({"version": 1, "brokers": brokers, "routes": routes})
+    return list(open_publishers(config, stack).values())
+
+
+def confirm_all(publishers: list[Publisher], port: int) -> None:
+    with closing(KafkaBroker(f"127.0.0.1:{port}")) as topics:
+        assert all(confirms(publisher, topics) for publisher in publishers)
+
+
+def test_printed_acls_deliver_and_check_the_topics_and_nothing_else(
+    kafka: SecureKafka, topics: KafkaBroker, certificates: Certificates, open_at: Open
+) -> None:
+    own, other, prefixed = (topics.missing_target() for _ in range(3))
+    for target in (own, other, prefixed):
+        topics.create(target)
+    settings: Any = documented(BY_PASSWORD, certificates, f"localhost:{kafka.sasl}")["orders"]
+    allowed = [own, Target("orders", topic=f"{prefixed.topic}*")]
+    commands = KAFKA.permissions(settings, allowed)
+    elsewhere = KAFKA.permissions({**settings, "options": {"sasl.username": "another"}}, [other])
+    with closing(KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{kafka.open}")) as admin:
+        admin.create_acls([acl for line in commands + elsewhere for acl in acls_of(line)])
+    publisher = open_at(BY_PASSWORD)
+
+    def told() -> list[Verdict]:
+        return verdicts(publisher.publish([delivery(each) for each in (own, prefixed, other)]))
+
+    confirmed, refused = Verdict.CONFIRMED, Verdict.TARGET_FAILED
+    wait_until(lambda: told() == [confirmed, confirmed, refused], "the ACLs to hold", 20)
+    places = [Destination("r", f"routes.{each.topic}", each, 10) for each in (own, other)]
+    found = KAFKA.examine("brokers.orders", resolve_at("", settings), places, 15)
+    failed = [each.place for each in found if each.severity is Severity.FAILURE]
+    assert failed == [f"routes.{other.topic}"]
+    assert any("max.message.bytes" in each.found for each in found)
+
+
+def change_password(port: int, password: str) -> None:
+    with closing(KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{port}")) as admin:
+        changed = UserScramCredentialUpsertion(USER, ScramMechanism.SCRAM_SHA_512, password)
+        admin.alter_user_scram_credentials([changed])
+
+
+def refused_for(publisher: Publisher, why: str) -> bool:
+    """Tell whether a ping is refused with these words; without words, whether it is answered."""
+    try:
+        publisher.ping()
+    except BrokerUnavailable as error:
+        return bool(why) and why in str(error)
+    return not why
+
+
+def test_ping_with_a_wrong_password_is_what_a_command_ends_with_4_for(open_at: Open) -> None:
+    publisher = open_at(BY_PASSWORD, REFUSED_WITHIN_S, sasl_password=WRONG)
+    with pytest.raises(BrokerUnavailable, match="uthentication failed") as refused:
+        publisher.ping()
+    assert exit_code(refused.value) == BROKER

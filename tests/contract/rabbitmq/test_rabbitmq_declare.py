@@ -1,0 +1,218 @@
+"""What an intake declares on RabbitMQ, what its check says, and the rights that both need."""
+
+import secrets
+import shlex
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pika
+import pytest
+
+from duebridge.envelope import Target
+from duebridge.errors import ConfigError
+from duebridge.ports.checks import Finding, Severity
+from duebridge.ports.publisher import BrokerUnavailable, Delivery, Verdict
+from duebridge.ports.source import SourcePlan
+from duebridge_connectors.rabbitmq.broker import RABBITMQ
+from tests.support.contract.source_under_test import Memory, bodies, is_quiet, received
+from tests.support.rabbitmq.own_rabbitmq import PrivateRabbit
+from tests.support.servers import free_port
+
+DEADLINE_S = 10.0
+DELAYED = pika.BasicProperties(headers={"x-delay": 5000})
+
+
+class Names:
+    """An intake of its own: its exchange, queue and dead-letter queue."""
+
+    def __init__(self) -> None:
+        end = secrets.token_hex(6)
+        self.exchange, self.queue = f"delayed-{end}", f"delayed.intake-{end}"
+        self.letters = f"delayed.dead-{end}"
+
+    def plan(self, kind: str = "direct", **changes: Any) -> SourcePlan:
+        given: dict[str, Any] = {
+            "source": {"queue": self.queue},
+            "declare": {"exchange": self.exchange, "type": kind},
+            "dead_letter": Target("billing", exchange="", routing_key=self.letters),
+        }
+        return SourcePlan("from-plugin", "billing", **{**given, **changes})
+
+    def delete(self, channel: Any) -> None:
+        channel.exchange_delete(self.exchange)
+        channel.exchange_delete(f"{self.exchange}.due")
+        channel.queue_delete(self.queue)
+        channel.queue_delete(self.letters)
+
+
+@pytest.fixture
+def channel(rabbitmq_url: str) -> Iterator[Any]:
+    with closing(pika.BlockingConnection(pika.URLParameters(rabbitmq_url))) as connection:
+        yield connection.channel()
+
+
+@pytest.fixture
+def names(channel: Any) -> Iterator[Names]:
+    names = Names()
+    yield names
+    names.delete(channel)
+
+
+def failures(found: list[Finding]) -> list[str]:
+    return [each.found for each in found if each.severity is Severity.FAILURE]
+
+
+def warnings(found: list[Finding]) -> list[str]:
+    return [each.found for each in found if each.severity is Severity.WARNING]
+
+
+def examined(url: str, plan: SourcePlan) -> list[Finding]:
+    return RABBITMQ.examine_source("intakes.from-plugin", {"url": url}, plan, DEADLINE_S)
+
+
+def test_declare_sends_what_is_delayed_to_the_intake_and_the_rest_on(
+    rabbitmq_url: str, channel: Any, names: Names
+) -> None:
+    plan = names.plan()
+    lines = RABBITMQ.declare_source({"url": rabbitmq_url}, plan)
+    assert len(lines) == 5
+    consumer = channel.queue_declare("", exclusive=True).method.queue
+    channel.queue_bind(consumer, f"{names.exchange}.due", "invoice.due")
+    channel.confirm_delivery()
+    delayed = ({"x-delay": 5000}, {"x-deliver-at": "2030-01-01T00:00:00Z"}, {"x-cancel": ""})
+    for headers in (*delayed, {"a": "b"}, {"X-Delay": 5000}, None):  # it matches names as spelt
+        properties = pika.BasicProperties(headers=headers)
+        channel.basic_publish(names.exchange, "invoice.due", repr(headers).encode(), properties)
+    with closing(RABBITMQ.open_source({"url": rabbitmq_url}, plan, Memory())) as source:
+        first = received(source)
+        assert first[0].onward == Target(
+            "billing", exchange=f"{names.exchange}.due", routing_key="invoice.due"
+        )
+        assert [each.headers[0][0] for each in first] == ["x-delay", "x-deliver-at", "x-cancel"]
+        source.settle(first)
+        assert is_quiet(source)
+    at_once = [channel.basic_get(consumer, auto_ack=True)[2] for _ in range(3)]
+    assert at_once == [b"{'a': 'b'}", b"{'X-Delay': 5000}", b"None"]
+
+
+@pytest.mark.parametrize("kind", ["direct", "topic", "fanout", "headers"])
+def test_declare_twice_changes_nothing(rabbitmq_url: str, names: Names, kind: str) -> None:
+    first = RABBITMQ.declare_source({"url": rabbitmq_url}, names.plan(kind))
+    second = RABBITMQ.declare_source({"url": rabbitmq_url}, names.plan(kind))
+    assert len(second) == len(first)
+    assert [line for line in second if "made" in line] == []
+    assert failures(examined(rabbitmq_url, names.plan(kind))) == []
+
+
+def test_declare_beside_a_queue_that_is_there_keeps_it(
+    rabbitmq_url: str, channel: Any, names: Names
+) -> None:
+    channel.queue_declare(names.queue, durable=True, arguments={"x-max-priority": 3})
+    lines = RABBITMQ.declare_source({"url": rabbitmq_url}, names.plan())
+    assert f"queue {names.queue!r}: was there" in lines
+
+
+def test_declare_an_exchange_that_is_there_and_differs_names_it(
+    rabbitmq_url: str, channel: Any, names: Names
+) -> None:
+    channel.exchange_declare(names.exchange, "direct", durable=True)
+    with pytest.raises(ConfigError, match=f"exchange '{names.exchange}': it is there and differs"):
+        RABBITMQ.declare_source({"url": rabbitmq_url}, names.plan())
+    (found,) = failures(examined(rabbitmq_url, names.plan(declare=None)))
+    assert names.queue in found
+    found = failures(examined(rabbitmq_url, names.plan()))[-1]
+    assert f"exchange {names.exchange!r} differs" in found
+
+
+def test_declare_at_an_absent_broker_raises_broker_unavailable(names: Names) -> None:
+    with pytest.raises(BrokerUnavailable):
+        RABBITMQ.declare_source({"url": f"amqp://127.0.0.1:{free_port()}/"}, names.plan())
+
+
+def test_examine_what_is_missing_names_each_thing(rabbitmq_url: str, names: Names) -> None:
+    found = failures(examined(rabbitmq_url, names.plan()))
+    assert found == [
+        f"queue {names.queue!r} does not exist",
+        f"exchange '{names.exchange}.due' does not exist",
+        f"exchange {names.exchange!r} does not exist",
+    ]
+
+
+def test_examine_takes_no_message(rabbitmq_url: str, channel: Any, names: Names) -> None:
+    plan = names.plan()
+    RABBITMQ.declare_source({"url": rabbitmq_url}, plan)
+    channel.basic_publish("", names.queue, b"body")
+    examined(rabbitmq_url, plan)
+    method, _, _ = channel.basic_get(names.queue)
+    assert not method.redelivered
+
+
+def test_examine_a_queue_that_drops_its_oldest_warns(
+    rabbitmq_url: str, channel: Any, names: Names
+) -> None:
+    channel.queue_declare(names.queue, durable=True, arguments={"x-max-length": 10})
+    (found,) = warnings(examined(rabbitmq_url, names.plan(declare=None)))
+    assert "x-max-length 10" in found
+
+
+def test_examine_dead_letters_that_come_back_warns(
+    rabbitmq_url: str, channel: Any, names: Names
+) -> None:
+    channel.queue_declare(names.queue, durable=True)
+    letter = Target("billing", exchange="", routing_key=names.queue)
+    plan = names.plan(declare=None, dead_letter=letter)
+    assert warnings(examined(rabbitmq_url, plan)) == ["the intake's dead letters come back to it"]
+
+
+def test_targets_of_an_intake_are_queues_and_the_exchange_of_what_is_due() -> None:
+    assert RABBITMQ.named_target("b", "q") == Target("b", exchange="", routing_key="q")
+    due = RABBITMQ.due_target("b", {"exchange": "delayed"})
+    assert due == Target("b", exchange="delayed.due", routing_key="*")
+
+
+# The least rights, on a broker of our own: users are the whole broker's.
+
+
+def test_printed_permissions_declare_and_take_in_and_nothing_else(rabbit: PrivateRabbit) -> None:
+    names = Names()
+    plan = names.plan()
+    rabbit.control("add_user", "least", "secret")
+    settings = {"url": rabbit.url.replace("guest:guest", "least:secret")}
+    lines = RABBITMQ.source_permissions(settings, [plan])
+    take_in, declare = (shlex.split(line.removeprefix("# ")) for line in (lines[1], lines[3]))
+    rabbit.control(*take_in[1:])
+    with pytest.raises(ConfigError, match="may not declare"):
+        RABBITMQ.declare_source(settings, plan)
+    rabbit.control(*declare[1:])
+    RABBITMQ.declare_source(settings, plan)
+    rabbit.control(*take_in[1:])
+    send(rabbit.url, names)
+    with closing(RABBITMQ.open_source(settings, plan, Memory())) as source:
+        batch = received(source)
+        assert bodies(batch) == [b"body"]
+        while source.lag() is None:
+            source.keep_alive()
+        source.settle(batch)
+    assert failures(examined(settings["url"], plan)) == []
+    letter, due = plan.dead_letter, batch[0].onward
+    assert letter is not None
+    assert due is not None
+    with closing(RABBITMQ.open_publisher(settings, DEADLINE_S)) as publisher:
+        sent = [Delivery("a", letter, b"letter"), Delivery("b", due, b"due")]
+        verdicts = [outcome.verdict for outcome in publisher.publish(sent)]
+    assert verdicts == [Verdict.CONFIRMED, Verdict.TARGET_FAILED]  # the latter: no consumer's queue
+    rabbit.control("set_permissions", "least", "^$", ".*", "^$")
+    with (
+        closing(RABBITMQ.open_source(settings, plan, Memory())) as source,
+        pytest.raises(ConfigError, match="may not be read"),
+    ):
+        source.receive(DEADLINE_S)
+    assert failures(examined(settings["url"], plan))[0].endswith("may not be read")
+
+
+def send(url: str, names: Names) -> None:
+    with closing(pika.BlockingConnection(pika.URLParameters(url))) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.basic_publish(names.exchange, "key", b"body", DELAYED)

@@ -1,0 +1,125 @@
+"""Redis, Kafka and RabbitMQ of this run alone, as deploy/local starts them, and the links to them.
+
+Kafka has two lines more: an authorizer that denies nothing by itself, and a second listener whose
+clients are told to come by the link. Servers ignore SIGXFSZ, as Python does: a file that may not
+grow is then an error of the write, like a full disk.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.faults.servers.kafka_cluster import KafkaCluster
+from tests.faults.servers.proxy import Wires
+from tests.support.checkout import ROOT
+from tests.support.kafka.own_kafka import ask
+from tests.support.servers import free_port
+
+NAMES = ("redis", "kafka", "rabbitmq")
+LISTENERS = "listeners=PLAINTEXT://{host}:{port},"
+ADVERTISED = "advertised.listeners=PLAINTEXT://{host}:{port}\n"
+PROTOCOLS = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,"
+SPAWN = "            start_new_session=True,\n"
+AUTHORIZER = """\
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+allow.everyone.if.no.acl.found=true
+"""
+CONTROL = """
+from pathlib import Path
+import packages, rabbitmq_server
+from state import Place, kept_ports
+place = Place(Path.cwd())
+env = rabbitmq_server.environment(place, place.data("rabbitmq"), kept_ports(place))
+answer = [packages.rabbitmq(), env]
+"""
+
+
+class Stack:
+    """The three services, each of which may be killed, frozen and started again."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home.resolve()
+        shutil.copytree(ROOT / "deploy" / "local", self.home / "deploy" / "local")
+        self._wires = Wires()
+        self._listener_port = free_port()
+        self.links = {"kafka": self._wires.link(self._listener_port)}
+        self._change_kafka(self.links["kafka"].port)
+        self._change("process.py", SPAWN, f"{SPAWN}            restore_signals=False,\n")
+        self.up(*NAMES)
+        for name, service in (("store", "redis"), ("producer", "redis"), ("rabbitmq", "rabbitmq")):
+            self.links[name] = self._wires.link(self.state(service)["port"])
+
+    def _change_kafka(self, link_port: int) -> None:
+        linked = f"LINKED://{{host}}:{self._listener_port}"
+        for line, more in (
+            (LISTENERS, f"{LISTENERS}{linked},"),
+            (ADVERTISED, f"{ADVERTISED.rstrip()},LINKED://{{host}}:{link_port}\n{AUTHORIZER}"),
+            (PROTOCOLS, f"{PROTOCOLS}LINKED:PLAINTEXT,"),
+        ):
+            self._change("kafka_server.py", line, more)
+
+    def _change(self, name: str, line: str, more: str) -> None:
+        program = self.home / "deploy" / "local" / name
+        text = program.read_text()
+        assert line in text, f"{name}: expected {line!r}"
+        program.write_text(text.replace(line, more))
+
+    def up(self, *names: str) -> None:
+        self._call("up", "--only", ",".join(names))
+
+    @cached_property
+    def cluster(self) -> KafkaCluster:
+        """Two more Kafka brokers, from the first scenario that needs them on."""
+        return KafkaCluster(self.home / "cluster", self.home)
+
+    def close(self) -> None:
+        if "cluster" in vars(self):
+            self.cluster.close()
+        self._wires.close(self.links.values())
+        self._call("down")
+
+    def _call(self, *arguments: str) -> None:
+        program = self.home / "deploy" / "local" / "services.py"
+        subprocess.run([sys.executable, str(program), *arguments], check=True, capture_output=True)
+
+    def state(self, name: str) -> dict[str, Any]:
+        found = json.loads((self.home / ".services" / "services.json").read_text())[name]
+        assert isinstance(found, dict)
+        return found
+
+    def store_url(self, link: str = "") -> str:
+        port = self.links[link].port if link else self.state("redis")["port"]
+        return f"redis://127.0.0.1:{port}/0"
+
+    def kafka_bootstrap(self, *, linked: bool = False) -> str:
+        return f"127.0.0.1:{self.links['kafka'].port if linked else self.state('kafka')['port']}"
+
+    def rabbitmq_url(self, *, linked: bool = False) -> str:
+        url = str(self.state("rabbitmq")["url"])
+        link = f":{self.links['rabbitmq'].port}/"
+        return url.replace(f":{urlsplit(url).port}/", link) if linked else url
+
+    def rabbitmqctl(self, *command: str) -> None:
+        server, env = ask(self.home, CONTROL)
+        program = Path(server).with_name("rabbitmqctl")
+        subprocess.run([program, *command], env=env, capture_output=True, check=True, timeout=60)
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        os.kill(self.state(name)["pid"], number)
+
+    @contextmanager
+    def frozen(self, name: str) -> Iterator[None]:
+        self.signal(name, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.signal(name, signal.SIGCONT)

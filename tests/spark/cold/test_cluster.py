@@ -1,0 +1,222 @@
+"""A job on a real cluster: a master, two workers, and spark-submit."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+import yaml
+
+import duebridge_connectors.spark
+from tests.spark.cold import on_cluster, one_file, one_shard
+from tests.spark.source.test_rows import rejected
+from tests.spark.world import LATER_MS, SHORT_LIVED, World
+from tests.support.servers import free_port, wait_until
+
+SPARK = Path(pyspark.__file__).parent
+SUBMIT = Path(duebridge_connectors.spark.__file__).parent / "commands" / "submit.py"
+ENVIRONMENT = {
+    **(os.environ | SHORT_LIVED),
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "PYSPARK_PYTHON": sys.executable,
+}
+DEPLOY = "org.apache.spark.deploy"
+ROWS = 5000
+ONE_SHARD_ROWS = 1_000_000
+ONE_FILE_ROWS = 60_000
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.minTaskRuntime": "1s",
+}
+
+pytestmark = pytest.mark.long
+
+
+@contextmanager
+def daemon(home: Path, name: str, *words: str) -> Iterator[None]:
+    """Run a part of Spark until the end of the block."""
+    command = [str(SPARK / "bin" / "spark-class"), *words]
+    with (home / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen(command, env=ENVIRONMENT, stdout=log, stderr=log, cwd=home)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+class Cluster:
+    """A standalone master; `url` is for spark-submit."""
+
+    def __init__(self, port: int, web_port: int) -> None:
+        self.url = f"spark://127.0.0.1:{port}"
+        self._web_port = web_port
+
+    def state(self) -> dict[str, Any]:
+        """What the master knows; nothing while it does not answer."""
+        with closing(HTTPConnection("127.0.0.1", self._web_port, timeout=5)) as web:
+            try:
+                web.request("GET", "/json/")
+                found: dict[str, Any] = json.load(web.getresponse())
+            except (OSError, ValueError):  # its pages come up one after another
+                return {}
+            return found
+
+    def workers(self) -> int:
+        return int(self.state().get("aliveworkers", 0))
+
+
+def on(host: int) -> tuple[str, str]:
+    """Name a host of its own for each worker: Spark repeats no task where it already runs."""
+    return ("--host", f"127.0.0.{host}")
+
+
+@contextmanager
+def started(home: Path, workers: int, cores: int) -> Iterator[Cluster]:
+    """Run a master and its workers until the end of the block."""
+    port, web_port = free_port(), free_port()
+    found = Cluster(port, web_port)
+    with ExitStack() as stack:
+        web = ("--port", str(port), "--webui-port", str(web_port))
+        stack.enter_context(daemon(home, "master", f"{DEPLOY}.master.Master", *on(1), *web))
+        wait_until(found.state, f"the master, see {home}", within_s=120)
+        size = ("--cores", str(cores), "--memory", "700m", "--webui-port", "0")
+        for number in range(workers):
+            name = f"worker-{number}"
+            words = (f"{DEPLOY}.worker.Worker", *on(number + 1), *size)
+            more = ("--work-dir", str(home), found.url)
+            stack.enter_context(daemon(home, name, *words, *more))
+        wait_until(lambda: found.workers() == workers, f"the workers, see {home}", within_s=240)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with started(tmp_path_factory.mktemp("cluster"), workers=2, cores=1) as found:
+        yield found
+
+
+def submitted(cluster: Cluster, home: Path, *words: str, **settings: str) -> Any:
+    """Run spark-submit to its end; returns the object that was printed."""
+    given = {"spark.pyspark.python": sys.executable, **settings}
+    program = [str(SPARK / "bin" / "spark-submit"), "--master", cluster.url]
+    program += ["--executor-memory", "512m"]
+    for name, value in given.items():
+        program += ["--conf", f"{name}={value}"]
+    done = subprocess.run(
+        [*program, *words], env=ENVIRONMENT, capture_output=True, timeout=1500, cwd=home
+    )
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_submit_a_job_to_a_cluster_stores_every_row_once(
+    cluster: Cluster, world: World, tmp_path: Path
+) -> None:
+    orders = tmp_path / "orders.csv"
+    orders.write_text("number\n" + "".join(f"{number}\n" for number in range(ROWS)))
+    words = [str(SUBMIT), "schedule", "split", str(orders), "--format", "csv"]
+    words += ["--column", "id=number", "--column", "body=concat('order ', number)"]
+    words += ["--column", f"due_at={LATER_MS} + cast(number as bigint)"]
+    words += ["--config", world.config, "--output", "json"]
+    assert submitted(cluster, tmp_path, *words)["accepted"] == ROWS
+    assert len(world.ids("split")) == ROWS
+    (finished,) = cluster.state()["completedapps"]
+    assert finished["cores"] == 2, "both workers had a part in it"
+
+
+def test_jobs_on_a_cluster_that_loses_an_executor_and_speculates_count_every_row_once(
+    cluster: Cluster, world: World, tmp_path: Path
+) -> None:
+    (tmp_path / "home").mkdir()
+    words = [str(Path(on_cluster.__file__)), world.config, str(tmp_path / "home"), str(ROWS)]
+    done = submitted(cluster, tmp_path, *words, **SPECULATION)
+    broken = {each.name for each in (tmp_path / "home").iterdir() if each.is_file()}
+    assert broken == {"killed", "failed-1", "failed-4", "dawdled", "speculated"}
+    far, refused = ROWS // 2, ROWS // 100
+    said = done["schedule"]
+    assert said["accepted"] + said["duplicate"] == ROWS - refused
+    assert said["refused"] == refused == len(rejected(tmp_path / "home" / "rejects"))
+    assert (done["demote"]["removed"], done["demote"]["void"]) == (far, 0)
+    assert done["hydrate"]["accepted"] + done["hydrate"]["duplicate"] == far
+    assert done["read"] == len(world.ids("cold"))
+    assert done["read"] == ROWS - refused
+    assert done["journal"]["rows"] == ROWS - refused + 2 * far, "demoted, and accepted once more"
+
+
+def tasks_of(log: Path, group: str) -> list[dict[str, Any]]:
+    """The tasks of a group of jobs, as Spark's event log has them."""
+    files = sorted(log.rglob("events_*"))
+    events = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    stages = {
+        stage
+        for event in events
+        if event["Event"] == "SparkListenerJobStart"
+        and event["Properties"].get("spark.jobGroup.id") == group
+        for stage in event["Stage IDs"]
+    }
+    ended = [event for event in events if event["Event"] == "SparkListenerTaskEnd"]
+    return [event["Task Info"] for event in ended if event["Stage ID"] in stages]
+
+
+def most_at_once(tasks: list[dict[str, Any]]) -> int:
+    began = [task["Launch Time"] for task in tasks]
+    return max(
+        sum(task["Launch Time"] <= at < task["Finish Time"] for task in tasks) for at in began
+    )
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with started(tmp_path_factory.mktemp("three"), workers=3, cores=2) as found:
+        yield found
+
+
+def logged(log: Path) -> dict[str, str]:
+    """The settings of an application that logs its events to a new directory."""
+    log.mkdir()
+    return {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": log.as_uri(),
+        "spark.eventLog.compress": "false",
+    }
+
+
+@pytest.mark.timeout(1800)
+def test_read_of_one_shard_on_three_executors_uses_them_all(
+    three: Cluster, world: World, tmp_path: Path
+) -> None:
+    words = [str(Path(one_shard.__file__)), world.config, str(ONE_SHARD_ROWS)]
+    _, few, whole = submitted(three, tmp_path, *words, **logged(tmp_path / "log"))
+    tasks = tasks_of(tmp_path / "log", f"read {ONE_SHARD_ROWS}")
+    at_once, executors = most_at_once(tasks), {task["Executor ID"] for task in tasks}
+    print(f"{len(tasks)} tasks, {at_once} at once, {len(executors)} executors: {few}, {whole}")  # noqa: T201
+    assert whole["rows"] == ONE_SHARD_ROWS
+    assert at_once >= 4
+    assert len(executors) == 3
+    assert whole["cpu_us"] < 1.5 * few["cpu_us"], "a row costs the same, however many there are"
+
+
+@pytest.mark.timeout(600)
+def test_hydrate_of_one_file_on_three_executors_uses_them_all(
+    three: Cluster, world: World, tmp_path: Path
+) -> None:
+    config = yaml.safe_load(Path(world.config).read_text())
+    config["routes"]["plain"]["cold_tier"] = {"path": str(tmp_path / "cold"), "horizon": "7d"}
+    Path(world.config).write_text(yaml.safe_dump(config))
+    words = [str(Path(one_file.__file__)), world.config, str(ONE_FILE_ROWS)]
+    done = submitted(three, tmp_path, *words, **logged(tmp_path / "log"))
+    tasks = tasks_of(tmp_path / "log", "hydrate")
+    assert done["accepted"] == ONE_FILE_ROWS
+    assert most_at_once(tasks) >= 4
+    assert len({task["Executor ID"] for task in tasks}) == 3

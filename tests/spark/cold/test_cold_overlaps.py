@@ -1,0 +1,187 @@
+"""Jobs of a cold tier beside each other, and beside cancels: nothing comes back past a cancel."""
+
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from duebridge.envelope import Envelope
+from duebridge.errors import JobFailed
+from duebridge.store.cold.lease import ColdLease
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.wire.replies import OccupyReply
+from duebridge_connectors.spark.cold import compaction, filter_rebuild
+from duebridge_connectors.spark.cold.batches import finish_batches
+from duebridge_connectors.spark.cold.commit_log import HYDRATED, ColdLog, Commit
+from duebridge_connectors.spark.filesystem import open_filesystem
+from duebridge_connectors.spark.jobs import hydrate
+from duebridge_connectors.spark.jobs.demote import copy_far_rows
+from tests.spark.cold.cold_route import ColdRoute
+from tests.spark.world import LATER_MS
+
+
+def test_hydrate_while_a_producer_cancels_and_reschedules_obeys_both_or_leaves_it_to_them(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cold.demoted("cancelled", "moved", "kept")
+    cold.reach()
+    real = hydrate.write_envelopes
+
+    def racing(rows: Any, **options: Any) -> Any:
+        assert cold.world.producer().cancel("cold", "cancelled") == "recorded"
+        assert cold.world.producer().reschedule("cold", "moved", at=LATER_MS + 5) == "recorded"
+        return real(rows, **options)
+
+    monkeypatch.setattr(hydrate, "write_envelopes", racing)
+    done = cold.hydrate()
+    assert (done.accepted, done.cancelled) == (2, 1)
+    assert cold.world.due("cold", "moved") == LATER_MS + 5
+    assert cold.world.producer().cancel("cold", "kept") == "cancelled"
+    assert {"tcancelled", "tmoved"} <= cold.marks(), "left meanwhile: they may bind what comes"
+
+
+@pytest.mark.parametrize("body", [b"body of a", b"other"])
+def test_schedule_of_a_cold_id_ends_its_copy_and_a_cancel_then_ends_all(
+    cold: ColdRoute, body: bytes
+) -> None:
+    cold.demoted("a", "b")
+    producer = cold.world.producer()
+    again = Envelope.new(body, id="a", at=LATER_MS)
+    assert producer.schedule_many("cold", [again])[0].status == "accepted"
+    assert producer.cancel("cold", "a") == "cancelled"
+    cold.reach()
+    done = cold.hydrate(remember="1s")
+    assert (done.accepted, done.duplicate, done.cancelled, done.left) == (1, 1, 0, 0)
+    assert (cold.warm(), cold.ids(), cold.marks()) == ({"b"}, [], set())
+
+
+def test_hydrate_that_was_stopped_brings_back_nothing_that_another_did_away_with(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X was moved while it was copied. B has read the files, and not the marks, when A comes."""
+    cold.schedule("x")
+    cold.demote_until("before removal")
+    assert cold.world.producer().reschedule("cold", "x", delay="6d") == "rescheduled"
+    cold.demote()
+    cold.reach()
+    real, runs = hydrate.read_marks, []
+
+    def stopped(tier: Any, began: Any) -> Any:
+        runs.append(began)
+        if len(runs) == 1:
+            run_out(cold)
+            assert (cold.hydrate(remember="1s").accepted, cold.marks()) == (0, set())
+            assert cold.world.producer().cancel("cold", "x") == "cancelled"
+        return real(tier, began)
+
+    monkeypatch.setattr(hydrate, "read_marks", stopped)
+    with pytest.raises(
+        (PySparkException, JobFailed), match="HELD expected the lease of the cold tier"
+    ):
+        cold.hydrate(remember="1s")
+    assert cold.warm() == set()
+
+
+def run_out(cold: ColdRoute) -> None:
+    """Let the lease of the tier run out, as after a pause of its holder."""
+    for number in (0, 1):
+        store = cold.world.store("cold", number)
+        token = cold.world.connection.client.hget(store.shard.key("meta"), "cold_lease").split()[0]
+        assert store.vacate(token.decode())
+
+
+def test_hydrate_while_another_runs_is_refused_and_says_who_does(cold: ColdRoute) -> None:
+    cold.demoted("a")
+    stores = [cold.world.store("cold", number) for number in (0, 1)]
+    occupy = DelayStore.occupy
+
+    def over(store: DelayStore, *given: Any) -> OccupyReply:
+        return occupy(store, *given)._replace(until_ms=0)
+
+    with ColdLease.held(stores, "hydrate"):
+        with pytest.MonkeyPatch.context() as at_once:
+            at_once.setattr(DelayStore, "occupy", over)  # nobody waits for the end of the lease
+            with pytest.raises(JobFailed, match=r"tier is in use: hydrate on .* has it since"):
+                cold.hydrate()
+        assert cold.warm() == set()
+        cold.schedule("b")
+        assert cold.demote().removed == 1, "it needs the lease only to rebuild the filter"
+    cold.reach()
+    assert cold.hydrate().accepted == 2
+
+
+def test_cancel_of_a_cold_row_binds_it_a_year_late(cold: ColdRoute) -> None:
+    cold.demoted("a", "b")
+    assert cold.world.producer().cancel("cold", "a") == "recorded"
+    for number in (0, 1):
+        key = cold.world.store("cold", number).shard.key("forget")
+        for name in cold.world.connection.client.zrange(key, 0, -1):
+            cold.world.connection.client.zadd(key, {name: 1})
+        cold.world.store("cold", number).forget()
+    assert "ta" in cold.marks()
+    cold.reach()
+    assert (cold.hydrate().accepted, cold.warm()) == (1, {"b"})
+
+
+def test_demote_builds_the_filter_and_ids_that_no_file_has_leave_no_tombstone(
+    cold: ColdRoute,
+) -> None:
+    cold.demoted("a", "b")
+    producer = cold.world.producer()
+    assert producer.cancel("cold", "nobody") == "unknown"
+    assert (producer.cancel("cold", "a"), cold.marks()) == ("recorded", {"ta"})
+    with cold.tier.leased("test") as lease:
+        filter_rebuild.sift(cold.spark, cold.tier, lease)
+    assert cold.marks() == {"ta"}
+    cold.reach()
+    assert (cold.hydrate().accepted, cold.marks()) == (1, set())
+    with cold.tier.leased("test") as lease:
+        filter_rebuild.sift(cold.spark, cold.tier, lease)
+    assert producer.reschedule("cold", "a", delay="1h") == "unknown", "no file has it any more"
+
+
+def test_filter_that_is_rebuilt_beside_a_demote_has_its_rows(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cold.demoted("a")
+    count, tier = filter_rebuild._counts, cold.tier
+
+    def count_before_a_demote(rows: DataFrame) -> Any:
+        monkeypatch.setattr(filter_rebuild, "_counts", count)
+        found = count(rows)
+        cold.schedule("late")
+        copied = copy_far_rows(cold.spark, tier, cold.world.config)
+        assert copied is not None
+        tier.log.commit(copied)
+        assert [each.removed for each in finish_batches(cold.spark, tier)] == [1]
+        return found
+
+    monkeypatch.setattr(filter_rebuild, "_counts", count_before_a_demote)
+    with tier.leased("test") as lease:
+        filter_rebuild.sift(cold.spark, tier, lease)
+    assert cold.world.producer().cancel("cold", "late") == "recorded"
+    cold.reach()
+    assert (cold.hydrate().cancelled, cold.warm()) == (1, {"a"})
+
+
+def test_hydrate_that_commits_after_a_merge_of_its_files_keeps_their_marks(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cold.schedule("changed", "b")
+    cold.demote_until("before removal")
+    assert cold.world.producer().cancel("cold", "changed") == "cancelled"
+    commit = ColdLog.commit
+
+    def commit_after_a_merge(log: ColdLog, entry: Commit) -> bool:
+        if entry.kind == HYDRATED:
+            monkeypatch.setattr(ColdLog, "commit", commit)
+            tier = compaction._Tier(log, entry.at_ms, *open_filesystem(log.root))
+            assert compaction._merge_files(tier, log.state().files)
+        return commit(log, entry)
+
+    monkeypatch.setattr(ColdLog, "commit", commit_after_a_merge)
+    cold.reach()
+    assert (cold.hydrate().accepted, cold.warm()) == (1, {"b"})
+    assert {name[0] for name in cold.marks()} == {"t", "x"}, "the merged file has the void copy"
+    assert (cold.hydrate().duplicate, cold.warm(), cold.marks()) == (1, {"b"}, set())

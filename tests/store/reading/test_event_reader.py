@@ -1,0 +1,83 @@
+"""A reader of events whose store fails half-way goes on behind the last event that it yielded."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from duebridge.admin.events import EnvelopeEvent, EventReader
+from duebridge.errors import StoreUnavailable
+from duebridge.store.journal import PAGE, Journal
+from duebridge.store.wire.journal_entry import Fields
+from tests.store.conftest import Opened
+from tests.store.journal.failing_over import fail_over
+from tests.support.desk import Desk
+
+
+class FailingJournal(Journal):
+    """A journal whose store goes away after so many entries of each reading."""
+
+    entries_a_reading = 0
+
+    def stored(self, after: int, until: int) -> Iterator[tuple[bytes, Fields]]:
+        for read, entry in enumerate(super().stored(after, until)):
+            if read == self.entries_a_reading:
+                raise StoreUnavailable("gone")
+            yield entry
+
+
+def failing(desk: Desk, entries: int) -> FailingJournal:
+    journal = FailingJournal(desk.connection, desk.shard)
+    journal.entries_a_reading = entries
+    return journal
+
+
+def readings(reader: EventReader) -> Iterator[list[EnvelopeEvent]]:
+    """Yield what each reading gives, until one has nothing."""
+    found: list[EnvelopeEvent] = [EnvelopeEvent("", 0, "", 0)]
+    while found:
+        found = []
+        with suppress(StoreUnavailable):
+            for event in reader.new():
+                found.append(event)
+        yield found
+
+
+def fill(desks: list[Desk]) -> None:
+    """Write entries of three ids each, into both shards in turn, and cut the oldest of one."""
+    for turn in range(PAGE + 2):
+        desk = desks[turn % 2]
+        desk.pending(*[f"{turn}-{each}" for each in "abc"])
+        for each in desks:
+            each.clock.advance(10)
+    desks[0].is_whole = False
+    desks[0].client.xdel(desks[0].key("journal"), "1-0")
+
+
+@pytest.mark.parametrize("entries", [1, 2, 5])
+def test_read_of_a_store_that_fails_between_entries_yields_each_event_once(
+    open_desk: Opened, entries: int
+) -> None:
+    desks = [open_desk(), open_desk()]
+    fill(desks)
+    undisturbed = list(EventReader([Journal(each.connection, each.shard) for each in desks]).new())
+    found = list(readings(EventReader([failing(each, entries) for each in desks])))
+    assert len(found) > 2, "no reading failed"
+    assert [event for reading in found for event in reading] == undisturbed
+
+
+def test_entry_half_read_and_lost_in_a_failover_is_a_gap(desk: Desk) -> None:
+    desk.pending("a")
+    desk.pending("b-1", "b-2")
+    reader = EventReader([Journal(desk.connection, desk.shard)])
+    half = reader.new()
+    assert [next(half).id for _ in range(3)] == ["a", "b-1", "b-2"]  # b-2 may not have been seen
+    desk.is_whole = False
+    desk.client.xdel(desk.key("journal"), "2-0")
+    desk.client.hset(desk.key("meta"), "journal_sequence", 1)
+    fail_over(desk)
+    desk.pending("c")
+    assert [(each.kind, each.id, each.lost_entries) for each in reader.new()] == [
+        ("gap", "", 1),
+        ("accepted", "c", 0),
+    ]

@@ -1,0 +1,309 @@
+"""Failovers of a Sentinel set and a Cluster: claims go on, nobody waits for another's node."""
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+
+import pytest
+
+from duebridge.bench.meter import CallCounter, Meter
+from duebridge.errors import StoreUnavailable
+from duebridge.store.batching import SharedRate
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import Shard
+from duebridge.store.life import RouteLife
+from duebridge.store.registry import Registry
+from duebridge.store.server.connection import Connection, open_connection
+from duebridge.store.server.fitness import (
+    count_listeners,
+    fitness_faults,
+    read_info,
+    read_vitals,
+)
+from duebridge.store.wakeup import WakeListener
+from tests.store.server.traffic import RESUMED_WITHIN_S, WITHIN_S, Pulse, flowing
+from tests.support.desk import DAY_MS, envelope
+from tests.support.redis.redis_sets import (
+    ClusterOfSix,
+    RedisNode,
+    SentinelSet,
+    redis_cluster_of_six,
+    sentinel_set,
+)
+from tests.support.servers import wait_until
+
+TIMEOUT_S = 1.0
+
+
+@pytest.fixture(scope="module")
+def running_set(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SentinelSet]:
+    with sentinel_set(tmp_path_factory.mktemp("set")) as running:
+        yield running
+
+
+@pytest.fixture
+def servers(running_set: SentinelSet) -> SentinelSet:
+    running_set.await_whole()
+    return running_set
+
+
+@pytest.fixture(scope="module")
+def running_six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfSix]:
+    with redis_cluster_of_six(tmp_path_factory.mktemp("six")) as running:
+        yield running
+
+
+@pytest.fixture
+def six(running_six: ClusterOfSix) -> ClusterOfSix:
+    running_six.await_whole()
+    return running_six
+
+
+@contextmanager
+def shards_at(url: str, count: int = 12) -> Iterator[tuple[Connection, list[DelayStore]]]:
+    with closing(open_connection(url, TIMEOUT_S, WITHIN_S)) as connection:
+        connection.load_scripts(WITHIN_S)
+        route = f"failover-{count}"
+        life = RouteLife(Registry(connection, "n"), route, count, registers=True)
+        yield (
+            connection,
+            [DelayStore(connection, Shard("n", route, n), life=life) for n in range(count)],
+        )
+
+
+KILLS: dict[str, tuple[Callable[[RedisNode], None], Callable[[RedisNode], None]]] = {
+    "killed": (RedisNode.kill, RedisNode.start),
+    "frozen": (RedisNode.freeze, RedisNode.resume),
+}
+
+
+@pytest.mark.parametrize("fault", ["killed", pytest.param("frozen", marks=pytest.mark.long)])
+def test_claims_go_on_after_the_master_of_a_sentinel_set_is_gone(
+    servers: SentinelSet, fault: str
+) -> None:
+    strike, mend = KILLS[fault]
+    with shards_at(servers.url, 1) as (_, stores), flowing(*stores) as (traffic,):
+        old = servers.master()
+        strike(old)
+        try:
+            servers.await_master_after(old)
+            traffic.resumes()
+        finally:
+            mend(old)
+        servers.await_whole()
+        traffic.await_claim()
+
+
+def test_former_master_is_left_while_it_still_takes_writes(servers: SentinelSet) -> None:
+    with shards_at(servers.url, 1) as (_, (store,)), flowing(store) as (traffic,):
+        old = servers.master()
+        with never_demoted(old):
+            servers.fail_over()
+            new = servers.await_master_after(old)
+            key = store.shard.key("meta")
+            before = generation(new, key)
+            wait_until(lambda: generation(new, key) > before, "writes to the new master")
+            assert old.role() == "master", "it was demoted before: nothing is shown"
+        traffic.await_claim()
+
+
+@contextmanager
+def never_demoted(server: RedisNode) -> Iterator[None]:
+    """Let a server refuse the Sentinels' order to follow another, which comes after 8 s or so."""
+    server.ask("ACL", "SETUSER", "default", "-replicaof", "-slaveof")
+    try:
+        yield
+    finally:
+        server.ask("ACL", "SETUSER", "default", "+@all")
+
+
+def generation(server: RedisNode, key: str) -> int:
+    return int(server.ask("HGET", key, "generation") or 0)
+
+
+def test_listener_hears_again_after_a_failover(servers: SentinelSet) -> None:
+    with shards_at(servers.url, 1) as (connection, (store,)):
+        assert_heard_after(connection, store, lambda: promote(servers))
+
+
+def promote(servers: SentinelSet) -> None:
+    old = servers.master()
+    servers.fail_over()
+    servers.await_master_after(old)
+
+
+def assert_heard_after(
+    connection: Connection, store: DelayStore, fault: Callable[[], object]
+) -> None:
+    """Expect a hint to be heard before a fault, and again after it."""
+    heard = threading.Event()
+    dues = iter(range(DAY_MS, 0, -1000))
+
+    def is_heard() -> bool:
+        heard.clear()
+        try:
+            if count_listeners(connection, [store.shard]) != [1]:
+                return False
+            given = envelope(secrets.token_hex(6), f"{next(dues)}ms")
+            store.schedule([given], max_delay_ms=DAY_MS)
+        except StoreUnavailable:
+            return False
+        return heard.wait(0.5)
+
+    listener = WakeListener(connection, {store.shard: heard.set})
+    listener.start()
+    try:
+        wait_until(is_heard, "a hint", WITHIN_S)
+        fault()
+        wait_until(is_heard, "a hint after the fault", WITHIN_S)
+    finally:
+        listener.close()
+
+
+def test_shards_of_a_route_spread_over_the_masters_of_a_cluster(six: ClusterOfSix) -> None:
+    with shards_at(six.url) as (connection, stores):
+        nodes = [connection.node_of(store.shard.wake) for store in stores]
+    assert len(set(nodes)) == 3
+    assert all(nodes.count(node) < 8 for node in nodes)
+
+
+@pytest.mark.parametrize("fault", ["killed", pytest.param("frozen", marks=pytest.mark.long)])
+def test_claims_go_on_after_a_master_of_a_cluster_is_gone_and_never_stop_elsewhere(
+    six: ClusterOfSix, fault: str
+) -> None:
+    strike, mend = KILLS[fault]
+    with shards_at(six.url) as (_, stores):
+        hit, others = apart(six, stores)
+        healthy = [six.owner_of(store.shard.wake) for store in others]
+        with flowing(hit, *others) as (traffic, *unhurt), closing(Pulse(healthy)) as pulse:
+            old, struck_at = six.owner_of(hit.shard.wake), time.monotonic()
+            strike(old)
+            try:
+                six.await_owner_after(old, hit.shard.wake)
+                traffic.resumes()
+                gaps = [each.longest_gap_s(struck_at) for each in unhurt]
+                most_s = pulse.longest_wait_s()
+            finally:
+                mend(old)
+            assert max(gaps) < most_s, "a shard of a healthy node waited for another's"
+            assert traffic.longest_gap_s(struck_at) > 1.0, "a failover takes longer"
+
+
+def apart(six: ClusterOfSix, stores: Sequence[DelayStore]) -> tuple[DelayStore, list[DelayStore]]:
+    """Return a shard, and one of each other master."""
+    by_node = {six.owner_of(store.shard.wake).port: store for store in stores}
+    first, *others = by_node.values()
+    return first, others
+
+
+def test_open_beside_a_node_that_just_died_needs_a_seed_alone(six: ClusterOfSix) -> None:
+    with shards_at(six.url) as (_, stores):
+        hit, (other, _) = apart(six, stores)
+        old, seed = six.owner_of(hit.shard.wake), six.owner_of(other.shard.wake)
+        old.kill()
+        for _ in range(12):  # enough to ask each of the six nodes, were they asked at random
+            with closing(open_connection(f"redis+cluster://127.0.0.1:{seed.port}")) as opened:
+                assert opened.node_of(other.shard.wake).endswith(f":{seed.port}")
+        six.await_owner_after(old, hit.shard.wake)
+    old.start()
+
+
+def test_loop_over_shards_waits_once_for_a_frozen_node(six: ClusterOfSix) -> None:
+    with shards_at(six.url) as (_, stores):
+        hit, (other, _) = apart(six, stores)
+        master = six.owner_of(hit.shard.wake)
+        frozen = [master, *six.replicas_of(master)]  # nobody is promoted, however long it takes
+        hit.next()
+        for each in frozen:
+            each.freeze()
+        try:
+            waited = [wait_for_turn(hit, other) for _ in range(50)]
+        finally:
+            for each in frozen:
+                each.resume()
+    assert waited[0] > TIMEOUT_S / 2
+    assert sum(each > TIMEOUT_S / 2 for each in waited) < 10, "each of 50 waited"
+
+
+def wait_for_turn(away: DelayStore, well: DelayStore) -> float:
+    """Ask a shard that is away, then one that is well; return how long the latter waited."""
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable):
+        away.next()
+    waited = time.monotonic() - began
+    well.next()
+    return waited
+
+
+def test_slot_on_its_way_holds_up_its_own_shard_alone(six: ClusterOfSix) -> None:
+    with shards_at(six.url) as (_, stores):
+        moving, others = apart(six, stores)
+        source = six.owner_of(moving.shard.wake)
+        beside = [s for s in stores if s is not moving and six.owner_of(s.shard.wake) is source]
+        nodes = [source, *(six.owner_of(store.shard.wake) for store in others)]
+        flow = flowing(moving, *beside[:1], *others)
+        with flow as (traffic, *unhurt), closing(Pulse(nodes)) as pulse:
+            moving.schedule([envelope("kept", "1h")], max_delay_ms=DAY_MS)
+            to = six.owner_of(others[0].shard.wake)
+            began = time.monotonic()
+            migration = six.begin_migration(moving.shard.wake, to)
+            migration.move_keys(1)
+            with pytest.raises(StoreUnavailable):
+                moving.next()
+            for each in unhurt:
+                each.await_claim()
+            migration.end()
+            traffic.await_claim()
+            assert moving.get("kept") is not None
+            gaps = [each.longest_gap_s(began) for each in unhurt]
+            assert max(gaps) < pulse.longest_wait_s()
+        assert six.owner_of(moving.shard.wake) is to
+
+
+def test_listener_of_a_cluster_hears_again_after_a_failover(six: ClusterOfSix) -> None:
+    with shards_at(six.url, 1) as (connection, (store,)):
+        old = six.owner_of(store.shard.wake)
+        assert_heard_after(connection, store, lambda: six.fail_over(old))
+
+
+@pytest.mark.parametrize("kind", ["sentinel", "cluster"])
+def test_figures_of_a_set_are_those_of_its_masters(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    masters = {"sentinel": 1, "cluster": 3}[kind]
+    servers = request.getfixturevalue({"sentinel": "servers", "cluster": "six"}[kind])
+    with shards_at(servers.url) as (connection, stores):
+        calls = CallCounter()
+        meter = Meter(connection, calls)
+        before = meter.read()
+        for store in stores:
+            store.next()
+        assert meter.read().since(before).all_calls >= len(stores)
+        assert meter.dataset_bytes() > 0
+        offset_ms, uncertainty_ms = meter.clock_offset_ms()
+        assert abs(offset_ms) <= uncertainty_ms
+        assert len(read_info(connection, "server", "memory")) == masters
+        assert read_vitals(connection).is_primary
+        assert set(fitness_faults(connection)) == {"persistence"}
+
+
+@pytest.mark.parametrize("kind", ["sentinel", "cluster"])
+def test_pace_counts_on_after_a_failover(kind: str, request: pytest.FixtureRequest) -> None:
+    servers = request.getfixturevalue({"sentinel": "servers", "cluster": "six"}[kind])
+    with closing(open_connection(servers.url, TIMEOUT_S)) as connection:
+        pace = SharedRate(connection, "n", "run", 1000)
+        assert takes(pace)
+        if kind == "sentinel":
+            promote(servers)
+        else:
+            servers.fail_over(servers.owner_of("{n}"))
+        wait_until(lambda: takes(pace), "the pace to go on", RESUMED_WITHIN_S)
+
+
+def takes(pace: SharedRate) -> bool:
+    try:
+        return pace.take(1).units == 1
+    except StoreUnavailable:
+        return False

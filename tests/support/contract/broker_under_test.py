@@ -1,0 +1,109 @@
+"""What a connector's tests provide to the contract, and how the contract builds its deliveries."""
+
+import itertools
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Event
+from typing import Protocol
+
+import pytest
+
+from duebridge.envelope import Headers, HeaderValue, Properties, Target
+from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Publisher, Verdict
+from tests.support.contract.features import Features
+
+BRIDGE_ID = "x-message-id"
+
+
+@dataclass(frozen=True)
+class Received:
+    """One message as an independent consumer read it from the broker.
+
+    `id` is AMQP's message_id, or on a broker without one the header x-message-id. That header is
+    left out of `headers`; the others are as the consumer's library gives them.
+    """
+
+    body: bytes | None
+    id: str
+    key: bytes | None = None
+    headers: Headers = ()
+    properties: Properties | None = None
+
+
+class BrokerUnderTest(Protocol):
+    """What a connector's tests provide: its publisher, and a way round it to the real broker."""
+
+    features: Features
+
+    def open(self, deadline_s: float) -> Publisher:
+        """Return a publisher to the real broker."""
+
+    def open_at(self, port: int, deadline_s: float) -> Publisher:
+        """Return a publisher to a broker said to be at this port of 127.0.0.1; none is there."""
+
+    def missing_target(self) -> Target:
+        """Return a target of a new name, which does not exist."""
+
+    def create(self, target: Target) -> None:
+        """Make it exist, ordered as a whole (on Kafka: of one partition)."""
+
+    def delete(self, target: Target) -> None:
+        """Make it missing again."""
+
+    def read_all(self, target: Target) -> Sequence[Received]:
+        """Return everything that the target holds, oldest first, by another connection."""
+
+    def too_large(self, target: Target) -> Delivery:
+        """Return a delivery that the broker refuses for its size alone (if `size_limit`)."""
+
+    def invalid(self) -> tuple[Delivery, Delivery]:
+        """Return an invalid delivery, and a good one to the same target (if `invalid`)."""
+
+
+_numbers = itertools.count()
+
+
+def delivery(
+    target: Target,
+    body: bytes | None = b"body",
+    key: bytes | None = None,
+    headers: Headers = (),
+    properties: Properties | None = None,
+) -> Delivery:
+    """Return one with an id of its own, which travels as the worker sends it."""
+    id_ = f"{next(_numbers)}-{secrets.token_hex(4)}"
+    return Delivery(id_, target, body, key, ((BRIDGE_ID, id_), *headers), properties)
+
+
+def ids(messages: Sequence[Delivery] | Sequence[Received]) -> list[str]:
+    return [message.id for message in messages]
+
+
+def verdicts(outcomes: Sequence[Outcome]) -> list[Verdict]:
+    return [outcome.verdict for outcome in outcomes]
+
+
+def needs(broker: BrokerUnderTest, feature: str) -> None:
+    if not getattr(broker.features, feature):
+        pytest.skip(f"{broker.features.broker} declares that it has no {feature}")
+
+
+def as_text(value: HeaderValue) -> bytes | None:
+    """Return a header value in the form that a broker without typed headers carries."""
+    if value is None or isinstance(value, bytes):
+        return value
+    return str(value).lower().encode() if isinstance(value, bool) else str(value).encode()
+
+
+def answers_again(publisher: Publisher, within_s: float = 30.0) -> bool:
+    """Ask until the broker answers."""
+    give_up_at = time.monotonic() + within_s
+    while time.monotonic() < give_up_at:
+        with suppress(BrokerUnavailable):
+            publisher.ping()
+            return True
+        Event().wait(0.05)
+    return False

@@ -1,0 +1,335 @@
+"""What either Kafka client's publisher concludes and tries again; no broker errs on demand."""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from types import ModuleType
+from typing import Any, ClassVar
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Message
+
+import duebridge_connectors.kafka.kafka_python.connection as python_connection
+import duebridge_connectors.kafka.librdkafka.connection as lib_connection
+import duebridge_connectors.kafka.publisher as publisher_module
+from duebridge.envelope import Target
+from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Verdict
+from duebridge_connectors.kafka.errors import RequestFailed
+from duebridge_connectors.kafka.kafka_python import open_kafka_python
+from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient, refusal_of
+from duebridge_connectors.kafka.librdkafka import open_librdkafka
+from duebridge_connectors.kafka.librdkafka.client import Answered, LibrdkafkaClient
+from duebridge_connectors.kafka.librdkafka.errors import answered_refusal
+from duebridge_connectors.kafka.publisher import KafkaPublisher
+from tests.support.contract.broker_under_test import verdicts
+
+from kafka import errors as vendor  # isort: skip
+from kafka import TopicPartition  # isort: skip
+from kafka.producer.future import FutureProduceResult, FutureRecordMetadata  # isort: skip
+
+DONE, MUTE, REFUSED = "confirmed", "mute", "refused by the client"
+MOVED, SHORT, LOST = "moved", "short of replicas", "lost"
+INVALID, BESIDE, DENIED = "invalid", "beside an invalid one", "denied"
+SLOW = "invalid, after most of the time"
+DEADLINE_S = 0.2
+
+C, REJECTED = Verdict.CONFIRMED, Verdict.REJECTED
+OPEN, AWAY, NO_TARGET = Verdict.INDETERMINATE, Verdict.UNAVAILABLE, Verdict.TARGET_FAILED
+TARGET_AWAY = Verdict.TARGET_UNAVAILABLE
+DEFERRED = Verdict.DEFERRED
+PART = 3
+
+
+class Scripted:
+    """The part of a client that does as told; it lacks the topic `missing`."""
+
+    answers: Iterator[str]
+    built: "list[Any]"
+    is_reachable = True
+    is_away = False
+
+    def __init__(self, config: Mapping[str, object]) -> None:
+        self.turn = threading.Lock()
+        self.has_ended = False
+        self.asked = 0
+        self.sent: list[str] = []
+        self.is_single = config.get("batch_size") == 0 or "batch.num.messages" in config
+        self.built.append(self)
+
+    def next_answer(self, delivery: Delivery) -> str:
+        self.sent.append(delivery.id)
+        answer = next(Scripted.answers)
+        if answer == SLOW:
+            time.sleep(0.45 * DEADLINE_S)
+            return INVALID
+        return answer
+
+    def knows(self, topic: str) -> bool:
+        return topic == "known"
+
+    def forget(self, topic: str) -> None: ...
+
+    def refresh(self, timeout_s: float) -> None: ...
+
+    def ping(self, timeout_s: float) -> None:
+        self.asked += 1
+        if not Scripted.is_reachable:
+            raise RequestFailed("nobody there")
+
+    def is_alive(self) -> bool:
+        return not self.has_ended
+
+    def retire(self, *_: float) -> None:
+        self.has_ended = True
+
+
+class Python(Scripted, KafkaPythonClient):
+    errors: ClassVar[dict[str, Any]] = {
+        MOVED: vendor.NotLeaderForPartitionError,
+        SHORT: vendor.NotEnoughReplicasError,
+        LOST: vendor.KafkaConnectionError,
+        INVALID: vendor.InvalidRecordError,
+        BESIDE: vendor.KafkaError,
+        DENIED: vendor.TopicAuthorizationFailedError,
+    }
+
+    def send(self, delivery: Delivery) -> FutureRecordMetadata:
+        answer = self.next_answer(delivery)
+        if answer == REFUSED:
+            raise vendor.MessageSizeTooLargeError("x")
+        result = FutureProduceResult(TopicPartition("known", PART))
+        future = FutureRecordMetadata(result, 0, 0, None, 0, 0, 0)
+        if answer == MUTE:
+            return future
+        if answer == DONE:
+            result.success((0, -1, None))
+            return future
+        return future.failure(self.errors[answer]("x"))
+
+    def look_up(self, topics: Collection[str], timeout_s: float) -> dict[str, Any]:
+        missing = refusal_of(vendor.UnknownTopicOrPartitionError("missing"))
+        return {topic: missing if topic == "missing" else None for topic in topics}
+
+
+class Lib(Scripted, LibrdkafkaClient):
+    errors: ClassVar[dict[str, Any]] = {
+        SHORT: KafkaError.NOT_ENOUGH_REPLICAS,
+        LOST: KafkaError._TRANSPORT,
+        INVALID: KafkaError.INVALID_RECORD,
+        BESIDE: KafkaError._INVALID_DIFFERENT_RECORD,
+        DENIED: KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    }
+
+    def send(self, delivery: Delivery, on_answer: Answered) -> None:
+        answer = self.next_answer(delivery)
+        if answer == REFUSED:
+            raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+        if answer != MUTE:
+            error = None if answer == DONE else KafkaError(self.errors[answer])
+            on_answer(error, Message(partition=PART))
+
+    def look_up(self, topics: Collection[str], timeout_s: float) -> dict[str, Any]:
+        missing = answered_refusal(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+        return {topic: missing if topic == "missing" else None for topic in topics}
+
+
+Publisher = KafkaPublisher[Any]
+KINDS: dict[str, tuple[type[Any], ModuleType, Callable[..., Publisher]]] = {
+    "kafka-python": (Python, python_connection, open_kafka_python),
+    "librdkafka": (Lib, lib_connection, open_librdkafka),
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def publisher(kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
+    client, connection, open_publisher = KINDS[kind]
+    monkeypatch.setattr(connection, client.__mro__[2].__name__, client)
+    monkeypatch.setattr(publisher_module, "RETRY_AFTER_S", (0.0, 0.0))
+    monkeypatch.setattr(Scripted, "built", [], raising=False)
+    monkeypatch.setattr(Scripted, "is_reachable", True)
+    with closing(open_publisher({}, DEADLINE_S)) as opened:
+        yield opened
+
+
+Send = Callable[..., Sequence[Outcome]]
+Publish = Callable[..., list[Verdict]]
+
+
+@pytest.fixture
+def send(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> Send:
+    """Publish so many deliveries, which meet these answers."""
+
+    def send(*answers: str, size: int = 1, topics: tuple[str, ...] = ()) -> Sequence[Outcome]:
+        monkeypatch.setattr(Scripted, "answers", iter(answers), raising=False)
+        where = topics or ("known",) * size
+        batch = [Delivery(str(n), Target("k", topic=each), b"") for n, each in enumerate(where)]
+        outcomes = publisher.publish(batch)
+        assert next(Scripted.answers, "all used") == "all used"
+        return outcomes
+
+    return send
+
+
+@pytest.fixture
+def publish(send: Send) -> Publish:
+    return lambda *answers, **options: verdicts(send(*answers, **options))
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([MUTE, DONE, DONE], [OPEN, C, C]),
+        ([LOST, DONE], [OPEN, C]),
+        ([SHORT, DONE, DONE], [C, C]),
+        ([SHORT, SHORT, SHORT], [TARGET_AWAY]),
+        ([REFUSED, DONE], [REJECTED, C]),
+        ([DENIED, DONE], [NO_TARGET, C]),
+        ([BESIDE, INVALID, BESIDE, DONE, INVALID, DONE], [C, REJECTED, C]),
+    ],
+)
+def test_publish_concludes_from_answers_and_tries_again_what_may_pass(
+    publish: Publish, answers: list[str], expected: list[Verdict]
+) -> None:
+    started = time.monotonic()
+    assert publish(*answers, size=len(expected)) == expected
+    assert time.monotonic() - started < 2
+
+
+@pytest.mark.parametrize("kind", ["kafka-python"], indirect=True)
+@pytest.mark.parametrize(
+    "answers", [[MOVED] * 3, [SHORT, MOVED, MOVED], [MOVED, SHORT, SHORT], [MOVED, DENIED]]
+)
+def test_publish_to_a_partition_that_may_have_stored_it_stays_unsure(
+    send: Send, answers: list[str]
+) -> None:
+    (outcome,) = send(*answers)
+    assert outcome.verdict is TARGET_AWAY
+    assert outcome.may_be_published
+
+
+def test_publish_names_the_partition_of_an_answer_and_shares_the_outcome(
+    kind: str, send: Send
+) -> None:
+    first, second, lost = send(DONE, DONE, LOST, size=3)
+    assert [first.part, second.part, lost.part] == [PART] * 3
+    assert first is second
+    (unanswered,) = send(MUTE)
+    assert unanswered.part == (PART if kind == "kafka-python" else -1)
+
+
+def test_publish_to_unknown_topics_goes_after_the_known_ones(publish: Publish) -> None:
+    topics = ("new", "known", "missing", "known")
+    assert publish(DONE, DONE, DONE, topics=topics) == [C, C, NO_TARGET, C]
+    assert Scripted.built[0].sent == ["1", "3", "0"]
+
+
+def test_publish_while_another_hands_over_until_the_deadline_sends_nothing(
+    publish: Publish,
+) -> None:
+    publish(DONE)
+    with Scripted.built[0].turn:
+        assert publish(size=2) == [AWAY] * 2
+
+
+def test_publish_refused_with_no_way_to_try_alone_counts_no_failure(
+    publisher: Publisher, send: Send
+) -> None:
+    publisher._single.close()
+    outcomes = send(INVALID, BESIDE, size=2)
+    assert verdicts(outcomes) == [DEFERRED] * 2
+    assert not any(outcome.may_be_published for outcome in outcomes)
+
+
+def test_publish_refused_with_time_for_one_alone_doubts_none_and_goes_on_the_next_time(
+    publish: Publish,
+) -> None:
+    for size in (3, 2):
+        refused = [BESIDE] * (size - 1)
+        assert publish(INVALID, *refused, SLOW, size=size) == [REJECTED] + [DEFERRED] * len(refused)
+
+
+def test_publish_refused_and_mute_alone_leaves_only_that_one_in_doubt(publish: Publish) -> None:
+    assert publish(INVALID, BESIDE, BESIDE, MUTE, size=3) == [OPEN] + [DEFERRED] * 2
+
+
+def test_publish_refused_tries_alone_by_a_client_of_single_records(publish: Publish) -> None:
+    assert publish(INVALID, DONE) == [C]
+    assert [client.is_single for client in Scripted.built] == [False, True]
+
+
+def test_publish_again_and_again_builds_one_client_and_asks_nothing(publish: Publish) -> None:
+    for answer in (DONE, DENIED, DONE):
+        publish(answer)
+    assert [client.asked for client in Scripted.built] == [0]
+
+
+def test_publish_after_a_lost_answer_asks_the_broker_once_first(publish: Publish) -> None:
+    for answer in (LOST, DONE, DONE):
+        publish(answer)
+    assert [client.asked for client in Scripted.built] == [1]
+
+
+def test_publish_after_a_lost_answer_to_nobody_is_unavailable(publish: Publish) -> None:
+    publish(LOST)
+    Scripted.is_reachable = False
+    assert publish(size=2) == [AWAY] * 2
+
+
+@pytest.mark.parametrize("kind", ["librdkafka"], indirect=True)
+def test_publish_after_the_deadline_tries_nothing_again(publish: Publish) -> None:
+    assert publish(SHORT, MUTE, size=2) == [TARGET_AWAY, OPEN]
+
+
+@pytest.mark.parametrize("kind", ["librdkafka"], indirect=True)
+def test_publish_after_the_client_lost_every_broker_asks_first(
+    publish: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(DONE)
+    monkeypatch.setattr(Lib, "is_away", True)
+    publish(DONE)
+    assert Scripted.built[0].asked == 1
+
+
+def test_publish_after_an_unanswered_delivery_goes_by_another_client(
+    publisher: Publisher, publish: Publish
+) -> None:
+    assert publish(DONE, MUTE, size=2) == [C, OPEN]
+    assert publish(DONE) == [C]
+    assert len(Scripted.built) == 2
+    assert publisher.replaced == 1
+
+
+def test_publish_refused_and_then_unanswered_gives_up_only_the_mute_client(
+    publisher: Publisher, publish: Publish
+) -> None:
+    publish(INVALID, DONE)
+    assert publish(MUTE) == [OPEN]
+    assert publish(INVALID, DONE) == [C]
+    assert [client.is_single for client in Scripted.built] == [False, True, False]
+
+
+def test_publish_with_a_client_that_cannot_be_built_is_unavailable(
+    kind: str, publisher: Publisher, publish: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Mapping[str, object]) -> None:
+        raise KafkaException(KafkaError(KafkaError._INVALID_ARG, "no such file"))
+
+    client, connection, _ = KINDS[kind]
+    monkeypatch.setattr(connection, client.__mro__[2].__name__, refuse)
+    assert publish(size=1) == [AWAY]
+    with pytest.raises(BrokerUnavailable, match="no such file"):
+        publisher.ping()
+
+
+def test_close_ends_every_client_for_good(publisher: Publisher, publish: Publish) -> None:
+    publish(INVALID, DONE)
+    publisher.close()
+    publisher.close()
+    assert [client.has_ended for client in Scripted.built] == [True, True]
+    assert publish(size=1) == [AWAY]

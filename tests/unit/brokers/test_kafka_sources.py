@@ -1,0 +1,133 @@
+"""Where a log begins, what precedes what in it, and what a source does about a topic's id."""
+
+from typing import Any
+
+import pytest
+
+from duebridge.errors import ConfigError
+from duebridge.ports.publisher import BrokerUnavailable
+from duebridge.ports.source import LogPosition
+from duebridge_connectors.kafka.source.logs import CommittedOffset, Logs, origin_of
+from duebridge_connectors.kafka.source.watch import SILENCE_S, TopicRemade, TopicWatch
+
+
+def arrival(logs: Logs, epoch: int, offset: int, part: int = 0) -> Any:
+    return logs.owned[part].arrival(epoch, offset, -1, None, b"", None)
+
+
+def test_record_after_a_truncation_has_a_later_place_than_what_was_cut_off() -> None:
+    logs = Logs("orders", "t", "A")
+    logs.begin([0])
+    cut_off, instead = arrival(logs, 3, 100), arrival(logs, 5, 98)
+    assert cut_off.place == LogPosition("orders/t/A/0", 3, 100)
+    assert (instead.place.epoch, instead.place.offset) > (3, 100)
+
+
+def test_record_of_a_topic_without_an_id_has_no_place_and_an_id() -> None:
+    logs = Logs("orders", "t", "")
+    logs.begin([2])
+    found = arrival(logs, 0, 7, 2)
+    assert (found.place, found.id, found.sent_at_ms) == (None, "orders:t:2:7:-1", 0)
+
+
+@pytest.mark.parametrize(
+    ("committed", "start"),
+    [
+        (None, None),
+        (CommittedOffset(7, 2, "A"), CommittedOffset(7, 2, "A")),
+        (CommittedOffset(7, 2, "B"), None),  # of a topic that is no more
+        (CommittedOffset(7, 2, ""), CommittedOffset(7, 2, "")),  # set by an operator
+    ],
+)
+def test_start_is_where_the_group_stopped_in_this_life_of_the_topic(
+    committed: CommittedOffset | None, start: CommittedOffset | None
+) -> None:
+    assert Logs("orders", "t", "A").start_of(committed) == start
+
+
+def test_partition_that_came_back_is_another_log() -> None:
+    logs = Logs("orders", "t", "A")
+    logs.begin([0, 1])
+    first, other = logs.owned[0], logs.owned[1]
+    logs.end([0])
+    assert not first.is_owned
+    logs.begin([0])
+    assert logs.owned[0] is not first
+    assert (first.is_owned, logs.owned[0].is_owned, logs.owned[1] is other) == (False, True, True)
+
+
+@pytest.mark.parametrize(
+    ("headers", "origin"),
+    [
+        ([], ""),
+        ([("a", b"b"), ("x-origin", None)], ""),
+        ([("X-Origin", b"first"), ("x-origin", b"last"), ("kafka_original-topic", b"s")], "last"),
+        ([("kafka_original-topic", b"one"), ("kafka_original-topic", b"two")], "one"),
+        ([("kafka_dlt-original-topic", b"dlt"), ("kafka_original-topic", b"retry")], "retry"),
+        ([("kafka_dlt-original-topic", b"dlt")], "dlt"),
+    ],
+)
+def test_origin_is_ours_or_else_springs(
+    headers: list[tuple[str, bytes | None]], origin: str
+) -> None:
+    assert origin_of(headers) == origin
+
+
+class Answers:
+    """Answers of a broker: text, or an error; None for no answer yet."""
+
+    def __init__(self, *answers: str | Exception | None) -> None:
+        self.answers = list(answers)
+        self.now = 0.0
+
+    def ask(self) -> "Answers":
+        return self
+
+    def is_answered(self) -> bool:
+        return self.answers[0] is not None
+
+    def answer(self, within_s: float) -> str:
+        del within_s
+        found = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(found, Exception):
+            raise found
+        assert found is not None
+        return found
+
+    def watch(self) -> TopicWatch:
+        return TopicWatch(self.ask, lambda: self.now)
+
+    def pass_s(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def checked(watch: TopicWatch, answers: Answers, seconds: int) -> None:
+    for _ in range(seconds):
+        answers.pass_s(1)
+        watch.check()
+
+
+def test_watch_of_the_same_topic_is_content() -> None:
+    answers = Answers("A")
+    checked(answers.watch(), answers, 30)
+
+
+def test_watch_notices_a_topic_made_anew() -> None:
+    answers = Answers("A", "A", "B")
+    with pytest.raises(TopicRemade, match="A is now B"):
+        checked(answers.watch(), answers, 5)
+
+
+def test_watch_notices_a_missing_topic_at_once() -> None:
+    answers = Answers("A", ConfigError("topic t"))
+    with pytest.raises(ConfigError):
+        checked(answers.watch(), answers, 3)
+
+
+@pytest.mark.parametrize("answer", [None, BrokerUnavailable("a leader moves")])
+def test_watch_bears_silence_for_a_while_and_then_gives_up(answer: Exception | None) -> None:
+    answers = Answers("A", answer)
+    watch = answers.watch()
+    checked(watch, answers, int(SILENCE_S))
+    with pytest.raises(BrokerUnavailable):
+        checked(watch, answers, 5)

@@ -1,0 +1,307 @@
+"""A changed file is taken over once it has settled, or refused with its reasons."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from prometheus_client import REGISTRY
+
+from duebridge.config.models import Config
+from duebridge.errors import StoreUnavailable
+from duebridge.worker.reload import (
+    Changes,
+    Reload,
+    SwapRefused,
+    changes_between,
+    fixed_at_start,
+    other_shards,
+)
+from tests.unit.config.config_text import BROKERS, WHOLE, loaded
+
+OTHER = WHOLE.replace("topic: t", "topic: u")
+
+
+class Worker:
+    """Takes a configuration over, or raises what it was told to."""
+
+    def __init__(self) -> None:
+        self.config = loaded(WHOLE)
+        self.calls = 0
+        self.error: Exception | None = None
+
+    def swap(self, config: Config) -> Changes:
+        self.calls += 1
+        if self.error is not None:
+            raise self.error
+        changes, self.config = changes_between(self.config, config), config
+        return changes
+
+    @property
+    def topic(self) -> str | None:
+        return self.config.routes["r"].target.topic
+
+
+@pytest.fixture
+def worker() -> Worker:
+    return Worker()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "duebridge.yaml"
+    path.write_text(WHOLE)
+    return path
+
+
+@pytest.fixture
+def reload(path: Path, worker: Worker) -> Reload:
+    return Reload(path, WHOLE, worker.swap)
+
+
+@pytest.fixture
+def logs() -> Iterator[list[Any]]:
+    with structlog.testing.capture_logs() as logs:
+        yield logs
+
+
+def look(reload: Reload, times: int = 2) -> None:
+    for _ in range(times):
+        reload.run_once()
+
+
+def count(name: str) -> float:
+    return REGISTRY.get_sample_value(f"duebridge_config_{name}_total") or 0.0
+
+
+def test_unchanged_file_is_left_alone(reload: Reload, worker: Worker, logs: list[Any]) -> None:
+    look(reload, 3)
+    assert (worker.calls, logs) == (0, [])
+
+
+def test_changed_file_is_taken_once_and_says_which_routes(
+    reload: Reload, path: Path, worker: Worker, logs: list[Any]
+) -> None:
+    before = count("swapped")
+    path.write_text(OTHER)
+    look(reload, 5)
+    assert (worker.topic, worker.calls) == ("u", 1)
+    told = {"event": "config_swapped", "log_level": "info"}
+    assert logs == [{**told, "added": [], "removed": [], "changed": ["r"]}]
+    assert count("swapped") == before + 1
+
+
+def test_file_that_is_still_being_written_is_not_taken(
+    reload: Reload, path: Path, worker: Worker
+) -> None:
+    for size in range(len(WHOLE), len(OTHER + WHOLE), 40):
+        path.write_text((OTHER + "# " + WHOLE.replace("\n", " "))[:size])
+        reload.run_once()
+    assert worker.calls == 0
+    look(reload)
+    assert worker.topic == "u"
+
+
+def test_link_to_another_directory_is_noticed(tmp_path: Path, worker: Worker) -> None:
+    # as a mounted ConfigMap changes: the file's own link stays, one above it is replaced
+    for name, text in (("one", WHOLE), ("two", OTHER)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "duebridge.yaml").write_text(text)
+    (tmp_path / "..data").symlink_to("one")
+    path = tmp_path / "duebridge.yaml"
+    path.symlink_to("..data/duebridge.yaml")
+    reload = Reload(path, WHOLE, worker.swap)
+    (tmp_path / "new").symlink_to("two")
+    os.replace(tmp_path / "new", tmp_path / "..data")
+    look(reload)
+    assert worker.topic == "u"
+
+
+def test_wrong_file_is_refused_once_with_every_mistake(
+    reload: Reload, path: Path, worker: Worker, logs: list[Any]
+) -> None:
+    before = count("refused")
+    path.write_text(WHOLE + "    shards: 0\nworker: {drain: 20s, batch: 0}\n")
+    look(reload, 5)
+    assert (worker.calls, worker.topic) == (0, "t")
+    [line] = logs
+    assert line["event"] == "config_refused"
+    assert line["reasons"] == [
+        f"{path}:8:13 routes.r.shards: expected at least 1; got 0",
+        f"{path}:9:29 worker.batch: expected at least 1; got 0",
+    ]
+    assert count("refused") == before + 1
+
+
+@pytest.mark.parametrize(
+    ("break_it", "reason"),
+    [
+        (lambda path: path.write_text("version: ["), ""),
+        (Path.unlink, ": cannot be read: No such file or directory"),
+    ],
+)
+def test_file_that_is_wrong_or_away_is_refused_once_and_taken_when_put_right(
+    reload: Reload, path: Path, worker: Worker, logs: list[Any], break_it: Any, reason: str
+) -> None:
+    break_it(path)
+    look(reload, 3)
+    path.write_text(OTHER)
+    look(reload)
+    assert worker.topic == "u"
+    assert [line["event"] for line in logs] == ["config_refused", "config_swapped"]
+    assert logs[0]["reasons"][0].startswith(f"{path}{reason}")
+
+
+def test_refusal_for_good_is_not_tried_again(
+    reload: Reload, path: Path, worker: Worker, logs: list[Any]
+) -> None:
+    worker.error = SwapRefused(["store.url: x", "worker.batch: y"], may_pass=False)
+    path.write_text(OTHER)
+    look(reload, 5)
+    assert worker.calls == 1
+    assert [line["reasons"] for line in logs] == [["store.url: x", "worker.batch: y"]]
+
+
+@pytest.mark.parametrize(
+    "error", [SwapRefused(["routes.s: x"], may_pass=True), StoreUnavailable("away")]
+)
+def test_refusal_by_the_store_is_tried_until_it_passes_and_told_once(
+    error: Exception, reload: Reload, path: Path, worker: Worker, logs: list[Any]
+) -> None:
+    worker.error = error
+    path.write_text(OTHER)
+    look(reload, 5)
+    assert (worker.calls, worker.topic) == (4, "t")
+    worker.error = None
+    reload.run_once()
+    assert worker.topic == "u"
+    assert [line["event"] for line in logs] == ["config_refused", "config_swapped"]
+
+
+def test_asked_takes_the_file_at_once(reload: Reload, path: Path, worker: Worker) -> None:
+    path.write_text(OTHER)
+    reload.run_once(is_asked=True)
+    assert worker.topic == "u"
+    look(reload)
+    assert worker.calls == 1
+
+
+def test_asked_reads_anew_what_references_stand_for(
+    tmp_path: Path, worker: Worker, logs: list[Any]
+) -> None:
+    secret = tmp_path / "topic"
+    secret.write_text("t")
+    text = WHOLE.replace("topic: t", f"topic: '${{file:{secret}}}'")
+    path = tmp_path / "duebridge.yaml"
+    path.write_text(text)
+    reload = Reload(path, text, worker.swap)
+    secret.write_text("u")
+    look(reload)
+    assert worker.calls == 0
+    reload.run_once(is_asked=True)
+    assert (worker.topic, logs[0]["changed"]) == ("u", ["r"])
+
+
+def test_asked_again_tells_the_same_refusal_again(
+    reload: Reload, path: Path, logs: list[Any]
+) -> None:
+    path.write_text("a")
+    for _ in range(2):
+        reload.run_once(is_asked=True)
+    assert [line["event"] for line in logs] == ["config_refused"] * 2
+
+
+def test_refusal_shows_no_secret(
+    reload: Reload, path: Path, logs: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DB_CANARY", "Canary7f3c")
+    path.write_text(
+        WHOLE + "    shards: ${DB_CANARY}\nstore: {url: 'redis://:Canary7f3c@h', x: 1}\n"
+    )
+    look(reload)
+    assert logs
+    assert "Canary7f3c" not in json.dumps(logs)
+
+
+REST = "is read at the start; restart the worker for another"
+LANES = ("orders",)
+
+
+def route(name: str, topic: str) -> str:
+    return f"  {name}: {{target: {{broker: orders, topic: {topic}}}}}\n"
+
+
+def test_changes_name_routes_added_removed_and_changed() -> None:
+    old = loaded(WHOLE + route("s", "s") + route("same", "x"))
+    new = loaded(WHOLE.replace("topic: t", "topic: u") + route("new", "s") + route("same", "x"))
+    assert changes_between(old, new) == Changes(["new"], ["s"], ["r"])
+
+
+def test_changes_of_defaults_are_those_of_the_routes_that_inherit() -> None:
+    text = WHOLE + "  s: {target: {broker: orders, topic: s}, max_delay: 1d}\n"
+    changes = changes_between(loaded(text), loaded(text + "defaults: {max_delay: 2d}\n"))
+    assert changes == Changes([], [], ["r"])
+
+
+def test_comments_change_nothing() -> None:
+    assert not any(changes_between(loaded(WHOLE), loaded(f"# text\n{WHOLE}")))
+
+
+@pytest.mark.parametrize(
+    ("block", "place"),
+    [
+        ("store: {url: 'redis://u:Canary@h'}", "store.url"),
+        ("store: {namespace: other}", "store.namespace"),
+        ("store: {allow_unfit: [version]}", "store.allow_unfit"),
+        ("worker: {batch: 7}", "worker.batch"),
+        ("worker: {in_flight: 7}", "worker.in_flight"),
+        ("worker: {in_flight_bytes: 1MiB}", "worker.in_flight_bytes"),
+        ("worker: {publish_deadline: 7s}", "worker.publish_deadline"),
+        ("worker: {drain: 7s}", "worker.drain"),
+    ],
+)
+def test_setting_of_the_start_is_refused_by_its_place(block: str, place: str) -> None:
+    new = loaded(f"{WHOLE}{block}\n")
+    assert fixed_at_start(loaded(WHOLE), new, LANES) == [f"{place}: {REST}"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("localhost:9092", "Canary:9092"),
+        ("  billing:", "  billing2:"),
+        ("type: kafka,", "type: kafka, options: {sasl.password: Canary},"),
+    ],
+)
+def test_other_brokers_are_refused_without_what_they_hold(old: str, new: str) -> None:
+    refused = fixed_at_start(loaded(WHOLE), loaded(WHOLE.replace(old, new)), LANES)
+    assert refused
+    assert all(line.startswith("brokers.") and line.endswith(REST) for line in refused)
+    assert "Canary" not in "".join(refused)
+
+
+def test_all_reasons_come_at_once() -> None:
+    text = WHOLE.replace("localhost:9092", "h:1") + "worker: {batch: 7, drain: 7s}\n"
+    places = [line.split(":")[0] for line in fixed_at_start(loaded(WHOLE), loaded(text), LANES)]
+    assert places == ["brokers.orders", "worker.batch", "worker.drain"]
+
+
+def test_route_to_a_broker_without_a_lane_is_refused() -> None:
+    new = loaded(WHOLE + "    dead_letter: {broker: billing, routing_key: q}\n")
+    assert fixed_at_start(loaded(WHOLE), new, LANES) == [
+        "routes.r.dead_letter.broker: broker billing, which no route used at the start, has no"
+        " lane; restart the worker to open one"
+    ]
+    assert fixed_at_start(loaded(WHOLE), new, ("orders", "billing")) == []
+
+
+def test_other_number_of_shards_is_refused_with_the_procedure() -> None:
+    new = loaded(f"{BROKERS}routes:\n  r: {{target: {{broker: orders, topic: t}}, shards: 2}}\n")
+    assert other_shards(new, {"r": 2, "s": 3}) == []
+    assert other_shards(new, {"r": 1}) == [
+        "routes.r.shards: expected 1, as the store has it; got 2. To change it, make a new route"
+        " with that number and drain this one"
+    ]

@@ -1,0 +1,176 @@
+"""A row that is packed at once has the bytes that `Envelope.new` and `pack` would give it."""
+
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from duebridge.config.models import Config
+from duebridge.envelope import Envelope
+from duebridge.errors import EnvelopeError
+from duebridge.limits import EndBroker, RouteLimits
+from duebridge.ports import discovery
+from duebridge.store.wire.record import pack_row
+from duebridge_connectors.memory import Memory
+from duebridge_connectors.spark.rows import arrow
+from duebridge_connectors.spark.rows.packing import Packer
+
+BROKERS = {
+    "memory": {"type": "memory"},
+    "kafka": {"type": "kafka", "bootstrap_servers": ["localhost:9092"]},
+    "rabbitmq": {"type": "rabbitmq", "url": "amqp://localhost"},
+    "picky": {"type": "memory"},
+}
+HORIZON_MS = 1000
+
+ids = st.one_of(st.text(max_size=12), st.sampled_from([None, "a", "ü", "a b", "x" * 256]))
+bodies = st.one_of(st.none(), st.binary(max_size=20), st.sampled_from([b"x" * 600, b"y" * 2001]))
+instants = st.one_of(st.none(), st.integers(-2, 2**47 + 2), st.just(1_767_225_600))
+delays = st.sampled_from([None, "15m", "2.5s", "soon", "-1s", "0ms"])
+header_values = st.one_of(st.none(), st.binary(max_size=5))
+headers = st.lists(
+    st.tuples(st.sampled_from(["n", "m", "", "x-attempt", "ü"]), header_values), max_size=4
+)
+rows = st.fixed_dictionaries(
+    {
+        "id": ids,
+        "body": bodies,
+        "due_at": instants,
+        "delay": delays,
+        "key": st.one_of(st.none(), st.binary(max_size=5)),
+        "headers": st.one_of(st.none(), headers),
+        "expires": st.one_of(st.none(), st.sampled_from(["1d", "no"])),
+        "max_attempts": st.sampled_from([None, None, 3, 0]),
+        "content_type": st.sampled_from([None, None, "text/plain"]),
+    }
+)
+TYPES = {
+    "id": pa.string(),
+    "body": pa.binary(),
+    "due_at": pa.int64(),
+    "delay": pa.string(),
+    "key": pa.binary(),
+    "headers": pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())])),
+    "expires": pa.string(),
+    "max_attempts": pa.int32(),
+    "content_type": pa.string(),
+}
+
+
+@cache
+def limits(target: str, dead_letter: str = "") -> RouteLimits:
+    place = {"rabbitmq": {"exchange": "", "routing_key": "q"}}
+    route: dict[str, Any] = {"max_body": "2000B"}
+    for key, broker in (("target", target), ("dead_letter", dead_letter)):
+        if broker:
+            route[key] = {"broker": broker, **place.get(broker, {"topic": key})}
+    config = Config.model_validate({"version": 1, "brokers": BROKERS, "routes": {"r": route}})
+    found = RouteLimits.of(config, config.routes["r"])
+    ends = {"delivery": found.delivery, "dead_letter": found.dead_letter}
+    return replace(found, **{name: named(end) for name, end in ends.items()})
+
+
+def named(end: EndBroker | None) -> EndBroker | None:
+    """Return an end whose type is what its broker is called."""
+    return end and replace(end, type=end.broker)
+
+
+def batch_of(given_rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    columns = {name: [row[name] for row in given_rows] for name in TYPES}
+    arrays = [pa.array(column, TYPES[name]) for name, column in columns.items()]
+    return pa.RecordBatch.from_arrays(arrays, list(TYPES))
+
+
+def the_long_way(row: dict[str, Any], limits: RouteLimits) -> tuple[Any, ...] | None:
+    fields = {**row, "at": row["due_at"]}
+    del fields["due_at"], fields["body"]
+    if row["id"] is None:
+        return None
+    try:
+        envelope = Envelope.new(row["body"], **fields)
+        limits.check(envelope)
+    except EnvelopeError:
+        return None
+    return pack_row(envelope, HORIZON_MS)
+
+
+class Picky(Memory):
+    """A third party's type, which refuses by fields that no other broker looks at."""
+
+    def check_envelope(self, envelope: Envelope, *_: Any) -> None:
+        odd = envelope.due.ms % 2 or len(envelope.id) % 2
+        if odd or envelope.expires or any(name == "m" for name, _ in envelope.headers):
+            raise EnvelopeError("envelope: expected an even one")
+
+
+PICKY = Picky()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def picky() -> Iterator[None]:
+    """Install the type `picky`."""
+    mine = {"picky": EntryPoint("picky", f"{__name__}:PICKY", discovery.GROUP)}
+    installed = {**discovery._installed(), **mine}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(discovery, "_installed", lambda: installed)
+        yield
+
+
+@pytest.mark.parametrize(
+    "brokers",
+    [
+        *[("kafka",), ("rabbitmq",), ("picky",)],
+        *[("kafka", "rabbitmq"), ("rabbitmq", "kafka"), ("kafka", "picky")],
+    ],
+)
+@given(given_rows=st.lists(rows, min_size=1, max_size=8))
+def test_pack_of_any_row_is_what_the_long_way_gives(
+    brokers: tuple[str, ...], given_rows: list[dict[str, Any]]
+) -> None:
+    packer = Packer(limits(*brokers), HORIZON_MS)
+    for _ in range(2):  # the second time header names and durations are known
+        packing = packer.pack(batch_of(given_rows))
+        expected = [the_long_way(row, limits(*brokers)) for row in given_rows]
+        assert packing.rows == expected
+        assert packing.refusals.keys() == {n for n, row in enumerate(expected) if row is None}
+        assert all(packing.refusals.values())
+
+
+def test_pack_of_instants_rounds_up_and_takes_any_unit() -> None:
+    us = pa.array([1_000_001, None, -1], pa.timestamp("us", "UTC"))
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(["a", "b", "c"]), pa.array([b"x"] * 3), us], ["id", "body", "due_at"]
+    )
+    packing = Packer(limits("memory"), HORIZON_MS).pack(batch)
+    assert [row and row.due for row in packing.rows] == ["1001", None, "0"]
+    assert packing.refusals.keys() == {1}
+
+
+@given(given_rows=st.lists(rows, min_size=2, max_size=8), data=st.data())
+def test_pack_of_a_slice_is_that_part_of_the_whole(
+    given_rows: list[dict[str, Any]], data: st.DataObject
+) -> None:
+    first = data.draw(st.integers(0, len(given_rows) - 1))
+    whole = batch_of(given_rows)
+    packed = Packer(limits("kafka"), HORIZON_MS).pack(whole).rows
+    assert Packer(limits("kafka"), HORIZON_MS).pack(whole.slice(first)).rows == packed[first:]
+    assert Packer(limits("kafka"), HORIZON_MS).pack(whole.slice(0, first)).rows == packed[:first]
+
+
+def test_headers_of_a_slice_are_its_own_as_map_and_as_list() -> None:
+    pairs = [[("a", b"1")], None, [], [("b", b"2"), ("c", b"3")], [("d", b"4")]]
+    of_map = pa.array(pairs, pa.map_(pa.string(), pa.binary()))
+    structs = pa.struct([("name", pa.string()), ("value", pa.binary())])
+    rows_of = [
+        None if each is None else [{"name": n, "value": v} for n, v in each] for each in pairs
+    ]
+    for column in (of_map, pa.array(rows_of, pa.list_(structs))):
+        batch = pa.RecordBatch.from_arrays([column], ["headers"])
+        found = arrow.header_rows(batch.slice(1, 3))
+        assert found == [None, (), (("b", b"2"), ("c", b"3"))]
