@@ -204,6 +204,19 @@ def test_stop_embedded_says_whether_one_was_running_and_keeps_the_data(
     assert len(pids_in(home)) == 1
 
 
+def test_stop_embedded_returns_once_the_process_has_ended(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = tmp_path / "ended"
+    slow = tmp_path / "server-that-ends-slowly"
+    slow.write_text(f'#!/bin/sh\n{embedded.server_program()} "$@"\nsleep 0.5\ntouch {ended}\n')
+    slow.chmod(0o700)
+    monkeypatch.setattr(embedded, "server_program", lambda: str(slow))
+    start_embedded(home)
+    assert stop_embedded(home)
+    assert ended.exists(), "its socket was closed, and the process still ran"
+
+
 def test_embedded_is_for_its_owner_alone_and_evicts_nothing(home: Path) -> None:
     path = socket_path(home)
     with redis.Redis.from_url(start_embedded(home)) as client:

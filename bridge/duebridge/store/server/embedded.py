@@ -51,13 +51,17 @@ def start_embedded(directory: str | Path) -> str:
 
 
 def stop_embedded(directory: str | Path) -> bool:
-    """End the server of a directory without loss; return whether one was running."""
+    """End the server of a directory without loss; return whether one was running.
+
+    The server's process has ended on return: it logs its end into the directory after it has
+    closed its socket.
+    """
     home = Path(directory).expanduser().resolve()
     path = socket_path(home)
     if not _answers(path):
         return False
     os.kill(int((home / "server.pid").read_text()), signal.SIGTERM)
-    _wait(lambda: not _answers(path), f"the embedded server of {home} to stop")
+    _wait(lambda: _is_unlocked(home), f"the embedded server of {home} to stop")
     return True
 
 
@@ -96,6 +100,11 @@ def _locked(home: Path) -> Iterator[int | None]:
             yield None
         else:
             yield lock.fileno()
+
+
+def _is_unlocked(home: Path) -> bool:
+    with _locked(home) as lock:
+        return lock is not None
 
 
 def _start(home: Path, path: Path) -> bool:
