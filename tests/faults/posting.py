@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import pika
+import redis
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from duebridge.audit import HistoryEvent, Op, Phase, fingerprint
+from duebridge.store.keys import intake_key
 from tests.faults.servers.brokers import KafkaSide, RabbitSide
 from tests.support.model.histories import Historian, now_ms
+from tests.support.servers import wait_until
 
 GROUP = "faults"
 PARTITIONS = 4
@@ -45,6 +48,9 @@ def messages(word: str, count: int, from_s: float, over_s: float) -> list[Posted
 class RabbitPost:
     """An intake's queue, its dead-letter queue, and a program that publishes to the first."""
 
+    kind = "quorum"
+    ids = "posted"  # as every id begins
+
     def __init__(self, side: RabbitSide, home: Path) -> None:
         self._side = side
         self.queue, self.letters = f"{side.name}-later", f"{side.name}-refused"
@@ -52,7 +58,7 @@ class RabbitPost:
         self.settings: dict[str, str] = {}  # more, of the intake
         self.dead_letter = {"broker": "side", "exchange": "", "routing_key": self.letters}
         self._history = Historian(home, "program")
-        side.declare_queue(self.queue)
+        side.declare_queue(self.queue, self.kind)
 
     def make_letters(self) -> None:
         """Make the dead-letter target."""
@@ -94,8 +100,42 @@ class RabbitPost:
                 connection.channel().queue_delete(queue)
 
 
+class StreamPost(RabbitPost):
+    """An intake's stream, which the intake reads by offset and never empties."""
+
+    kind = "stream"
+
+    def __init__(self, side: RabbitSide, home: Path, store: dict[str, str], intake: str) -> None:
+        super().__init__(side, home)
+        self.ids = f"{self.source['broker']}:{self.queue}:"  # and the offset
+        self._store, self._key = store["url"], intake_key(store["namespace"], intake)
+        self._posted = 0
+
+    def post(self, good: Sequence[Posted], bad: int = 0) -> None:
+        """Publish as to a queue; a stream has no transactions, so its length is the confirm."""
+        numbered = enumerate(good, self._posted)
+        named = [each._replace(id=f"{self.ids}{offset}") for offset, each in numbered]
+        self._history.write(_invoked(each, None) for each in named)
+        with self._side.connected() as connection:
+            channel = connection.channel()
+            for each in named:
+                properties = pika.BasicProperties(headers={"x-deliver-at": each.due_ms})
+                channel.basic_publish("", self.queue, each.body, properties)
+        self._posted += len(named)
+        wait_until(lambda: self._count(self.queue) == self._posted, "the stream to have them all")
+        self._history.write(map(_confirmed, named))
+
+    def left(self) -> int:
+        """Return how many messages are behind the position that the intake keeps in the store."""
+        with redis.Redis.from_url(self._store) as client:
+            kept = client.hget(self._key, self.ids.rstrip(":"))
+        return self._posted - (int(kept) + 1 if kept is not None else 0)
+
+
 class KafkaPost:
     """An intake's topic, its dead-letter topic, and a program that sends to the first."""
+
+    ids = "posted"
 
     def __init__(self, side: KafkaSide, home: Path) -> None:
         self._side = side
@@ -147,11 +187,11 @@ class KafkaPost:
         self._history.close()
 
 
-Post: TypeAlias = RabbitPost | KafkaPost
+Post: TypeAlias = RabbitPost | StreamPost | KafkaPost
 
 
 def open_post(side: Any, home: Path) -> Post:
-    """Return the program for a side's kind of broker."""
+    """Return the program for a side's kind of broker; that of a stream is made by itself."""
     return KafkaPost(side, home) if isinstance(side, KafkaSide) else RabbitPost(side, home)
 
 

@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 
 from tests.faults.judgement import Look
-from tests.faults.posting import Post, messages, open_post
+from tests.faults.posting import Post, StreamPost, messages, open_post
 from tests.faults.rig import Rig, hold
-from tests.faults.scenario import BROKERS, KAFKA, Bound, Scenario, unhurried
+from tests.faults.scenario import BROKERS, KAFKA, RABBITMQ, Bound, Scenario, unhurried
 from tests.faults.traffic import ROUTE
 
 INTAKE = "intake"
@@ -36,16 +36,26 @@ class Intakes:
     """The intakes of a run: their program's queue or topic, and the processes that run them."""
 
     def __init__(
-        self, rig: Rig, due_from_s: float, *, has_letters: bool = True, client: str = ""
+        self,
+        rig: Rig,
+        due_from_s: float,
+        *,
+        has_letters: bool = True,
+        client: str = "",
+        is_stream: bool = False,
     ) -> None:
         self._rig = rig
-        self._due_from_s, self._posted = due_from_s, 0
-        self.post: Post = open_post(rig.side, rig.home)
+        self._due_from_s, self._posted, self._left = due_from_s, 0, 0
+        given = json.loads(rig.config_path.read_text())
+        self.post: Post = (
+            StreamPost(rig.side, rig.home, given["store"], INTAKE)
+            if is_stream
+            else open_post(rig.side, rig.home)
+        )
         if has_letters:
             self.post.make_letters()
         self._config = rig.home / "intake.yaml"
         intake = {"source": self.post.source, "route": ROUTE, "dead_letter": self.post.dead_letter}
-        given = json.loads(rig.config_path.read_text())
         given["intakes"] = {INTAKE: {**intake, **self.post.settings}}
         if client:
             given["brokers"]["side"]["client"] = client
@@ -75,14 +85,16 @@ class Intakes:
         word = f"posted-{self._posted}"
         self.post.post(messages(word, good, self._due_from_s, DUE_OVER_S), bad)
         self._posted += good + bad
+        self._left = self.in_hand()
 
     def stand_still(self) -> None:
-        """Stop the intakes while they have taken some in, and some are left; see `go_on`."""
-        self._rig.see(lambda: self.in_hand() < self._posted)
+        """Stop the intakes when they have taken in some more, and some are left; see `go_on`."""
+        self._rig.see(lambda: self.in_hand() < self._left)
         for process in self.processes:
             if process.poll() is None:
                 hold(process)
-        if not self.in_hand():  # they were through before anybody looked
+        self._left = self.in_hand()
+        if not self._left:  # they were through before anybody looked
             self.post_more(self._rig.count)
 
     def go_on(self) -> None:
@@ -118,9 +130,10 @@ def taking_in(
     has_letters: bool = True,
     due_from_s: float = DUE_FROM_S,
     client: str = "",
+    is_stream: bool = False,
 ) -> Iterator[Intakes]:
     """Post everything and have intakes take it in; the block breaks something meanwhile."""
-    opened = Intakes(rig, due_from_s, has_letters=has_letters, client=client)
+    opened = Intakes(rig, due_from_s, has_letters=has_letters, client=client, is_stream=is_stream)
     rig.in_hand = opened.in_hand
     try:
         opened.post_more(times * rig.count, bad)
@@ -137,14 +150,15 @@ def taking_in(
         opened.post.close()
 
 
-def _all_came(rig: Rig, refused: int = 0, found: int = 0) -> Look:
-    return lambda seen: [seen.missing("posted"), Bound("refused, not sent on", refused - found, 0)]
+def _all_came(opened: Intakes, refused: int = 0, found: int = 0) -> Look:
+    not_sent_on = Bound("refused, not sent on", refused - found, 0)
+    return lambda seen: [seen.missing(opened.post.ids), not_sent_on]
 
 
-def kill(rig: Rig, intakes: int = 1, client: str = "") -> Look:
+def kill(rig: Rig, intakes: int = 1, client: str = "", *, is_stream: bool = False) -> Look:
     """Kill one amid a batch; with two of a group or queue the other goes on beside a new one."""
     times = TIMES if intakes == 1 else MORE_TIMES
-    with taking_in(rig, intakes=intakes, times=times, client=client) as opened:
+    with taking_in(rig, intakes=intakes, times=times, client=client, is_stream=is_stream) as opened:
         for turn in range(2):
             opened.stand_still()
             with rig.fault(f"intake killed, one of {intakes}") as fault:
@@ -153,7 +167,7 @@ def kill(rig: Rig, intakes: int = 1, client: str = "") -> Look:
                 fault.effect = f"exit {victim.wait()}, {opened.in_hand()} left"
                 opened.start()
             opened.go_on()
-    return _all_came(rig)
+    return _all_came(opened)
 
 
 def terminate(rig: Rig) -> Look:
@@ -168,20 +182,23 @@ def terminate(rig: Rig) -> Look:
                 fault.effect = "drained, exit 0"
         rig.bounds.append(Bound("exit of the intake by SIGTERM, s", took_s, STOPS_WITHIN_S))
         opened.start()
-    return _all_came(rig)
+    return _all_came(opened)
 
 
-def lose(service: str, number: signal.Signals, event: str, rig: Rig) -> Look:
+def lose(
+    service: str, number: signal.Signals, event: str, rig: Rig, *, is_stream: bool = False
+) -> Look:
     """Take a server away amid a batch, and bring it back."""
+    intakes = 1 if is_stream else 2  # one consumer at a time reads a stream
     # Due later, so that nothing is being delivered.
-    with taking_in(rig, intakes=2, due_from_s=LATER_S) as opened:
+    with taking_in(rig, intakes=intakes, due_from_s=LATER_S, is_stream=is_stream) as opened:
         opened.stand_still()
         with rig.fault(f"{service} stopped by {number.name}") as fault:
             rig.stack.signal(service, number)
             opened.go_on()
             rig.see_logged(fault, event)
             rig.stack.up(service)
-    return _all_came(rig)
+    return _all_came(opened)
 
 
 def lose_broker(rig: Rig) -> Look:
@@ -198,7 +215,7 @@ def refuse_many(rig: Rig) -> Look:
         opened.go_on()
         opened.finish()
         found = opened.post.refused()
-    return _all_came(rig, BAD, found)
+    return _all_came(opened, BAD, found)
 
 
 def miss_letters(rig: Rig) -> Look:
@@ -210,7 +227,7 @@ def miss_letters(rig: Rig) -> Look:
             opened.post.make_letters()
         opened.finish()
         found = opened.post.refused()
-    return _all_came(rig, SOME_BAD, found)
+    return _all_came(opened, SOME_BAD, found)
 
 
 Inject = Callable[[Rig], Look]
@@ -236,6 +253,12 @@ SCENARIOS = [
         partial(lose, "redis", signal.SIGKILL, '"intake_store_unavailable"'),
     ),
     _row("intake_broker_killed", lose_broker),
+    _row("intake_of_stream_killed", partial(kill, is_stream=True), 2, RABBITMQ),
+    _row(
+        "intake_of_stream_store_killed",
+        partial(lose, "redis", signal.SIGKILL, '"intake_store_unavailable"', is_stream=True),
+        brokers=RABBITMQ,
+    ),
     _row("intake_refuses_many", refuse_many),
     _row("intake_letters_missing", miss_letters),
 ]

@@ -162,10 +162,10 @@ class RabbitSide:
             channel.exchange_declare(exchange, kind, durable=True)
             channel.queue_bind(exchange, exchange, target["routing_key"])
 
-    def declare_queue(self, queue: str) -> None:
+    def declare_queue(self, queue: str, kind: str = "quorum") -> None:
         with self.connected() as connection:
-            kind = {"x-queue-type": "quorum"}
-            connection.channel().queue_declare(queue, durable=True, arguments=kind)
+            arguments = {"x-queue-type": kind}
+            connection.channel().queue_declare(queue, durable=True, arguments=arguments)
 
     def remove(self, target: dict[str, str]) -> None:
         with self.connected() as connection:
