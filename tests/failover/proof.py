@@ -9,12 +9,16 @@ Exit 0: held; 1: broken, its histories kept; 2: too few runs.
 """
 
 import argparse
+import multiprocessing
 import os
 import shutil
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -36,6 +40,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--times", type=int, default=TIMES, help="runs of each, that struck")
     parser.add_argument("--only", default=",".join(SCENARIOS), help="these scenarios, by name")
     parser.add_argument("--durability", default=",".join(DURABILITIES), help="these settings")
+    parser.add_argument("--at-once", type=int, default=1, help="runs at the same time")
     parser.add_argument("--minutes", type=float, default=600, help="begin no run after so long")
     parser.add_argument("--anew", action="store_true", help="forget the runs of an earlier proof")
     parser.add_argument("--report", type=Path, default=ROOT / REPORT)
@@ -58,48 +63,46 @@ class Proof:
             self._state.unlink(missing_ok=True)
         self._commit = commit(REPORT)
         self._give_up_at = time.monotonic() + 60 * chosen.minutes
+        self._noting = threading.Lock()
         lines = self._state.read_bytes() if self._state.exists() else b""
         self.runs = msgspec.json.Decoder(Run).decode_lines(lines)
 
     def go_on(self) -> bool:
         """Run rounds, one of each a round; return whether there are enough of all."""
-        for number in range(1, self._chosen.times + 1):
-            for name in self._chosen.only.split(","):
-                chosen = self._chosen.durability.split(",")
-                for durability in (each for each in SCENARIOS[name].tried if each in chosen):
-                    if not self._come_to(number, name, durability):
-                        return False
-            self.write_report()
+        chosen = self._chosen.durability.split(",")
+        wanted = [
+            (name, durability)
+            for name in self._chosen.only.split(",")
+            for durability in SCENARIOS[name].tried
+            if durability in chosen
+        ]
+        count, apart = self._chosen.at_once, multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(count, apart) as pool, ThreadPoolExecutor(count) as threads:
+            for number in range(1, self._chosen.times + 1):
+                come = partial(self._come_to, pool, number)
+                enough = threads.map(come, *zip(*wanted, strict=True))
+                if not all(list(enough)):
+                    return False
+                self.write_report()
         return True
 
-    def _come_to(self, number: int, name: str, durability: str) -> bool:
+    def _come_to(self, pool: ProcessPoolExecutor, number: int, name: str, durability: str) -> bool:
         """Run one until so many of it struck; return False where time or tries are over."""
         for _ in range(TRIES + 1):
-            results = [run.result for run in self.runs]
+            results = [run.result for run in tuple(self.runs)]
             found = [r for r in results if (r.scenario, r.durability) == (name, durability)]
             if sum(each.outcome != "INVALID" for each in found) >= number:
                 return True
             if time.monotonic() > self._give_up_at:
                 return False
-            self._run(name, durability, f"{len(found):02}{os.urandom(3).hex()}")
+            seed = f"{len(found):02}{os.urandom(3).hex()}"
+            self._note(pool.submit(run_apart, self._home, name, durability, seed).result())
         return True
 
-    def _run(self, name: str, durability: str, seed: str) -> None:
-        """Run one in a folder of its own, which is kept unless it held."""
-        folder = self._home / f"{name}-{durability}-{seed}"
-        folder.mkdir()
-        try:
-            result = run_scenario(SCENARIOS[name], durability, folder, seed)
-        except Exception as error:  # of the run itself: it proves nothing, and must be seen
-            (folder / "error.txt").write_text(traceback.format_exc())
-            result = Result.failed(name, durability, seed, error)
-        if result.outcome == "held":
-            shutil.rmtree(folder)
-        self._note(Run(self._commit, machine(), result))
-
-    def _note(self, run: Run) -> None:
-        self.runs.append(run)
-        with self._state.open("ab") as file:
+    def _note(self, result: Result) -> None:
+        run = Run(self._commit, machine(), result)
+        with self._noting, self._state.open("ab") as file:
+            self.runs.append(run)
             file.write(msgspec.json.encode(run) + b"\n")
         print(run.result, flush=True)  # noqa: T201 - a program that tells how far it is
 
@@ -108,6 +111,20 @@ class Proof:
         page = self._chosen.report.with_name(SUMMARY)
         if page.exists():
             page.write_text(put_between_marks(page.read_text(), summary(self.runs, SCENARIOS)))
+
+
+def run_apart(home: Path, name: str, durability: str, seed: str) -> Result:
+    """Run one in a folder of its own, which is kept unless it held."""
+    folder = home / f"{name}-{durability}-{seed}"
+    folder.mkdir()
+    try:
+        result = run_scenario(SCENARIOS[name], durability, folder, seed)
+    except Exception as error:  # of the run itself: it proves nothing, and must be seen
+        (folder / "error.txt").write_text(traceback.format_exc())
+        result = Result.failed(name, durability, seed, error)
+    if result.outcome == "held":
+        shutil.rmtree(folder)
+    return result
 
 
 def main(arguments: Sequence[str]) -> int:
