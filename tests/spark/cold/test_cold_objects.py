@@ -1,4 +1,4 @@
-"""The cold tier in an object store, with Spark and without: round trip, kills, two at once."""
+"""The cold tier in an object store or on HDFS, with Spark and without: round trip, kills."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +28,7 @@ from tests.spark.cold.cold_route import STEPS, ColdRoute
 from tests.spark.journal.journal_by_hand import QUERY, add_batch
 from tests.spark.world import LATER_MS, World
 from tests.support.checkout import downloaded
+from tests.support.objects.hdfs_server import hdfs_server
 from tests.support.objects.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, s3_server
 
 IDS = ["a", "b", "c", "d"]
@@ -49,13 +50,29 @@ def place(world: World, server: S3Server) -> FileLocation:
         "secret_access_key": f"${{file:{secret}}}",
     }
     place = FileLocation(f"s3://{BUCKET}/{world.namespace}", options)
-    config = Path(world.config)
     written = ", ".join(f'{name}: "{value}"' for name, value in options.items())
-    before = f'path: "{world.home}/cold"'
-    after = f'path: "s3a://{BUCKET}/{world.namespace}", options: {{{written}}}'
-    assert before in config.read_text()
-    config.write_text(config.read_text().replace(before, after))
+    move_tiers(world, f'"s3a://{BUCKET}/{world.namespace}", options: {{{written}}}')
     return place
+
+
+@pytest.fixture(scope="module")
+def name_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with hdfs_server(tmp_path_factory.mktemp("hdfs")) as uri:
+        yield uri
+
+
+@pytest.fixture
+def on_hdfs(world: World, name_node: str) -> FileLocation:
+    """The same, on HDFS."""
+    place = FileLocation(f"{name_node}/{world.namespace}")
+    move_tiers(world, f'"{place}"')
+    return place
+
+
+def move_tiers(world: World, path: str) -> None:
+    config, before = Path(world.config), f'path: "{world.home}/cold"'
+    assert before in config.read_text()
+    config.write_text(config.read_text().replace(before, f"path: {path}"))
 
 
 def cold_ids(world: World) -> list[str]:
@@ -67,6 +84,18 @@ def cold_ids(world: World) -> list[str]:
 def test_cold_tier_in_a_bucket_takes_rows_shows_them_and_gives_them_back(
     world: World, place: FileLocation, cold: ColdRoute, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    take_show_and_give_back(world, cold)
+    assert SECRET_KEY not in "".join(capfd.readouterr())
+
+
+@pytest.mark.long
+def test_cold_tier_on_hdfs_takes_rows_shows_them_and_gives_them_back(
+    world: World, on_hdfs: FileLocation, cold: ColdRoute
+) -> None:
+    take_show_and_give_back(world, cold)
+
+
+def take_show_and_give_back(world: World, cold: ColdRoute) -> None:
     cold.demoted(*IDS)
     assert cold.warm() == set()
     assert cold_ids(world) == IDS
@@ -80,7 +109,6 @@ def test_cold_tier_in_a_bucket_takes_rows_shows_them_and_gives_them_back(
     assert cold.hydrate().accepted == 2
     assert cold.warm() == {"a", "c", "d"}
     assert cold_ids(world) == []
-    assert SECRET_KEY not in "".join(capfd.readouterr())
 
 
 def test_journal_table_in_a_bucket_is_read_and_tidied_by_the_options_of_the_configuration(
@@ -115,25 +143,38 @@ def test_commands_of_spark_read_and_write_both_spellings_of_a_bucket(
     world: World, place: FileLocation, kafka_jars: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.spark.world.COMMAND_WITHIN_S", 300.0)  # a bucket has no rename
+    jars = f"spark.jars={kafka_jars},{downloaded('spark-s3')}"
+    said = play_commands(world, place, f"s3a://{BUCKET}/{world.namespace}/in", jars)
+    assert SECRET_KEY not in said
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1000)
+def test_commands_of_spark_read_and_write_hdfs(
+    world: World, on_hdfs: FileLocation, kafka_jars: str
+) -> None:
+    play_commands(world, on_hdfs, str(on_hdfs / "in"), f"spark.jars={kafka_jars}")
+
+
+def play_commands(world: World, place: FileLocation, source: str, jars: str) -> str:
+    """Schedule rows of files, keep the journal and report on it; return all that was said."""
     rows = {"id": ["near", "", "far"], "body": ["1", "2", "3"], "due_at": [LATER_MS] * 3}
     with open_output(place / "in/rows.parquet") as stream:
         pq.write_table(pa.table(rows), stream)
-    jars = f"spark.jars={kafka_jars},{downloaded('spark-s3')}"
-    rejects = str(place / "rejects")
-    words = ["spark", "schedule", "plain", f"s3a://{BUCKET}/{world.namespace}/in"]
-    done = world.command(*words, "--rejects", rejects, "--spark", jars)
-    assert done.code == 1, done.err  # one has no id
+    rejects, table, said = str(place / "rejects"), str(place / "journal"), ""
+    for code, *words in (
+        (1, "schedule", "plain", source, "--rejects", rejects),  # one has no id
+        (0, "journal", table),
+        (0, "report", str(place / "report"), "--journal", table),
+    ):
+        done = world.command("spark", *words, "--spark", jars)
+        assert done.code == code, done.err
+        said += done.err + done.out
     assert world.ids("plain") == {"near", "far"}
     files, path = open_filesystem(place / "rejects")
     assert pq.read_table(path, filesystem=files).num_rows == 1
-    table = str(place / "journal")
-    done = world.command("spark", "journal", table, "--spark", jars)
-    assert done.code == 0, done.err
-    words = ["spark", "report", str(place / "report"), "--journal", table]
-    done = world.command(*words, "--spark", jars)
-    assert done.code == 0, done.err
     assert b"<html" in read_file(place / "report/report.html")
-    assert SECRET_KEY not in done.err + done.out
+    return said
 
 
 def test_settings_of_spark_are_those_of_each_bucket(world: World, place: FileLocation) -> None:

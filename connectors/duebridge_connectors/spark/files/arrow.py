@@ -7,6 +7,7 @@ from typing import Any
 from pyarrow import PythonFile
 from pyarrow.fs import (
     AzureFileSystem,
+    FileInfo,
     FileSystem,
     FileType,
     FSSpecHandler,
@@ -92,7 +93,15 @@ def _hdfs(authority: str, settings: Settings) -> FileSystem:  # noqa: ARG001 - a
 
 
 class _Hdfs(FSSpecHandler):  # type: ignore[misc]
-    """Opens a file without asking first, since no answer would look like no file."""
+    """Opens a file without asking first, since no answer would look like no file.
+
+    It knows when a file was written, too: Arrow looks for `mtime`, which HDFS's client calls else.
+    """
+
+    @staticmethod
+    def _create_file_info(path: str, info: Mapping[str, Any]) -> FileInfo:
+        written_s = info["modification_time"] / 1000
+        return FSSpecHandler._create_file_info(path, {**info, "mtime": written_s})
 
     def open_input_stream(self, path: str) -> PythonFile:
         return PythonFile(self.fs.open(path, mode="rb"), mode="r")
