@@ -60,13 +60,13 @@ class Seen:
         """Bound what no fault of others may delay or stop."""
         return [self.late(word, WELL_S, since_ms), self.missing(word)]
 
-    def missing(self, word: str, *, dead: bool = False) -> Bound:
+    def missing(self, word: str, *, dead: bool = False, called: str = "") -> Bound:
         """Bound how many came to no target, or are no dead letter, although they should."""
         wanted = {each for each in self.due_ms if each.startswith(word)}
         wanted -= self.history.cancelled | self.history.excused
         wanted -= self.arrived_ms(word).keys()
         dead_ones = self.arrived_ms(word, dead=True).keys() if dead else set()
-        what = f"{word}: not {'sent as dead letters' if dead else 'delivered'}"
+        what = f"{called or word}: not {'sent as dead letters' if dead else 'delivered'}"
         return Bound(what, len(wanted - dead_ones), 0)
 
     def buried(self, word: str, from_s: float, to_s: float) -> list[Bound]:

@@ -1,7 +1,7 @@
 """What many runs add up to, and the page that says so: pure functions of the runs."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
+from operator import itemgetter
 from pathlib import Path
 
 import msgspec
@@ -83,18 +83,20 @@ def _totals(runs: Sequence[Run]) -> list[str]:
 
 
 def _bounds(runs: Sequence[Run]) -> list[str]:
-    """Return the worst of each bound, and what else was wrong with an outage or a burst."""
-    worst: dict[tuple[str, str], Bound] = {}
+    """Return each bound of a trial, and what else was wrong there; of scenarios the worst run."""
+    found: dict[tuple[str, str, float | None], list[tuple[bool, float, str, Bound]]] = {}
     for result in (run.result for run in runs if run.result.outcome != "INVALID"):
         name = f"{result.scenario}{result.size and f' of {result.size}'}, {result.broker}"
         wrong = [Bound(kind, len(ids), 0) for kind, ids in result.violations.items() if result.size]
         for each in (*wrong, *result.bounds):
-            key = name, each.what
-            worst[key] = max(each, worst.get(key, each), key=attrgetter("found"))
+            key = name if result.size else "", each.what, each.limit
+            found.setdefault(key, []).append((not each.is_kept, each.found, name, each))
     lines = ["| run | what | found | limit | |", "|---|---|---:|---:|---|"]
-    for (name, what), each in worst.items():
-        lines.append(f"| {name} | {what} | {' | '.join(each.words)} | {each.verdict} |")
-    return lines if worst else ["**not run**"]
+    for of in found.values():
+        _, most, name, each = max(of, key=itemgetter(0, 1))
+        where = name if most or len(of) == 1 else f"{len(of)} runs"
+        lines.append(f"| {where} | {each.what} | {' | '.join(each.words)} | {each.verdict} |")
+    return lines if found else ["**not run**"]
 
 
 def _rows(runs: Sequence[Run]) -> list[str]:

@@ -152,7 +152,7 @@ def taking_in(
 
 def _all_came(opened: Intakes, refused: int = 0, found: int = 0) -> Look:
     not_sent_on = Bound("refused, not sent on", refused - found, 0)
-    return lambda seen: [seen.missing(opened.post.ids), not_sent_on]
+    return lambda seen: [seen.missing(opened.post.ids, called="posted"), not_sent_on]
 
 
 def kill(rig: Rig, intakes: int = 1, client: str = "", *, is_stream: bool = False) -> Look:
