@@ -29,7 +29,7 @@ test-unit: venv ## the tests that need no service
 	$(VENV)/pytest tests/unit $(TESTS)
 
 test-long: venv services-up ## the tests that take long: a Spark cluster, jobs as commands, every state of a small world
-	$(VENV)/pytest -m long -n 2 --dist loadfile $(TESTS)
+	$(VENV)/pytest -m long $(PARALLEL) $(TESTS)
 
 test-release: venv ## a release's steps, which sign with a key of the test's; a worker on an emulated arm64
 	$(VENV)/pytest -m release $(TESTS)
