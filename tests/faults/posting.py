@@ -5,7 +5,7 @@ history: they are counted where the intake sends them.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -20,8 +20,10 @@ from tests.faults.servers.brokers import KafkaSide, RabbitSide
 from tests.support.model.histories import Historian, now_ms
 from tests.support.servers import wait_until
 
+INTAKE = "intake"
 GROUP = "faults"
 PARTITIONS = 4
+Message: TypeAlias = tuple[Any, str, bytes]  # headers, id, body
 
 
 class Posted(NamedTuple):
@@ -66,18 +68,27 @@ class RabbitPost:
 
     def post(self, good: Sequence[Posted], bad: int = 0) -> None:
         """Publish good and bad ones by turns; return once the broker has confirmed all."""
+        good = self._named(good)
         self._history.write(_invoked(each, None) for each in good)
         given = [({"x-deliver-at": each.due_ms}, each.id, each.body) for each in good]
         with self._side.connected() as connection:
-            channel = connection.channel()
-            channel.tx_select()
-            for number, (headers, name, body) in enumerate(_mixed(given, bad)):
-                properties = pika.BasicProperties(headers=headers, message_id=name, delivery_mode=2)
-                channel.basic_publish("", self.queue, body, properties)
-                if number % 1000 == 999:
-                    channel.tx_commit()
-            channel.tx_commit()
+            self._publish(connection.channel(), _mixed(given, bad))
         self._history.write(map(_confirmed, good))
+
+    def _named(self, good: Sequence[Posted]) -> Sequence[Posted]:
+        return good
+
+    def _publish(self, channel: Any, given: Iterator[Message]) -> None:
+        channel.tx_select()
+        for number, each in enumerate(given):
+            self._send(channel, *each)
+            if number % 1000 == 999:
+                channel.tx_commit()
+        channel.tx_commit()
+
+    def _send(self, channel: Any, headers: dict[str, Any], name: str, body: bytes) -> None:
+        properties = pika.BasicProperties(headers=headers, message_id=name, delivery_mode=2)
+        channel.basic_publish("", self.queue, body, properties)
 
     def left(self) -> int:
         """Return how many messages the intake has not taken yet."""
@@ -101,29 +112,26 @@ class RabbitPost:
 
 
 class StreamPost(RabbitPost):
-    """An intake's stream, which the intake reads by offset and never empties."""
+    """An intake's stream, which it reads by offset and never empties; of good messages alone."""
 
     kind = "stream"
 
-    def __init__(self, side: RabbitSide, home: Path, store: dict[str, str], intake: str) -> None:
+    def __init__(self, side: RabbitSide, home: Path, store: dict[str, str]) -> None:
         super().__init__(side, home)
         self.ids = f"{self.source['broker']}:{self.queue}:"  # and the offset
-        self._store, self._key = store["url"], intake_key(store["namespace"], intake)
+        self._store, self._key = store["url"], intake_key(store["namespace"], INTAKE)
         self._posted = 0
 
-    def post(self, good: Sequence[Posted], bad: int = 0) -> None:
-        """Publish as to a queue; a stream has no transactions, so its length is the confirm."""
+    def _named(self, good: Sequence[Posted]) -> Sequence[Posted]:
         numbered = enumerate(good, self._posted)
-        named = [each._replace(id=f"{self.ids}{offset}") for offset, each in numbered]
-        self._history.write(_invoked(each, None) for each in named)
-        with self._side.connected() as connection:
-            channel = connection.channel()
-            for each in named:
-                properties = pika.BasicProperties(headers={"x-deliver-at": each.due_ms})
-                channel.basic_publish("", self.queue, each.body, properties)
-        self._posted += len(named)
+        return [each._replace(id=f"{self.ids}{offset}") for offset, each in numbered]
+
+    def _publish(self, channel: Any, given: Iterator[Message]) -> None:
+        """Publish without transactions, which a stream has not; its length is the confirm."""
+        for each in given:
+            self._send(channel, *each)
+            self._posted += 1
         wait_until(lambda: self._count(self.queue) == self._posted, "the stream to have them all")
-        self._history.write(map(_confirmed, named))
 
     def left(self) -> int:
         """Return how many messages are behind the position that the intake keeps in the store."""
@@ -188,14 +196,15 @@ class KafkaPost:
 
 
 Post: TypeAlias = RabbitPost | StreamPost | KafkaPost
+OpenPost: TypeAlias = Callable[[Any, Path, dict[str, str]], Post]
 
 
-def open_post(side: Any, home: Path) -> Post:
-    """Return the program for a side's kind of broker; that of a stream is made by itself."""
+def open_post(side: Any, home: Path, store: dict[str, str]) -> Post:
+    """Return the program for a side's kind of broker."""
     return KafkaPost(side, home) if isinstance(side, KafkaSide) else RabbitPost(side, home)
 
 
-def _mixed(good: Sequence[Any], bad: int) -> Iterator[tuple[Any, str, bytes]]:
+def _mixed(good: Sequence[Message], bad: int) -> Iterator[Message]:
     """Yield the good ones, and bad ones evenly between them."""
     made = 0
     for number, each in enumerate(good, 1):

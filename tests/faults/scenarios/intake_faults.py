@@ -17,12 +17,11 @@ from functools import partial
 from pathlib import Path
 
 from tests.faults.judgement import Look
-from tests.faults.posting import Post, StreamPost, messages, open_post
+from tests.faults.posting import INTAKE, OpenPost, StreamPost, messages, open_post
 from tests.faults.rig import Rig, hold
 from tests.faults.scenario import BROKERS, KAFKA, RABBITMQ, Bound, Scenario, unhurried
 from tests.faults.traffic import ROUTE
 
-INTAKE = "intake"
 TIMES = 4  # as many messages as a scenario of the worker has
 MORE_TIMES = 20  # two intakes are through before anybody has looked
 DUE_FROM_S, DUE_OVER_S, LATER_S = 1.0, 2.0, 15.0
@@ -42,16 +41,12 @@ class Intakes:
         *,
         has_letters: bool = True,
         client: str = "",
-        is_stream: bool = False,
+        program: OpenPost = open_post,
     ) -> None:
         self._rig = rig
         self._due_from_s, self._posted, self._left = due_from_s, 0, 0
         given = json.loads(rig.config_path.read_text())
-        self.post: Post = (
-            StreamPost(rig.side, rig.home, given["store"], INTAKE)
-            if is_stream
-            else open_post(rig.side, rig.home)
-        )
+        self.post = program(rig.side, rig.home, given["store"])
         if has_letters:
             self.post.make_letters()
         self._config = rig.home / "intake.yaml"
@@ -130,10 +125,10 @@ def taking_in(
     has_letters: bool = True,
     due_from_s: float = DUE_FROM_S,
     client: str = "",
-    is_stream: bool = False,
+    program: OpenPost = open_post,
 ) -> Iterator[Intakes]:
     """Post everything and have intakes take it in; the block breaks something meanwhile."""
-    opened = Intakes(rig, due_from_s, has_letters=has_letters, client=client, is_stream=is_stream)
+    opened = Intakes(rig, due_from_s, has_letters=has_letters, client=client, program=program)
     rig.in_hand = opened.in_hand
     try:
         opened.post_more(times * rig.count, bad)
@@ -155,10 +150,10 @@ def _all_came(opened: Intakes, refused: int = 0, found: int = 0) -> Look:
     return lambda seen: [seen.missing(opened.post.ids, called="posted"), not_sent_on]
 
 
-def kill(rig: Rig, intakes: int = 1, client: str = "", *, is_stream: bool = False) -> Look:
+def kill(rig: Rig, intakes: int = 1, client: str = "", program: OpenPost = open_post) -> Look:
     """Kill one amid a batch; with two of a group or queue the other goes on beside a new one."""
     times = TIMES if intakes == 1 else MORE_TIMES
-    with taking_in(rig, intakes=intakes, times=times, client=client, is_stream=is_stream) as opened:
+    with taking_in(rig, intakes=intakes, times=times, client=client, program=program) as opened:
         for turn in range(2):
             opened.stand_still()
             with rig.fault(f"intake killed, one of {intakes}") as fault:
@@ -186,12 +181,11 @@ def terminate(rig: Rig) -> Look:
 
 
 def lose(
-    service: str, number: signal.Signals, event: str, rig: Rig, *, is_stream: bool = False
+    service: str, number: signal.Signals, event: str, rig: Rig, program: OpenPost = open_post
 ) -> Look:
     """Take a server away amid a batch, and bring it back."""
-    intakes = 1 if is_stream else 2  # one consumer at a time reads a stream
     # Due later, so that nothing is being delivered.
-    with taking_in(rig, intakes=intakes, due_from_s=LATER_S, is_stream=is_stream) as opened:
+    with taking_in(rig, intakes=2, due_from_s=LATER_S, program=program) as opened:
         opened.stand_still()
         with rig.fault(f"{service} stopped by {number.name}") as fault:
             rig.stack.signal(service, number)
@@ -253,10 +247,10 @@ SCENARIOS = [
         partial(lose, "redis", signal.SIGKILL, '"intake_store_unavailable"'),
     ),
     _row("intake_broker_killed", lose_broker),
-    _row("intake_of_stream_killed", partial(kill, is_stream=True), 2, RABBITMQ),
+    _row("intake_of_stream_killed", partial(kill, program=StreamPost), 2, RABBITMQ),
     _row(
         "intake_of_stream_store_killed",
-        partial(lose, "redis", signal.SIGKILL, '"intake_store_unavailable"', is_stream=True),
+        partial(lose, "redis", signal.SIGKILL, '"intake_store_unavailable"', program=StreamPost),
         brokers=RABBITMQ,
     ),
     _row("intake_refuses_many", refuse_many),
