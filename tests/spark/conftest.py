@@ -46,6 +46,8 @@ def spark(kafka_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", 2)
+        .config("spark.driver.memory", "2g")  # every test of a process shares this heap
+        .config("spark.buffer.pageSize", "1m")  # a join of ten rows takes a page: 16 MB by itself
         .config("spark.python.authenticate.socketTimeout", "60s")  # for a Python on a busy machine
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
