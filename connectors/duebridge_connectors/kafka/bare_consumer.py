@@ -8,7 +8,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from duebridge.ports.baseline import DEADLINE_S, DELAY_MS, FILL_HEADERS
 from duebridge.ports.publisher import BrokerUnavailable
-from duebridge_connectors.kafka.baseline import Topics
+from duebridge_connectors.kafka.baseline import BULK, Topics
 from duebridge_connectors.kafka.settings import producer_config
 
 RECORDS: Final = 500  # of one poll, which is committed
@@ -32,7 +32,7 @@ class _Scratch:
 
     def fill(self, bodies: Sequence[bytes]) -> None:
         """Send all bodies and wait for every confirm; see `BareConsumer`."""
-        producer: Any = KafkaProducer(**{**self._config, "linger_ms": 5, "batch_size": 262_144})
+        producer: Any = KafkaProducer(**{**self._config, **BULK})
         keys = (b"%d" % number for number in range(len(bodies)))
         pairs = zip(bodies, keys, strict=True)
         sent = [producer.send(self._name, body, key, _HEADERS) for body, key in pairs]

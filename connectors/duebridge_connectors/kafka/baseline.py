@@ -14,15 +14,16 @@ from duebridge_connectors.kafka.settings import producer_config
 
 PARTITIONS = 4
 _HEADERS = [(name, value.encode()) for name, value in HEADERS]
-# The best batching for throughput, and the best for latency.
-_BULK = {"linger_ms": 5, "batch_size": 262_144}
-_SINGLE = {"linger_ms": 0, "batch_size": 16_384}
+# The best batching for throughput, and the best for latency. The bridge retries by itself; a bare
+# client must, since a partition of a new topic may answer that nobody leads it yet.
+BULK = {"linger_ms": 5, "batch_size": 262_144, "retries": 100}
+_SINGLE = {"linger_ms": 0, "batch_size": 16_384, "retries": 100}
 
 
 class KafkaBaseline:
     """A `BaselineClient` of two kafka-python producers.
 
-    They have the connector's settings except for batching.
+    They have the connector's settings except for batching and retries.
     """
 
     def __init__(self, settings: Mapping[str, object], name: str) -> None:
@@ -31,7 +32,7 @@ class KafkaBaseline:
         config = producer_config({**settings, "client": "kafka-python"}, DEADLINE_S)
         self._topics = Topics(config)
         self._topics.create(name)
-        self._bulk: Any = KafkaProducer(**{**config, **_BULK})
+        self._bulk: Any = KafkaProducer(**{**config, **BULK})
         self._single: Any = KafkaProducer(**{**config, **_SINGLE})
 
     def publish_all(self, bodies: Sequence[bytes]) -> None:
