@@ -42,10 +42,11 @@ def spark(kafka_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     session = (
         SparkSession.builder.master("local[2,4]")
         .config(map=delta_settings({"spark.jars": kafka_jars}))
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", 2)
+        .config("spark.sql.adaptive.enabled", "false")  # plans anew at each stage of ten rows
         .config("spark.driver.memory", "2g")  # every test of a process shares this heap
         .config("spark.buffer.pageSize", "1m")  # a join of ten rows takes a page: 16 MB by itself
         .config("spark.python.authenticate.socketTimeout", "60s")  # for a Python on a busy machine
