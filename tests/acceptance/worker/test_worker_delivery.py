@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from duebridge.envelope import Target
 from duebridge.ports.publisher import CONFIRMED, Delivery, Outcome, Reason, Verdict
 from tests.support.floor import START_MS, Floor
 
@@ -188,16 +189,18 @@ def test_indeterminate_beside_a_confirm_of_its_batch_counts_no_failure(floor: Fl
     assert floor.arrived() == ["b"]
 
 
-@pytest.mark.parametrize(("later_ms", "failures"), [(7499, 0), (7500, 1)])
+@pytest.mark.parametrize(
+    ("confirms", "later_ms", "failures"), [("t", 7499, 0), ("t", 7500, 1), ("another", 7500, 0)]
+)
 def test_indeterminate_counts_if_a_batch_of_half_a_deadline_later_is_confirmed(
-    floor: Floor, later_ms: int, failures: int
+    floor: Floor, confirms: str, later_ms: int, failures: int
 ) -> None:
     def no_word_meanwhile(delivery: Delivery) -> Outcome | None:
         if delivery.id != "a":
             return None
         floor.advance(later_ms)
-        health = floor.lane.targets.of(delivery.target)
-        floor.lane.judge(health, [CONFIRMED], floor.monotonic())
+        target = Target("memory", topic=confirms)
+        floor.lane.judge(floor.lane.targets.of(target), [CONFIRMED], floor.monotonic())
         return UNKNOWN
 
     floor.publisher.script(no_word_meanwhile)
