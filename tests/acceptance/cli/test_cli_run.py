@@ -24,6 +24,11 @@ print("up", flush=True)
 while True:
     signals.wait(60)
 """
+# A signal from without would come while other threads run: a dump of their stacks may fail.
+CRASHING = """\
+import faulthandler, signal
+signal.signal(signal.SIGUSR2, lambda *_: faulthandler._sigabrt())
+"""
 
 
 def deliver(duebridge: Command, route: str) -> None:
@@ -147,8 +152,9 @@ def test_run_at_sighup_reads_references_anew(duebridge: Command) -> None:
 
 def test_run_that_crashes_in_c_code_leaves_the_stack_of_each_thread(duebridge: Command) -> None:
     """As images and pods start it: by itself Python says nothing of a signal from C code."""
-    with running(duebridge, PYTHONFAULTHANDLER="1") as worker:
-        assert worker.end(signal.SIGABRT) == -signal.SIGABRT
+    (duebridge.home / "sitecustomize.py").write_text(CRASHING)
+    with running(duebridge, PYTHONFAULTHANDLER="1", PYTHONPATH=str(duebridge.home)) as worker:
+        assert worker.end(signal.SIGUSR2) == -signal.SIGABRT
     told = worker.said().partition("Fatal Python error: Aborted")[2]
     assert "Current thread" in told
     assert "/duebridge/worker/" in told

@@ -26,6 +26,7 @@ from tests.support.contract.source_under_test import (
 )
 from tests.support.kafka.kafka_sources import CLIENTS, KafkaSources
 
+FOR_GOOD = {"retention.ms": "-1"}  # records of so old a time would be cut at any moment
 CODECS = {"gzip": has_gzip, "snappy": has_snappy, "lz4": has_lz4, "zstd": has_zstd}
 
 
@@ -43,7 +44,7 @@ def taken(broker: KafkaSources, topic: str, count: int) -> list[Arrival]:
 
 
 def test_receive_keeps_key_body_headers_and_time_to_the_byte(broker: KafkaSources) -> None:
-    topic = broker.create()
+    topic = broker.create(**FOR_GOOD)
     headers: list[tuple[str, bytes | None]] = [
         ("a", b"\x00\xff"),
         ("A", b""),
@@ -63,7 +64,7 @@ def test_receive_keeps_key_body_headers_and_time_to_the_byte(broker: KafkaSource
 
 
 def test_receive_names_messages_by_offset_and_time_and_places_them(broker: KafkaSources) -> None:
-    topic = broker.create()
+    topic = broker.create(**FOR_GOOD)
     broker.put(topic, b"0", timestamp=1_700_000_000_000)
     broker.put(topic, b"1", timestamp=1_700_000_000_001)
     broker.flush()
