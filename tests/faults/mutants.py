@@ -194,6 +194,43 @@ MUTANTS |= {
     for kind, (old, new) in UNREPORTED.items()
 }
 
+# What makes an id of a reconcile ordinary, so that nobody judges it; each condition left out.
+SIFTING = "connectors/duebridge_connectors/spark/transforms/ordinary_ids.py"
+ALWAYS = "F.lit(True)"
+UNASKED = {
+    "stuck": (
+        "_bits",
+        "is_stuck | _is(*_DATED) & F.col('due_ms').isNull()",
+        "_is(*_DATED) & F.col('due_ms').isNull()",
+    ),
+    "stray": ("_is_ordinary", "_has(_ODD, *_SEVERAL, *_STRAYS)", "_has(_ODD, *_SEVERAL)"),
+    "twice": ("_is_ordinary", "F.bit_count('kinds') == F.col('facts')", ALWAYS),
+    "lost": ("_is_ordinary", "_has(*_ENDS)", ALWAYS),
+    "unexpected": (
+        "_is_ordinary",
+        "_has(_ODD, *_BEGINS, what.REPLACED, *_CAME, *_STRAYS)",
+        "_has(_ODD, *_BEGINS, what.REPLACED, *_STRAYS)",
+    ),
+    "after_cancel": (
+        "_is_ordinary",
+        "is_one_life & ~is_both & _agrees(window)",
+        "is_one_life & _agrees(window)",
+    ),
+    "early": ("_agrees", "late_by >= -window.skew_ms", ALWAYS),
+    "late": ("_agrees", "late_by <= window.late_ms", ALWAYS),
+    "corrupt": ("_agrees", "F.col('least_print') == F.col('most_print')", ALWAYS),
+    "misdated": ("_agrees", "F.col('least_due') == F.col('most_due')", ALWAYS),
+}
+MUTANTS |= {
+    f"sift_without_{kind}": Mutant(
+        f"a reconcile takes an id that may be {kind.replace('_', ' ')} for an ordinary one",
+        "tests/spark/reconcile/test_reconcile_sifting.py"
+        "::test_sift_of_any_stories_leaves_out_only_ids_with_nothing_wrong",
+        CodeEdit(SIFTING, function, old, new),
+    )
+    for kind, (function, old, new) in UNASKED.items()
+}
+
 
 def run(tree: Path, tests: Sequence[str]) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-pno:cacheprovider", *tests]
