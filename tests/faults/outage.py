@@ -114,6 +114,7 @@ def strike(rig: Rig, outage: Outage, seconds: float) -> Look:
     service = rig.side.service
     stays, leaves = rig.workers
     with rig.fault(f"broker frozen, then killed: away for {seconds:g} s") as fault:
+        fault.silences(len(rig.workers))
         outage.before_bytes = resident_bytes(stays.pid)
         with meanwhile(lambda: note_most(rig, outage), LOOK_EVERY_S):
             began = time.monotonic()

@@ -15,7 +15,7 @@ from duebridge.ports.checks import Finding, Severity
 from duebridge.ports.publisher import BrokerUnavailable, Delivery, Verdict
 from duebridge.ports.source import SourcePlan
 from duebridge_connectors.rabbitmq.broker import RABBITMQ
-from tests.support.contract.source_under_test import Memory, bodies, is_quiet, received
+from tests.support.contract.source_under_test import Memory, bodies, gathered, is_quiet, received
 from tests.support.rabbitmq.own_rabbitmq import PrivateRabbit
 from tests.support.servers import free_port
 
@@ -85,7 +85,7 @@ def test_declare_sends_what_is_delayed_to_the_intake_and_the_rest_on(
         properties = pika.BasicProperties(headers=headers)
         channel.basic_publish(names.exchange, "invoice.due", repr(headers).encode(), properties)
     with closing(RABBITMQ.open_source({"url": rabbitmq_url}, plan, Memory())) as source:
-        first = received(source)
+        first = gathered(source, 3)
         assert first[0].onward == Target(
             "billing", exchange=f"{names.exchange}.due", routing_key="invoice.due"
         )

@@ -38,6 +38,7 @@ def kill(rig: Rig) -> None:
 def freeze(rig: Rig) -> None:
     name = "broker frozen beyond the publish deadline and a lease"
     with rig.fault(name) as fault, rig.stack.frozen(rig.side.service):
+        fault.silences(len(rig.workers))
         until = time.monotonic() + LEASE_S
         rig.see_logged(fault, '"lane_stopped"')
         rig.see(lambda: time.monotonic() > until)
@@ -99,6 +100,7 @@ def retry_by_default(rig: Rig, config: Config) -> None:
 
 def raise_alarm(rig: Rig) -> None:
     with rig.fault("memory alarm") as fault:
+        fault.silences(len(rig.workers))
         rig.stack.rabbitmqctl("set_vm_memory_high_watermark", "absolute", "1")
         try:
             rig.see_logged(fault, '"rabbitmq_blocked"')
@@ -125,6 +127,7 @@ def fill_queue(rig: Rig) -> None:
 
 def freeze_beyond_heartbeat(rig: Rig) -> None:
     with rig.fault("broker frozen beyond the heartbeat") as fault, rig.stack.frozen("rabbitmq"):
+        fault.silences(len(rig.workers))
         rig.see_logged(fault, '"rabbitmq_not_connected"')
 
 

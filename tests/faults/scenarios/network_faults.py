@@ -64,6 +64,8 @@ def break_link(
     party: str, kind: str, how: Callable[[Rig, Link, str, Fault], None], rig: Rig
 ) -> None:
     with rig.fault(f"link to the {party} {kind}") as fault:
+        if party == "broker" and how in (hole, slow):
+            fault.silences(len(rig.workers))
         how(rig, link_of(rig, party), party, fault)
 
 

@@ -59,7 +59,10 @@ def numbered(count: int, size: int = 0) -> list[bytes]:
 
 
 def received(source: Source, within_s: float = WITHIN_S) -> list[Arrival]:
-    """Return the next batch that has a message; fails the test if none comes."""
+    """Return the next batch that has a message; fails the test if none comes.
+
+    A batch ends where a message is still on its way: its size is the broker's affair.
+    """
     give_up_at = time.monotonic() + within_s
     while time.monotonic() < give_up_at:
         with suppress(BrokerUnavailable):
@@ -68,8 +71,16 @@ def received(source: Source, within_s: float = WITHIN_S) -> list[Arrival]:
     raise AssertionError(f"nothing came within {within_s:g} s")
 
 
+def gathered(source: Source, count: int) -> list[Arrival]:
+    """Receive batch after batch until so many messages came; nothing is settled."""
+    found: list[Arrival] = []
+    while len(found) < count:
+        found += received(source)
+    return found
+
+
 def settled(source: Source, count: int, within_s: float = WITHIN_S) -> list[Arrival]:
-    """Receive and settle batch after batch until so many messages came."""
+    """Receive and settle batch after batch until so many messages came; the last may bring more."""
     found: list[Arrival] = []
     while len(found) < count:
         batch = received(source, within_s)
