@@ -43,7 +43,7 @@ class DeadGroup(LazyGroup):
             "duebridge dead replay reminders --reason unroutable --dry-run",
             "duebridge dead replay reminders --all --rate 50/s --delay 5m --yes",
             "duebridge dead replay reminders --error refused --spread 10m",
-            no="an id is not dead, unknown or in flight",
+            no="an id is unknown, in flight, or not dead",
         ),
         "shunt": _command(
             "dead:shunt",
@@ -56,7 +56,7 @@ class DeadGroup(LazyGroup):
             "Delete dead envelopes for good.",
             "duebridge dead drop reminders order-42",
             "duebridge dead drop reminders --before 30d --yes",
-            no="an id is not dead, unknown or in flight",
+            no="an id is unknown, in flight, or not dead",
         ),
     }
 
@@ -122,7 +122,9 @@ class ConfigGroup(LazyGroup):
     }
 
 
-dead = _group(DeadGroup, "duebridge dead ls reminders", no="not dead, unknown or in flight")
+dead = _group(
+    DeadGroup, "duebridge dead ls reminders", no="an id is unknown, in flight, or not dead"
+)
 store = _group(
     StoreGroup, "duebridge store purge old-reminders", no="a worker serves one of the routes"
 )
@@ -166,7 +168,7 @@ class RootGroup(LazyGroup):
                 "Schedule an envelope, or a stream of them.",
                 "duebridge send reminders 'call back' --delay 15m --id order-42",
                 "duebridge send reminders - --jsonl --rejects refused.jsonl < envelopes.jsonl",
-                no="conflict, in_flight, or a refused line",
+                no="conflict, in_flight, cancelled, dead, or a refused line",
             ),
             "cancel": _command(
                 "envelopes:cancel",
@@ -231,7 +233,7 @@ class RootGroup(LazyGroup):
             ),
             "acl": _command(
                 "acl:acl",
-                "Print the least rights of the users by which duebridge connects.",
+                "Print the minimal rights of the store and broker users.",
                 "duebridge acl",
                 "duebridge acl --role readonly --acl-file >> /etc/redis/users.acl",
                 needs_store=False,

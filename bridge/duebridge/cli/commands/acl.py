@@ -1,4 +1,4 @@
-"""`duebridge acl`: the least rights of the users by which duebridge connects."""
+"""`duebridge acl`: the minimal rights of the store and broker users."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -40,13 +40,13 @@ def acl(
     acl_file: FileOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Print the least rights of the users by which duebridge connects.
+    """Print the minimal rights of the store and broker users.
 
     The store's as a command for redis-cli, then each broker's, for its own tools. Nothing is
     connected and nothing is changed. Write the user's password in place of PASSWORD.
 
     Redis cannot tell who may schedule from who may operate, since every script uses the same
-    commands: who may not change anything gets the role readonly.
+    commands: give read-only users the role readonly.
     """
     from duebridge.admin.checks.permissions import broker_lines, store_lines, store_rule, store_user
 

@@ -55,10 +55,9 @@ def check(
     """Check a configuration file, without any network unless --connect is given.
 
     It finds what a worker would refuse, and names the place of every mistake. With --connect or
-    --running all findings are shown; warnings exit 0. With --running another store.namespace
-    fails, since nobody would deliver what waits in the former one.
-    Where several things fail, the exit code is 2 for the configuration, else 3 for the store, else
-    4 for a broker, else 1.
+    --running all findings are shown; warnings exit 0. With --running another store.namespace fails:
+    no worker would deliver the envelopes in the old namespace. Where several things fail, the exit
+    code is 2 for the configuration, else 3 for the store, else 4 for a broker, else 1.
     """
     path = config_path(context, file)
     try:

@@ -53,9 +53,10 @@ def ls(
 ) -> None:
     """List the dead envelopes of a route, and why.
 
-    On a route with a dead-letter target they leave the store once that has them: look for them
-    there. In JSON, instants are epoch milliseconds, 0 if there is none. If there are more, the last
-    line is the cursor of the next page: in JSON {"cursor": "..."}, else a line on standard error.
+    On a route with a dead-letter target they leave the store once that target confirmed them; read
+    them there. In JSON, instants are epoch milliseconds, 0 if there is none. If there are more, the
+    last line is the cursor of the next page: in JSON {"cursor": "..."}, else a line on standard
+    error.
     """
     from duebridge.admin.dead import list_dead
     from duebridge.admin.listing import read_cursor
@@ -129,7 +130,7 @@ def replay(
 def drop(context: typer.Context, route: RouteArgument, options: SettleOptions) -> None:
     """Delete dead envelopes for good.
 
-    It takes ids, or a filter, or --all. Exits 1 if an id is not dead, unknown, or in_flight: on its
+    It takes ids, or a filter, or --all. Exits 1 if an id is unknown, not dead, or in_flight: on its
     way to the dead-letter target.
     """
     _settle(context, route, options, "drop", lambda op, batch: op.drop(route, batch.ids))

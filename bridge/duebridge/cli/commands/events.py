@@ -47,11 +47,12 @@ def events(
 
     All shards are merged by time. The kinds are accepted, replaced, delivered, retried, dead,
     expired, shunted, cancelled, rescheduled, replayed, dropped, and purged of a whole route. A
-    retry tells what failed, whether it counts towards max_attempts, and when the next try is; what
-    waits for a target goes as soon as the target is well. What a command did names the person who
-    ran it. The journal is capped: a gap says how many entries were cut before they were read.
-    --limit applies to past events, not to those that --follow adds. --follow waits for a store that
-    restarts or fails over, says so once, and goes on behind the last event that it printed.
+    retry tells what failed, whether it counts towards max_attempts, and when the next try is; an
+    envelope set aside for a target is retried once the target answers. An event caused by a command
+    names who ran it. The journal is capped: a gap says how many entries were cut before they were
+    read. --limit applies to past events, not to those that --follow adds. --follow waits for a
+    store that restarts or fails over, says so once, and goes on behind the last event that it
+    printed.
     """
     from duebridge.admin.events import EventReader, Purges
     from duebridge.admin.operator import Operator

@@ -20,8 +20,8 @@ def ls(
 ) -> None:
     """List the intakes of the configuration, and the processes that run them.
 
-    The lag is what waits at the broker for that process, as it said in its last record, at most a
-    few seconds ago; it is a dash, in JSON null, where that is not known.
+    The lag is the number of messages waiting at the broker for the process, by its last record, at
+    most a few seconds old; a dash, in JSON null, where unknown.
     """
     from duebridge.admin.intakes import intake_states
 

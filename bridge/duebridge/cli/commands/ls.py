@@ -84,10 +84,9 @@ def ls(
     error. An envelope that changes its state between two pages may be listed twice or not at all.
 
     --long adds key, headers, the envelope's own target, AMQP priority and the size of the body,
-    --body the body too; in JSON they have the form that `get` has. On a terminal each envelope is
-    a block of lines, since no table of them fits. --state cold lists the route's
-    cold tier by due instant, without a cursor: continue with --due-after. Of those rows it has
-    no more.
+    --body the body too; in JSON they have the form that `get` has. On a terminal each envelope is a
+    block of lines, since no table of them fits. --state cold lists the route's cold tier by due
+    instant, without a cursor: continue with --due-after. Cold rows have no further fields.
     """
     from duebridge.admin.listing import Listing, read_cursor
     from duebridge.admin.operator import Operator

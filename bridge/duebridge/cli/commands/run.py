@@ -62,9 +62,9 @@ def run(
     Intakes of the configuration run beside the lanes; with --only intake:NAME those alone, and
     nothing is delivered.
 
-    Then drain, intakes first, and exit 0. The drain takes at most worker.drain (default 20s); a
-    second signal ends the process at once. Logs go to standard error: text on a terminal, else one
-    JSON object per line.
+    At the signal it drains, intakes first, and exits 0. The drain takes at most worker.drain
+    (default 20s); a second signal ends the process at once. Logs go to standard error: text on a
+    terminal, else one JSON object per line.
 
     When the configuration file changes, or at SIGHUP, the worker applies its routes, all or none,
     and logs config_swapped or config_refused with the reasons. A change of store, brokers or worker

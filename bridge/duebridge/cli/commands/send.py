@@ -100,12 +100,12 @@ def send(
 
     It takes a body, and exactly one of --delay and --at. Exits 0 for accepted, duplicate and
     replaced, 1 for conflict, in_flight, cancelled or dead (how a remembered id ended), and for any
-    refused line. A line of --jsonl has the fields of
-    the Python API: body (text, or {"base64": "AAE="}) or json (any JSON value), delay or at, id,
-    key, headers and so on. Durations are 500ms, 2.5s, 15m, 1h30m, 3d, 2w; instants are RFC 3339
-    with an offset, or epoch milliseconds. A refused line is reported and does not stop the others;
-    the file of --rejects can be edited and sent again, since lines that begin with # are comments.
-    Ctrl-C reports which lines are stored; sent again, lines with an id of their own are duplicates.
+    refused line. A line of --jsonl has the fields of the Python API: body (text, or {"base64":
+    "AAE="}) or json (any JSON value), delay or at, id, key, headers and so on. Durations are 500ms,
+    2.5s, 15m, 1h30m, 3d, 2w; instants are RFC 3339 with an offset, or epoch milliseconds. A refused
+    line is reported and does not stop the others; the file of --rejects can be edited and sent
+    again, since lines that begin with # are comments. Ctrl-C reports which lines are stored; sent
+    again, lines with an id of their own are duplicates.
     """
     from duebridge.limits import RouteLimits
     from duebridge.producer import find_route

@@ -11,9 +11,9 @@ from duebridge.errors import ConfigError
 def serve(context: typer.Context, config: ConfigOption = None) -> None:
     """Serve envelopes over HTTP, and the console at /, until SIGTERM or SIGINT.
 
-    It listens where serve.listen of the configuration says, by default on 127.0.0.1:8480. Then it
-    takes no new connection, ends the requests in hand and exits 0; a second signal ends it at
-    once. Any number of processes may serve the same store. Tokens are read again when their file
+    It listens where serve.listen of the configuration says, by default on 127.0.0.1:8480. At the
+    signal it refuses new connections, finishes open requests and exits 0; a second signal ends it
+    at once. Any number of processes may serve the same store. Tokens are read again when their file
     changes; another configuration needs a restart.
 
     Logs go to standard error: text on a terminal, else one JSON object per line.

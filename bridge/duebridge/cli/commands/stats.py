@@ -97,7 +97,7 @@ def stats(
         raise EnvelopeError("--every: expected --watch beside it")
     pause_s = parse_pause_s(every or "2s")
     if (histogram and watch) or (horizon and not histogram):
-        raise EnvelopeError("--histogram: expected without --watch, and beside --horizon")
+        raise EnvelopeError("--horizon needs --histogram; --histogram excludes --watch")
     settings = load(context, config)
     with opened_store(settings) as connection:
         operator = Operator(settings, connection)

@@ -25,9 +25,9 @@ def token(
 ) -> None:
     """Make a token for the HTTP interface.
 
-    It prints the secret, which nothing keeps, and the line for the file that serve.tokens names.
-    schedule: send, reschedule and cancel. read: look up, routes, statistics. operate: read, and
-    deliver now.
+    It prints the secret once (only its SHA-256 sum is kept), and the line for the file that
+    serve.tokens names. schedule: send, reschedule and cancel. read: look up, routes, statistics.
+    operate: read, and deliver now.
     """
     import msgspec
 

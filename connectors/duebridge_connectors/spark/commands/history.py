@@ -59,7 +59,7 @@ def tidy(
     table: Annotated[str, typer.Argument(help="Directory of a Delta table.")],
     keep: Annotated[
         str | None,
-        typer.Option(help="How long files that are no longer named stay; by default 1d."),
+        typer.Option(help="How long to keep files that no version names; by default 1d."),
     ] = None,
     output: OutputOption = Output.TABLE,
     config: ConfigOption = None,
@@ -124,7 +124,7 @@ def reconcile(
     ] = None,
     since: job.SinceOption = None,
     until: Annotated[
-        str | None, typer.Option(help="Only until then: a time ago, or an instant.")
+        str | None, typer.Option(help="End of the period: a time ago, or an instant.")
     ] = None,
     late: Annotated[
         str | None,

@@ -58,7 +58,8 @@ JournalTableOption = Annotated[
     ),
 ]
 SinceOption = Annotated[
-    str | None, typer.Option("--since", help="Only since then: a time ago (7d), or an instant.")
+    str | None,
+    typer.Option("--since", help="Start of the period: a time ago (7d), or an instant."),
 ]
 RateOption = Annotated[int | None, typer.Option(help="Rate limit over all tasks.")]
 
