@@ -65,7 +65,9 @@ intake_accepted = Counter(
     "duebridge_intake_accepted", "Messages of an intake that the store accepted", ["intake"]
 )
 intake_duplicates = Counter(
-    "duebridge_intake_duplicates", "Messages of an intake that the store knew", ["intake"]
+    "duebridge_intake_duplicates",
+    "Messages of an intake already stored or delivered",
+    ["intake"],
 )
 intake_cancelled = Counter(
     "duebridge_intake_cancelled", "Envelopes that messages of an intake cancelled", ["intake"]
@@ -82,7 +84,7 @@ intake_without_id = Counter(
     ["intake"],
 )
 intake_lag = Gauge("duebridge_intake_lag", "Messages that wait at the broker", ["intake"])
-intake_up = Gauge("duebridge_intake_up", "Whether an intake's broker answers", ["intake"])
+intake_up = Gauge("duebridge_intake_up", "1: this process reads the intake's source", ["intake"])
 intake_waiting_seconds = Gauge(
     "duebridge_intake_waiting_seconds", "How long an intake's batch in hand has waited", ["intake"]
 )

@@ -116,7 +116,9 @@ class ShardCollector(Collector):
         stopped = GaugeMetricFamily(
             "duebridge_lane_stopped", "1: the broker does not answer", labels=["broker"]
         )
-        in_flight = GaugeMetricFamily("duebridge_in_flight", "Envelopes leased", labels=["broker"])
+        in_flight = GaugeMetricFamily(
+            "duebridge_in_flight", "Envelopes under this worker's leases", labels=["broker"]
+        )
         for lane in self._lanes:
             stopped.add_metric([lane.broker], int(not lane.is_open))
             in_flight.add_metric([lane.broker], lane.in_flight)
@@ -178,7 +180,7 @@ def _counts(views: Iterable[tuple[ShardView, list[str]]]) -> Iterable[Metric]:
         "duebridge_envelopes", "Envelopes by state", labels=[*SHARD, "state"]
     )
     within = GaugeMetricFamily(
-        "duebridge_due_within", "Envelopes due now or by then", labels=[*SHARD, "window"]
+        "duebridge_due_within", "Envelopes due now or within the window", labels=[*SHARD, "window"]
     )
     scheduled = CounterMetricFamily(
         "duebridge_scheduled", "Due instants given to envelopes", labels=SHARD
@@ -194,11 +196,21 @@ def _counts(views: Iterable[tuple[ShardView, list[str]]]) -> Iterable[Metric]:
 
 
 def _of_store(monitor: StoreMonitor | None) -> Iterable[Metric]:
-    used = GaugeMetricFamily("duebridge_store_memory_used_bytes", "Of the fullest node")
-    limit = GaugeMetricFamily("duebridge_store_memory_limit_bytes", "Of the fullest node")
-    unfit = GaugeMetricFamily("duebridge_store_unfit", "1: it may lose envelopes", labels=["fault"])
+    used = GaugeMetricFamily(
+        "duebridge_store_memory_used_bytes", "Memory used by the store's fullest node"
+    )
+    limit = GaugeMetricFamily(
+        "duebridge_store_memory_limit_bytes", "Memory limit of the store's fullest node"
+    )
+    unfit = GaugeMetricFamily(
+        "duebridge_store_unfit",
+        "1: the store fails the requirement named by fault",
+        labels=["fault"],
+    )
     absent = GaugeMetricFamily(
-        "duebridge_absent_envelopes", "Of routes not in the configuration", labels=["route"]
+        "duebridge_absent_envelopes",
+        "Envelopes of routes missing from the configuration",
+        labels=["route"],
     )
     snapshot = monitor.snapshot if monitor else None
     if snapshot is not None:
