@@ -32,5 +32,5 @@ class AsideCount:
             self._cursor = page.cursor
 
     def forget(self) -> None:
-        """Begin anew: nothing is set aside."""
+        """Reset: nothing is set aside."""
         self._latest, self._counting, self._cursor = Counter(), Counter(), NO_CURSOR

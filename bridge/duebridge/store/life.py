@@ -54,7 +54,9 @@ class RouteLife:
                 self._look_again(known)
             except RenewalNeeded:
                 self._renewed(renew, known)
-        raise StoreUnavailable(f"route {self._route}: the store changed again and again")
+        raise StoreUnavailable(
+            f"route {self._route}: gave up after {MOST_REFUSALS} changes of the route"
+        )
 
     def _look_again(self, known: str) -> None:
         with self._looking:

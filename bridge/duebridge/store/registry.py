@@ -80,7 +80,7 @@ class Registry:
             life = self._entered(checked_name("route", name), value, shards)
             if self._is_open_in_all_shards(name, life):
                 return life
-        raise StoreUnavailable(f"route {name}: it is removed and recreated again and again")
+        raise StoreUnavailable(f"route {name}: gave up after {MOST_LOOKS} changes of the route")
 
     def _is_open_in_all_shards(self, name: str, life: Life) -> bool:
         """Open every shard; false where the route was removed meanwhile.

@@ -108,7 +108,7 @@ class Memory(BrokerType):
             ok(FindingSubject.ROUTE, to.place, "the memory broker takes all") for to in destinations
         ]
         return [
-            ok(FindingSubject.BROKER, place, "is in this process: nothing of it outlives it"),
+            ok(FindingSubject.BROKER, place, "messages live in this process and end with it"),
             *takes,
         ]
 
@@ -132,7 +132,7 @@ class Memory(BrokerType):
     ) -> list[Finding]:
         """Return that it is there; see `BrokerType.examine_source`."""
         del settings, plan, deadline_s
-        return [ok(FindingSubject.BROKER, place, "is in this process: nothing of it outlives it")]
+        return [ok(FindingSubject.BROKER, place, "messages live in this process and end with it")]
 
     def declare_source(self, settings: Mapping[str, object], plan: SourcePlan) -> list[str]:
         """Return the lines of a declaration; nothing is created."""

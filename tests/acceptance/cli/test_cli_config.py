@@ -103,7 +103,7 @@ def test_check_beside_running_workers_of_another_namespace_exits_1(
     line = line_of(done, "store.namespace")
     assert line.startswith("failure")
     assert f"expected {installed}, where the running workers' envelopes are" in line
-    assert "got other -- set it back" in line
+    assert "got other -- restore the namespace" in line
     assert compared(tmp_path, installed, running, TEAM="a").code == 0
 
 

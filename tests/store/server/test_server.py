@@ -62,7 +62,7 @@ def test_check_server_that_reads_its_data_is_unavailable_not_unfit(tmp_path: Pat
     slowly = ("--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024")
     with redis_server(tmp_path, *persisted, *slowly) as port:
         connection = open_connection(f"redis://127.0.0.1:{port}")
-        with pytest.raises(StoreUnavailable, match="still reading its data"):
+        with pytest.raises(StoreUnavailable, match="loading its data"):
             check_fitness(connection)
         connection.close()
 

@@ -119,7 +119,10 @@ def _clock(ahead_ms: int) -> Finding:
     text = f"the store's clock is {format_ms(abs(ahead_ms))} {side} this machine's"
     if abs(ahead_ms) <= CLOCK_MS:
         return ok(FindingSubject.STORE, "store", text)
-    remedy = "synchronise both clocks: due is the store's, an instant that is given is this one's"
+    remedy = (
+        "synchronise both: the store's clock decides what is due; this machine's clock computed the"
+        " instants you pass"
+    )
     return warning(FindingSubject.STORE, "store", text, remedy)
 
 

@@ -24,8 +24,8 @@ def compare_namespace(config: Config, running: Path) -> Finding:
         return ok(FindingSubject.ROUTE, place, f"{given}, as in {running}")
     text = f"expected {installed}, where the running workers' envelopes are ({running})"
     remedy = (
-        "set it back, or nobody delivers what waits there; to leave it there, check without"
-        " --running (in the chart: preflight.enabled=false, or --no-hooks)"
+        "restore the namespace, or no worker delivers its envelopes; to leave them there, check"
+        " without --running (in the chart: preflight.enabled=false, or --no-hooks)"
     )
     return failure(FindingSubject.ROUTE, place, f"{text}; got {given}", remedy)
 

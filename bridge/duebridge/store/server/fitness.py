@@ -89,7 +89,7 @@ def fitness_faults(connection: Connection, needs: DurabilityNeeds = _NOTHING) ->
 
 def _faults(nodes: Sequence[Info], needs: DurabilityNeeds) -> dict[str, str]:
     if any(int(node.get("loading", 0)) for node in nodes):  # until then it reports no persistence
-        raise StoreUnavailable("the store is still reading its data from disk; it answers after")
+        raise StoreUnavailable("the store is loading its data from disk; try again when it is done")
     checks: dict[str, Callable[[Info], str]] = {
         "version": _version_fault,
         "eviction": _eviction_fault,

@@ -161,7 +161,7 @@ class KafkaPythonClient:
         deadline = Deadline(timeout_s)
         nodes = [node.node_id for node in self._net.cluster.bootstrap_brokers()]
         if not self._metadata_lock.acquire(timeout=deadline.left_s()):
-            raise RequestFailed("other questions took all the time")
+            raise RequestFailed("other metadata requests used up the deadline")
         try:
             for others in range(len(nodes) - 1, 0, -1):
                 with suppress(RequestFailed):

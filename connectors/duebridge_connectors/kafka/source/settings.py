@@ -17,7 +17,7 @@ _NOT_OURS = frozenset({"max_in_flight_requests_per_connection"})
 
 
 def fetch_bytes(plan: SourcePlan) -> int:
-    """Return the most that one fetch may bring: one is being read while the next is under way."""
+    """Return the most that one fetch may bring: one is read while the next one is being fetched."""
     return max(plan.in_hand_bytes // 4, MIN_FETCH_BYTES)
 
 

@@ -108,7 +108,10 @@ class KafkaSource:
             self._watch = TopicWatch(consumer.ask_topic)
             self._logs = Logs(self._plan.broker, self._topic, self._watch.topic_id)
             if not self._watch.topic_id:
-                log.warning("topic %s has no id: a redelivery is told by its id alone", self._topic)
+                log.warning(
+                    "topic %s has no id: redeliveries are recognised by message id only",
+                    self._topic,
+                )
             consumer.join(self._logs)
         return self._consumer
 
@@ -131,7 +134,9 @@ class KafkaSource:
             consumer.commit({log_.part: at for log_, at in owed.items()})
         except CommitRefused as refusal:
             log.info(
-                "topic %s: commit refused, tried again if still ours: %s", self._topic, refusal
+                "topic %s: commit refused, repeated while this member owns the partition: %s",
+                self._topic,
+                refusal,
             )
         else:
             self._owed = {}

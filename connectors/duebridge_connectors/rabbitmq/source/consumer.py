@@ -26,7 +26,10 @@ ABORT_S: Final = 0.2
 
 
 class QueueConsumer:
-    """`fault` is what ended it, or will: BrokerUnavailable or ConfigError."""
+    """Consumes one queue or stream; `fault` says why it ended.
+
+    A fault is BrokerUnavailable or ConfigError, and may be known before the end.
+    """
 
     def __init__(
         self,
