@@ -14,12 +14,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from duebridge.audit import HistoryEvent, Op, Phase
 from duebridge.envelope import Envelope
 from duebridge.errors import StoreError, StoreUnavailable
 from duebridge.producer import Producer
 from tests.failover.judgement import REFUSED
 from tests.support.model.histories import Historian, now_ms
+from tests.support.model.history_events import HistoryEvent, Phase, Subject
 
 ROUTE = "failover"
 THREADS, BATCH, EVERY_S = 4, 20, 0.1  # some 600 envelopes a second
@@ -59,15 +59,15 @@ class Caller(threading.Thread):
             for place in range(BATCH)
         ]
         ids = [each.id for each in batch]
-        self._note(Op.SCHEDULE, Phase.INVOKE, ids)
+        self._note(Subject.SCHEDULE, Phase.INVOKE, ids)
         try:
             receipts = self._producer.schedule_many(ROUTE, batch)
         except StoreError as error:
-            self._note(Op.SCHEDULE, Phase.INFO, ids, _said(error))
+            self._note(Subject.SCHEDULE, Phase.INFO, ids, _said(error))
             return
         at_ms = now_ms()
         self._history.write(
-            HistoryEvent(at_ms, Op.SCHEDULE, Phase.OK, each.id, each.due_at_ms, each.status)
+            HistoryEvent(at_ms, Subject.SCHEDULE, Phase.OK, each.id, each.due_at_ms, each.status)
             for each in receipts
         )
         since = time.monotonic()
@@ -83,23 +83,25 @@ class Caller(threading.Thread):
         while self._known and len(found) < 3 and self._known[0][0] < time.monotonic() - KNOWN_S:
             found.append(self._known.popleft()[1])
         for name in found[:2]:
-            self._change(Op.CANCEL, name, 0, partial(self._producer.cancel, ROUTE, name))
+            self._change(Subject.CANCEL, name, 0, partial(self._producer.cancel, ROUTE, name))
         for name in found[2:]:
             at = now_ms() + 6000  # later than it was, unless that was far
             move = partial(self._producer.reschedule, ROUTE, name, at=at)
-            self._change(Op.RESCHEDULE, name, at, move)
+            self._change(Subject.RESCHEDULE, name, at, move)
 
-    def _change(self, op: Op, id: str, due_ms: int, call: Callable[[], str]) -> None:
-        self._history.note(op, Phase.INVOKE, id, due_at_ms=due_ms)
+    def _change(self, subject: Subject, id: str, due_ms: int, call: Callable[[], str]) -> None:
+        self._history.note(subject, Phase.INVOKE, id, due_at_ms=due_ms)
         try:
             phase, answer = Phase.OK, call()
         except StoreError as error:
             phase, answer = Phase.INFO, _said(error)
-        self._history.note(op, phase, id, due_at_ms=due_ms, answer=answer)
+        self._history.note(subject, phase, id, due_at_ms=due_ms, answer=answer)
 
-    def _note(self, op: Op, phase: Phase, ids: list[str], answer: str = "") -> None:
+    def _note(self, subject: Subject, phase: Phase, ids: list[str], answer: str = "") -> None:
         at_ms = now_ms()
-        self._history.write(HistoryEvent(at_ms, op, phase, each, answer=answer) for each in ids)
+        self._history.write(
+            HistoryEvent(at_ms, subject, phase, each, answer=answer) for each in ids
+        )
 
 
 def _said(error: StoreError) -> str:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from duebridge.audit import HistoryEvent, Op, Phase, audit, history_of
+from duebridge.audit import audit
+from tests.support.model.history_events import HistoryEvent, Phase, Subject, history_of
 
 LOSSES = ("lost", "brought_back", "early", "moves_lost")
 RESUMES_WITHIN_S = 5.0  # but for stalls of the whole rig, which relays every call
@@ -44,7 +45,7 @@ def count(events: Sequence[HistoryEvent], ended_at_ms: int) -> Counts:
     history = history_of(events)
     verdict = audit(history)
     due_ms = {each.id: each.due_at_ms for each in history.accepted}
-    held_ms = {event.id: event.due_at_ms for event in events if event.op is Op.STORE}
+    held_ms = {event.id: event.due_at_ms for event in events if event.subject is Subject.STORE}
     is_due = {each for each in held_ms if due_ms.get(each, ended_at_ms) < ended_at_ms}
     stuck = {each for each, at_ms in held_ms.items() if at_ms < ended_at_ms}
     unanswered = {_call(event): event.answer for event in events if _is_unanswered(event)}
@@ -68,9 +69,9 @@ REFUSED = "!"  # begins the answer of a call with an error that is not about a s
 
 
 def _is_unanswered(event: HistoryEvent) -> bool:
-    return event.phase is Phase.INFO and event.op is not Op.FAULT
+    return event.phase is Phase.INFO and event.subject is not Subject.FAULT
 
 
-def _call(event: HistoryEvent) -> tuple[Op, str, int]:
+def _call(event: HistoryEvent) -> tuple[Subject, str, int]:
     """Return what the events of one call share: a batch is one."""
-    return event.op, event.id.partition("-")[0], event.at_ms
+    return event.subject, event.id.partition("-")[0], event.at_ms

@@ -13,7 +13,6 @@ import msgspec
 import redis
 
 from duebridge.admin.listing import Listing
-from duebridge.audit import Op, Phase
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection
@@ -23,6 +22,7 @@ from tests.failover.nodes import LinkedNode
 from tests.failover.power import PoweredNode
 from tests.failover.worker import BROKER
 from tests.support.model.histories import Historian, now_ms, read_histories
+from tests.support.model.history_events import Phase, Subject
 from tests.support.redis.redis_sets import ClusterOfSix, SentinelSet
 from tests.support.running_clock import running_clock
 from tests.support.servers import wait_until
@@ -258,7 +258,7 @@ class Rig:
             record = found.entry.record
             due_at_ms = record.due_at_ms if record else 0
             entry = found.entry
-            history.note(Op.STORE, Phase.OK, entry.id, due_at_ms=due_at_ms, answer=entry.state)
+            history.note(Subject.STORE, Phase.OK, entry.id, due_at_ms=due_at_ms, answer=entry.state)
         history.close()
 
     def _stores(self) -> Iterator[DelayStore]:

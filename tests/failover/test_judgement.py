@@ -4,41 +4,41 @@ from pathlib import Path
 
 import pytest
 
-from duebridge.audit import HistoryEvent, Op, Phase
 from tests.failover.judgement import Counts, count
 from tests.failover.rig import Result
 from tests.failover.scenarios import SCENARIOS
 from tests.failover.table import BEGIN, END, Run, put_between_marks, report, summary
 from tests.support.checkout import ROOT
 from tests.support.model.histories import Historian, read_histories
+from tests.support.model.history_events import HistoryEvent, Phase, Subject
 
 DUE_MS, END_MS = 1000, 9000
 
 
 def accepted(id: str, due_ms: int = DUE_MS) -> list[HistoryEvent]:
     return [
-        HistoryEvent(1, Op.SCHEDULE, Phase.INVOKE, id),
-        HistoryEvent(2, Op.SCHEDULE, Phase.OK, id, due_ms, "accepted"),
+        HistoryEvent(1, Subject.SCHEDULE, Phase.INVOKE, id),
+        HistoryEvent(2, Subject.SCHEDULE, Phase.OK, id, due_ms, "accepted"),
     ]
 
 
 def cancelled(id: str) -> list[HistoryEvent]:
     return [
-        HistoryEvent(3, Op.CANCEL, Phase.INVOKE, id),
-        HistoryEvent(4, Op.CANCEL, Phase.OK, id, answer="cancelled"),
+        HistoryEvent(3, Subject.CANCEL, Phase.INVOKE, id),
+        HistoryEvent(4, Subject.CANCEL, Phase.OK, id, answer="cancelled"),
     ]
 
 
 def arrived(id: str, at_ms: int = DUE_MS) -> HistoryEvent:
-    return HistoryEvent(at_ms, Op.TARGET, Phase.OK, id)
+    return HistoryEvent(at_ms, Subject.TARGET, Phase.OK, id)
 
 
 def held(id: str, due_ms: int = 2 * END_MS) -> HistoryEvent:
-    return HistoryEvent(END_MS, Op.STORE, Phase.OK, id, due_ms, answer="pending")
+    return HistoryEvent(END_MS, Subject.STORE, Phase.OK, id, due_ms, answer="pending")
 
 
-def unanswered(op: Op, id: str, answer: str, at_ms: int = 5) -> HistoryEvent:
-    return HistoryEvent(at_ms, op, Phase.INFO, id, answer=answer)
+def unanswered(subject: Subject, id: str, answer: str, at_ms: int = 5) -> HistoryEvent:
+    return HistoryEvent(at_ms, subject, Phase.INFO, id, answer=answer)
 
 
 def test_count_accepted_but_nowhere_is_lost() -> None:
@@ -60,7 +60,7 @@ def test_count_cancelled_and_gone_is_well() -> None:
 
 
 def test_count_delivered_before_the_last_receipts_due_is_early() -> None:
-    moved = HistoryEvent(3, Op.RESCHEDULE, Phase.OK, "a-1", 2 * DUE_MS, "rescheduled")
+    moved = HistoryEvent(3, Subject.RESCHEDULE, Phase.OK, "a-1", 2 * DUE_MS, "rescheduled")
     found = count([*accepted("a-1"), moved, arrived("a-1")], END_MS)
     assert found.early == ["a-1"]
 
@@ -83,13 +83,13 @@ def test_count_second_copy_is_a_duplicate_and_no_violation() -> None:
 
 
 def test_count_call_without_an_answer_is_one_whatever_its_batch() -> None:
-    batch = [unanswered(Op.SCHEDULE, f"a-{number}", "StoreUnavailable") for number in range(8)]
-    other = unanswered(Op.CANCEL, "b-1", "StoreUnavailable")
+    batch = [unanswered(Subject.SCHEDULE, f"a-{number}", "StoreUnavailable") for number in range(8)]
+    other = unanswered(Subject.CANCEL, "b-1", "StoreUnavailable")
     assert count([*batch, other], END_MS).indeterminate == 2
 
 
 def test_count_call_with_another_error_is_a_violation() -> None:
-    events = [unanswered(Op.CANCEL, "a-1", "!StoreError: odd")]
+    events = [unanswered(Subject.CANCEL, "a-1", "!StoreError: odd")]
     found = count(events, END_MS)
     assert found.violations(keeps_all=False) == {"refused": ["!StoreError: odd"]}
     assert found.indeterminate == 0

@@ -6,11 +6,11 @@ python -m tests.failover.worker HOME NAME --config duebridge.yaml run
 import sys
 from pathlib import Path
 
-from duebridge.audit import Op, Phase
 from duebridge.cli import main
 from duebridge.ports.publisher import Delivery
 from duebridge_connectors.memory import MemoryPublisher
 from tests.support.model.histories import Historian
+from tests.support.model.history_events import Phase, Subject
 
 BROKER = {"type": "memory", "options": {"name": "failover"}}
 
@@ -18,7 +18,7 @@ if __name__ == "__main__":
     history = Historian(Path(sys.argv.pop(1)), sys.argv.pop(1))
 
     def note(delivery: Delivery) -> None:
-        history.note(Op.TARGET, Phase.OK, delivery.id)
+        history.note(Subject.TARGET, Phase.OK, delivery.id)
 
     MemoryPublisher.named(BROKER["options"]["name"]).script(note)
     sys.exit(main())

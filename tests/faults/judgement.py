@@ -7,10 +7,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from duebridge.audit import Bounds, HistoryEvent, audit, history_of, whole_histories
+from duebridge.audit import Bounds, audit
 from duebridge.ports.publisher import Reason
 from duebridge.store.journal import JournalEntry
 from tests.faults.scenario import Bound, Scenario
+from tests.support.model.history_events import HistoryEvent, history_of, whole_histories
 
 SLOWER = 2 if "PYTEST_XDIST_WORKER" in os.environ else 1  # beside other tests on the same cores
 WELL_S = 2.0 * SLOWER  # how late may be what is well, or is so again

@@ -14,10 +14,11 @@ import pika
 import redis
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from duebridge.audit import HistoryEvent, Op, Phase, fingerprint
+from duebridge.audit import fingerprint
 from duebridge.store.keys import intake_key
 from tests.faults.servers.brokers import KafkaSide, RabbitSide
 from tests.support.model.histories import Historian, now_ms
+from tests.support.model.history_events import HistoryEvent, Phase, Subject
 from tests.support.servers import wait_until
 
 INTAKE = "intake"
@@ -217,8 +218,8 @@ def _mixed(good: Sequence[Message], bad: int) -> Iterator[Message]:
 
 def _invoked(posted: Posted, key: bytes | None) -> HistoryEvent:
     print_of = fingerprint(posted.body, key, ())
-    return HistoryEvent(now_ms(), Op.SCHEDULE, Phase.INVOKE, posted.id, fingerprint=print_of)
+    return HistoryEvent(now_ms(), Subject.SCHEDULE, Phase.INVOKE, posted.id, fingerprint=print_of)
 
 
 def _confirmed(posted: Posted) -> HistoryEvent:
-    return HistoryEvent(now_ms(), Op.SCHEDULE, Phase.OK, posted.id, posted.due_ms, "accepted")
+    return HistoryEvent(now_ms(), Subject.SCHEDULE, Phase.OK, posted.id, posted.due_ms, "accepted")

@@ -12,7 +12,6 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from duebridge.audit import Op, Phase
 from duebridge.errors import StoreError
 from tests.faults.judgement import Look, Seen, judge, tell
 from tests.faults.scenario import Bound, Config, Result, Scenario
@@ -21,6 +20,7 @@ from tests.faults.servers.stack import NAMES, Stack
 from tests.faults.servers.storage import Storage
 from tests.faults.traffic import ROUTE, NotedProducer, Traffic
 from tests.support.model.histories import Historian, read_histories
+from tests.support.model.history_events import Phase, Subject
 
 LEASE_S = 3.0
 WITHIN_S = 60.0
@@ -154,11 +154,11 @@ class Rig:
         """Wait until messages are in flight; the block breaks something and sees its effect."""
         in_flight = self._most_in_flight()
         fault = Fault(name, in_flight, {log: log.stat().st_size for log in self._logs()})
-        self._nemesis.note(Op.FAULT, Phase.INVOKE, name, answer=f"{fault.in_flight} in flight")
+        self._nemesis.note(Subject.FAULT, Phase.INVOKE, name, answer=f"{fault.in_flight} in flight")
         with meanwhile(lambda: fault.note(self.in_flight()), LOOK_EVERY_S):
             yield fault
         phase = Phase.OK if fault.is_effective else Phase.INFO
-        self._nemesis.note(Op.FAULT, phase, name, answer=fault.effect)
+        self._nemesis.note(Subject.FAULT, phase, name, answer=fault.effect)
         self.faults.append(fault)
 
     def _most_in_flight(self) -> int:

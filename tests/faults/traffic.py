@@ -10,12 +10,13 @@ from typing import Unpack
 
 import msgspec
 
-from duebridge.audit import HistoryEvent, Op, Phase, fingerprint
+from duebridge.audit import fingerprint
 from duebridge.envelope import Envelope, EnvelopeFields, Target
 from duebridge.errors import StoreFull, StoreUnavailable
 from duebridge.producer import OnConflict, Producer
 from duebridge.receipt import Receipt
 from tests.support.model.histories import Historian, now_ms
+from tests.support.model.history_events import HistoryEvent, Phase, Subject
 
 ROUTE = "faults"
 BATCH = 100
@@ -59,7 +60,9 @@ class NotedProducer:
     ) -> Sequence[Receipt]:
         """Return the receipts; none where the store refused, or did not answer."""
         self._history.write(
-            HistoryEvent(now_ms(), Op.SCHEDULE, Phase.INVOKE, each.id, fingerprint=_print_of(each))
+            HistoryEvent(
+                now_ms(), Subject.SCHEDULE, Phase.INVOKE, each.id, fingerprint=_print_of(each)
+            )
             for each in batch
         )
         try:
@@ -71,28 +74,32 @@ class NotedProducer:
         else:
             at_ms = now_ms()
             self._history.write(
-                HistoryEvent(at_ms, Op.SCHEDULE, Phase.OK, each.id, each.due_at_ms, each.status)
+                HistoryEvent(
+                    at_ms, Subject.SCHEDULE, Phase.OK, each.id, each.due_at_ms, each.status
+                )
                 for each in receipts
             )
             return receipts
-        self._history.write(HistoryEvent(now_ms(), Op.SCHEDULE, phase, each.id) for each in batch)
+        self._history.write(
+            HistoryEvent(now_ms(), Subject.SCHEDULE, phase, each.id) for each in batch
+        )
         return ()
 
     def cancel(self, id: str, route: str = ROUTE) -> str:
-        return self._change(Op.CANCEL, id, 0, lambda: self.plain.cancel(route, id))
+        return self._change(Subject.CANCEL, id, 0, lambda: self.plain.cancel(route, id))
 
     def reschedule(self, id: str, due_ms: int, route: str = ROUTE) -> str:
         return self._change(
-            Op.RESCHEDULE, id, due_ms, lambda: self.plain.reschedule(route, id, at=due_ms)
+            Subject.RESCHEDULE, id, due_ms, lambda: self.plain.reschedule(route, id, at=due_ms)
         )
 
-    def _change(self, op: Op, id: str, due_ms: int, call: Callable[[], str]) -> str:
-        self._history.note(op, Phase.INVOKE, id, due_at_ms=due_ms)
+    def _change(self, subject: Subject, id: str, due_ms: int, call: Callable[[], str]) -> str:
+        self._history.note(subject, Phase.INVOKE, id, due_at_ms=due_ms)
         try:
             phase, answer = Phase.OK, call()
         except (StoreUnavailable, StoreFull) as error:
             phase, answer = Phase.INFO, type(error).__name__
-        self._history.note(op, phase, id, due_at_ms=due_ms, answer=answer)
+        self._history.note(subject, phase, id, due_at_ms=due_ms, answer=answer)
         return answer
 
     def close(self) -> None:

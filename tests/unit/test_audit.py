@@ -3,17 +3,12 @@
 import msgspec
 import pytest
 
-from duebridge.audit import (
+from duebridge.audit import AcceptedEnvelope, ArrivedEnvelope, Bounds, History, audit, fingerprint
+from tests.support.model.history_events import (
     MISPLACED,
-    AcceptedEnvelope,
-    ArrivedEnvelope,
-    Bounds,
-    History,
     HistoryEvent,
-    Op,
     Phase,
-    audit,
-    fingerprint,
+    Subject,
     history_of,
     whole_histories,
 )
@@ -79,24 +74,28 @@ def test_fingerprint_leaves_out_what_the_bridge_sets_and_nothing_else() -> None:
 DUE_MS = 5000
 
 
-def event(op: Op, phase: Phase, id: str, **fields: object) -> HistoryEvent:
-    return HistoryEvent(1000, op, phase, id, **fields)  # type: ignore[arg-type]
+def event(subject: Subject, phase: Phase, id: str, **fields: object) -> HistoryEvent:
+    return HistoryEvent(1000, subject, phase, id, **fields)  # type: ignore[arg-type]
 
 
 def scheduled(id: str, answer: str = "accepted") -> list[HistoryEvent]:
-    asked = event(Op.SCHEDULE, Phase.INVOKE, id, fingerprint=f"print of {id}")
-    return [asked, event(Op.SCHEDULE, Phase.OK, id, due_at_ms=DUE_MS, answer=answer)]
+    asked = event(Subject.SCHEDULE, Phase.INVOKE, id, fingerprint=f"print of {id}")
+    return [asked, event(Subject.SCHEDULE, Phase.OK, id, due_at_ms=DUE_MS, answer=answer)]
 
 
 def came(
-    id: str, op: Op = Op.TARGET, at_ms: int = DUE_MS, print_of: str = "", **more: object
+    id: str,
+    subject: Subject = Subject.TARGET,
+    at_ms: int = DUE_MS,
+    print_of: str = "",
+    **more: object,
 ) -> HistoryEvent:
     known = {"fingerprint": print_of or f"print of {id}", **more}
-    return HistoryEvent(at_ms, op, Phase.OK, id, **known)  # type: ignore[arg-type]
+    return HistoryEvent(at_ms, subject, Phase.OK, id, **known)  # type: ignore[arg-type]
 
 
-def asked(op: Op, id: str, answer: str, due_at_ms: int = 0) -> list[HistoryEvent]:
-    call = event(op, Phase.INVOKE, id, due_at_ms=due_at_ms)
+def asked(subject: Subject, id: str, answer: str, due_at_ms: int = 0) -> list[HistoryEvent]:
+    call = event(subject, Phase.INVOKE, id, due_at_ms=due_at_ms)
     return [call, msgspec.structs.replace(call, phase=Phase.OK, answer=answer)]
 
 
@@ -105,20 +104,20 @@ EVENTS = [
     *scheduled("b"),
     *scheduled("c"),
     *scheduled("d"),
-    *asked(Op.CANCEL, "c", "cancelled"),
-    *asked(Op.RESCHEDULE, "d", "rescheduled", 9000),
-    event(Op.FAULT, Phase.OK, "the store killed", answer="the worker missed it"),
+    *asked(Subject.CANCEL, "c", "cancelled"),
+    *asked(Subject.RESCHEDULE, "d", "rescheduled", 9000),
+    event(Subject.FAULT, Phase.OK, "the store killed", answer="the worker missed it"),
     came("a"),
-    came("b", Op.DEAD_LETTER),
+    came("b", Subject.DEAD_LETTER),
     came("d", at_ms=9000),
 ]
-FAILED = [event(Op.SCHEDULE, each, "x") for each in (Phase.INVOKE, Phase.FAIL)]
-UNANSWERED = [scheduled("x")[0], event(Op.SCHEDULE, Phase.INFO, "x")]
+FAILED = [event(Subject.SCHEDULE, each, "x") for each in (Phase.INVOKE, Phase.FAIL)]
+UNANSWERED = [scheduled("x")[0], event(Subject.SCHEDULE, Phase.INFO, "x")]
 ONE_DEAD = Bounds(dead=1)
 
 
-def without(id: str, op: Op) -> list[HistoryEvent]:
-    return [each for each in EVENTS if (each.id, each.op) != (id, op)]
+def without(id: str, subject: Subject) -> list[HistoryEvent]:
+    return [each for each in EVENTS if (each.id, each.subject) != (id, subject)]
 
 
 def test_audit_of_a_clean_history_finds_nothing() -> None:
@@ -131,28 +130,30 @@ def test_audit_of_a_clean_history_finds_nothing() -> None:
 @pytest.mark.parametrize(
     ("kind", "id", "history"),
     [
-        ("lost", "a", without("a", Op.TARGET)),
-        ("lost", "b", without("b", Op.DEAD_LETTER)),
+        ("lost", "a", without("a", Subject.TARGET)),
+        ("lost", "b", without("b", Subject.DEAD_LETTER)),
         ("unexpected", "x", [*EVENTS, came("x")]),
-        ("unexpected", "x", [*EVENTS, came("x", Op.DEAD_LETTER)]),
+        ("unexpected", "x", [*EVENTS, came("x", Subject.DEAD_LETTER)]),
         ("unexpected", "x", [*EVENTS, *FAILED, came("x")]),
-        ("early", "a", [*without("a", Op.TARGET), came("a", at_ms=DUE_MS - 1)]),
-        ("early", "d", [*without("d", Op.TARGET), came("d", at_ms=8999)]),
+        ("early", "a", [*without("a", Subject.TARGET), came("a", at_ms=DUE_MS - 1)]),
+        ("early", "d", [*without("d", Subject.TARGET), came("d", at_ms=8999)]),
         ("after_cancel", "c", [*EVENTS, came("c")]),
-        ("after_cancel", "c", [*EVENTS, came("c", Op.DEAD_LETTER)]),
+        ("after_cancel", "c", [*EVENTS, came("c", Subject.DEAD_LETTER)]),
         ("duplicates", "a", [*EVENTS, came("a")]),
-        ("in_two_places", "a", [*EVENTS, came("a", Op.DEAD_LETTER)]),
+        ("in_two_places", "a", [*EVENTS, came("a", Subject.DEAD_LETTER)]),
         ("in_two_places", "a",
-         [*EVENTS, event(Op.STORE, Phase.OK, "a", answer="dead")]),
-        ("corrupt", "a", [*without("a", Op.TARGET), came("a", print_of="another")]),
-        ("corrupt", "b", [*without("b", Op.DEAD_LETTER), came("b", Op.DEAD_LETTER, 1, "other")]),
+         [*EVENTS, event(Subject.STORE, Phase.OK, "a", answer="dead")]),
+        ("corrupt", "a", [*without("a", Subject.TARGET), came("a", print_of="another")]),
+        ("corrupt", "b",
+         [*without("b", Subject.DEAD_LETTER), came("b", Subject.DEAD_LETTER, 1, "other")]),
         ("corrupt", "x", [*EVENTS, *UNANSWERED, came("x", print_of="o")]),
-        ("stuck", "a", [*without("a", Op.TARGET), event(Op.STORE, Phase.OK, "a", answer="unack")]),
-        ("dead", "a", [*without("a", Op.TARGET), came("a", Op.DEAD_LETTER)]),
-        ("misplaced", "a", [*without("a", Op.TARGET), came("a", answer=MISPLACED)]),
-        ("misplaced", "b", [*EVENTS, came("b", Op.DEAD_LETTER, answer=MISPLACED)]),
-        ("misdated", "a", [*without("a", Op.TARGET), came("a", due_at_ms=DUE_MS + 1)]),
-        ("misdated", "b", [*EVENTS, came("b", Op.DEAD_LETTER, due_at_ms=DUE_MS - 1)]),
+        ("stuck", "a",
+         [*without("a", Subject.TARGET), event(Subject.STORE, Phase.OK, "a", answer="unack")]),
+        ("dead", "a", [*without("a", Subject.TARGET), came("a", Subject.DEAD_LETTER)]),
+        ("misplaced", "a", [*without("a", Subject.TARGET), came("a", answer=MISPLACED)]),
+        ("misplaced", "b", [*EVENTS, came("b", Subject.DEAD_LETTER, answer=MISPLACED)]),
+        ("misdated", "a", [*without("a", Subject.TARGET), came("a", due_at_ms=DUE_MS + 1)]),
+        ("misdated", "b", [*EVENTS, came("b", Subject.DEAD_LETTER, due_at_ms=DUE_MS - 1)]),
     ],
 )  # fmt: skip
 def test_audit_of_a_planted_violation_names_it(
@@ -160,20 +161,22 @@ def test_audit_of_a_planted_violation_names_it(
 ) -> None:
     found = audit(history_of(history)).violations(ONE_DEAD)
     assert id in found[kind]
-    assert any(line.op is not Op.FAULT for line in whole_histories(history, found[kind])[id])
+    assert any(
+        line.subject is not Subject.FAULT for line in whole_histories(history, found[kind])[id]
+    )
 
 
 def test_audit_within_its_bounds_holds() -> None:
-    history = [*EVENTS, came("a"), came("a", Op.DEAD_LETTER)]
+    history = [*EVENTS, came("a"), came("a", Subject.DEAD_LETTER)]
     bounds = Bounds(duplicates=1, in_two_places=1, dead=2)
     assert audit(history_of(history)).violations(bounds) == {}
 
 
-@pytest.mark.parametrize("end", [[], [event(Op.SCHEDULE, Phase.INFO, "x")]])
+@pytest.mark.parametrize("end", [[], [event(Subject.SCHEDULE, Phase.INFO, "x")]])
 def test_history_of_a_schedule_without_an_answer_may_arrive_and_need_not(
     end: list[HistoryEvent],
 ) -> None:
-    asked_for = [*EVENTS, event(Op.SCHEDULE, Phase.INVOKE, "x"), *end]
+    asked_for = [*EVENTS, event(Subject.SCHEDULE, Phase.INVOKE, "x"), *end]
     assert audit(history_of(asked_for)).violations(ONE_DEAD) == {}
     arrived = audit(history_of([*asked_for, came("x")]))
     assert arrived.violations(ONE_DEAD) == {}
@@ -182,36 +185,36 @@ def test_history_of_a_schedule_without_an_answer_may_arrive_and_need_not(
 
 @pytest.mark.parametrize("header", [DUE_MS, 9000])
 def test_audit_of_a_header_with_any_due_that_was_given_finds_nothing(header: int) -> None:
-    history = [*without("d", Op.TARGET), came("d", at_ms=9000, due_at_ms=header)]
+    history = [*without("d", Subject.TARGET), came("d", at_ms=9000, due_at_ms=header)]
     assert audit(history_of(history)).violations(ONE_DEAD) == {}
 
 
-@pytest.mark.parametrize("end", [[], [event(Op.CANCEL, Phase.INFO, "a")]])
+@pytest.mark.parametrize("end", [[], [event(Subject.CANCEL, Phase.INFO, "a")]])
 def test_history_of_a_cancel_without_an_answer_excuses_both_ways(end: list[HistoryEvent]) -> None:
-    asked_for = [event(Op.CANCEL, Phase.INVOKE, "a"), *end]
+    asked_for = [event(Subject.CANCEL, Phase.INVOKE, "a"), *end]
     assert audit(history_of([*EVENTS, *asked_for])).violations(ONE_DEAD) == {}
-    assert audit(history_of([*without("a", Op.TARGET), *asked_for])).violations(ONE_DEAD) == {}
+    assert audit(history_of([*without("a", Subject.TARGET), *asked_for])).violations(ONE_DEAD) == {}
 
 
 def test_history_of_a_cancel_that_came_too_late_excuses_and_a_refused_one_does_not() -> None:
-    gone = without("a", Op.TARGET)
-    assert audit(history_of([*gone, *asked(Op.CANCEL, "a", "in_flight")])).lost == []
-    assert audit(history_of([*gone, *asked(Op.CANCEL, "a", "unknown")])).lost == ["a"]
+    gone = without("a", Subject.TARGET)
+    assert audit(history_of([*gone, *asked(Subject.CANCEL, "a", "in_flight")])).lost == []
+    assert audit(history_of([*gone, *asked(Subject.CANCEL, "a", "unknown")])).lost == ["a"]
 
 
 @pytest.mark.parametrize(
     ("end", "due_at_ms"),
     [
         ([], 2000),
-        ([event(Op.RESCHEDULE, Phase.INFO, "a", due_at_ms=2000)], 2000),
-        ([event(Op.RESCHEDULE, Phase.OK, "a", due_at_ms=2000, answer="rescheduled")], 2000),
-        ([event(Op.RESCHEDULE, Phase.OK, "a", due_at_ms=2000, answer="in_flight")], DUE_MS),
+        ([event(Subject.RESCHEDULE, Phase.INFO, "a", due_at_ms=2000)], 2000),
+        ([event(Subject.RESCHEDULE, Phase.OK, "a", due_at_ms=2000, answer="rescheduled")], 2000),
+        ([event(Subject.RESCHEDULE, Phase.OK, "a", due_at_ms=2000, answer="in_flight")], DUE_MS),
     ],
 )
 def test_history_of_a_reschedule_knows_the_least_due(
     end: list[HistoryEvent], due_at_ms: int
 ) -> None:
-    call = event(Op.RESCHEDULE, Phase.INVOKE, "a", due_at_ms=2000)
+    call = event(Subject.RESCHEDULE, Phase.INVOKE, "a", due_at_ms=2000)
     history: History = history_of([*scheduled("a"), call, *end])
     assert [each.due_at_ms for each in history.accepted] == [due_at_ms]
 

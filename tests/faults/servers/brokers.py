@@ -15,11 +15,12 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
-from duebridge.audit import HistoryEvent, Op, Phase, fingerprint
+from duebridge.audit import fingerprint
 from duebridge.envelope import EnvelopeFields, Properties
 from tests.faults.servers.kafka_cluster import NODES
 from tests.faults.servers.stack import Stack
 from tests.support.model.histories import Historian, now_ms
+from tests.support.model.history_events import HistoryEvent, Phase, Subject
 
 SETTLED_WITHIN_S = 30.0
 LOOK_EVERY_S = 0.05
@@ -48,7 +49,7 @@ class KafkaSide:
         self._replicas = len(NODES) if in_cluster else 1
         self._broker, self.topic = broker, name
         self._history = history
-        self._ops: dict[str, Op] = {}
+        self._subjects: dict[str, Subject] = {}
         self._read: dict[str, dict[Any, int]] = {}
         self.target = self.open("")
         self.dead_letter = self.open("-dlt", dead=True)
@@ -56,7 +57,7 @@ class KafkaSide:
     def open(self, word: str, *, dead: bool = False, is_missing: bool = False) -> dict[str, str]:
         """Return one more target, which is read too; a missing one is not made."""
         target = {"broker": self._broker, "topic": f"{self.topic}{word}"}
-        self._ops[target["topic"]] = Op.DEAD_LETTER if dead else Op.TARGET
+        self._subjects[target["topic"]] = Subject.DEAD_LETTER if dead else Subject.TARGET
         if not is_missing:
             self.make(target)
         return target
@@ -90,10 +91,10 @@ class KafkaSide:
 
     def collect_topic(self, topic: str) -> int:
         """Write down what is new in a topic; returns how much."""
-        read, op = self._read[topic], self._ops[topic]
+        read, subject = self._read[topic], self._subjects[topic]
         before = sum(read.values())
         for records in unread(self.bootstrap, topic, read):
-            self._history.write(_read(record, op) for record in records)
+            self._history.write(_read(record, subject) for record in records)
         return sum(read.values()) - before
 
     def close(self) -> None:
@@ -113,11 +114,11 @@ def unread(bootstrap: str, topic: str, read: dict[Any, int]) -> Iterator[list[An
         read.update((place, consumer.position(place)) for place in places)
 
 
-def _read(record: Any, op: Op) -> HistoryEvent:
+def _read(record: Any, subject: Subject) -> HistoryEvent:
     headers = tuple(record.headers)
     ids = [value.decode() for name, value in headers if name == "x-message-id"]
     print_of = fingerprint(record.value, record.key, headers)
-    return HistoryEvent(record.timestamp, op, Phase.OK, ids[0], fingerprint=print_of)
+    return HistoryEvent(record.timestamp, subject, Phase.OK, ids[0], fingerprint=print_of)
 
 
 class RabbitSide:
@@ -133,7 +134,7 @@ class RabbitSide:
         self.settings["options"] = {"heartbeat": HEARTBEAT_S}
         self._broker, self.name = broker, name
         self._history = history
-        self._queues: dict[str, Op] = {}
+        self._queues: dict[str, Subject] = {}
         self._copies: set[tuple[str, Any]] = set()
         self._idle: dict[str, int] = {}
         self._stop, self._paused = threading.Event(), threading.Event()
@@ -147,7 +148,7 @@ class RabbitSide:
         if not is_missing:
             self.make(target)
         self.declare_queue(queue)
-        self._queues[queue], self._idle[queue] = Op.DEAD_LETTER if dead else Op.TARGET, 0
+        self._queues[queue], self._idle[queue] = Subject.DEAD_LETTER if dead else Subject.TARGET, 0
         thread = threading.Thread(target=self._consume, args=(queue,), daemon=True)
         thread.start()
         self._threads.append(thread)
@@ -210,7 +211,7 @@ class RabbitSide:
                 if self._stop.is_set() or self._paused.is_set():
                     return
 
-    def _note(self, method: Any, properties: Any, body: bytes, op: Op) -> None:
+    def _note(self, method: Any, properties: Any, body: bytes, subject: Subject) -> None:
         """Write a message down before it is acked; one given once more is no copy."""
         headers = {**(properties.headers or {})}
         headers.pop("x-delivery-count", None)  # a quorum queue's own, of what was given once more
@@ -220,7 +221,9 @@ class RabbitSide:
         self._copies.add(copy)
         given = {name: getattr(properties, name) for name in Properties.__struct_fields__}
         print_of = fingerprint(body, None, tuple(headers.items()), given)
-        event = HistoryEvent(now_ms(), op, Phase.OK, properties.message_id, fingerprint=print_of)
+        event = HistoryEvent(
+            now_ms(), subject, Phase.OK, properties.message_id, fingerprint=print_of
+        )
         self._history.write([event])
 
     def collect(self) -> None:

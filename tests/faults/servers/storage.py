@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import redis
 
 from duebridge.admin.listing import Listing
-from duebridge.audit import Op, Phase
 from duebridge.bench.meter import CallCounter, Meter
 from duebridge.config.load import load_config
 from duebridge.store.delay_store import DelayStore
@@ -18,6 +17,7 @@ from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.wire.record import read_flight
 from tests.support.model.histories import Historian
+from tests.support.model.history_events import Phase, Subject
 
 STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
 LASTING_KEYS = {"journal", "meta"}  # of a shard that is empty
@@ -83,7 +83,7 @@ class Storage:
         history = Historian(home, "store")
         for route in self._routes:
             for found in Listing(route.shards[0].shard.route, route.shards).walk():
-                history.note(Op.STORE, Phase.OK, found.entry.id, answer=found.entry.state)
+                history.note(Subject.STORE, Phase.OK, found.entry.id, answer=found.entry.state)
         history.close()
 
     def leftovers(self) -> Leftovers:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from duebridge.audit import HistoryEvent, Op, Phase
 from tests.support.checkout import ROOT
+from tests.support.model.history_events import HistoryEvent, Phase, Subject
 
 SUFFIX = ".history.jsonl"
 
@@ -24,8 +24,10 @@ class Historian:
     def write(self, events: Iterable[HistoryEvent]) -> None:
         self._file.write(self._encoder.encode_lines(list(events)))
 
-    def note(self, op: Op, phase: Phase, id: str, *, due_at_ms: int = 0, answer: str = "") -> None:
-        self.write([HistoryEvent(now_ms(), op, phase, id, due_at_ms, answer)])
+    def note(
+        self, subject: Subject, phase: Phase, id: str, *, due_at_ms: int = 0, answer: str = ""
+    ) -> None:
+        self.write([HistoryEvent(now_ms(), subject, phase, id, due_at_ms, answer)])
 
     def close(self) -> None:
         self._file.close()
