@@ -17,21 +17,14 @@ if TYPE_CHECKING:
 MOST_BYTES = 2 * 1024 * 1024  # of a journal, a call
 ACCEPTED = ("accepted", "replaced")
 DELIVERED = ("delivered",)
-DEAD = ("dead", "expired")
 
 
 class RouteRates(msgspec.Struct, frozen=True):
-    """Envelopes a second of a route, over its last `over_s` seconds.
-
-    `accepted_per_s` counts what was accepted or replaced, `dead_per_s` what died or expired. With
-    several shards, `over_s` is the time of the one whose journal was read least far.
-    """
+    """Envelopes a second of a route; `accepted_per_s` counts the replaced ones too."""
 
     route: str
     accepted_per_s: float
     delivered_per_s: float
-    dead_per_s: float
-    over_s: float
 
 
 class Tally(NamedTuple):
@@ -82,8 +75,7 @@ def _rates_of(route: str, found: Sequence[RecentTallies], now_ms: int) -> RouteR
     def per_s(kinds: Iterable[str]) -> float:
         return sum(_count(each, kinds) / _seconds(each, now_ms) for each in found)
 
-    over_s = min((_seconds(each, now_ms) for each in found), default=0.0)
-    return RouteRates(route, per_s(ACCEPTED), per_s(DELIVERED), per_s(DEAD), over_s)
+    return RouteRates(route, per_s(ACCEPTED), per_s(DELIVERED))
 
 
 def _count(found: RecentTallies, kinds: Iterable[str]) -> int:

@@ -3,10 +3,7 @@
 The keys of a shard share one hash tag, so that a script may touch them together in a Cluster.
 """
 
-import re
 from typing import NamedTuple
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 # The order in which every script gets its keys: lua/shared/prelude.lua.
 SHARD_KEYS = (

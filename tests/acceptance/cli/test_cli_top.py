@@ -130,7 +130,7 @@ def route_stats(name: str, **given: Any) -> RouteStats:
 def test_frame_of_huge_figures_and_many_problems_still_fits() -> None:
     held = tuple(HeldStats(f"t{n}", "é" * 200, AT, 10**12, 3) for n in range(30))
     routes = [route_stats("r" * 99, held=held), route_stats("b", configured=False)]
-    rates = [RouteRates(each.route, 10**9, 99.96, 0, 10) for each in routes]
+    rates = [RouteRates(each.route, 10**9, 99.96) for each in routes]
     hour = [DueBucket(n, n + 1, 10**12, n) for n in range(60)]
     for marks in (PlotCharacters(), ASCII):
         lines = frame(View(AT, routes, rates, None, 10**9, hour), marks).plain.splitlines()
