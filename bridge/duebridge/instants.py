@@ -33,7 +33,7 @@ def parse_at(value: str | int, name: str = "--at") -> datetime:
     return at
 
 
-class Moment(NamedTuple):
+class InstantOrOffset(NamedTuple):
     """An instant in epoch ms, or ms after a clock's now (before it, if negative)."""
 
     ms: int
@@ -44,22 +44,22 @@ class Moment(NamedTuple):
         return max(0, now_ms + self.ms) if self.is_relative else self.ms
 
 
-def parse_from_now(value: str, name: str) -> Moment:
-    """Return the moment a duration from now, or an instant as `parse_at` reads it."""
+def parse_from_now(value: str, name: str) -> InstantOrOffset:
+    """Return a duration from now, or an instant as `parse_at` reads it."""
     if value.endswith(_UNITS):
-        return Moment(parse_duration_ms(value, name), is_relative=True)
-    return Moment(parse_instant_ms(parse_at(value, name), name))
+        return InstantOrOffset(parse_duration_ms(value, name), is_relative=True)
+    return InstantOrOffset(parse_instant_ms(parse_at(value, name), name))
 
 
-def parse_ago(value: str, name: str) -> Moment:
-    """Return the moment a duration ago, or an instant as `parse_at` reads it.
+def parse_ago(value: str, name: str) -> InstantOrOffset:
+    """Return a duration ago, or an instant as `parse_at` reads it.
 
     >>> parse_ago("2s", "--since").at_ms(5000)
     3000
     """
     if value.endswith(_UNITS):
-        return Moment(-parse_duration_ms(value, name), is_relative=True)
-    return Moment(parse_instant_ms(parse_at(value, name), name))
+        return InstantOrOffset(-parse_duration_ms(value, name), is_relative=True)
+    return InstantOrOffset(parse_instant_ms(parse_at(value, name), name))
 
 
 def parse_expires(value: str | int) -> str | datetime:

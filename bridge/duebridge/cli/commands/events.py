@@ -10,7 +10,7 @@ from duebridge.cli.output import Output, OutputOption, complain, printable, writ
 from duebridge.cli.session import ConfigOption, RouteFilter, load, opened_store
 from duebridge.durations import format_instant
 from duebridge.errors import StoreUnavailable
-from duebridge.instants import Moment, parse_ago
+from duebridge.instants import InstantOrOffset, parse_ago
 
 if TYPE_CHECKING:
     from duebridge.admin.events import EnvelopeEvent, EventReader
@@ -70,7 +70,7 @@ def events(
 
 
 def _past(
-    operator: "Operator", reader: "EventReader", since: Moment | None, limit: int | None
+    operator: "Operator", reader: "EventReader", since: InstantOrOffset | None, limit: int | None
 ) -> "Iterable[EnvelopeEvent]":
     if since is None:
         limit = NEWEST if limit is None else limit

@@ -20,7 +20,7 @@ from duebridge.cli.output import (
 from duebridge.cli.session import ConfigOption, RouteArgument, load, opened_store
 from duebridge.cli.shown import LONG_COLUMNS, BodyOption, as_block, as_json, long_cells
 from duebridge.durations import format_instant
-from duebridge.instants import Moment, parse_from_now
+from duebridge.instants import InstantOrOffset, parse_from_now
 from duebridge.receipt import EnvelopeDetails, Known
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def ls(
     from duebridge.admin.operator import Operator
 
     wanted = "" if state is None or state is StateChoice.COLD else state.value
-    since, until = _moment(due_after, "--due-after"), _moment(due_before, "--due-before")
+    since, until = _instant(due_after, "--due-after"), _instant(due_before, "--due-before")
     after = None if cursor is None else read_cursor(cursor, route, wanted)
     settings = load(context, config)
     with opened_store(settings) as connection:
@@ -189,11 +189,13 @@ def _cold_rows(
     return ColdRows(config, connection, find_route(config, route)).walk(window)
 
 
-def _moment(given: str | None, name: str) -> Moment | None:
+def _instant(given: str | None, name: str) -> InstantOrOffset | None:
     return None if given is None else parse_from_now(given, name)
 
 
-def _window(operator: "Operator", since: Moment | None, until: Moment | None) -> "DueWindow":
+def _window(
+    operator: "Operator", since: InstantOrOffset | None, until: InstantOrOffset | None
+) -> "DueWindow":
     from duebridge.store.due_window import DueWindow
 
     if since is None and until is None:

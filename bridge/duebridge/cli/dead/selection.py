@@ -12,7 +12,7 @@ from duebridge.admin.dead import ANY_DEAD, DeadFilter, list_dead, reason_number
 from duebridge.cli.output import Output, OutputOption
 from duebridge.cli.session import ConfigOption
 from duebridge.errors import EnvelopeError
-from duebridge.instants import Moment, parse_ago
+from duebridge.instants import InstantOrOffset, parse_ago
 from duebridge.ports.publisher import Reason
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ class DeadConditions(NamedTuple):
     """A filter of dead envelopes whose instants may depend on the store's clock."""
 
     others: DeadFilter
-    after: Moment | None
-    before: Moment | None
+    after: InstantOrOffset | None
+    before: InstantOrOffset | None
 
     def filter(self, operator: "Operator") -> DeadFilter:
         """Return the filter by the store's clock now."""
