@@ -26,7 +26,7 @@ START_MARGIN_S = 0.5  # reserved from the lease for settling after the publish d
 log = structlog.get_logger()
 
 
-class Loops(Protocol):
+class LoopGroup(Protocol):
     """The interface through which batches reach the loops."""
 
     def has_room(self) -> None:
@@ -45,7 +45,7 @@ class Dispatcher:
     def __init__(
         self,
         deliverer: Deliverer,
-        loops: Loops,
+        loops: LoopGroup,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._deliverer = deliverer

@@ -25,11 +25,11 @@ class HeadersTooLarge(ValueError):
     """Properties and headers do not fit into one frame, as AMQP demands."""
 
 
-class Blocked(Exception):
+class BrokerBlocked(Exception):
     """The broker takes no messages now: a resource alarm; the message is its reason."""
 
 
-class Closed(Exception):
+class PublisherClosed(Exception):
     """The publisher was closed."""
 
 
@@ -101,8 +101,8 @@ _ROWS: dict[RabbitErrorRule, tuple[type[BaseException], ...]] = {
     NACKED: (vendor.NackError,),
     # Raised before anything was written, or while the connection was being opened.
     UNAVAILABLE: (
-        Blocked,
-        Closed,
+        BrokerBlocked,
+        PublisherClosed,
         NotSent,
         vendor.AuthenticationError,
         vendor.ChannelError,

@@ -15,8 +15,8 @@ from pika.connection import Parameters
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import Outcome
 from duebridge_connectors.rabbitmq.errors import (
-    Closed,
     NotSent,
+    PublisherClosed,
     Unanswered,
     not_sent,
     root_cause,
@@ -32,7 +32,7 @@ LASTED_S = 5.0  # a connection that ends sooner delays the next one as a failed 
 CLOSE_TIMEOUT_S = 1.0  # limit of an orderly close
 ABORT_TIMEOUT_S = 0.2
 
-CLOSED = not_sent(Closed("the publisher is closed"))
+CLOSED = not_sent(PublisherClosed("the publisher is closed"))
 
 ReadParameters: TypeAlias = Callable[[], Parameters]
 
@@ -107,7 +107,7 @@ class Link:
     # On the connection's thread.
 
     def _run(self) -> None:
-        error: Exception = Closed("the publisher is closed")
+        error: Exception = PublisherClosed("the publisher is closed")
         try:
             self._connect()
             self._loop.start()
@@ -189,7 +189,7 @@ class Link:
     def _close_gracefully(self) -> None:
         self._refusal = CLOSED
         is_open = self._session is not None
-        self._give_up(Closed("the publisher was closed"))
+        self._give_up(PublisherClosed("the publisher was closed"))
         if self._connection is None:
             self._loop.stop()
         elif is_open:

@@ -8,7 +8,7 @@ import structlog
 from pika.exceptions import NoFreeChannels
 
 from duebridge.ports.publisher import CONFIRMED
-from duebridge_connectors.rabbitmq.errors import Blocked, not_sent, unanswered
+from duebridge_connectors.rabbitmq.errors import BrokerBlocked, not_sent, unanswered
 from duebridge_connectors.rabbitmq.publishing.batch import PublishBatch
 from duebridge_connectors.rabbitmq.publishing.channel import ExchangeChannel
 
@@ -40,7 +40,7 @@ class PublishSession:
     def accept(self, batch: PublishBatch) -> None:
         """Publish a batch or ping; refuse it while the connection is blocked."""
         if self._alarm is not None:
-            batch.settle_rest(not_sent(Blocked(self._alarm)))
+            batch.settle_rest(not_sent(BrokerBlocked(self._alarm)))
             return
         self._close_idle_channels()
         if not batch.groups:
@@ -91,7 +91,7 @@ class PublishSession:
     def _on_blocked(self, _: Any, frame: Any) -> None:
         self._alarm = str(frame.method.reason)
         log.warning("rabbitmq_blocked", reason=self._alarm)
-        refused = not_sent(Blocked(self._alarm))
+        refused = not_sent(BrokerBlocked(self._alarm))
         for channel in self._channels.values():
             channel.refuse_waiting(refused)
         for ping in self._pings:
