@@ -17,7 +17,7 @@ SLOWER = 2 if "PYTEST_XDIST_WORKER" in os.environ else 1  # beside other tests o
 WELL_S = 2.0 * SLOWER  # how late may be what is well, or is so again
 
 
-class Seen:
+class RunAccount:
     """All that came of a run: when each was due and arrived or was buried, copies included.
 
     The envelopes of a test's own are asked for by the word that their ids begin with.
@@ -85,10 +85,10 @@ class Seen:
         ]
 
 
-Look: TypeAlias = Callable[[Seen], Sequence[Bound]]  # once everything that came was seen
+Look: TypeAlias = Callable[[RunAccount], Sequence[Bound]]  # once everything that came was seen
 
 
-def judge(seen: Seen, scenario: Scenario, may_repeat: int) -> dict[str, list[str]]:
+def judge(seen: RunAccount, scenario: Scenario, may_repeat: int) -> dict[str, list[str]]:
     """Return the ids by what is wrong with them; faults may have made so many copies."""
     bounds = Bounds(
         duplicates=may_repeat * scenario.may_repeat, dead=seen.verdict.accepted * scenario.may_bury

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.faults.judgement import SLOWER, Look, Seen
+from tests.faults.judgement import SLOWER, Look, RunAccount
 from tests.faults.rig import Rig, meanwhile, run_scenario
 from tests.faults.scenario import Bound, Config, Result, Scenario
 from tests.faults.servers.stack import Stack
@@ -133,7 +133,7 @@ def strike(rig: Rig, outage: Outage, seconds: float) -> Look:
         rig.stack.up(service)
         answered_ms = now_ms()
 
-    def look(seen: Seen) -> list[Bound]:
+    def look(seen: RunAccount) -> list[Bound]:
         """Give the bounds, and how long after the broker's answer the store had a confirm."""
         after_ms = min((at for at in seen.confirmed_ms if at >= started_ms), default=LATE_MS)
         outage.published_after_s = max(0, after_ms - answered_ms) / 1000

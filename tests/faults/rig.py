@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from duebridge.errors import StoreError
-from tests.faults.judgement import Look, Seen, judge, tell
+from tests.faults.judgement import Look, RunAccount, judge, tell
 from tests.faults.scenario import Bound, Config, Result, Scenario
 from tests.faults.servers.brokers import BrokerSide, KafkaSide, RabbitSide
 from tests.faults.servers.stack import NAMES, Stack
@@ -278,7 +278,7 @@ class Rig:
 
     def _result(self, look: Look | None) -> Result:
         events = read_histories(self.home)
-        seen = Seen(events, self.store.journal())
+        seen = RunAccount(events, self.store.journal())
         left = self.store.leftovers()
         may_repeat = sum(each.in_flight * each.strikes for each in self.faults)
         violations = judge(seen, self.scenario, may_repeat)

@@ -41,7 +41,7 @@ ENDS = {b"\0": "duplicate", b"\1": "cancelled", b"\2": "dead"}
 COUNTERS = (b"generation", b"claims", b"journal_sequence", b"journal_bytes")
 
 
-class Seen(NamedTuple):
+class IdSnapshot(NamedTuple):
     """One id in a snapshot; the record is None where the id is not there."""
 
     state: str
@@ -49,11 +49,13 @@ class Seen(NamedTuple):
     flight: Flight
 
 
-def seen(found: Snapshot) -> dict[str, Seen]:
+def seen(found: Snapshot) -> dict[str, IdSnapshot]:
     """Return what a snapshot has of each id."""
     records, flights = found["envelopes"], found["flight"]
     return {
-        name.decode(): Seen(state, read_record(records[name]), read_flight(flights.get(name, b"")))
+        name.decode(): IdSnapshot(
+            state, read_record(records[name]), read_flight(flights.get(name, b""))
+        )
         for state in STATES
         for name, _ in found[state]
     }
@@ -65,7 +67,7 @@ def check_step(before: Snapshot, after: Snapshot, now_ms: int) -> None:
         assert int(after["meta"].get(name, 0)) >= int(before["meta"].get(name, 0)), name
     said = entries_between(before, after)
     was, is_now = seen(before), seen(after)
-    nobody = Seen(GONE, None, read_flight(b""))
+    nobody = IdSnapshot(GONE, None, read_flight(b""))
     for name in {*was, *is_now, *said}:
         old, new = was.get(name, nobody), is_now.get(name, nobody)
         all_said = said.get(name, [])
@@ -99,7 +101,7 @@ def entries_between(
     return said
 
 
-def check_move(name: str, kind: str, old: Seen, new: Seen) -> None:
+def check_move(name: str, kind: str, old: IdSnapshot, new: IdSnapshot) -> None:
     move = (old.state, new.state)
     if kind:
         assert move in MOVES[kind], f"{name} is journalled {kind}, but went {move}"
@@ -107,7 +109,7 @@ def check_move(name: str, kind: str, old: Seen, new: Seen) -> None:
         assert old.state == new.state or move in SILENT, f"{name} went {move}, not journalled"
 
 
-def check_generation(name: str, kind: str, old: Seen, new: Seen, counter: int) -> None:
+def check_generation(name: str, kind: str, old: IdSnapshot, new: IdSnapshot, counter: int) -> None:
     """A generation is never used again: a new one comes from the counter, as it then stood."""
     if not new.record:
         return
@@ -117,7 +119,7 @@ def check_generation(name: str, kind: str, old: Seen, new: Seen, counter: int) -
         assert new.record.generation == (old.record or new.record).generation, name
 
 
-def check_attempt(name: str, kind: str, old: Seen, new: Seen) -> None:
+def check_attempt(name: str, kind: str, old: IdSnapshot, new: IdSnapshot) -> None:
     """An attempt rises by one at every claim, and never falls within a life."""
     if kind in NEW_LIFE or not new.record:
         return
@@ -125,7 +127,7 @@ def check_attempt(name: str, kind: str, old: Seen, new: Seen) -> None:
     assert new.flight.attempt == old.flight.attempt + is_claimed, f"attempt of {name}: {old}, {new}"
 
 
-def check_note(name: str, kind: str, note: Note, old: Seen, new: Seen) -> None:
+def check_note(name: str, kind: str, note: Note, old: IdSnapshot, new: IdSnapshot) -> None:
     record = new.record or old.record
     assert record is not None or kind == "cancelled"
     assert record is None or note.due_at_ms == record.due_at_ms, f"due of {name} in {kind}"
