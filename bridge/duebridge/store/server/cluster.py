@@ -18,7 +18,7 @@ import redis
 from redis.cluster import ClusterNode, RedisCluster
 
 from duebridge.store.server.errors import NodeUnresponsive
-from duebridge.store.server.redis_client import LeftAtExit, RedisClient
+from duebridge.store.server.redis_client import ExitSafeClient, RedisClient
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ _DEAD = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)
 _ANSWERED = (redis.exceptions.ResponseError, redis.exceptions.AuthenticationError)
 
 
-class ClusterClient(LeftAtExit, RedisCluster):
+class ClusterClient(ExitSafeClient, RedisCluster):
     """Sends each command once to the node that it belongs to, and follows MOVED and ASK once.
 
     An unresponsive node gets no calls (`NodeUnresponsive`) until it answers a probe, so that it

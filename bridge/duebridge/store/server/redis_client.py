@@ -6,7 +6,7 @@ from collections.abc import Callable
 import redis
 
 
-class LeftAtExit:
+class ExitSafeClient:
     """Keeps a client's deletion from blocking the end of the process.
 
     redis-py closes a client's pools as it is deleted, under their locks. While the interpreter
@@ -20,5 +20,5 @@ class LeftAtExit:
             super().__del__()  # type: ignore[misc]
 
 
-class RedisClient(LeftAtExit, redis.Redis):
+class RedisClient(ExitSafeClient, redis.Redis):
     """A client of one server, or of a Sentinel set's master."""
