@@ -177,19 +177,19 @@ class RootGroup(LazyGroup):
                 "duebridge ls reminders --due-before 1h --output json"
                 " | duebridge cancel reminders -",
                 "duebridge cancel reminders - --ended-since 2026-01-31T09:00:00Z < journal.jsonl",
-                no="in flight, dead or unknown",
+                no="an id is in flight, dead or unknown",
             ),
             "reschedule": _command(
                 "envelopes:reschedule",
                 "Give an envelope another due instant.",
                 "duebridge reschedule reminders order-42 --delay 30m",
-                no="in flight, dead or unknown",
+                no="an id is in flight, dead or unknown",
             ),
             "deliver-now": _command(
                 "envelopes:deliver_now",
                 "Make envelopes due now, whatever their due instant or next try.",
                 "duebridge deliver-now reminders order-42 order-43",
-                no="in flight, dead or unknown",
+                no="an id is in flight, dead or unknown",
             ),
             "get": _command(
                 "envelopes:get",

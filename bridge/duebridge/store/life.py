@@ -7,7 +7,7 @@ from duebridge.errors import OtherLife, RenewalNeeded, StoreUnavailable
 from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Reply
 
-MOST_REFUSALS = 8  # of one call, of a route that is recreated again and again
+MOST_REFUSALS = 8  # of one call, while a route is recreated repeatedly
 
 
 class RouteLife:

@@ -1,7 +1,7 @@
 """Delta tables without a JVM, at any place that `deltalake` reaches: opened, or made.
 
 Two writers are safe because a version is created once. A store that creates it twice would lose one
-of them unseen, so whoever is to write is refused there.
+of them unseen, so a writer is refused there.
 """
 
 from collections.abc import Mapping

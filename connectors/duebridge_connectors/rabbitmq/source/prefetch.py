@@ -22,8 +22,8 @@ class Prefetch:
     def follow(self, largest: int, waiting: int) -> bool:
         """Take in the largest message of a batch; return whether `count` has changed.
 
-        It grows only while the broker has sent all that it may: what is under way to a consumer
-        that is cancelled, a quorum queue sends later, out of order.
+        It grows only while the broker has sent all that it may: messages on their way to a
+        cancelled consumer are sent later by a quorum queue, out of order.
         """
         self._size = max(largest, LEAST_BYTES, self._size * 7 // 8)
         wanted = self._fitting()

@@ -54,7 +54,7 @@ def _bucket(kind: str, authority: str) -> str:
 def _is_missing(files: FileSystem, bucket: str) -> bool:
     try:
         return bool(files.get_file_info(bucket).type is FileType.NotFound)
-    except OSError:  # forbidden, perhaps, unlike the files in it; whoever reads them is told
+    except OSError:  # forbidden, perhaps, unlike the files in it; their reader gets the error
         return False
 
 
