@@ -8,6 +8,8 @@ from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from duebridge.errors import ConfigError
+from duebridge_connectors.spark.cold import batches, compaction
+from duebridge_connectors.spark.cold.compaction import compact
 from duebridge_connectors.spark.commands.job import parse_pairs
 from duebridge_connectors.spark.jobs import schedule
 from duebridge_connectors.spark.jobs.schedule import run_schedule
@@ -165,11 +167,43 @@ def test_schedule_beside_another_job_of_the_same_id_ends_what_that_committed_mea
 
     write_batch = schedule.write_batch
     monkeypatch.setattr(schedule, "write_batch", after_another)
-    assert scheduled(cold, [("x", "last", LATER_MS, None, None)]).cold == 1
+    done = scheduled(cold, [("x", "last", LATER_MS, None, None)])
+    assert (done.cold, done.accepted) == (0, 1), "the other's row is of a later generation"
     cold.reach(hours=1)
-    assert cold.hydrate().accepted == 1
+    assert cold.hydrate().accepted == 0
     assert bodies(cold) == {"x": b"last"}
     assert cold.hydrate().left == 0
+
+
+@pytest.mark.parametrize("moment", ["before its mark", "after its mark"])
+def test_schedule_whose_id_goes_cold_meanwhile_keeps_exactly_what_came_last(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    def with_another(*given: Any) -> Any:
+        is_before = moment == "before its mark"
+        marked = None if is_before else mark_batch(*given)
+        cold.demoted("x")
+        return mark_batch(*given) if is_before else marked
+
+    mark_batch = batches.mark_batch
+    monkeypatch.setattr(batches, "mark_batch", with_another)
+    done = scheduled(cold, [(name, "loaded", LATER_MS, None, None) for name in ("x", "y")])
+    assert (done.cold, done.accepted) == (1, 1), "the store is asked about x"
+    cold.reach(hours=1)
+    assert cold.hydrate().accepted == 1
+    assert bodies(cold) == dict.fromkeys("xy", b"loaded")
+    assert (cold.hydrate().left, cold.ids()) == (0, [])
+
+
+def test_schedule_again_of_a_row_that_was_refused_is_refused_whatever_was_merged(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cold.world.producer().schedule("cold", b"other", id="x", delay="1h")
+    given = [("x", "loaded", LATER_MS, None, None)]
+    assert scheduled(cold, given).conflict == 1
+    monkeypatch.setattr(compaction, "FEW", 0)
+    assert compact(cold.tier.log, cold.tier.now_ms()).lists == 1
+    assert scheduled(cold, given).conflict == 1
 
 
 def test_schedule_of_far_rows_that_share_an_id_is_judged_by_the_store(cold: ColdRoute) -> None:

@@ -30,6 +30,7 @@ from duebridge_connectors.spark.cold.parquet_files import write_table
 from duebridge_connectors.spark.cold.row_groups import WantedRows, read_groups
 from duebridge_connectors.spark.cold.slices import range_folder, range_of, read_slice
 from duebridge_connectors.spark.cold.sweep import DAY_MS, LEFT_MS, SPENT_MS, SweepSummary
+from duebridge_connectors.spark.cold.tier_state import VOID_LIST
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.rows.arrow import arrow_schema
 from duebridge_connectors.spark.rows.schema import COLD
@@ -249,19 +250,23 @@ def test_merge_of_files_of_an_earlier_version_keeps_every_column(log: ColdLog) -
     assert found == sorted(rows, key=lambda row: (row["due_at_ms"], row["id"]))
 
 
-def pull(log: ColdLog, run: str, *hours: int) -> None:
+def pull(log: ColdLog, run: str, *hours: int, name: str = "part-0.parquet") -> None:
     keys = [
         {"batch": "B", "id": f"{run}-{hour}", "generation": 1, "due_at_ms": FIRST + hour * HOUR_MS}
         for hour in hours
     ]
-    file = f"pulled={run}/part-0.parquet"
+    file = f"pulled={run}/{name}"
     write_table(log.root, file, pa.Table.from_pylist(keys))
     take(log, run, 0, pulled=(file,))
 
 
 def pulled(log: ColdLog) -> Iterator[str]:
+    return listed(log, log.state().pulled)
+
+
+def listed(log: ColdLog, lists: Sequence[str]) -> Iterator[str]:
     files, root = open_filesystem(log.root)
-    for file in log.state().pulled:
+    for file in lists:
         for part in read_groups(files, f"{root}/{file}", ["id", "batch", "generation"]):
             yield from part.column("id").to_pylist()
 
@@ -278,6 +283,17 @@ def test_merge_of_lists_drops_rows_that_no_file_has_any_more(log: ColdLog) -> No
     ]
     assert (len(log.state().pulled), [*pulled(log)]) == (1, sorted(expected))
     assert len(log.state().spent) == FEW + 1
+
+
+def test_merge_of_lists_keeps_void_rows_apart_from_those_that_returned(log: ColdLog) -> None:
+    add(log, "B", *range(100))
+    pull(log, "V", 50, 60, name=VOID_LIST)
+    for number in range(FEW):
+        pull(log, f"P{number:02}", 70)
+    assert compact(log, NOW) == CompactionSummary(lists=FEW + 1)
+    state = log.state()
+    assert (len(state.pulled), [*listed(log, state.void)]) == (2, ["V-50", "V-60"])
+    assert len([*pulled(log)]) == FEW + 2
 
 
 def test_list_of_an_earlier_version_is_merged_and_kept(log: ColdLog) -> None:

@@ -232,8 +232,9 @@ class ColdHistory:
     def load(self, is_shared: bool) -> Job:
         """Rows go to files that never were in the store; ids that live there are its to judge.
 
-        What is cold under the id ends with the commit. Cancels and moves that are recorded once the
-        row has its generation bind it; all else that happens before its mark came before it.
+        So are ids that went cold after the row had its generation. What was cold under the id
+        before ends with the commit. Cancels and moves that are recorded once the row has its
+        generation bind it; all else that happens before its mark came before it.
         """
         row = self.loaded(is_shared)
         fate = self.fates[row.id, row.body] = Fate(row.due_at_ms, is_excused=True)
@@ -244,13 +245,16 @@ class ColdHistory:
         is_void = bool(self.desk.store.mark([row.id], row.generation, token))
         self.loading.remove((row.id, fate))
         yield
-        if is_void:
+        copies = [each for each in self.files.rows(known=True) if each.id == row.id]
+        yield
+        if is_void or any(each.generation > row.generation for each in copies):
+            is_void = True
             del self.fates[row.id, row.body]
             self.put(row.id, row.body, row.due_at_ms)
             yield
         self.renew(token)
         if not is_void:
-            self.commit_loaded(row, fate)
+            self.commit_loaded(row, fate, copies)
         yield
         self.desk.store.vacate(token)
 
@@ -262,8 +266,8 @@ class ColdHistory:
         body = b"loaded %d" % number
         return ColdRow(f"L{number}", name, self.notes.new_generation(), due_at_ms, body)
 
-    def commit_loaded(self, row: ColdRow, fate: Fate) -> None:
-        self.files.taken |= {each for each in self.files.rows(known=True) if each.id == row.id}
+    def commit_loaded(self, row: ColdRow, fate: Fate, copies: Sequence[ColdRow]) -> None:
+        self.files.taken |= {*copies}
         self.files.batches[row.batch] = [row]
         self.files.removed.add(row.batch)
         if not fate.is_ended:

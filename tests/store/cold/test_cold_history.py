@@ -71,6 +71,22 @@ BEGINS = {
         HYDRATE,
         Event("step", 0, WHOLE),
     ],
+    "scheduled and demoted between mark and commit of a load": [
+        Event("begin", 3, 1),
+        Event("step", 0, 2),  # marked
+        Event("schedule", 1, 0),
+        Event("begin", 0),
+        Event("step", 1, WHOLE),
+        Event("step", 0, WHOLE),
+    ],
+    "demoted between the generation and the mark of a load": [
+        Event("begin", 3, 1),
+        Event("step", 0, 0),  # it has its generation
+        Event("schedule", 1, 0),
+        Event("begin", 0),
+        Event("step", 1, WHOLE),
+        Event("step", 0, WHOLE),
+    ],
     "cancelled while a hydrate that brought it back died": [
         *FILTER,
         *COLD,

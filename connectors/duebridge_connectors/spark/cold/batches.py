@@ -2,7 +2,7 @@
 
 rows ─▶ Parquet of a batch, read back by each task ─▶ commit               write_batch
 committed rows ─▶ shard by shard, in order ─▶ demote.lua ─▶ commit         finish_batches
-rows never stored ─▶ their ids marked ─▶ living, repeated ones to the store   publish_batch
+rows never stored ─▶ their ids marked ─▶ living, repeated, later ones to the store   publish_batch
                                       └▶ earlier rows of the others end ─▶ commit
 """
 
@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from duebridge.durations import format_ms
@@ -30,6 +31,7 @@ from duebridge_connectors.spark.cold.parquet_files import (
     write_table,
 )
 from duebridge_connectors.spark.cold.tier import Tier, read_cold, read_still_cold
+from duebridge_connectors.spark.cold.tier_state import VOID_LIST
 from duebridge_connectors.spark.source.planning import StoreAddress
 from duebridge_connectors.spark.transforms.cold_copies import (
     COPY,
@@ -60,8 +62,8 @@ def write_batch(tier: Tier, rows: DataFrame, kind: str, batch: str) -> Commit:
     )
 
 
-VOID_LIST = "void.parquet"  # rows that the store judged instead: they never counted
 ENDED_LIST = "ended.parquet"  # rows of earlier batches that later ones of their ids end
+OWN = "own_generation"  # of the row of the batch, beside a cold row of its id
 PATIENCE_MS = 600_000  # of what has written files already
 
 
@@ -70,18 +72,21 @@ def publish_batch(
 ) -> Commit:
     """Commit a batch whose rows never were in the store, once that knows their ids; return it.
 
-    Rows whose ids live there, or that share their id, are void; `schedule` asks the store about
-    them, before the commit: a run that is killed in between asks again. All others take the place
-    of what is cold under their ids, by the same commit: the latest content wins, and there are
-    never both. Under the lease of the tier: a rebuild between mark and commit would miss the rows,
-    a hydrate would bring back what ends. Raises `JobFailed`, and what `schedule` raises.
+    Rows whose ids live there, that share their id, or whose ids went cold after the rows had their
+    generations, are void; `schedule` asks the store about them, before the commit: a run that is
+    killed in between asks again. All others take the place of what was cold under their ids before,
+    by the same commit: the latest content wins, and there are never both. Under the lease of the
+    tier: a rebuild between mark and commit would miss the rows, a hydrate would bring back what
+    ends. Raises `JobFailed`, and what `schedule` raises.
     """
     with tier.leased("schedule", PATIENCE_MS) as lease:
         living = mark_batch(spark, tier, batch, lease)
-        if void := sorted({*living, *_repeated(spark, tier, batch)}):
+        copies = _copies(spark, tier, batch)
+        later = copies.filter(pc.field("generation") > pc.field(OWN)).column("id").to_pylist()
+        if void := sorted({*living, *later, *_repeated(spark, tier, batch)}):
             schedule(void)
             batch = _without(spark, tier, batch, void)
-        batch = _instead(spark, tier, batch)
+        batch = _instead(tier, batch, copies, void)
         lease.check()
         tier.log.commit(batch)
         return batch
@@ -101,19 +106,21 @@ def _without(spark: SparkSession, tier: Tier, batch: Commit, ids: Sequence[str])
     return msgspec.structs.replace(batch, rows=batch.rows - rows.num_rows, pulled=(file,))
 
 
-def _instead(spark: SparkSession, tier: Tier, batch: Commit) -> Commit:
-    """Return the commit of a batch that also ends what is cold under the ids of its rows.
+def _copies(spark: SparkSession, tier: Tier, batch: Commit) -> pa.Table:
+    """Return the cold rows under the ids of a batch, each beside the generation of its own row.
 
-    The ids are marked by now: what a demote has removed before is committed, and read here; what
-    it has not removed lives in the store, and its row of this batch is void.
+    The ids are marked by now, so these are all that count. A demote that commits later removes only
+    what was scheduled after the mark, and that has ended the row of this batch by a tombstone.
     """
-    if not tier.log.state().known:
-        return batch
-    rows = read_cold(spark, tier, batch.files, COPY)
-    if batch.pulled:
-        rows = exclude(rows, read_cold(spark, tier, batch.pulled, COPY), COPY)
-    earlier = read_still_cold(spark, tier, PULLED).join(rows.select("id"), "id", "left_semi")
-    ended = earlier.select(*PULLED).toArrow()
+    own = read_cold(spark, tier, batch.files, ["id", "generation"])
+    cold = read_still_cold(spark, tier, PULLED)
+    return cold.join(own.withColumnRenamed("generation", OWN), "id").toArrow()
+
+
+def _instead(tier: Tier, batch: Commit, copies: pa.Table, void: Sequence[str]) -> Commit:
+    """Return the commit of a batch that also ends what was cold under the ids of its rows."""
+    counts = ~pc.is_in(pc.field("id"), pa.array(void, pa.string()))
+    ended = copies.filter(counts).select(PULLED)
     if not ended.num_rows:
         return batch
     file = f"pulled={batch.batch}/{ENDED_LIST}"
@@ -127,8 +134,7 @@ def read_known(spark: SparkSession, tier: Tier, columns: Sequence[str]) -> DataF
     if not state.known:
         return None
     rows = read_cold(spark, tier, state.known, [*COPY, *columns])
-    lists = [file for file in state.pulled if file.endswith(VOID_LIST)]
-    return exclude(rows, read_cold(spark, tier, lists, COPY), COPY) if lists else rows
+    return exclude(rows, read_cold(spark, tier, state.void, COPY), COPY) if state.void else rows
 
 
 def finish_batches(spark: SparkSession, tier: Tier) -> list[Commit]:

@@ -2,6 +2,7 @@
 
 small files, without what has returned ─▶ one file, sorted by due ─▶ commit, if they still count
 lists of pulled rows, without those that are past ─▶ one list, sorted by id ─▶ the same
+lists of void rows ─▶ one of their own
 
 Rows keep their batch, so what the store notes about copies stays true. Jobs merge while they have
 the tier's lease. Should a hydrate that lost its own commit after a merge of files it took, it is as
@@ -26,7 +27,7 @@ from duebridge_connectors.spark.cold.row_groups import (
     read_whole_groups,
 )
 from duebridge_connectors.spark.cold.slices import range_of, read_slice
-from duebridge_connectors.spark.cold.tier_state import TierState
+from duebridge_connectors.spark.cold.tier_state import VOID_LIST, TierState
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.rows.arrow import arrow_schema
 from duebridge_connectors.spark.rows.schema import COLD
@@ -115,30 +116,44 @@ def _rows(tier: _Tier, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
 
 
 def _merge_lists(tier: _Tier, state: TierState) -> int:
-    """Merge the lists of pulled rows; return how many."""
+    """Merge the lists of pulled rows, and apart from them those of void rows; return how many."""
     if len(state.pulled) <= FEW:
         return 0
     first_ms = min((range_of(name).from_ms for name in state.known), default=tier.now_ms)
-    parts = [part for file in state.pulled for part in _keys(tier, file)]
-    keys = pa.concat_tables(parts)
-    rows = keys.filter(pc.greater_equal(keys.column(DUE), first_ms)).sort_by(ID)
     batch = f"merged-{uuid4().hex[:8]}"
-    pulled = (_written(tier, f"pulled={batch}/part-0.parquet", rows),) if rows.num_rows else ()
+    others = [file for file in state.pulled if file not in state.void]
+    kinds = {"part-0.parquet": others, VOID_LIST: state.void}
+    found = {name: _unexpired(tier, files, first_ms) for name, files in kinds.items()}
     change = Commit(
         kind=COMPACTED,
         batch=batch,
         at_ms=tier.now_ms,
-        rows=rows.num_rows,
-        pulled=pulled,
+        rows=sum(rows.num_rows for rows in found.values()),
+        pulled=tuple(
+            _written(tier, f"pulled={batch}/{name}", rows)
+            for name, rows in found.items()
+            if rows.num_rows
+        ),
         merged=tuple(state.pulled),
     )
     return len(state.pulled) if tier.log.commit(change) else 0
 
 
+def _unexpired(tier: _Tier, lists: Sequence[str], first_ms: int) -> pa.Table:
+    """Return the rows of lists that a file may still have, sorted by id."""
+    empty = _pulled_schema().empty_table()
+    keys = pa.concat_tables([empty, *(part for file in lists for part in _keys(tier, file))])
+    return keys.filter(pc.greater_equal(keys.column(DUE), first_ms)).sort_by(ID)
+
+
+def _pulled_schema() -> pa.Schema:
+    schema = arrow_schema(COLD)
+    return pa.schema([schema.field(name) for name in PULLED])
+
+
 def _keys(tier: _Tier, file: str) -> Iterator[pa.Table]:
     """Yield pulled rows; those of version 0.2 have no due instant, and are kept."""
-    schema = arrow_schema(COLD)
-    wanted = pa.schema([schema.field(name) for name in PULLED])
+    wanted = _pulled_schema()
     for part in read_whole_groups(tier.files, f"{tier.root}/{file}"):
         keys = part.select(COPY)
         never = pa.array([_NEVER_MS] * part.num_rows, pa.int64())

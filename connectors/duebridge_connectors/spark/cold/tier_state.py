@@ -21,6 +21,7 @@ from duebridge_connectors.spark.cold.slices import (
 
 DEMOTED, REMOVED, SCHEDULED, HYDRATED = "demoted", "removed", "scheduled", "hydrated"
 COMPACTED, SWEPT = "compacted", "swept"
+VOID_LIST = "void.parquet"  # the name of lists of rows that the store judged: they never counted
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -68,6 +69,11 @@ class TierState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def known(self) -> list[str]:
         """All files whose rows are cold, or will be once the store has removed them."""
         return [*self.files, *(file for batch in self.unfinished for file in batch.files)]
+
+    @property
+    def void(self) -> list[str]:
+        """The lists of rows that never counted, since the store judged them instead."""
+        return [file for file in self.pulled if file.endswith(VOID_LIST)]
 
     def due_before(self, until_ms: int) -> list[str]:
         """Return the slices that are due before an instant, to the full hour.
