@@ -19,6 +19,7 @@ from duebridge_connectors.spark.table.journal_table import JournalTable
 from duebridge_connectors.spark.table.tidy_merge import small_files
 from tests.spark.journal.journal_by_hand import (
     AT,
+    BATCHES,
     QUERY,
     add_batch,
     append,
@@ -117,6 +118,18 @@ def test_table_is_of_the_oldest_protocol_and_its_log_has_statistics(root: str) -
     assert by_day == [(1, "split", AT + timedelta(days=1, microseconds=-1_000)), (2, "plain", AT)]
     of_a_day = pc.field("day") == (AT + timedelta(days=1)).date()
     assert table.to_pyarrow_table(filters=of_a_day)["id"].to_pylist() == ["c"]
+
+
+def test_tidy_of_a_damaged_or_missing_file_names_it_and_merges_nothing(root: str) -> None:
+    append(root)
+    damaged = Path(root, max(named(root)))
+    damaged.write_bytes(damaged.read_bytes()[:-4])
+    with pytest.raises(JobFailed, match=f"{damaged.name}: expected a whole Parquet file"):
+        tidy_now(root)
+    damaged.unlink()
+    with pytest.raises(JobFailed, match=f"{damaged.name}: expected a whole Parquet file"):
+        tidy_now(root)
+    assert len(named(root)) == BATCHES
 
 
 def test_tidy_beside_a_batch_that_is_written_keeps_both(root: str) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 from uuid import uuid4
 
 import msgspec
-from pyarrow.fs import FileSelector, FileType, LocalFileSystem
+from pyarrow.fs import FileSelector, FileType
 
+from duebridge.config.file_locations import FILE, HDFS
 from duebridge_connectors.spark.cold.commit_log import (
     STATE_EVERY,
     SWEPT,
@@ -119,7 +120,7 @@ def _delete(log: ColdLog, names: Iterable[str]) -> int:
         except FileNotFoundError:
             continue
         found += 1
-        if isinstance(files, LocalFileSystem):  # object stores have no folders
+        if log.root.address.kind in (FILE, HDFS):  # object stores have no folders
             _delete_empty(files, root, name.rpartition("/")[0])
     return found
 

@@ -13,16 +13,17 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 from pyarrow.fs import FileSelector, FileType
 
+from duebridge.config.file_locations import FILE, HDFS
 from duebridge.durations import parse_duration_ms
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.delta_table import written_table
-from duebridge_connectors.spark.files.location import FileLocation, Stores
+from duebridge_connectors.spark.files.location import FileLocation, Stores, location_of
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.table.tidy_merge import merge_small_files
 
 KEEP = "1d"
 LEAST_KEEP_MS = 3_600_000  # what a job writes now is in no version yet
-_HAVE_FOLDERS = ("local", "hdfs")
+_HAVE_FOLDERS = (FILE, HDFS)
 
 
 class TidySummary(msgspec.Struct, frozen=True):
@@ -74,9 +75,9 @@ def tidy(table: FileLocation | str, keep_ms: int) -> TidySummary:
 
 def _remove_empty_folders(table: FileLocation | str, before: datetime) -> None:
     """Remove the folders whose files are gone; a younger one may be about to get its first."""
-    files, path = open_filesystem(table)
-    if files.type_name not in _HAVE_FOLDERS:
+    if location_of(table).address.kind not in _HAVE_FOLDERS:
         return
+    files, path = open_filesystem(table)
     found = files.get_file_info(FileSelector(path, recursive=True))
     empty = {info.path: info for info in found if info.type is FileType.Directory}
     for info in sorted(found, key=lambda each: each.path, reverse=True):

@@ -8,6 +8,7 @@ at the same time set others, and stand.
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -102,7 +103,8 @@ def _merged(root: FileLocation | str, delta: DeltaTable, group: Sequence[SmallFi
     """Write the rows of a group to one file, and return it."""
     files, above = open_filesystem(root)
     path = f"{group[0].folder}/part-{uuid4().hex}.parquet".lstrip("/")
-    schema = pq.read_schema(f"{above}/{group[0].path}", filesystem=files)
+    with _opened(files, f"{above}/{group[0].path}") as first:
+        schema = first.schema_arrow
     about: list[Any] = []
     with (
         files.open_output_stream(f"{above}/{path}") as stream,
@@ -127,7 +129,7 @@ def _batches(
     files: Any, above: str, schema: pa.Schema, group: Iterable[SmallFile]
 ) -> Iterator[pa.RecordBatch]:
     for file in group:
-        with pq.ParquetFile(f"{above}/{file.path}", filesystem=files) as opened:
+        with _opened(files, f"{above}/{file.path}") as opened:
             if opened.schema_arrow != schema:
                 expected = f"expected the columns of the partition's other files ({schema.names})"
                 raise ConfigError(
@@ -135,6 +137,20 @@ def _batches(
                     " types: nothing is merged"
                 )
             yield from opened.iter_batches(READ_ROWS)
+
+
+@contextmanager
+def _opened(files: Any, path: str) -> Iterator[pq.ParquetFile]:
+    """Open a file of the table; raises `JobFailed`, which names it, if it is missing or damaged."""
+    try:
+        with pq.ParquetFile(path, filesystem=files) as opened:
+            yield opened
+    except (OSError, pa.ArrowException) as error:
+        cause = " ".join(str(error).split())
+        raise JobFailed(
+            f"{path}: expected a whole Parquet file of the table; got: {cause}; nothing is merged:"
+            " restore the file and run the job again"
+        ) from error
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
