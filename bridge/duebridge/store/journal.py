@@ -75,6 +75,11 @@ class Journal:
         """Return the number of the oldest entry still there, else that of the next entry."""
         return self._before_first() + 1
 
+    def began_ms(self) -> int | None:
+        """Return the instant of the first entry ever written; None if there is none, or no more."""
+        first = self._first_from(0)
+        return first.at_ms if first is not None and first.before == 0 else None
+
     def note_kept(self, until: int) -> None:
         """Note that an outside table has the entries up to a number; the note never goes back."""
         DelayStore(self._connection, self.shard).note("journal_kept", until, "rise")

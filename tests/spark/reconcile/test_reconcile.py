@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from duebridge.audit import fingerprint
 from duebridge.config.load import load_config
 from duebridge.errors import ConfigError
+from duebridge.store.routing import Registry
 from duebridge_connectors.spark.jobs import evidence, reconcile
 from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.evidence import read_export, topics_pattern
@@ -151,6 +152,33 @@ def test_reconcile_of_a_table_judges_what_is_in_it_and_holds(scene: Scene) -> No
     assert 0 <= route.lateness_max_ms < 3_600_000
 
 
+def test_reconcile_of_a_table_without_a_routes_journal_is_undetermined(scene: Scene) -> None:
+    table = str(scene.world.home / "journal")
+    scene.world.schedule("amqp", "other")
+    scene.accept("good")
+    scene.settle()
+    scene.publish("good")
+    run_journal(scene.spark, table, config=scene.world.config, route="amqp")
+    found = scene.judge(journal=table)
+    assert (found.verdict, found.doubtful) == ("undetermined", {"unexpected": ["plain/good"]})
+    assert "2 entries of the journal of plain/0 after" in found.missing[0]
+
+
+def test_reconcile_of_a_route_that_was_purged_doubts_what_came_before(scene: Scene) -> None:
+    scene.accept("old")
+    scene.settle()
+    scene.publish("old")
+    Registry(scene.world.connection, scene.world.namespace).remove_route("plain", 1)
+    scene.accept("good")
+    scene.settle()
+    scene.publish("good")
+    found = scene.judge()
+    assert (found.verdict, found.doubtful) == ("undetermined", {"unexpected": ["plain/old"]})
+    assert "the journal of plain, which a purge removed, before" in found.missing[0]
+    scene.publish("strange")
+    assert scene.judge().examples == {"unexpected": ["plain/strange"]}
+
+
 def test_reconcile_of_one_route_judges_nothing_of_another(scene: Scene) -> None:
     scene.accept("good")
     scene.settle()
@@ -207,6 +235,16 @@ def test_reconcile_and_report_count_what_is_cold(scene: Scene) -> None:
     out = str(scene.world.home / "report")
     done = run_report(scene.spark, out, config=scene.world.config, routes=["plain"])
     assert done.waiting == 1
+
+
+def test_reconcile_of_an_id_that_began_anew_takes_no_cold_copy_for_it(scene: Scene) -> None:
+    scene.accept("moved", "lost", at=LATER_MS)
+    assert run_demote(scene.spark, config=scene.world.config, route="plain").removed == 2
+    scene.accept("moved", "lost", at=LATER_MS + 1)
+    shard, client = scene.world.store("plain").shard, scene.world.connection.client
+    client.hdel(shard.key("envelopes"), "lost")
+    client.zrem(shard.key("pending"), "lost")
+    assert scene.judge().examples == {"lost": ["plain/lost"]}
 
 
 def test_reconcile_of_a_broker_that_spark_cannot_read_wants_an_export(world: World) -> None:

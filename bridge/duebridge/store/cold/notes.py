@@ -16,7 +16,11 @@ SCAN_COUNT = 1000
 
 
 class Mark(NamedTuple):
-    """A tombstone, or a void copy of `batch`; `due_at_ms` is 0 for an unchanged due instant."""
+    """A tombstone, or a void copy of `batch`; `due_at_ms` is 0 for an unchanged due instant.
+
+    `cancelled` and `ended` are the generations up to which rows of the id were cancelled, and ended
+    because the id began anew in the store.
+    """
 
     name: str
     id: str
@@ -24,6 +28,7 @@ class Mark(NamedTuple):
     generation: int
     due_at_ms: int
     cancelled: int
+    ended: int = 0
 
 
 class ColdFilter(NamedTuple):
@@ -95,5 +100,5 @@ def _mark(name: str, value: bytes) -> Mark:
     if name.startswith("x"):
         batch, _, envelope_id = name[1:].partition("/")
         return Mark(name, envelope_id, batch, 0, 0, 0)
-    generation, due, cancelled = (int.from_bytes(value[at : at + 6]) for at in (6, 12, 18))
-    return Mark(name, name[1:], "", generation, due, cancelled)
+    generation, due, cancelled, ended = (int.from_bytes(value[n : n + 6]) for n in (6, 12, 18, 24))
+    return Mark(name, name[1:], "", generation, due, cancelled, ended)

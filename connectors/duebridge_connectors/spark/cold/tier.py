@@ -120,7 +120,8 @@ def read_still_cold(
 
 
 _MARKS = (
-    "shard int, name string, id string, batch string, left_at long, due_at long, cancelled long"
+    "shard int, name string, id string, batch string, left_at long, due_at long, cancelled long,"
+    " ended long"
 )
 
 BROADCAST_ROWS = 100_000  # up to this many are broadcast, which saves a shuffle
@@ -161,7 +162,7 @@ def new_generations(tier: Tier) -> list[int]:
         return [shard.new_generation() for shard in shards]
 
 
-def read_marks(tier: Tier, began: Sequence[int]) -> ColdMarks:
+def read_marks(tier: Tier, began: Sequence[int] = ()) -> ColdMarks:
     """Return all marks that the store has now."""
     with tier.notes() as shards:
         found = [(number, mark) for number, shard in enumerate(shards) for mark in shard.marks()]

@@ -13,8 +13,10 @@ from pyspark.sql.types import StructType
 from duebridge.config.models import Config, Route
 from duebridge.envelope import Target
 from duebridge.errors import ConfigError
+from duebridge.store.journal import Journal
+from duebridge.store.purges import PurgeLog
 from duebridge.store.routing import Registry
-from duebridge_connectors.spark.cold.tier import open_tier, read_still_cold
+from duebridge_connectors.spark.cold.tier import open_tier, read_marks, read_still_cold
 from duebridge_connectors.spark.files.location import FileLocation
 from duebridge_connectors.spark.kafka_source import kafka_options, read_records
 from duebridge_connectors.spark.rows.schema import DECODED, JOURNAL
@@ -26,8 +28,13 @@ from duebridge_connectors.spark.transforms.arrivals import (
     arrived_in_export,
     arrived_in_kafka,
 )
-from duebridge_connectors.spark.transforms.cold_copies import COPY, as_held
+from duebridge_connectors.spark.transforms.cold_copies import COPY, as_held, without_ended
 from duebridge_connectors.spark.transforms.facts import MARGIN_MS
+from duebridge_connectors.spark.transforms.missing_evidence import (
+    PurgedRoute,
+    StoreJournal,
+    StoreJournals,
+)
 
 _HELD = ("route", "id", "state", "waits_for", "scheduled_at")
 
@@ -75,7 +82,8 @@ def snapshot_held(
 def read_cold_tiers(spark: SparkSession, config: str, routes: Sequence[Route]) -> list[DataFrame]:
     """Return the rows in the cold tiers of these routes, in the state `cold`.
 
-    They include void and cancelled rows, which only hydrate can tell.
+    Cancelled ones count until a hydrate journals their end; void copies, and rows whose ids began
+    anew in the store, do not.
     """
     found = []
     for route in routes:
@@ -83,6 +91,8 @@ def read_cold_tiers(spark: SparkSession, config: str, routes: Sequence[Route]) -
             continue
         tier = open_tier(config, route.name)
         rows = read_still_cold(spark, tier, [*COPY, "due_at_ms", "scheduled_at_ms"])
+        if (marks := read_marks(tier)).found:
+            rows = without_ended(rows, marks.frame(spark))
         found.append(as_held(rows, route.name))
     return found
 
@@ -95,6 +105,26 @@ def snapshot_journal(
         return spark.createDataFrame([], JOURNAL)
     options = {"config": config, "route": _names(routes), "stream": "journal", "on_trim": "gap"}
     return _snapshot(spark, f"{home}/journal", ("*",), **options)
+
+
+def read_store_journals(address: StoreAddress, routes: Sequence[Route]) -> StoreJournals:
+    """Return the journals of these routes that the store has, and their purges."""
+    names = {route.name for route in routes}
+    with address.connect() as connection:
+        known = Registry(connection, address.namespace).routes()
+        journals = [
+            Journal(connection, shard)
+            for name in sorted(names & known.keys())
+            for shard in address.shards(name, known[name].shards)
+        ]
+        there = [
+            StoreJournal(each.shard.route, each.shard.number, entries, each.began_ms())
+            for each in journals
+            if (entries := each.last())
+        ]
+        purges = PurgeLog(connection, address.namespace).after()
+        gone = [PurgedRoute(each.route, each.at_ms) for each in purges if each.route in names]
+    return StoreJournals(there, gone)
 
 
 def read_arrived(

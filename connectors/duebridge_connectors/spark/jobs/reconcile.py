@@ -30,6 +30,7 @@ from duebridge_connectors.spark.jobs.evidence import (
     check_readable,
     complete_until_ms,
     read_arrived,
+    read_store_journals,
     routes_in_store,
     snapshot_held,
     snapshot_journal,
@@ -38,6 +39,7 @@ from duebridge_connectors.spark.jobs.journal import read_journal
 from duebridge_connectors.spark.jobs.verdict_summary import JudgedIds, VerdictSummary
 from duebridge_connectors.spark.source.options import StoreOptions
 from duebridge_connectors.spark.source.planning import store_address
+from duebridge_connectors.spark.transforms.missing_evidence import StoreJournals
 from duebridge_connectors.spark.transforms.reconciliation import Reconciliation
 from duebridge_connectors.spark.transforms.verdict import Evidence, JudgedPeriod
 
@@ -106,7 +108,8 @@ def run_reconcile(
             parse_duration_ms(clock_skew, "clock_skew"),
         )
         evidence = Evidence(rows, receipts, held, came, is_dated=not exports)
-        return _judge(spark, evidence, window, _StoreLookup(settings, connection), out, page_at)
+        store = _StoreLookup(settings, connection, read_store_journals(address, wanted))
+        return _judge(spark, evidence, window, store, out, page_at)
 
 
 def reconcile_evidence(evidence: Evidence, window: JudgedPeriod) -> Reconciliation:
@@ -117,10 +120,11 @@ def reconcile_evidence(evidence: Evidence, window: JudgedPeriod) -> Reconciliati
 
 
 class _StoreLookup:
-    """Looks up single ids in the store."""
+    """Looks up single ids in the store; `journals` are those that it has or had."""
 
-    def __init__(self, config: Config, connection: Connection) -> None:
+    def __init__(self, config: Config, connection: Connection, journals: StoreJournals) -> None:
         self._producer = Producer(config, connection)
+        self.journals = journals
 
     def has(self, route: str, id: str) -> bool:  # noqa: A002 - the field's public name
         return self._producer.get(route, id) is not None
@@ -143,7 +147,7 @@ def _judge(
             more = spark.createDataFrame(rows, evidence.held.schema)
             evidence = evidence._replace(held=evidence.held.unionByName(more))
             found = sifted.verdicts(evidence)
-        weighed = VerdictSummary(kept, found, evidence, window)
+        weighed = VerdictSummary(kept, found, evidence, window, store.journals)
         done = msgspec.structs.replace(weighed.summary(), page=page and str(page))
         if out is not None:
             weighed.write(out)

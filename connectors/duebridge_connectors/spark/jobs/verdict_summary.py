@@ -19,9 +19,12 @@ from duebridge_connectors.spark.jobs.id_timelines import told_stories
 from duebridge_connectors.spark.page.verdict import render_verdict
 from duebridge_connectors.spark.transforms.id_histories import read_stories, with_readings
 from duebridge_connectors.spark.transforms.missing_evidence import (
+    NO_JOURNALS,
     MissingEvidence,
+    StoreJournals,
     blind_spans,
     outline_of,
+    unread_spans,
     weigh,
 )
 from duebridge_connectors.spark.transforms.ordinary_ids import (
@@ -81,8 +84,14 @@ class VerdictSummary:
     """The verdicts, once suspects' stories are read, and weighed against what is missing."""
 
     def __init__(
-        self, kept: ExitStack, found: DataFrame, evidence: Evidence, window: JudgedPeriod
+        self,
+        kept: ExitStack,
+        found: DataFrame,
+        evidence: Evidence,
+        window: JudgedPeriod,
+        journals: StoreJournals = NO_JOURNALS,
     ) -> None:
+        """Weigh verdicts; `journals` are the store's, of which the evidence may have a part."""
         self._evidence, self._window = evidence, window
         outline = outline_of(found)
         if outline.has_suspects:
@@ -93,6 +102,8 @@ class VerdictSummary:
         spans = []
         if self._gaps or outline.has_strangers:
             spans = blind_spans(evidence.journal, with_heads=outline.has_strangers)
+        if outline.has_strangers or outline.has_lost:
+            spans += unread_spans(evidence.journal, journals)
         self._doubts = MissingEvidence(spans, outline.clocks)
         self._found = weigh(found, self._doubts)
         self._wrong = violations(self._found)

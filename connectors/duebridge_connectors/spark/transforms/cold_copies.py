@@ -58,6 +58,14 @@ def moved_forward(rows: DataFrame, moved: DataFrame) -> DataFrame:
     return rows.join(moved, (rows.id == moved.id) & bound, "left_semi")
 
 
+def without_ended(rows: DataFrame, marks: DataFrame) -> DataFrame:
+    """Return the rows that are neither void copies nor ended because their ids began anew."""
+    rows = exclude(rows, marks.where("batch != ''"), ["batch", "id"])
+    ended = marks.where("ended > 0").select("id", "ended")
+    is_over = (rows.id == ended.id) & (rows.generation <= ended.ended)
+    return rows.join(ended, is_over, "left_anti")
+
+
 def exclude(rows: DataFrame, others: DataFrame, keys: list[str]) -> DataFrame:
     """Return the rows whose keys the others do not have."""
     return rows.join(others, keys, "left_anti")

@@ -1,7 +1,8 @@
 """The missing evidence, and the violations it may explain: only evidence breaks the guarantee.
 
 A gap in the journal hides what happened in its span: who was accepted, cancelled or rescheduled
-there is not known. A broker's clock behind the store's makes every message look early.
+there is not known. So does a journal that was not read, or that a purge removed. A broker's clock
+behind the store's makes every message look early.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,11 +25,12 @@ _HIDDEN_LATER = ("lost", "early", "after_cancel", "misdated")  # an unread entry
 class BlindSpan(NamedTuple):
     """A gap in the journal of a shard: between two instants, in ms.
 
-    None: from the beginning, or to the end.
+    None: from the beginning, or to the end. A purge removes whole journals of a route: it has no
+    `shard`, and how many entries were lost is not known.
     """
 
     route: str
-    shard: int
+    shard: int | None
     lost_entries: int
     after_ms: int | None
     before_ms: int | None
@@ -37,6 +39,32 @@ class BlindSpan(NamedTuple):
         """Tell whether it hides something of [since, until]."""
         is_over = self.before_ms is not None and self.before_ms <= since_ms
         return not is_over and not (self.after_ms is not None and self.after_ms > until_ms)
+
+
+class StoreJournal(NamedTuple):
+    """The journal of a shard as the store has it; `began_ms` is None if its first entry is gone."""
+
+    route: str
+    shard: int
+    entries: int
+    began_ms: int | None
+
+
+class PurgedRoute(NamedTuple):
+    """The removal of a route with its journals."""
+
+    route: str
+    at_ms: int
+
+
+class StoreJournals(NamedTuple):
+    """The journals that the store has or had of the judged routes."""
+
+    there: Sequence[StoreJournal] = ()
+    purged: Sequence[PurgedRoute] = ()
+
+
+NO_JOURNALS = StoreJournals()
 
 
 class BrokerClock(NamedTuple):
@@ -89,11 +117,34 @@ def _heads(journal: DataFrame) -> DataFrame:
     return first.where("first > 1").select(*_SHARD, lost, F.lit(1).cast("long").alias("first"))
 
 
+def unread_spans(journal: DataFrame, store: StoreJournals) -> list[BlindSpan]:
+    """Return a span for each journal of the store, and each purge, of which the rows know nothing.
+
+    A table of the journal may be of other routes, or have begun at the end of a shard's journal.
+    """
+    if not (store.there or store.purged):
+        return []
+    found = journal.groupBy(*_SHARD).agg(F.min(F.unix_millis("at")).alias("ms")).collect()
+    first = {(row.route, row.shard): row.ms for row in found}
+    oldest = [(route, ms) for (route, _), ms in first.items() if ms is not None]
+    unread = [each for each in store.there if (each.route, each.shard) not in first]
+    gone = [
+        (route, at_ms)
+        for route, at_ms in store.purged
+        if not any(name == route and ms < at_ms for name, ms in oldest)
+    ]
+    return [
+        *(BlindSpan(each.route, each.shard, each.entries, each.began_ms, None) for each in unread),
+        *(BlindSpan(route, None, 0, None, at_ms) for route, at_ms in gone),
+    ]
+
+
 class VerdictOutline(NamedTuple):
     """The verdicts before missing evidence is considered."""
 
     has_suspects: bool
     has_strangers: bool
+    has_lost: bool
     clocks: Mapping[str, BrokerClock]
 
 
@@ -106,6 +157,7 @@ def outline_of(verdicts: DataFrame) -> VerdictOutline:
     found = verdicts.groupBy("route").agg(
         F.count_if("is_suspect").alias("suspects"),
         F.count_if("unexpected").alias("strangers"),
+        F.count_if("lost").alias("lost"),
         F.count_if("early").alias("early"),
         F.sum(F.when(F.col("late_by_ms").isNotNull(), F.col("ids"))).alias("messages"),
         F.sum("noted").alias("noted"),
@@ -118,6 +170,7 @@ def outline_of(verdicts: DataFrame) -> VerdictOutline:
     return VerdictOutline(
         any(row.suspects for row in rows),
         any(row.strangers for row in rows),
+        any(row.lost for row in rows),
         {route: clock for route, clock in clocks.items() if clock is not None},
     )
 

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from duebridge_connectors.spark.transforms.missing_evidence import MissingEvidence
+from duebridge_connectors.spark.transforms.missing_evidence import BlindSpan, MissingEvidence
 
 Verdict: TypeAlias = Literal["holds", "broken", "undetermined"]
 HOLDS: Verdict = "holds"
@@ -110,12 +110,7 @@ def _gaps(doubts: MissingEvidence, since_ms: int, until_ms: int) -> list[str]:
     spans = [span for span in doubts.spans if span.overlaps(since_ms, until_ms)]
     if not spans:
         return []
-    told = [
-        f"{span.lost_entries:,} {'entry' if span.lost_entries == 1 else 'entries'} of the journal"
-        f" of {span.route}/{span.shard}"
-        f" {_when(span.after_ms, span.before_ms)}"
-        for span in spans
-    ]
+    told = [f"{_lost(span)} {_when(span.after_ms, span.before_ms)}" for span in spans]
     if len(told) > _MOST_TOLD:
         told[_MOST_TOLD:] = [f"and {len(told) - _MOST_TOLD} more gaps"]
     ends = [span.before_ms for span in spans]
@@ -124,6 +119,13 @@ def _gaps(doubts: MissingEvidence, since_ms: int, until_ms: int) -> list[str]:
     if whole is not None:
         remedy += f"; or judge what is whole: --since {_text(whole + 1)}"
     return [*told[:-1], f"{told[-1]} ({remedy})"]
+
+
+def _lost(span: BlindSpan) -> str:
+    if span.shard is None:
+        return f"the journal of {span.route}, which a purge removed,"
+    noun = "entry" if span.lost_entries == 1 else "entries"
+    return f"{span.lost_entries:,} {noun} of the journal of {span.route}/{span.shard}"
 
 
 def _when(after_ms: int | None, before_ms: int | None) -> str:
