@@ -4,17 +4,19 @@ from collections import deque
 from collections.abc import Iterator
 from heapq import merge
 from itertools import islice
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from duebridge.ports.publisher import reason_word
-from duebridge.store.journal import Journal, JournalEntry
+from duebridge.store.journal import EventKind, Journal, JournalEntry
 from duebridge.store.keys import Shard
 from duebridge.store.numbering import Numbering
 from duebridge.store.purges import PurgeLog
 
-GAP = "gap"
-PURGED = "purged"
+GAP: Final = "gap"
+PURGED: Final = "purged"
+EnvelopeEventKind: TypeAlias = EventKind | Literal["gap", "purged"]
 
 
 class EnvelopeEvent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -30,7 +32,7 @@ class EnvelopeEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     cut by its cap before they were read, or were read and then lost by the store in a failover.
     """
 
-    kind: str
+    kind: EnvelopeEventKind
     at_ms: int
     route: str
     shard: int

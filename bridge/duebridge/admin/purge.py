@@ -5,6 +5,7 @@ receives them. Their journals go too; who purged which route is journalled besid
 """
 
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -14,6 +15,8 @@ from duebridge.store.keys import Shard
 from duebridge.store.routing import Registry
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.fitness import count_listeners
+
+PurgeStatus: TypeAlias = Literal["in_use", "would_purge", "purged"]
 
 
 class PurgePlan(msgspec.Struct, frozen=True):
@@ -32,7 +35,7 @@ class PurgePlan(msgspec.Struct, frozen=True):
     has_cold: bool
 
     @property
-    def status(self) -> str:
+    def status(self) -> PurgeStatus:
         """`in_use` while a worker serves the route, else `would_purge`."""
         return "in_use" if self.workers else "would_purge"
 

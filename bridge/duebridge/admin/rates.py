@@ -12,11 +12,11 @@ import msgspec
 
 if TYPE_CHECKING:
     from duebridge.admin.operator import Operator
-    from duebridge.store.journal import Journal
+    from duebridge.store.journal import EventKind, Journal
 
 MOST_BYTES = 2 * 1024 * 1024  # of a journal, a call
-ACCEPTED = ("accepted", "replaced")
-DELIVERED = ("delivered",)
+ACCEPTED: "tuple[EventKind, ...]" = ("accepted", "replaced")
+DELIVERED: "tuple[EventKind, ...]" = ("delivered",)
 
 
 class RouteRates(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class RouteRates(msgspec.Struct, frozen=True):
 class Tally(NamedTuple):
     """The number of envelopes in one entry of a journal."""
 
-    kind: str
+    kind: "EventKind"
     at_ms: int
     envelopes: int
 
@@ -72,14 +72,14 @@ def recent(journal: "Journal", since_ms: int, most_bytes: int = MOST_BYTES) -> R
 
 
 def _rates_of(route: str, found: Sequence[RecentTallies], now_ms: int) -> RouteRates:
-    def per_s(kinds: Iterable[str]) -> float:
+    def per_s(kinds: "Iterable[EventKind]") -> float:
         return sum(_count(each, kinds) / _seconds(each, now_ms) for each in found)
 
     return RouteRates(route, per_s(ACCEPTED), per_s(DELIVERED))
 
 
-def _count(found: RecentTallies, kinds: Iterable[str]) -> int:
-    counts: Counter[str] = Counter()
+def _count(found: RecentTallies, kinds: "Iterable[EventKind]") -> int:
+    counts: Counter[EventKind] = Counter()
     for tally in found.tallies:
         counts[tally.kind] += tally.envelopes
     return sum(counts[kind] for kind in kinds)

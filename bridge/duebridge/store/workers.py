@@ -4,7 +4,7 @@ A worker repeats its record every few seconds; the store forgets it after `KEPT_
 store user may not write it delivers all the same.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -47,7 +47,7 @@ class HeldTarget(msgspec.Struct, frozen=True):
     tag: str = ""
 
     @property
-    def role(self) -> str:
+    def role(self) -> Literal["route", "own", "dead_letter"]:
         """`route`: a route's target; `own`: of envelopes alone; `dead_letter`: of letters alone."""
         if self.target_of:
             return "route"

@@ -10,7 +10,7 @@ from duebridge.cli.session import ConfigOption, complete_route, load, opened_sto
 from duebridge.errors import EnvelopeError
 
 if TYPE_CHECKING:
-    from duebridge.admin.purge import PurgePlan
+    from duebridge.admin.purge import PurgePlan, PurgeStatus
 
 COLUMNS = ("route", "waiting", "dead", "shards", "workers", "configured", "status")
 
@@ -68,7 +68,7 @@ def _show(plans: "list[PurgePlan]", output: Output, *, is_done: bool) -> None:
     """Write the plans, each with its status: `purged`, `in_use` or `would_purge`."""
     import msgspec
 
-    statuses = ["purged" if is_done else plan.status for plan in plans]
+    statuses: list[PurgeStatus] = ["purged" if is_done else plan.status for plan in plans]
     rows = list(zip(plans, statuses, strict=True))
     if output is Output.JSON:
         for plan, status in rows:
@@ -77,7 +77,7 @@ def _show(plans: "list[PurgePlan]", output: Output, *, is_done: bool) -> None:
         write_table(COLUMNS, [_row(plan, status) for plan, status in rows])
 
 
-def _row(plan: "PurgePlan", status: str) -> tuple[str, ...]:
+def _row(plan: "PurgePlan", status: "PurgeStatus") -> tuple[str, ...]:
     counts = (plan.waiting, plan.dead, plan.shards, plan.workers)
     configured = "yes" if plan.configured else "no"
     return (plan.route, *map(str, counts), configured, status)

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -17,6 +17,7 @@ from duebridge.ports.publisher import Reason
 
 if TYPE_CHECKING:
     from duebridge.admin.operator import Operator
+    from duebridge.receipt import KnownState
 
 
 def complete_reason(incomplete: str) -> list[str]:
@@ -171,7 +172,7 @@ class DeadSelection(NamedTuple):
             if not self.ids or self.state(one_id) == "dead":
                 yield one_id
 
-    def state(self, one_id: str) -> str:
+    def state(self, one_id: str) -> "KnownState | Literal['unknown']":
         """Return the envelope's state, "unknown" if the store does not have it."""
         known = self.operator.show(self.route, one_id)
         return "unknown" if known is None else known.state

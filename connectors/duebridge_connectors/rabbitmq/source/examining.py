@@ -6,7 +6,7 @@ so the type and the right are known, and no message is taken. Bindings and polic
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from pika import BlockingConnection
 from pika import exceptions as vendor
@@ -70,7 +70,7 @@ def _short(error: Exception) -> str:
     return str(error).partition(": ")[0]
 
 
-def _kind(channel: Any, queue: str) -> str:
+def _kind(channel: Any, queue: str) -> Literal["queue", "stream"]:
     """Return `queue` or `stream`; raises what the broker says to who may not read it."""
     channel.basic_qos(prefetch_count=1)
     try:
