@@ -5,6 +5,8 @@ A request waits for no other: the envelopes that arrive during one call make up 
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from duebridge.envelope import Envelope
@@ -53,19 +55,27 @@ class ScheduleBatcher:
         return receipt
 
     async def _work(self, key: BatchKey) -> None:
+        """Store what waits until nothing does; whatever happens, nobody waits for ever."""
         queue = self._waiting[key]
-        while queue:
-            await self._store(key, _taken(queue))
-        del self._waiting[key]
+        try:
+            while queue:
+                batch = _next_batch(queue)
+                await self._store(key, batch)
+                for _ in batch:
+                    queue.popleft()
+        except Exception as error:  # a defect
+            _fail(queue, error)
+        finally:
+            del self._waiting[key]
+            for _, future in queue:
+                future.cancel()  # if the loop ends; else all are done
 
     async def _store(self, key: BatchKey, batch: list[Waiting]) -> None:
         envelopes = [envelope for envelope, _ in batch]
         try:
             receipts = await schedule_batch(self._site, key, envelopes)
         except Exception as error:
-            for envelope, future in batch:
-                if not future.done():
-                    future.set_exception(_about(error, envelope))
+            _fail(batch, error)
             return
         for (_, future), receipt in zip(batch, receipts, strict=True):
             if not future.done():
@@ -82,16 +92,22 @@ async def schedule_batch(site: Site, key: BatchKey, batch: list[Envelope]) -> li
     return await site.run(call, key.token)
 
 
-def _taken(queue: deque[Waiting]) -> list[Waiting]:
-    """Take as many envelopes from the queue as fit into one call."""
-    batch, size = [queue.popleft()], 0
-    size = size_bytes(batch[0][0])
-    while queue and len(batch) < SCHEDULE_ROWS:
-        size += size_bytes(queue[0][0])
-        if size > CALL_BYTES:
+def _next_batch(queue: deque[Waiting]) -> list[Waiting]:
+    """Return as many envelopes of the queue, which keeps them, as fit into one call."""
+    batch: list[Waiting] = []
+    size = 0
+    for each in islice(queue, SCHEDULE_ROWS):
+        size += size_bytes(each[0])
+        if batch and size > CALL_BYTES:
             break
-        batch.append(queue.popleft())
+        batch.append(each)
     return batch
+
+
+def _fail(waiting: Iterable[Waiting], error: Exception) -> None:
+    for envelope, future in waiting:
+        if not future.done():
+            future.set_exception(_about(error, envelope))
 
 
 def _about(error: Exception, envelope: Envelope) -> Exception:
