@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from duebridge.http.endpoints.cloud_events import event_id
-from tests.support.serving import Served
+from tests.support.serving import NDJSON, Served
 
 EVENT = {"specversion": "1.0", "id": "42", "source": "/orders", "type": "order.placed"}
 BINDINGS = [("topic", "ce_", b"p"), ("exchange", "cloudEvents:", None)]
@@ -92,6 +92,7 @@ def test_event_that_comes_again_is_a_duplicate(client: httpx.Client) -> None:
         ({"Camel": "x"}, "'Camel': expected small letters"),
         ({"list": [1]}, "'list': expected text"),
         ({"data_base64": "?"}, "data_base64: expected base64"),
+        ({"price": 1.5}, "'price': expected text"),
     ],
 )
 def test_event_of_a_wrong_form_says_what_was_expected(
@@ -99,6 +100,46 @@ def test_event_of_a_wrong_form_says_what_was_expected(
 ) -> None:
     answer = send(client, **change)
     assert (answer.status_code, said in answer.json()["detail"]) == (422, True), answer.text
+
+
+@pytest.mark.parametrize(
+    ("member", "said"),
+    [
+        (b'"price": 1e400', "'price': expected text"),
+        (b'"subject": "\xff"', "'subject': expected text"),
+        (b'"count": ' + b"1" * 5000, "'count': expected text"),
+        (b'"datacontenttype": "text/plain", "data": "\xff"', "data: expected text"),
+    ],
+)
+def test_event_of_a_value_that_cannot_be_read_is_refused(
+    client: httpx.Client, member: bytes, said: str
+) -> None:
+    event = json.dumps({"delay": "1h", **EVENT, "id": "unreadable"}).encode()
+    content = event[:-1] + b", " + member + b"}"
+    answer = client.post(path("orders"), content=content, headers=STRUCTURED)
+    assert (answer.status_code, said in answer.json()["detail"]) == (422, True), answer.text
+
+
+def test_null_of_an_event_is_as_if_it_were_left_out(served: Served, client: httpx.Client) -> None:
+    nulls = {"subject": None, "deliverat": None, "datacontenttype": None, "data_base64": None}
+    event = {"delay": "1h", **EVENT, "id": "nulls", "data": 1, **nulls}
+    answer = client.post(path("orders"), content=json.dumps(event), headers=STRUCTURED)
+    assert answer.status_code == 201, answer.text
+    stored = served.stored()["/orders|nulls"]
+    assert (stored.body, stored.properties.content_type) == (b"1", "application/json")
+    assert dict(stored.headers).keys() == {f"ce_{name}" for name in EVENT}
+    content = json.dumps({**event, "type": None})
+    missing = client.post(path("orders"), content=content, headers=STRUCTURED)
+    assert "type: expected text" in missing.json()["detail"]
+
+
+def test_binary_event_of_lines_is_one_event(served: Served, client: httpx.Client) -> None:
+    attributes = {**EVENT, "id": "lines", "delay": "1h"}
+    headers = {f"ce-{name}": value for name, value in attributes.items()}
+    lines = b'{"row": 1}\n{"row": 2}\n'
+    answer = client.post(path("orders"), content=lines, headers={**headers, **NDJSON})
+    assert (answer.status_code, answer.json()["status"]) == (201, "accepted"), answer.text
+    assert served.stored()["/orders|lines"].body == lines
 
 
 def test_event_that_is_no_json_is_a_bad_request(client: httpx.Client) -> None:

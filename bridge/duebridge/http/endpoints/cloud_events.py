@@ -29,6 +29,7 @@ OF_BINARY = "ce-"
 BETWEEN = "|"  # no URI has it: source and id can be told apart
 REQUIRED = ("id", "source", "type")
 NOT_HEADERS = ("delay", "deliverat", "datacontenttype")
+NULL = b"null"  # of an attribute: as if it were left out
 _NAME = re.compile("[a-z0-9]{1,64}")
 
 
@@ -55,8 +56,10 @@ def of_structured(body: bytes, kind: BrokerType) -> Envelope:
         given = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProblemError(400, "Bad request", f"expected an event as JSON: {error}") from error
-    data, data_base64 = given.pop("data", None), given.pop("data_base64", None)
-    found = {name: _attribute(name, value) for name, value in given.items()}
+    data = given.pop("data", None)
+    set_ = {name: value for name, value in given.items() if bytes(value) != NULL}
+    data_base64 = set_.pop("data_base64", None)
+    found = {name: _attribute(name, value) for name, value in set_.items()}
     media = found.setdefault("datacontenttype", JSON)
     if data_base64 is not None:
         return _envelope(found, _decoded(data_base64), kind)
@@ -64,12 +67,17 @@ def of_structured(body: bytes, kind: BrokerType) -> Envelope:
 
 
 def _attribute(name: str, raw: msgspec.Raw) -> str:
-    value = msgspec.json.decode(raw)
+    expected = f"{shown(name)}: expected text, a whole number, true or false"
+    try:
+        value = msgspec.json.decode(raw)
+        text = str(value)
+    except ValueError as error:  # 1e400, text that is no UTF-8: found as the value is read
+        raise EnvelopeError(f"{expected}: {error}") from error
     if isinstance(value, bool):
-        return str(value).lower()
+        return text.lower()
     if isinstance(value, str | int):
-        return str(value)
-    raise EnvelopeError(f"{shown(name)}: expected text, a whole number, true or false")
+        return text
+    raise EnvelopeError(expected)
 
 
 def _data(raw: bytes, media: str) -> bytes:
@@ -77,7 +85,10 @@ def _data(raw: bytes, media: str) -> bytes:
     is_json = media.partition(";")[0].strip().lower().endswith("json")
     if is_json or raw[:1] != b'"':
         return raw
-    return msgspec.json.decode(raw, type=str).encode()
+    try:
+        return msgspec.json.decode(raw, type=str).encode()
+    except ValueError as error:
+        raise EnvelopeError(f"data: expected text: {error}") from error
 
 
 def _decoded(raw: msgspec.Raw) -> bytes:
