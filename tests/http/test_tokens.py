@@ -56,6 +56,7 @@ def test_token_may_what_its_scopes_say(scopes: tuple[Scope, ...], scope: Scope, 
         ({"scopes": []}, "at least one of"),
         ({"scopes": ["write"]}, "scopes"),
         ({"route": "x"}, "route"),
+        ({"sha256": digest_of("")}, "got that of an empty text"),
     ],
 )
 def test_token_of_a_wrong_form_is_refused(change: dict[str, object], said: str) -> None:
@@ -64,7 +65,13 @@ def test_token_of_a_wrong_form_is_refused(change: dict[str, object], said: str) 
     assert said in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["", "a: b", "- [", "- 1", "secret-canary", "!!python/x y"])
+NO_LISTS = [
+    *("", "a: b", "- [", "- 1", "secret-canary", "!!python/x y", "&a [*a]"),
+    *("- {name: 2026-13-45}", "[" * 5000, "!!bool canary", "!!int ''", "!!timestamp canary"),
+]
+
+
+@pytest.mark.parametrize("text", NO_LISTS, ids=lambda text: text[:20])
 def test_tokens_that_are_no_list_are_refused_without_their_text(text: str) -> None:
     with pytest.raises(ConfigError, match="expected a YAML list") as refused:
         read_tokens(text)
@@ -93,7 +100,7 @@ def test_token_file_reads_what_changed_and_keeps_the_former_where_it_is_broken()
     tokens = TokenFile(file.read, lambda: file.now)
     assert (tokens.find("s") or GOOD) == Token("shop", digest_of("s"), ("schedule",))
     assert tokens.find("other") is tokens.find("") is None
-    for broken in ("[", "", "- {}"):
+    for broken in ("[", "- {}", *NO_LISTS):
         file.change(broken)
         assert tokens.find("s") is not None
     file.change(json.dumps([GOOD, {**GOOD, "sha256": digest_of("new")}]))
@@ -102,6 +109,12 @@ def test_token_file_reads_what_changed_and_keeps_the_former_where_it_is_broken()
     file.change(json.dumps([{**GOOD, "sha256": digest_of("new")}]))
     assert tokens.find("s") is None
     assert NoTokens().find("") is not None
+
+
+def test_request_without_a_secret_is_none_of_any_token() -> None:
+    tokens = TokenFile(lambda: json.dumps([GOOD]))
+    tokens._tokens = [(bytes.fromhex(digest_of("")), Token("empty", "", ("operate",)))]
+    assert tokens.find("") is None
 
 
 def test_secret_has_more_than_128_bits_and_comes_once() -> None:
@@ -150,6 +163,19 @@ def test_each_token_may_only_what_it_is_for(
     for name, status in expected.items():
         with served.client(name) as client:
             assert client.request(method, path, **given).status_code == status, name
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "stats"), ("GET", "histogram"), ("GET", "envelopes/x"), ("POST", "envelopes")],
+)
+def test_unknown_route_is_told_with_the_routes_of_the_token_alone(
+    served: Served, method: str, path: str
+) -> None:
+    with served.client("shop") as shop:
+        answer = shop.request(method, f"/v1/routes/order-zzz/{path}")
+    assert answer.status_code == 404
+    assert "(orders); got 'order-zzz'" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Operations: the handler of a method on a path, and the scope that it needs."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -11,12 +11,14 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
 from duebridge.envelope import target_as_dict
+from duebridge.errors import UnknownRoute
 from duebridge.http.access import Rates, check_may, token_of
 from duebridge.http.batcher import ScheduleBatcher
 from duebridge.http.bodies import check_encoding
 from duebridge.http.problems import ProblemError
 from duebridge.http.site import Site
 from duebridge.http.tokens import Scope, Token
+from duebridge.ports.settings import unknown_name
 from duebridge.scheduling import find_route
 
 Choice = TypeVar("Choice", bound=str)
@@ -81,14 +83,23 @@ class Endpoint:
         check_may(token, operation.scope, name or None)
         self._context.rates.check(token)
         check_encoding(request)
-        if name and operation.configured:
-            find_route(self._context.site.config, name)
-        return await operation.handler(AuthorizedCall(request, token, name, *self._context))
+        try:
+            if name and operation.configured:
+                find_route(self._context.site.config, name)
+            return await operation.handler(AuthorizedCall(request, token, name, *self._context))
+        except UnknownRoute:
+            raise _unknown_route(name, token, self._context.site.config.routes) from None
 
 
 def route_of(path: str, context: AppContext, methods: Mapping[str, Operation]) -> Route:
     """Build the route of a path, with its operations."""
     return Route(path, Endpoint(path, context, methods), methods=[*methods])
+
+
+def _unknown_route(name: str, token: Token, routes: Iterable[str]) -> UnknownRoute:
+    """Return the error for an unknown route, which names those of the token alone."""
+    own = filter(token.covers, routes)
+    return UnknownRoute(f"route: {unknown_name('one that is configured', name, own)}")
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -66,9 +66,11 @@ def digest_of(secret: str) -> str:
 def read_tokens(text: str) -> tuple[Token, ...]:
     """Return the tokens of a file's text; raises `ConfigError`, which never quotes the text."""
     try:
-        tokens = msgspec.convert(yaml.safe_load(text), tuple[Token, ...])
-    except yaml.YAMLError:
+        given = yaml.safe_load(text)
+    except Exception:  # also a ValueError, of a date that is none, and whatever PyYAML runs into
         raise ConfigError(f"serve.tokens: {_EXPECTED}; got no YAML") from None
+    try:
+        tokens = msgspec.convert(given, tuple[Token, ...])
     except msgspec.ValidationError as error:
         raise ConfigError(f"serve.tokens: {_EXPECTED}: {error}") from None
     return tuple(map(_checked, tokens))
@@ -89,6 +91,8 @@ def _checked(token: Token) -> Token:
         raise ConfigError(f"{place}: expected a name of at most {MOST_NAME} characters")
     if not _SHA256.fullmatch(token.sha256):
         raise ConfigError(f"{place}: sha256: expected 64 hexadecimal digits, as `duebridge token`")
+    if token.sha256 == digest_of(""):
+        raise ConfigError(f"{place}: sha256: expected that of a secret; got that of an empty text")
     if not token.scopes:
         raise ConfigError(f"{place}: scopes: expected at least one of schedule, read, operate")
     return token
@@ -115,8 +119,10 @@ class TokenFile:
     """Whether everyone may do everything, without a token."""
 
     def find(self, secret: str) -> Token | None:
-        """Return the token of a secret; takes as long for every secret, known or not."""
+        """Return the token of a secret, of "" none; takes as long for others, known or not."""
         self._look()
+        if not secret:
+            return None
         digest = sha256(secret.encode(errors="surrogatepass")).digest()
         found = None
         for expected, token in self._tokens:
