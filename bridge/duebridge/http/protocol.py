@@ -4,6 +4,7 @@ import asyncio
 from http import HTTPStatus
 from typing import Any
 
+from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -13,6 +14,8 @@ from duebridge.http.problems import ProblemError
 HEAD_BYTES = 32 * 1024
 HEAD_WITHIN_S = 10.0
 AGAIN_S = 1
+LIVEZ = "/livez"
+CLOSE = {"Connection": "close"}
 
 
 class HeadTooLarge(Exception):
@@ -20,10 +23,23 @@ class HeadTooLarge(Exception):
 
 
 async def turn_away(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request of a connection that is beyond the limit: the next try may find room."""
-    again = {"Retry-After": str(AGAIN_S), "Connection": "close"}
+    """Answer a request of a connection that is beyond the limit: the next try may find room.
+
+    A full server lives: were `/livez` refused, a restart would end the connections it serves.
+    """
+    if scope["path"] == LIVEZ:
+        return await PlainTextResponse("ok", headers=CLOSE)(scope, receive, send)
+    again = {"Retry-After": str(AGAIN_S), **CLOSE}
     full = ProblemError(503, "Too many connections", "the server has all it may; come again", again)
-    await full.response()(scope, receive, send)
+    return await full.response()(scope, receive, send)
+
+
+def written(refusal: ProblemError) -> bytes:
+    """Return a refusal as it is sent to a client whose request no application gets to see."""
+    status, response = HTTPStatus(refusal.status), refusal.response()
+    head = b"".join(b"%s: %s\r\n" % header for header in response.raw_headers)
+    line = f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
+    return line + head + b"\r\n" + bytes(response.body)
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -77,14 +93,14 @@ class GuardedProtocol(HttpToolsProtocol):
             raise HeadTooLarge
         super().on_headers_complete()
 
-    def send_400_response(self, msg: str) -> None:
-        """Refuse the connection: 431 where the head is too long."""
-        if not self._is_too_large:
-            super().send_400_response(msg)
-            return
-        status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-        head = f"HTTP/1.1 {status.value} {status.phrase}\r\n"
-        self.transport.write(f"{head}content-length: 0\r\nconnection: close\r\n\r\n".encode())
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's
+        """Refuse the connection with a problem: 431 where the head is too long."""
+        status, expected = HTTPStatus.BAD_REQUEST, "a request of HTTP/1.1"
+        if self._is_too_large:
+            status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+            expected = f"a head of at most {HEAD_BYTES} bytes"
+        detail = f"request: expected {expected}; got another"
+        self.transport.write(written(ProblemError(status, status.phrase, detail, CLOSE)))
         self.transport.close()
 
     def _check_head(self, size: int) -> None:
