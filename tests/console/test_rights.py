@@ -197,7 +197,8 @@ def test_write_that_no_form_of_ours_sent_changes_nothing(
 def test_form_that_is_too_large_is_refused(client: httpx.Client) -> None:
     log_in(client, OPERATE)
     response = client.post("/envelope/cancel", content=b"x" * 1_100_000)
-    assert response.status_code == 422
+    assert response.status_code == 413
+    assert "at most 1048576 bytes" in response.text
 
 
 # --- what every answer says ---

@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -34,10 +35,28 @@ def talk(served: Served, *parts: bytes) -> bytes:
     return answer
 
 
+def problem_of(answer: bytes, status: int) -> dict[str, Any]:
+    """The problem that an answer is, after which the server ends the connection."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    line, *headers = head.lower().split(b"\r\n")
+    assert line.startswith(f"http/1.1 {status} ".encode()), answer
+    assert {b"content-type: application/problem+json", b"connection: close"} <= set(headers)
+    found: dict[str, Any] = json.loads(body)
+    assert found["status"] == status
+    return found
+
+
 @pytest.mark.parametrize("kind", ["application/json", "application/x-ndjson"])
 def test_body_that_does_not_come_is_not_waited_for(strict: Served, kind: str) -> None:
     head = f"POST {ORDERS} HTTP/1.1\r\n{HEAD}Content-Type: {kind}\r\nContent-Length: 100\r\n\r\n"
     answer = talk(strict, head.encode() + b'{"body')
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"expected it within 0.3s" in answer
+
+
+def test_form_that_does_not_come_is_not_waited_for(strict: Served) -> None:
+    """Anybody may send one to the log-in, without a token."""
+    answer = talk(strict, b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b"expected it within 0.3s" in answer
 
@@ -51,7 +70,7 @@ def test_body_that_does_not_come_is_not_waited_for(strict: Served, kind: str) ->
     ],
 )
 def test_head_that_is_too_long_is_refused(served: Served, head: bytes) -> None:
-    assert talk(served, head).startswith(b"HTTP/1.1 431 ")
+    assert "head of at most 32768 bytes" in problem_of(talk(served, head), 431)["detail"]
 
 
 def test_head_that_does_not_come_is_not_waited_for(served: Served) -> None:
@@ -63,20 +82,33 @@ def test_head_that_does_not_come_is_not_waited_for(served: Served) -> None:
 
 
 def test_what_is_no_http_is_refused(served: Served) -> None:
-    assert talk(served, b"\x16\x03\x01 hello\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+    answer = talk(served, b"\x16\x03\x01 hello\r\n\r\n")
+    assert "expected a request of HTTP/1.1" in problem_of(answer, 400)["detail"]
 
 
 def test_connections_beyond_the_limit_are_told_to_come_later(strict: Served) -> None:
     idle = [socket.create_connection(("127.0.0.1", strict.port), 30) for _ in range(4)]
     try:
-        head, _, body = talk(strict, LIVEZ).partition(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 503 ")
-        assert {b"content-type: application/problem+json", b"retry-after: 1"} <= set(
-            head.lower().split(b"\r\n")
-        )
-        assert json.loads(body)["title"] == "Too many connections"
+        for path in (b"/v1/routes", b"/readyz"):
+            answer = talk(strict, LIVEZ.replace(b"/livez", path))
+            assert problem_of(answer, 503)["title"] == "Too many connections"
+            assert b"\r\nretry-after: 1\r\n" in answer.lower()
         idle[0].sendall(LIVEZ)
         assert idle[0].recv(1000).startswith(b"HTTP/1.1 200 ")
+    finally:
+        for each in idle:
+            each.close()
+
+
+def test_server_whose_connections_are_used_up_is_alive(strict: Served) -> None:
+    """A probe that failed then would have every server restarted, and end what it serves."""
+    idle = [socket.create_connection(("127.0.0.1", strict.port), 30) for _ in range(4)]
+    try:
+        idle[0].sendall(LIVEZ)
+        assert idle[0].recv(1000).startswith(b"HTTP/1.1 200 "), "all four are the server's"
+        answer = talk(strict, LIVEZ)
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert answer.endswith(b"\r\n\r\nok")
     finally:
         for each in idle:
             each.close()

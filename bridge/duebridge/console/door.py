@@ -29,7 +29,7 @@ def show(console: Console, request: Request) -> Response:
 
 async def open_for(console: Console, request: Request) -> Response:
     """Begin a session for who has a token; the same answer for every wrong one."""
-    form = await read_form(request)
+    form = await read_form(request, console.site.config)
     asked = _own_page(text_of(form, "next"))
     token = console.site.tokens.find(text_of(form, "token")[:MOST_SECRET])
     if token is None:

@@ -6,8 +6,10 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
+from duebridge.config.models import Config
 from duebridge.durations import parse_duration_ms
 from duebridge.errors import EnvelopeError, shown
+from duebridge.http.bodies import read_body
 
 MOST_BYTES = 1024 * 1024
 MOST_FIELDS = 1000
@@ -19,13 +21,12 @@ class Form(dict[str, str]):
     ids: tuple[str, ...] = ()
 
 
-async def read_form(request: Request) -> Form:
-    """Parse a submitted form; raises `EnvelopeError` for one that no page of ours sends."""
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BYTES:
-            raise EnvelopeError(f"form: expected at most {MOST_BYTES} bytes; got more")
+async def read_form(request: Request, config: Config) -> Form:
+    """Parse a submitted form; raises `EnvelopeError` for one that no page of ours sends.
+
+    Raises `ProblemError` for one that is too large or too slow: anybody may send one to the log-in.
+    """
+    body = await read_body(request, MOST_BYTES, config.serve.request_timeout / 1000)
     try:
         pairs = parse_qsl(
             body.decode(), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS

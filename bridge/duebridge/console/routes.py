@@ -144,7 +144,7 @@ async def _write(page: Page, console: Console, request: Request) -> Response:
     if session is None:
         return _to_door(request)
     visit = Visit(console, request, session)
-    visit.form = await read_form(request)
+    visit.form = await read_form(request, console.site.config)
     if not _is_same_origin(request) or not session.proves(visit.form.get("proof", "")):
         text = "The form was made for another session: nothing was changed. Load the page again."
         return visit.page("error.html", "", 403, error=PageError(403, "Not sent from here", text))

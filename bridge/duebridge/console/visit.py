@@ -22,6 +22,7 @@ from duebridge.errors import (
     StoreUnavailable,
     UnknownRoute,
 )
+from duebridge.http.problems import ProblemError
 from duebridge.http.site import Site
 
 T = TypeVar("T")
@@ -47,11 +48,14 @@ def link(page: str, **query: object) -> str:
 class PageError(Exception):
     """A request that a page answers with a no: the status, and what to tell a person."""
 
-    def __init__(self, status: int, title: str, detail: str) -> None:
+    def __init__(
+        self, status: int, title: str, detail: str, headers: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(detail)
         self.status = status
         self.title = title
         self.detail = detail
+        self.headers = headers or {}
 
 
 class Console:
@@ -161,6 +165,8 @@ def refusal_of(error: Exception) -> PageError:
     match error:
         case PageError():
             return error
+        case ProblemError():
+            return PageError(error.status, error.title, error.detail, error.headers)
         case UnknownRoute():
             text = "Neither the configuration nor the store has it, or this token may not see it."
             return PageError(404, "No such route", text)
@@ -177,4 +183,7 @@ def refusal_of(error: Exception) -> PageError:
 
 def shown_error(console: Console, error: PageError, query: Mapping[str, str]) -> Response:
     """Return the page of an error for who has no session yet."""
-    return console.render("bare.html", error.status, error=error, next=query.get("next", ""))
+    next_ = query.get("next", "")
+    response = console.render("bare.html", error.status, error=error, next=next_)
+    response.headers.update(error.headers)
+    return response
