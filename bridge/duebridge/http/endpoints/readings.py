@@ -18,13 +18,13 @@ MOST_BUCKETS = MOST_EDGES - 1
 
 
 class Routes(msgspec.Struct, frozen=True):
-    """The routes that a token may read, with their stats."""
+    """The configured routes that a token may read, with their stats."""
 
     routes: list[RouteStats]
 
 
 async def list_routes(call: AuthorizedCall) -> Response:
-    """List the routes that the token may read, configured ones first."""
+    """List the configured routes that the token may read."""
     names = [name for name in call.site.config.routes if call.token.covers(name)]
     operator = call.site.operator
     stats = await call.site.run(lambda: operator.stats(names) if names else [])
