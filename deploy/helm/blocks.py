@@ -11,6 +11,7 @@ Strings = dict[str, str]
 Label = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=40)]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Count = Annotated[int, Field(ge=1)]
+Share = Annotated[str, Field(pattern=r"^([1-9][0-9]?|100)%$")]
 
 
 class Block(BaseModel):
@@ -45,6 +46,13 @@ class Image(Block):
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
 
 
+class ProgramImage(Image):
+    """That of the programs."""
+
+    debug: bool = False
+    """Of other charts; programs log the same with it."""
+
+
 class SecretKey(Block):
     """One key of a Secret that exists."""
 
@@ -67,6 +75,8 @@ class Secrets(Block):
     """Directories under /secrets, for ${file:/secrets/NAME/KEY} in config."""
     reloader: bool = False
     """Stakater's Reloader replaces the pods when a Secret of theirs changes."""
+    harmless: list[str] = []
+    """Places of values that only look like secrets, as the refusal names them."""
 
 
 class Enabled(BaseModel):

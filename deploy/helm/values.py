@@ -17,16 +17,17 @@ from deploy.helm.blocks import (
     Label,
     PodSettings,
     Probe,
+    ProgramImage,
     PullSecrets,
     Secrets,
+    Share,
     Strings,
     Variable,
 )
+from deploy.helm.habits import Metrics, Pdb, TheirService
 from deploy.helm.monitoring import Monitoring
 from deploy.helm.serving import HttpServer
 from deploy.helm.spark import Spark
-
-Share = Annotated[str, Field(pattern=r"^([1-9][0-9]?|100)%$")]
 
 BEHAVIOR: Kubernetes = {
     "scaleUp": {
@@ -122,13 +123,24 @@ class Budget(Block):
 
 
 class Network(Block):
-    """The NetworkPolicy."""
+    """The NetworkPolicy; from allow_external on in the words of other charts."""
 
     enabled: bool = True
     from_: list[Kubernetes] = Field([], alias="from")
     """Who may ask for metrics; empty: anybody."""
     egress: list[Kubernetes] = []
     """Rules for store and brokers; empty: no restriction."""
+    allow_external: bool = True
+    """false: the release's pods, those of from, and those of the labels below."""
+    add_external_client_access: bool = True
+    """Whether the label NAME-client does."""
+    ingress_pod_match_labels: Strings = {}
+    ingress_ns_match_labels: Strings = Field({}, alias="ingressNSMatchLabels")
+    ingress_ns_pod_match_labels: Strings = Field({}, alias="ingressNSPodMatchLabels")
+    allow_external_egress: bool = True
+    """false: DNS, the bundled store, egress and extra_egress alone."""
+    extra_ingress: list[Kubernetes] = []
+    extra_egress: list[Kubernetes] = []
 
 
 class Valkey(Block):
@@ -161,7 +173,7 @@ class Values(Block):
     secrets: Secrets = Secrets()
     env: dict[Variable, str] = {}
     """Plain environment variables."""
-    image: Image = Image(repository="duebridge")
+    image: ProgramImage = ProgramImage(repository="duebridge")
     image_pull_secrets: PullSecrets = []
     replicas: Count = 2
     """Workers, unless scaling says how many."""
@@ -171,17 +183,23 @@ class Values(Block):
         "requests": {"cpu": "250m", "memory": "192Mi"},
         "limits": {"memory": "512Mi"},
     }
-    termination_grace_period_seconds: Count | None = None
+    termination_grace_period_seconds: Count | Literal[""] | None = None
     """At least worker.drain + worker.publish_deadline, and by default 10 more."""
     scaling: Scaling = Scaling()
     intake_workers: dict[Label, IntakeWorkers] = {}
     """By a name of yours: workers that run one intake alone."""
     serve: HttpServer = HttpServer()
+    service: TheirService = TheirService()
+    """`serve.service` and `serve.port`, as other charts call them."""
     preflight: Preflight = Preflight()
     pod_disruption_budget: Budget = Budget()
+    pdb: Pdb = Pdb()
+    """The same, as other charts call it."""
     topology_spread: list[str] = ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]
     network_policy: Network = Network()
     monitoring: Monitoring = Monitoring()
+    metrics: Metrics = Metrics()
+    """The same, as other charts call it."""
     spark: Spark = Spark()
     valkey: Valkey = Valkey()
     service_account: ServiceAccount = ServiceAccount()
@@ -228,6 +246,8 @@ class Values(Block):
     node_selector: Strings = {}
     tolerations: list[Kubernetes] = []
     affinity: Kubernetes = {}
+    pod_anti_affinity_preset: Literal["", "soft", "hard"] = ""
+    """Pods of a Deployment on nodes of their own."""
     topology_spread_constraints: list[Kubernetes] = []
     """Instead of `topologySpread`."""
     extra_deploy: list[Kubernetes | str] = []

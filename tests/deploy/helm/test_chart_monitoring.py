@@ -15,6 +15,7 @@ from tests.deploy.helm.test_chart_values import errors
 
 RULES = "monitoring.rules"
 RELEASE = 'namespace="shop",release="demo"'
+LABELLED = ("serviceMonitor", "rules", "dashboard")
 OF_ALL: Object = {"monitoring.owner": "shop.demo"}
 
 
@@ -53,6 +54,15 @@ def test_monitor_names_the_release_and_then_relabels_as_given(chart: Chart) -> N
     source = "__meta_kubernetes_service_label_app_kubernetes_io_instance"
     assert endpoint["relabelings"] == [{"sourceLabels": [source], "targetLabel": "release"}, own]
     assert endpoint["metricRelabelings"] == [drop]
+
+
+def test_label_of_monitoring_is_nearer_than_one_of_all_objects(chart: Chart) -> None:
+    team: Object = {f"monitoring.{part}.labels": {"team": "watch"} for part in LABELLED}
+    rendered = chart.given({"commonLabels": {"team": "shop"}, **team}, mode="monitoring")
+    made = [one(rendered, kind) for kind in ("ServiceMonitor", "PrometheusRule")]
+    made.append(one(rendered, "ConfigMap", "demo-duebridge-dashboard"))
+    assert [each["metadata"]["labels"]["team"] for each in made] == ["watch"] * 3
+    assert one(rendered, "Service")["metadata"]["labels"]["team"] == "shop"
 
 
 def test_monitor_of_serve_is_made_if_it_has_a_token(chart: Chart) -> None:

@@ -156,6 +156,9 @@ VARIABLES = (
     "S3_KEY",
     "SENTRY_DSN",
     "DB_PW",
+    "MYSQLPASS",
+    "dbPassNew",
+    "BABYPASSWORD",
 )
 SPARK = (
     "spark.hadoop.fs.s3a.secret.key",
@@ -227,6 +230,7 @@ PODS: list[tuple[str, object, str]] = [
     ("commonAnnotations", {"a": "password=hunter2"}, "commonAnnotations.a"),
     ("serviceAccount.annotations", {"a": URL}, "serviceAccount.annotations.a"),
     ("sidecars", [{"name": "s", "args": ["--token", "hunter2"]}], "sidecars.0.args.1"),
+    ("sidecars", [{"name": "s", "args": ["--mysqlpass=hunter2"]}], "sidecars.0.args.0"),
     ("initContainers", [{"name": "s", "env": variable("PW")}], "initContainers.0.env.0.value"),
     (
         "readinessProbe.httpGet",
@@ -298,6 +302,8 @@ def test_password_in_a_setting_of_pods_is_refused_and_not_repeated(
             "serviceAccount.annotations",
             {"a": "arn:aws:iam::123456789012:role/duebridge/BridgeWorkersOfTheShopInProduction1"},
         ),
+        ("env", {"BYPASS_PROXY": "kafka", "noProxyBypass": "kafka", "PASSENGERS": "4"}),
+        ("initContainers", [{"name": "w", "args": ["--bypass-proxy=kafka", "--passive=true"]}]),
         ("imagePullSecrets", [{"name": "token-of-the-registry"}]),
         ("extraEnvVarsSecret", "passwords"),
     ],
@@ -323,6 +329,39 @@ def test_url_without_password_of_its_own_is_taken(chart: Chart, url: str) -> Non
     assert loaded(rendered).store.url == url
 
 
+GENERATED = "OrderTimeout2Region3Europe4Production"  # as far as a rule can tell
+
+
+def test_topics_queues_and_keys_of_exchanges_may_look_generated(chart: Chart) -> None:
+    kafka_target = {"broker": "orders", "topic": GENERATED}
+    target = {"broker": "billing", "exchange": GENERATED, "routing_key": GENERATED}
+    intake = {"source": {"broker": "billing", "queue": GENERATED}, "route": "a"}
+    rendered = chart.given(
+        {
+            "config.brokers.billing": {"type": "rabbitmq", "url": "amqp://rabbit/%2F"},
+            "config.routes.a": {"target": target, "dead_letter": {**target, "exchange": ""}},
+            "config.routes.b": {"target": kafka_target, "allow_targets": [kafka_target]},
+            "config.intakes.a": intake,
+        }
+    )
+    assert loaded(rendered).routes["a"].target.exchange == GENERATED
+    with pytest.raises(ChartRefused, match=r"client\.id: expected"):
+        chart.given({"config.brokers.a": kafka(**{"client.id": GENERATED})})
+
+
+def test_value_that_is_named_harmless_is_taken_and_no_other(chart: Chart) -> None:
+    values: Object = {
+        "config.brokers.a": kafka(**{"client.id": GENERATED}),
+        "extraEnv": variable("DOOR_TOKEN", "none"),
+    }
+    places = ["config.brokers.a.options.client.id", "extraEnv.0.value"]
+    for place in places:
+        others = [each for each in places if each != place]
+        with pytest.raises(ChartRefused, match=rf"{place}: .* add {place} to secrets\.harmless"):
+            chart.given(values | {"secrets.harmless": others})
+    assert chart.given(values | {"secrets.harmless": places})
+
+
 def test_references_paths_and_names_that_only_sound_secret_are_taken(chart: Chart) -> None:
     options = {
         "sasl.password": "${file:/secrets/kafka/password}",
@@ -341,26 +380,3 @@ def test_references_paths_and_names_that_only_sound_secret_are_taken(chart: Char
         {"config.brokers.token-vault": kafka(**options), "config.routes.password-resets": route}
     )
     assert "password-resets" in loaded(rendered).routes
-
-
-def test_network_policy_lets_probes_in_and_with_rules_only_those_and_dns_out(
-    chart: Chart,
-) -> None:
-    plain = one(chart.mode("kafka"), "NetworkPolicy")["spec"]
-    assert plain["ingress"] == [{"ports": [{"port": "health"}]}]
-    assert plain["policyTypes"] == ["Ingress"]
-    policy = one(chart.mode("production"), "NetworkPolicy")["spec"]
-    dns, *given = policy["egress"]
-    assert dns == {"ports": [{"port": 53, "protocol": kind} for kind in ("UDP", "TCP")]}
-    assert [rule["ports"] for rule in given] == [[{"port": 6379}, {"port": 9092}]]
-    assert policy["policyTypes"] == ["Ingress", "Egress"]
-    assert policy["ingress"][0]["from"][0].keys() == {"namespaceSelector"}
-
-
-def test_network_policy_lets_workers_reach_the_bundled_store(chart: Chart) -> None:
-    rendered = chart.mode("trial-volume")
-    rules = one(rendered, "NetworkPolicy", "demo-duebridge")["spec"]["egress"]
-    [to_store] = [rule for rule in rules if rule["ports"] == [{"port": 6379}]]
-    labels = one(rendered, "StatefulSet")["spec"]["template"]["metadata"]["labels"]
-    selected = to_store["to"][0]["podSelector"]["matchLabels"]
-    assert selected.items() <= labels.items()

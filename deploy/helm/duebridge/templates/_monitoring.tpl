@@ -14,7 +14,7 @@ none
 
 {{- /* The chart's own monitor sets these labels; another may leave them out, and its series count too. */ -}}
 {{- define "duebridge.ofRelease" -}}
-{{- if .Values.monitoring.serviceMonitor.enabled -}}
+{{- if (fromYaml (include "duebridge.monitoring" .)).serviceMonitor.enabled -}}
 namespace={{ quote .Release.Namespace }},release={{ quote .Release.Name }}
 {{- else -}}
 namespace=~"{{ .Release.Namespace }}|",release=~"{{ .Release.Name }}|"
@@ -97,7 +97,7 @@ groups:
 {{- /* Of the root, the name, the components that it scrapes, and the port. */ -}}
 {{- define "duebridge.serviceMonitor" -}}
 {{- $root := first . -}}
-{{- $given := $root.Values.monitoring.serviceMonitor -}}
+{{- $given := (fromYaml (include "duebridge.monitoring" $root)).serviceMonitor -}}
 apiVersion: monitoring.coreos.com/v1
 kind: ServiceMonitor
 metadata:
@@ -107,10 +107,7 @@ metadata:
   {{- end }}
   {{- include "duebridge.annotations" (list $root dict) | nindent 2 }}
   labels:
-    {{- include "duebridge.labels" $root | nindent 4 }}
-    {{- with $given.labels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "duebridge.labelsWith" (list $root $given.labels) | nindent 4 }}
 spec:
   {{- if $given.namespace }}
   namespaceSelector:

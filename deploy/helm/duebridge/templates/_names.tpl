@@ -31,6 +31,11 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 {{- end -}}
 
+{{- /* Of the root and labels of an object's own, which are nearer than those of all objects. */ -}}
+{{- define "duebridge.labelsWith" -}}
+{{- toYaml (merge (deepCopy (last .)) (fromYaml (include "duebridge.labels" (first .)))) -}}
+{{- end -}}
+
 {{- /* But for those that selectors and Helm itself need. */ -}}
 {{- define "duebridge.commonLabels" -}}
 {{- range $name, $value := .Values.commonLabels -}}

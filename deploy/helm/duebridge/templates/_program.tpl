@@ -87,6 +87,9 @@ ConfigMap), and no port: it ends by itself.
 {{- range $key := splitList " " (include "duebridge.ownSettings" .) -}}
   {{- if and (hasKey $.of $key) (not (kindIs "invalid" (get $.of $key))) }}{{ $_ := set $values $key (get $.of $key) }}{{ end -}}
 {{- end -}}
+{{- if and .port $values.podAntiAffinityPreset (not $values.affinity) -}}
+  {{- $_ := set $values "affinity" (fromYaml (include "duebridge.antiAffinity" (list .root .component $values.podAntiAffinityPreset))) -}}
+{{- end -}}
 {{- /* Of its two names the nearer one counts. */ -}}
 {{- if and .of.lifecycleHooks (not .of.lifecycle) }}{{ $_ := set $values "lifecycle" .of.lifecycleHooks }}{{ end -}}
 {{- range $name, $_ := $values.podLabels }}{{ $_ := unset $values.commonLabels $name }}{{ end -}}
