@@ -1,6 +1,8 @@
 """The chart as Helm renders it, object by object."""
 
 import json
+import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import cache
@@ -56,6 +58,21 @@ class Chart:
 def values_of(mode: str) -> Path:
     """Return the values of a mode."""
     return FOLDER / "ci" / f"{mode}-values.yaml"
+
+
+def with_define(into: Path, name: str, body: str) -> Path:
+    """Copy the chart with another body of a define: what only a cluster answers, given as text."""
+    shutil.copytree(FOLDER, into)
+    whole = re.compile(
+        rf'(define "{re.escape(name)}" -}}}}\n).*?(\n{{{{- end -}}}}\n\n)', re.DOTALL
+    )
+    count = 0
+    for file in (into / "templates").glob("*.tpl"):
+        text, found = whole.subn(lambda parts: parts[1] + body + parts[2], file.read_text("utf-8"))
+        file.write_text(text, "utf-8")
+        count += found
+    assert count == 1, f"{name}: {count}"
+    return into
 
 
 class _UniqueKeys(yaml.CSafeLoader):

@@ -1,4 +1,4 @@
-"""The check before an upgrade, jobs on Spark, monitoring, the trial store, the notes."""
+"""Jobs on Spark, the trial store, the package, the notes."""
 
 import re
 import sys
@@ -12,124 +12,18 @@ from typer.testing import CliRunner
 from duebridge.cli.app import app
 from tests.deploy.chart import (
     FOLDER,
-    MODES,
     Chart,
-    configuration,
     container_of,
     loaded,
     objects,
     one,
-    pod_of,
     values_of,
 )
 from tests.support.checkout import ROOT
 
 JOBS = ("demote", "hydrate", "journal", "reconcile", "report")
-HOOK = "helm.sh/hook"
-
-
-CHECK = ("Job", "demo-duebridge-check")
-ROLLBACK = ("Job", "demo-duebridge-check-rollback")
 SPARK = "ScheduledSparkApplication"
 CONFIG_WORDS = ["--config", "/etc/duebridge/duebridge.yaml"]
-
-
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "bare"])
-def test_check_runs_before_every_change_and_its_log_stays(chart: Chart, mode: str) -> None:
-    rendered = chart.mode(mode)
-    checks = [one(rendered, *each) for each in (CHECK, ROLLBACK)]
-    annotations = [each["metadata"]["annotations"] for each in checks]
-    # of two names, so that the rollback of an upgrade leaves what stopped it to be read
-    assert [each[HOOK] for each in annotations] == ["pre-install,pre-upgrade", "pre-rollback"]
-    assert not any("hook-failed" in each["helm.sh/hook-delete-policy"] for each in annotations)
-    assert checks[0]["spec"] == checks[1]["spec"]
-    assert checks[0]["spec"]["backoffLimit"] == 0
-    assert checks[0]["spec"]["activeDeadlineSeconds"] <= 120
-
-
-def test_check_of_a_rollback_can_be_left_out(chart: Chart) -> None:
-    rendered = chart.given({"preflight.rollback": False})
-    hooks = {each["metadata"].get("annotations", {}).get(HOOK) for each in rendered}
-    assert "pre-install,pre-upgrade" in hooks
-    assert not any("pre-rollback" in hook for hook in hooks if hook)
-
-
-def test_check_reads_the_configuration_to_come_before_anything_changes(chart: Chart) -> None:
-    rendered = chart.mode("kafka")
-    pod = pod_of(rendered, *CHECK)
-    made = one(rendered, "ConfigMap", pod["volumes"][0]["configMap"]["name"])
-    assert made["data"]["duebridge.yaml"] == configuration(rendered)
-    [account] = [
-        each
-        for each in rendered
-        if each["kind"] == "ServiceAccount" and HOOK in each["metadata"].get("annotations", {})
-    ]
-    # of the workers' name, which exists only after the check of an install
-    assert account["metadata"]["name"] == pod["serviceAccountName"]
-    hooks = [each["metadata"]["annotations"] for each in (account, made, one(rendered, *CHECK))]
-    assert "hook-succeeded" in hooks[0]["helm.sh/hook-delete-policy"]
-    # one that stays is the release's: the next install would refuse another's
-    assert hooks[0]["meta.helm.sh/release-name"] == "demo"
-    assert account["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
-    weights = [int(each["helm.sh/hook-weight"]) for each in hooks]
-    assert weights == sorted(set(weights))
-
-
-@pytest.mark.parametrize("mode", ["secrets", "production", "bare"])
-def test_check_has_the_pod_of_the_workers_but_for_its_command(chart: Chart, mode: str) -> None:
-    rendered = chart.given({"preflight.enabled": True}, mode=mode)
-    worker = one(rendered, "Deployment")["spec"]["template"]
-    name = one(rendered, "Deployment")["metadata"]["name"]
-    check = one(rendered, "Job", f"{name}-check")["spec"]["template"]
-    [of_worker], [of_check] = (each["spec"].pop("containers") for each in (worker, check))
-    assert check["spec"]["volumes"].pop()["name"] == "running"
-    assert of_check["volumeMounts"].pop()["name"] == "running"
-    serves = {"args", "name", "ports", "livenessProbe", "readinessProbe", "startupProbe"}
-    assert of_worker.keys() - of_check.keys() == serves - {"args", "name"}
-    assert {key: value for key, value in of_check.items() if key not in serves} == {
-        key: value for key, value in of_worker.items() if key not in serves
-    }
-    for pod in (worker, check):
-        for key in ("restartPolicy", "terminationGracePeriodSeconds", "topologySpreadConstraints"):
-            pod["spec"].pop(key, None)
-        del pod["spec"]["volumes"][0]["configMap"]["name"]
-        del pod["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"]
-        assert pod["metadata"]["labels"].pop("app.kubernetes.io/component") in ("worker", "check")
-    assert check == worker
-
-
-@pytest.mark.parametrize(
-    ("mode", "options", "connects"),
-    [
-        ("kafka", (), True),
-        ("kafka", ("--is-upgrade",), True),
-        ("trial", (), False),  # the store comes with the install itself
-        ("trial", ("--is-upgrade",), True),
-    ],
-)
-def test_check_asks_store_and_brokers_that_are_there(
-    chart: Chart, mode: str, options: tuple[str, ...], connects: bool
-) -> None:
-    rendered = chart.template("-f", str(values_of(mode)), *options)
-    arguments = container_of(rendered, *CHECK)["args"]
-    assert arguments[:3] == ["config", "check", "/etc/duebridge/duebridge.yaml"]
-    assert ("--connect" in arguments) is connects
-
-
-@pytest.mark.parametrize("check", [CHECK, ROLLBACK])
-def test_check_compares_with_the_configuration_of_the_workers(
-    chart: Chart, check: tuple[str, str]
-) -> None:
-    rendered = chart.mode("kafka")
-    of_workers = pod_of(rendered)["volumes"][0]["configMap"]["name"]
-    mount = container_of(rendered, *check)["volumeMounts"][-1]
-    volume = pod_of(rendered, *check)["volumes"][-1]
-    assert (mount["name"], volume["name"]) == ("running", "running")
-    # before the first install there is none
-    assert volume["configMap"] == {"name": of_workers, "optional": True}
-    arguments = container_of(rendered, *check)["args"]
-    file = arguments[arguments.index("--running") + 1]
-    assert file == f"{mount['mountPath']}/duebridge.yaml"
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -4,28 +4,29 @@ What a release has installed is given as text here: only `lookup` itself needs a
 (tests/deploy/cluster/test_upgrade.py).
 """
 
-import re
-import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.deploy.chart import FOLDER, Chart, ChartRefused, configuration, loaded, objects, one
+from tests.deploy.chart import (
+    FOLDER,
+    Chart,
+    ChartRefused,
+    configuration,
+    loaded,
+    objects,
+    one,
+    with_define,
+)
 from tests.deploy.chart import values_of as values
 
-INSTALLED = re.compile(r'(define "duebridge.installedText" -}}\n).*?(\n{{- end -}}\n\n)', re.DOTALL)
 WITHOUT = "store: {url: redis://r}"
 WITH = "store: {namespace: shop}"
 
 
 def rendered_over(chart: Chart, tmp_path: Path, installed: str, *options: str) -> str:
     """Return the namespace that an upgrade of a release with this file renders."""
-    folder = tmp_path / "chart"
-    shutil.copytree(FOLDER, folder)
-    file = folder / "templates" / "_namespace.tpl"
-    text, count = INSTALLED.subn(rf"\g<1>{installed}\g<2>", file.read_text("utf-8"))
-    assert count == 1
-    file.write_text(text, "utf-8")
+    folder = with_define(tmp_path / "chart", "duebridge.installedText", installed)
     words = ("template", "demo", str(folder), "-n", "shop", "--is-upgrade")
     made = chart.run(*words, "-f", str(values("kafka")), *options)
     return loaded(list(objects(made))).store.namespace

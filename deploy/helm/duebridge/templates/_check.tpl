@@ -30,5 +30,13 @@ spec:
     {{- $args = append $args "--connect" }}
     {{- end }}
     {{- $config := default (printf "%s-check" (include "duebridge.fullname" $root)) $root.Values.existingConfigMap }}
-    {{- include "duebridge.podTemplate" (dict "root" $root "component" "app.kubernetes.io/component: check" "container" "check" "args" $args "of" (dict "resources" $root.Values.resources) "config" $config) | nindent 4 }}
+    {{- /* A rollback is checked later than it is rendered: by then all this may have changed, but for the release's own. */}}
+    {{- $account := include "duebridge.serviceAccount" $root }}
+    {{- $running := include "duebridge.fullname" $root }}
+    {{- if ne (index . 1) "check-rollback" }}
+    {{- $account = include "duebridge.checkAccount" $root }}
+    {{- $running = default $running (include "duebridge.installedConfigMap" $root) }}
+    {{- end }}
+    {{- $of := dict "resources" $root.Values.resources }}
+    {{- include "duebridge.podTemplate" (dict "root" $root "component" "app.kubernetes.io/component: check" "container" "check" "args" $args "of" $of "config" $config "running" $running "account" $account) | nindent 4 }}
 {{- end -}}

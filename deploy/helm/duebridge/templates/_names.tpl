@@ -62,6 +62,26 @@ annotations:
 {{- default (ternary (include "duebridge.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
 {{- end -}}
 
+{{- /* Of the root and a name: whether that account is there, as far as `lookup` says. */ -}}
+{{- define "duebridge.seesAccount" -}}
+{{- if lookup "v1" "ServiceAccount" (first .).Release.Namespace (last .) }}true{{ end -}}
+{{- end -}}
+
+{{- /*
+The check's pod needs the workers' account before an install makes it, so a hook makes a copy, and deletes it. Of the
+same name (rights are often given to a name) only where that is certain to be free. Every namespace has an account
+"default": without one Helm sees no cluster (Argo CD, `helm template`), or the namespace is still to be made. Then the
+live account may be there unseen, and the copy has a name of its own.
+*/ -}}
+{{- define "duebridge.checkAccount" -}}
+{{- $name := include "duebridge.serviceAccount" . -}}
+{{- if or (not .Values.serviceAccount.create) (include "duebridge.seesAccount" (list . "default")) (include "duebridge.seesAccount" (list . $name)) -}}
+{{- $name -}}
+{{- else -}}
+{{ include "duebridge.fullname" . }}-check
+{{- end -}}
+{{- end -}}
+
 {{- define "duebridge.valkey" -}}
 {{ include "duebridge.fullname" . }}-valkey
 {{- end -}}

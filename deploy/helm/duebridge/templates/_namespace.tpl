@@ -15,13 +15,17 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* A ConfigMap of the user's counts too: the release may have had one before. */ -}}
 {{- define "duebridge.installedText" -}}
+{{- with include "duebridge.installedConfigMap" . -}}
+{{- dig "data" "duebridge.yaml" "" (lookup "v1" "ConfigMap" $.Release.Namespace .) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* One of the user's counts too: the release may have had that before. */ -}}
+{{- define "duebridge.installedConfigMap" -}}
 {{- $deployment := lookup "apps/v1" "Deployment" .Release.Namespace (include "duebridge.fullname" .) -}}
 {{- range dig "spec" "template" "spec" "volumes" list $deployment -}}
-  {{- if eq .name "config" -}}
-    {{- dig "data" "duebridge.yaml" "" (lookup "v1" "ConfigMap" $.Release.Namespace .configMap.name) -}}
-  {{- end -}}
+{{- if eq .name "config" }}{{ .configMap.name }}{{ end -}}
 {{- end -}}
 {{- end -}}
 

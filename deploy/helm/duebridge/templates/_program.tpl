@@ -79,8 +79,8 @@ affinity containerSecurityContext customLivenessProbe customReadinessProbe custo
 
 {{- /*
 Of a dict: root, component (its labels), container (its name), args, of (the block with resources and
-settings of its own); of those that listen: port, lifecycle; of the check: config (the name of a
-ConfigMap), and no port: it ends by itself.
+settings of its own); of those that listen: port, lifecycle; of the check: config and running (names of
+ConfigMaps: what is to come, what the workers have), account, and no port: it ends by itself.
 */ -}}
 {{- define "duebridge.podTemplate" -}}
 {{- $values := deepCopy .root.Values -}}
@@ -116,7 +116,7 @@ spec:
   {{- else }}
   restartPolicy: Never
   {{- end }}
-  serviceAccountName: {{ include "duebridge.serviceAccount" $root }}
+  serviceAccountName: {{ default (include "duebridge.serviceAccount" $root) .account }}
   {{- include "duebridge.podBasics" $root | nindent 2 }}
   {{- if .port }}
   {{- include "duebridge.spread" (list $root .component) | nindent 2 }}
@@ -172,7 +172,7 @@ spec:
     # What the workers have now, if there are any: the check compares with it.
     - name: running
       configMap:
-        name: {{ include "duebridge.fullname" $root }}
+        name: {{ .running }}
         optional: true
     {{- end }}
 {{- end -}}
