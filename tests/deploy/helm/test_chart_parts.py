@@ -133,8 +133,24 @@ def notes(chart: Chart, mode: str) -> str:
         ("kafka", "store: {namespace: default.demo}"),
         ("kafka", "After `helm uninstall demo` what is not delivered still waits in the store"),
         ("bare", "Nothing stops an upgrade"),
+        ("console", "exec deploy/demo-duebridge-http -- duebridge token ops --scopes operate"),
+        ("console", "create secret generic duebridge-tokens --from-file=tokens.yaml --dry-run"),
+        ("console", "port-forward service/demo-duebridge-http 8480:80"),
+        ("bitnami", "port-forward service/demo-duebridge-http 8480:8080"),
         ("spark-cronjob", "create job --from=cronjob/demo-duebridge-hydrate hydrate-now"),
     ],
 )
-def test_notes_warn_of_what_is_risky(chart: Chart, mode: str, said: str) -> None:
+def test_notes_warn_of_what_is_risky_and_say_what_to_type(
+    chart: Chart, mode: str, said: str
+) -> None:
     assert said in notes(chart, mode)
+
+
+def test_notes_name_no_secret_where_the_tokens_are_no_file_of_one(chart: Chart) -> None:
+    given = ("-f", str(values_of("console")), "--set=config.serve.tokens=${TOKENS}")
+    said = chart.run("install", "demo", str(FOLDER), *given, "--dry-run=client")
+    assert "create secret generic SECRET --from-file=tokens.yaml" in said
+
+
+def test_notes_speak_of_the_console_only_if_it_is_served(chart: Chart) -> None:
+    assert "console" not in notes(chart, "kafka")
