@@ -113,6 +113,19 @@ class SourceContract:
         seen = [(each.id, each.place) for each in second]
         assert [(each.id, each.place) for each in again][: len(second)] == seen
 
+    def test_give_back_brings_again_what_was_not_settled_and_nothing_else(
+        self, broker: SourceUnderTest, name: str
+    ) -> None:
+        broker.send(name, numbered(20))
+        with closing(broker.open(name, batch=10)) as source:
+            first = settled(source, 10)
+            lost = received(source)
+            source.give_back()
+            again = settled(source, 20 - len(first))
+            assert is_quiet(source)
+        assert bodies([*first, *again]) == numbered(20)
+        assert [each.id for each in again][: len(lost)] == [each.id for each in lost]
+
     # Outages.
 
     def test_a_lost_connection_repeats_what_was_not_settled_and_nothing_else(
@@ -166,7 +179,7 @@ class SourceContract:
         broker.send(name, numbered(30))
         with closing(broker.open(name, impatient=True, batch=10)) as source:
             batch = received(source)
-            until = time.monotonic() + 2 * broker.silent_s + MARGIN_S
+            until = time.monotonic() + 1.5 * broker.silent_s + MARGIN_S
             pause = threading.Event()
             while time.monotonic() < until:
                 source.keep_alive()

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 from duebridge.config.models import Config
@@ -107,6 +108,14 @@ class Entrance:
         """Begin anew with another configuration, as after a kill: nothing in hand is settled."""
         self.config = config
         self.loop = self._opened()
+
+    def beside(self) -> "Entrance":
+        """Return another process of the intake, which reads for itself, as one does of a stream."""
+        other = copy(self)
+        other.queue = MemoryQueue()
+        other.positions = WantedPositions(self.kept)
+        other.loop = other._opened()
+        return other
 
     def take(self, *arrivals: Arrival) -> int:
         """Put messages into the queue, and turn the intake once."""

@@ -87,8 +87,12 @@ class IntakeLoop:
         return self._go_on(self._batch) if self._batch else 0
 
     def _take_in(self, wait_s: float) -> UnsettledBatch | None:
-        arrivals = self._receive(wait_s)
-        return UnsettledBatch(arrivals, self._rules, self._monotonic()) if arrivals else None
+        try:
+            arrivals = self._receive(wait_s)
+            return UnsettledBatch(arrivals, self._rules, self._monotonic()) if arrivals else None
+        except Exception:
+            self._give_back()
+            raise
 
     def _receive(self, wait_s: float) -> Sequence[Arrival]:
         try:
@@ -107,22 +111,33 @@ class IntakeLoop:
             self._store(batch)
             self._send_letters(batch)
             self._positions.note(batch.arrivals)
-            self.source.settle(batch.arrivals)
         except StoreError as error:
-            batch.is_repeated = True
             self._store_outage.begin(str(error))
         except LettersHeld as error:
             self._letters_outage.begin(str(error))
-        except BrokerUnavailable as error:
+        else:
+            self._store_outage.end()
+            return self._settle(batch)
+        self._hold()
+        return 0
+
+    def _settle(self, batch: UnsettledBatch) -> int:
+        try:
+            self.source.settle(batch.arrivals)
+        except (BrokerUnavailable, ConfigError) as error:
             self._batch = self._next = None  # they come again, and are told apart by then
             self._lose_source(error)
             return 0
-        else:
-            self._batch, self._next, self._pause_s = self._next, None, FIRST_PAUSE_S
-            self._store_outage.end()
-            return len(batch.arrivals)
-        self._hold()
-        return 0
+        except Exception:
+            self._give_back()
+            raise
+        self._batch, self._next, self._pause_s = self._next, None, FIRST_PAUSE_S
+        return len(batch.arrivals)
+
+    def _give_back(self) -> None:
+        """Have all come again that was taken in: a later settle would pass what nobody holds."""
+        self._batch = self._next = None
+        self.source.give_back()
 
     def _store(self, batch: UnsettledBatch) -> None:
         if not batch.steps:  # its letters are held
@@ -133,6 +148,7 @@ class IntakeLoop:
                 self._next = self._take_in(0.0)
         finally:
             self._await(storing)
+        self._store_outage.end()
 
     def _may_run_ahead(self, batch: UnsettledBatch) -> bool:
         is_large = len(batch.arrivals) >= LARGE
@@ -147,12 +163,14 @@ class IntakeLoop:
     def _carry_out(self, batch: UnsettledBatch) -> None:
         while batch.steps:
             step, is_repeated = batch.steps[0], batch.is_repeated
+            batch.is_repeated = True  # whatever fails from here on may have been carried out
             batch.letters += self._storeroom.carry_out(step, is_repeated=is_repeated)
             batch.steps.popleft()
             batch.is_repeated = False
             self._stepped_at = self._monotonic()
 
     def _send_letters(self, batch: UnsettledBatch) -> None:
+        batch.letters = self._positions.unsettled(batch.letters)
         unsent = self._letters.send(batch.letters)
         left = [] if unsent.held is None else unsent.held.left
         self._count_sent(batch.letters, left)

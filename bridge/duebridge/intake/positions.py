@@ -1,8 +1,9 @@
 """Keeps the positions of logs that keep none themselves, such as streams."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from duebridge.ports.source import Arrival, Positions
+from duebridge.intake.requests import RefusedMessage
+from duebridge.ports.source import Arrival, LogPosition, Positions
 
 
 class WantedPositions:
@@ -21,6 +22,16 @@ class WantedPositions:
         """Note that every message up to an offset is settled. Raises `StoreError`."""
         self._kept.write(log, offset)
 
+    def unsettled(self, refusals: Sequence[RefusedMessage]) -> list[RefusedMessage]:
+        """Return refusals without those that another process has settled: their letters are out.
+
+        Raises `StoreError`.
+        """
+        places = (each.arrival.place for each in refusals)
+        logs = {place.log for place in places if place is not None} & self._wanted
+        settled = {log: self._kept.read(log) for log in logs}
+        return [each for each in refusals if not _is_settled(each.arrival.place, settled)]
+
     def note(self, arrivals: Sequence[Arrival]) -> None:
         """Note the last message of each wanted log; what is in a batch is in its log's order."""
         if not self._wanted:
@@ -28,3 +39,8 @@ class WantedPositions:
         last = {each.place.log: each.place.offset for each in arrivals if each.place is not None}
         for log in self._wanted & last.keys():
             self._kept.write(log, last[log])
+
+
+def _is_settled(place: LogPosition | None, settled: Mapping[str, int | None]) -> bool:
+    last = None if place is None else settled.get(place.log)
+    return last is not None and place is not None and place.offset <= last

@@ -105,6 +105,8 @@ class Rules(msgspec.Struct, frozen=True):
 def read_arrival(rules: Rules, arrival: Arrival) -> Request:
     """Parse a message into a request; never raises, since no message may block the next ones."""
     route, id_ = rules.route, ""
+    if arrival.unreadable:
+        return RefusedMessage(arrival, route.name, Reason.INVALID, arrival.unreadable)
     try:
         reading = read_headers(arrival.headers, is_retry=rules.to == "origin")
         id_ = _id(rules, arrival, reading)

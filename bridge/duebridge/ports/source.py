@@ -49,6 +49,8 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     handle: Any = None
     """The source's own, to settle it by."""
     is_redelivered: bool = False
+    unreadable: str = ""
+    """Why the client cannot read the message as it was sent: it is refused for that."""
 
 
 class SourceSettings(Model):
@@ -56,6 +58,10 @@ class SourceSettings(Model):
 
     broker: str
     """A name under `brokers`."""
+
+    def shared(self) -> Mapping[str, str]:
+        """Return what is read, by its fields: two intakes of it would each get a part."""
+        return {name: str(value) for name, value in self.model_dump().items()}
 
 
 class SourcePlan(msgspec.Struct, frozen=True):
@@ -93,8 +99,8 @@ class Positions(Protocol):
 class Source(Protocol):
     """A consumer of one queue, stream or topic. Used by one thread, but for `close` and `lag`.
 
-    It connects on first use. After `BrokerUnavailable` the next call connects again, at its own
-    growing pace; messages that were not settled come again.
+    It connects on first use. After any error of `receive` or `settle` the next call connects
+    again, at its own growing pace; messages that were not settled come again.
     """
 
     runs_ahead: bool
@@ -112,7 +118,15 @@ class Source(Protocol):
     def settle(self, arrivals: Sequence[Arrival]) -> None:
         """Tell the broker that the messages are kept elsewhere: it may forget them.
 
-        Raises `BrokerUnavailable` where it may not have heard that: they may come again.
+        Raises `BrokerUnavailable` where it may not have heard that: they may come again; and
+        `ConfigError` where a right is missing by now.
+        """
+        ...
+
+    def give_back(self) -> None:
+        """Have everything that was received and not settled come again, after a new connect.
+
+        For messages that nobody holds any more: a later `settle` must not pass them.
         """
         ...
 

@@ -138,6 +138,10 @@ class MemorySource:
         """Count the call."""
         self._queue.kept_alive += 1
 
+    def give_back(self) -> None:
+        """Give back what was not settled."""
+        self._lose()
+
     def lag(self) -> int | None:
         """Return the number of waiting messages."""
         return self._queue.waiting if self._queue.is_available else None

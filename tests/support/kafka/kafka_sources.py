@@ -19,13 +19,14 @@ from tests.support.kafka.kafka_broker import KafkaBroker
 
 CLIENTS = ("kafka-python", "librdkafka")
 PATIENT = {"SESSION_MS": consumer_settings.SESSION_MS}
-IMPATIENT = {"MAX_POLL_MS": 6000, "SESSION_MS": 6000, "HEARTBEAT_MS": 1000}
+IMPATIENT = {"MAX_POLL_MS": 12_000, "SESSION_MS": 12_000, "HEARTBEAT_MS": 1000}
+LEAST = {"MAX_POLL_MS": 6000, "SESSION_MS": 6000, "HEARTBEAT_MS": 1000}  # that a broker allows
 
 
 class KafkaSources:
     """A `SourceUnderTest`: each topic has a group of its own, named after it."""
 
-    silent_s = 6.0
+    silent_s = 12.0
 
     def __init__(self, bootstrap: str, client: str) -> None:
         self.bootstrap, self.client = bootstrap, client
@@ -63,10 +64,11 @@ class KafkaSources:
         *,
         impatient: bool = False,
         options: dict[str, Any] | None = None,
+        group: str = "",
         **plan: Any,
     ) -> Source:
         with patch.multiple(consumer_settings, **(IMPATIENT if impatient else PATIENT)):
-            return open_source(self.bootstrap, self.client, name, options, **plan)
+            return open_source(self.bootstrap, self.client, name, options, group, **plan)
 
     def open_at(self, port: int) -> Source:
         return open_source(f"127.0.0.1:{port}", self.client, "absent")
@@ -89,12 +91,17 @@ def _end_if_to(port: int, number: int) -> None:
 
 def open_member(bootstrap: str, client: str, topic: str) -> Source:
     """Return a source in small batches that is given up soon: after six seconds."""
-    with patch.multiple(consumer_settings, **IMPATIENT):
+    with patch.multiple(consumer_settings, **LEAST):
         return open_source(bootstrap, client, topic, batch=20)
 
 
 def open_source(
-    server: str, client: str, name: str, options: dict[str, Any] | None = None, **plan: Any
+    server: str,
+    client: str,
+    name: str,
+    options: dict[str, Any] | None = None,
+    group: str = "",
+    **plan: Any,
 ) -> Source:
     settings = {
         "type": "kafka",
@@ -102,5 +109,5 @@ def open_source(
         "client": client,
         "options": options or {},
     }
-    source = {"topic": name, "group": f"group-of-{name}"}
+    source = {"topic": name, "group": group or f"group-of-{name}"}
     return KAFKA.open_source(settings, SourcePlan("i", "orders", source, **plan), Memory())

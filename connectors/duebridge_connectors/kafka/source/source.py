@@ -46,6 +46,7 @@ class KafkaSource:
 
     def receive(self, wait_s: float) -> Sequence[Arrival]:
         """Return a batch; see `Source.receive`."""
+        batch: list[Arrival] = []
         with self._lock, self._dropping():
             consumer = self._current(wait_s)
             if self._owed:
@@ -57,7 +58,8 @@ class KafkaSource:
                 self._tended_at = time.monotonic()
                 self._watch.check()
                 consumer.hold()
-        return self._cut()  # nothing if the consumer was dropped
+            batch = self._cut()
+        return batch
 
     def settle(self, arrivals: Sequence[Arrival]) -> None:
         """Commit the positions after the messages; see `Source.settle`.
@@ -83,6 +85,11 @@ class KafkaSource:
                     self._consumer.hold()
             except (BrokerUnavailable, ConfigError):
                 pass
+
+    def give_back(self) -> None:
+        """Begin again at the committed offsets; see `Source.give_back`."""
+        with self._lock:
+            self._drop()
 
     def lag(self) -> int | None:
         """Return the number of waiting records; see `Source.lag`."""
@@ -168,7 +175,11 @@ class KafkaSource:
 
     @contextmanager
     def _dropping(self) -> Iterator[None]:
-        """Drop the consumer after an error, so that the next call connects again."""
+        """Drop the consumer after an error, so that the next call connects again.
+
+        After any error: it may have read records that nobody got, and a later commit would pass
+        them.
+        """
         try:
             yield
         except TopicRemade as error:
@@ -178,11 +189,15 @@ class KafkaSource:
             self._drop()
             self._pace.failed(error)
             raise
+        except Exception as error:
+            self._drop()
+            self._pace.failed(BrokerUnavailable(f"{type(error).__name__}: {error}"))
+            raise
 
     def _drop(self) -> None:
         consumer, self._consumer = self._consumer, None
         self._ready.clear()
         self._owed.clear()
         if consumer is not None:
-            consumer.close()
             self._logs.end(list(self._logs.owned))
+            consumer.close()

@@ -87,6 +87,11 @@ class RabbitSource:
             if self._consumer is not None:
                 self._consumer.keep_alive(self._most_bytes)
 
+    def give_back(self) -> None:
+        """Close the connection, which requeues what is unsettled; see `Source.give_back`."""
+        with self._lock:
+            self._drop()
+
     # For any thread.
 
     def lag(self) -> int | None:
