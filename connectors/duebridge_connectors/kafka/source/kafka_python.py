@@ -26,6 +26,7 @@ from duebridge_connectors.kafka.errors import words_of
 from duebridge_connectors.kafka.kafka_python.network import ConnectionManager
 from duebridge_connectors.kafka.login import Login
 from duebridge_connectors.kafka.source.consumer import CommitRefused
+from duebridge_connectors.kafka.source.damaged_records import DamagedRecords
 from duebridge_connectors.kafka.source.errors import REFUSALS, failure_from
 from duebridge_connectors.kafka.source.logs import CommittedOffset, Log, Logs
 
@@ -54,6 +55,8 @@ class KafkaPythonConsumer:
                 said = f"{words_of(error)}: {words_of(cause)}"
                 raise BrokerUnavailable(hinted(f"no connection: {said}")) from error
             undo.pop_all()
+        self._damaged = DamagedRecords()
+        self._damaged.watch(self._consumer)
 
     def _connect(self, undo: ExitStack, **config: object) -> Any:
         net = NetworkSelector(**config)
@@ -160,7 +163,8 @@ class KafkaPythonConsumer:
         if log is None or log not in placed:
             return []  # taken away meanwhile; a new assignment reads them again
         arrival = log.arrival
-        return [arrival(r[2], r[3], r[4], r[6], r[7], r[8]) for r in records]
+        arrivals = [arrival(r[2], r[3], r[4], r[6], r[7], r[8]) for r in records]
+        return self._damaged.marked(tp, arrivals) if self._damaged else arrivals
 
     def _place(self) -> None:
         """Begin newly assigned partitions, which the listener paused, where the group stopped."""
@@ -288,5 +292,5 @@ def _translated() -> Iterator[None]:
         yield
     except BridgeError:
         raise
-    except Exception as error:  # of the client, or a record that it cannot read
+    except Exception as error:  # of the client, or a batch that it cannot read
         raise failure_from(error) from error

@@ -16,6 +16,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
+from msgspec.structs import replace
 
 from duebridge.errors import BridgeError
 from duebridge.ports.publisher import BrokerUnavailable
@@ -88,7 +89,7 @@ class LibrdkafkaConsumer:
                 found = self._consumer.consume(1, wait_s)
                 if found and most > 1:
                     found += self._consumer.consume(most - 1, 0)
-        return self._arrivals(found)
+            return self._arrivals(found)
 
     def hold(self) -> None:
         """Poll with all partitions paused; see `Consumer`."""
@@ -156,8 +157,11 @@ class LibrdkafkaConsumer:
             elif (log_ := owned.get(each.partition())) is not None:
                 epoch, at = each.leader_epoch(), each.timestamp()[1]
                 epoch = -1 if epoch is None else epoch
-                headers = each.headers()
-                arrival = log_.arrival(epoch, each.offset(), at, each.key(), each.value(), headers)
+                given = epoch, each.offset(), at, each.key(), each.value()
+                try:
+                    arrival = log_.arrival(*given, each.headers())
+                except Exception as fault:  # the binding's, for a name that is no UTF-8
+                    arrival = _without_headers(log_.arrival(*given, None), fault)
                 arrivals.append(arrival)
         return arrivals
 
@@ -236,6 +240,13 @@ class TopicQuestion:
         return "" if topic_id in NULL_IDS else topic_id.translate(AS_KAFKA_WRITES_IT)
 
 
+def _without_headers(arrival: Arrival, error: Exception) -> Arrival:
+    said = f"{type(error).__name__}: {error}"
+    return replace(
+        arrival, unreadable=f"headers: expected names in UTF-8; librdkafka reads none ({said})"
+    )
+
+
 @contextmanager
 def _built(request_token: object) -> Iterator[None]:
     try:
@@ -256,5 +267,5 @@ def _translated() -> Iterator[None]:
         raise
     except KafkaException as error:
         raise failure_by(error.args[0]) from error
-    except Exception as error:  # a record that the binding cannot read
+    except Exception as error:  # of the binding
         raise BrokerUnavailable(f"{type(error).__name__}: {error}") from error

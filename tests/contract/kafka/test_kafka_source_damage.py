@@ -1,0 +1,147 @@
+"""Records that a client cannot read, and clients that fail: nothing blocks, nothing is passed."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+
+from duebridge.ports.source import Arrival
+from tests.support.contract.source_under_test import (
+    WITHIN_S,
+    bodies,
+    is_quiet,
+    numbered,
+    received,
+    settled,
+)
+from tests.support.kafka.kafka_sources import CLIENTS, KafkaSources
+
+
+@pytest.fixture(params=CLIENTS)
+def broker(kafka_bootstrap: str, request: pytest.FixtureRequest) -> Iterator[KafkaSources]:
+    with closing(KafkaSources(kafka_bootstrap, request.param)) as broker:
+        yield broker
+
+
+class NoText(str):
+    """A header's name whose bytes are no UTF-8."""
+
+    __slots__ = ()
+
+    def encode(self, *_: object) -> bytes:
+        return b"\xff-name"
+
+
+BAD = [("x-delay", b"1"), (NoText("name"), b"\xfe"), ("empty", b"")]
+
+
+def send(broker: KafkaSources, topic: str, headers: Sequence[Any], **config: Any) -> None:
+    """Send bodies 0, 1, ..., in one batch if they are few."""
+    settings = {"bootstrap_servers": broker.bootstrap, "linger_ms": 100, **config}
+    with closing(KafkaProducer(**settings)) as producer:
+        for number, each in enumerate(headers):
+            producer.send(topic, b"%d" % number, b"key %d" % number, headers=each)
+        producer.flush(30)
+
+
+def offsets(arrivals: Sequence[Arrival]) -> list[int]:
+    return [each.place.offset for each in arrivals if each.place is not None]
+
+
+@pytest.mark.parametrize("codec", [None, "gzip"])
+def test_receive_of_a_header_name_that_is_no_text_marks_the_message_unreadable(
+    broker: KafkaSources, codec: str | None
+) -> None:
+    topic = broker.create()
+    good = [("name", b"value")]
+    send(broker, topic, [good, good, BAD, good, BAD, BAD, good], compression_type=codec)
+    with closing(broker.open(topic)) as source:
+        found = settled(source, 7)
+        assert is_quiet(source)
+    assert bodies(found) == numbered(7)
+    assert [number for number, each in enumerate(found) if each.unreadable] == [2, 4, 5]
+    assert [each.key for each in found] == [b"key %d" % number for number in range(7)]
+    assert offsets(found) == [*range(7)]
+    assert all(each.unreadable.startswith("headers: ") for each in found if each.unreadable)
+    assert list(found[6].headers) == good
+    if broker.client == "kafka-python":
+        escaped = [("x-delay", b"1"), ("\\xff-name", b"\xfe"), ("empty", b"")]
+        assert list(found[2].headers) == escaped
+
+
+def test_receive_of_unreadable_messages_batch_after_batch_returns_each_once(
+    broker: KafkaSources,
+) -> None:
+    topic = broker.create()
+    send(broker, topic, [BAD if number % 3 else [] for number in range(100)])
+    with closing(broker.open(topic, batch=7)) as source:
+        first = settled(source, 40)
+    with closing(broker.open(topic, batch=7)) as source:
+        rest = settled(source, 100 - len(first))
+        assert is_quiet(source)
+    assert bodies([*first, *rest]) == numbered(100)
+    assert [bool(each.unreadable) for each in [*first, *rest]] == [n % 3 > 0 for n in range(100)]
+
+
+def test_receive_of_unreadable_messages_skips_what_a_transaction_took_back(
+    broker: KafkaSources,
+) -> None:
+    topic = broker.create()
+    settings = {"bootstrap_servers": broker.bootstrap, "transactional_id": topic}
+    with closing(KafkaProducer(**settings)) as producer:
+        producer.init_transactions()
+        for number, is_committed in enumerate((True, False, True, False)):
+            producer.begin_transaction()
+            producer.send(topic, b"%d" % number, headers=BAD)
+            producer.flush(30)
+            producer.commit_transaction() if is_committed else producer.abort_transaction()
+    with closing(broker.open(topic)) as source:
+        found = settled(source, 2)
+        assert is_quiet(source)
+    assert bodies(found) == [b"0", b"2"]
+    assert all(each.unreadable for each in found)
+
+
+def test_receive_that_fails_with_records_in_hand_brings_them_again(
+    broker: KafkaSources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = broker.create()
+    broker.send(topic, numbered(10))
+    with closing(broker.open(topic, batch=5)) as source:
+        first = settled(source, 1)
+        fail_once(source, monkeypatch, "take")
+        with pytest.raises(MemoryError, match="take"):
+            source.receive(WITHIN_S)
+        broker.send(topic, [b"last"])
+        found = settled(source, 11 - len(first))
+    assert bodies([*first, *found]) == [*numbered(10), b"last"]
+
+
+def test_settle_that_fails_brings_the_messages_again(
+    broker: KafkaSources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = broker.create()
+    broker.send(topic, numbered(10))
+    with closing(broker.open(topic, batch=5)) as source:
+        batch = received(source)
+        fail_once(source, monkeypatch, "commit", before=True)
+        with pytest.raises(MemoryError, match="commit"):
+            source.settle(batch)
+        assert bodies(settled(source, 10)) == numbered(10)
+
+
+def fail_once(
+    source: Any, monkeypatch: pytest.MonkeyPatch, name: str, *, before: bool = False
+) -> None:
+    """Have the client's next call of this name fail, after it has done its work or before."""
+    consumer = source._consumer
+    call = getattr(consumer, name)
+
+    def failing(*given: Any) -> None:
+        if before or call(*given):
+            monkeypatch.undo()
+            raise MemoryError(name)
+
+    monkeypatch.setattr(consumer, name, failing)
