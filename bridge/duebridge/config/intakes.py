@@ -162,6 +162,7 @@ def intake_faults(
     intakes: Mapping[str, IntakeSettings], routes: Mapping[str, AddressedRoute]
 ) -> Iterator[Fault]:
     """Yield the faults of intakes among the routes of their file."""
+    yield from _shared_sources(intakes)
     for name, intake in intakes.items():
         path = ("intakes", name)
         if intake.name != name:
@@ -171,6 +172,18 @@ def intake_faults(
             yield (*path, "route"), text
         else:
             yield from (((*path, *at), text) for at, text in _faults_beside(intake, route))
+
+
+def _shared_sources(intakes: Mapping[str, IntakeSettings]) -> Iterator[Fault]:
+    """Yield a fault for each intake that reads what an earlier one reads: it would get a part."""
+    found: dict[tuple[tuple[str, str], ...], str] = {}
+    for name, intake in intakes.items():
+        shared = intake.source.shared()
+        first = found.setdefault(tuple(shared.items()), name)
+        if first != name:
+            said = ", ".join(f"{field} {value}" for field, value in shared.items())
+            text = f"expected a source of its own; intake {first} reads {said}, too"
+            yield ("intakes", name, "source"), f"{text}: each would get a part of the messages"
 
 
 def _faults_beside(intake: IntakeSettings, route: AddressedRoute) -> Iterator[Fault]:

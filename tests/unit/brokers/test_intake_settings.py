@@ -96,7 +96,7 @@ def test_load_declaration_of_a_type_without_any_says_so(monkeypatch: pytest.Monk
     [
         ("  {}\n", "in"),
         (ONE.replace("queue: q", "queue: other"), "in"),
-        (ONE + ONE.replace("in:", "more:"), "more"),
+        (ONE + ONE.replace("in:", "more:").replace("queue: q", "queue: p"), "more"),
     ],
 )
 def test_reload_with_other_intakes_needs_a_restart(intakes: str, changed: str) -> None:

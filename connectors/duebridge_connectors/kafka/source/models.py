@@ -1,5 +1,6 @@
 """The settings of an intake's Kafka source. Imports no client."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -23,3 +24,7 @@ class KafkaSourceSettings(SourceSettings):
     """The topic's name."""
     group: Annotated[Text, Field(max_length=255)] = DEFAULT_GROUP
     """The consumer group whose members share the topic's partitions."""
+
+    def shared(self) -> Mapping[str, str]:
+        """Return what is read; see `SourceSettings.shared`."""
+        return {"broker": self.broker, "topic": self.topic, "group": self.group}

@@ -1,5 +1,6 @@
 """The settings of an intake's source and of its declaration. Imports no client."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -29,6 +30,10 @@ class RabbitSourceSettings(SourceSettings):
     """About as many bytes of bodies: the prefetch is smaller where bodies are large."""
     offset: Literal["first", "next"] = "first"
     """Where a new intake of a stream begins: at its oldest message, or with those to come."""
+
+    def shared(self) -> Mapping[str, str]:
+        """Return what is read; see `SourceSettings.shared`."""
+        return {"broker": self.broker, "queue": self.queue}
 
 
 class RabbitDeclaration(Model):
