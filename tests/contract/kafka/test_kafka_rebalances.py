@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -248,3 +248,26 @@ def committed(group: Group) -> int:
 
 def is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_two_topics_of_one_group_each_come_whole(broker: KafkaSources) -> None:
+    topics = [broker.create(PARTS), broker.create(PARTS)]
+    for number in range(200):
+        for topic in topics:
+            broker.put(topic, f"{topic} {number}".encode(), partition=number % PARTS)
+    broker.flush()
+    found: dict[str, list[str]] = {topic: [] for topic in topics}
+    with ExitStack() as stack:
+        members = {
+            topic: stack.enter_context(closing(broker.open(topic, group=topics[0])))
+            for topic in topics
+        }
+        give_up_at = time.monotonic() + WITHIN_S
+        while min(map(len, found.values())) < 200:
+            assert time.monotonic() < give_up_at, {topic: len(found[topic]) for topic in topics}
+            for topic, member in members.items():
+                batch = member.receive(0.2)
+                member.settle(batch)
+                found[topic] += [(each.body or b"").decode() for each in batch]
+    for topic in topics:
+        assert sorted(found[topic]) == sorted(f"{topic} {number}" for number in range(200))
