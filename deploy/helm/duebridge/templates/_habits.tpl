@@ -12,7 +12,7 @@ true
 {{- end -}}
 
 {{- define "duebridge.refuseHabits" -}}
-{{- $asItIs := dict "clusterDomain" "cluster.local" "resourcesPreset" "none" -}}
+{{- $asItIs := dict "clusterDomain" "cluster.local" "containerPorts" "map[http:8080]" "resourcesPreset" "none" -}}
 {{- range $key, $instead := fromYaml (.Files.Get "files/elsewhere.yaml") -}}
   {{- $given := get $.Values $key -}}
   {{- if and (include "duebridge.asks" $given) (ne (toString $given) (get $asItIs $key)) -}}
