@@ -14,6 +14,7 @@ from duebridge.store.keys import Shard
 from duebridge.store.numbering import Numbering
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.errors import translated_errors
+from duebridge.store.wire.journal_columns import EntryColumns, read_entry_columns
 from duebridge.store.wire.journal_entry import (
     EntryHead,
     EventKind,
@@ -88,6 +89,11 @@ class Journal:
         """Yield the entries after `after` up to `until`; entries that the cap cut are missing."""
         for stored in self.stored(after, until):
             yield read_entry(*stored)
+
+    def columns(self, after: int, until: int) -> Iterator[EntryColumns]:
+        """Yield the entries that `read` does by column, without what failed."""
+        for stored in self.stored(after, until):
+            yield read_entry_columns(*stored)
 
     def stored(self, after: int, until: int) -> Iterator[tuple[bytes, Fields]]:
         """Yield the entries that `read` does, as the stream has them."""

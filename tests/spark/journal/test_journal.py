@@ -10,16 +10,17 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from duebridge.errors import JobFailed, StoreError
 from duebridge.ports.publisher import reason_word
-from duebridge.store.journal import JournalEntry, Note
 from duebridge.store.keys import Shard
+from duebridge.store.wire.journal_columns import EntryColumns
+from duebridge.store.wire.journal_entry import EntryHead
 from duebridge_connectors.spark.rows.arrow import arrow_schema, record_batch
 from duebridge_connectors.spark.rows.schema import JOURNAL
 from duebridge_connectors.spark.source.journal_reader import (
     JournalRange,
     JournalStreamReader,
     Offset,
-    _entry_batch,
     _read,
+    _Rows,
 )
 from duebridge_connectors.spark.source.options import JournalOptions
 from duebridge_connectors.spark.source.planning import store_address
@@ -55,19 +56,27 @@ def query(spark: SparkSession, world: World) -> Query:
 
 
 @pytest.mark.parametrize("at_ms", [9_000, 0])
-def test_batch_of_an_entry_has_a_row_for_each_envelope_in_order(at_ms: int) -> None:
-    notes = [("a", Note(5_000, 2, 1)), ("b", Note(0, None, None)), ("c", Note(7, 1, 250))]
-    entry = JournalEntry(7, "dead", at_ms, 100, notes, 40)
-    batch = _entry_batch(arrow_schema(JOURNAL), Shard("duebridge", "r", 3), entry)
+def test_batch_of_entries_has_a_row_for_each_envelope_in_order(at_ms: int) -> None:
+    first = EntryColumns(
+        EntryHead(7, "dead", at_ms, 3, 40),
+        ["a", "b", "c"],
+        [5_000, 0, 7],
+        [2, None, 1],
+        [1, None, 250],
+    )
+    then = EntryColumns(EntryHead(8, "accepted", 9, 1, 40), ["d"], [8], [None], [None])
+    schema = arrow_schema(JOURNAL)
+    waiting = _Rows(schema, Shard("duebridge", "r", 3))
+    assert [waiting.add(first), waiting.add(then)] == [3, 4]
     place = ("dead", at_ms, "r", 3, 7)
     rows = [
         (*place, 0, "a", 5_000, 2, reason_word(1), 0),
         (*place, 1, "b", 0, None, None, 0),
         (*place, 2, "c", 7, 1, "250", 0),
+        ("accepted", 9, "r", 3, 8, 0, "d", 8, None, None, 0),
     ]
-    assert batch.equals(record_batch(arrow_schema(JOURNAL), rows))
-    empty = _entry_batch(batch.schema, Shard("duebridge", "r", 3), entry._replace(items=[]))
-    assert (empty.num_rows, empty.schema) == (0, batch.schema)
+    assert waiting.taken().equals(record_batch(schema, rows))
+    assert waiting.taken().equals(record_batch(schema, []))
 
 
 def test_journal_from_a_checkpoint_goes_on_exactly_once(query: Query, world: World) -> None:

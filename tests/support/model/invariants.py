@@ -6,6 +6,7 @@ from math import inf
 from typing import Any, TypeAlias
 
 from duebridge.store.journal import read_entry
+from duebridge.store.wire.journal_columns import EntryColumns, read_entry_columns
 from duebridge.store.wire.poll import NONE, Poll, Stats
 from duebridge.store.wire.record import read_flight
 from duebridge.store.wire.replies import HistogramReply
@@ -64,7 +65,16 @@ def check_journal(found: Snapshot) -> None:
             assert (note.reason is not None) == (each.kind in KINDS_WITH_REASON), each
         total += each.size + 48
         assert each.total_bytes == total, each
+    for stored, each in zip(found["journal"], entries, strict=True):
+        assert by_item(read_entry_columns(*stored)) == [
+            (name, note.due_at_ms, note.attempt, note.reason) for name, note in each.items
+        ]
     assert total == int(found["meta"].get(b"journal_bytes", 0))
+
+
+def by_item(columns: EntryColumns) -> list[tuple[Any, ...]]:
+    found = (columns.ids, columns.due_at_ms, columns.attempts, columns.reasons)
+    return list(zip(*found, strict=True))
 
 
 def poll_of(found: Snapshot, now_ms: int) -> Poll:

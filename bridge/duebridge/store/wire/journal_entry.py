@@ -90,12 +90,15 @@ def read_entry(stream_id: bytes, fields: Fields) -> JournalEntry:
     sequence, packed = sequence_of(stream_id), fields.get(b"i", b"")
     failed = fields.get(b"f", b"")
     try:
-        flat = _strings(packed)
+        flat = read_strings(packed)
         nothing = [b""] * (len(flat) // 2)
-        details = _strings(fields[b"d"]) if b"d" in fields else nothing
+        details = read_strings(fields[b"d"]) if b"d" in fields else nothing
         messages = _messages(fields[b"m"]) if b"m" in fields else nothing
         items = [
-            (name.decode(errors="backslashreplace"), _note(note, detail, failed[n : n + 1], said))
+            (
+                name.decode(errors="backslashreplace"),
+                read_note(note, detail, failed[n : n + 1], said),
+            )
             for n, (name, note, detail, said) in enumerate(
                 zip(flat[::2], flat[1::2], details, messages, strict=True)
             )
@@ -130,7 +133,7 @@ def sequence_of(stream_id: bytes) -> int:
     return int(stream_id.removesuffix(b"-0"))
 
 
-def _note(note: bytes, detail: bytes, failed: bytes, message: bytes) -> Note:
+def read_note(note: bytes, detail: bytes = b"", failed: bytes = b"", message: bytes = b"") -> Note:
     """Return a note; a newer duebridge may have appended more fields."""
     if len(note) < _DUE_BYTES:
         raise ValueError(f"expected a note of {_DUE_BYTES} bytes or more; got {note!r}")
@@ -152,13 +155,13 @@ def _note(note: bytes, detail: bytes, failed: bytes, message: bytes) -> Note:
 
 def _messages(packed: bytes) -> list[bytes]:
     messages, last = [], b""
-    for each in _strings(packed):
+    for each in read_strings(packed):
         last = each or last
         messages.append(b"" if last == b" " else last)
     return messages
 
 
-def _strings(packed: bytes) -> list[bytes]:
+def read_strings(packed: bytes) -> list[bytes]:
     """Return a msgpack array of raw strings, which need not be UTF-8; no library reads those."""
     count, at = _head(packed, 0, 0x90, 0xF0, {0xDC: ">H", 0xDD: ">I"})
     strings = []

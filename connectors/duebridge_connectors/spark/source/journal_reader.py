@@ -15,7 +15,7 @@ must not shrink.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, repeat
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -37,9 +37,10 @@ from pyspark.sql.streaming.datasource import (
 from duebridge.admin.events import GAP
 from duebridge.errors import JobFailed, StoreError
 from duebridge.ports.publisher import reason_word
-from duebridge.store.journal import Journal, JournalEntry
+from duebridge.store.journal import Journal
 from duebridge.store.keys import Shard
 from duebridge.store.numbering import Jump, Numbering
+from duebridge.store.wire.journal_columns import EntryColumns
 from duebridge_connectors.spark.rows.arrow import arrow_schema, column_batch, record_batch
 from duebridge_connectors.spark.rows.schema import JOURNAL
 from duebridge_connectors.spark.source.message_first import message_first
@@ -48,6 +49,7 @@ from duebridge_connectors.spark.source.planning import StoreAddress
 from duebridge_connectors.spark.source.pushdown import push
 
 TASK_ENTRIES = 256  # of up to 1,000 rows each
+BATCH_ROWS = 8192  # of an Arrow batch
 
 Offset: TypeAlias = dict[str, list[int]]
 Ends: TypeAlias = "dict[Shard, JournalEnds]"
@@ -247,13 +249,16 @@ def _read(
     if partition.lost:
         yield record_batch(schema, [_gap(partition.shard, partition.after, partition.lost)])
         return
-    read = partition.after
+    read, rows = partition.after, _Rows(schema, partition.shard)
     with address.connect_task() as connection:
-        for entry in Journal(connection, partition.shard).read(read, partition.until):
-            yield from _missing(schema, partition, read, entry.sequence, on_trim)
-            read = entry.sequence
-            yield _entry_batch(schema, partition.shard, entry)
+        for entry in Journal(connection, partition.shard).columns(read, partition.until):
+            sequence = entry.head.sequence
+            yield from _missing(schema, partition, read, sequence, on_trim)
+            read = sequence
+            if rows.add(entry) >= BATCH_ROWS:
+                yield rows.taken()
     yield from _missing(schema, partition, read, partition.until + 1, on_trim)
+    yield rows.taken()
 
 
 def _missing(
@@ -272,25 +277,45 @@ def _missing(
     yield record_batch(schema, [_gap(planned.shard, read, lost)])
 
 
-def _entry_batch(schema: pa.Schema, shard: Shard, entry: JournalEntry) -> pa.RecordBatch:
-    """Return the rows of an entry; what all share is made once, and not for each."""
-    count = len(entry.items)
-    notes = [note for _, note in entry.items]
-    reasons = [None if of.reason is None else reason_word(of.reason) for of in notes]
-    columns = {
-        "kind": entry.kind,
-        "at": entry.at_ms or None,
-        "lost_entries": 0,
-        "route": shard.route,
-        "shard": shard.number,
-        "sequence": entry.sequence,
-        "position": range(count),
-        "id": [name for name, _ in entry.items],
-        "due_at": [of.due_at_ms or None for of in notes],
-        "attempt": [of.attempt for of in notes],
-        "reason": reasons,
-    }
-    return column_batch(schema, count, columns)
+class _Rows:
+    """The rows of several entries: an Arrow batch for each entry costs more than its rows."""
+
+    def __init__(self, schema: pa.Schema, shard: Shard) -> None:
+        self._schema, self._shard = schema, shard
+        self._entries: list[EntryColumns] = []
+        self._count = 0
+
+    def add(self, entry: EntryColumns) -> int:
+        """Add an entry; return how many rows wait."""
+        self._entries.append(entry)
+        self._count += len(entry.ids)
+        return self._count
+
+    def taken(self) -> pa.RecordBatch:
+        """Return the rows that wait as a batch, and begin with the next."""
+        entries, count = self._entries, self._count
+        self._entries, self._count = [], 0
+        heads = [(entry.head, len(entry.ids)) for entry in entries]
+        columns = {
+            "kind": _repeated((head.kind, rows) for head, rows in heads),
+            "at": _repeated((head.at_ms or None, rows) for head, rows in heads),
+            "lost_entries": 0,
+            "route": self._shard.route,
+            "shard": self._shard.number,
+            "sequence": _repeated((head.sequence, rows) for head, rows in heads),
+            "position": [*chain.from_iterable(range(rows) for _, rows in heads)],
+            "id": [*chain.from_iterable(entry.ids for entry in entries)],
+            "due_at": [due or None for entry in entries for due in entry.due_at_ms],
+            "attempt": [*chain.from_iterable(entry.attempts for entry in entries)],
+            "reason": [
+                None if of is None else reason_word(of) for entry in entries for of in entry.reasons
+            ],
+        }
+        return column_batch(self._schema, count, columns)
+
+
+def _repeated(values: Iterable[tuple[Any, int]]) -> list[Any]:
+    return [*chain.from_iterable(repeat(value, times) for value, times in values)]
 
 
 def _gap(shard: Shard, after: int, lost: int) -> tuple[Any, ...]:
