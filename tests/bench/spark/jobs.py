@@ -75,7 +75,7 @@ def journal(stage: Stage, rows: int) -> Job:
 
 
 def demote(stage: Stage, rows: int) -> Job:
-    """Move rows of a month to the cold tier, a file an hour, from a store that has no others."""
+    """Move rows of a month to the cold tier, from a store that has no others."""
     stage.client.flushall()
     shutil.rmtree(stage.home / "cold", ignore_errors=True)
     write_envelopes(envelopes(stage.spark, rows), config=stage.config, route=COLD_ROUTE)

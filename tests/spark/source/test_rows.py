@@ -30,7 +30,7 @@ def row(name: str | None, body: str | None = "x", due_at: int | None = LATER_MS)
 
 
 def derived(values: list[Any]) -> str:
-    """The id as connectors/duebridge_connectors/spark/source/ids.py states it."""
+    """The id as connectors/duebridge_connectors/spark/rows/ids.py states it."""
     digest = blake2b(msgspec.msgpack.encode(values), digest_size=13).digest()
     return b32hexencode(digest).decode()[:20].lower()
 
