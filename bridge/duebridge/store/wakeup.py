@@ -6,6 +6,7 @@ is away costs the hints of its own shards only.
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -71,7 +72,8 @@ class WakeListener:
 
     def _adapt(self, ears: dict["_Place", "_HintListener"]) -> None:
         wanted = self._places()
-        for place in ears.keys() - wanted:
+        dead = {place for place, ear in ears.items() if not ear.is_alive}
+        for place in (ears.keys() - wanted) | dead:
             ears.pop(place).stop()
         for place in wanted - ears.keys():
             ears[place] = _HintListener(self._connection, place[1], self._hear)
@@ -108,13 +110,18 @@ class _HintListener:
     def join(self) -> None:
         self._thread.join()
 
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
     def _run(self) -> None:
         while not self._stopped.is_set():
             try:
                 self._listen()
             except Exception as error:  # the client raises any class on bytes that are no reply
                 log.debug("wake_listener_lost", error=f"{type(error).__name__}: {error}")
-                self._connection.look_again()  # the slot may have moved, and no call noticed
+                with suppress(Exception):  # without memory or threads it is late
+                    self._connection.look_again()  # the slot may have moved, and no call noticed
                 self._stopped.wait(PAUSE_S)
 
     def _listen(self) -> None:

@@ -171,6 +171,7 @@ class _MapKeeper:
     def check(self, name: str) -> None:
         """Raise `NodeUnresponsive` for a node that fell silent and has not answered since."""
         if name in self._silent:
+            self._keep()  # a start may have failed, and nobody else would ask the node
             raise NodeUnresponsive(f"node {name}")
 
     def failed(self, node: ClusterNode, is_silent: bool) -> None:
@@ -181,8 +182,12 @@ class _MapKeeper:
 
     def look_again(self) -> None:
         """Renew the map soon."""
-        with self._lock:
-            self._is_doubted = True
+        self._is_doubted = True
+        self._keep()
+
+    def _keep(self) -> None:
+        """Start the thread unless it runs; where it cannot start, the next call tries again."""
+        with self._lock, suppress(Exception):
             if (self._thread is None or not self._thread.is_alive()) and not self._is_closed:
                 self._thread = threading.Thread(target=self._run, name="cluster-map", daemon=True)
                 self._thread.start()

@@ -5,7 +5,6 @@ only on connecting is too late. A thread asks the Sentinels once a second, and e
 the server itself what it is.
 """
 
-import os
 import threading
 import time
 import weakref
@@ -14,6 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 import redis
+import structlog
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError
@@ -26,6 +26,8 @@ LEAST_PAUSE_S = 0.1  # between two questions, however many calls fail
 SENTINEL_TIMEOUT_S = 0.5
 
 Address = tuple[str, int]
+
+log = structlog.get_logger()
 
 
 class _SentinelAnswer(NamedTuple):
@@ -58,7 +60,8 @@ class MasterFinder:
         self._asking = threading.Lock()
         self._doubted = threading.Event()
         self._closed = False
-        self._watched_by = 0  # the process whose thread watches: a fork has no threads
+        self._watcher: threading.Thread | None = None
+        self._has_failed = False
         self._pool: weakref.ref[MasterPool] | None = None
 
     def serve(self, pool: "MasterPool") -> None:
@@ -92,14 +95,39 @@ class MasterFinder:
             each.close()
 
     def _watch(self) -> None:
-        if self._watched_by == os.getpid() or self._closed:
+        """Start the thread that asks, unless it runs: a fork has none, and a start may fail.
+
+        Then the call goes on with the master that is known, and the next one tries again.
+        """
+        if self._closed or (self._watcher and self._watcher.is_alive()):
             return
-        self._watched_by = os.getpid()
         self._asking = threading.Lock()
-        run = threading.Thread(
-            target=_watch, args=(weakref.ref(self), self._doubted), name="sentinels", daemon=True
-        )
-        run.start()
+        words = weakref.ref(self), self._doubted
+        try:
+            self._watcher = threading.Thread(
+                target=_watch, args=words, name="sentinels", daemon=True
+            )
+            self._watcher.start()
+        except Exception as error:
+            self._note_failure(error)
+
+    @property
+    def is_watched_here(self) -> bool:
+        """Whether the calling thread is the one that asks; of two that started at once one ends."""
+        return not self._closed and self._watcher is threading.current_thread()
+
+    def ask_again_safely(self) -> None:
+        """Ask every Sentinel, or once more a second later: without memory or threads it is late."""
+        try:
+            self.ask_again()
+            self._has_failed = False
+        except Exception as error:
+            self._note_failure(error)
+
+    def _note_failure(self, error: Exception) -> None:
+        say = log.debug if self._has_failed else log.error
+        say("sentinels_not_asked", error=f"{type(error).__name__}: {error}")
+        self._has_failed = True
 
     def ask_again(self) -> None:
         """Ask every Sentinel, and follow what is newer; what they refuse is left to the calls."""
@@ -121,9 +149,7 @@ class MasterFinder:
         """Return the words of the Sentinels, of all at once, until `enough` named a master."""
         said: SimpleQueue[_SentinelAnswer] = SimpleQueue()
         for each in self._sentinels:
-            threading.Thread(
-                target=lambda one=each: said.put(_word_of(one, self._service)), daemon=True
-            ).start()
+            self._ask_aside(each, said)
         words: list[_SentinelAnswer] = []
         until = time.monotonic() + 2 * SENTINEL_TIMEOUT_S
         try:
@@ -132,6 +158,15 @@ class MasterFinder:
         except Empty:
             pass  # one that is frozen says nothing
         return words
+
+    def _ask_aside(self, sentinel: RedisClient, said: "SimpleQueue[_SentinelAnswer]") -> None:
+        """Ask one Sentinel in a thread; where that cannot start, the Sentinel counts as away."""
+        try:
+            threading.Thread(
+                target=lambda: said.put(_word_of(sentinel, self._service)), daemon=True
+            ).start()
+        except Exception as error:
+            said.put(_SentinelAnswer(error=error))
 
 
 def _word_of(sentinel: redis.Redis, service: str) -> _SentinelAnswer:
@@ -178,8 +213,8 @@ def _is_refusal(error: Exception) -> bool:
 
 
 def _watch(finder: "weakref.ref[MasterFinder]", doubted: threading.Event) -> None:
-    while (found := finder()) and not found._closed:
-        found.ask_again()
+    while (found := finder()) and found.is_watched_here:
+        found.ask_again_safely()
         del found  # so that it can end while we wait
         time.sleep(LEAST_PAUSE_S)
         doubted.wait(ASK_EVERY_S - LEAST_PAUSE_S)
