@@ -56,6 +56,15 @@ routes:
     shards: 2
   parcel-pickup: {{target: {{broker: orders, topic: parcel-pickup}}, max_delay: 30d}}
   trial-expiry: {{target: {{broker: orders, topic: trial-expiry}}, max_delay: 90d}}
+intakes:
+  retries:
+    source: {{broker: orders, topic: retry-later}}
+    route: cart-reminder
+    dead_letter: {{broker: orders, topic: retry-later-dlt}}
+  invoices:
+    source: {{broker: billing, queue: invoices}}
+    route: invoice-dunning
+    dead_letter: {{broker: billing, exchange: dunning, routing_key: invoice.refused}}
 """
 
 
@@ -263,6 +272,8 @@ def _claimed(store: DelayStore, most: int) -> Claim:
 
 # --- workers ---
 
+BROKEN = "rabbit.shop.internal:5672: connection refused"
+
 
 def worker_records(now_ms: int, started_at_ms: int) -> list[WorkerRecord]:
     """Two workers: one holds a target that is missing, the other does not reach RabbitMQ."""
@@ -284,11 +295,14 @@ def worker_records(now_ms: int, started_at_ms: int) -> list[WorkerRecord]:
     away = LaneRecord(
         "billing",
         False,
-        "AMQPConnectionError: rabbit.shop.internal:5672: connection refused",
+        f"AMQPConnectionError: {BROKEN}",
         5000,
         0,
     )
-    intake = IntakeRecord("retries", True, "", 1284)
+    intakes = (
+        IntakeRecord("retries", True, "", 1284),
+        IntakeRecord("invoices", False, f"AMQPConnectionError: {BROKEN}", 31),
+    )
     return [
         WorkerRecord(
             "bridge-0",
@@ -299,7 +313,7 @@ def worker_records(now_ms: int, started_at_ms: int) -> list[WorkerRecord]:
                 LaneRecord("billing", True, "", 1000, 0),
             ),
             held=(held,),
-            intakes=(intake,),
+            intakes=intakes,
             **common,
         ),
         WorkerRecord(

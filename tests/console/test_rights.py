@@ -149,6 +149,13 @@ def test_reader_sees_no_route_of_others(reader: Page, client: httpx.Client) -> N
     assert "Nothing found" in client.get("/search", params={"id": NAMED_ID}).text
 
 
+def test_reader_sees_the_intakes_of_the_own_routes(reader: Page, address: str) -> None:
+    reader.goto("/workers")
+    main = reader.get_by_role("main")
+    expect(main.get_by_role("row").filter(has_text="retries")).to_contain_text("1,284")
+    expect(main).not_to_contain_text("invoices")
+
+
 def test_reader_is_offered_no_action(reader: Page) -> None:
     reader.goto("/envelope?route=cart-reminder&id=cart-1000")
     expect(reader.get_by_role("main")).to_contain_text("may not change envelopes")
