@@ -3,8 +3,9 @@
 import pytest
 from playwright.sync_api import Page, expect
 
+from duebridge.producer import Producer
 from tests.console.conftest import Person
-from tests.console.scene import NAMED_ID
+from tests.console.scene import NAMED_ID, Scene
 from tests.console.served import OPERATE
 
 
@@ -21,6 +22,28 @@ def test_find_unknown_id_says_so(operator: Page) -> None:
     operator.goto("/search?id=never-was")
     expect(operator.get_by_role("main")).to_contain_text("Nothing found")
     expect(operator.get_by_role("status")).to_contain_text("5 routes asked")
+
+
+@pytest.mark.parametrize("blanks", ["{} ", " {}", "{}\t"])
+def test_find_id_with_a_blank_pasted_beside_it(blanks: str, operator: Page) -> None:
+    find = operator.get_by_role("searchbox", name="Find an envelope by its id")
+    find.fill(blanks.format(NAMED_ID))
+    operator.keyboard.press("Enter")
+    expect(operator.get_by_role("heading", level=1)).to_have_text(NAMED_ID)
+
+
+def test_find_id_that_ends_in_a_blank(operator: Page, scene: Scene) -> None:
+    producer = Producer(scene.config, scene.connection)
+    producer.schedule("parcel-pickup", b"{}", id="blank ", delay="5d")
+    operator.goto("/search?id=blank%20")
+    expect(operator.get_by_role("main")).to_contain_text("Due in")
+    producer.cancel("parcel-pickup", "blank ")
+
+
+def test_search_by_id_says_that_other_fields_do_not_count(operator: Page) -> None:
+    operator.goto(f"/search?id={NAMED_ID}&state=dead&key=nobody")
+    expect(operator.get_by_role("status")).to_contain_text("5 routes asked for the id alone")
+    expect(operator.get_by_role("link", name=NAMED_ID, exact=True)).to_be_visible()
 
 
 @pytest.mark.parametrize(

@@ -50,12 +50,14 @@ async def page(visit: Visit) -> Response:
         found=found,
         names=names,
         asked={name: text_of(visit.query, name) for name in FIELDS},
+        ignores=bool(text_of(visit.query, "id")) and _has_filters(visit.query),
         states=STATES,
         most_looked=MOST_LOOKED,
     )
 
 
-FIELDS = ("route", "id", "key", "header", "value", "from", "to", "state")
+FILTERS = ("key", "header", "value", "from", "to", "state")
+FIELDS = ("route", "id", *FILTERS)
 
 
 def _is_asked(query: Mapping[str, str]) -> bool:
@@ -63,16 +65,20 @@ def _is_asked(query: Mapping[str, str]) -> bool:
 
 
 def _is_by_id(query: Mapping[str, str]) -> bool:
-    return bool(query.get("id")) and not any(text_of(query, name) for name in FIELDS[2:])
+    return bool(text_of(query, "id")) and not _has_filters(query)
+
+
+def _has_filters(query: Mapping[str, str]) -> bool:
+    return any(text_of(query, name) for name in FILTERS)
 
 
 def _find(visit: Visit, names: list[str]) -> SearchResult:
     query, now_ms = visit.query, visit.site.operator.now_ms()
     route = text_of(query, "route") or (names[0] if len(names) == 1 else "")
-    if query.get("id"):
+    if text_of(query, "id"):
         routes = [visit.readable(route)] if route else names[:MOST_ROUTES]
-        shown = [visit.site.operator.show(name, query["id"]) for name in routes]
-        return SearchResult(tuple(filter(None, shown)), looked=len(routes), now_ms=now_ms)
+        shown = tuple(_by_id(visit, routes, query["id"]))
+        return SearchResult(shown, looked=len(routes), now_ms=now_ms)
     if not route:
         raise EnvelopeError("route: expected one, since only an id is looked up on every route")
     answer = search(
@@ -83,6 +89,15 @@ def _find(visit: Visit, names: list[str]) -> SearchResult:
         most_looked=MOST_LOOKED,
     )
     return _found(answer, now_ms)
+
+
+def _by_id(visit: Visit, routes: list[str], given: str) -> list[EnvelopeDetails]:
+    """Look up an id on these routes; if it is nowhere, without the blanks that were pasted too."""
+    for name in dict.fromkeys((given, given.strip())):
+        shown = [visit.site.operator.show(route, name) for route in routes]
+        if found := [each for each in shown if each is not None]:
+            return found
+    return []
 
 
 def _found(answer: SearchPage, now_ms: int) -> SearchResult:
