@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, ViewportSize, expect
 
 from duebridge.admin.dead import list_dead
 from duebridge.admin.operator import Operator
@@ -16,6 +16,7 @@ from duebridge.producer import Producer
 from duebridge.store.wire.transitions import Burial
 from tests.console.conftest import Person
 from tests.console.scene import HOSTILE, Scene, due_now
+from tests.console.screenshots import DESK, PHONE
 from tests.console.served import OPERATE
 from tests.support.servers import wait_until
 
@@ -187,6 +188,37 @@ def test_settle_reaches_what_the_dry_run_showed_and_nothing_else(
     admin.drop(ROUTE, behind)
 
 
+def test_settle_of_chosen_leaves_what_died_again(
+    operator: Page, scene: Scene, dead_ids: list[str]
+) -> None:
+    admin = Operator(scene.config, scene.connection)
+    again, gone, kept = dead_ids
+    operator.goto(f"/dead?route={ROUTE}")
+    operator.get_by_label("Choose all on this page").check()
+    operator.get_by_role("button", name="Drop…").click()
+    expect(operator.get_by_role("heading", level=1)).to_have_text("Drop 3 dead letters?")
+    admin.drop(ROUTE, [gone])
+    admin.replay(ROUTE, [again])
+    bury_due(scene, [again])
+    operator.get_by_role("button", name="Drop 3").click()
+    expect(operator.get_by_role("status")).to_contain_text("1 dropped, 2 unknown.")
+    assert found_dead(scene) == {again}
+    assert admin.show(ROUTE, kept) is None
+
+
+@pytest.mark.parametrize(("verb", "did"), [("Replay", "replayed"), ("Drop", "dropped")])
+def test_dead_envelope_is_settled_from_its_own_page(
+    operator: Page, scene: Scene, dead_ids: list[str], verb: str, did: str
+) -> None:
+    open_envelope(operator, dead_ids[0])
+    operator.get_by_role("button", name=f"{verb}…").click()
+    expect(operator.get_by_role("heading", level=1)).to_have_text(f"{verb} 1 dead letter?")
+    operator.get_by_role("button", name=f"{verb} 1").click()
+    expect(operator.get_by_role("status")).to_contain_text(f"1 {did}.")
+    assert found_dead(scene) == set(dead_ids[1:])
+    assert last_event(scene, dead_ids[0]) == (did, "maria")
+
+
 def test_choose_all_chooses_the_page(operator: Page, dead_ids: list[str]) -> None:
     operator.goto(f"/dead?route={ROUTE}")
     operator.get_by_label("Choose all on this page").check()
@@ -198,8 +230,20 @@ def test_dead_letters_are_counted_by_reason_and_error(operator: Page) -> None:
     operator.goto("/dead?route=invoice-dunning")
     row = operator.get_by_role("region", name="Why").get_by_role("row")
     expect(row.filter(has_text="unauthorized")).to_contain_text("ChannelClosedByBroker17")
-    row.filter(has_text="too_large").get_by_role("link").click()
+    row.filter(has_text="too large").get_by_role("link").click()
     expect(operator.get_by_role("main")).to_contain_text("6 of 23 looked at match")
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_actions_on_dead_letters_stay_in_sight(person: Person, size: ViewportSize) -> None:
+    person.page.set_viewport_size(size)
+    page = person.log_in(OPERATE)
+    page.goto("/dead?route=invoice-dunning")
+    assert page.evaluate("document.documentElement.scrollHeight > 1.5 * innerHeight")
+    page.get_by_role("button", name="Filter").scroll_into_view_if_needed()
+    page.get_by_role("heading", name="Letters", exact=True).scroll_into_view_if_needed()
+    for name in ("Replay…", "Drop…"):
+        expect(page.get_by_role("button", name=name)).to_be_in_viewport(ratio=1)
 
 
 def test_dead_letters_of_many_go_on_behind_the_cursor(operator: Page, scene: Scene) -> None:

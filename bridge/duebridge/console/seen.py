@@ -1,11 +1,11 @@
 """What a dry run has shown, as one field of its form: what is settled then is among it.
 
-A mark of each letter, of its id and its life: ids in full would make a form of a megabyte.
+A mark of each letter, of its id and its life: it has another when it is replayed and dies again,
+and ids in full would make a form of a megabyte.
 """
 
 import base64
 import binascii
-from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple, Self
 
@@ -21,11 +21,6 @@ class Seen(NamedTuple):
     marks: frozenset[bytes]
 
     @classmethod
-    def of(cls, entries: Iterable[Entry]) -> Self:
-        """Return the marks of what is shown."""
-        return cls(frozenset(map(_mark, entries)))
-
-    @classmethod
     def read(cls, text: str) -> Self:
         """Return the marks of a form's field; raises `EnvelopeError`."""
         try:
@@ -35,17 +30,14 @@ class Seen(NamedTuple):
         places = range(0, len(packed), MARK_BYTES)
         return cls(frozenset(packed[at : at + MARK_BYTES] for at in places))
 
-    def has(self, entry: Entry) -> bool:
-        """Whether an envelope was shown, and has not been replayed since."""
-        return _mark(entry) in self.marks
-
     @property
     def field(self) -> str:
         """The marks as a form carries them."""
         return base64.urlsafe_b64encode(b"".join(sorted(self.marks))).decode()
 
 
-def _mark(entry: Entry) -> bytes:
+def mark_of(entry: Entry) -> bytes:
+    """Return the mark of a dead envelope."""
     generation = entry.record.generation if entry.record else 0
     life = f"{generation} {entry.flight.last_failed_at_ms} {entry.id}"
     return blake2b(life.encode(), digest_size=MARK_BYTES).digest()

@@ -106,4 +106,15 @@ def plural(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-FILTERS = {each.__name__: each for each in (span, instant, exact, relative, count, rate, size)}
+def spoken(word: str) -> str:
+    """Return a word of ours, such as a reason, as people write it.
+
+    >>> spoken("attempts_exhausted")
+    'attempts exhausted'
+    """
+    return word.replace("_", " ")
+
+
+FILTERS = {
+    each.__name__: each for each in (span, instant, exact, relative, count, rate, size, spoken)
+}

@@ -1,7 +1,7 @@
 """Dead letters: why they died, and their replay or drop, which a dry run shows first."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from starlette.responses import Response
@@ -12,7 +12,7 @@ from duebridge.admin.operator import DeadSettlement, Operator
 from duebridge.admin.route_stats import RouteStats
 from duebridge.console.forms import choice, duration_ms, text_of
 from duebridge.console.previews import Preview, preview
-from duebridge.console.seen import Seen
+from duebridge.console.seen import Seen, mark_of
 from duebridge.console.visit import Visit
 from duebridge.errors import EnvelopeError
 from duebridge.ports.publisher import Reason, reason_word
@@ -62,13 +62,14 @@ class DeadPage(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """The dead envelopes that a form means: the ids it names, or what its page's look finds.
+    """The dead envelopes that a form means: those it names, or with `is_all` those its look finds.
 
-    `seen` are the latter, as the form of the dry run carries them.
+    `seen` is their marks, as the form of the dry run carries them.
     """
 
     ids: tuple[str, ...]
-    seen: str = ""
+    seen: str
+    is_all: bool
 
 
 async def page(visit: Visit) -> Response:
@@ -115,14 +116,18 @@ async def settle(visit: Visit) -> Response:
     """Replay or drop what the dry run showed, and nothing else."""
     route = visit.operable(text_of(visit.form, "route"))
     verb = choice(visit.form, "verb", VERBS)
-    answers = await visit.run(lambda: _settle(visit, route, verb))
+    seen = Seen.read(text_of(visit.form, "seen"))
+    answers = await visit.run(lambda: _settle(visit, route, verb, seen))
     counts: Counter[str] = Counter(answer.status for answer in answers)
+    counts["unknown"] += len(seen.marks) - len(answers)
+    counts = +counts  # without zeros
     begin = text_of(visit.form, "cursor")
     return visit.go("dead", route=route, cursor=begin, **_asked(visit.form), **counts)
 
 
-def _settle(visit: Visit, route: str, verb: str) -> list[DeadSettlement]:
-    operator, ids = visit.site.operator, _shown(visit, route)
+def _settle(visit: Visit, route: str, verb: str, seen: Seen) -> list[DeadSettlement]:
+    operator, meant = visit.site.operator, _meant(visit, route)
+    ids = [id_ for id_, mark in meant.items() if mark in seen.marks]
     if verb == "drop":
         return operator.drop(route, ids)
     delay_ms = duration_ms(visit.form, "delay")
@@ -131,19 +136,22 @@ def _settle(visit: Visit, route: str, verb: str) -> list[DeadSettlement]:
 
 
 def _selection(visit: Visit, route: str) -> Selection:
-    """Return what is chosen by id, or all that match."""
-    if not text_of(visit.form, "all"):
-        return Selection(visit.form.ids)
-    entries = _matching(visit, route)
-    return Selection(tuple(each.id for each in entries), Seen.of(entries).field)
+    meant = _meant(visit, route)
+    return Selection(tuple(meant), Seen(frozenset(meant.values())).field, _means_all(visit))
 
 
-def _shown(visit: Visit, route: str) -> tuple[str, ...]:
-    """Return the ids that a dry run showed, of which some may be gone."""
-    if not text_of(visit.form, "all"):
-        return visit.form.ids
-    seen = Seen.read(text_of(visit.form, "seen"))
-    return tuple(each.id for each in _matching(visit, route) if seen.has(each))
+def _means_all(visit: Visit) -> bool:
+    return bool(text_of(visit.form, "all"))
+
+
+def _meant(visit: Visit, route: str) -> dict[str, bytes]:
+    """Return the mark of each dead envelope that a form means: all that match, or the chosen."""
+    entries: Iterable[Entry | None] = (
+        _matching(visit, route)
+        if _means_all(visit)
+        else (visit.site.operator.entry(route, each) for each in visit.form.ids)
+    )
+    return {each.id: mark_of(each) for each in entries if each and each.state == "dead"}
 
 
 def _matching(visit: Visit, route: str) -> list[Entry]:
