@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from tests.console.conftest import Person
 from tests.console.scene import HOSTILE_ID, NAMED_ID, PASSWORD
@@ -22,6 +22,13 @@ MORE_PAGES = {
     "no-route": "/route?route=nowhere",
 }
 LOOKS = [("light", DESK), ("dark", PHONE)]
+# Of an element's background, or of that behind it where it has none: 0 to 255.
+LIGHTNESS = """element => {
+  const own = (one) => getComputedStyle(one).backgroundColor.match(/[\\d.]+/g).map(Number);
+  let found = own(element);
+  while (found[3] === 0) { element = element.parentElement; found = own(element); }
+  return (found[0] + found[1] + found[2]) / 3;
+}"""
 
 
 @pytest.fixture(scope="module", params=LOOKS, ids=lambda look: f"{look[0]}-{look[1]['width']}")
@@ -49,6 +56,28 @@ def test_look_at_page_finds_nothing_in_the_way(
     wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     assert wide <= 0, "the page is wider than the window"
     assert [text for text in looker.complaints if "404" not in text] == []
+
+
+@pytest.mark.parametrize(("theme", "size"), LOOKS)
+def test_look_at_log_in_finds_nothing_in_the_way(
+    theme: str,
+    size: ViewportSize,
+    browser: Browser,
+    address: str,
+    axe: Callable[[Page], list[str]],
+) -> None:
+    stranger = Person(browser, address, viewport=size, color_scheme=theme)
+    page = stranger.page
+    page.goto("/login")
+    assert axe(page) == []
+    page.get_by_label("Token").fill("guessed")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert")).to_contain_text("No such token")
+    assert axe(page) == []
+    wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    assert wide <= 0, "the page is wider than the window"
+    assert [text for text in stranger.complaints if "401" not in text] == []
+    stranger.context.close()
 
 
 def test_overview_of_held_target_says_why(operator: Page) -> None:
@@ -120,6 +149,42 @@ def test_due_of_each_horizon_draws_a_forecast(operator: Page) -> None:
         expect(main).to_contain_text(f"in the next {horizon}")
         expect(main).to_contain_text("seen at best: 30 a second")
         expect(operator.locator("[data-chart] canvas")).to_be_visible()
+
+
+def test_axes_of_a_forecast_are_named_in_the_font_of_the_page(operator: Page) -> None:
+    operator.add_init_script(
+        """window.drawn = [];
+        const write = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+          drawn.push([text, this.font]);
+          return write.call(this, text, ...rest);
+        };"""
+    )
+    operator.goto("/due?route=order-timeout")
+    operator.goto("/due?route=cart-reminder")
+    expect(operator.locator("[data-chart] canvas")).to_be_visible()
+    drawn = dict(operator.evaluate("drawn"))
+    family = operator.evaluate("getComputedStyle(document.body).fontFamily")
+    assert drawn["envelopes"].endswith(family)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_chosen_horizon_looks_chosen(operator: Page, theme: str) -> None:
+    operator.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+    operator.goto("/due?horizon=day")
+    colours = [
+        operator.get_by_role("navigation", name="Horizon").get_by_text(each).evaluate(LIGHTNESS)
+        for each in ("hour", "day")
+    ]
+    assert colours[1] - colours[0] >= 8, "it is no lighter than what it lies on"
+
+
+def test_phone_shows_every_page_of_the_navigation(person: Person) -> None:
+    person.page.set_viewport_size(PHONE)
+    page = person.log_in(OPERATE)
+    for name in ("Overview", "Search", "Due", "Dead letters", "Workers", "Configuration"):
+        link = page.get_by_role("navigation", name="Pages").get_by_role("link", name=name)
+        expect(link).to_be_in_viewport(ratio=1)
 
 
 def test_workers_show_lanes_windows_and_lag(operator: Page) -> None:

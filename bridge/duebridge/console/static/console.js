@@ -79,16 +79,17 @@
         ...(isBar ? { fill: color, paths: bars } : one.as === "limit" ? {} : { paths: uPlot.paths.linear() }),
       });
     }
-    const font = "12px system-ui, sans-serif", common = { stroke: axis, font, ticks: { show: false } };
+    const font = `12px ${getComputedStyle(document.body).fontFamily}`;
+    const common = { stroke: axis, font, labelFont: font, labelSize: 18, labelGap: 2, ticks: { show: false } };
     const values = (_, splits) => splits.map((value) => short.format(value));
     const incrs = [1, 2, 5].flatMap((step) => [...Array(12).keys()].map((power) => step * 10 ** power)).sort((a, b) => a - b);
     const axes = [
       { ...common, grid: { show: false }, size: 30, values: (_, splits) => splits.map((value) => clock(value, span)), space: 72 },
-      { ...common, grid: { stroke: grid, width: 1 }, size: 48, values, space: 36, incrs },
+      { ...common, label: "envelopes", grid: { stroke: grid, width: 1 }, size: 48, values, space: 36, incrs },
     ];
     const scales = { x: { time: true, range: [given.x[0], given.x[given.x.length - 1] + (given.x[1] - given.x[0])] }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } };
     if (given.series.some((one) => one.scale === "backlog")) {
-      axes.push({ ...common, scale: "backlog", side: 1, grid: { show: false }, size: 48, values, space: 36, incrs });
+      axes.push({ ...common, label: "backlog", scale: "backlog", side: 1, grid: { show: false }, size: 48, values, space: 36, incrs });
       scales.backlog = { range: (_, __, most) => [0, Math.max(1, most * 1.1)] };
     }
     element.replaceChildren();
@@ -112,10 +113,7 @@
       if (!plots.has(element)) { draw(element); resized.observe(element); }
     });
   };
-  document.addEventListener("DOMContentLoaded", () => {
-    begin();
-    document.querySelector(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
-  });
+  document.addEventListener("DOMContentLoaded", begin);
 
   // --- pages that refresh themselves: not while hidden, nor under a person's hands ---
   const live = () => document.querySelector("[data-live-page]");
