@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """The chart as a release publishes it: `publish.py FOLDER`, then `helm package FOLDER`.
 
-The checkout's chart names images without a registry and no address of its own, since a checkout
-does not know where it will be published. The environment says so: `REGISTRY` (HOST/OWNER), `SOURCE`
-(the repository's URL) and `REVISION` (the commit). Only the standard library is needed.
+The checkout's chart names images without a registry, and no address of its own or of its alerts'
+runbooks, since a checkout does not know where it will be published. The environment says so:
+`REGISTRY` (HOST/OWNER), `SOURCE` (the repository's URL) and `REVISION` (the commit). Only the
+standard library is needed.
 """
 
 import json
@@ -34,6 +35,15 @@ def with_registry(values: str, registry: str) -> str:
         values, count = re.subn(block, put, values)
         if count != 1:
             raise SystemExit(f"values.yaml: expected the image {name} once; got {count}")
+    return values
+
+
+def with_runbooks(values: str, pages: str) -> str:
+    """Return values whose alerts name their runbooks, under this address."""
+    line = r'(?m)^(    runbookUrl: )""'
+    values, count = re.subn(line, rf"\g<1>{json.dumps(pages)}", values)
+    if count != 1:
+        raise SystemExit(f"values.yaml: expected one empty runbookUrl; got {count}")
     return values
 
 
@@ -76,7 +86,8 @@ def main(folder: Path) -> None:
         raise SystemExit("REGISTRY, SOURCE, REVISION: expected all; one is empty")
     shutil.copytree(CHART, folder)
     values, chart = folder / "values.yaml", folder / "Chart.yaml"
-    values.write_text(with_registry(values.read_text("utf-8"), registry), "utf-8")
+    given = with_registry(values.read_text("utf-8"), registry)
+    values.write_text(with_runbooks(given, f"{source}/blob/{revision}/"), "utf-8")
     log = (ROOT / "CHANGELOG.md").read_text("utf-8")
     told = about(chart.read_text("utf-8"), log, registry, source, revision)
     chart.write_text(told, "utf-8")

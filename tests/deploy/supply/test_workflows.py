@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.deploy.chart import Chart, objects, pod_templates, values_of
+from tests.deploy.chart import Chart, objects, one, pod_templates, values_of
 from tests.deploy.supply.release import CI, FOLDER, JOBS, SOURCE, TEXT, VERSION, script
 from tests.support.checkout import ROOT, downloaded
 
@@ -173,6 +173,19 @@ def test_published_chart_says_where_it_comes_from(package: Callable[[str], Path]
     assert {"kind", "description"} == json.loads(hub["changes"])[0].keys()
     _, _, page = json.loads(hub["links"])[0]["url"].partition(f"/blob/{'a' * 40}/")
     assert (ROOT / page).is_file()
+
+
+def test_alerts_of_a_published_chart_name_runbooks_that_are_there(
+    chart: Chart, package: Callable[[str], Path]
+) -> None:
+    words = ("template", "demo", str(package("registry.example/shop")))
+    rendered = objects(chart.run(*words, "-f", str(values_of("monitoring"))))
+    [group] = one(list(rendered), "PrometheusRule")["spec"]["groups"]
+    assert group["rules"]
+    for rule in group["rules"]:
+        start, _, page = rule["annotations"]["runbook_url"].partition(f"/blob/{'a' * 40}/")
+        assert start == SOURCE
+        assert (ROOT / page).is_file(), page
 
 
 def test_images_say_where_they_come_from() -> None:
