@@ -85,11 +85,11 @@
     const incrs = [1, 2, 5].flatMap((step) => [...Array(12).keys()].map((power) => step * 10 ** power)).sort((a, b) => a - b);
     const axes = [
       { ...common, grid: { show: false }, size: 30, values: (_, splits) => splits.map((value) => clock(value, span)), space: 72 },
-      { ...common, label: "envelopes", grid: { stroke: grid, width: 1 }, size: 48, values, space: 36, incrs },
+      { ...common, label: "envelopes", grid: { stroke: grid, width: 1 }, size: 40, values, space: 36, incrs },
     ];
     const scales = { x: { time: true, range: [given.x[0], given.x[given.x.length - 1] + (given.x[1] - given.x[0])] }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } };
     if (given.series.some((one) => one.scale === "backlog")) {
-      axes.push({ ...common, label: "backlog", scale: "backlog", side: 1, grid: { show: false }, size: 48, values, space: 36, incrs });
+      axes.push({ ...common, label: "backlog", scale: "backlog", side: 1, grid: { show: false }, size: 40, values, space: 36, incrs });
       scales.backlog = { range: (_, __, most) => [0, Math.max(1, most * 1.1)] };
     }
     element.replaceChildren();
