@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
@@ -40,6 +41,7 @@ from duebridge_connectors.spark.session import job_error
 from duebridge_connectors.spark.transforms.cold_copies import HOUR
 from tests.spark.cold.cold_route import ColdRoute, Killed, die
 from tests.spark.world import LATER_MS, World
+from tests.support.serving import serving
 
 SCHEMA = arrow_schema(COLD).append(pa.field(HOUR, pa.int64()))
 FIRST = 500_000  # the hour that rows begin in, since the epoch
@@ -267,6 +269,27 @@ def test_get_and_ls_of_the_cold_obey_what_was_recorded(world: World, log: ColdLo
     assert world.command("get", "cold", "absent").code == 1
     assert listed(world) == ["moved", "kept"]
     assert store.next().pending == 0
+
+
+def test_get_of_the_cold_over_http_obeys_what_was_recorded(world: World, log: ColdLog) -> None:
+    world.producer().get("cold", "absent")  # opens the route
+    batch(log, "B", "cancelled", "moved")
+    for number in (0, 1):
+        notes = ColdNotes(world.connection, world.store("cold", number).shard)
+        for _ in range(5):
+            notes.new_generation()
+    assert world.producer().cancel("cold", "cancelled") == "recorded"
+    assert world.producer().reschedule("cold", "moved", at=START + 99) == "recorded"
+    config = yaml.safe_load(Path(world.config).read_text())
+    home = world.home / world.namespace
+    with serving(home, world.url, config) as served, served.client() as client:
+        found = {
+            name: client.get(f"/v1/routes/cold/envelopes/{name}")
+            for name in ("moved", "cancelled", "absent")
+        }
+    assert [each.status_code for each in found.values()] == [200, 404, 404]
+    moved = found["moved"].json()
+    assert (moved["state"], moved["due_at_ms"]) == ("cold", START + 99)
 
 
 def test_ls_of_the_cold_is_in_order_within_its_window_and_limit(world: World, log: ColdLog) -> None:
