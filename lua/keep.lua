@@ -38,9 +38,7 @@ for i = 1, count do
 end
 if #records == 0 then return {NOW, 0} end
 
-if largest > tonumber(redis.call('HGET', META, 'largest') or 0) then
-  redis.call('HSET', META, 'largest', largest)
-end
+note_largest(largest)
 hset(ENVELOPES, records)
 hset(FLIGHT, flights)
 zadd(DEAD, scores)

@@ -66,9 +66,7 @@ local function write_batch(batch, call)
   if #batch.records == 0 then return end
   end_cold_copies(batch.anew, batch.before, call.max_delay)
   wake_before(batch.earliest)
-  if batch.largest > tonumber(redis.call('HGET', META, 'largest') or 0) then
-    redis.call('HSET', META, 'largest', batch.largest)
-  end
+  note_largest(batch.largest)
   hset(ENVELOPES, batch.records)
   zadd(PENDING, batch.scores)
   journal('accepted', batch.accepted)

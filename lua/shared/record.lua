@@ -40,24 +40,40 @@ end
 
 local function next_generation(count) return redis.call('HINCRBY', META, 'generation', count) end
 
--- Return the records of ids, in order: as many as fit in `budget` bytes, but at least one; `ids` is cut
--- to them. No record is larger than meta's `largest`, so that a read is bounded before it is made.
-local MAX_BYTES = 1048576  -- reading 1 MiB takes the server 2 ms
+-- Note the largest of the records that are about to be written. An empty shard has no larger one.
+local function note_largest(size)
+  local known = tonumber(redis.call('HGET', META, 'largest') or 0)
+  if size > known or size < known and redis.call('HLEN', ENVELOPES) == 0 then
+    redis.call('HSET', META, 'largest', size)
+  end
+end
 
+local MAX_BYTES = 1048576  -- reading 1 MiB takes the server 2 ms
+local SINGLY = 524288
+
+-- Return the records of ids, in order: as many as fit in `budget` bytes, but at least one; `ids` is cut
+-- to them. No record is larger than meta's `largest`, so that a read is bounded before it is made. Where
+-- another record is not sure to fit, each is read alone, up to SINGLY bytes, while one like the last
+-- would fit: else a single large record made every call a call for one. What does not fit is left to
+-- the next call. So a call reads its budget, or SINGLY bytes and one record, whichever is more.
 local function fetch(ids, budget)
   local largest = tonumber(redis.call('HGET', META, 'largest') or 1)
-  local left = math.min(tonumber(budget), MAX_BYTES)
-  local records = {}
-  while #records < #ids do
-    local count = math.min(math.floor(left / largest), #ids - #records)
-    if count < 1 then
-      if #records > 0 then break end
-      count = 1
-    end
-    local chunk = redis.call('HMGET', ENVELOPES, unpack(ids, #records + 1, #records + count))
-    for _, record in ipairs(chunk) do
+  local allowed = math.min(tonumber(budget), MAX_BYTES)
+  local records, left, last = {}, allowed, 0
+
+  local function goes_on()
+    if #records == #ids then return false end
+    if #records == 0 or left >= largest then return true end
+    return last <= left and allowed - left < SINGLY
+  end
+
+  while goes_on() do
+    local count = math.max(1, math.min(math.floor(left / largest), #ids - #records))
+    for _, record in ipairs(redis.call('HMGET', ENVELOPES, unpack(ids, #records + 1, #records + count))) do
+      last = record and #record or 0
+      left = left - last
+      if left < 0 and #records > 0 then break end
       records[#records + 1] = record
-      if record then left = left - #record end
     end
   end
   for i = #ids, #records + 1, -1 do ids[i] = nil end

@@ -8,9 +8,12 @@ changes nothing, and the last message of a key is delivered, dead or there.
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from hashlib import sha1
 from typing import Any, NamedTuple
 
 from duebridge.ports.source import LogPosition
+from duebridge.store.server.connection import Connection
+from duebridge.store.server.scripts import Script, script
 from duebridge.store.wire.leases import Claim
 from duebridge.store.wire.replies import Entry, ScheduleReply
 from tests.support.desk import DAY_MS, LEASE_MS, NOW_MS, Desk, acks, burial, envelope, retrying
@@ -21,8 +24,21 @@ STORED = ("accepted", "replaced", "duplicate")
 EFFECTIVE = ("cancelled", "in_flight")
 KNOWN_FOR_MS = 7 * DAY_MS  # after it is due, what is beside a key is no longer reached by it
 FAR_MS = NOW_MS + 11 * DAY_MS
-ONE_ROW_A_CALL = 1024 * 1024 + 1  # the largest record: each call reads one
+READ_AT_MOST = "math.min(tonumber(budget), MAX_BYTES)"  # lua/shared/record.lua
 LEASE_OF_A_SHUNT = 1000
+
+
+class OneRowACall(Connection):
+    """Its scripts read one record a call, as where each is larger than a call may read."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection.client)
+        assert READ_AT_MOST in script("schedule").source
+
+    def form_of(self, called: Script) -> Script:
+        source = called.source.replace(READ_AT_MOST, "-1")
+        sha = sha1(source.encode(), usedforsecurity=False).hexdigest()
+        return super().form_of(Script(called.name, source, sha))
 
 
 class Sent(NamedTuple):

@@ -1,5 +1,6 @@
 """Place marks: what a log brought is stored once, whatever became of it since."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -347,11 +348,15 @@ def test_schedule_with_too_few_places_is_refused(desk: Desk) -> None:
         desk.schedule("a", "b", places=[at(1)])
 
 
-def test_batch_that_takes_two_calls_gives_each_row_its_place(desk: Desk) -> None:
+def test_batch_that_takes_two_calls_gives_each_row_its_place(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What has the ids exceeds the bytes that one call reads."""
-    large = [envelope(name, body=bytes([n]) * 400_000) for n, name in enumerate("abcd")]
-    desk.client.hset(desk.key("meta"), "largest", 900_000)
-    rows = [(n, each) for n, each in enumerate(large)]
-    assert take(desk, rows) == ["accepted"] * 4
+    desk.pending(*[envelope(name, body=os.urandom(400_000)) for name in "abcd"])
+    called: list[str] = []
+    monkeypatch.setattr(desk.connection, "observe", lambda name, _: called.append(name))
+    rows = [(n, says(name, b"small")) for n, name in enumerate("abcd")]
+    assert take(desk, rows, replace=True) == ["replaced"] * 4
+    assert called == ["schedule"] * 2
     assert take(desk, rows) == ["duplicate"] * 4
     assert mark(desk) == b"0:3:4"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from duebridge.ports.source import LogPosition
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.leases import Claim
-from tests.store.journal.key_history import KEYS, ONE_ROW_A_CALL, Event, KeyHistory, Sent
+from tests.store.journal.key_history import KEYS, Event, KeyHistory, OneRowACall, Sent
 from tests.support.desk import DAY_MS, LEASE_MS, Desk, acks, envelope
 
 CALL_ROWS = 3
@@ -252,9 +252,8 @@ def test_key_keeps_its_promises_whatever_is_beside_it(
     events: list[Event],
     is_split: bool,
 ) -> None:
-    desk = Desk(connection, f"test-{secrets.token_hex(6)}")
-    if is_split:  # each call leaves all rows but one to the next
-        desk.client.hset(desk.key("meta"), "largest", ONE_ROW_A_CALL)
+    asked = OneRowACall(connection) if is_split else connection
+    desk = Desk(asked, f"test-{secrets.token_hex(6)}")
     history = KeyHistory(desk, FIRST + sent)
     try:
         for event in begin + events:
