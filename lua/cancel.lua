@@ -29,7 +29,8 @@ end
 -- A repeated call finds the same, unless the place was taken in by then.
 local function unchanged(answer) return place and answered(answer) or {NOW, answer} end
 
--- Cancel what lives under an id, in a state other than dead. No cold copy of it may come in again.
+-- Cancel what lives under an id, in a state other than dead. No cold copy of it may come in again. The id
+-- itself ends now, however much is beside it: a producer may schedule it anew.
 local function cancel_living(id, state, key)
   end_cold_copies({id}, next_generation(0), tombstone_ms)
   local packed = redis.call('HGET', FLIGHT, id)
@@ -39,11 +40,15 @@ local function cancel_living(id, state, key)
     redis.call('HSET', FLIGHT, id, close_flight(f))
     return 'in_flight'
   end
-  local record = redis.call('HGET', ENVELOPES, id)
-  local note = packed and flight_note(packed) or due_or(record, six(NOW)) .. '\0\0\0\0'
-  journal('cancelled', {id, note})
-  finish(id, record, CANCELLED)
-  redis.call('ZREM', key, id)
+  if id ~= ARGV[4] and has_read_enough() then
+    finish_later(id, key)
+  else
+    local record = read_one(id)
+    local note = packed and flight_note(packed) or due_or(record, six(NOW)) .. '\0\0\0\0'
+    journal('cancelled', {id, note})
+    finish(id, record, CANCELLED)
+    redis.call('ZREM', key, id)
+  end
   return is_unsure(packed) and 'in_flight' or 'cancelled'
 end
 

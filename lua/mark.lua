@@ -18,11 +18,10 @@ if ARGV[4] == '' then
 end
 
 local lowest, generation, void = tonumber(ARGV[4]), next_generation(0), {}
-local records = hmget(ENVELOPES, ids)
 read_tombstones(ids)
-for i, id in ipairs(ids) do
+for _, id in ipairs(ids) do
   local tombstone = tombstone_of(id)
-  if records[i] or tombstone and tombstone.ended >= lowest then
+  if redis.call('HEXISTS', ENVELOPES, id) == 1 or tombstone and tombstone.ended >= lowest then
     void[#void + 1] = id
     leave_tombstone(id, generation, 0, generation, generation, 0)
   end

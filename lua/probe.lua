@@ -18,13 +18,15 @@ local dead_score = ARGV[10] == '' and NOW or ARGV[10]
 local ids, scores = retry_page(ARGV[6], ARGV[7], count)
 local flights = hmget(FLIGHT, ids)
 local leases, leaving, after, after_score = nil, {}, ARGV[6], ARGV[7]
+local is_cut = false
 
 for i, id in ipairs(ids) do
   if tag_of(flights[i]) == tag then
     leases = leases or new_leases(new_token(ARGV[9]), NOW + tonumber(ARGV[8]), dead_score)
-    take(leases, id, redis.call('HGET', ENVELOPES, id), flights[i], is_suspect(flights[i]))
+    take(leases, id, read_one(id), flights[i], is_suspect(flights[i]))
     leaving[#leaving + 1] = id
-    if #leases.ids > 0 then break end
+    is_cut = has_read_enough()
+    if #leases.ids > 0 or is_cut then break end
   else
     after, after_score = id, scores[i]
   end
@@ -36,7 +38,7 @@ if not leases then
 end
 write_leases(leases)
 zrem(RETRY, leaving)
-local is_over = #leases.ids > 0 or #ids < count
+local is_over = #leases.ids > 0 or #ids < count and not is_cut
 local reply = leases_reply(leases)
 reply[7], reply[8] = after, is_over and '' or (after_score == '' and '-1' or after_score)
 return reply

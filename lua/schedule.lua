@@ -40,6 +40,7 @@ local batch = new_batch(#ids)
 batch.besides = recall_besides(call, ids, keys, packed)
 
 for i = 1, #ids do
+  if i > 1 and has_read_enough() then break end
   local at = FIRST + (i - 1) * WIDTH
   local due, expires, remember, hash = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
   local given = {id = ids[i], key = keys[i], due = resolve(due),

@@ -44,8 +44,7 @@ local function judge_beside(batch, call, given, record, place)
   local besides = batch.besides[given.key]
   if not besides then return judge(batch, call, given, record) end
   local newest = besides[1] ~= given.id and besides[1]
-  local living = newest and (batch.seen[newest] and batch.seen[newest].record
-    or redis.call('HGET', ENVELOPES, newest))
+  local living = newest and (batch.seen[newest] and batch.seen[newest].record or read_one(newest))
   if given.key ~= given.id then
     return living and judge_instead(batch, call, given, newest, living)
       or judge(batch, call, given, record)
@@ -79,8 +78,11 @@ local function displace_all(besides, items, keep_ms)
     local given = {id = id}
     if may_be_out(given) or given.leaves == DEAD then
       left[#left + 1] = id
+    elseif given.leaves and has_read_enough() then
+      end_cold_copies({id}, next_generation(0), keep_ms)
+      finish_later(id, given.leaves)
     elseif given.leaves then
-      local record, flight = redis.call('HGET', ENVELOPES, id), redis.call('HGET', FLIGHT, id)
+      local record, flight = read_one(id), redis.call('HGET', FLIGHT, id)
       items[#items + 1] = id
       items[#items + 1] = flight and flight_note(flight) or due_or(record, six(NOW)) .. '\0\0\0\0'
       end_cold_copies({id}, next_generation(0), keep_ms)

@@ -92,5 +92,17 @@ end
 local function finish_cancelled(id, f, items)
   items[#items + 1] = id
   items[#items + 1] = six(f.due) .. struct.pack('>I4', f.attempt)
-  finish(id, redis.call('HGET', ENVELOPES, id), CANCELLED)
+  finish(id, read_one(id), CANCELLED)
+end
+
+-- Leave a cancelled envelope to the next reclaim, since this call has read enough: it is leased to nobody,
+-- its lease is over, and marked.
+local NO_CALL = string.rep('\255', 12)  -- a token that no call has
+local function finish_later(id, key)
+  local f = open_flight(redis.call('HGET', FLIGHT, id)
+    or fresh_flight(six(tonumber(redis.call('ZSCORE', key, id)))))
+  f.token, f.cancel = NO_CALL, 1
+  redis.call('HSET', FLIGHT, id, close_flight(f))
+  redis.call('ZADD', UNACK, NOW, id)
+  redis.call('ZREM', key, id)
 end

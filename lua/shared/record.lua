@@ -79,3 +79,17 @@ local function fetch(ids, budget)
   for i = #ids, #records + 1, -1 do ids[i] = nil end
   return records
 end
+
+-- Records that a call reads one at a time, not knowing how many: once it has read enough, the rest is
+-- left to a later call. So it reads at most SINGLY bytes and one record.
+local read_one, has_read_enough
+do
+  local bytes = 0
+  function read_one(id)
+    local record = redis.call('HGET', ENVELOPES, id)
+    if record then bytes = bytes + #record end
+    return record
+  end
+
+  function has_read_enough() return bytes >= SINGLY end
+end

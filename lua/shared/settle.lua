@@ -15,14 +15,15 @@ local function settle(ids, flights, token, holder, change)
   return stale
 end
 
--- Settle claimed envelopes: one that was cancelled meanwhile ends here; `change` gets the id, open
--- flight and place of every other, and returns what its journal note has beyond the flight's, if any,
+-- Settle claimed envelopes: one that was cancelled meanwhile ends here, or in the next reclaim if this
+-- call has read enough records; `change` gets the id, open flight and place of every other, and returns what its journal note has beyond the flight's, if any,
 -- its next try, '1' if it counts as a failure, and its error.
 local function settle_claim(ids, token, change)
   local settled = {leaving = {}, flights = {}, items = {}, failures = new_failures(), cancelled = {}}
   local leaving, packed, items = settled.leaving, settled.flights, settled.items
   settled.stale = settle(ids, hmget(FLIGHT, ids), token, BY_CLAIM, function(id, flight, i)
     local f = open_flight(flight)
+    if f.cancel == 1 and has_read_enough() then return redis.call('ZADD', UNACK, NOW, id) end
     leaving[#leaving + 1] = id
     if f.cancel == 1 then return finish_cancelled(id, f, settled.cancelled) end
     local note, next_try, counts, error = change(id, f, i)

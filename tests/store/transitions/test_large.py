@@ -2,21 +2,23 @@
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from duebridge.ports.publisher import Reason
+from duebridge.ports.source import LogPosition
 from duebridge.store.batching import CALL_BYTES, CALL_ROWS
-from duebridge.store.delay_store import DelayStore
+from duebridge.store.delay_store import NO_CURSOR, DelayStore
 from duebridge.store.wire.leases import Claim
 from duebridge.store.wire.transitions import KeptMessage
-from tests.support.desk import LEASE_MS, Desk, acks, envelope
+from tests.support.desk import LEASE_MS, YEAR_MS, Desk, acks, aside, burial, envelope, retrying
 
 KIB = 1024
 SINGLY = 512 * KIB  # lua/shared/record.lua: what a call reads record by record, and one more
 LARGE = 256 * KIB  # two such records and a few bytes are more than that
+TAG = "tag-of-t"
 
 
 def large(name: str, size: int = LARGE, **given: Any) -> Any:
@@ -143,3 +145,139 @@ def test_shard_with_a_large_record_has_it_until_it_is_empty(desk: Desk) -> None:
     desk.store.cancel("b")
     desk.pending("c")
     assert largest(desk) == desk.client.hstrlen(desk.key("envelopes"), "a")
+
+
+# ── calls that read record by record ────────────────────────────────────────────────────────────
+
+
+def cancelled_in_flight(desk: Desk, count: int) -> Claim:
+    """Have so many large ones out that are to be remembered, and cancel them."""
+    ids = [f"{n:02d}" for n in range(count)]
+    desk.ready(*[large(name, remember="1h") for name in ids])
+    claim = desk.store.claim(count, LEASE_MS)
+    while len(claim.ids) < count:
+        claim = claim.joined(desk.store.claim(count, LEASE_MS, token=claim.token))
+    assert {desk.store.cancel(name) for name in ids} == {"in_flight"}
+    return claim
+
+
+def assert_cancelled(desk: Desk, ids: Sequence[str]) -> None:
+    """Each is gone, journalled once and remembered."""
+    told = [name for kind, names in desk.journal() if kind == "cancelled" for name in names]
+    assert sorted(told) == sorted(ids)
+    assert {desk.state_of(name) for name in ids} == {None}
+    memory = set(desk.client.hkeys(desk.key("memory")))
+    assert {f"r{name}".encode() for name in ids} <= memory
+
+
+def test_reclaim_of_large_cancelled_ones_ends_a_few_a_call(desk: Desk) -> None:
+    ids = cancelled_in_flight(desk, 7).ids
+    desk.unack("small")
+    desk.clock.advance(LEASE_MS)
+    counts = [desk.store.reclaim()[1] for _ in range(5)]
+    assert counts == [3, 2, 2, 1, 0]
+    assert_cancelled(desk, ids)
+    assert desk.state_of("small") == "ready"
+
+
+SETTLEMENTS: dict[str, Callable[[DelayStore, Claim], Any]] = {
+    "retry": lambda store, claim: store.retry(claim.token, [retrying(n) for n in claim.ids]),
+    "release": lambda store, claim: store.release(claim.token, claim.ids),
+    "bury": lambda store, claim: store.bury(claim.token, [burial(n) for n in claim.ids]),
+    "set_aside": lambda store, claim: store.set_aside(claim.token, [aside(n) for n in claim.ids]),
+}
+
+
+@pytest.mark.parametrize("how", SETTLEMENTS)
+def test_settlement_of_large_cancelled_ones_leaves_most_to_reclaim(desk: Desk, how: str) -> None:
+    claim = cancelled_in_flight(desk, 5)
+    reply = SETTLEMENTS[how](desk.store, claim)
+    assert (reply.stale, reply.poll.unack, reply.poll.first_unack_ms) == ([], 3, desk.clock())
+    desk.check()
+    assert [desk.store.reclaim()[1] for _ in range(3)] == [2, 1, 0]
+    assert_cancelled(desk, claim.ids)
+
+
+def beside(desk: Desk, key: str, offset: int) -> str:
+    """Store a large one beside a key that is on its way."""
+    name = f"{key}~{offset}"
+    given = large(name, remember="1h")
+    place = LogPosition("log", 0, offset)
+    options: dict[str, Any] = {"max_delay_ms": YEAR_MS, "primary_ids": [key]}
+    (answer,) = desk.store.schedule([given], places=[place], **options)
+    assert answer.status == "accepted"
+    return name
+
+
+def test_cancel_of_many_large_ones_beside_an_id_leaves_most_to_reclaim(desk: Desk) -> None:
+    desk.unack("a")
+    names = []
+    for offset in range(1, 6):
+        names.append(beside(desk, "a", offset))
+        desk.clock.advance(1000)
+        desk.put_back(desk.claim_all(), delay_ms=60_000, unsure=True)
+    assert desk.store.cancel("a") == "in_flight"
+    assert desk.store.next().unack == 4  # with the id itself
+    desk.check()
+    assert [desk.store.reclaim()[1] for _ in range(3)] == [2, 1, 0]
+    assert_cancelled(desk, names)
+
+
+def test_cancel_of_an_id_beside_large_ones_ends_the_id_at_once(desk: Desk) -> None:
+    claim = desk.unack(large("a"))
+    for offset in range(1, 4):
+        beside(desk, "a", offset)
+        desk.clock.advance(1000)
+        desk.put_back(desk.claim_all(), delay_ms=60_000, unsure=True)
+    desk.put_back(claim, delay_ms=60_000)
+    assert desk.store.cancel("a") == "in_flight"
+    assert (desk.state_of("a"), desk.state_of("a~1")) == (None, "unack")
+    assert [each.status for each in desk.schedule("a")] == ["accepted"]
+
+
+def test_replacement_of_large_ones_beside_their_ids_is_several_calls(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.unack(*"abcde")
+    names = [beside(desk, key, offset) for offset, key in enumerate("abcde", 1)]
+    called: list[str] = []
+    monkeypatch.setattr(desk.connection, "observe", lambda name, _: called.append(name))
+    rows = [envelope(f"{key}~9", body=b"small") for key in "abcde"]
+    places = [LogPosition("log", 0, 10 + n) for n in range(5)]
+    answers = desk.schedule(*rows, places=places, primary_ids=list("abcde"))
+    assert [each.status for each in answers] == ["replaced"] * 5
+    assert called == ["schedule"] * 3
+    assert [desk.store.get(name).content.body for name in names] == [b"small"] * 5
+
+
+def test_new_content_of_ids_ends_large_ones_beside_them_in_reclaim(desk: Desk) -> None:
+    claim = desk.unack(*"abc")
+    names = [beside(desk, key, offset) for offset, key in enumerate("abc", 1)]
+    desk.store.ack(acks(claim.token, *claim.ids))
+    places = [LogPosition("log", 0, 10 + n) for n in range(3)]
+    answers = desk.schedule(*"abc", places=places, replace=True)
+    assert [each.status for each in answers] == ["accepted"] * 3
+    assert [desk.state_of(name) for name in names].count("unack") >= 2
+    desk.check()
+    desk.clock.advance(1000)
+    assert desk.claim_all().ids == list("abc"), "what is beside them is never claimed"
+    for _ in range(3):
+        desk.store.reclaim()
+    assert_cancelled(desk, names)
+
+
+def test_probe_buries_a_few_large_expired_ones_a_call_and_finds_the_live_one(desk: Desk) -> None:
+    ids = [f"{n:02d}" for n in range(5)]
+    desk.set_aside(*[large(name, expires="30s") for name in ids[:2]], delay_ms=60_000)
+    for name in ids[2:]:
+        desk.set_aside(large(name, expires="30s"), delay_ms=60_000)
+    desk.set_aside("live", delay_ms=60_000)
+    desk.clock.advance(40_000)
+    expired, cursor, claim = [], NO_CURSOR, None
+    while claim is None or not claim.held:
+        claim, after = desk.store.probe(TAG, LEASE_MS, 1000, cursor)
+        expired.append(claim.expired)
+        assert after is not None or claim.held
+        cursor = after or NO_CURSOR
+    assert claim.ids == ["live"]
+    assert expired == [2, 2, 1]
