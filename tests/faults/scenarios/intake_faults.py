@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from duebridge.store.journal import Journal
 from tests.faults.judgement import Look
 from tests.faults.posting import INTAKE, OpenPost, StreamPost, messages, open_post
 from tests.faults.rig import Rig, hold
@@ -24,7 +25,7 @@ from tests.faults.traffic import ROUTE
 
 TIMES = 4  # as many messages as a scenario of the worker has
 MORE_TIMES = 20  # two intakes are through before anybody has looked
-DUE_FROM_S, DUE_OVER_S, LATER_S = 1.0, 2.0, 15.0
+DUE_FROM_S, DUE_OVER_S, LATER_S = 1.0, 2.0, 40.0
 BAD, GOOD = 50_000, 2_000
 SOME_BAD = 200
 STOPS_WITHIN_S = 15
@@ -56,6 +57,9 @@ class Intakes:
             given["brokers"]["side"]["client"] = client
         self._config.write_text(json.dumps(given))
         self.processes: list[subprocess.Popen[bytes]] = []
+        store = rig.store
+        self._journals = [Journal(store.connection, each.shard) for each in store.shards]
+        self._looked = self._journal_ends()
 
     def start(self) -> "subprocess.Popen[bytes]":
         """Start one more process that runs the intake alone."""
@@ -83,14 +87,27 @@ class Intakes:
         self._left = self.in_hand()
 
     def stand_still(self) -> None:
-        """Stop the intakes when they have taken in some more, and some are left; see `go_on`."""
-        self._rig.see(lambda: self.in_hand() < self._left)
+        """Stop the intakes when they have stored some more, and some are left; see `go_on`.
+
+        A queue's messages leave it when an intake has them, before it has stored any.
+        """
+        self._rig.see(lambda: self.in_hand() < self._left and self._has_stored())
         for process in self.processes:
             if process.poll() is None:
                 hold(process)
         self._left = self.in_hand()
+        self._looked = self._journal_ends()
         if not self._left:  # they were through before anybody looked
             self.post_more(self._rig.count)
+
+    def _has_stored(self) -> bool:
+        """Return whether something was accepted since the last look."""
+        found = zip(self._journals, self._looked, self._journal_ends(), strict=True)
+        entries = (each for journal, *between in found for each in journal.read(*between))
+        return any(each.kind == "accepted" for each in entries)
+
+    def _journal_ends(self) -> list[int]:
+        return [journal.last() for journal in self._journals]
 
     def go_on(self) -> None:
         """Let the intakes that still run go on."""
