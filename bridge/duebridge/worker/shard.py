@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from math import inf
 from random import uniform
+from typing import NamedTuple
 
 import structlog
 
@@ -29,6 +30,16 @@ FIRST_PAUSE_S = 0.05
 GATHER_S = 0.003  # between promotions, so that a trickle of envelopes still forms batches
 BACKLOG = 100  # envelopes per promotion from which on batches need no gathering
 TICK_S = 0.001  # after this margin the store's clock has certainly reached a due ms
+
+
+class StoreClock(NamedTuple):
+    """A reading of the store's clock, and the monotonic instant when it arrived.
+
+    One value: the threads of lanes read the clock while the loop replaces it.
+    """
+
+    now_ms: int
+    read_at: float
 
 
 class ShardView:
@@ -67,7 +78,7 @@ class ShardView:
         self._polls: deque[Poll | None] = deque()
         self._recovered: deque[str] = deque()
         self._monotonic = monotonic
-        self._polled_at = -POLL_EVERY_S
+        self._clock = StoreClock(0, -POLL_EVERY_S)
         self._must_poll = True
         self._stats_at = -inf if watcher else inf
         self._unreachable_since: float | None = None
@@ -91,7 +102,7 @@ class ShardView:
         ):
             self._blameless_until = now + self.route.lease / 1000
         self._unreachable_since, self._pause_s = None, FIRST_PAUSE_S
-        self.poll, self._polled_at, self._must_poll = poll, now, False
+        self.poll, self._clock, self._must_poll = poll, StoreClock(poll.now_ms, now), False
 
     def note_poll(self, poll: Poll | None) -> None:
         """Leave a poll of another thread for the next turn; None only requests one. Thread-safe."""
@@ -162,7 +173,7 @@ class ShardView:
         them separately.
         """
         now = self._monotonic()
-        is_old = self._must_poll or now - self._polled_at >= POLL_EVERY_S
+        is_old = self._must_poll or now - self._clock.read_at >= POLL_EVERY_S
         spare_s = 0 if is_old else POLL_EVERY_S
         if now >= self._stats_at + spare_s:
             self.stats = self.store.stats()
@@ -184,9 +195,9 @@ class ShardView:
             self.aside.forget()
 
     def now_ms(self) -> int:
-        """Return the estimated store clock in epoch ms; never ahead of the real one."""
-        elapsed_us = round((self._monotonic() - self._polled_at) * 1_000_000)
-        return self.poll.now_ms + elapsed_us // 1000
+        """Return the estimated store clock in epoch ms; never ahead of it. Thread-safe."""
+        now_ms, read_at = self._clock
+        return now_ms + round((self._monotonic() - read_at) * 1_000_000) // 1000
 
     def stored_bytes(self, decoded_bytes: int) -> int:
         """Estimate the bytes of records that decode to `decoded_bytes`; at most a call's."""
@@ -226,7 +237,7 @@ class ShardView:
             return FIRST_PAUSE_S
         if self._must_poll:
             return max(0.0, self._poll_at - now)
-        waits = [self._polled_at + POLL_EVERY_S - now]
+        waits = [self._clock.read_at + POLL_EVERY_S - now]
         waits += map(self._until_s, (self.poll.first_unack_ms, self.poll.first_forget_ms))
         if self.dead_letter is not None and not self.is_due(self.poll.first_dead_ms):
             waits.append(self._until_s(self.poll.first_dead_ms))

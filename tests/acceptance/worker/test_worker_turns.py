@@ -116,6 +116,34 @@ def test_route_with_a_newer_record_is_unready_and_the_others_flow(floor: Floor) 
     assert (floor.state("a"), floor.arrived("o")) == ("ready", ["x"])
 
 
+class Interrupted(float):
+    """An instant; whoever computes with it is interrupted by `meanwhile`."""
+
+    meanwhile: Callable[[], None]
+
+    def __sub__(self, other: float) -> float:
+        self.meanwhile()
+        return float(self) - other
+
+
+def test_store_clock_is_never_ahead_while_a_poll_replaces_it(
+    floor: Floor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = floor.views["r"]
+    view.refresh()
+    floor.advance(900)
+    newer = view.store.next()
+
+    def monotonic() -> float:
+        instant = Interrupted(floor.monotonic())
+        instant.meanwhile = lambda: view.update(newer)
+        return instant
+
+    monkeypatch.setattr(view, "_monotonic", monotonic)
+    assert view.now_ms() == floor.now_ms()
+    assert view.poll is newer
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
