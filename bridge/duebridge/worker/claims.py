@@ -4,6 +4,7 @@ The loops of a worker share its lanes. What a claim has room for is kept for it 
 answers, and given back in one step with counting what it brought.
 """
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -37,11 +38,13 @@ class Claims:
         lanes: Mapping[str, Lane],
         dispatcher: Dispatcher,
         views: Callable[[], Sequence[ShardView]],
+        stopping: threading.Event,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lanes = lanes
         self._dispatcher = dispatcher
         self._views = views
+        self._stopping = stopping
         self._monotonic = monotonic
         self.is_waiting = False
 
@@ -64,6 +67,7 @@ class Claims:
                 hold.room.size_bytes,
                 alone=hold.is_suspect,
                 promote=promote_limit,
+                is_over=self._stopping.is_set,
             )
             _note_claim(view, claim)
             if promote_limit:
@@ -105,6 +109,8 @@ class Claims:
         """Try each held target for which envelopes of the shard wait, once a second."""
         lane, moved = self._lane(view), 0
         for health in lane.targets.held():
+            if self._stopping.is_set():
+                break
             with lane.lock:
                 search = health.aside.get(view.shard)
                 is_open = lane.may_start_side_batch() and lane.room().envelopes > 0
@@ -121,6 +127,8 @@ class Claims:
     ) -> int:
         expired = 0
         for _ in range(PROBE_PAGES):
+            if self._stopping.is_set():
+                break
             started_at = self._monotonic()
             claim, after = view.store.probe(health.tag, view.route.lease, PROBE_ROWS, search.cursor)
             search.cursor = after or NO_CURSOR

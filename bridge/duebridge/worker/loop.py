@@ -62,7 +62,9 @@ class Loop:
         self.settlers: Executor | None = (
             DaemonExecutor(SETTLERS, f"settle-{node}") if node else None
         )
-        self.claims = Claims(shared.lanes, shared.dispatcher, shared.views, shared.monotonic)
+        self.claims = Claims(
+            shared.lanes, shared.dispatcher, shared.views, shared.stopping, shared.monotonic
+        )
         self._shared = shared
         self._woken = threading.Event()
         where = {"node": node} if node else {}
@@ -127,6 +129,8 @@ class Loop:
         if not self._is_behind():
             steps += [claims.claim, claims.probe, claims.shunt]
         for step in (*steps, self._tidy):
+            if self._shared.stopping.is_set():
+                break
             self._heartbeat()  # each call may take the timeout of a store that is away
             moved += step(view)
         return moved
@@ -152,6 +156,8 @@ class Loop:
         """Make ready what was set aside for targets that are well again, a page a turn."""
         moved = 0
         for tag, cursor in list(view.resuming.items()) if view.can_resume else ():
+            if self._shared.stopping.is_set():
+                break
             reply = view.store.resume(tag, RESUME_ROWS, cursor)
             view.update(reply.poll)
             moved += reply.moved

@@ -258,11 +258,18 @@ log = structlog.get_logger()
 
 
 def claim_batch(
-    view: ShardView, limit: int, limit_bytes: int, *, alone: bool = False, promote: int = 0
+    view: ShardView,
+    limit: int,
+    limit_bytes: int,
+    *,
+    alone: bool = False,
+    promote: int = 0,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Claim:
     """Lease a batch in calls of `CALL_ROWS` until one is not full, all under one token.
 
-    If a later call fails, return the envelopes leased so far; leases of the failed call expire.
+    Once `is_over`, no further call is made. If a later call fails, return the envelopes leased so
+    far; leases of the failed call expire.
     """
     lease_ms = view.route.lease
     claim = latest = view.store.claim(
@@ -273,7 +280,7 @@ def claim_batch(
         alone=alone,
         promote=promote,
     )
-    while latest.taken == CALL_ROWS:
+    while latest.taken == CALL_ROWS and not is_over():
         rows = min(limit - claim.taken, CALL_ROWS)
         left_bytes = limit_bytes - claim.decoded_bytes
         if rows <= 0 or left_bytes <= 0 or claim.surplus:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from duebridge.envelope import Envelope
-from duebridge.ports.publisher import Delivery, Outcome, Verdict
+from duebridge.envelope import Envelope, Target
+from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
-from duebridge.store.server.connection import open_connection
+from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.embedded import stop_embedded
 from duebridge.worker.reporting.probes import readiness_faults
 from tests.acceptance.works import WITHIN_S, Works, started
@@ -17,6 +17,7 @@ from tests.support.command import wait_until
 from tests.support.floor import Floor
 
 UNSURE = Outcome(Verdict.FAILED, error_class="Nack", error_message="full", is_unsure=True)
+MISSING = Outcome(Verdict.TARGET_FAILED, Reason.TARGET_MISSING, "Missing", "no such topic")
 FAILED = Outcome(Verdict.FAILED, error_class="Nack", error_message="not now")
 
 
@@ -142,6 +143,42 @@ def test_store_clock_is_never_ahead_while_a_poll_replaces_it(
     monkeypatch.setattr(view, "_monotonic", monotonic)
     assert view.now_ms() == floor.now_ms()
     assert view.poll is newer
+
+
+SETTLING = {"ack", "set_aside", "retry"}
+
+
+@pytest.mark.parametrize("last", ["next", "promote", "claim", "probe"])
+def test_stop_between_two_calls_of_a_turn_makes_no_further_one(
+    build_floor: Callable[..., Floor], monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    """Each may take seconds, and the process waits for the turn no longer than for its drain."""
+    monkeypatch.setattr("duebridge.worker.claims.PROBE_ROWS", 1)
+    floor = build_floor(allow_targets=[{"broker": "memory", "topic": "*"}])
+    floor.publisher.script(lambda of: None if of.target.topic == "t" else MISSING)
+    for topic in ("first", "second"):
+        floor.schedule(*(f"{topic}{n}" for n in range(20)), target=Target("memory", topic=topic))
+        floor.turn(1000)
+    first, _ = floor.lane.targets.held()
+    first.aside.clear()  # so that the search for the second passes all of the first
+    floor.schedule(*(f"due{n}" for n in range(500)), delay="1ms")
+    called: list[str] = []
+    plain = Connection._run_once
+
+    def run_once(self, script, *given):
+        called.append(script.name)
+        if script.name == last:
+            floor.worker.stop(0)
+        return plain(self, script, *given)
+
+    monkeypatch.setattr(Connection, "_run_once", run_once)
+    floor.advance(1000)
+    if last == "claim":  # a full one, which another would follow
+        floor.stores["r"].promote(500)
+    for _ in range(10):
+        floor.worker.run_once()
+    after = called[called.index(last) + 1 :]
+    assert set(after) <= SETTLING
 
 
 @pytest.fixture
