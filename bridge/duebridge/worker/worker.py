@@ -63,14 +63,24 @@ class Worker:
     # ── which loop has which shard ──────────────────────────────────────────────────────────────
 
     def _look(self) -> None:
-        """Pass on which targets are well again; once a second, whether shards have moved."""
+        """Pass on which targets are well again; once a second, whether shards have moved.
+
+        And whether anybody still delivers to the targets that are held.
+        """
         self._pass_on_recovered()
         if self._monotonic() >= self._look_at and self._regrouping.acquire(blocking=False):
             try:
                 self._look_at = self._monotonic() + LOOK_EVERY_S
                 self._regroup()
+                self._end_idle_holds()
             finally:
                 self._regrouping.release()
+
+    def _end_idle_holds(self) -> None:
+        for lane in self.lanes.values():
+            if lane.targets.held():
+                named = {to for view in self.views for to in (view.target, view.dead_letter)}
+                lane.end_idle_holds(self._by_shard.keys(), named)
 
     def _regroup(self) -> None:
         """Give each shard to the loop of its node; one whose node is unknown stays where it is."""

@@ -6,7 +6,7 @@ target that fails is held alone (`duebridge.worker.lanes.targets`).
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence, Set
 from concurrent.futures import Executor, Future
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -313,10 +313,27 @@ class Lane:
                 health.aside[shard] = ProbeCursor(known.cursor)
 
     def end_search(self, health: TargetHealth, shard: Shard, search: ProbeCursor) -> None:
-        """Note that a search found nothing, unless envelopes were set aside meanwhile."""
+        """Note that a search found nothing, unless envelopes were set aside meanwhile.
+
+        One that began halfway goes on with the part that it left out.
+        """
         with self.lock:
-            if health.aside.get(shard) is search:
+            if health.aside.get(shard) is not search:
+                return
+            if search.is_whole:
                 del health.aside[shard]
+            else:
+                health.aside[shard] = ProbeCursor()
+
+    def end_idle_holds(self, served: Set[Shard], named: Container[object]) -> None:
+        """End the holds of targets that nobody delivers to any more.
+
+        Nothing waits for them in a shard that is served, and no route names them.
+        """
+        with self.lock:
+            for health in self.targets.held():
+                health.keep_shards(served)
+            self.targets.forget_idle(named)
 
     def aside_room(self) -> int:
         """Return the number of envelopes that may be set aside now."""

@@ -53,12 +53,16 @@ class Outage:
         elif is_first:
             log.warning(self._begins, error=error, **self._fields)
 
-    def end(self, **more: object) -> None:
-        """Log that it is over, after how long and how many failures, if it was on."""
+    def end(self, event: str = "", **more: object) -> None:
+        """Log that it is over, after how long and how many failures, if it was on.
+
+        `event` names another end than the usual one.
+        """
         if self._since is None:
             return
         with self._lock:
             lasted_s, times, was_on = round(self.lasted_s, 3), self._times, self.is_on
             self._since, self._times, self.error = None, 0, ""
         if was_on:
-            log.info(self._ends, after_s=lasted_s, failures=times, **self._fields, **more)
+            said = {"after_s": lasted_s, "failures": times, **self._fields, **more}
+            log.info(event or self._ends, **said)

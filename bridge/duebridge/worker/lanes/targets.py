@@ -2,12 +2,12 @@
 
 A batch to a target that brought failures of the target and no confirm holds it; beside confirms a
 failure is its envelope's alone. A held target is tried with one envelope a second. A target that
-confirms is up.
+confirms is up. One for which nothing waits, and that no route names, is forgotten.
 """
 
 import time
 from base64 import b32encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence, Set
 from hashlib import blake2b
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -19,6 +19,7 @@ from duebridge.worker.lanes.outage import Outage
 from duebridge.worker.lanes.window import Window
 
 PROBE_EVERY_S = 1.0
+IDLE_S = 10.0  # after its latest try: what that set aside is noted by then
 MOST_TARGETS = 10_000
 
 Mode: TypeAlias = Literal["up", "held", "probing"]
@@ -39,11 +40,12 @@ class TargetStatus(NamedTuple):
 class ProbeCursor:
     """The progress of a search in a shard for an envelope that probes a target.
 
-    Only the shard's loop moves it.
+    Only the shard's loop moves it. `is_whole`: it began with the first of the shard.
     """
 
     def __init__(self, cursor: tuple[str, str] = NO_CURSOR) -> None:
         self.cursor = cursor
+        self.is_whole = cursor == NO_CURSOR
 
 
 class TargetHealth:
@@ -68,6 +70,17 @@ class TargetHealth:
     def is_quiet(self) -> bool:
         """Whether it may be forgotten: nothing is out to it."""
         return not self.window.outstanding.envelopes
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is held though nothing waits for it, nor is under way to it."""
+        waits = bool(self.aside) or self.mode != "held" or not self.is_quiet
+        return not waits and self._monotonic() >= self._next_probe_at + IDLE_S
+
+    @property
+    def probe_at(self) -> float:
+        """The instant from which it may be tried again."""
+        return self._next_probe_at
 
     def may_probe(self) -> bool:
         """Whether one envelope may try the held target now."""
@@ -136,6 +149,16 @@ class TargetHealth:
         self._outage.end()
         return was_held
 
+    def keep_shards(self, served: Set[Shard]) -> None:
+        """Forget what waits in shards that are served no more."""
+        for shard in self.aside.keys() - served:
+            del self.aside[shard]
+
+    def end_idle_hold(self) -> None:
+        """End the hold of an idle target, which nobody could tell to be well again."""
+        self.mode, self.is_at_fault = "up", False
+        self._outage.end("target_forgotten")
+
     def status(self) -> TargetStatus | None:
         """Return the status of a held target; None for a healthy one."""
         if not self._outage.is_on:
@@ -187,6 +210,14 @@ class TargetTable:
             self._held.pop(health.target, None)
         else:
             self._held[health.target] = health
+
+    def forget_idle(self, named: Container[object]) -> None:
+        """End the holds for which nothing waits, and forget the targets, but those named."""
+        for health in self.held():
+            if health.is_idle and health.target not in named:
+                health.end_idle_hold()
+                self._known.pop(health.target, None)
+                self._held.pop(health.target, None)
 
     def _make_room(self) -> None:
         """Forget a tenth: first idle targets that are up, then held ones, then those with a wait.

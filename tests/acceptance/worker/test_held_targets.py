@@ -1,0 +1,128 @@
+"""Held targets that nobody delivers to any more: their hold ends."""
+
+from collections.abc import Callable
+
+import pytest
+from prometheus_client.registry import CollectorRegistry
+from structlog.testing import capture_logs
+
+from duebridge.envelope import Target
+from duebridge.ports.publisher import Outcome, Reason, Verdict
+from duebridge.store.delay_store import NO_CURSOR
+from duebridge.worker.lanes.targets import ProbeCursor
+from duebridge.worker.reporting.gauges import register
+from duebridge.worker.shard import ShardView
+from tests.acceptance.targets import Targets
+from tests.support.floor import Floor
+
+MISSING = Outcome(Verdict.TARGET_FAILED, Reason.TARGET_MISSING, "Missing", "no such topic")
+OWN = [{"broker": "memory", "topic": "*"}]
+
+
+@pytest.fixture
+def targets(build_floor: Callable[..., Floor]) -> Targets:
+    return Targets(build_floor(allow_targets=OWN, on_target_error={"hold": "10m"}))
+
+
+def held(targets: Targets) -> list[str | None]:
+    return [each.target.topic for each in targets.floor.lane.targets.held()]
+
+
+def pages(targets: Targets, topic: str) -> list[str]:
+    """Return the roles by which the metric has the target that fails."""
+    registry = CollectorRegistry()
+    worker = targets.floor.worker
+    register(lambda: worker.views, worker.lanes.values(), registry=registry)
+    return [
+        sample.labels["role"]
+        for metric in registry.collect()
+        for sample in metric.samples
+        if sample.name == "duebridge_target_held" and sample.labels["target"] == f"memory:{topic}"
+    ]
+
+
+def swap_target(targets: Targets, topic: str) -> None:
+    """Give the route another topic, as a reload does."""
+    floor = targets.floor
+    update = {"target": Target("memory", topic=topic)}
+    route = floor.config.routes["r"].model_copy(update=update)
+    view = ShardView(route, floor.stores["r"], floor.monotonic)
+    floor.worker.swap([view, floor.views["other"]])
+
+
+def test_end_hold_of_a_mistyped_target_once_a_swap_has_mended_it(targets: Targets) -> None:
+    targets.outcomes["t"] = MISSING
+    targets.schedule("a", "b", "c")
+    targets.run(3000)
+    assert pages(targets, "t") == ["route"]
+    swap_target(targets, "u")
+    with capture_logs() as logs:
+        targets.run(15_000, step_ms=1000)
+    assert sorted(targets.gone("u")) == ["a", "b", "c"]
+    assert (held(targets), pages(targets, "t")) == ([], [])
+    ended = [each["target"] for each in logs if each["event"] == "target_forgotten"]
+    assert ended == ["memory:t"]
+
+
+def test_end_hold_of_an_own_target_once_its_envelope_is_cancelled(targets: Targets) -> None:
+    targets.outcomes["gone"] = MISSING
+    targets.schedule("a", topic="gone")
+    targets.run(3000)
+    assert pages(targets, "gone") == ["own"]
+    assert targets.floor.stores["r"].cancel("a") == "cancelled"
+    targets.run(15_000, step_ms=1000)
+    assert (held(targets), pages(targets, "gone")) == ([], [])
+
+
+@pytest.mark.parametrize("hold", ["0s", "3s"])
+def test_end_hold_of_an_own_target_once_its_envelope_is_buried(
+    build_floor: Callable[..., Floor], hold: str
+) -> None:
+    targets = Targets(build_floor(allow_targets=OWN, on_target_error={"hold": hold}))
+    targets.outcomes["gone"] = MISSING
+    targets.schedule("a", topic="gone")
+    targets.run(20_000, step_ms=1000)
+    assert targets.gone("dlt") == ["a"]
+    assert held(targets) == []
+
+
+def test_end_hold_of_a_target_whose_route_is_removed(targets: Targets) -> None:
+    targets.outcomes["t"] = MISSING
+    targets.schedule("a")
+    targets.run(3000)
+    targets.floor.worker.swap([targets.floor.views["other"]])
+    targets.run(15_000, step_ms=1000)
+    assert held(targets) == []
+
+
+def test_keep_hold_of_a_routes_target_though_nothing_waits(targets: Targets) -> None:
+    targets.outcomes["t"] = MISSING
+    targets.schedule("a")
+    targets.run(1000)
+    assert targets.floor.stores["r"].cancel("a") == "cancelled"
+    targets.run(60_000, step_ms=1000)
+    assert held(targets) == ["t"]
+
+
+def test_keep_hold_of_an_own_target_while_its_envelope_waits(targets: Targets) -> None:
+    targets.outcomes["gone"] = MISSING
+    targets.schedule("a", topic="gone")
+    targets.run(1000)
+    targets.floor.publisher.is_available = False  # so that nothing tries it for long
+    targets.run(60_000, step_ms=1000)
+    assert held(targets) == ["gone"]
+    targets.floor.publisher.is_available = True
+    targets.run(60_000, step_ms=1000)
+    assert held(targets) == ["gone"]
+    assert targets.floor.state("a") == "retry"
+
+
+def test_search_that_began_halfway_goes_on_with_the_first_part(targets: Targets) -> None:
+    lane, shard = targets.floor.lane, targets.floor.views["r"].shard
+    health = lane.targets.of(Target("memory", topic="gone"))
+    search = health.aside[shard] = ProbeCursor(("a", "5"))
+    lane.end_search(health, shard, search)
+    rest = health.aside[shard]
+    assert rest.cursor == NO_CURSOR
+    lane.end_search(health, shard, rest)
+    assert health.aside == {}
