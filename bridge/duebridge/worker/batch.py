@@ -89,7 +89,8 @@ def admit(
             room = window.left(claimants) if is_kept else window.room(claimants)
             _admit_up(admission, health, some, load, room)
         else:
-            _admit_held(admission, health, some, DeliveryContext(now_ms, health.tag), terms)
+            now = DeliveryContext(now_ms, health.tag)
+            _admit_held(admission, health, some, now, terms, may_probe=lane.may_probe(health))
     return admission
 
 
@@ -121,13 +122,15 @@ def _admit_held(
     leased: list[LeasedEnvelope],
     now: DeliveryContext,
     terms: RetryRules,
+    *,
+    may_probe: bool,
 ) -> None:
     """Give those past their hold a last try; else let one try the target when it is time."""
     last_tries = [each for each in leased if is_past_hold(each, terms, now.now_ms)]
     waiting = [each for each in leased if not is_past_hold(each, terms, now.now_ms)]
     tried, rest = _split(last_tries, health.window.room())
     aside = _until_room(health, rest)
-    is_probe = not tried and bool(waiting) and health.may_probe()
+    is_probe = may_probe and not tried and bool(waiting)
     if is_probe:
         tried, waiting = waiting[:1], waiting[1:]
     if tried:

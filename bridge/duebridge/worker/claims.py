@@ -108,12 +108,12 @@ class Claims:
     def probe(self, view: ShardView) -> int:
         """Try each held target for which envelopes of the shard wait, once a second."""
         lane, moved = self._lane(view), 0
-        for health in lane.targets.held():
+        for health in lane.probes_due(view.shard):
             if self._stopping.is_set():
                 break
             with lane.lock:
                 search = health.aside.get(view.shard)
-                is_open = lane.may_start_side_batch() and lane.room().envelopes > 0
+                is_open = lane.may_probe(health) and lane.room().envelopes > 0
                 may_search = search is not None and is_open and health.begin_search()
             if search is not None and may_search:
                 try:
@@ -267,7 +267,7 @@ class Claims:
             return room.within(lane.share_of(health.window))
         most = lane.aside_room()
         if health is not None:
-            probes = int(health.may_probe())
+            probes = int(lane.may_probe(health))
             most = max(most, probes) if health.is_at_fault else probes
         return room._replace(envelopes=min(room.envelopes, most))
 

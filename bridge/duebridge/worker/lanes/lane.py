@@ -18,6 +18,7 @@ from duebridge.store.keys import Shard
 from duebridge.store.wire.leases import LeasedEnvelope
 from duebridge.telemetry import metrics
 from duebridge.worker.lanes.outage import Outage
+from duebridge.worker.lanes.side_threads import SideThreads
 from duebridge.worker.lanes.targets import ProbeCursor, TargetHealth, TargetTable
 from duebridge.worker.lanes.window import Load, Window
 
@@ -52,6 +53,11 @@ class OutgoingBatch(NamedTuple):
     def is_side_batch(self) -> bool:
         """Whether it may only use a part of the lane's threads: probes and dead letters."""
         return self.is_letter or any(group.is_probe for group in self.groups)
+
+    @property
+    def tries_silent(self) -> bool:
+        """Whether it tries a held target that did not answer the latest try."""
+        return any(group.is_probe and group.health.is_silent for group in self.groups)
 
 
 class Hold:
@@ -116,7 +122,7 @@ class Lane:
         self.claimants = 1  # loops that claim for it
         self.is_open = False
         self.letters = 0  # dead letters outstanding
-        self._side_batches = 0  # outstanding batches of probes and dead letters
+        self._side = SideThreads(thread_count(settings), monotonic)
         self._confirmed_at = -1.0
         self.has_suspect = False  # a suspect is outstanding: it is published alone
         self.recovered: SimpleQueue[tuple[str, Shard]] = SimpleQueue()  # tags to resume, by shard
@@ -250,16 +256,32 @@ class Lane:
         return room._replace(envelopes=max(0, min(room.envelopes, half)))
 
     def may_start_side_batch(self) -> bool:
-        """Whether another batch of probes or dead letters may go out.
+        """Whether another batch of probes or dead letters may go out."""
+        return self._side.free > 0
 
-        They may wait for a silent target until the deadline, on half of the threads at most.
+    def may_probe(self, health: TargetHealth) -> bool:
+        """Whether an envelope may try a held target now. The caller locks."""
+        is_free = self._side.is_free_for_silent if health.is_silent else self._side.free > 0
+        return is_free and health.may_probe()
+
+    def probes_due(self, shard: Shard) -> list[TargetHealth]:
+        """Return the held targets that a shard may try now, those first that have waited longest.
+
+        A thread that has just become free is for whoever has waited longest in any shard.
         """
-        return self._side_batches < max(1, thread_count(self.settings) // 2)
+        with self.lock:
+            free, for_silent = self._side.free, self._side.is_free_for_silent
+            due = self.targets.due() if free else []
+            may_go = [each for each in due if for_silent or not each.is_silent]
+            first = may_go[:free] if self._side.is_fresh else may_go
+            return [each for each in first if shard in each.aside]
 
     def begin(self, outgoing: OutgoingBatch) -> None:
         """Count a batch as outstanding."""
         with self.lock:
             self._count(outgoing, 1)
+            if outgoing.is_side_batch:
+                self._side.take(outgoing, is_silent=outgoing.tries_silent)
             self.window.take(outgoing.load)
             for group in outgoing.groups:
                 group.health.window.take(group.load)
@@ -272,6 +294,7 @@ class Lane:
         place = 0
         with self.lock:
             self._count(outgoing, -1)
+            self._side.give_back(outgoing)
             for group in outgoing.groups:
                 some = outcomes[place : place + group.load.envelopes]
                 place += group.load.envelopes
@@ -289,7 +312,6 @@ class Lane:
                 self.has_suspect = False
 
     def _count(self, outgoing: OutgoingBatch, sign: int) -> None:
-        self._side_batches += sign * outgoing.is_side_batch
         self.has_suspect |= outgoing.is_suspect
         if outgoing.is_letter:
             self.letters += sign * outgoing.load.envelopes
@@ -311,6 +333,12 @@ class Lane:
             else:
                 known = health.aside.get(shard, ProbeCursor())
                 health.aside[shard] = ProbeCursor(known.cursor)
+
+    def note_shard(self, health: TargetHealth, shard: Shard) -> None:
+        """Note that a shard may have envelopes set aside for a target, unless that is known."""
+        with self.lock:
+            if shard not in health.aside:
+                self.note_aside(health, shard)
 
     def end_search(self, health: TargetHealth, shard: Shard, search: ProbeCursor) -> None:
         """Note that a search found nothing, unless envelopes were set aside meanwhile.

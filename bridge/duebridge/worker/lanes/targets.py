@@ -49,7 +49,10 @@ class ProbeCursor:
 
 
 class TargetHealth:
-    """One target. `is_at_fault`: it is missing or forbids, so that the clock of `hold` runs."""
+    """One target. `is_at_fault`: it is missing or forbids, so that the clock of `hold` runs.
+
+    `is_silent`: its latest try was not answered, so that the next may take the whole deadline too.
+    """
 
     def __init__(self, target: Target, window: Window, monotonic: Callable[[], float]) -> None:
         self.target = target
@@ -59,6 +62,7 @@ class TargetHealth:
         self.window = window
         self.mode: Mode = "up"
         self.is_at_fault = False
+        self.is_silent = False
         self.aside: dict[Shard, ProbeCursor] = {}  # the shards with envelopes set aside for it
         self._monotonic = monotonic
         self._outage = Outage("target_held", "target_up", monotonic, target=str(target))
@@ -106,7 +110,7 @@ class TargetHealth:
         self.mode = "probing"
 
     def skip_probe(self) -> None:
-        """Wait for the next probe, since no envelope was found to try the target with."""
+        """Wait for the next probe, since no envelope tried the target."""
         self._next_probe_at = self._monotonic() + PROBE_EVERY_S
 
     def sleep_s(self) -> float:
@@ -134,10 +138,12 @@ class TargetHealth:
         """End a probe without an answer; the target stays held."""
         if self.mode == "probing":
             self.mode = "held"
+            self.skip_probe()
 
     def _hold(self, failed: Sequence[Outcome], *, is_silent: bool) -> None:
         self.mode = "held"
         self.is_at_fault = any(each.verdict is Verdict.TARGET_FAILED for each in failed)
+        self.is_silent = is_silent
         self._next_probe_at = self._monotonic() + PROBE_EVERY_S
         self._outage.begin(failed[0].error.replace("\n", ": ", 1))
         if is_silent:
@@ -145,7 +151,7 @@ class TargetHealth:
 
     def _end_hold(self) -> bool:
         was_held, self.mode = self.mode != "up", "up"
-        self.is_at_fault = False
+        self.is_at_fault = self.is_silent = False
         self._outage.end()
         return was_held
 
