@@ -33,6 +33,11 @@ class GaugeLease:
         """Whether this worker has the lease."""
         return self._monotonic() < self._held_until
 
+    @property
+    def is_held_or_unused(self) -> bool:
+        """Whether no other process has it; of those that never take it, each."""
+        return self.is_held or not self._worker
+
     def take(self, store: DelayStore) -> Poll | None:
         """Take or keep the lease; return the store's poll.
 

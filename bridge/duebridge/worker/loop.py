@@ -155,6 +155,8 @@ class Loop:
     def _resume(self, view: ShardView) -> int:
         """Make ready what was set aside for targets that are well again, a page a turn."""
         moved = 0
+        if view.can_resume:
+            self._keep_aside(view)
         for tag, cursor in list(view.resuming.items()) if view.can_resume else ():
             if self._shared.stopping.is_set():
                 break
@@ -166,6 +168,15 @@ class Loop:
             else:
                 view.resuming[tag] = reply.cursor
         return moved
+
+    def _keep_aside(self, view: ShardView) -> None:
+        """Resume nothing more for targets that are held again: their probes search the shard."""
+        lane = self._lane(view)
+        with lane.lock:
+            held = lane.targets.held_by_tag()
+        for tag in view.resuming.keys() & held.keys():
+            del view.resuming[tag]
+            lane.note_shard(held[tag], view.shard)
 
     def _promote(self, view: ShardView) -> int:
         """Move due envelopes from pending and retry to ready, unless the claim will do so."""

@@ -14,11 +14,13 @@ from duebridge.store.routing import Registry, RouteStore
 from duebridge.store.server.connection import REPEAT_FOR_S, Connection
 from duebridge.store.server.fitness import check_fitness
 from duebridge.store.wakeup import WakeListener
+from duebridge.store.workers import Workers
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
 from duebridge.worker.drain import drain
 from duebridge.worker.lanes.daemon_executor import DaemonExecutor
 from duebridge.worker.lanes.lane import Lane, thread_count
+from duebridge.worker.orphans import Orphans
 from duebridge.worker.reload import (
     Changes,
     SwapRefused,
@@ -61,6 +63,7 @@ class Runner:
         self._views = {name: self._open(route) for name, route in config.routes.items()}
         self.worker = Worker(self.lanes, self.views(), tracing=tracing, node_of=self._node_of)
         self._listener = WakeListener(connection, self._wake_calls())
+        self._orphans = Orphans(self.worker, Workers(connection, config.store.namespace))
 
     def _check_fitness(self, config: Config, repeat_for_s: float = 0.0) -> None:
         allowed = config.store.allow_unfit
@@ -93,6 +96,7 @@ class Runner:
         """Start delivering."""
         self._listener.start()
         self.worker.start()
+        self._orphans.start()
         log.info("started", routes=len(self._config.routes), lanes=len(self.lanes))
 
     @property
@@ -163,6 +167,7 @@ class Runner:
         `drain + publish_deadline + 2 s`, whatever store and brokers do; False: something still
         hangs, and the process must be ended without waiting for it.
         """
+        self._orphans.close()
         return drain(
             self.worker,
             self.lanes.values(),

@@ -125,8 +125,12 @@ class Worker:
                 while not lane.recovered.empty():
                     tag, shard = lane.recovered.get_nowait()
                     if view := self._by_shard.get(shard):
-                        view.note_recovered(tag)
-                        self._loop_of(view).wake()
+                        self.resume(view, tag)
+
+    def resume(self, view: ShardView, tag: str) -> None:
+        """Resume what a shard has set aside for a target. Thread-safe."""
+        view.note_recovered(tag)
+        self._loop_of(view).wake()
 
     # ── what batches tell the loops ─────────────────────────────────────────────────────────────
 

@@ -208,6 +208,15 @@ class TargetTable:
         """Return the targets that are not up."""
         return list(self._held.values())
 
+    def held_by_tag(self) -> dict[str, TargetHealth]:
+        """Return the targets that are not up by the tag of what is set aside for them."""
+        return {each.tag: each for each in self.held()}
+
+    def due(self) -> list[TargetHealth]:
+        """Return the held targets that may be tried now, those first that have waited longest."""
+        due = [each for each in self._held.values() if each.aside and each.may_probe()]
+        return sorted(due, key=lambda each: each.probe_at)
+
     def note_mode(self, health: TargetHealth) -> None:
         """Keep track of the targets that are not up; of one that was forgotten, nothing."""
         if self._known.get(health.target) is not health:
