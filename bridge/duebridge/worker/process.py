@@ -8,6 +8,7 @@ from functools import partial
 import structlog
 
 from duebridge.config.models import Config, Route
+from duebridge.errors import BridgeError, StoreUnavailable
 from duebridge.ports.publisher import Publisher
 from duebridge.store.keys import Shard
 from duebridge.store.routing import Registry, RouteStore
@@ -32,6 +33,7 @@ from duebridge.worker.reload import (
 from duebridge.worker.shard import ShardView
 from duebridge.worker.worker import Worker
 
+OPEN_WITHIN_S = 5.0  # a route, in a swap
 SETTLERS = 3  # per lane: one may ping, the others settle what is not published
 
 log = structlog.get_logger()
@@ -61,6 +63,7 @@ class Runner:
         self.lanes = {name: self._lane(name, each) for name, each in publishers.items()}
         self._registry = Registry(connection, config.store.namespace)
         self._views = {name: self._open(route) for name, route in config.routes.items()}
+        self._openers = DaemonExecutor(1, "open")
         self.worker = Worker(self.lanes, self.views(), tracing=tracing, node_of=self._node_of)
         self._listener = WakeListener(connection, self._wake_calls())
         self._orphans = Orphans(self.worker, Workers(connection, config.store.namespace))
@@ -85,6 +88,28 @@ class Runner:
             settle_for_s=route.lease / 1000 / 2,
         )
         return [ShardView(route, store, watcher=self._watcher) for store in stores.shards]
+
+    def _open_soon(self, route: Route) -> list[ShardView]:
+        """Open a route of a new configuration; raises `StoreUnavailable` if that takes long.
+
+        A start waits for the store; a swap must not, since its thread also waits for the stop.
+        """
+        opening = self._openers.submit(self._attempt, route)
+        try:
+            opened: list[ShardView] | BridgeError = opening.result(OPEN_WITHIN_S)
+        except TimeoutError:
+            opening.cancel()
+            raise StoreUnavailable(f"route {route.name}: the store did not open it") from None
+        if isinstance(opened, BridgeError):
+            raise opened
+        return opened
+
+    def _attempt(self, route: Route) -> list[ShardView] | BridgeError:
+        """Return the error instead of raising it, since its thread would log it as a fault."""
+        try:
+            return self._open(route)
+        except BridgeError as error:
+            return error
 
     def _node_of(self, shard: Shard) -> str:
         return self._connection.node_of(shard.wake)
@@ -123,7 +148,7 @@ class Runner:
         changes = changes_between(self._config, config)
         reopened = {*changes.added, *changes.changed}
         self._views = {
-            name: self._open(route) if name in reopened else self._views[name]
+            name: self._open_soon(route) if name in reopened else self._views[name]
             for name, route in config.routes.items()
         }
         self._config = config
@@ -168,6 +193,7 @@ class Runner:
         hangs, and the process must be ended without waiting for it.
         """
         self._orphans.close()
+        self._openers.shutdown()
         return drain(
             self.worker,
             self.lanes.values(),

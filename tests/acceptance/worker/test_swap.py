@@ -16,7 +16,10 @@ from duebridge.worker.reload import Changes, SwapRefused
 from duebridge.worker.reporting.gauges import register
 from tests.acceptance.works import WITHIN_S, Works, started
 from tests.support.command import wait_until
+from tests.support.proxy import proxied
+from tests.support.servers import redis_server
 
+HALF_A_LEASE_S = 15.0  # of the default
 R_AND_S = {"r": "a/t", "s": "b/s"}
 
 
@@ -168,6 +171,37 @@ def test_store_that_goes_away_half_way_leaves_all_routes(
     assert works.arrived() == [("r-0", "t")]
     monkeypatch.undo()
     assert works.runner.swap(works.configured({"r": "a/u", "s": "b/s"})).changed == ["r"]
+
+
+def test_swap_of_a_store_that_falls_silent_ends_soon_whatever_the_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that swaps also waits for the stop."""
+    monkeypatch.setattr("duebridge.worker.process.OPEN_WITHIN_S", 0.2)
+    with redis_server(tmp_path, "--appendonly", "yes") as port, proxied(port) as proxy:
+        works = Works(f"redis://127.0.0.1:{proxy.port}", R_AND_S)
+        runner, before = works.runner, works.runner.views()
+        plain = runner._registered
+
+        def registered() -> dict[str, int]:
+            found = plain()
+            proxy.fall_silent()
+            return found
+
+        monkeypatch.setattr(runner, "_registered", registered)
+        caught: list[Exception] = []
+
+        def swap() -> None:
+            try:
+                runner.swap(works.configured({"r": "a/u", "s": "b/u"}))
+            except StoreUnavailable as error:
+                caught.append(error)
+
+        thread = threading.Thread(target=swap, daemon=True)
+        thread.start()
+        thread.join(HALF_A_LEASE_S - 5)
+        assert len(caught) == 1
+        assert runner.views() == before
 
 
 def test_gauges_follow_the_swap(works: Works) -> None:
