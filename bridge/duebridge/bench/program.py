@@ -8,8 +8,9 @@ from duebridge.bench.durability import measure_durability
 from duebridge.bench.figures import BenchRow, BenchSizes
 from duebridge.bench.intakes import measure_intakes
 from duebridge.bench.lateness import measure_lateness
+from duebridge.bench.script_times import measure_scripts
 from duebridge.bench.stage import BenchSetting, Stage
-from duebridge.bench.store_cost import measure_idle, measure_memory, measure_scripts
+from duebridge.bench.store_cost import measure_idle, measure_memory
 from duebridge.bench.throughput import measure_backlog, measure_throughput
 from duebridge.errors import ConfigError
 from duebridge.ports.discovery import broker_type, installed_types

@@ -1,22 +1,12 @@
-"""`memory`, `idle` and `scripts`: the cost of pending messages, idle shards and script calls."""
+"""`memory` and `idle`: the cost of pending messages and idle shards."""
 
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import TypeVar
+from collections.abc import Iterator
 
-from duebridge.bench.figures import BenchRow, percentile
-from duebridge.bench.stage import BODY_BYTES, MAX_DELAY_MS, Stage, bodies
-from duebridge.envelope import Envelope
-from duebridge.ports.publisher import Reason
-from duebridge.store.batching import CALL_ROWS, PROMOTE_ROWS, SCHEDULE_ROWS
-from duebridge.store.delay_store import DelayStore
-from duebridge.store.wire.leases import Claim
-from duebridge.store.wire.transitions import Ack, Burial, Retry
+from duebridge.bench.figures import BenchRow
+from duebridge.bench.stage import BODY_BYTES, Stage
 
 IDLE_SHARDS = 4
-LEASE_MS = 60_000
-T = TypeVar("T")
 
 
 def measure_memory(stage: Stage, pending: int) -> Iterator[BenchRow]:
@@ -47,74 +37,3 @@ def measure_idle(stage: Stage, seconds: float) -> Iterator[BenchRow]:
     calls = spent.calls / spent.seconds / IDLE_SHARDS
     figures = {"calls_per_s": calls, "others_calls": spent.all_calls - spent.calls}
     yield BenchRow("idle", "a shard and worker", figures)
-
-
-def measure_scripts(stage: Stage, calls: int) -> Iterator[BenchRow]:
-    """Yield the slowest call of each script, and its 99.9th percentile.
-
-    Times are the server's own, which are exact only while nobody else uses it. Each call has as
-    many ids as a worker asks for.
-    """
-    namespace = stage.namespace()
-    store = stage.store(namespace)
-    times_us: dict[str, list[int]] = {}
-
-    def timed(name: str, call: Callable[[], T]) -> T:
-        before = stage.meter.script_us()
-        found = call()
-        times_us.setdefault(name, []).append(stage.meter.script_us() - before)
-        return found
-
-    for _ in range(calls):
-        _live_once(store, timed)
-    stage.delete(namespace)
-    for name, found in times_us.items():
-        ordered = sorted(time_us / 1000 for time_us in found)
-        figures = {
-            "calls": float(len(ordered)),
-            "p50_ms": percentile(ordered, 0.5),
-            "p999_ms": percentile(ordered, 0.999),
-            "most_ms": ordered[-1],
-        }
-        yield BenchRow("scripts", name, figures)
-
-
-def _live_once(store: DelayStore, timed: Callable[[str, Callable[[], T]], T]) -> None:
-    """Let one batch fail and end dead, and another be released and delivered."""
-    call: Callable[[str, Callable[[], object]], object] = timed  # type: ignore[assignment]
-    now_ms = store.next().now_ms
-    for _ in range(2 * CALL_ROWS // SCHEDULE_ROWS):
-        envelopes = [Envelope.new(body, at=now_ms) for body in bodies(SCHEDULE_ROWS)]
-        call("schedule", partial(store.schedule, envelopes, max_delay_ms=MAX_DELAY_MS))
-    call("next", store.next)
-    call("promote", lambda: store.promote(PROMOTE_ROWS))
-    retried = _claim(store, call)
-    retries = [
-        Retry(id=one_id, delay_ms=0, is_failure=True, is_unsure=False, error="E\nrefused")
-        for one_id in retried.ids
-    ]
-    call("retry", lambda: store.retry(retried.token, retries))
-    released = _claim(store, call)
-    call("release", lambda: store.release(released.token, released.ids))
-    call("promote", lambda: store.promote(PROMOTE_ROWS))
-    acked = _claim(store, call)
-    call("ack", lambda: store.ack([Ack(each, acked.token) for each in acked.ids]))
-    buried = _claim(store, call)
-    burials = [
-        Burial(
-            id=one_id,
-            reason=Reason.ATTEMPTS_EXHAUSTED,
-            is_failure=True,
-            is_unsure=False,
-            error="E\nrefused",
-        )
-        for one_id in buried.ids
-    ]
-    call("bury", lambda: store.bury(buried.token, burials))
-    call("drop", lambda: store.drop(buried.ids))
-
-
-def _claim(store: DelayStore, call: Callable[[str, Callable[[], object]], object]) -> Claim:
-    claim = call("claim", lambda: store.claim(CALL_ROWS, LEASE_MS))
-    assert isinstance(claim, Claim)  # noqa: S101 - `call` returns its result
-    return claim
