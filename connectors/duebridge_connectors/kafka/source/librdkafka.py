@@ -16,7 +16,6 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
-from msgspec.structs import replace
 
 from duebridge.errors import BridgeError
 from duebridge.ports.publisher import BrokerUnavailable
@@ -29,6 +28,7 @@ from duebridge_connectors.kafka.source.librdkafka_errors import (
     commit_failure,
     failure_by,
 )
+from duebridge_connectors.kafka.source.librdkafka_headers import marked, read_headers
 from duebridge_connectors.kafka.source.logs import CommittedOffset, Logs
 
 CLOSE_S = 3.0
@@ -151,19 +151,16 @@ class LibrdkafkaConsumer:
     def _arrivals(self, found: list[Any]) -> list[Arrival]:
         owned = self._logs.owned if self._logs is not None else {}
         arrivals: list[Arrival] = []
-        for each in found:
+        read = read_headers(found)
+        for each, headers in zip(found, read.headers, strict=True):
             if (error := each.error()) is not None:
                 check_record(error, each)
             elif (log_ := owned.get(each.partition())) is not None:
                 epoch, at = each.leader_epoch(), each.timestamp()[1]
                 epoch = -1 if epoch is None else epoch
-                given = epoch, each.offset(), at, each.key(), each.value()
-                try:
-                    arrival = log_.arrival(*given, each.headers())
-                except Exception as fault:  # the binding's, for a name that is no UTF-8
-                    arrival = _without_headers(log_.arrival(*given, None), fault)
+                arrival = log_.arrival(epoch, each.offset(), at, each.key(), each.value(), headers)
                 arrivals.append(arrival)
-        return arrivals
+        return marked(arrivals, read.damaged) if read.damaged else arrivals
 
     def _on_assign(self, consumer: Any, parts: list[Any]) -> None:
         """Own partitions, from where the group stopped; raises what `consume` then raises."""
@@ -238,13 +235,6 @@ class TopicQuestion:
             raise failure_by(error.args[0], said) from error
         topic_id = str(found.topic_id)
         return "" if topic_id in NULL_IDS else topic_id.translate(AS_KAFKA_WRITES_IT)
-
-
-def _without_headers(arrival: Arrival, error: Exception) -> Arrival:
-    said = f"{type(error).__name__}: {error}"
-    return replace(
-        arrival, unreadable=f"headers: expected names in UTF-8; librdkafka reads none ({said})"
-    )
 
 
 @contextmanager

@@ -58,8 +58,8 @@ class KafkaSource:
                 self._tended_at = time.monotonic()
                 self._watch.check()
                 consumer.hold()
-            batch = self._cut()
-        return batch
+            batch += self._cut()
+        return batch  # empty if the consumer was dropped
 
     def settle(self, arrivals: Sequence[Arrival]) -> None:
         """Commit the positions after the messages; see `Source.settle`.
