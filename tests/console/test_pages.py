@@ -91,6 +91,18 @@ def test_overview_of_held_target_says_why(operator: Page) -> None:
     expect(billing).to_contain_text("connection refused")
 
 
+def test_first_broker_has_one_line_above_it(operator: Page) -> None:
+    first = operator.get_by_role("region", name="Brokers").get_by_role("cell").first
+    assert first.evaluate("cell => getComputedStyle(cell).borderTopWidth") == "0px"
+
+
+def test_figures_of_a_broker_stay_on_one_line(operator: Page) -> None:
+    figures = operator.get_by_role("region", name="Brokers").get_by_text("of 10,000 in flight")
+    height = figures.evaluate("text => text.getBoundingClientRect().height")
+    line = figures.evaluate("text => parseFloat(getComputedStyle(text).lineHeight)")
+    assert height < 1.5 * line
+
+
 def test_overview_refreshes_itself_without_a_click(operator: Page) -> None:
     clock = operator.locator("#clock")
     clock.evaluate("element => element.textContent = 'before'")
