@@ -62,7 +62,7 @@ class Serve(Model):
     rate: Annotated[Whole, Field(ge=1)] | None = None
     """Rate limit per token and process: envelopes plus other requests a second."""
     connections: Annotated[Whole, Field(ge=1)] = 1000
-    """Most connections at once; further ones are answered 503."""
+    """Most connections at once; further ones are answered 503, but for /livez."""
     request_timeout: Annotated[Ms, Field(ge=1)] = "30s"  # type: ignore[assignment]
     """How long a client may take to send a request, or leave an answer unread."""
 
