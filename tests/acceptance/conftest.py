@@ -1,6 +1,7 @@
 """An embedded store for the whole run, a floor for each test, and the command on a store."""
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -79,3 +80,17 @@ def build_floor(connection: Connection) -> Callable[..., Floor]:
 @pytest.fixture
 def floor(build_floor: Callable[..., Floor]) -> Floor:
     return build_floor()
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Every script that anyone sends to the store from now on."""
+    counted: Counter[str] = Counter()
+    plain = Connection._run_once
+
+    def count(self, called, *given):
+        counted[called.name] += 1
+        return plain(self, called, *given)
+
+    monkeypatch.setattr(Connection, "_run_once", count)
+    return counted

@@ -69,20 +69,6 @@ def pair(build_floor: Callable[..., Floor], connection: Connection) -> Pair:
     return Pair(targets, one, other, workers, Orphans(other, workers))
 
 
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Every script that anyone sends to the store from now on."""
-    counted: Counter[str] = Counter()
-    plain = Connection._run_once
-
-    def count(self, called, *given):
-        counted[called.name] += 1
-        return plain(self, called, *given)
-
-    monkeypatch.setattr(Connection, "_run_once", count)
-    return counted
-
-
 def test_look_resumes_what_a_worker_that_left_had_set_aside(pair: Pair) -> None:
     pair.mend()
     pair.look(LOOKS - 1)

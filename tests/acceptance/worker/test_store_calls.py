@@ -19,20 +19,6 @@ ACK_EVERY_MS = 20
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Every script that anyone sends to the store from now on."""
-    counted: Counter[str] = Counter()
-    plain = Connection._run_once
-
-    def count(self, called, *given):
-        counted[called.name] += 1
-        return plain(self, called, *given)
-
-    monkeypatch.setattr(Connection, "_run_once", count)
-    return counted
-
-
-@pytest.fixture
 def watched(build_floor: Callable[..., Floor]) -> Floor:
     return build_floor(is_watched=True)
 
