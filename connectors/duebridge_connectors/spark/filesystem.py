@@ -9,14 +9,17 @@ Two writers of one name are safe: `create_file` lets one of them win and tells t
 """
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
 from pyarrow.fs import FileSystem
 
 from duebridge.config.file_locations import FILE, HDFS
+from duebridge.errors import JobFailed
 from duebridge_connectors.spark.files import object_store
 from duebridge_connectors.spark.files.arrow import HDFS_CLIENT, hdfs_native, opened
 from duebridge_connectors.spark.files.location import FileLocation, location_of
@@ -28,6 +31,21 @@ def open_filesystem(place: FileLocation | str) -> tuple[FileSystem, str]:
     Raises `ConfigError` for a place that no library opens, or a missing variable of an option.
     """
     return opened(location_of(place))
+
+
+@contextmanager
+def naming_damage(path: str, of: str, so_far: str) -> Iterator[None]:
+    """Raise `JobFailed`, which names the file, where a Parquet file is missing or damaged.
+
+    `of` says what it is a part of, `so_far` what has happened.
+    """
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        cause = " ".join(str(error).split())
+        remedy = f"{so_far}: restore the file and run the job again"
+        text = f"{path}: expected a whole Parquet file of {of}; got: {cause}; {remedy}"
+        raise JobFailed(text) from error
 
 
 def open_output(place: FileLocation | str) -> Any:

@@ -121,8 +121,9 @@ def _merge_lists(tier: _Tier, state: TierState) -> int:
         return 0
     first_ms = min((range_of(name).from_ms for name in state.known), default=tier.now_ms)
     batch = f"merged-{uuid4().hex[:8]}"
-    others = [file for file in state.pulled if file not in state.void]
-    kinds = {"part-0.parquet": others, VOID_LIST: state.void}
+    void = state.void
+    others = [file for file in state.pulled if file not in void]
+    kinds = {"part-0.parquet": others, VOID_LIST: void}
     found = {name: _unexpired(tier, files, first_ms) for name, files in kinds.items()}
     change = Commit(
         kind=COMPACTED,

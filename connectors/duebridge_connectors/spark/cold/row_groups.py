@@ -4,15 +4,15 @@ statistics of due ─▶ groups ─▶ due and id of each row ─▶ the other c
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from duebridge.errors import JobFailed
 from duebridge_connectors.spark.cold.contents import as_tier_columns, content_columns
+from duebridge_connectors.spark.filesystem import naming_damage
 
 DUE, ID = "due_at_ms", "id"
 
@@ -91,12 +91,5 @@ def _mask(file: Any, number: int, wanted: WantedRows) -> Any:
     return mask
 
 
-@contextmanager
-def _named(path: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        cause = " ".join(str(error).split())
-        remedy = "nothing is lost: restore the file and run the job again"
-        text = f"{path}: expected a whole Parquet file of the cold tier; got: {cause}; {remedy}"
-        raise JobFailed(text) from error
+def _named(path: str) -> AbstractContextManager[None]:
+    return naming_damage(path, "the cold tier", "nothing is lost")

@@ -25,7 +25,7 @@ from duebridge.errors import ConfigError, JobFailed
 from duebridge_connectors.spark.delta_table import written_table
 from duebridge_connectors.spark.file_statistics import file_statistics
 from duebridge_connectors.spark.files.location import FileLocation
-from duebridge_connectors.spark.filesystem import open_filesystem
+from duebridge_connectors.spark.filesystem import naming_damage, open_filesystem
 
 FILE_BYTES = 128 * 1024 * 1024
 SMALL_BYTES = FILE_BYTES // 2
@@ -142,15 +142,11 @@ def _batches(
 @contextmanager
 def _opened(files: Any, path: str) -> Iterator[pq.ParquetFile]:
     """Open a file of the table; raises `JobFailed`, which names it, if it is missing or damaged."""
-    try:
-        with pq.ParquetFile(path, filesystem=files) as opened:
-            yield opened
-    except (OSError, pa.ArrowException) as error:
-        cause = " ".join(str(error).split())
-        raise JobFailed(
-            f"{path}: expected a whole Parquet file of the table; got: {cause}; nothing is merged:"
-            " restore the file and run the job again"
-        ) from error
+    with (
+        naming_damage(path, "the table", "nothing is merged"),
+        pq.ParquetFile(path, filesystem=files) as opened,
+    ):
+        yield opened
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
