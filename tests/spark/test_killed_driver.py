@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +27,7 @@ from tests.support.command import ENVIRONMENT
 from tests.support.servers import wait_until
 
 ROWS = 2000  # of each job: at the driver's rate 200 s, longer than the test waits
+LOG_SHOWN = 20_000  # characters, of the driver that did not get there
 BEGUN = 50  # so many are through, at least, when it is killed
 SLOW = ("plain", "split", "open", "cold")  # routes of schedule, intake, replay and hydrate
 IDS = [f"i{number:04d}" for number in range(ROWS)]
@@ -50,13 +52,12 @@ def test_every_job_killed_in_the_middle_and_run_again_loses_nothing_and_repeats_
     topics.fill(topic, (Sent(name.encode()) for name in IDS))
     topics.fill(letters, dead(*IDS, route="open"))
     with killed_driver(world, topic, letters, kafka_jars) as driver:
-        wait_until(lambda: is_reported(home, driver), f"see {home}/driver.log", within_s=200)
+        wait_until(lambda: driver.is_alive() and is_reported(home), driver, within_s=200)
         (home / "slow").touch()
-        begun: dict[str, int] = {}
-        wait_until(lambda: is_begun(world, begun), begun, within_s=120)
+        wait_until(lambda: driver.is_alive() and is_begun(world), driver, within_s=120)
         (home / "demote").touch()
         frozen = ColdLog(f"{home}/cold", "frozen")
-        wait_until(lambda: frozen.state().unfinished, "demote", within_s=60)
+        wait_until(lambda: driver.is_alive() and frozen.state().unfinished, driver, within_s=120)
     before = {route: len(world.ids(route)) for route in SLOW}
     assert all(BEGUN <= count < ROWS for count in before.values()), before
     assert frozen.state().unfinished, "demote was over"
@@ -75,15 +76,29 @@ def test_every_job_killed_in_the_middle_and_run_again_loses_nothing_and_repeats_
     }
 
 
+class Driver(NamedTuple):
+    """The process of the jobs; as text, the end of its log."""
+
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def is_alive(self) -> bool:
+        assert self.process.poll() is None, str(self)
+        return True
+
+    def __str__(self) -> str:
+        return f"the driver, which wrote:\n{self.log.read_text()[-LOG_SHOWN:]}"
+
+
 @contextmanager
-def killed_driver(world: World, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
+def killed_driver(world: World, *words: str) -> Iterator[Driver]:
     """Run the driver, which dies at the end of the block."""
     program = [sys.executable, "-m", "tests.spark.driver", world.config, str(world.home), *words]
-    with (world.home / "driver.log").open("wb") as log:
-        env = ENVIRONMENT | SHORT_LIVED
+    path, env = world.home / "driver.log", ENVIRONMENT | SHORT_LIVED
+    with path.open("wb") as log:
         driver = subprocess.Popen(program, stdout=log, stderr=log, env=env, start_new_session=True)
     try:
-        yield driver
+        yield Driver(driver, path)
     finally:
         os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()
@@ -102,14 +117,12 @@ def run_again(jobs: Jobs) -> None:
         job()
 
 
-def is_reported(home: Path, driver: "subprocess.Popen[bytes]") -> bool:
-    assert driver.poll() is None
+def is_reported(home: Path) -> bool:
     return files(home, "journal/day=*/*.parquet") and files(home, "report/report.html")
 
 
-def is_begun(world: World, begun: dict[str, int]) -> bool:
-    begun |= {route: len(world.ids(route)) for route in SLOW}
-    return all(count >= BEGUN for count in begun.values())
+def is_begun(world: World) -> bool:
+    return all(len(world.ids(route)) >= BEGUN for route in SLOW)
 
 
 def start(reached: list[str]) -> None:

@@ -27,8 +27,10 @@ from tests.support.kafka.kafka_broker import KafkaBroker
 
 LATER_MS = 1_000 * int((datetime.now(UTC) + timedelta(days=30)).timestamp())
 COMMAND_WITHIN_S = 240.0  # a session of its own, on a busy machine
-# A Java that lives for seconds compiles once: a command takes a third less.
-SHORT_LIVED = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"}
+# A Java that lives for seconds compiles once: a command takes a third less. Its code cache, 48 MB
+# unless told, is full after some 200 queries; Java then fails in any thread.
+COMPILED_ONCE = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+SHORT_LIVED = {"SPARK_SUBMIT_OPTS": COMPILED_ONCE}
 JAVA_SAYS = "WARNING: Using incubator modules: jdk.incubator.vector\n"  # when it starts
 SHARDS = {"split": 4, "cold": 2}
 CONFIG = """
