@@ -11,9 +11,8 @@
 local count = tonumber(ARGV[4])
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
 local FIRST, WIDTH = 5, 2
-local MOVED_BYTES = 524288  -- a record that moves is written again, which costs twice its reading
 local ids = first_fields(FIRST, WIDTH, count)
-local records = fetch(ids, MOVED_BYTES)
+local records = fetch(ids, REWRITTEN_BYTES)
 local reply, items = {NOW}, {}
 
 local function renew(id, record, packed, due)

@@ -30,7 +30,7 @@ local before = call_id ~= '' and recall('c' .. call_id)
 if before then return cmsgpack.unpack(before) end
 
 local ids = first_fields(FIRST, WIDTH, count)
-local records = fetch(ids, MAX_BYTES)
+local records = fetch(ids, REWRITTEN_BYTES)
 local remembered = recall_ids(ids)
 read_tombstones(cold_ids(FIRST, WIDTH, ids))
 local places, marks = read_places(ARGV[FIRST + WIDTH * count])

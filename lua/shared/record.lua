@@ -50,6 +50,7 @@ end
 
 local MAX_BYTES = 1048576  -- reading 1 MiB takes the server 2 ms
 local SINGLY = 524288
+local REWRITTEN_BYTES = 262144  -- a record that is written again costs more than twice its reading
 
 -- Return the records of ids, in order: as many as fit in `budget` bytes, but at least one; `ids` is cut
 -- to them. No record is larger than meta's `largest`, so that a read is bounded before it is made. Where

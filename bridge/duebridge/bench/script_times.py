@@ -6,7 +6,6 @@ from functools import partial
 from typing import TypeVar
 
 from duebridge.bench.figures import BenchRow, percentile
-from duebridge.bench.meter import Meter
 from duebridge.bench.stage import BODY_BYTES, MAX_DELAY_MS, Stage
 from duebridge.envelope import Envelope
 from duebridge.ports.publisher import Reason
@@ -32,7 +31,7 @@ def measure_scripts(stage: Stage, calls: int) -> Iterator[BenchRow]:
     passes = (("", BODY_BYTES, CALL_ROWS), (" of 256 KiB", LARGE_BYTES, LARGE_ROWS))
     for what, body_bytes, rows in passes:
         namespace = stage.namespace()
-        watch = _ScriptWatch(stage.meter)
+        watch = _ScriptWatch(stage)
         work = _ScriptWork(stage.store(namespace), watch, body_bytes, rows)
         for _ in range(calls):
             work.deliver_and_bury()
@@ -55,18 +54,28 @@ def _row(name: str, times_us: Sequence[int]) -> BenchRow:
 
 
 class _ScriptWatch:
-    """Notes how long the server took for each call, by a name."""
+    """Notes how long the server took for each call of a script, by a name."""
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, stage: Stage) -> None:
         self.times_us: dict[str, list[int]] = {}
-        self._meter = meter
+        self._meter = stage.meter
+        self._before_us = 0
+        self._name = ""
+        stage.connection.observe = self._observe
 
     def timed(self, name: str, call: Callable[[], T]) -> T:
-        """Return what a call of one script returns."""
-        before = self._meter.script_us()
-        found = call()
-        self.times_us.setdefault(name, []).append(self._meter.script_us() - before)
-        return found
+        """Return what a call of the store returns; it may be several calls of a script."""
+        self._name, self._before_us = name, self._meter.script_us()
+        try:
+            return call()
+        finally:
+            self._name = ""
+
+    def _observe(self, _script: str, _seconds: float) -> None:
+        if self._name:
+            after_us = self._meter.script_us()
+            self.times_us.setdefault(self._name, []).append(after_us - self._before_us)
+            self._before_us = after_us
 
 
 class _ScriptWork:

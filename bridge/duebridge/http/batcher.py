@@ -15,7 +15,7 @@ from duebridge.http.site import Site
 from duebridge.http.tokens import Token
 from duebridge.receipt import Receipt
 from duebridge.scheduling import size_bytes
-from duebridge.store.batching import CALL_BYTES, SCHEDULE_ROWS
+from duebridge.store.batching import SCHEDULE_BYTES, SCHEDULE_ROWS
 
 Waiting: TypeAlias = tuple[Envelope, "asyncio.Future[Receipt]"]
 
@@ -98,7 +98,7 @@ def _next_batch(queue: deque[Waiting]) -> list[Waiting]:
     size = 0
     for each in islice(queue, SCHEDULE_ROWS):
         size += size_bytes(each[0])
-        if batch and size > CALL_BYTES:
+        if batch and size > SCHEDULE_BYTES:
             break
         batch.append(each)
     return batch

@@ -15,6 +15,7 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 CALL_BYTES = 512 * 1024  # 1 MiB takes the server up to 9 ms, 4 MiB up to 18
+SCHEDULE_BYTES = 256 * 1024  # to write them takes longer than to read them
 SCHEDULE_ROWS = 125  # twice as many take the server beyond 5 ms where a million are due at once
 CALL_ROWS = 250  # of calls that claim, settle, drop or replay, for the same reason
 PROMOTE_ROWS = 500  # a promotion only moves ids from one index to another
@@ -30,7 +31,7 @@ def batches(items: Iterable[Item], size_bytes: Callable[[Item], int]) -> Iterato
     size = 0
     for item in items:
         more = size_bytes(item)
-        if batch and (len(batch) == SCHEDULE_ROWS or size + more > CALL_BYTES):
+        if batch and (len(batch) == SCHEDULE_ROWS or size + more > SCHEDULE_BYTES):
             yield batch
             batch, size = [], 0
         batch.append(item)

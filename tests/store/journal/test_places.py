@@ -348,7 +348,7 @@ def test_schedule_with_too_few_places_is_refused(desk: Desk) -> None:
         desk.schedule("a", "b", places=[at(1)])
 
 
-def test_batch_that_takes_two_calls_gives_each_row_its_place(
+def test_batch_that_takes_four_calls_gives_each_row_its_place(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What has the ids exceeds the bytes that one call reads."""
@@ -357,6 +357,6 @@ def test_batch_that_takes_two_calls_gives_each_row_its_place(
     monkeypatch.setattr(desk.connection, "observe", lambda name, _: called.append(name))
     rows = [(n, says(name, b"small")) for n, name in enumerate("abcd")]
     assert take(desk, rows, replace=True) == ["replaced"] * 4
-    assert called == ["schedule"] * 2
+    assert called == ["schedule"] * 4
     assert take(desk, rows) == ["duplicate"] * 4
     assert mark(desk) == b"0:3:4"

@@ -15,6 +15,7 @@ TIMED |= {"drop", "cancel", "reschedule", "set_aside", "resume", "reclaim", "rea
 def test_measure_of_scripts_times_each_with_small_and_large_bodies(server: Connection) -> None:
     desk = Desk(server, "bench")
     stage: Any = SimpleNamespace(
+        connection=server,
         meter=Meter(server, CallCounter()),
         namespace=lambda: "bench",
         store=lambda _: desk.again(has_dead_letter=False, now_ms=None),

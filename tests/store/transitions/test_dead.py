@@ -58,7 +58,7 @@ LARGE: dict[str, tuple[str, Callable[[Desk], Any], Any, int]] = {
         "pending",
         lambda desk: desk.schedule(*"abcdef", replace=True),
         ("replaced", NOW_MS + 1000),
-        2,
+        6,
     ),
 }
 
