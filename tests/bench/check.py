@@ -6,7 +6,8 @@
 No wall time is compared, and no microsecond: a machine twice as fast would pass with twice the
 work. CPU is compared as a multiple of what the same client alone took in the same run, publishing
 or consuming (of the HTTP interface: kafka-python), round trips as they are. Each is the least of
-its rounds, since what disturbs a round only adds.
+its rounds, since what disturbs a round only adds. Machines differ in what a client costs beside a
+server: where all is above, check out the commit of baseline.json and run it there too.
 """
 
 import argparse
