@@ -74,7 +74,7 @@ local function cancel_cold(id, keep_ms)
   leave_tombstone(id, generation, 0, generation, before and before.ended or 0, keep_ms)
 end
 
--- End the cold copies, up to a generation, of ids that begin anew or end here.
+-- End the cold copies, up to a generation, of ids that begin a new life or end here.
 local function end_cold_copies(ids, generation, keep_ms)
   if not has_cold_tier() or #ids == 0 then return end
   for _, id in ipairs(which_may_be_cold(ids)) do

@@ -28,7 +28,7 @@ local function may_be_out(given)
     or is_being_shunted(flight, score or 0)
 end
 
--- Whether a cold row ended when its id began anew, or ended here: the journal has nothing to say of it.
+-- Whether a cold row ended when its id began a new life, or ended here: the journal says nothing of it.
 local function has_copy_ended(given)
   local tombstone = tombstone_of(given.id)
   return tombstone and tombstone.ended >= given.generation
@@ -36,7 +36,7 @@ end
 
 -- The id exists: equal content is a duplicate, unless it is news after a cancel that waits for the end of
 -- the lease: from a later place, or replaced by a caller. Other content replaces it only if it is not in
--- flight. A cold row that ended when its id began anew never does.
+-- flight. A cold row that ended when its id began a new life never does.
 -- `earlier` is the envelope of this batch that has the id, if one does.
 local function judge_living(call, given, record, earlier)
   if not is_known(record) then return 'conflict' end

@@ -1,4 +1,4 @@
--- The route's life: a client that opened another life (the route was removed and made anew) is refused
+-- The route's life: a client that opened another life (the route was removed and made again) is refused
 -- before anything is written, since it would spread ids by another number of shards.
 -- ARGV[3]  epoch and number of shards of the client's life, as 'EPOCH:SHARDS'
 local life = redis.call('HMGET', META, 'epoch', 'shards', 'master')

@@ -171,6 +171,89 @@ MUTANTS = {
         CodeEdit(DELAYS, "retry_delay_ms", "round(delay_ms * random())", "delay_ms"),
     ),
 }
+# Bugs of an intake, and of the cold tier's part in the store.
+INTAKE = "bridge/duebridge/intake/intake.py"
+COPIES = "tests/store/cold/test_cold_copies.py::test_"
+MUTANTS |= {
+    "settled_before_it_is_stored": Mutant(
+        "a broker forgets what the store has not accepted",
+        "tests/intake/test_loop.py::test_store_that_is_away_keeps_the_batch_and_takes_nothing_more",
+        CodeEdit(
+            INTAKE,
+            "IntakeLoop._go_on",
+            "self._store(batch)",
+            "(self.source.settle(batch.arrivals), self._store(batch))",
+        ),
+    ),
+    "settled_before_its_letter_is_out": Mutant(
+        "a refused message is forgotten though nobody confirmed its dead letter",
+        "tests/intake/test_letters.py::test_letter_that_is_not_confirmed_holds_the_batch",
+        CodeEdit(INTAKE, "IntakeLoop._send_letters", "raise unsent.held", "pass"),
+    ),
+    "taken_in_and_not_given_back": Mutant(
+        "a later settle passes messages that an error left in nobody's hands",
+        "tests/intake/test_loop_errors.py"
+        "::test_error_before_a_received_batch_is_in_hand_brings_the_messages_again[1]",
+        CodeEdit(INTAKE, "IntakeLoop._take_in", "self._give_back()", "None"),
+    ),
+    "redelivery_revives": Mutant(
+        "a message that is delivered again revives the envelope that was cancelled meanwhile",
+        "tests/intake/test_loop_errors.py::test_error_of_the_store_after_its_work_revives_nothing",
+        CodeEdit(
+            "bridge/duebridge/intake/intake_store.py",
+            "IntakeStore._schedule",
+            "is_repeated",
+            "False",
+        ),
+    ),
+    "earlier_place_replaces": Mutant(
+        "a message that is read again replaces what a later one of its key has scheduled",
+        "tests/intake/test_replacing.py::test_same_key_replaces_only_from_a_later_place",
+        ScriptEdit("if is_superseded(place) then", "if false then"),
+    ),
+    "committed_beyond_what_was_settled": Mutant(
+        "a commit passes a record that nobody settled",
+        "tests/contract/kafka/test_kafka_sources.py::TestKafkaSources"
+        "::test_messages_that_were_not_settled_come_again_with_the_same_ids[kafka-python]",
+        CodeEdit(
+            "connectors/duebridge_connectors/kafka/source/source.py",
+            "KafkaSource.settle",
+            "offset + 1",
+            "offset + 2",
+        ),
+    ),
+    "acknowledged_with_what_came_before": Mutant(
+        "an acknowledgement takes earlier messages along that are not settled",
+        "tests/contract/rabbitmq/test_rabbitmq_source_faults.py"
+        "::test_settle_later_messages_first_forgets_only_those",
+        CodeEdit(
+            "connectors/duebridge_connectors/rabbitmq/source/consumer.py",
+            "QueueConsumer.acknowledge",
+            "not self._unsettled or next(iter(self._unsettled)) > last",
+            "True",
+        ),
+    ),
+    "demoted_though_it_changed": Mutant(
+        "an envelope leaves the store for a copy of what it was before",
+        "tests/store/cold/test_cold_tier.py"
+        "::test_demote_of_what_changed_since_changes_nothing_and_voids_the_copy[valkey-replaced]",
+        ScriptEdit("and number_at(record, 26, 31) == generations[i] and", "and"),
+    ),
+    "cold_copy_of_an_earlier_life": Mutant(
+        "a hydrate brings back the copy of an id that was scheduled again since",
+        f"{COPIES}schedule_of_a_cold_id_is_accepted_and_ends_the_cold_copy[valkey-False-body-filter]",
+        ScriptEdit("end_cold_copies(batch.anew, batch.before, call.max_delay)", "", "accept.lua"),
+    ),
+    "hydrate_without_its_lease": Mutant(
+        "a hydrate writes on after another job has taken its tier",
+        f"{COPIES}hydrate_without_its_lease_is_refused[valkey]",
+        ScriptEdit(
+            "if has_lost_cold_lease(lease) then return refuse_without_lease() end",
+            "",
+            "schedule.lua",
+        ),
+    ),
+}
 # What the audit computes each violation from, and the same as if it never happened.
 UNREPORTED = {
     "lost": ("due.keys() - accounted", "()"),

@@ -59,7 +59,7 @@ def moved_forward(rows: DataFrame, moved: DataFrame) -> DataFrame:
 
 
 def without_ended(rows: DataFrame, marks: DataFrame) -> DataFrame:
-    """Return the rows that are neither void copies nor ended because their ids began anew."""
+    """Return the rows that are neither void nor ended because their ids began a new life."""
     rows = exclude(rows, marks.where("batch != ''"), ["batch", "id"])
     ended = marks.where("ended > 0").select("id", "ended")
     is_over = (rows.id == ended.id) & (rows.generation <= ended.ended)
