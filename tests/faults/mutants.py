@@ -209,7 +209,10 @@ MUTANTS |= {
     "earlier_place_replaces": Mutant(
         "a message that is read again replaces what a later one of its key has scheduled",
         "tests/intake/test_replacing.py::test_same_key_replaces_only_from_a_later_place",
-        ScriptEdit("if is_superseded(place) then", "if false then"),
+        ScriptEdit(
+            "judge_beside(batch, call, given, record) end if is_passed(place) then",
+            "judge_beside(batch, call, given, record) end if false then",
+        ),
     ),
     "committed_beyond_what_was_settled": Mutant(
         "a commit passes a record that nobody settled",
@@ -241,7 +244,7 @@ MUTANTS |= {
     ),
     "cold_copy_of_an_earlier_life": Mutant(
         "a hydrate brings back the copy of an id that was scheduled again since",
-        f"{COPIES}schedule_of_a_cold_id_is_accepted_and_ends_the_cold_copy[valkey-False-body-filter]",
+        f"{COPIES}schedule_in_a_batch_ends_the_copies_of_the_cold_ids_and_no_others[valkey]",
         ScriptEdit("end_cold_copies(batch.anew, batch.before, call.max_delay)", "", "accept.lua"),
     ),
     "hydrate_without_its_lease": Mutant(
