@@ -6,7 +6,6 @@ A request waits for no other: the envelopes that arrive during one call make up 
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from duebridge.envelope import Envelope
@@ -15,7 +14,7 @@ from duebridge.http.site import Site
 from duebridge.http.tokens import Token
 from duebridge.receipt import Receipt
 from duebridge.scheduling import size_bytes
-from duebridge.store.batching import SCHEDULE_BYTES, SCHEDULE_ROWS
+from duebridge.store.batching import batches
 
 Waiting: TypeAlias = tuple[Envelope, "asyncio.Future[Receipt]"]
 
@@ -59,7 +58,7 @@ class ScheduleBatcher:
         queue = self._waiting[key]
         try:
             while queue:
-                batch = _next_batch(queue)
+                batch = next(batches(queue, _size_bytes))  # the queue keeps them
                 await self._store(key, batch)
                 for _ in batch:
                     queue.popleft()
@@ -92,16 +91,8 @@ async def schedule_batch(site: Site, key: BatchKey, batch: list[Envelope]) -> li
     return await site.run(call, key.token)
 
 
-def _next_batch(queue: deque[Waiting]) -> list[Waiting]:
-    """Return as many envelopes of the queue, which keeps them, as fit into one call."""
-    batch: list[Waiting] = []
-    size = 0
-    for each in islice(queue, SCHEDULE_ROWS):
-        size += size_bytes(each[0])
-        if batch and size > SCHEDULE_BYTES:
-            break
-        batch.append(each)
-    return batch
+def _size_bytes(waiting: Waiting) -> int:
+    return size_bytes(waiting[0])
 
 
 def _fail(waiting: Iterable[Waiting], error: Exception) -> None:
