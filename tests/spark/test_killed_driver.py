@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -52,12 +52,12 @@ def test_every_job_killed_in_the_middle_and_run_again_loses_nothing_and_repeats_
     topics.fill(topic, (Sent(name.encode()) for name in IDS))
     topics.fill(letters, dead(*IDS, route="open"))
     with killed_driver(world, topic, letters, kafka_jars) as driver:
-        wait_until(lambda: driver.is_alive() and is_reported(home), driver, within_s=200)
+        driver.wait_until(lambda: is_reported(home), within_s=200)
         (home / "slow").touch()
-        wait_until(lambda: driver.is_alive() and is_begun(world), driver, within_s=120)
+        driver.wait_until(lambda: is_begun(world), within_s=120)
         (home / "demote").touch()
         frozen = ColdLog(f"{home}/cold", "frozen")
-        wait_until(lambda: driver.is_alive() and frozen.state().unfinished, driver, within_s=120)
+        driver.wait_until(lambda: frozen.state().unfinished, within_s=60)
     before = {route: len(world.ids(route)) for route in SLOW}
     assert all(BEGUN <= count < ROWS for count in before.values()), before
     assert frozen.state().unfinished, "demote was over"
@@ -82,7 +82,11 @@ class Driver(NamedTuple):
     process: "subprocess.Popen[bytes]"
     log: Path
 
-    def is_alive(self) -> bool:
+    def wait_until(self, is_true: Callable[[], object], within_s: float) -> None:
+        """Return once it is true; fails at the deadline, or if the process ends before."""
+        wait_until(lambda: self._is_alive() and is_true(), self, within_s)
+
+    def _is_alive(self) -> bool:
         assert self.process.poll() is None, str(self)
         return True
 
