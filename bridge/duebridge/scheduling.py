@@ -1,12 +1,13 @@
 """Schedules envelopes of one route: the engine behind the producer and the intakes.
 
-envelopes ─▶ within the route's limits? ─▶ split by shard ─▶ DelayStore.schedule ─▶ receipts
+envelopes ─▶ pack_batch: within the route's limits? ─▶ store_batch: split by shard
+          ─▶ DelayStore.schedule ─▶ receipts
 """
 
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TypedDict, Unpack
+from typing import NamedTuple, TypedDict, Unpack
 
 from duebridge.config.models import Config, Route
 from duebridge.durations import format_instant, format_ms
@@ -34,6 +35,37 @@ class ScheduleModes(TypedDict, total=False):
     reopens: bool
     holds: bool
     keeps_answer: bool
+
+
+class PackedBatch(NamedTuple):
+    """Envelopes as the store takes them; `refused` has the receipts, by number, of some."""
+
+    envelopes: list[Envelope]
+    rows: list[PackedRow]
+    refused: dict[int, Receipt]
+
+
+def pack_batch(
+    limits: RouteLimits, envelopes: Sequence[Envelope], refusals: Mapping[int, str] = NONE
+) -> PackedBatch:
+    """Check and pack envelopes of a route; asks no store.
+
+    `refusals` are errors of envelopes that the caller refuses, by number.
+    """
+    route = limits.route
+    whole = [with_whole_target(envelope, route) for envelope in envelopes]
+    rows: list[PackedRow] = []
+    refused: dict[int, Receipt] = {}
+    for number, envelope in enumerate(whole):
+        try:
+            if number in refusals:
+                raise EnvelopeError(refusals[number])
+            limits.check(envelope)
+            rows.append(pack_row(envelope, route.remember))
+        except EnvelopeError as error:
+            rows.append(refused_row(envelope.id))
+            refused[number] = _refused(route, envelope, str(error))
+    return PackedBatch(whole, rows, refused)
 
 
 class RouteScheduler:
@@ -80,12 +112,25 @@ class RouteScheduler:
         `DelayStore.schedule`'s.
         Raises `StoreError`; a `StoreUnavailable` has the ids without an answer.
         """
+        packed = pack_batch(self._limits, batch, refusals)
+        return self.store_batch(
+            packed, replace=replace, places=places, primary_ids=primary_ids, **modes
+        )
+
+    def store_batch(
+        self,
+        packed: PackedBatch,
+        *,
+        replace: bool,
+        places: Sequence[LogPosition | None] = (),
+        primary_ids: Sequence[str] = (),
+        **modes: Unpack[ScheduleModes],
+    ) -> list[Receipt]:
+        """Store a packed batch and return its receipts in order, as `schedule` does."""
         started_ns = time.time_ns()
-        batch = [with_whole_target(envelope, self._route) for envelope in batch]
-        receipts = self._refusals(batch, refusals)
-        rows = self._rows(batch, receipts)
+        batch, receipts = packed.envelopes, dict(packed.refused)
         try:
-            self._store(batch, rows, receipts, places, primary_ids, replace=replace, **modes)
+            self._store(packed, receipts, places, primary_ids, replace=replace, **modes)
         except StoreUnavailable as error:
             left = [each.id for number, each in enumerate(batch) if number not in receipts]
             raise error.about(left) from error
@@ -95,23 +140,9 @@ class RouteScheduler:
             self._tracing.scheduled(pairs, started_ns, time.time_ns())
         return ordered
 
-    def _rows(self, batch: list[Envelope], receipts: dict[int, Receipt]) -> list[PackedRow]:
-        """Pack the envelopes for the store; refuses single envelopes that cannot be packed."""
-        rows = []
-        for number, envelope in enumerate(batch):
-            row = refused_row(envelope.id)
-            if number not in receipts:
-                try:
-                    row = pack_row(envelope, self._route.remember)
-                except EnvelopeError as error:
-                    receipts[number] = _refused(self._route, envelope, str(error))
-            rows.append(row)
-        return rows
-
     def _store(
         self,
-        batch: list[Envelope],
-        rows: Sequence[PackedRow],
+        packed: PackedBatch,
         receipts: dict[int, Receipt],
         places: Sequence[LogPosition | None],
         primary_ids: Sequence[str],
@@ -123,7 +154,7 @@ class RouteScheduler:
 
         What is refused goes along with its place: else the shard's mark would pass it.
         """
-        refused = set(receipts)
+        batch, rows, refused = packed
         calls = [n for n in range(len(batch)) if n not in refused or (places and places[n])]
         for shard, numbers in self.store.by_shard(calls, lambda number: batch[number].id):
             answers = shard.schedule(
@@ -137,18 +168,6 @@ class RouteScheduler:
             for number, answer in zip(numbers, answers, strict=True):
                 if number not in refused or answer.status == "duplicate":
                     receipts[number] = _receipt(self._route, batch[number], answer)
-
-    def _refusals(self, batch: list[Envelope], given: Mapping[int, str]) -> dict[int, Receipt]:
-        """Return the receipts, by number, of envelopes that the caller or the limits refuse."""
-        receipts: dict[int, Receipt] = {}
-        for number, envelope in enumerate(batch):
-            try:
-                if number in given:
-                    raise EnvelopeError(given[number])
-                self._limits.check(envelope)
-            except EnvelopeError as error:
-                receipts[number] = _refused(self._route, envelope, str(error))
-        return receipts
 
 
 def find_route(config: Config, name: str) -> Route:

@@ -68,8 +68,9 @@ def test_error_of_a_settle_brings_the_messages_again(
     source = entrance.loop.source
     monkeypatch.setattr(source, "settle", failing(source.settle, 1))
     messages = [placed(number, x_delay=b"5000") for number in range(700)]
-    with pytest.raises(MemoryError):
-        entrance.take(*messages)
+    assert entrance.take(*messages) == 500
+    with pytest.raises(MemoryError):  # amid the next batch, which is not settled either
+        entrance.loop.run_once()
     assert entrance.queue.waiting == 700
     assert [entrance.loop.run_once() for _ in range(3)] == [500, 200, 0]
     assert len(set(entrance.ids())) == 700

@@ -14,9 +14,9 @@ from typing import Any
 
 from prometheus_client import REGISTRY
 
-from duebridge.collector import tuned_gc
 from duebridge.config.load import load_config
 from duebridge.intake.process import IntakeRunner
+from duebridge.interpreter import tuned_gc
 from duebridge.store.server.connection import Connection, Reply, open_connection
 from duebridge.store.server.scripts import Script
 from tests.support.kafka.kafka_hoarder import resident

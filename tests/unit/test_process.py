@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import pytest
 
-from duebridge.collector import THRESHOLDS, tuned_gc
 from duebridge.errors import ConfigError
+from duebridge.interpreter import SWITCH_S, THRESHOLDS, short_turns, tuned_gc
 from duebridge.ports.tls import TlsFiles, client_context, hinted
 from tests.support.certificates import KEY_PASSWORD, Certificates, make_certificates
 
@@ -80,6 +80,14 @@ def test_collector_is_relaxed_within_and_as_before_after_an_error() -> None:
         assert gc.get_threshold() == THRESHOLDS
         raise ValueError
     assert gc.get_threshold() == before
+
+
+def test_turns_of_threads_are_short_for_an_intake_and_as_before_after_it() -> None:
+    before = sys.getswitchinterval()
+    with suppress(ValueError), short_turns():
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_S)
+        raise ValueError
+    assert sys.getswitchinterval() == before
 
 
 NAMES = TlsFiles("ca", "cert", "key", "password")

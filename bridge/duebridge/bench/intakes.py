@@ -1,7 +1,7 @@
 """`intakes`: an intake drains its queue or topic into the store, beside a bare consumer of another.
 
 Both are full before the clock runs, and warm: connected, in their group, with a first batch taken.
-The intake runs with the collector's thresholds of `duebridge run`, the consumer with Python's.
+The intake runs with the interpreter's settings of `duebridge run`, the consumer with Python's.
 """
 
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from typing import NamedTuple
 from duebridge.bench.figures import BenchRow, medians, ratios
 from duebridge.bench.meter import MeterReading
 from duebridge.bench.stage import ROUTE, WARM_UP, Stage, bodies
-from duebridge.collector import tuned_gc
 from duebridge.errors import StoreError
 from duebridge.intake.intake import IntakeLoop
 from duebridge.intake.process import IntakeRunner
+from duebridge.interpreter import short_turns, tuned_gc
 from duebridge.ports.baseline import BareConsumer
 
 SECTION = "intakes"
@@ -76,7 +76,7 @@ def _intake(stage: Stage, fed: BareConsumer, loop: IntakeLoop, count: int) -> In
     fed.fill(bodies(WARM_UP + count))
     warm = _take(loop, 1)  # the first batch, which is smaller than the warm-up
     before = stage.meter.read()
-    with tuned_gc():
+    with tuned_gc(), short_turns():
         taken = _take(loop, WARM_UP + count - warm)
     return IntakeCost(taken, stage.meter.read().since(before))
 

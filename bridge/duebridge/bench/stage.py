@@ -7,11 +7,11 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from duebridge.bench.meter import CallCounter, CountedConnection, Meter
-from duebridge.collector import tuned_gc
 from duebridge.config.load import resolved_broker, resolved_store_url
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope, Target
 from duebridge.errors import StoreError
+from duebridge.interpreter import tuned_gc
 from duebridge.ports.baseline import HEADERS, BareConsumer, BaselineClient
 from duebridge.ports.discovery import broker_type, naming
 from duebridge.ports.publisher import Delivery, Publisher

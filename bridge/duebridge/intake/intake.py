@@ -3,7 +3,8 @@
     receive ─▶ read ─▶ store, in order ─▶ dead letters, confirmed ─▶ settle
                                                └─ rejected: kept in the store
 
-While a large batch is being stored, the next one is received and read, if the source allows that.
+While a large batch is being stored, the one before is settled and the next one received and read,
+if the source allows that.
 While the store or the dead-letter target is away the batch in hand waits, and nothing more is
 taken in; the broker keeps the rest.
 """
@@ -66,6 +67,7 @@ class IntakeLoop:
         self._stepped_at = monotonic()
         self._batch: UnsettledBatch | None = None
         self._next: UnsettledBatch | None = None
+        self._stored: UnsettledBatch | None = None
         self._over = Event()
         self._stopping = Event()
         self._pause_s = FIRST_PAUSE_S
@@ -78,7 +80,10 @@ class IntakeLoop:
     # ── the flow ────────────────────────────────────────────────────────────────────────────────
 
     def run_once(self) -> int:
-        """Take a batch in, or go on with the one in hand; return how many messages it settled."""
+        """Take a batch in, or go on with the one in hand; return how many messages are stored.
+
+        They are settled, or will be while the next batch, which is in hand then, is being stored.
+        """
         self._stepped_at = self._monotonic()
         self._note_lag()
         if self._batch is None:
@@ -89,7 +94,9 @@ class IntakeLoop:
     def _take_in(self, wait_s: float) -> UnsettledBatch | None:
         try:
             arrivals = self._receive(wait_s)
-            return UnsettledBatch(arrivals, self._rules, self._monotonic()) if arrivals else None
+            if not arrivals:
+                return None
+            return UnsettledBatch(arrivals, self._rules, self._storeroom, self._monotonic())
         except Exception:
             self._give_back()
             raise
@@ -109,6 +116,8 @@ class IntakeLoop:
     def _go_on(self, batch: UnsettledBatch) -> int:
         try:
             self._store(batch)
+            if batch is not self._batch:  # the source is lost: all come again
+                return 0
             self._send_letters(batch)
             self._positions.note(batch.arrivals)
         except StoreError as error:
@@ -117,34 +126,52 @@ class IntakeLoop:
             self._letters_outage.begin(str(error))
         else:
             self._store_outage.end()
-            return self._settle(batch)
+            return self._finish(batch)
         self._hold()
         return 0
 
-    def _settle(self, batch: UnsettledBatch) -> int:
+    def _finish(self, batch: UnsettledBatch) -> int:
+        is_later = self._next is not None and bool(self._next.calls)
+        if is_later:
+            self._stored = batch
+        elif not self._settle(batch):
+            return 0
+        self._batch, self._next = self._next, None
+        return len(batch.arrivals)
+
+    def _settle(self, batch: UnsettledBatch) -> bool:
         try:
             self.source.settle(batch.arrivals)
         except (BrokerUnavailable, ConfigError) as error:
-            self._batch = self._next = None  # they come again, and are told apart by then
+            self._let_go()  # they come again, and are told apart by then
             self._lose_source(error)
-            return 0
+            return False
         except Exception:
             self._give_back()
             raise
-        self._batch, self._next, self._pause_s = self._next, None, FIRST_PAUSE_S
-        return len(batch.arrivals)
+        self._pause_s = FIRST_PAUSE_S
+        return True
+
+    def _settle_stored(self) -> bool:
+        if self._stored is not None and not self._settle(self._stored):
+            return False
+        self._stored = None
+        return True
 
     def _give_back(self) -> None:
         """Have all come again that was taken in: a later settle would pass what nobody holds."""
-        self._batch = self._next = None
+        self._let_go()
         self.source.give_back()
 
+    def _let_go(self) -> None:
+        self._batch = self._next = self._stored = None
+
     def _store(self, batch: UnsettledBatch) -> None:
-        if not batch.steps:  # its letters are held
+        if not batch.calls:  # its letters are held
             return
         storing = begin_aside(partial(self._carry_out, batch), f"intake-{self.name}-store")
         try:
-            if self._next is None and self._may_run_ahead(batch):
+            if self._settle_stored() and self._next is None and self._may_run_ahead(batch):
                 self._next = self._take_in(0.0)
         finally:
             self._await(storing)
@@ -161,11 +188,11 @@ class IntakeLoop:
         storing.result()
 
     def _carry_out(self, batch: UnsettledBatch) -> None:
-        while batch.steps:
-            step, is_repeated = batch.steps[0], batch.is_repeated
+        while batch.calls:
+            call, is_repeated = batch.calls[0], batch.is_repeated
             batch.is_repeated = True  # whatever fails from here on may have been carried out
-            batch.letters += self._storeroom.carry_out(step, is_repeated=is_repeated)
-            batch.steps.popleft()
+            batch.letters += self._storeroom.carry_out(call, is_repeated=is_repeated)
+            batch.calls.popleft()
             batch.is_repeated = False
             self._stepped_at = self._monotonic()
 

@@ -1,6 +1,7 @@
 """Carries out an intake's requests in the store, through the schedulers of their routes."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import structlog
 
@@ -11,9 +12,17 @@ from duebridge.intake.alternate_id import store_alternates, under_alternate_id
 from duebridge.intake.ids import stored_id
 from duebridge.intake.refused import reason_of
 from duebridge.intake.requests import NOW, CancelRequest, RefusedMessage, Request, ScheduleRequest
+from duebridge.limits import RouteLimits
 from duebridge.ports.source import Arrival, LogPosition
 from duebridge.receipt import Receipt
-from duebridge.scheduling import ROW_BYTES, RouteScheduler, size_bytes
+from duebridge.scheduling import (
+    ROW_BYTES,
+    PackedBatch,
+    RouteScheduler,
+    find_route,
+    pack_batch,
+    size_bytes,
+)
 from duebridge.store.batching import batches
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.transitions import KeptMessage
@@ -30,8 +39,18 @@ _EFFECTIVE = frozenset({"cancelled", "in_flight", "recorded"})
 log = structlog.get_logger()
 
 
-def steps_of(requests: Sequence[Request]) -> Iterator[Run | CancelRequest]:
-    """Yield calls of the store: requests in order, but for those of different routes.
+class ScheduleCall(NamedTuple):
+    """A call that schedules: requests of one route, and their envelopes as the store takes them."""
+
+    run: Run
+    packed: PackedBatch
+
+
+Call = ScheduleCall | CancelRequest
+
+
+def runs_of(requests: Sequence[Request]) -> Iterator[Run | CancelRequest]:
+    """Yield the requests of each call: in order, but for those of different routes.
 
     Redelivered messages have calls of their own. A refusal with a place goes along: the store keeps
     the place of what it must judge again.
@@ -76,26 +95,31 @@ class IntakeStore:
         self._is_replacing = settings.on_conflict == "replace"
         self._reading = _reading(settings)
         self._tracing = tracing
+        self._limits: dict[str, RouteLimits] = {}
         self._schedulers: dict[str, RouteScheduler] = {}
 
     def use(self, config: Config) -> None:
         """Apply the routes of another configuration."""
         old, self._config = self._config, config
+        self._limits.clear()
         for name in list(self._schedulers):
             if config.routes.get(name) != old.routes[name]:
                 del self._schedulers[name]
 
-    def carry_out(
-        self, step: Run | CancelRequest, *, is_repeated: bool = False
-    ) -> list[RefusedMessage]:
-        """Carry out a step; return the messages that its route refused. Raises `StoreError`.
+    def calls(self, requests: Sequence[Request]) -> Iterator[Call]:
+        """Yield the calls that carry requests out, packed; asks no store."""
+        for run in runs_of(requests):
+            yield run if isinstance(run, CancelRequest) else ScheduleCall(run, self._packed(run))
+
+    def carry_out(self, call: Call, *, is_repeated: bool = False) -> list[RefusedMessage]:
+        """Carry out a call; return the messages that its route refused. Raises `StoreError`.
 
         `is_repeated`: an earlier attempt may have been carried out.
         """
-        if isinstance(step, CancelRequest):
-            self._cancel(step)
+        if isinstance(call, CancelRequest):
+            self._cancel(call)
             return []
-        return self._schedule(step, is_repeated or step[0].arrival.is_redelivered)
+        return self._schedule(call, is_repeated or call.run[0].arrival.is_redelivered)
 
     def keep(self, refused: Sequence[KeptMessage]) -> None:
         """Store refused messages as dead envelopes of the intake's route. Raises `StoreError`."""
@@ -121,14 +145,20 @@ class IntakeStore:
         if answer in _EFFECTIVE:
             metrics.intake_cancelled.labels(self._intake).inc()
 
-    def _schedule(self, run: Run, is_repeated: bool) -> list[RefusedMessage]:
-        scheduler = self._scheduler(run[0].route)
+    def _packed(self, run: Run) -> PackedBatch:
+        name = run[0].route
+        if name not in self._limits:
+            self._limits[name] = RouteLimits.of(self._config, find_route(self._config, name))
         refusals = {n: each.text for n, each in enumerate(run) if isinstance(each, RefusedMessage)}
-        receipts = scheduler.schedule(
-            [self._envelope(each) for each in run],
+        return pack_batch(self._limits[name], [self._envelope(each) for each in run], refusals)
+
+    def _schedule(self, call: ScheduleCall, is_repeated: bool) -> list[RefusedMessage]:
+        run = call.run
+        scheduler = self._scheduler(run[0].route)
+        receipts = scheduler.store_batch(
+            call.packed,
             replace=self._is_replacing,
             places=(places := self._places(run)),
-            refusals=refusals,
             # A redelivered message revives no ended envelope; a new one may.
             revives=bool(places) or not is_repeated,
             reopens=not (places or is_repeated),

@@ -111,8 +111,8 @@ def run_process(
 ) -> None:
     """Run intakes and lanes until a signal; `is_alone`: no lanes, so that nothing is delivered."""
     from duebridge.admin.checks.drain_check import DrainCheck
-    from duebridge.collector import tuned_gc
     from duebridge.intake.process import IntakeRunner
+    from duebridge.interpreter import short_turns, tuned_gc
     from duebridge.store.server.connection import REPEAT_FOR_S
     from duebridge.store.workers import Workers
     from duebridge.telemetry.metrics import observe_store_call
@@ -124,6 +124,8 @@ def run_process(
 
     with ExitStack() as stack:
         stack.enter_context(tuned_gc())
+        if names:
+            stack.enter_context(short_turns())
         for_lanes = without_routes(settings) if is_alone else settings
         publishers = open_publishers(for_lanes, stack)
         connection = stack.enter_context(opened_store(settings, REPEAT_FOR_S))

@@ -26,8 +26,8 @@ from duebridge_connectors.kafka.errors import words_of
 from duebridge_connectors.kafka.kafka_python.network import ConnectionManager
 from duebridge_connectors.kafka.login import Login
 from duebridge_connectors.kafka.source.consumer import CommitRefused
-from duebridge_connectors.kafka.source.damaged_records import DamagedRecords
 from duebridge_connectors.kafka.source.errors import REFUSALS, failure_from
+from duebridge_connectors.kafka.source.fetched_records import FetchedRecord, FetchedRecords
 from duebridge_connectors.kafka.source.logs import CommittedOffset, Log, Logs
 
 REQUEST_MS = 5_000
@@ -55,8 +55,7 @@ class KafkaPythonConsumer:
                 said = f"{words_of(error)}: {words_of(cause)}"
                 raise BrokerUnavailable(hinted(f"no connection: {said}")) from error
             undo.pop_all()
-        self._damaged = DamagedRecords()
-        self._damaged.watch(self._consumer)
+        self._consumer._fetcher.PartitionRecords = FetchedRecords
 
     def _connect(self, undo: ExitStack, **config: object) -> Any:
         net = NetworkSelector(**config)
@@ -158,13 +157,16 @@ class KafkaPythonConsumer:
                 coordinator._join_task = _OpenJoin(join)
         return self._consumer.poll(wait_ms, most)
 
-    def _arrivals(self, placed: Collection[Log], tp: Any, records: Iterable[Any]) -> list[Arrival]:
+    def _arrivals(
+        self, placed: Collection[Log], tp: Any, records: Iterable[FetchedRecord]
+    ) -> list[Arrival]:
         log = self._logs.owned.get(tp.partition)
         if log is None or log not in placed:
             return []  # taken away meanwhile; a new assignment reads them again
-        arrival = log.arrival
-        arrivals = [arrival(r[2], r[3], r[4], r[6], r[7], r[8]) for r in records]
-        return self._damaged.marked(tp, arrivals) if self._damaged else arrivals
+        return [
+            log.arrival(r.epoch, r.offset, r.timestamp_ms, r.key, r.value, r.headers, r.unreadable)
+            for r in records
+        ]
 
     def _place(self) -> None:
         """Begin newly assigned partitions, which the listener paused, where the group stopped."""

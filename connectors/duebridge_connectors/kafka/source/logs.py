@@ -43,6 +43,7 @@ class Log:
         key: bytes | None,
         body: bytes | None,
         headers: Headers | None,
+        unreadable: str = "",
     ) -> Arrival:
         """Return the arrival of a record; runs for every message, so arguments go by position."""
         return Arrival(
@@ -56,6 +57,7 @@ class Log:
             origin_of(headers) if headers else "",
             sent_at_ms if sent_at_ms > 0 else 0,  # -1: it has none
             (self, epoch, offset),
+            unreadable=unreadable,
         )
 
 
