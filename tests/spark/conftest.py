@@ -46,6 +46,8 @@ def spark(kafka_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", 2)
+        .config("spark.sql.codegen.wholeStage", "false")  # compiles each query for ten rows
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.sql.adaptive.enabled", "false")  # plans anew at each stage of ten rows
         .config("spark.driver.memory", "2g")  # every test of a process shares this heap
         .config("spark.buffer.pageSize", "1m")  # a join of ten rows takes a page: 16 MB by itself
