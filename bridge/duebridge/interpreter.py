@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 # Python's default of 700 allocations runs it every few messages or requests, and finds no garbage.
 THRESHOLDS = (50_000, 20, 50)
-SWITCH_S = 0.001
+SWITCH_S = 0.0005
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def tuned_gc() -> Iterator[None]:
 
 @contextmanager
 def short_turns() -> Iterator[None]:
-    """Have a thread that computes let others go on after a millisecond.
+    """Have a thread that computes let others go on after half a millisecond.
 
     An intake reads one batch while another thread stores the one before, two milliseconds a call.
     With Python's five that thread waits longer for its turn than for the store.

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import duebridge_connectors.spark
-from tests.spark.cold import on_cluster, one_file, one_shard
+from tests.spark.cold import on_cluster, on_executors
 from tests.spark.source.test_rows import rejected
 from tests.spark.world import LATER_MS, SHORT_LIVED, World
 from tests.support.servers import free_port, wait_until
@@ -29,8 +29,8 @@ ENVIRONMENT = {
 }
 DEPLOY = "org.apache.spark.deploy"
 ROWS = 5000
-ONE_SHARD_ROWS = 1_000_000
-ONE_FILE_ROWS = 60_000
+SHARD_ROWS = 1_000_000
+FILE_ROWS = 60_000
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
@@ -193,30 +193,19 @@ def logged(log: Path) -> dict[str, str]:
 
 
 @pytest.mark.timeout(1800)
-def test_read_of_one_shard_on_three_executors_uses_them_all(
-    three: Cluster, world: World, tmp_path: Path
+@pytest.mark.parametrize(("what", "count"), [("read", SHARD_ROWS), ("hydrate", FILE_ROWS)])
+def test_job_over_one_shard_or_file_on_three_executors_uses_them_all_at_the_same_cost(
+    three: Cluster, world: World, tmp_path: Path, what: str, count: int
 ) -> None:
-    words = [str(Path(one_shard.__file__)), world.config, str(ONE_SHARD_ROWS)]
-    _, few, whole = submitted(three, tmp_path, *words, **logged(tmp_path / "log"))
-    tasks = tasks_of(tmp_path / "log", f"read {ONE_SHARD_ROWS}")
-    at_once, executors = most_at_once(tasks), {task["Executor ID"] for task in tasks}
-    print(f"{len(tasks)} tasks, {at_once} at once, {len(executors)} executors: {few}, {whole}")  # noqa: T201
-    assert whole["rows"] == ONE_SHARD_ROWS
-    assert at_once >= 4
-    assert len(executors) == 3
-    assert whole["cpu_us"] < 1.5 * few["cpu_us"], "a row costs the same, however many there are"
-
-
-@pytest.mark.timeout(600)
-def test_hydrate_of_one_file_on_three_executors_uses_them_all(
-    three: Cluster, world: World, tmp_path: Path
-) -> None:
-    config = yaml.safe_load(Path(world.config).read_text())
-    config["routes"]["plain"]["cold_tier"] = {"path": str(tmp_path / "cold"), "horizon": "7d"}
-    Path(world.config).write_text(yaml.safe_dump(config))
-    words = [str(Path(one_file.__file__)), world.config, str(ONE_FILE_ROWS)]
+    if what == "hydrate":
+        config = yaml.safe_load(Path(world.config).read_text())
+        config["routes"]["plain"]["cold_tier"] = {"path": str(tmp_path / "cold"), "horizon": "7d"}
+        Path(world.config).write_text(yaml.safe_dump(config))
+    words = [str(Path(on_executors.__file__)), what, world.config, str(count)]
     done = submitted(three, tmp_path, *words, **logged(tmp_path / "log"))
-    tasks = tasks_of(tmp_path / "log", "hydrate")
-    assert done["accepted"] == ONE_FILE_ROWS
-    assert most_at_once(tasks) >= 4
-    assert len({task["Executor ID"] for task in tasks}) == 3
+    tasks = tasks_of(tmp_path / "log", "turn 2")
+    at_once, executors = most_at_once(tasks), {task["Executor ID"] for task in tasks}
+    print(f"{len(tasks)} tasks, {at_once} at once, {len(executors)} executors: {done}")  # noqa: T201
+    _, few, whole = done
+    assert (whole["rows"] >= count, at_once >= 4, len(executors)) == (True, True, 3)
+    assert whole["cpu_us"] < 1.5 * few["cpu_us"], "a row costs the same, however many there are"
