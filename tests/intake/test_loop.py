@@ -151,6 +151,21 @@ def test_stop_with_two_batches_in_hand_settles_both_and_takes_no_third(entrance:
     assert (len(entrance.queue.settled), entrance.queue.waiting) == (1000, 500)
 
 
+def test_batch_that_is_stored_after_give_up_is_settled_though_the_next_is_in_hand(
+    entrance: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storeroom = vars(entrance.loop)["_storeroom"]
+    carry_out = storeroom.carry_out
+
+    def carried_out(*given: Any, **named: Any) -> Any:
+        entrance.loop.give_up()
+        return carry_out(*given, **named)
+
+    monkeypatch.setattr(storeroom, "carry_out", carried_out)
+    assert entrance.take(*(placed(number, x_delay=b"5000") for number in range(700))) == 500
+    assert len(entrance.queue.settled) == 500
+
+
 def test_source_that_is_away_is_told_and_asked_again(entrance: Entrance) -> None:
     entrance.queue.is_available = False
     assert entrance.take(queued("a")) == 0

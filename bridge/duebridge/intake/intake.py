@@ -131,9 +131,9 @@ class IntakeLoop:
         return 0
 
     def _finish(self, batch: UnsettledBatch) -> int:
-        is_later = self._next is not None and bool(self._next.calls)
-        if is_later:
-            self._stored = batch
+        has_next = self._next is not None and bool(self._next.calls)
+        if has_next and not self._over.is_set():
+            self._stored = batch  # settled while the next one is stored
         elif not self._settle(batch):
             return 0
         self._batch, self._next = self._next, None

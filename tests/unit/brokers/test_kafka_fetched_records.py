@@ -167,6 +167,18 @@ def test_take_of_a_record_that_was_cut_returns_nothing_of_it() -> None:
     assert read(FetchedRecords, bytes(with_checksum(data)), 9) == ([], CorruptRecordError)
 
 
+def test_take_that_raises_after_records_leaves_nothing_that_a_poll_would_wait_for() -> None:
+    good = Batch([(0, 1, None, b"body", [])])
+    log = bytearray(packed([good, good]))
+    log[-3] ^= 1
+    part = FetchedRecords(0, PLACE, MemoryRecords(bytes(log)))
+    assert [each.offset for each in part.take(5)] == [0]
+    with pytest.raises(CorruptRecordError, match="offset 1: the checksum"):
+        part.take(5)
+    assert not part
+    assert part.next_fetch_offset == 1
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 def test_take_of_records_of_an_old_format_returns_them(magic: int) -> None:
     builder = LegacyRecordBatchBuilder(magic, 0, 10**6)
