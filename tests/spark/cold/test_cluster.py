@@ -29,7 +29,7 @@ ENVIRONMENT = {
 }
 DEPLOY = "org.apache.spark.deploy"
 ROWS = 5000
-SHARD_ROWS = 1_000_000
+SHARD_ROWS = 400_000
 FILE_ROWS = 60_000
 SPECULATION = {
     "spark.speculation": "true",
