@@ -18,9 +18,7 @@ from duebridge.envelope import SHORT_BYTES
 
 SAID = "headers: expected names in UTF-8; each other byte is written as \\x.. here"
 READ_COMMITTED = 1
-NOT_SHORT = (
-    0x81  # of a varint's first byte: it goes on, or is negative; else it is twice the number
-)
+NOT_SHORT = 0x81  # bits of a varint's first byte: it goes on, or is negative
 MOST_NAMES = 4096
 
 Header = tuple[str, bytes | None]
@@ -90,44 +88,34 @@ class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
         for _ in range(batch.records_count):
             began = at
             try:
-                offset, since_ms, key, value, headers, unreadable, at = _record(data, at)
+                size, start = decode_varint(data, at)
+                since_ms, at = decode_varint(data, start + 1)  # after a byte of attributes
+                since, at = decode_varint(data, at)
+                key, at = _nullable(data, at)
+                value, at = _nullable(data, at)
+                headers, unreadable, at = _headers(data, at)
             except (ValueError, IndexError) as error:
                 raise CorruptRecordError(f"invalid record: {error!r}") from error
-            self.next_fetch_offset = first + offset + 1
-            self.bytes_read += at - began
-            self.records_read += 1
+            if at != start + size or at > len(data):
+                raise CorruptRecordError(f"expected a record of {size} bytes; got {at - start}")
+            self._count(first + since, at - began)
             sent_ms = first_ms + since_ms if appended_ms is None else appended_ms
-            yield FetchedRecord(epoch, first + offset, sent_ms, key, value, headers, unreadable)
+            yield FetchedRecord(epoch, first + since, sent_ms, key, value, headers, unreadable)
         if at != len(data):
             raise CorruptRecordError(f"expected records of {len(data)} bytes; got {at}")
 
     def _read_old_format(self, batch: Any) -> Iterator[FetchedRecord]:
         for record in batch:
             self._check(record, record.offset)
-            self.next_fetch_offset = record.offset + 1
-            self.bytes_read += record.size_in_bytes
-            self.records_read += 1
+            self._count(record.offset, record.size_in_bytes)
             yield FetchedRecord(
                 -1, record.offset, record.timestamp, record.key, record.value, (), ""
             )
 
-
-def _record(
-    data: bytes, at: int
-) -> tuple[int, int, bytes | None, bytes | None, tuple[Header, ...], str, int]:
-    """Return offset and timestamp since the batch's, key, value, headers, what they lack, the end.
-
-    Raises `ValueError` and `IndexError` for bytes that are no record.
-    """
-    size, start = decode_varint(data, at)
-    since_ms, at = decode_varint(data, start + 1)  # after a byte of attributes
-    offset, at = decode_varint(data, at)
-    key, at = _nullable(data, at)
-    value, at = _nullable(data, at)
-    headers, unreadable, at = _headers(data, at)
-    if at != start + size or at > len(data):
-        raise ValueError(f"expected a record of {size} bytes; got {at - start}")
-    return offset, since_ms, key, value, headers, unreadable, at
+    def _count(self, offset: int, size: int) -> None:
+        self.next_fetch_offset = offset + 1
+        self.bytes_read += size
+        self.records_read += 1
 
 
 def _nullable(data: bytes, at: int) -> tuple[bytes | None, int]:
