@@ -109,12 +109,11 @@ def header_bytes(headers: Headers) -> int:
     size = 0
     for name, value in headers:  # of every message: no call for what is most frequent
         size += len(name) if name.isascii() else len(name.encode())
-        size += len(value) if type(value) is bytes else value_bytes(value)
+        size += len(value) if type(value) is bytes else _value_bytes(value)
     return size
 
 
-def value_bytes(value: HeaderValue) -> int:
-    """Return the bytes of a header's value, at most."""
+def _value_bytes(value: HeaderValue) -> int:
     if isinstance(value, str):
         return len(value.encode())
     if isinstance(value, Ext):

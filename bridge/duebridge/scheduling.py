@@ -1,6 +1,6 @@
 """Schedules envelopes of one route: the engine behind the producer and the intakes.
 
-envelopes ─▶ pack_batch: within the route's limits? ─▶ store_batch: split by shard
+envelopes ─▶ prepare_batch: within the route's limits? ─▶ store_batch: split by shard
           ─▶ DelayStore.schedule ─▶ receipts
 """
 
@@ -37,7 +37,7 @@ class ScheduleModes(TypedDict, total=False):
     keeps_answer: bool
 
 
-class PackedBatch(NamedTuple):
+class PreparedBatch(NamedTuple):
     """Envelopes as the store takes them; `refused` has the receipts, by number, of some."""
 
     envelopes: list[Envelope]
@@ -45,9 +45,9 @@ class PackedBatch(NamedTuple):
     refused: dict[int, Receipt]
 
 
-def pack_batch(
+def prepare_batch(
     limits: RouteLimits, envelopes: Sequence[Envelope], refusals: Mapping[int, str] = NONE
-) -> PackedBatch:
+) -> PreparedBatch:
     """Check and pack envelopes of a route; asks no store.
 
     `refusals` are errors of envelopes that the caller refuses, by number.
@@ -65,7 +65,7 @@ def pack_batch(
         except EnvelopeError as error:
             rows.append(refused_row(envelope.id))
             refused[number] = _refused(route, envelope, str(error))
-    return PackedBatch(whole, rows, refused)
+    return PreparedBatch(whole, rows, refused)
 
 
 class RouteScheduler:
@@ -100,37 +100,35 @@ class RouteScheduler:
         *,
         replace: bool,
         places: Sequence[LogPosition | None] = (),
-        refusals: Mapping[int, str] = NONE,
         primary_ids: Sequence[str] = (),
         **modes: Unpack[ScheduleModes],
     ) -> list[Receipt]:
         """Check a batch, store it shard by shard, and return its receipts in order.
 
         `places` are the messages' log positions, one per envelope, or none at all: a message at or
-        before a position that its shard has stored is a `duplicate`. `refusals` are errors
-        of envelopes that the caller refuses, by number. `primary_ids` and `modes` are
+        before a position that its shard has stored is a `duplicate`. `primary_ids` and `modes` are
         `DelayStore.schedule`'s.
         Raises `StoreError`; a `StoreUnavailable` has the ids without an answer.
         """
-        packed = pack_batch(self._limits, batch, refusals)
+        prepared = prepare_batch(self._limits, batch)
         return self.store_batch(
-            packed, replace=replace, places=places, primary_ids=primary_ids, **modes
+            prepared, replace=replace, places=places, primary_ids=primary_ids, **modes
         )
 
     def store_batch(
         self,
-        packed: PackedBatch,
+        prepared: PreparedBatch,
         *,
         replace: bool,
         places: Sequence[LogPosition | None] = (),
         primary_ids: Sequence[str] = (),
         **modes: Unpack[ScheduleModes],
     ) -> list[Receipt]:
-        """Store a packed batch and return its receipts in order, as `schedule` does."""
+        """Store a prepared batch and return its receipts in order, as `schedule` does."""
         started_ns = time.time_ns()
-        batch, receipts = packed.envelopes, dict(packed.refused)
+        batch, receipts = prepared.envelopes, dict(prepared.refused)
         try:
-            self._store(packed, receipts, places, primary_ids, replace=replace, **modes)
+            self._store(prepared, receipts, places, primary_ids, replace=replace, **modes)
         except StoreUnavailable as error:
             left = [each.id for number, each in enumerate(batch) if number not in receipts]
             raise error.about(left) from error
@@ -142,7 +140,7 @@ class RouteScheduler:
 
     def _store(
         self,
-        packed: PackedBatch,
+        prepared: PreparedBatch,
         receipts: dict[int, Receipt],
         places: Sequence[LogPosition | None],
         primary_ids: Sequence[str],
@@ -154,7 +152,7 @@ class RouteScheduler:
 
         What is refused goes along with its place: else the shard's mark would pass it.
         """
-        batch, rows, refused = packed
+        batch, rows, refused = prepared
         calls = [n for n in range(len(batch)) if n not in refused or (places and places[n])]
         for shard, numbers in self.store.by_shard(calls, lambda number: batch[number].id):
             answers = shard.schedule(

@@ -17,10 +17,10 @@ from duebridge.ports.source import Arrival, LogPosition
 from duebridge.receipt import Receipt
 from duebridge.scheduling import (
     ROW_BYTES,
-    PackedBatch,
+    PreparedBatch,
     RouteScheduler,
     find_route,
-    pack_batch,
+    prepare_batch,
     size_bytes,
 )
 from duebridge.store.batching import batches
@@ -43,7 +43,7 @@ class ScheduleCall(NamedTuple):
     """A call that schedules: requests of one route, and their envelopes as the store takes them."""
 
     run: Run
-    packed: PackedBatch
+    prepared: PreparedBatch
 
 
 Call = ScheduleCall | CancelRequest
@@ -107,9 +107,9 @@ class IntakeStore:
                 del self._schedulers[name]
 
     def calls(self, requests: Sequence[Request]) -> Iterator[Call]:
-        """Yield the calls that carry requests out, packed; asks no store."""
+        """Yield the calls that carry requests out, prepared; asks no store."""
         for run in runs_of(requests):
-            yield run if isinstance(run, CancelRequest) else ScheduleCall(run, self._packed(run))
+            yield run if isinstance(run, CancelRequest) else ScheduleCall(run, self._prepared(run))
 
     def carry_out(self, call: Call, *, is_repeated: bool = False) -> list[RefusedMessage]:
         """Carry out a call; return the messages that its route refused. Raises `StoreError`.
@@ -145,18 +145,18 @@ class IntakeStore:
         if answer in _EFFECTIVE:
             metrics.intake_cancelled.labels(self._intake).inc()
 
-    def _packed(self, run: Run) -> PackedBatch:
+    def _prepared(self, run: Run) -> PreparedBatch:
         name = run[0].route
         if name not in self._limits:
             self._limits[name] = RouteLimits.of(self._config, find_route(self._config, name))
         refusals = {n: each.text for n, each in enumerate(run) if isinstance(each, RefusedMessage)}
-        return pack_batch(self._limits[name], [self._envelope(each) for each in run], refusals)
+        return prepare_batch(self._limits[name], [self._envelope(each) for each in run], refusals)
 
     def _schedule(self, call: ScheduleCall, is_repeated: bool) -> list[RefusedMessage]:
         run = call.run
         scheduler = self._scheduler(run[0].route)
         receipts = scheduler.store_batch(
-            call.packed,
+            call.prepared,
             replace=self._is_replacing,
             places=(places := self._places(run)),
             # A redelivered message revives no ended envelope; a new one may.

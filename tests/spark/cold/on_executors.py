@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.config.models import HOUR_MS
-from duebridge_connectors.spark.cold.tier import Tier
+from duebridge_connectors.spark.cold.tier import Tier, open_tier
 from duebridge_connectors.spark.jobs.hydrate import run_hydrate
 from duebridge_connectors.spark.jobs.schedule import run_schedule
 from duebridge_connectors.spark.session import opened_session
@@ -55,9 +55,9 @@ def executors_cpu_us(app_id: str) -> float:
     return 1e4 * sum(ticks[pid] for pid in found)
 
 
-def read_shard(spark: SparkSession, config: str, count: int, turn: int) -> Callable[[], int]:
-    """Write one shard; return what reads all columns of all that is pending in it."""
-    write_envelopes(rows(spark, count, PARTS, turn), config=config, route="plain")
+def read_shard(spark: SparkSession, config: str, count: int, _: int) -> Callable[[], int]:
+    """Write one shard, the same ids in each turn; return what reads all columns of its rows."""
+    write_envelopes(rows(spark, count, PARTS, 0), config=config, route="plain")
     frame = read_source(spark, config=config, route="plain", state="pending")
     # Python gives every column all the same.
     return lambda: int(frame.agg(F.count("id")).collect()[0][0])
@@ -66,7 +66,9 @@ def read_shard(spark: SparkSession, config: str, count: int, turn: int) -> Calla
 def hydrate_file(spark: SparkSession, config: str, count: int, turn: int) -> Callable[[], int]:
     """Write one file, since its rows are due in one hour; return what brings them back."""
     rows(spark, count, 1, turn).createOrReplaceTempView("given")
+    before = set(open_tier(config, "plain").log.state().known)
     run_schedule(spark, ["given"], form="table", config=config, route="plain")
+    (_,) = set(open_tier(config, "plain").log.state().known) - before
     Tier.boundary_ms = lambda _: DUE_MS + (2 * turn + 1) * HOUR_MS  # type: ignore[method-assign]
     return lambda: run_hydrate(spark, config=config, route="plain").accepted
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from kafka import IsolationLevel
 from kafka.consumer.fetcher import Fetcher
 from kafka.errors import CorruptRecordError
 from kafka.record.default_records import DefaultRecordBatch
@@ -17,7 +18,6 @@ from kafka.record.util import decode_varint
 from duebridge.envelope import SHORT_BYTES
 
 SAID = "headers: expected names in UTF-8; each other byte is written as \\x.. here"
-READ_COMMITTED = 1
 NOT_SHORT = 0x81  # bits of a varint's first byte: it goes on, or is negative
 MOST_NAMES = 4096
 
@@ -71,7 +71,7 @@ class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
 
     def _is_left_out(self, batch: DefaultRecordBatch) -> bool:
         """Return whether it is the mark of a transaction's end, or of one that was aborted."""
-        if self.isolation_level == READ_COMMITTED and batch.has_producer_id():
+        if self.isolation_level == IsolationLevel.READ_COMMITTED and batch.has_producer_id():
             self._consume_aborted_transactions_up_to(batch.last_offset)
             if self._contains_abort_marker(batch):
                 self.aborted_producer_ids.discard(batch.producer_id)

@@ -28,7 +28,7 @@ from duebridge_connectors.kafka.source.librdkafka_errors import (
     commit_failure,
     failure_by,
 )
-from duebridge_connectors.kafka.source.librdkafka_headers import marked, read_headers
+from duebridge_connectors.kafka.source.librdkafka_headers import read_headers
 from duebridge_connectors.kafka.source.logs import CommittedOffset, Logs
 
 CLOSE_S = 3.0
@@ -152,15 +152,15 @@ class LibrdkafkaConsumer:
         owned = self._logs.owned if self._logs is not None else {}
         arrivals: list[Arrival] = []
         read = read_headers(found)
-        for each, headers in zip(found, read.headers, strict=True):
+        for number, (each, headers) in enumerate(zip(found, read.headers, strict=True)):
             if (error := each.error()) is not None:
                 check_record(error, each)
             elif (log_ := owned.get(each.partition())) is not None:
                 epoch, at = each.leader_epoch(), each.timestamp()[1]
                 epoch = -1 if epoch is None else epoch
-                arrival = log_.arrival(epoch, each.offset(), at, each.key(), each.value(), headers)
-                arrivals.append(arrival)
-        return marked(arrivals, read.damaged) if read.damaged else arrivals
+                place, said = (epoch, each.offset(), at), read.unreadable.get(number, "")
+                arrivals.append(log_.arrival(*place, each.key(), each.value(), headers, said))
+        return arrivals
 
     def _on_assign(self, consumer: Any, parts: list[Any]) -> None:
         """Own partitions, from where the group stopped; raises what `consume` then raises."""
