@@ -1,7 +1,9 @@
 #!lua flags=allow-oom
 -- demote.lua: remove envelopes whose copies are safe in the cold tier.
 --
--- Transition  pending -> (the cold tier), if unchanged since it was copied; else the copy is void
+-- Transition  pending -> (the cold tier), if unchanged since it was copied; else the copy is void, and so
+--          are later ones of its id in the batch: a reader finds an envelope twice that moves ahead of it.
+--          An envelope whose copies a tombstone binds stays too, with a new generation for the next batch
 -- ARGV[4]  the batch of copies; its stored progress prevents processing a row twice
 -- ARGV[5]  index in the batch of the first row of this call, from 0
 -- ARGV[6]  lifetime of the batch's progress, ms; void copies are then looked at again
@@ -37,12 +39,39 @@ local function is_what_was_copied(i)
     and scores[i]
 end
 
+-- Return which of the ids have a void copy in the batch already.
+local function ids_of_void_copies()
+  local names, found = {}, {}
+  if void == 0 then return found end
+  for i, id in ipairs(ids) do names[i] = 'x' .. batch .. '/' .. id end
+  for i, value in ipairs(hmget(MEMORY, names)) do found[ids[i]] = value and true end
+  return found
+end
+
+-- Whether the copy would not come back as it is, though the envelope lives: mark.lua ends all copies of
+-- an id that is here.
+local function is_bound(i)
+  local tombstone = tombstone_of(ids[i])
+  return tombstone and tombstone.left >= generations[i]
+end
+
+local function renumber(i)
+  local record = records[i]
+  local due, expires = number_at(record, 2, 7), string.sub(record, 8, 13)
+  redis.call('HSET', ENVELOPES, ids[i], moved_record(record, due, expires, next_generation(1)))
+end
+
+read_tombstones(ids)
+local is_void = ids_of_void_copies()
 local leaving, items = {}, {}
 for i, id in ipairs(ids) do
-  if is_what_was_copied(i) then
+  local is_same = is_what_was_copied(i) and not is_void[id]
+  if is_same and not is_bound(i) then
     leaving[#leaving + 1] = id
     items[#items + 1], items[#items + 2] = id, string.sub(records[i], 2, 7)
   else
+    if is_same then renumber(i) end
+    is_void[id] = true
     memorize('x' .. batch .. '/' .. id, six(generations[i]), keep)
   end
 end

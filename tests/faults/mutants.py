@@ -242,6 +242,18 @@ MUTANTS |= {
         "::test_demote_of_what_changed_since_changes_nothing_and_voids_the_copy[valkey-replaced]",
         ScriptEdit("and number_at(record, 26, 31) == generations[i] and", "and"),
     ),
+    "demoted_though_its_copy_is_void": Mutant(
+        "an envelope leaves the store for a copy that an earlier one of its batch has made void",
+        "tests/store/cold/test_cold_tier.py"
+        "::test_demote_of_what_was_copied_before_and_after_a_change_leaves_it[valkey-1-replaced]",
+        ScriptEdit("and not is_void[id]", ""),
+    ),
+    "demoted_though_its_copy_has_ended": Mutant(
+        "an envelope leaves the store for a copy that a tombstone binds",
+        f"{COPIES}demote_of_an_id_whose_row_was_void_at_its_mark_keeps_it_for_the_next_batch"
+        "[valkey-copied first-filter]",
+        ScriptEdit("is_same and not is_bound(i)", "is_same"),
+    ),
     "cold_copy_of_an_earlier_life": Mutant(
         "a hydrate brings back the copy of an id that was scheduled again since",
         f"{COPIES}schedule_in_a_batch_ends_the_copies_of_the_cold_ids_and_no_others[valkey]",

@@ -206,24 +206,30 @@ class ColdHistory:
     def demote(self, _: bool) -> Job:
         beyond_ms = self.desk.clock() + HORIZON_MS
         yield from self.remove_rest()
-        rows = list(self.copies(f"B{next(self.numbers)}", beyond_ms))
-        yield
+        rows: list[ColdRow] = []
+        for copy in self.copies(f"B{next(self.numbers)}", beyond_ms):
+            rows.append(copy)
+            yield
         if rows:
             self.files.batches[rows[0].batch] = rows
             yield
             yield from self.remove_rest()
 
     def copies(self, batch: str, beyond_ms: int) -> Iterator[ColdRow]:
-        for each in self.desk.store.list("pending").entries:
+        """Read a page of one envelope at a time: one that moves ahead of the reader comes twice."""
+        page = self.desk.store.list("pending", limit=1, due_from_ms=beyond_ms)
+        while page.cursor:
+            (each,) = page.entries
             assert each.record
             assert each.content
-            if each.record.due_at_ms >= beyond_ms:
-                given = (each.record.generation, each.record.due_at_ms, each.content.body or b"")
-                yield ColdRow(batch, each.id, *given)
+            given = (each.record.generation, each.record.due_at_ms, each.content.body or b"")
+            yield ColdRow(batch, each.id, *given)
+            page = self.desk.store.list("pending", limit=1, cursor=page.cursor)
 
     def remove_rest(self) -> Job:
         for batch in self.files.unfinished():
-            for number, row in enumerate(self.files.batches[batch]):
+            rows = sorted(self.files.batches[batch], key=lambda row: (row.id, row.generation))
+            for number, row in enumerate(rows):
                 self.desk.store.demote(batch, number, [(row.id, row.generation)])
                 yield
             self.files.removed.add(batch)

@@ -271,3 +271,21 @@ def test_mark_again_of_what_was_void_and_has_ended_says_so_again(
     later = generation_of(desk)
     assert desk.store.mark(["x"], later, "") == []
     assert hydrate(desk, Row("x", later, "M")) == "accepted"
+
+
+@FILTERED
+@pytest.mark.parametrize("is_copied_first", [True, False], ids=["copied first", "marked first"])
+def test_demote_of_an_id_whose_row_was_void_at_its_mark_keeps_it_for_the_next_batch(
+    desk: Desk, is_filtered: bool, is_copied_first: bool
+) -> None:
+    """The mark ends every copy up to now: that of the envelope itself would not come back."""
+    prepare(desk, is_filtered)
+    desk.schedule(far("x"))
+    before = copied(desk, "x")
+    assert desk.store.mark(["x"], generation_of(desk), "") == ["x"]
+    row = before if is_copied_first else copied(desk, "x")
+    assert desk.store.demote("B", 0, [("x", row.generation)])[1:] == (1, 0, 1)
+    assert desk.state_of("x") == "pending"
+    row = copied(desk, "x")
+    assert desk.store.demote("C", 0, [("x", row.generation)])[1:] == (1, 1, 0)
+    assert hydrate(desk, row) == "accepted"

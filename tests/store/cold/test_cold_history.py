@@ -87,6 +87,13 @@ BEGINS = {
         Event("step", 1, WHOLE),
         Event("step", 0, WHOLE),
     ],
+    "moved ahead of a demote that reads": [
+        PUT,
+        Event("begin", 0),
+        Event("step", 0, 0),  # it has read x
+        MOVED,
+        Event("step", 0, WHOLE),
+    ],
     "cancelled while a hydrate that brought it back died": [
         *FILTER,
         *COLD,

@@ -71,6 +71,21 @@ def test_demote_of_what_changed_since_changes_nothing_and_voids_the_copy(
     assert void(desk) == {"B/a"}
 
 
+@pytest.mark.parametrize("how", ["rescheduled", "replaced"])
+@pytest.mark.parametrize("rows_a_call", [1, 2])
+def test_demote_of_what_was_copied_before_and_after_a_change_leaves_it(
+    desk: Desk, rows_a_call: int, how: str
+) -> None:
+    desk.pending("a")
+    rows = copies(desk, "a")
+    change(desk, how)
+    rows += copies(desk, "a")
+    for first in range(0, 2, rows_a_call):
+        answer(desk, "B", rows[first : first + rows_a_call], first)
+    assert answer(desk, "B", []) == (2, 0, 2)
+    assert (desk.state_of("a"), void(desk)) == ("pending", {"B/a"})
+
+
 def test_demote_repeated_changes_nothing_and_answers_as_it_did(desk: Desk) -> None:
     desk.pending("a", "b")
     rows = copies(desk, "a", "b")

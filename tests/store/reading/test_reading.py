@@ -8,7 +8,7 @@ from duebridge.errors import StoreError
 from duebridge.store.wire.record import NOT_IN_FLIGHT
 from duebridge.store.wire.replies import Entry
 from tests.store.conftest import Opened
-from tests.support.desk import NOW_MS, Desk, envelope, retrying
+from tests.support.desk import NOW_MS, YEAR_MS, Desk, envelope, retrying
 
 
 @pytest.mark.parametrize("state", ["pending", "ready", "suspect", "unack", "retry", "dead"])
@@ -106,6 +106,15 @@ def test_list_goes_on_behind_an_id_that_is_gone(desk: Desk) -> None:
     desk.store.cancel("03")
     rest = desk.store.list("pending", limit=100, cursor=page.cursor)
     assert ids_of(rest.entries) == ids[4:]
+
+
+def test_list_goes_on_behind_an_id_that_was_moved_and_skips_none(desk: Desk) -> None:
+    ids = [f"{n:02d}" for n in range(9)]
+    desk.pending(*[envelope(name, f"{n + 1}s") for n, name in enumerate(ids)])
+    page = desk.store.list("pending", limit=4)
+    assert desk.store.reschedule("03", "+60000", YEAR_MS).status == "rescheduled"
+    rest = desk.store.list("pending", limit=100, cursor=page.cursor)
+    assert ids_of(rest.entries) == [*ids[4:], "03"]
 
 
 def test_list_within_bounds_takes_both_ends(desk: Desk) -> None:
