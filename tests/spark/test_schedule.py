@@ -134,6 +134,14 @@ def test_schedule_of_far_rows_whose_ids_live_is_judged_by_the_store(cold: ColdRo
     assert (cold.hydrate().accepted, cold.warm()) == (1, {"other", "new"})
 
 
+def test_envelope_whose_id_a_job_scheduled_again_goes_cold_and_comes_back(cold: ColdRoute) -> None:
+    cold.world.producer().schedule("cold", b"x", id="x", at=LATER_MS)
+    assert scheduled(cold, [("x", "x", LATER_MS, None, None)]).duplicate == 1
+    assert (cold.demote().removed + cold.demote().removed, cold.warm()) == (1, set())
+    cold.reach(hours=1)
+    assert (cold.hydrate().accepted, cold.warm(), cold.marks()) == (1, {"x"}, set())
+
+
 def bodies(cold: ColdRoute) -> dict[str, bytes]:
     """What is in the store, by id."""
     rows = cold.world.read(route="cold").select("id", "body").collect()

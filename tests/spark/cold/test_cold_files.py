@@ -17,7 +17,7 @@ from duebridge.config.models import HOUR_MS
 from duebridge.errors import JobFailed
 from duebridge.receipt import Known
 from duebridge.store.cold.notes import ColdNotes
-from duebridge_connectors.spark.cold import parquet_files
+from duebridge_connectors.spark.cold import compaction, parquet_files
 from duebridge_connectors.spark.cold.commit_log import (
     DEMOTED,
     HYDRATED,
@@ -27,7 +27,7 @@ from duebridge_connectors.spark.cold.commit_log import (
     Commit,
     boundary_ms,
 )
-from duebridge_connectors.spark.cold.compaction import FEW
+from duebridge_connectors.spark.cold.compaction import FEW, compact
 from duebridge_connectors.spark.cold.parquet_files import (
     ColdBatch,
     ColdRead,
@@ -334,13 +334,11 @@ def test_tidy_cold_merges_small_files_without_spark(world: World, log: ColdLog) 
 
 
 def test_hydrate_hour_by_hour_out_of_one_file_brings_each_row_once_though_killed(
-    cold: ColdRoute,
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cold.spark.conf.set("spark.sql.shuffle.partitions", 1)
-    try:
-        cold.demoted("a", "b", "c", "d", "e", "f")
-    finally:
-        cold.spark.conf.set("spark.sql.shuffle.partitions", 2)
+    cold.demoted("a", "b", "c", "d", "e", "f")
+    monkeypatch.setattr(compaction, "FEW", 0)
+    compact(cold.tier.log, cold.tier.now_ms())
     (file,) = cold.tier.log.state().files
     cold.reach(hours=1)
     with pytest.MonkeyPatch.context() as killing:

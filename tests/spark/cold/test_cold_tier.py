@@ -107,6 +107,23 @@ def test_demote_of_what_changes_meanwhile_leaves_it_and_its_void_copy_never_come
     assert cold.marks() == set()
 
 
+def test_demote_that_reads_an_envelope_before_and_after_it_was_moved_leaves_it(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cold.schedule("kept", "moved")
+    real = demote.read_source
+
+    def read_twice(*given: Any, **options: Any) -> Any:
+        before = real(*given, **options).localCheckpoint()
+        assert cold.world.producer().reschedule("cold", "moved", delay="200d") == "rescheduled"
+        return before.unionByName(real(*given, **options))
+
+    monkeypatch.setattr(demote, "read_source", read_twice)
+    assert (cold.demote().removed, cold.warm()) == (1, {"moved"})
+    cold.reach(hours=24 * 250)
+    assert (cold.hydrate().accepted, cold.warm()) == (1, {"kept", "moved"})
+
+
 def test_demote_whose_files_the_driver_does_not_see_moves_nothing(
     cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,14 +151,14 @@ def _finish(spark: SparkSession, tier: Tier, batch: Commit) -> Commit:
         text = f"expected to be finished within max_delay; it started {format_ms(age_ms)} ago"
         raise JobFailed(f"batch {batch.batch} of {tier.log.root}: {text}")
     job = RemovalJob(tier.address, tier.shards, batch.batch, tier.route.max_delay)
-    keys = in_removal_order(read_cold(spark, tier, batch.files, KEYS))
-    counts = keys.mapInArrow(partial(remove_rows, job), "done long, removed long, void long")
+    keys = in_removal_order(read_cold(spark, tier, batch.files, KEYS), len(tier.shards))
+    counts = keys.mapInArrow(partial(remove_rows, job), "rows long, removed long, void long")
     total = counts.groupBy().sum().collect()[0]
-    done, removed, void = (int(count or 0) for count in total)
-    if done != batch.rows:
-        raise JobFailed(f"batch {batch.batch}: expected {batch.rows} rows to be done; got {done}")
+    rows, removed, void = (int(count or 0) for count in total)
+    if rows != batch.rows:
+        raise JobFailed(f"batch {batch.batch}: expected {batch.rows} rows to be done; got {rows}")
     finished = Commit(
-        kind=REMOVED, batch=batch.batch, at_ms=tier.now_ms(), rows=done, removed=removed, void=void
+        kind=REMOVED, batch=batch.batch, at_ms=tier.now_ms(), rows=rows, removed=removed, void=void
     )
     tier.log.commit(finished)
     return finished
@@ -179,18 +179,36 @@ class RemovalJob(msgspec.Struct, frozen=True):
 
 def remove_rows(job: RemovalJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Remove rows of shard, id and generation; yield the totals of the batch for each shard."""
-    rows = (
-        row
-        for batch in batches
-        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
-    )
+    rows = SortedRows(batches)
     with job.address.connect() as connection:
         for number, shard_rows in groupby(rows, key=itemgetter(0)):
             store = job.address.delay_store(connection, job.shards[number], job.keep_ms)
             keys = ((name, generation) for _, name, generation in shard_rows)
             total = _remove(store, job.batch, keys)
-            counts = {"done": [total.done], "removed": [total.removed], "void": [total.void]}
-            yield pa.RecordBatch.from_pydict(counts)
+            counts = {"removed": [total.removed], "void": [total.void]}
+            yield pa.RecordBatch.from_pydict({"rows": [rows.taken()], **counts})
+
+
+class SortedRows:
+    """Rows, each once: to the store, a row that comes again is a void copy."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._read = 0
+
+    def __iter__(self) -> Iterator[tuple[int, str, int]]:
+        before = None
+        for batch in self._batches:
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                self._read += 1
+                if row != before:
+                    yield row
+                before = row
+
+    def taken(self) -> int:
+        """Return how many rows were read since the last call, with those that came twice."""
+        read, self._read = self._read, 0
+        return read
 
 
 def _remove(store: DelayStore, batch: str, rows: Iterator[RemovalKey]) -> DemoteReply:

@@ -54,19 +54,29 @@ def mark_batch(spark: SparkSession, tier: Tier, batch: Commit, lease: ColdLease)
     return _mark(rows, MarkJob(tier.address, tier.shards, lease.token, is_next=False))
 
 
-def sift_if_worn(spark: SparkSession, tier: Tier, lease: ColdLease, marks: int) -> bool:
-    """Rebuild filter and floor if there is none yet, it is full, or too many marks are unused."""
+def sift_if_worn(
+    spark: SparkSession, tier: Tier, lease: ColdLease, *, marks: int = 0, coming: int = 0
+) -> bool:
+    """Rebuild filter and floor if too many marks are unused, or there is no room for more ids.
+
+    Without a filter there is no room; `coming` rows are about to go cold.
+    """
     with tier.notes() as shards:
         filters = [shard.filter() for shard in shards]
-    is_full = any(each.marked * BITS_AN_ID >= each.words * WORD_BITS for each in filters)
+    a_shard = -(-coming // len(tier.shards))
+    is_full = any(
+        (each.marked + a_shard) * BITS_AN_ID >= each.words * WORD_BITS for each in filters
+    )
     if is_full or marks > 2 * sum(each.kept for each in filters) + MOST_UNUSED:
-        sift(spark, tier, lease)
+        sift(spark, tier, lease, a_shard)
         return True
     return False
 
 
-def sift(spark: SparkSession, tier: Tier, lease: ColdLease) -> None:
+def sift(spark: SparkSession, tier: Tier, lease: ColdLease, coming: int = 0) -> None:
     """Rebuild the filter and the floor, and drop the marks that no row of the files needs.
+
+    The filter has room for the ids of the files, `coming` ones a shard, and as many again.
 
     Marks are read before the files: so every mark that is dropped was left before, and its row, if
     there was one, is counted by then. The files are read once more when the new filter has begun:
@@ -77,7 +87,7 @@ def sift(spark: SparkSession, tier: Tier, lease: ColdLease) -> None:
     sizes = _counts(_cold_rows(spark, tier))
     with tier.notes() as shards:
         for number, shard in enumerate(shards):
-            bits = BITS_AN_ID * max(LEAST_IDS, ROOM * sizes.of(number))
+            bits = BITS_AN_ID * max(LEAST_IDS, ROOM * (sizes.of(number) + coming))
             shard.store.begin_sift(bits // WORD_BITS, began[number], lease.token)
     rows = _cold_rows(spark, tier).persist()
     try:

@@ -12,12 +12,14 @@ from hashlib import blake2b
 from typing import Any
 from zlib import crc32
 
+import numpy as np
 import pyarrow as pa
 from pyarrow.fs import LocalFileSystem
 
 SUFFIX = ".ids"
 _BLOCK = 64
 _BYTES = _BLOCK - 4  # without the CRC
+_BITS = 8 * _BYTES
 _IDS = 30  # a block: 16 bits an id
 REQUESTS = 16  # at once, to an object store
 _PROBES = range(0, 6 * 9, 9)
@@ -25,13 +27,14 @@ _PROBES = range(0, 6 * 9, 9)
 
 def filter_of(ids: Iterable[str]) -> bytes:
     """Return the filter of these ids."""
-    given = [*ids]
-    blocks = [0] * max(1, -(-len(given) // _IDS))
-    for each in given:
-        number, bits = _place(each, len(blocks))
-        blocks[number] |= bits
-    bodies = (bits.to_bytes(_BYTES) for bits in blocks)
-    return b"".join(body + crc32(body, len(blocks)).to_bytes(4) for body in bodies)
+    halves = np.frombuffer(b"".join(map(_digest, ids)), ">u8").reshape(-1, 2)
+    blocks = max(1, -(-len(halves) // _IDS))
+    last_bits = halves[:, 0] % blocks * _BITS + (_BITS - 1)
+    is_set = np.zeros(blocks * _BITS, bool)
+    for at in _PROBES:
+        is_set[last_bits - (halves[:, 1] >> at & 511) % _BITS] = True
+    bodies = map(np.ndarray.tobytes, np.packbits(is_set).reshape(blocks, _BYTES))
+    return b"".join(body + crc32(body, blocks).to_bytes(4) for body in bodies)
 
 
 def have_id(files: Any, paths: Sequence[str], envelope_id: str) -> list[bool]:
@@ -58,9 +61,13 @@ def _may_have(files: Any, envelope_id: str, path: str) -> bool:
 
 def _place(envelope_id: str, blocks: int) -> tuple[int, int]:
     """Return the block of an id, and its bits there."""
-    digest = blake2b(envelope_id.encode(), digest_size=16).digest()
+    digest = _digest(envelope_id)
     drawn = int.from_bytes(digest[8:])
     bits = 0
     for at in _PROBES:
-        bits |= 1 << (drawn >> at & 511) % (_BYTES * 8)
+        bits |= 1 << (drawn >> at & 511) % _BITS
     return int.from_bytes(digest[:8]) % blocks, bits
+
+
+def _digest(envelope_id: str) -> bytes:
+    return blake2b(envelope_id.encode(), digest_size=16).digest()

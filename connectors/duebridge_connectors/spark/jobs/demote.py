@@ -3,25 +3,30 @@
 store: pending, due beyond the horizon
   │  written, read back, counted, compared
   ▼
-Parquet of a new batch ─▶ commit: the copies are complete
+Parquet of a new batch ─▶ rebuild the filter of the cold ids if it has no room for them
+  │
+  ▼
+commit: the copies are complete
   │  demote.lua: unchanged envelopes leave; the copy of a changed one is void
   ▼
-commit: the copies count ─▶ rebuild a worn filter of the cold ids
+commit: the copies count ─▶ merge and delete a few files
 """
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import msgspec
 from pyspark.sql import SparkSession
 
 from duebridge.errors import JobFailed
+from duebridge.store.cold.lease import ColdLease
 from duebridge_connectors.spark.cold.batches import finish_batches, write_batch
 from duebridge_connectors.spark.cold.commit_log import DEMOTED, Commit
 from duebridge_connectors.spark.cold.filter_rebuild import sift_if_worn
 from duebridge_connectors.spark.cold.tier import Tier, new_batch, open_tier
 from duebridge_connectors.spark.jobs.tidy_cold import tidy_a_little
 from duebridge_connectors.spark.source.dataframes import read_source
-from duebridge_connectors.spark.transforms.cold_copies import as_cold, batch_rows
+from duebridge_connectors.spark.transforms.cold_copies import as_cold
 
 
 class DemoteSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,10 +53,16 @@ def run_demote(spark: SparkSession, *, config: str, route: str) -> DemoteSummary
     """
     tier = open_tier(config, route)
     finished = finish_batches(spark, tier)
-    if copied := copy_far_rows(spark, tier, config):
+    copied = copy_far_rows(spark, tier, config)
+    with _leased(tier) as lease:
+        if lease:
+            sift_if_worn(spark, tier, lease, coming=copied.rows if copied else 0)
+    if copied:
         tier.log.commit(copied)
         finished += finish_batches(spark, tier)
-    _tidy_up(spark, tier)
+    with _leased(tier) as lease:
+        if lease:
+            tidy_a_little(tier.log, tier.now_ms())
     return DemoteSummary(
         route=route,
         removed=sum(commit.removed for commit in finished),
@@ -60,15 +71,15 @@ def run_demote(spark: SparkSession, *, config: str, route: str) -> DemoteSummary
     )
 
 
-def _tidy_up(spark: SparkSession, tier: Tier) -> None:
-    """Leave it to the next run while another job has the tier."""
+@contextmanager
+def _leased(tier: Tier) -> Iterator[ColdLease | None]:
+    """Have the lease of the tier; None while another job has it: the next run does the work."""
     with ExitStack() as held:
         try:
             lease = held.enter_context(tier.leased("demote"))
         except JobFailed:
-            return
-        sift_if_worn(spark, tier, lease, marks=0)
-        tidy_a_little(tier.log, tier.now_ms())
+            lease = None
+        yield lease
 
 
 def copy_far_rows(spark: SparkSession, tier: Tier, config: str) -> Commit | None:
@@ -80,5 +91,5 @@ def copy_far_rows(spark: SparkSession, tier: Tier, config: str) -> Commit | None
     batch = new_batch(tier.now_ms())
     options = {"config": config, "route": tier.route.name, "state": "pending", "content": "packed"}
     rows = read_source(spark, **options, due_after=beyond_ms, page=1000)
-    copied = write_batch(tier, batch_rows(as_cold(rows), batch), DEMOTED, batch)
+    copied = write_batch(tier, as_cold(rows, batch), DEMOTED, batch)
     return copied if copied.rows else None

@@ -91,7 +91,7 @@ def run_hydrate(
         if returning.files or returning.early is not None:
             done = returning.bring_back(done, {"config": config, **write_options})
             returning.drop_used_marks()
-        sift_if_worn(spark, tier, lease, returning.marks_left)
+        sift_if_worn(spark, tier, lease, marks=returning.marks_left)
         lease.check()
         with tier.notes() as shards:
             for shard in shards:

@@ -13,15 +13,16 @@ PULLED = [*COPY, "due_at_ms"]  # of a row that returned before its file did
 KEYS = ["shard", "id", "generation"]  # the key of an envelope in the store
 
 
-def as_cold(packed: DataFrame) -> DataFrame:
-    """Return readable rows of the store as rows of the tier.
+def as_cold(packed: DataFrame, batch: str) -> DataFrame:
+    """Return readable rows of the store as a batch of the tier, each task's in the same order.
 
     Instants are epoch ms: Arrow cannot compare Spark's timestamps.
     """
     instants = {f"{name}_ms": F.unix_millis(name) for name in ("due_at", "scheduled_at")}
     expires = F.coalesce(F.unix_millis("expires_at"), F.lit(0))
     there = packed.where(F.col("blob").isNotNull())
-    return there.withColumns({**instants, "expires_at_ms": expires, "batch": F.lit("")})
+    named = {**instants, "expires_at_ms": expires, "batch": F.lit(batch)}
+    return there.withColumns(named).select(*COLD.names)
 
 
 def as_held(rows: DataFrame, route: str) -> DataFrame:
@@ -36,20 +37,16 @@ def as_held(rows: DataFrame, route: str) -> DataFrame:
 
 
 def batch_rows(rows: DataFrame, batch: str) -> DataFrame:
-    """Return distinct rows of the tier as a batch, sorted for `parquet_files.write_files`.
-
-    The store's reader may repeat a row after the last id of a page was removed; the second copy
-    would be void.
-    """
+    """Return distinct rows of the tier as a batch, sorted for `parquet_files.write_files`."""
     hour = F.floor(F.col("due_at_ms") / HOUR_MS).alias(HOUR)
     part = F.pmod(F.hash("id"), F.lit(PARTS)).alias(PART)
     once = rows.withColumn("batch", F.lit(batch)).select(*COLD.names, hour, part)
     return once.repartition(HOUR, PART).distinct().sortWithinPartitions("due_at_ms", "id")
 
 
-def in_removal_order(rows: DataFrame) -> DataFrame:
-    """Return `KEYS` as removal needs them: each shard in one partition, in a fixed order."""
-    return rows.repartition("shard").sortWithinPartitions(*KEYS)
+def in_removal_order(rows: DataFrame, shards: int) -> DataFrame:
+    """Return `KEYS` as removal needs them: each shard in its own partition, in a fixed order."""
+    return rows.repartitionById(shards, "shard").sortWithinPartitions(*KEYS)
 
 
 def moved_forward(rows: DataFrame, moved: DataFrame) -> DataFrame:
