@@ -1,11 +1,28 @@
 -- Pages of an index, ordered by score and then id.
 
--- Return the rank that follows a row. If its id is gone, or has another score by now, the page begins at
--- the row's score: rows may repeat, but none is skipped.
+-- Whether an id comes before another one of the same score: by bytes, where Lua's < asks the locale.
+local function precedes(id, other)
+  for i = 1, math.min(#id, #other) do
+    local byte, another = string.byte(id, i), string.byte(other, i)
+    if byte ~= another then return byte < another end
+  end
+  return #id < #other
+end
+
+-- Return the rank that follows a row, or its place if its id is gone or has another score by now.
 local function rank_after(key, id, score)
   local found = redis.call('ZSCORE', key, id)
   if found and tonumber(found) == tonumber(score) then return redis.call('ZRANK', key, id) + 1 end
-  return redis.call('ZCOUNT', key, '-inf', '(' .. score)
+  local first, last = redis.call('ZCOUNT', key, '-inf', '(' .. score), redis.call('ZCOUNT', key, '-inf', score)
+  while first < last do
+    local middle = math.floor((first + last) / 2)
+    if precedes(id, redis.call('ZRANGE', key, middle, middle)[1]) then
+      last = middle
+    else
+      first = middle + 1
+    end
+  end
+  return first
 end
 
 -- Return the ids and scores of retry after a row ('' for the first page), at most `count`.

@@ -65,9 +65,11 @@ def list_dead(
 
 def ended_at_ms(entry: Entry) -> int:
     """Return when it last failed; if unknown when it expired, else its due instant, else 0."""
-    if entry.flight.last_failed_at_ms or entry.record is None:
-        return entry.flight.last_failed_at_ms
-    return entry.record.expires_at_ms or entry.record.due_at_ms
+    flight, record = entry.flight, entry.record
+    if flight.last_failed_at_ms or record is None:
+        return flight.last_failed_at_ms
+    has_expired = flight.reason == Reason.EXPIRED
+    return record.expires_at_ms if has_expired else record.due_at_ms
 
 
 def reason_number(word: str) -> int:

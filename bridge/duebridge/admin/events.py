@@ -86,6 +86,11 @@ class EventReader:
         self._shards = [_ShardReader(journal) for journal in journals]
         self._purges = purges
 
+    def read_too(self, journals: list[Journal]) -> None:
+        """Read these journals from their beginning, but those that it reads already."""
+        known = {each.journal.shard for each in self._shards}
+        self._shards += [_ShardReader(each) for each in journals if each.shard not in known]
+
     def go_to_instant(self, at_ms: int) -> None:
         """Seek to an instant; entries since then that the cap has cut are a gap."""
         for each in self._shards:

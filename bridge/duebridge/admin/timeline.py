@@ -23,7 +23,7 @@ BEGINNINGS = ("accepted", "replaced")
 class Timeline(msgspec.Struct, frozen=True):
     """Events of one envelope, oldest first; `cursor` continues, "" at the end of the journal.
 
-    `trimmed`: earlier events are missing, since the journal's cap cut them, or a failover lost
+    `trimmed`: events are missing, since the journal's cap cut them, or a failover lost
     them. `looked` counts the journal's entries that were looked at.
     """
 
@@ -63,16 +63,20 @@ def timeline(
     until, numbering = journal.end()
     events: list[EnvelopeEvent] = []
     looked = size = 0
-    trimmed = False
+    trimmed_before = trimmed_amid = False
     for head, entry in journal.about(id, after, until):
-        trimmed = trimmed or (not events and numbering.count(after, head.before) > 0)
+        is_cut = numbering.count(after, head.before) > 0
+        trimmed_before |= is_cut and not events
+        trimmed_amid |= is_cut and bool(events)
         looked, size, after = looked + 1, size + head.size, head.sequence
         events += events_of(journal.shard, entry) if entry else ()
         if len(events) >= limit or size >= most_bytes:
             break
     else:
+        trimmed_amid |= numbering.count(after, until) > 0
         after = until
-    trimmed = trimmed and not (events and events[0].kind in BEGINNINGS)
+    has_beginning = bool(events) and events[0].kind in BEGINNINGS
+    trimmed = trimmed_amid or (trimmed_before and not has_beginning)
     text = str(_JournalCursor(route, id, after)) if after < until else ""
     return Timeline(tuple(events), text, trimmed, looked)
 

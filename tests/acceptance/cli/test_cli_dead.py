@@ -242,6 +242,24 @@ def test_drop_by_filter_among_many_pages_drops_those_and_no_other(
     assert calls < 30, "a page that is settled must not send the walk back to its beginning"
 
 
+def test_drop_of_all_means_poison_that_would_expire_later_too(duebridge: Command) -> None:
+    config = load_config(duebridge.file)
+    with closing(duebridge.connection()) as connection:
+        poison = Envelope.new(b"x", delay="0s", id="p", expires="1h")
+        Producer(config, connection).schedule_many("reminders", [poison])
+        shard = RouteStore.open(connection, "duebridge", config.routes["reminders"]).of("p")
+
+        def is_buried() -> bool:
+            shard.promote()
+            for alone in (False, True):
+                shard.claim(1, 1, alone=alone)
+            shard.reclaim(poison=1)
+            return shard.next().dead == 1
+
+        wait_until(is_buried, "it to be poison")
+    assert "dropped" in duebridge("dead", "drop", "reminders", "--all", "--yes").out
+
+
 def test_replay_at_a_rate_is_no_faster(duebridge: Command) -> None:
     bury(duebridge, ids_to(20))
     done = duebridge("dead", "replay", "reminders", "--all", "--rate", "20/s", "--delay", "1h")

@@ -3,6 +3,7 @@
 import json
 import signal
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -350,6 +351,24 @@ def test_events_follow_prints_what_comes_until_ctrl_c(duebridge: Command) -> Non
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def test_events_follow_prints_those_of_a_route_that_is_configured_later(
+    duebridge: Command,
+) -> None:
+    send(duebridge, "reminders", {"before": AT})
+    process = duebridge.start("events", "--follow", "--output", "json")
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["id"] == "before"
+    config, more = (
+        Path(duebridge.file),
+        "  orders: {target: {broker: here, topic: orders}, shards: 2}",
+    )
+    config.write_text(config.read_text().replace("routes:\n", f"routes:\n{more}\n"))
+    send(duebridge, "orders", {"during": AT})
+    assert json.loads(process.stdout.readline())["id"] == "during"
+    process.kill()
+    process.communicate(timeout=60)
 
 
 def test_events_follow_whose_reader_left_ends_quietly(duebridge: Command) -> None:

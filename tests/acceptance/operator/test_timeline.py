@@ -1,10 +1,14 @@
 """The time line of one envelope: its events out of a journal that has those of all others."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from duebridge.admin.timeline import Timeline, timeline
 from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError, EnvelopeError
+from duebridge.store.journal import Journal
 from duebridge.store.server.connection import Connection
 from tests.acceptance.cli.desk_of_operator import HOUR_MS, ORDERS, REMINDERS, OperatorsDesk
 from tests.support.servers import wait_until
@@ -83,6 +87,27 @@ def test_timeline_says_that_the_cap_cut_its_beginning(desk: OperatorsDesk) -> No
     for name in left[:-1]:
         whole = timeline(desk.operator, REMINDERS, name)
         assert (kinds(whole), whole.trimmed) == (["accepted"], False), name
+
+
+def test_timeline_whose_middle_the_cap_cuts_meanwhile_says_so(
+    desk: OperatorsDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.pending(REMINDERS, {"a": HOUR_MS})
+    for n in range(40):
+        desk.producer.reschedule(REMINDERS, "a", delay=f"{n + 1}h")
+    (store,) = desk.stores(REMINDERS)
+    real = Journal.stored
+
+    def overtaken(journal: Journal, after: int, until: int) -> Iterator[Any]:
+        for number, entry in enumerate(real(journal, after, until)):
+            if number == 0:  # the rest of the first page is read already
+                client: Any = desk.connection.client
+                client.xtrim(store.shard.key("journal"), maxlen=5, approximate=False)
+            yield entry
+
+    monkeypatch.setattr(Journal, "stored", overtaken)
+    found = timeline(desk.operator, REMINDERS, "a")
+    assert (kinds(found)[0], len(found.events) < 41, found.trimmed) == ("accepted", True, True)
 
 
 def test_timeline_of_what_there_is_not_is_refused(desk: OperatorsDesk) -> None:

@@ -152,6 +152,28 @@ def test_reconcile_of_a_table_judges_what_is_in_it_and_holds(scene: Scene) -> No
     assert 0 <= route.lateness_max_ms < 3_600_000
 
 
+def test_reconcile_of_a_table_that_goes_on_meanwhile_judges_what_came_before(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = str(scene.world.home / "journal")
+    held = reconcile.snapshot_held
+
+    def held_and_then_more(*given: Any) -> DataFrame:
+        rows = held(*given)
+        scene.accept("later", at=LATER_MS)
+        run_journal(scene.spark, table, config=scene.world.config)
+        return rows
+
+    scene.accept("good")
+    scene.settle()
+    scene.publish("good")
+    run_journal(scene.spark, table, config=scene.world.config)
+    monkeypatch.setattr(reconcile, "snapshot_held", held_and_then_more)
+    monkeypatch.setattr(reconcile, "MAX_RECHECKED", 0)
+    found = scene.judge(journal=table)
+    assert (found.holds, found.examples) == (True, {})
+
+
 def test_reconcile_of_a_table_without_a_routes_journal_is_undetermined(scene: Scene) -> None:
     table = str(scene.world.home / "journal")
     scene.world.schedule("amqp", "other")

@@ -128,15 +128,26 @@ def test_renew_with_a_clock_far_ahead_leaves_room_for_numbers(desk: Desk) -> Non
     desk.is_whole = False
 
 
-def test_renewals_beyond_those_that_are_kept_forget_the_oldest(desk: Desk) -> None:
-    for _ in range(20):
+def test_journal_that_was_renewed_often_counts_its_entries_from_the_beginning(desk: Desk) -> None:
+    for number in range(20):
+        desk.pending(f"{number}")
         fail_over(desk)
         assert desk.store.renew()
-    numbering = Journal(desk.connection, desk.shard).end().numbering
-    assert len(numbering.jumps) == 16
+    end, numbering = Journal(desk.connection, desk.shard).end()
     assert numbering.jumps[-1].first == counters(desk)[1]
+    assert numbering.count(0, end) == 40
     stats = desk.store.stats()
-    assert (stats.scheduled, stats.journal_newest) == (0, 20)
+    assert (stats.scheduled, stats.journal_newest) == (20, 40)
+
+
+def test_renewals_beyond_those_that_are_kept_forget_the_oldest(desk: Desk) -> None:
+    jumps = " ".join(f"{number}:{number + 1}" for number in range(1000))
+    desk.client.hset(desk.key("meta"), "journal_jumps", jumps)
+    fail_over(desk)
+    assert desk.store.renew()
+    numbering = Journal(desk.connection, desk.shard).end().numbering
+    assert len(numbering.jumps) == 1000
+    assert numbering.jumps[0].found == 1
 
 
 # --- real servers: what was given before the end of one is never given by another ---

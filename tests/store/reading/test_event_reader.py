@@ -81,3 +81,16 @@ def test_entry_half_read_and_lost_in_a_failover_is_a_gap(desk: Desk) -> None:
         ("gap", "", 1),
         ("accepted", "c", 0),
     ]
+
+
+def test_reader_of_a_new_journal_too_has_it_from_its_beginning_and_each_event_once(
+    open_desk: Opened,
+) -> None:
+    first, second = open_desk(), open_desk()
+    first.pending("a")
+    reader = EventReader([Journal(first.connection, first.shard)])
+    assert [event.id for event in reader.new()] == ["a"]
+    second.pending("b")
+    for expected in (["b"], []):
+        reader.read_too([Journal(each.connection, each.shard) for each in (first, second)])
+        assert [event.id for event in reader.new()] == expected

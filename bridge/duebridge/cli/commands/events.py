@@ -1,7 +1,8 @@
 """`duebridge events`: the journal, one line per transition of an envelope."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -9,12 +10,13 @@ import typer
 from duebridge.cli.output import Output, OutputOption, complain, printable, write, write_json
 from duebridge.cli.session import ConfigOption, RouteFilter, load, opened_store
 from duebridge.durations import format_instant
-from duebridge.errors import StoreUnavailable
+from duebridge.errors import ConfigError, StoreUnavailable
 from duebridge.instants import InstantOrOffset, parse_ago
 
 if TYPE_CHECKING:
     from duebridge.admin.events import EnvelopeEvent, EventReader
     from duebridge.admin.operator import Operator
+    from duebridge.store.journal import Journal
 
 NEWEST = 100  # events, without --limit and --since
 POLL_EVERY_S = 0.5
@@ -50,9 +52,9 @@ def events(
     retry tells what failed, whether it counts towards max_attempts, and when the next try is; an
     envelope set aside for a target is retried once the target answers. An event caused by a command
     names who ran it. The journal is capped: a gap says how many entries were cut before they were
-    read. --limit applies to past events, not to those that --follow adds. --follow waits for a
-    store that restarts or fails over, says so once, and goes on behind the last event that it
-    printed.
+    read. --limit applies to past events, not to those that --follow adds. --follow prints events of
+    new routes too; it waits for a store that restarts or fails over, says so once, and goes on
+    behind the last event that it printed.
     """
     from duebridge.admin.events import EventReader, Purges
     from duebridge.admin.operator import Operator
@@ -66,7 +68,7 @@ def events(
         reader = EventReader(operator.journals(route), purges)
         _show(_past(operator, reader, start, limit), output)
         if follow:
-            _follow(reader, output)
+            _follow(reader, lambda: operator.journals(route), output)
 
 
 def _past(
@@ -80,12 +82,16 @@ def _past(
     return reader.new() if limit is None else reader.newest(limit)
 
 
-def _follow(reader: "EventReader", output: Output) -> NoReturn:
-    """Print what comes; wait for a store that is away, and say so once."""
+def _follow(
+    reader: "EventReader", journals: "Callable[[], list[Journal]]", output: Output
+) -> NoReturn:
+    """Print what comes, of new routes too; wait for a store that is away, and say so once."""
     is_away = False
     while True:
         time.sleep(POLL_EVERY_S)
         try:
+            with suppress(ConfigError):  # the only route was purged
+                reader.read_too(journals())
             _show(reader.new(), output)
             is_away = False
         except StoreUnavailable as error:

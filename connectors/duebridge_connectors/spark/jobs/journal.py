@@ -87,7 +87,7 @@ def run_journal(
 
 
 def read_journal(spark: SparkSession, table: FileLocation | str) -> DataFrame:
-    """Return the newest version of a table, unaffected by a concurrent writer.
+    """Return a table, at each action its newest version.
 
     The columns are those of the stream, and `day`. Raises `ConfigError` if there is no table, or
     if the session lacks Delta's reader.

@@ -99,10 +99,11 @@ def run_reconcile(
             if table
             else snapshot_journal(spark, config, there, home)
         )
+        # A table may go on while the job reads: what came after `held` was read is not judged.
         read_until = complete_until_ms(table) if table else now_ms
         window = JudgedPeriod(
             since_ms,
-            until_ms or read_until or now_ms,
+            min(until_ms or read_until or now_ms, now_ms),
             now_ms - parse_duration_ms(stuck_after, "stuck_after"),
             None if late is None else parse_duration_ms(late, "late"),
             parse_duration_ms(clock_skew, "clock_skew"),
